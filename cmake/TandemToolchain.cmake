@@ -1,0 +1,43 @@
+# Language, warnings, ccache, the fast linker, where binaries go.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# -O2, not -O3: the hot loops are in LibTorch and in a few files that say so themselves.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+
+find_program(TANDEM_CCACHE ccache)
+if(TANDEM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_CCACHE})
+endif()
+
+find_program(TANDEM_MOLD mold)
+if(TANDEM_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+option(TANDEM_ASAN "AddressSanitizer and UBSan" OFF)
+option(TANDEM_TSAN "ThreadSanitizer" OFF)
+if(TANDEM_ASAN)
+  add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+if(TANDEM_TSAN)
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()
+
+# platform/build_info.cc tells the build: version and commit, as far as git is there.
+execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} rev-parse --short=12 HEAD
+  OUTPUT_VARIABLE TANDEM_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT TANDEM_COMMIT)
+  set(TANDEM_COMMIT unknown)
+endif()

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace at {
+class Tensor;
+}
+
+namespace tandem::comm {
+
+// A peer is lost, the deadline passed, or the communicator was aborted. what() names group, rank, operation.
+class CommError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A group of ranks that run collectives together, in the order of one stream.
+//
+// Every rank makes the same calls in the same order, from one thread (the stream's; on the CPU a call
+// returns when the collective is done). Tensors are contiguous, any dtype (bytes are moved), and stay
+// alive until then. A group of one rank is a communicator like any other.
+// Throws CommError when a peer is lost or the deadline passes. Not thread-safe, except Abort() and num_collectives().
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual const std::string& name() const = 0;  // of its process group: "dp_cp"
+  virtual int rank() const = 0;                 // within the group
+  virtual int size() const = 0;
+
+  // output: [size * n], the inputs [n] of all ranks in rank order. input may be the rank-th slice of output.
+  virtual void AllGather(const at::Tensor& input, at::Tensor& output) = 0;
+
+  // output: [size * n], slice i from rank i; input: [size * n], slice i to rank i. Separate memory.
+  virtual void AllToAll(const at::Tensor& input, at::Tensor& output) = 0;
+
+  // No new call starts, and pending ones end, or the process does. Callable from any thread.
+  virtual void Abort() = 0;
+
+  // Collectives started so far, for the shared page and for tests.
+  virtual uint64_t num_collectives() const = 0;
+};
+
+}  // namespace tandem::comm

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace tandem::device {
+
+// A point in a stream's order. Cheap to copy; default-constructed: already reached.
+// On the CPU a shared future; on CUDA a cudaEvent.
+class Event {
+ public:
+  struct State;
+
+  Event() = default;
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Shared by the streams of one rank: the first error poisons all of them. Thread-safe.
+class Poison {
+ public:
+  struct State;
+
+  Poison();
+
+  // Keeps the first error; later ones are dropped.
+  void Set(std::exception_ptr error);
+  bool is_set() const;
+  void RethrowIfSet() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Work that runs in order, asynchronously to the host.
+// One issuing thread; the work itself runs elsewhere (CPU: the stream's own thread, with gradients
+// disabled, one intra-op thread, blocking while idle).
+// An exception in the work poisons: everything queued, here and on the other streams of that Poison, is skipped, and Synchronize throws it.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  virtual void Enqueue(std::function<void()> work) = 0;
+
+  // The event is reached when everything enqueued so far has run (or was skipped).
+  virtual Event Record() = 0;
+
+  // Work enqueued from now on starts after `event`.
+  virtual void Wait(const Event& event) = 0;
+
+  // Blocks the caller until everything enqueued has run. Throws the poison's error.
+  virtual void Synchronize() = 0;
+};
+
+// A thread with an in-order queue. `name` shows in `ps -T` (15 characters).
+std::unique_ptr<Stream> MakeCpuStream(const std::string& name, Poison poison);
+
+}  // namespace tandem::device

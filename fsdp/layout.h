@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::fsdp {
+
+// Where every parameter of a unit lies in the unit's flat buffer, and who owns what. Pure arithmetic,
+// independent of the number of ranks; offsets and sizes are in elements.
+
+// Elements [begin, end).
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  bool empty() const { return begin >= end; }
+  bool operator==(const Range&) const = default;
+};
+
+Range Intersect(Range a, Range b);
+
+// One named tensor, as asked for.
+struct ItemSpec {
+  std::string name;  // Hugging Face name
+  std::vector<int64_t> shape;
+  // Items that share a non-negative block within a unit are consecutive and lie without gaps, so that one
+  // GEMM can use them as one matrix (q, k, v; gate, up).
+  int block = -1;
+};
+
+struct Item {
+  std::string name;
+  std::vector<int64_t> shape;
+  Range range;  // in the unit's flat buffer
+};
+
+struct Layout {
+  std::vector<Item> items;
+  int64_t elements = 0;  // total, a multiple of the granule
+  int64_t granule = 64;
+};
+
+// Items start at multiples of 128 bytes (of `element_bytes`-byte elements), items of one block but its
+// first excepted. Throws std::invalid_argument for an empty or negative dim, an overflow, or blocks that are not consecutive.
+Layout MakeLayout(const std::vector<ItemSpec>& items, int element_bytes, int64_t granule = 64);
+
+// Elements of one rank's shard of the padded buffer: equal on all ranks, a multiple of the granule.
+int64_t ShardElements(const Layout& layout, int num_ranks);
+
+// Elements of a gathered buffer: num_ranks * ShardElements, at least layout.elements.
+int64_t GatheredElements(const Layout& layout, int num_ranks);
+
+// The part of the flat buffer that `rank` owns, padding excluded; may be empty.
+Range OwnedRange(const Layout& layout, int num_ranks, int rank);
+
+// SHA-256 over names, shapes, offsets: ranks compare it before they start.
+std::string LayoutDigest(const std::vector<Layout>& units);
+
+}  // namespace tandem::fsdp

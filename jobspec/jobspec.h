@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::jobspec {
+
+// A spec as read, and where each field stood in its file (for the messages of later checks).
+struct ReadResult {
+  v1::JobSpec spec;                          // meaningful where violations is empty
+  std::vector<v1::Violation> violations;     // every one, in file order
+  std::string file;
+  // Path ("training.steps") → line, column (from 1).
+  std::vector<std::pair<std::string, std::pair<int, int>>> positions;
+};
+
+// Reads YAML or JSON (JSON is YAML here). `file` names it in messages; empty for none.
+ReadResult ReadText(std::string_view text, const std::string& file);
+
+// Reads a file ("-": standard input). A file that cannot be read is a violation too.
+ReadResult ReadFile(const std::string& path);
+
+// CLI only: replaces model.hugging_face by the fields of that config.json, and makes data and checkpoint
+// paths absolute (relative to the working directory). Violations where it cannot.
+std::vector<v1::Violation> Localize(v1::JobSpec& spec);
+
+// Fills every default and preset. Pure; total: a field that Validate will refuse is left as it is.
+v1::JobSpec Resolve(const v1::JobSpec& spec);
+
+// Everything that is wrong with a spec as submitted (Resolve is applied inside), in the order of the proto.
+// Pure and identical in CLI and controller. Also refuses unknown binary fields.
+std::vector<v1::Violation> Validate(const v1::JobSpec& spec);
+
+// Data, checkpoint directory: what only the machine that has the files can say. `spec` is resolved.
+// The CLI calls it where the path exists locally, the worker always.
+std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved);
+
+// Adds file, line and column to violations whose path the file has.
+void Locate(const ReadResult& read, std::vector<v1::Violation>& violations);
+
+// "job.yaml:7:3: training.steps: 0 is not allowed; allowed: 1 to 1000000000; ..." One line, no newline;
+// control characters of the value are escaped, long values cut.
+std::string ToText(const v1::Violation& violation);
+
+// All of them, a line each.
+std::string ToText(const std::vector<v1::Violation>& violations);
+
+// SHA-256, hex, of the deterministic serialisation.
+std::string Digest(const v1::JobSpec& spec);
+
+}  // namespace tandem::jobspec

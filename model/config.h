@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/outline.h"
+
+namespace tandem::model {
+
+enum class ComputeType : uint8_t { kFp32, kFp64 };
+
+int ElementBytes(ComputeType type);
+
+// A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
+struct DecoderConfig {
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;
+  int64_t vocab_size = 0;
+  double rms_norm_eps = 1e-5;
+  double rope_theta = 10000;
+  bool tie_word_embeddings = false;
+  double initializer_range = 0.02;
+};
+
+// One microbatch: B sequences of S tokens.
+struct BatchShape {
+  int64_t sequences = 0;
+  int64_t sequence_length = 0;
+};
+
+enum class Init : uint8_t { kNormal, kOnes };  // kNormal: mean 0, deviation initializer_range
+
+// One named tensor of a unit.
+struct Parameter {
+  std::string name;  // Hugging Face name
+  std::vector<int64_t> shape;
+  int part = 0;      // index in UnitParameters::parts
+  // Parameters that share a non-negative block are consecutive and one GEMM uses them as one matrix (q, k, v; gate, up).
+  int block = -1;
+  Init init = Init::kNormal;
+};
+
+// The parameters that are gathered together, in layout order.
+struct UnitParameters {
+  std::string name;
+  std::vector<std::string> parts;
+  std::vector<Parameter> parameters;
+};
+
+// Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless tied).
+std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
+
+// The outline of one rank's model. unit_elements: of the units' layouts, gaps included.
+schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                                  const std::vector<int64_t>& unit_elements);
+
+int64_t NumParameters(const DecoderConfig& config);
+
+// Model FLOPs of one token, forward and backward: 6 × parameters without the input embedding, plus
+// causal attention 6·L·H·S (performance.md, Method; H = heads · head_dim).
+double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
+
+}  // namespace tandem::model

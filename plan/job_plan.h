@@ -1,0 +1,80 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fsdp/layout.h"
+#include "model/config.h"
+#include "schedules/outline.h"
+#include "schedules/program.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::plan {
+
+// What the ranks of a job will run, worked out from the resolved spec alone: the one door where a job spec
+// becomes plain structs. `tandem plan`, the controller and the trainer call the same function, so what was
+// planned is what runs.
+
+enum class Decay : uint8_t { kConstant, kCosine };
+
+struct OptimizerConfig {
+  double learning_rate = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double weight_decay = 0;
+  double clip_grad_norm = 0;  // 0: none
+  int64_t warmup_steps = 0;
+  Decay decay = Decay::kConstant;
+  double min_learning_rate = 0;
+};
+
+struct DataConfig {
+  std::string train;
+  std::string validation;  // empty: a fraction of the training files
+  double validation_fraction = 0;
+};
+
+struct CheckpointConfig {
+  std::string directory;  // empty: none
+  int64_t every_steps = 0;
+  int keep = 0;
+  std::string resume;     // "", "newest" or a path
+};
+
+struct TrainConfig {
+  std::string name;
+  int64_t steps = 0;
+  uint64_t seed = 0;
+  int ranks = 0;
+  int microbatches_per_rank = 0;  // rounds of one step
+  int64_t validate_every_steps = 0;
+  int64_t validation_batches = 0;  // microbatches a rank
+  bool parameter_norms = false;
+  OptimizerConfig optimizer;
+  DataConfig data;
+  CheckpointConfig checkpoint;
+};
+
+struct JobPlan {
+  TrainConfig train;
+  model::DecoderConfig model;
+  model::BatchShape batch;
+  model::ComputeType compute = model::ComputeType::kFp32;
+  std::vector<model::UnitParameters> units;
+  std::vector<fsdp::Layout> layouts;  // per unit
+  schedules::Outline outline;
+  schedules::Program train_program;
+  schedules::Program validate_program;
+  std::string program_digest;  // SHA-256 of both texts
+  std::string layout_digest;
+};
+
+// Requires a spec that jobspec::Validate accepts. Throws std::logic_error where the checker refuses the
+// program that was built (a bug of ours, with the checker's text).
+JobPlan MakeJobPlan(const v1::JobSpec& resolved);
+
+// Learning rate of a step (from 1), spec of LearningRateSchedule.
+double LearningRate(const OptimizerConfig& config, int64_t step, int64_t steps);
+
+}  // namespace tandem::plan

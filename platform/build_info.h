@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace tandem::platform {
+
+// "0.1.0+4f2c9d1a0b7e": version and commit. Both sides of a socket pair compare it.
+const std::string& BuildVersion();
+
+}  // namespace tandem::platform

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem::platform {
+
+// The file operations whose failure the system must survive; tests inject ENOSPC and EIO here.
+// Errors say the operation and the path. Thread-safe.
+class Files {
+ public:
+  virtual ~Files() = default;
+
+  virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
+
+  // Creates or truncates `path`, writes and fsyncs it. Not atomic; see Replace.
+  virtual absl::Status Write(const std::string& path, std::string_view content) = 0;
+
+  // Fsyncs the folder, so that names created or renamed in it are durable.
+  virtual absl::Status SyncFolder(const std::string& path) = 0;
+
+  // rename(2): replaces `to`.
+  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+
+  // renameat2(RENAME_NOREPLACE): AlreadyExistsError where `to` is there.
+  virtual absl::Status Publish(const std::string& from, const std::string& to) = 0;
+
+  virtual absl::Status CreateFolders(const std::string& path) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;  // names, sorted
+  virtual absl::Status RemoveAll(const std::string& path) = 0;                           // OK where nothing is there
+};
+
+Files& SystemFiles();
+
+// Write to a temporary name beside `path`, fsync, rename, fsync the folder: after a crash
+// `path` holds the old content or the new one.
+absl::Status ReplaceFile(Files& files, const std::string& path, std::string_view content);
+
+}  // namespace tandem::platform
