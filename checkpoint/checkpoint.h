@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "platform/files.h"
+
+namespace at {
+class Tensor;
+}
+namespace tandem::comm {
+class Communicator;
+}
+
+namespace tandem::checkpoint {
+
+// A checkpoint is a folder `step-N` with a file per rank (safetensors) and a manifest (JSON): global
+// coordinates, so any number of ranks can load it. It is written as `step-N.tmp.<attempt>`, every file with
+// its XXH3-128 digest, fsynced, and published by one rename that never replaces.
+
+// A 1-D array of `elements` elements of which this rank holds [begin, begin + data.numel()).
+struct Shard {
+  std::string name;  // "layers.0/weights"
+  int64_t elements = 0;
+  int64_t begin = 0;
+  const at::Tensor* data = nullptr;
+};
+
+// What the manifest says beside the arrays.
+struct Info {
+  int64_t step = 0;
+  int attempt = 0;
+  std::string job;           // id
+  std::string spec_digest;   // of the resolved spec
+  std::string layout_digest;
+};
+
+struct Saved {
+  std::string path;
+  int64_t bytes = 0;
+  std::string manifest_digest;
+};
+
+// Why a checkpoint could not be written or read: names the file and the reason.
+class CheckpointError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Collective: every rank calls it with its shards. Returns the same on all ranks. If `step-N` is there
+// already and verifies, it stays. Keeps the newest `keep` and removes older valid ones (rank 0) after the commit.
+// Throws CheckpointError on every rank if one rank fails (its temporary files are removed), or CommError.
+Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep, const Info& info,
+           const std::vector<Shard>& shards);
+
+// The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
+// Every one that was passed over is told to `skipped` with its reason.
+struct Found {
+  std::string path;
+  Info info;
+};
+Found FindNewest(platform::Files& files, const std::string& directory,
+                 const std::function<void(const std::string& path, const std::string& reason)>& skipped);
+
+// Reads and verifies one manifest, and that its files have the right sizes.
+Info ReadInfo(platform::Files& files, const std::string& path);
+
+// Fills `data` of each shard from whatever files hold those elements; digests are verified. Throws CheckpointError.
+void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards);
+
+}  // namespace tandem::checkpoint

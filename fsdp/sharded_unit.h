@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fsdp/layout.h"
+#include "fsdp/sum.h"
+
+namespace at {
+class Tensor;
+}
+namespace tandem::comm {
+class Communicator;
+}
+
+namespace tandem::fsdp {
+
+// How an item starts: normal(0, deviation), or all ones.
+struct ItemInit {
+  bool ones = false;
+  double deviation = 0;
+};
+
+// The squares of the pieces of one item that this rank owns, as sums.
+struct ItemNorms {
+  Sum weight;    // after the update
+  Sum gradient;  // of the mean gradient, before clipping
+  Sum update;    // new - old weight
+};
+
+// What OptimizerStep needs beside the shard. AdamW with decoupled decay (Loshchilov and Hutter, 2019):
+//   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay w)
+// with g = clip · sum / divisor; in the shard's type, each element alone, so that shards do not matter.
+struct OptimizerInputs {
+  int64_t step = 0;         // t, from 1
+  double learning_rate = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double weight_decay = 0;
+  double divisor = 1;       // contributions of the step: microbatches over all ranks
+  double clip = 1;          // coefficient, <= 1
+  bool finite = true;       // false: weights and state stay as they are
+};
+
+// The terms of one unit's accumulated gradient, before division and clipping.
+struct GradientTerms {
+  Sum squares;
+  int64_t nonfinite = 0;    // elements; they do not count in squares
+};
+
+// Views of a shard's persistent tensors, each 1-D [ShardElements]; padding is kept zero.
+struct UnitState;
+
+// One unit on one rank under ZeRO-3: shards of weights, accumulated gradient and Adam's moments, and the
+// collectives that gather and reduce them. Owns no memory and no communicator. Each method runs on the
+// stream that the program says (gather, reduce, compute); the program orders them. Throws CommError.
+class ShardedUnit {
+ public:
+  // weight, gradient, exp_avg, exp_avg_sq: [ShardElements(layout, num_ranks)], one dtype (fp32 or fp64). Zeroes all four.
+  ShardedUnit(std::string name, Layout layout, int num_ranks, int rank, at::Tensor weight, at::Tensor gradient,
+              at::Tensor exp_avg, at::Tensor exp_avg_sq);
+  ~ShardedUnit();
+  ShardedUnit(ShardedUnit&&) noexcept;
+
+  const std::string& name() const;
+  const Layout& layout() const;
+  Range owned() const;  // in the flat buffer, padding excluded
+
+  // Every element depends on seed, item name and its global index alone (Philox 4x32-10, Salmon et al. 2011).
+  // inits: one per item of the layout.
+  void Initialize(uint64_t seed, const std::vector<ItemInit>& inits);
+
+  // slot: [GatheredElements], gets every rank's weights.
+  void Unshard(comm::Communicator& comm, at::Tensor& slot);
+
+  // slot: [GatheredElements], this rank's contributions of one microbatch (gaps are ignored); staging: the same size.
+  // Folds the contributions of the ranks in rank order, one by one, into the gradient shard;
+  // add == false: the first one of the step overwrites.
+  void ReduceGradients(comm::Communicator& comm, const at::Tensor& slot, at::Tensor& staging, bool add);
+
+  GradientTerms Terms() const;
+
+  // One pass over the shard. Leaves norms() of the step.
+  void OptimizerStep(const OptimizerInputs& inputs);
+
+  // Per item of the layout, of the last OptimizerStep.
+  const std::vector<ItemNorms>& norms() const;
+
+  // For checkpoints, owned part only: 1-D [owned().size()] views.
+  at::Tensor weights() const;
+  at::Tensor exp_avg() const;
+  at::Tensor exp_avg_sq() const;
+
+ private:
+  std::unique_ptr<UnitState> state_;
+};
+
+// A tensor per item: views of a gathered slot, shaped as the item.
+std::vector<at::Tensor> ItemViews(const Layout& layout, const at::Tensor& slot);
+
+}  // namespace tandem::fsdp

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cmath>
+
+namespace tandem::fsdp {
+
+// A sum of doubles kept as an unevaluated pair, |low| <= ulp(high)/2, error about 2^-100 (Knuth's TwoSum).
+// Its rounded value does not depend on how the terms were split between ranks, which a plain double
+// sum would; that is what keeps the clip coefficient the same bits for any number of ranks.
+struct Sum {
+  double high = 0;
+  double low = 0;
+
+  void Add(double term) {
+    const double sum = high + term;
+    const double part = sum - high;
+    const double error = (high - (sum - part)) + (term - part);
+    low += error;
+    Renormalise(sum);
+  }
+  void Add(const Sum& other) {
+    Add(other.high);
+    Add(other.low);
+  }
+  double value() const { return high + low; }
+
+ private:
+  // An infinite or NaN sum keeps no low part: inf - inf would turn it into NaN.
+  void Renormalise(double sum) {
+    if (!std::isfinite(sum)) {
+      high = sum;
+      low = 0;
+      return;
+    }
+    high = sum + low;
+    low -= high - sum;
+  }
+};
+
+}  // namespace tandem::fsdp

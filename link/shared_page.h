@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace tandem::link {
+
+// What a rank tells without speaking: a memory page that trainer and daemon both map, no locks. The daemon
+// samples it each second, and after a death: it is how the phase of a dead or silent rank is known.
+struct SharedPage {
+  static constexpr int kMaxGroups = 32;
+
+  // Written by the trainer.
+  std::atomic<int64_t> attempt{0};
+  std::atomic<int32_t> phase{0};         // tandem.v1.RankPhase
+  std::atomic<int64_t> step{0};          // the one in progress, from 1
+  std::atomic<int64_t> instruction{-1};  // index in the program, last one issued or started
+  std::atomic<int64_t> microbatch{-1};
+  std::atomic<int64_t> progress_monotonic_ns{0};  // CLOCK_MONOTONIC of the last change
+  std::atomic<uint64_t> collectives[kMaxGroups] = {};  // started, by group in creation order
+  // Written by the daemon: CLOCK_BOOTTIME in ns after which the trainer, having heard of no controller, exits; 0: never.
+  std::atomic<int64_t> orphan_deadline_boottime_ns{0};
+};
+
+// A mapping of a page; unmaps at the end. Movable.
+class MappedPage {
+ public:
+  // A fresh page in a memfd; fd() is inherited by the trainer (close-on-exec is set: the launcher dups it).
+  static absl::StatusOr<MappedPage> Create();
+
+  // Maps the page of an inherited descriptor; takes the descriptor over.
+  static absl::StatusOr<MappedPage> Attach(int fd);
+
+  MappedPage(MappedPage&& other) noexcept;
+  MappedPage& operator=(MappedPage&& other) noexcept;
+  ~MappedPage();
+
+  SharedPage* operator->() const { return page_; }
+  SharedPage& operator*() const { return *page_; }
+  int fd() const { return fd_; }
+
+ private:
+  MappedPage(int fd, SharedPage* page) : fd_(fd), page_(page) {}
+
+  int fd_ = -1;
+  SharedPage* page_ = nullptr;
+};
+
+}  // namespace tandem::link
