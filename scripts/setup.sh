@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Installs what building and testing Tandem needs and what is missing, and says what it does. Safe to repeat.
+#
+#   scripts/setup.sh [--tests] [--torch DIR] [--no-torch]
+#
+#   --tests      also what the tests use: Prometheus, pytest, a Python gRPC client
+#   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
+#   --no-torch   nothing of LibTorch (for the torch-free half)
+#
+# Debian and Ubuntu packages come through apt-get, as root or through sudo; the wheel torch==2.11.0 goes into a
+# private virtual environment in ~/.cache/tandem.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+torch_version=2.11.0
+cache=$HOME/.cache/tandem
+tests=0 torch=wheel
+while [ $# -gt 0 ]; do
+  case $1 in
+    --tests) tests=1 ;;
+    --torch) [ $# -ge 2 ] || { echo "setup: --torch needs a folder" >&2; exit 2; }; torch=$2; shift ;;
+    --no-torch) torch=none ;;
+    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown argument '$1'; see scripts/setup.sh --help" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+packages=(
+  g++ cmake ninja-build git pkg-config ccache mold ca-certificates
+  libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
+  prometheus-cpp-dev libcurl4-openssl-dev libgtest-dev libgmock-dev libcli11-dev libsqlite3-dev libssl-dev
+  libxxhash-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
+  python3 python3-venv
+)
+[ $tests = 0 ] || packages+=(prometheus)
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  command -v apt-get >/dev/null || {
+    echo "setup: no apt-get here; install by hand what these Debian packages hold: ${missing[*]}" >&2; exit 1; }
+  if [ "$(id -u)" = 0 ]; then
+    as_root=()
+  elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    as_root=(sudo)
+  else
+    echo "setup: needs root for packages; run: su -c 'apt-get update && apt-get install -y --no-install-recommends ${missing[*]}'" >&2
+    exit 1
+  fi
+  echo "setup: installing ${#missing[@]} Debian packages: ${missing[*]}"
+  log=$(mktemp)
+  if ! { "${as_root[@]}" apt-get update -q &&
+         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    echo "setup: apt-get failed; its whole output: $log" >&2
+    exit 1
+  fi
+  rm -f "$log"
+else
+  echo "setup: all ${#packages[@]} Debian packages are there"
+fi
+
+# A virtual environment that is whole has the stamp; one that is not is made again.
+#   environment FOLDER REQUIREMENT ...
+environment() {
+  local folder=$1
+  shift
+  if [ "$(cat "$folder/.complete" 2>/dev/null)" = "$*" ]; then
+    echo "setup: $folder has $*"
+    return
+  fi
+  echo "setup: installing $* into $folder"
+  mkdir -p "$(dirname "$folder")"
+  [ -x "$folder/bin/pip" ] || { rm -rf "$folder"; python3 -m venv "$folder"; }
+  "$folder/bin/pip" install -q --disable-pip-version-check "$@"
+  echo "$*" >"$folder/.complete"
+}
+
+case $torch in
+  none) ;;
+  wheel) environment "$cache/torch-$torch_version" "torch==$torch_version" ;;
+  *) [ -e "$torch/lib/libtorch_cpu.so" ] || {
+       echo "setup: no lib/libtorch_cpu.so in '$torch'; --torch takes the folder that holds LibTorch's include/ and lib/" >&2
+       exit 1; } ;;
+esac
+[ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything, and passes the tests.
+#
+#   scripts/test.sh [--full] [--torch DIR] [CTEST-ARGUMENT ...]
+#
+#   --full       whole matrices instead of a seeded sample that covers all pairs
+#   any other    goes to ctest: scripts/test.sh -R schedules
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=(--tests) ctest=()
+full=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --full) full=1 ;;
+    --torch) [ $# -ge 2 ] || { echo "test: --torch needs a folder" >&2; exit 2; }; build+=(--torch "$2"); shift ;;
+    -h|--help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) ctest+=("$1") ;;
+  esac
+  shift
+done
+[ $full = 0 ] || { echo "test: --full: there is no matrix yet that it would widen; run without it" >&2; exit 2; }
+
+scripts/build.sh "${build[@]}"
+started=$SECONDS
+ctest --test-dir build/release --output-on-failure --parallel "$(nproc)" "${ctest[@]}"
+echo "test: done in $((SECONDS - started)) s"

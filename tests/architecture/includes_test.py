@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""The dependencies between the folders point one way: reads every #include and fails on any other.
+
+Usage: includes_test.py REPOSITORY [--expect-violation]   (the second form is the test of this test)
+"""
+import pathlib
+import re
+import sys
+
+# Folder → folders whose headers it may include, besides its own. "x:" names the torch-free target of a
+# folder that has two: the files listed in TORCH_FREE_FILES.
+TORCH_FREE = {
+    "platform": set(),
+    "link": {"platform", "proto"},
+    "jobspec": {"platform", "proto"},
+    "parallel": {"platform", "proto"},
+    "schedules": {"platform", "proto"},
+    "fsdp:": {"platform", "schedules", "parallel"},
+    "model:": {"platform", "schedules", "parallel"},
+    "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "fsdp:", "model:"},
+    "controller": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan"},
+    "worker": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan"},
+    "cli": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan", "fsdp:", "model:"},
+}
+TORCH_HALF = {
+    "device": {"platform", "schedules", "parallel"},
+    "comm": {"platform", "schedules", "parallel", "device"},
+    "ops": {"platform", "schedules", "parallel", "device"},
+    "fsdp": {"platform", "schedules", "parallel", "device", "comm", "ops", "fsdp:"},
+    "model": {"platform", "schedules", "parallel", "device", "comm", "ops", "model:"},
+    "checkpoint": {"platform", "schedules", "parallel", "device", "comm", "fsdp", "fsdp:", "model", "model:"},
+    "data": {"platform", "schedules", "parallel"},
+    "trainer": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan", "device", "comm", "ops",
+                "fsdp", "fsdp:", "model", "model:", "checkpoint", "data"},
+}
+ALLOWED = {**TORCH_FREE, **TORCH_HALF}
+TORCH_FREE_FILES = {
+    "fsdp": {"layout.h", "layout.cc"},
+    "model": {"config.h", "config.cc", "outline.cc", "units.cc"},
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
+TORCH_HEADER = re.compile(r"^(ATen|torch|c10)/")
+GRPC_HEADER = re.compile(r"^grpc|\.grpc\.pb\.h$")
+
+
+def target(folder, name):
+    return folder + ":" if name in TORCH_FREE_FILES.get(folder, ()) else folder
+
+
+def violations(root):
+    for folder in sorted({key.rstrip(":") for key in ALLOWED}):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in (".h", ".cc", ".cu", ".cuh"):
+                continue
+            here = target(folder, path.name)
+            for include in INCLUDE.findall(path.read_text()):
+                where = f"{path.relative_to(root)} includes {include}"
+                if TORCH_HEADER.match(include):
+                    if here in TORCH_FREE:
+                        yield f"{where}: {here.rstrip(':')} is torch-free here"
+                    elif path.suffix == ".h":
+                        yield f"{where}: forward-declare at::Tensor in headers"
+                    elif include == "torch/torch.h":
+                        yield f"{where}: include ATen/core/Tensor.h and ATen/ops/<op>.h instead"
+                elif GRPC_HEADER.search(include):
+                    if here not in ("controller", "worker", "cli"):
+                        yield f"{where}: only controller, worker and cli know gRPC"
+                else:
+                    first = include.split("/")[0]
+                    other = "proto" if first == "tandem" else first
+                    if other != "proto" and other + ":" not in ALLOWED and other not in ALLOWED:
+                        continue  # a library's header
+                    other = target(other, include.split("/")[-1])
+                    if other != here and other not in ALLOWED[here]:
+                        yield f"{where}: {here.rstrip(':')} may include only {', '.join(sorted(ALLOWED[here])) or 'itself'}"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    found = list(violations(root))
+    for violation in found:
+        print(violation)
+    if "--expect-violation" in sys.argv:
+        return 0 if found else 1
+    files = sum(1 for key in {k.rstrip(":") for k in ALLOWED} for p in (root / key).rglob("*") if p.suffix in (".h", ".cc"))
+    print(f"{files} files, {len(found)} includes against the layers")
+    return 1 if found or files == 0 else 0
+
+
+sys.exit(main())

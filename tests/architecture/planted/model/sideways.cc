@@ -1,0 +1,1 @@
+#include "fsdp/sharded_unit.h"

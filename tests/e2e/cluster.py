@@ -1,0 +1,147 @@
+"""Real daemons on this machine, for the tests of a whole job: a controller, workers, their trainers, the CLI."""
+import glob
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+
+def wait_for(what, condition, seconds=30.0):
+    """Polls until `condition()` is true; its value. Fails with `what` at the deadline."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def children(pid):
+    """Pids of the direct children of a process, over all its threads."""
+    found = []
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        try:
+            found += [int(child) for child in pathlib.Path(path).read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
+def corpus():
+    """A folder with megabytes of real text that every machine which can build this has."""
+    return sorted(glob.glob("/usr/include/c++/*"))[-1]
+
+
+class Cluster:
+    """One controller and some workers, each with `places` places, on a unix socket."""
+
+    def __init__(self, bin_dir, folder, workers=2, places=1, metrics="off"):
+        self.bin = pathlib.Path(bin_dir)
+        self.folder = pathlib.Path(folder)
+        self.socket_folder = tempfile.mkdtemp(prefix="tandem-e2e-", dir="/tmp")  # a socket path holds 107 bytes
+        self.address = f"unix:{self.socket_folder}/s"
+        self.places = places
+        self.metrics = metrics
+        self.controller = None
+        self.workers = {}
+        self.start_controller()
+        for index in range(workers):
+            self.start_worker(f"w{index}")
+
+    def _spawn(self, name, *args):
+        log = open(self.folder / f"{name}.log", "ab")
+        return subprocess.Popen([self.bin / args[0], *map(str, args[1:])], stdin=subprocess.DEVNULL, stdout=log,
+                                stderr=log, start_new_session=True)
+
+    def start_controller(self, *more):
+        self.controller = self._spawn("controller", "tandem-controller", "--state", self.folder / "controller",
+                                      "--listen", self.address, "--metrics-listen", self.metrics,
+                                      "--worker-timeout", "2s", *more)
+        wait_for("the controller answers", lambda: self.controller.poll() is not None
+                 or self.cli("get", "workers", "-o", "json", check=False).returncode == 0)
+        assert self.controller.poll() is None, (self.folder / "controller.log").read_text()
+
+    def start_worker(self, name):
+        self.workers[name] = self._spawn(name, "tandem-worker", "--controller", self.address, "--id", name, "--state",
+                                         self.folder / name, "--places", self.places)
+
+    def cli(self, *args, check=True, timeout=120, **more):
+        done = subprocess.run([self.bin / "tandem", *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=timeout, env={**os.environ, "TANDEM_ADDR": self.address}, **more)
+        assert not check or done.returncode == 0, f"tandem {args}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def job(self, name):
+        return json.loads(self.cli("describe", name, "-o", "json").stdout)
+
+    def state(self, name):
+        return self.job(name)["state"].removeprefix("JOB_STATE_")
+
+    def reports(self, name):
+        return [json.loads(line) for line in self.cli("metrics", name, "-o", "json").stdout.splitlines()]
+
+    def step(self, name):
+        reports = self.reports(name)
+        return reports[-1]["step"] if reports else 0
+
+    def trainers(self):
+        return [pid for worker in self.workers.values() if worker.poll() is None for pid in children(worker.pid)]
+
+    def submit(self, spec):
+        path = self.folder / f"{spec['name']}.json"
+        path.write_text(json.dumps(spec))
+        self.cli("submit", "-f", path)
+        return spec["name"]
+
+    def wait_state(self, name, state, seconds=60.0):
+        wait_for(f"{name} is {state}", lambda: self.state(name) == state, seconds)
+        return self.job(name)
+
+    def kill_controller(self):
+        self.controller.kill()
+        self.controller.wait()
+
+    def close(self):
+        processes = [self.controller, *self.workers.values()]
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in processes:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.socket_folder, ignore_errors=True)
+
+
+def tiny_job(name, ranks=2, steps=30, directory=None, every_steps=0, **training):
+    """A model of two layers that makes a step in milliseconds."""
+    spec = {
+        "name": name,
+        "model": {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "num_attention_heads": 2,
+                  "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 256, "model_type": "llama"},
+        "data": {"train": corpus(), "tokenizer": "bytes"},
+        "training": {"steps": steps, "sequence_length": 64, "micro_batch_size": 2, "global_batch_size": 4 * ranks,
+                     "seed": 7, "validate_every_steps": 0,
+                     "optimizer": {"name": "adamw", "learning_rate": 1e-3}, **training},
+        "parallelism": {"ranks": ranks, "fsdp": {"strategy": "zero3"}},
+        "report": {"parameter_norms": True},
+    }
+    if directory is not None:
+        spec["checkpoint"] = {"directory": str(directory), "every_steps": every_steps, "keep": 2}
+    return spec

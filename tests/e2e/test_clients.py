@@ -1,0 +1,129 @@
+"""Programs that are not ours: a Python gRPC client that knows only reflection, and Prometheus."""
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+import grpc
+from google.protobuf import descriptor_pool, json_format, message_factory
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from cluster import tiny_job, wait_for
+
+
+class Client:
+    """Calls any method of a server that it learns about by reflection."""
+
+    def __init__(self, address):
+        self.channel = grpc.insecure_channel(address)
+        self.database = ProtoReflectionDescriptorDatabase(self.channel)
+        self.pool = descriptor_pool.DescriptorPool(self.database)
+
+    def _method(self, service, method):
+        descriptor = self.pool.FindServiceByName(service).methods_by_name[method]
+        request = message_factory.GetMessageClass(descriptor.input_type)
+        response = message_factory.GetMessageClass(descriptor.output_type)
+        return request, response, f"/{service}/{method}"
+
+    def call(self, service, method, body):
+        request, response, path = self._method(service, method)
+        stub = self.channel.unary_unary(path, request.SerializeToString, response.FromString)
+        return stub(json_format.ParseDict(body, request()), timeout=20)
+
+    def stream(self, service, method, body):
+        request, response, path = self._method(service, method)
+        stub = self.channel.unary_stream(path, request.SerializeToString, response.FromString)
+        return stub(json_format.ParseDict(body, request()), timeout=60)
+
+
+def enums(spec):
+    """The protobuf JSON of a spec wants whole enum names."""
+    spec = json.loads(json.dumps(spec))
+    spec["training"]["optimizer"]["name"] = "OPTIMIZER_NAME_ADAMW"
+    spec["parallelism"]["fsdp"]["strategy"] = "STRATEGY_ZERO3"
+    return spec
+
+
+def test_a_python_client_with_reflection_submits_and_watches_a_job(start):
+    cluster = start()
+    client = Client(cluster.address)
+    assert "tandem.v1.Jobs" in client.database.get_services()
+    job = client.call("tandem.v1.Jobs", "Submit", {"spec": enums(tiny_job("foreign", steps=12)), "requestId": "r1"})
+    again = client.call("tandem.v1.Jobs", "Submit", {"spec": enums(tiny_job("foreign", steps=12)), "requestId": "r1"})
+    assert again.id == job.id
+    steps, states, synced = [], [], False
+    for response in client.stream("tandem.v1.Jobs", "Watch", {"job": job.id, "reports": True}):
+        item = response.WhichOneof("item")
+        if item == "report":
+            steps.append(response.report.step)
+        elif item == "synced":
+            synced = True
+        elif item in ("snapshot", "changed"):
+            states.append(getattr(response, item).state)
+            if states[-1] == 7 and steps and steps[-1] == 12:
+                break
+    assert synced
+    assert steps == list(range(1, 13))
+    assert states[-1] == 7  # JOB_STATE_SUCCEEDED
+
+
+def test_a_bad_spec_is_refused_by_the_server_with_the_text_of_validate(start, tmp_path):
+    cluster = start(workers=0)
+    spec = tiny_job("bad", steps=12)
+    spec["training"]["global_batch_size"] = 7
+    spec["training"]["micro_batch_size"] = 0
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(spec))
+    offline = cluster.cli("validate", "-f", path, check=False)
+    assert offline.returncode == 4
+    try:
+        Client(cluster.address).call("tandem.v1.Jobs", "Submit", {"spec": enums(spec)})
+        raise AssertionError("accepted")
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+        texts = [line.split(": ", 1)[1] for line in (offline.stdout + offline.stderr).splitlines() if "training." in line]
+        assert len(texts) >= 2
+        for text in texts:
+            assert text in error.details()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_prometheus_scrapes_the_controller_and_its_own_parser_accepts_the_scrape(start, tmp_path):
+    target, web = free_port(), free_port()
+    cluster = start(metrics=f"127.0.0.1:{target}")
+    cluster.submit(tiny_job("scraped", steps=1_000_000))
+    wait_for("steps", lambda: cluster.step("scraped") > 3)
+    text = urllib.request.urlopen(f"http://127.0.0.1:{target}/metrics", timeout=5).read()
+    lint = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+    assert lint.returncode == 0, lint.stderr.decode()
+    assert b'tandem_train_loss{job_name="scraped"}' in text
+    assert b"{parameter" not in text
+
+    config = tmp_path / "prometheus.yml"
+    config.write_text("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: tandem\n"
+                      f"  static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n")
+    prometheus = subprocess.Popen([shutil.which("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/tsdb",
+                                   f"--web.listen-address=127.0.0.1:{web}"], stderr=subprocess.DEVNULL)
+    try:
+        def value():
+            query = urllib.parse.urlencode({"query": 'tandem_train_step{job_name="scraped"}'})
+            try:
+                answer = json.load(urllib.request.urlopen(f"http://127.0.0.1:{web}/api/v1/query?{query}", timeout=5))
+            except OSError:
+                return None
+            return answer["data"]["result"]
+
+        series = wait_for("Prometheus has the series", value, 30)
+        assert float(series[0]["value"][1]) > 3
+    finally:
+        prometheus.terminate()
+        prometheus.wait()
+    cluster.cli("cancel", "scraped")
