@@ -34,8 +34,8 @@ struct Shard {
 struct Info {
   int64_t step = 0;
   int attempt = 0;
-  std::string job;           // id
-  std::string spec_digest;   // of the resolved spec
+  std::string job;          // id
+  std::string spec_digest;  // of the resolved spec
   std::string layout_digest;
 };
 
@@ -52,10 +52,11 @@ class CheckpointError : public std::runtime_error {
 };
 
 // Collective: every rank calls it with its shards. Returns the same on all ranks. If `step-N` is there
-// already and verifies, it stays. Keeps the newest `keep` and removes older valid ones (rank 0) after the commit.
-// Throws CheckpointError on every rank if one rank fails (its temporary files are removed), or CommError.
-Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep, const Info& info,
-           const std::vector<Shard>& shards);
+// already and verifies, it stays. Keeps the newest `keep` and removes older valid ones (rank 0) after the
+// commit. Throws CheckpointError on every rank if one rank fails (its temporary files are removed), or
+// CommError.
+Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
+           const Info& info, const std::vector<Shard>& shards);
 
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
 // Every one that was passed over is told to `skipped` with its reason.
@@ -69,7 +70,8 @@ Found FindNewest(platform::Files& files, const std::string& directory,
 // Reads and verifies one manifest, and that its files have the right sizes.
 Info ReadInfo(platform::Files& files, const std::string& path);
 
-// Fills `data` of each shard from whatever files hold those elements; digests are verified. Throws CheckpointError.
+// Fills `data` of each shard from whatever files hold those elements; digests are verified. Throws
+// CheckpointError.
 void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards);
 
 }  // namespace tandem::checkpoint

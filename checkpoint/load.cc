@@ -1,0 +1,116 @@
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_type.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+[[noreturn]] void Fail(const std::string& path, absl::string_view reason) {
+  throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", reason));
+}
+
+// Elements of one file's tensor that go into one shard.
+struct Copy {
+  const Shard* shard = nullptr;
+  const ManifestPiece* piece = nullptr;
+  int64_t begin = 0;  // of the array
+  int64_t end = 0;
+};
+
+const ManifestArray& FindArray(const std::string& path,
+                               const std::map<std::string, const ManifestArray*>& arrays,
+                               const Shard& shard) {
+  const auto found = arrays.find(shard.name);
+  if (found == arrays.end()) Fail(path, "it has no array " + shard.name);
+  const ManifestArray& array = *found->second;
+  if (array.elements != shard.elements) {
+    Fail(path, absl::StrCat("array ", shard.name, " has ", array.elements, " elements there, ",
+                            shard.elements, " here"));
+  }
+  const std::string dtype = SafetensorsDtype(*shard.data);
+  if (array.dtype != dtype) {
+    Fail(path, absl::StrCat("array ", shard.name, " is of type ", array.dtype, " there, ", dtype,
+                            " here; resume with the precision it was trained with"));
+  }
+  return array;
+}
+
+void CopyElements(const std::string& path, const ManifestFile& file, const SafetensorsFile& content,
+                  const Copy& copy) {
+  const auto tensor = content.tensors.find(copy.shard->name);
+  const auto bytes = static_cast<int64_t>(copy.shard->data->itemsize());
+  if (tensor == content.tensors.end() || tensor->second.dtype != SafetensorsDtype(*copy.shard->data) ||
+      static_cast<int64_t>(tensor->second.data.size()) != copy.piece->elements * bytes) {
+    Fail(path, absl::StrCat(file.name, ": array ", copy.shard->name, " is not there as the manifest says"));
+  }
+  std::memcpy(
+      static_cast<char*>(copy.shard->data->mutable_data_ptr()) + (copy.begin - copy.shard->begin) * bytes,
+      tensor->second.data.data() + (copy.begin - copy.piece->begin) * bytes,
+      static_cast<size_t>((copy.end - copy.begin) * bytes));
+}
+
+}  // namespace
+
+Found FindNewest(platform::Files& files, const std::string& directory,
+                 const std::function<void(const std::string& path, const std::string& reason)>& skipped) {
+  const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files, directory);
+  if (!steps.ok()) throw CheckpointError("checkpoint: " + std::string(steps.status().message()));
+  for (const int64_t step : *steps) {
+    const std::string path = absl::StrCat(directory, "/", StepName(step));
+    const absl::StatusOr<Manifest> manifest = Verify(files, path);
+    if (manifest.ok()) return {.path = path, .info = manifest->info};
+    skipped(path, std::string(manifest.status().message()));
+  }
+  return {};
+}
+
+Info ReadInfo(platform::Files& files, const std::string& path) {
+  const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
+  if (!manifest.ok()) Fail(path, manifest.status().message());
+  for (const ManifestFile& file : manifest->files) {
+    const absl::StatusOr<std::string> content = ReadVerified(files, path, file, /*verify_digest=*/false);
+    if (!content.ok()) Fail(path, content.status().message());
+  }
+  return manifest->info;
+}
+
+void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards) {
+  const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
+  if (!manifest.ok()) Fail(path, manifest.status().message());
+  std::map<std::string, const ManifestArray*> arrays;
+  for (const ManifestArray& array : manifest->arrays) arrays.emplace(array.name, &array);
+
+  std::map<int, std::vector<Copy>> by_file;
+  for (const Shard& shard : shards) {
+    const ManifestArray& array = FindArray(path, arrays, shard);
+    const int64_t shard_end = shard.begin + shard.data->numel();
+    if (shard.begin < 0 || shard_end > shard.elements || !shard.data->is_contiguous()) {
+      Fail(path, "array " + shard.name + ": the shard is not a contiguous part of it");
+    }
+    for (const ManifestPiece& piece : array.pieces) {
+      const int64_t begin = std::max(piece.begin, shard.begin);
+      const int64_t end = std::min(piece.begin + piece.elements, shard_end);
+      if (begin < end)
+        by_file[piece.file].push_back({.shard = &shard, .piece = &piece, .begin = begin, .end = end});
+    }
+  }
+  // One file in memory at a time.
+  for (const auto& [index, copies] : by_file) {
+    const ManifestFile& file = manifest->files[static_cast<size_t>(index)];
+    const absl::StatusOr<std::string> content = ReadVerified(files, path, file);
+    if (!content.ok()) Fail(path, content.status().message());
+    const absl::StatusOr<SafetensorsFile> tensors = ReadSafetensors(*content);
+    if (!tensors.ok()) Fail(path, absl::StrCat(file.name, ": ", tensors.status().message()));
+    for (const Copy& copy : copies) CopyElements(path, file, *tensors, copy);
+  }
+}
+
+}  // namespace tandem::checkpoint

@@ -1,0 +1,153 @@
+#include "checkpoint/manifest.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormat[] = "tandem-checkpoint";
+constexpr std::string_view kPrefix = "{\"xxh3_128\": \"";
+constexpr size_t kDigits = 32;
+constexpr std::string_view kBehindDigest = "\",";
+
+absl::Status Damaged(const std::string& reason) {
+  return absl::InvalidArgumentError("manifest.json: " + reason);
+}
+
+Json ToJson(const Manifest& manifest) {
+  Json files = Json::array();
+  for (const ManifestFile& file : manifest.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.digest}});
+  }
+  Json arrays = Json::array();
+  for (const ManifestArray& array : manifest.arrays) {
+    Json pieces = Json::array();
+    for (const ManifestPiece& piece : array.pieces) {
+      pieces.push_back({{"file", piece.file}, {"begin", piece.begin}, {"elements", piece.elements}});
+    }
+    arrays.push_back({{"name", array.name},
+                      {"dtype", array.dtype},
+                      {"elements", array.elements},
+                      {"pieces", std::move(pieces)}});
+  }
+  return {{"format", kFormat},
+          {"version", kManifestVersion},
+          {"step", manifest.info.step},
+          {"attempt", manifest.info.attempt},
+          {"job", manifest.info.job},
+          {"spec_digest", manifest.info.spec_digest},
+          {"layout_digest", manifest.info.layout_digest},
+          {"files", std::move(files)},
+          {"arrays", std::move(arrays)}};
+}
+
+// Throws Json::exception where something is missing or of another type.
+Manifest FromJson(const Json& json) {
+  Manifest manifest;
+  manifest.info = {.step = json.at("step").get<int64_t>(),
+                   .attempt = json.at("attempt").get<int>(),
+                   .job = json.at("job").get<std::string>(),
+                   .spec_digest = json.at("spec_digest").get<std::string>(),
+                   .layout_digest = json.at("layout_digest").get<std::string>()};
+  for (const Json& file : json.at("files")) {
+    manifest.files.push_back({.name = file.at("name").get<std::string>(),
+                              .bytes = file.at("bytes").get<int64_t>(),
+                              .digest = file.at("xxh3_128").get<std::string>()});
+  }
+  for (const Json& array : json.at("arrays")) {
+    ManifestArray& read = manifest.arrays.emplace_back();
+    read.name = array.at("name").get<std::string>();
+    read.dtype = array.at("dtype").get<std::string>();
+    read.elements = array.at("elements").get<int64_t>();
+    for (const Json& piece : array.at("pieces")) {
+      read.pieces.push_back({.file = piece.at("file").get<int>(),
+                             .begin = piece.at("begin").get<int64_t>(),
+                             .elements = piece.at("elements").get<int64_t>()});
+    }
+  }
+  return manifest;
+}
+
+}  // namespace
+
+std::string Digest(std::string_view content) {
+  const XXH128_hash_t hash = XXH3_128bits(content.data(), content.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+ManifestText WriteManifest(const Manifest& manifest) {
+  // The dump begins with '{': what follows it goes behind the digest.
+  const std::string rest = ToJson(manifest).dump(1).substr(1) + "\n";
+  const std::string digest = Digest(rest);
+  return {.text = absl::StrCat(absl::string_view(kPrefix.data(), kPrefix.size()), digest,
+                               absl::string_view(kBehindDigest.data(), kBehindDigest.size()), rest),
+          .digest = digest};
+}
+
+absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
+  const size_t begin = kPrefix.size() + kDigits + kBehindDigest.size();
+  if (text.size() < begin || text.substr(0, kPrefix.size()) != kPrefix ||
+      text.substr(kPrefix.size() + kDigits, kBehindDigest.size()) != kBehindDigest) {
+    return Damaged("it does not begin with its digest");
+  }
+  if (Digest(text.substr(begin)) != text.substr(kPrefix.size(), kDigits))
+    return Damaged("its digest does not match");
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", "") != kFormat) return Damaged("it is not of a checkpoint");
+  const Json& version = json.contains("version") ? json["version"] : Json();
+  if (!version.is_number_integer()) return Damaged("it has no version");
+  if (version.get<int64_t>() != kManifestVersion) {
+    return Damaged(absl::StrCat("it is of version ", version.get<int64_t>(), ", this build reads version ",
+                                kManifestVersion, "; use the build that wrote it or a newer one"));
+  }
+  try {
+    Manifest manifest = FromJson(json);
+    const absl::Status covered = CheckCoverage(manifest);
+    if (!covered.ok()) return covered;
+    return manifest;
+  } catch (const Json::exception& error) {
+    return Damaged(error.what());
+  }
+}
+
+absl::Status CheckCoverage(Manifest& manifest) {
+  for (const ManifestFile& file : manifest.files) {
+    if (file.name.empty() || file.name[0] == '.' || absl::StrContains(file.name, "/")) {
+      return Damaged("'" + file.name + "' is no name of a file in its folder");
+    }
+  }
+  for (ManifestArray& array : manifest.arrays) {
+    std::sort(array.pieces.begin(), array.pieces.end(),
+              [](const ManifestPiece& a, const ManifestPiece& b) { return a.begin < b.begin; });
+    int64_t covered = 0;
+    for (const ManifestPiece& piece : array.pieces) {
+      if (piece.file < 0 || piece.file >= static_cast<int>(manifest.files.size())) {
+        return Damaged(
+            absl::StrCat("array ", array.name, " lies in file ", piece.file, ", which is not listed"));
+      }
+      if (piece.begin != covered || piece.elements <= 0) {
+        return Damaged(absl::StrCat("array ", array.name, " has a piece at element ", piece.begin,
+                                    " where one must begin at ", covered));
+      }
+      if (__builtin_add_overflow(covered, piece.elements, &covered)) {
+        return Damaged("array " + array.name + " has more than 2^63 elements");
+      }
+    }
+    if (covered != array.elements) {
+      return Damaged(absl::StrCat("array ", array.name, " has ", array.elements,
+                                  " elements, its pieces cover ", covered));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem::checkpoint

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/checkpoint.h"
+
+namespace tandem::checkpoint {
+
+// `manifest.json`: what a checkpoint is, which files it has, and which elements of which array lie where.
+// Torch-free arithmetic on text.
+
+constexpr char kManifestName[] = "manifest.json";
+constexpr int kManifestVersion = 1;
+
+struct ManifestFile {
+  std::string name;  // within the folder, no path
+  int64_t bytes = 0;
+  std::string digest;  // XXH3-128, 32 hexadecimal digits
+};
+
+// Elements [begin, begin + elements) of an array, in a file's tensor of the array's name.
+struct ManifestPiece {
+  int file = 0;  // index in files
+  int64_t begin = 0;
+  int64_t elements = 0;
+};
+
+struct ManifestArray {
+  std::string name;
+  std::string dtype;  // as safetensors names it
+  int64_t elements = 0;
+  std::vector<ManifestPiece> pieces;  // ascending, [0, elements) exactly once
+};
+
+struct Manifest {
+  Info info;
+  std::vector<ManifestFile> files;
+  std::vector<ManifestArray> arrays;
+};
+
+// 32 hexadecimal digits.
+std::string Digest(std::string_view content);
+
+struct ManifestText {
+  std::string text;
+  std::string digest;  // of what follows the digest in it; the text holds it
+};
+
+// JSON; its first member is the digest of all that follows.
+ManifestText WriteManifest(const Manifest& manifest);
+
+// InvalidArgument with the reason: damaged, of a newer version, or arrays that are not covered exactly once.
+absl::StatusOr<Manifest> ReadManifest(std::string_view text);
+
+// InvalidArgument, naming the array, unless every array's pieces cover it exactly once. Sorts the pieces.
+absl::Status CheckCoverage(Manifest& manifest);
+
+}  // namespace tandem::checkpoint

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tandem::checkpoint {
+
+// The safetensors format (Hugging Face): u64 header length, JSON header, one buffer. Little-endian.
+
+// "F32", "F64", "BF16", …: the format's own names; 0: not one of them, or one whose elements are not whole
+// bytes.
+int64_t BytesOfDtype(std::string_view dtype);
+
+struct TensorToWrite {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  const void* data = nullptr;  // numel × BytesOfDtype(dtype) bytes
+};
+
+// The whole file. Tensors lie in the order given, data 8-byte aligned in the file as far as element sizes
+// keep it so. InvalidArgument for names that are not unique or dtypes that are unknown.
+absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& tensors,
+                                             const std::map<std::string, std::string>& metadata);
+
+struct TensorInFile {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::string_view data;  // of the content given to ReadSafetensors
+};
+
+struct SafetensorsFile {
+  std::map<std::string, TensorInFile> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// Checks all that the format demands before anything is allocated by what the file says: header length,
+// unique names, known dtypes, sizes with overflow, a buffer covered without hole or overlap, no byte
+// behind it. InvalidArgument with the reason; views of `content`.
+absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content);
+
+}  // namespace tandem::checkpoint

@@ -1,0 +1,242 @@
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_type.h"
+#include "comm/communicator.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+int64_t TotalBytes(const Manifest& manifest, size_t manifest_bytes) {
+  auto bytes = static_cast<int64_t>(manifest_bytes);
+  for (const ManifestFile& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+// What rank 0 found or did, told to all: a path means that the checkpoint is there.
+std::string ToText(const Saved& saved) {
+  return Json{{"path", saved.path}, {"bytes", saved.bytes}, {"digest", saved.manifest_digest}}.dump();
+}
+
+Saved SavedFromText(const std::string& text) {
+  const Json json = Json::parse(text);
+  return {.path = json.at("path").get<std::string>(),
+          .bytes = json.at("bytes").get<int64_t>(),
+          .manifest_digest = json.at("digest").get<std::string>()};
+}
+
+// What a rank tells rank 0 of its file.
+struct Contribution {
+  ManifestFile file;
+  std::vector<ManifestArray> arrays;  // with this rank's piece, or none
+};
+
+std::string ToText(const Contribution& contribution) {
+  Json arrays = Json::array();
+  for (const ManifestArray& array : contribution.arrays) {
+    const ManifestPiece piece = array.pieces.empty() ? ManifestPiece{} : array.pieces.front();
+    arrays.push_back({array.name, array.dtype, array.elements, piece.begin, piece.elements});
+  }
+  return Json{{"name", contribution.file.name},
+              {"bytes", contribution.file.bytes},
+              {"digest", contribution.file.digest},
+              {"arrays", std::move(arrays)}}
+      .dump();
+}
+
+// One save on one rank. The steps are collective, in this order.
+class Saving {
+ public:
+  Saving(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
+         const Info& info, const std::vector<Shard>& shards)
+      : files_(files),
+        comm_(comm),
+        directory_(directory),
+        keep_(keep),
+        info_(info),
+        shards_(shards),
+        path_(absl::StrCat(directory, "/", StepName(info.step))),
+        temporary_(absl::StrCat(directory, "/", TemporaryName(info.step, info.attempt))) {}
+
+  Saved Run() {
+    const Saved there = Begin();
+    if (!there.path.empty()) return there;
+    std::vector<std::string> texts;
+    Contribution own;
+    Guarded([&] { return WriteOwnFile(own); });
+    texts = ExchangeTexts(comm_, ToText(own));
+    Saved saved;
+    Guarded([&] { return Commit(texts, saved); });
+    saved = FromRankZero(saved);
+    AgreeOnSuccess(
+        comm_, comm_.rank() == 0 ? Text(Retain(files_, directory_, keep_, info_.step, info_.attempt)) : "");
+    return saved;
+  }
+
+ private:
+  Saved FromRankZero(const Saved& saved) { return SavedFromText(ExchangeTexts(comm_, ToText(saved))[0]); }
+
+  // Runs `part` and agrees; where a rank failed, rank 0 removes the temporary folder once all have stopped.
+  template <typename Part>
+  void Guarded(Part part) {
+    const absl::Status status = part();
+    try {
+      AgreeOnSuccess(comm_, Text(status));
+    } catch (const CheckpointError& error) {
+      absl::Status removed;
+      if (comm_.rank() == 0) removed = files_.RemoveAll(temporary_);
+      const std::string reason = ExchangeTexts(comm_, Text(removed))[0];
+      if (reason.empty()) throw;
+      throw CheckpointError(
+          absl::StrCat(error.what(), "; and its temporary files are still there: ", reason));
+    }
+  }
+
+  // Rank 0 makes room and the temporary folder. Returns what is there already, if it is valid.
+  Saved Begin() {
+    Saved there;
+    Guarded([&]() -> absl::Status {
+      if (comm_.rank() != 0) return absl::OkStatus();
+      if (absl::Status status = files_.CreateFolders(directory_); !status.ok()) return status;
+      if (absl::Status status = RemoveTemporaries(files_, directory_, info_.attempt); !status.ok())
+        return status;
+      const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files_, directory_);
+      if (!steps.ok()) return steps.status();
+      for (const int64_t step : *steps) {
+        if (step != info_.step) continue;
+        if (absl::Status status = LookAtExisting(there); !status.ok()) return status;
+        if (!there.path.empty()) return absl::OkStatus();
+      }
+      return files_.CreateFolders(temporary_);
+    });
+    return FromRankZero(there);
+  }
+
+  // A valid checkpoint of this step stays. A damaged one goes out of the way: it can never be loaded, and
+  // would keep this step from being saved for ever.
+  absl::Status LookAtExisting(Saved& there) {
+    const absl::StatusOr<std::string> text = files_.Read(absl::StrCat(path_, "/", kManifestName));
+    const absl::StatusOr<Manifest> manifest = Verify(files_, path_);
+    if (text.ok() && manifest.ok()) {
+      if (manifest->info.layout_digest != info_.layout_digest) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(path_, " is of another model; use another checkpoint.directory"));
+      }
+      there = {.path = path_,
+               .bytes = TotalBytes(*manifest, text->size()),
+               .manifest_digest = WriteManifest(*manifest).digest};
+      return absl::OkStatus();
+    }
+    const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
+    if (absl::Status status = files_.RemoveAll(aside); !status.ok()) return status;
+    return files_.Rename(path_, aside);
+  }
+
+  absl::Status WriteOwnFile(Contribution& own) {
+    std::vector<TensorToWrite> tensors;
+    for (const Shard& shard : shards_) {
+      const int64_t elements = shard.data->numel();
+      if (shard.data->dim() != 1 || !shard.data->is_contiguous() || shard.begin < 0 ||
+          shard.begin + elements > shard.elements) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("array ", shard.name, ": its shard is not a contiguous part of it"));
+      }
+      const std::string dtype = SafetensorsDtype(*shard.data);
+      ManifestArray& array = own.arrays.emplace_back();
+      array.name = shard.name;
+      array.dtype = dtype;
+      array.elements = shard.elements;
+      if (elements == 0) continue;  // nothing to write; the array must be known all the same
+      array.pieces.push_back({.file = comm_.rank(), .begin = shard.begin, .elements = elements});
+      tensors.push_back(
+          {.name = shard.name, .dtype = dtype, .shape = {elements}, .data = shard.data->const_data_ptr()});
+    }
+    const absl::StatusOr<std::string> content = WriteSafetensors(tensors, {{"format", "pt"}});
+    if (!content.ok()) return content.status();
+    own.file = {.name = absl::StrFormat("rank-%05d.safetensors", comm_.rank()),
+                .bytes = static_cast<int64_t>(content->size()),
+                .digest = Digest(*content)};
+    const absl::Status written = files_.Write(absl::StrCat(temporary_, "/", own.file.name), *content);
+    if (!written.ok()) return written;
+    return files_.SyncFolder(temporary_);
+  }
+
+  // Rank 0: the manifest, then the rename that makes it a checkpoint.
+  absl::Status Commit(const std::vector<std::string>& texts, Saved& saved) {
+    if (comm_.rank() != 0) return absl::OkStatus();
+    Manifest manifest{.info = info_};
+    if (absl::Status status = Collect(texts, manifest); !status.ok()) return status;
+    const ManifestText text = WriteManifest(manifest);
+    if (absl::Status status = files_.Write(absl::StrCat(temporary_, "/", kManifestName), text.text);
+        !status.ok()) {
+      return status;
+    }
+    if (absl::Status status = files_.SyncFolder(temporary_); !status.ok()) return status;
+    if (absl::Status status = files_.Publish(temporary_, path_); !status.ok()) return status;
+    if (absl::Status status = files_.SyncFolder(directory_); !status.ok()) return status;
+    saved = {.path = path_, .bytes = TotalBytes(manifest, text.text.size()), .manifest_digest = text.digest};
+    return absl::OkStatus();
+  }
+
+  static absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest) {
+    std::map<std::string, size_t> index;
+    for (size_t rank = 0; rank < texts.size(); ++rank) {
+      const Json json = Json::parse(texts[rank]);
+      manifest.files.push_back({.name = json.at("name").get<std::string>(),
+                                .bytes = json.at("bytes").get<int64_t>(),
+                                .digest = json.at("digest").get<std::string>()});
+      for (const Json& entry : json.at("arrays")) {
+        const auto name = entry.at(0).get<std::string>();
+        const auto [place, added] = index.emplace(name, manifest.arrays.size());
+        if (added) {
+          ManifestArray& array = manifest.arrays.emplace_back();
+          array.name = name;
+          array.dtype = entry.at(1).get<std::string>();
+          array.elements = entry.at(2).get<int64_t>();
+        }
+        ManifestArray& array = manifest.arrays[place->second];
+        if (array.dtype != entry.at(1).get<std::string>() || array.elements != entry.at(2).get<int64_t>()) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "array ", name, ": rank ", rank, " has another type or size than the ranks before it"));
+        }
+        const auto elements = entry.at(4).get<int64_t>();
+        if (elements == 0) continue;
+        array.pieces.push_back(
+            {.file = static_cast<int>(rank), .begin = entry.at(3).get<int64_t>(), .elements = elements});
+      }
+    }
+    return CheckCoverage(manifest);
+  }
+
+  platform::Files& files_;
+  comm::Communicator& comm_;
+  const std::string& directory_;
+  const int keep_;
+  const Info& info_;
+  const std::vector<Shard>& shards_;
+  const std::string path_;
+  const std::string temporary_;
+};
+
+}  // namespace
+
+Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
+           const Info& info, const std::vector<Shard>& shards) {
+  return Saving(files, comm, directory, keep, info, shards).Run();
+}
+
+}  // namespace tandem::checkpoint
