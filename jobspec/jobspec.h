@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,11 +12,13 @@ namespace tandem::jobspec {
 
 // A spec as read, and where each field stood in its file (for the messages of later checks).
 struct ReadResult {
-  v1::JobSpec spec;                          // meaningful where violations is empty
-  std::vector<v1::Violation> violations;     // every one, in file order
+  v1::JobSpec spec;                       // meaningful where violations is empty
+  std::vector<v1::Violation> violations;  // every one, in file order
   std::string file;
-  // Path ("training.steps") → line, column (from 1).
+  // Path ("training.steps") → line, column (from 1) of its key.
   std::vector<std::pair<std::string, std::pair<int, int>>> positions;
+  // Paths whose value could not be read, so nothing else is said about them; "" is the whole text.
+  std::vector<std::string> unusable;
 };
 
 // Reads YAML or JSON (JSON is YAML here). `file` names it in messages; empty for none.
@@ -32,18 +35,26 @@ std::vector<v1::Violation> Localize(v1::JobSpec& spec);
 v1::JobSpec Resolve(const v1::JobSpec& spec);
 
 // Everything that is wrong with a spec as submitted (Resolve is applied inside), in the order of the proto.
-// Pure and identical in CLI and controller. Also refuses unknown binary fields.
+// Pure and identical in CLI and controller. Also refuses unknown binary fields, and relative paths, which
+// mean nothing on another machine (Localize makes them absolute).
 std::vector<v1::Violation> Validate(const v1::JobSpec& spec);
 
 // Data, checkpoint directory: what only the machine that has the files can say. `spec` is resolved.
 // The CLI calls it where the path exists locally, the worker always.
 std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved);
 
-// Adds file, line and column to violations whose path the file has.
+// All that this machine can say about a file, at once and in file order: what the reader, Localize, Validate
+// and, with `files`, CheckFiles find, located. Leaves read.spec localized; it is good where the result is
+// empty.
+std::vector<v1::Violation> CheckAll(ReadResult& read, bool files);
+
+// Adds file, line and column to violations: of the path's key, or of the innermost block around it that the
+// file has.
 void Locate(const ReadResult& read, std::vector<v1::Violation>& violations);
 
 // "job.yaml:7:3: training.steps: 0 is not allowed; allowed: 1 to 1000000000; ..." One line, no newline;
-// control characters of the value are escaped, long values cut.
+// control characters of the value are escaped, long values cut. A violation without a value is of something
+// missing; one without a path is of the whole text, and its value is the sentence.
 std::string ToText(const v1::Violation& violation);
 
 // All of them, a line each.

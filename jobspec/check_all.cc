@@ -1,0 +1,51 @@
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+
+#include "jobspec/jobspec.h"
+#include "jobspec/validate.h"
+
+namespace tandem::jobspec {
+namespace {
+
+// Of what is located behind what is not, by line and column; in the order found where these are equal.
+bool IsBefore(const v1::Violation& a, const v1::Violation& b) {
+  const auto place = [](const v1::Violation& violation) {
+    return std::make_tuple(violation.line() == 0, violation.line(), violation.column());
+  };
+  return place(a) < place(b);
+}
+
+}  // namespace
+
+std::vector<v1::Violation> CheckAll(ReadResult& read, bool files) {
+  std::vector<v1::Violation> violations = read.violations;
+  std::vector<std::string> unusable = read.unusable;
+  const auto add = [&](std::vector<v1::Violation> more) {
+    for (v1::Violation& violation : more) {
+      if (std::find(unusable.begin(), unusable.end(), violation.path()) == unusable.end()) {
+        unusable.push_back(violation.path());
+        violations.push_back(std::move(violation));
+      }
+    }
+  };
+  const bool readable = std::find(unusable.begin(), unusable.end(), "") == unusable.end();
+  if (readable) {
+    // One field of a config.json does not hide the next.
+    std::vector<v1::Violation> local = Localize(read.spec);
+    for (const v1::Violation& violation : local) {
+      // Where a config.json cannot be used, the fields are missing for that reason.
+      unusable.push_back(violation.path() == "model.hugging_face" ? "model" : violation.path());
+    }
+    std::move(local.begin(), local.end(), std::back_inserter(violations));
+    add(ValidateExcept(read.spec, unusable));
+    if (files) {
+      add(CheckFiles(Resolve(read.spec)));
+    }
+  }
+  Locate(read, violations);
+  std::stable_sort(violations.begin(), violations.end(), IsBefore);
+  return violations;
+}
+
+}  // namespace tandem::jobspec

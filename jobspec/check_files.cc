@@ -1,0 +1,154 @@
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/text.h"
+#include "platform/file_list.h"
+
+namespace tandem::jobspec {
+namespace {
+
+class FileChecker {
+ public:
+  explicit FileChecker(const v1::JobSpec& spec) : spec_(spec) {}
+
+  std::vector<v1::Violation> Run() {
+    if (spec_.data().has_train()) {
+      CheckData("data.train", spec_.data().train());
+    }
+    if (spec_.data().has_validation()) {
+      CheckData("data.validation", spec_.data().validation());
+    }
+    if (spec_.checkpoint().has_directory()) {
+      CheckDirectory(spec_.checkpoint().directory());
+    }
+    if (spec_.checkpoint().has_resume() && spec_.checkpoint().resume() != "newest") {
+      CheckResume(spec_.checkpoint().resume());
+    }
+    return std::move(violations_);
+  }
+
+ private:
+  void Refuse(const char* path, const std::string& value, const std::string& allowed,
+              const std::string& remedy) {
+    violations_.push_back(MakeViolation(path, value, allowed, remedy));
+  }
+
+  void CheckData(const char* path, const std::string& pattern) {
+    constexpr char kAllowed[] = "an existing file, folder or glob";
+    const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(pattern);
+    if (!files.ok()) {
+      Refuse(path, pattern, kAllowed, std::string(files.status().message()));
+      return;
+    }
+    int64_t bytes = 0;
+    for (const std::string& file : *files) {
+      struct stat info;
+      if (access(file.c_str(), R_OK) != 0 || stat(file.c_str(), &info) != 0) {
+        Refuse(path, pattern, "files that can be read",
+               absl::StrCat("cannot read ", Shown(file, 200), ": ", strerror(errno)));
+        return;
+      }
+      bytes += info.st_size;
+    }
+    const int64_t window = spec_.training().sequence_length() + 1;
+    if (bytes < window) {
+      Refuse(path, pattern, absl::StrCat("at least ", window, " bytes (sequence_length + 1)"),
+             absl::StrCat("it holds ", bytes, " bytes in ", files->size(),
+                          files->size() == 1 ? " file" : " files", ": use more text, or shorter sequences"));
+    }
+  }
+
+  void CheckDirectory(const std::string& directory) {
+    namespace fs = std::filesystem;
+    constexpr char kPath[] = "checkpoint.directory";
+    constexpr char kAllowed[] = "a folder that can be made, or written to";
+    std::error_code error;
+    fs::path existing = fs::path(directory).lexically_normal();
+    while (!fs::exists(existing, error) && !error && existing.has_relative_path()) {
+      existing = existing.has_filename() ? existing.parent_path() : existing.parent_path().parent_path();
+    }
+    if (error) {
+      Refuse(kPath, directory, kAllowed,
+             absl::StrCat("cannot look at ", Shown(existing.string(), 200), ": ", error.message()));
+      return;
+    }
+    if (!fs::is_directory(existing, error)) {
+      Refuse(kPath, directory, kAllowed, absl::StrCat(Shown(existing.string(), 200), " is not a folder"));
+      return;
+    }
+    if (access(existing.c_str(), W_OK | X_OK) != 0) {
+      Refuse(kPath, directory, kAllowed,
+             absl::StrCat("cannot write to ", Shown(existing.string(), 200), ": ", strerror(errno)));
+      return;
+    }
+    if (!spec_.checkpoint().has_resume() && fs::is_directory(directory, error)) {
+      const fs::directory_iterator first(directory, error);
+      if (error) {
+        Refuse(kPath, directory, kAllowed, absl::StrCat("cannot be listed: ", error.message()));
+        return;
+      }
+      if (first != fs::directory_iterator()) {
+        Refuse(kPath, directory, "a new or empty folder, unless checkpoint.resume says how to go on",
+               absl::StrCat("it holds ", Shown(first->path().filename().string(), 100),
+                            ": use checkpoint: {resume: newest} to go on from there, or another folder"));
+        return;
+      }
+    }
+    CheckSpace(directory, existing.string());
+  }
+
+  // Room for one checkpoint: the weights and AdamW's two moments.
+  void CheckSpace(const std::string& directory, const std::string& existing) {
+    const v1::Model& model = spec_.model();
+    const int64_t hidden = model.hidden_size();
+    const int64_t attention =
+        hidden * model.head_dim() * 2 * (model.num_attention_heads() + model.num_key_value_heads());
+    const int64_t layer = attention + 3 * hidden * model.intermediate_size() + 2 * hidden;
+    const int64_t ends = model.vocab_size() * hidden * (model.tie_word_embeddings() ? 1 : 2) + hidden;
+    const double element = spec_.precision().compute() == v1::COMPUTE_TYPE_FP64 ? 8 : 4;
+    const double needed = 3 * element * (static_cast<double>(layer) * model.num_hidden_layers() + ends);
+    struct statvfs space;
+    if (statvfs(existing.c_str(), &space) != 0) {
+      Refuse("checkpoint.directory", directory, "a folder whose free space is known",
+             absl::StrCat("statvfs: ", strerror(errno)));
+      return;
+    }
+    const double free = static_cast<double>(space.f_bavail) * space.f_frsize;
+    if (free < needed) {
+      Refuse("checkpoint.directory", directory,
+             absl::StrCat("a folder with room for one checkpoint, ", Megabytes(needed)),
+             absl::StrCat("free are ", Megabytes(free), ": make room, or use another folder"));
+    }
+  }
+
+  static std::string Megabytes(double bytes) {
+    return absl::StrCat(static_cast<int64_t>(bytes / 1e6), " MB");
+  }
+
+  void CheckResume(const std::string& path) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      const bool exists = std::filesystem::exists(path, error);
+      Refuse("checkpoint.resume", path, "newest, or the folder of one checkpoint",
+             exists  ? "it is not a folder"
+             : error ? error.message()
+                     : "no such folder");
+    }
+  }
+
+  const v1::JobSpec& spec_;
+  std::vector<v1::Violation> violations_;
+};
+
+}  // namespace
+
+std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved) { return FileChecker(resolved).Run(); }
+
+}  // namespace tandem::jobspec

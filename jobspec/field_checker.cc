@@ -1,0 +1,166 @@
+#include "jobspec/field_checker.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/unknown_field_set.h"
+#include "jobspec/field_rules.h"
+#include "jobspec/schema.h"
+#include "jobspec/text.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// Whether `path` is `block` or in it.
+bool IsWithin(std::string_view path, std::string_view block) {
+  return block.empty() || path == block || (path.starts_with(block) && path[block.size()] == '.');
+}
+
+}  // namespace
+
+FieldChecker::FieldChecker(const v1::JobSpec& submitted, const std::vector<std::string>& unusable)
+    : submitted_(submitted), spec_(Resolve(submitted)), unusable_(unusable) {}
+
+void FieldChecker::CheckFields() {
+  CheckMessage(submitted_, "");
+  CheckBuilt();
+  CheckRanges();
+  for (const RequiredRule& rule : RequiredRules()) {
+    if (!Has(rule.path)) {
+      Refuse(rule.path, rule.remedy);
+    }
+  }
+}
+
+void FieldChecker::Refuse(std::string_view path, std::string_view value, std::string_view allowed,
+                          std::string_view remedy) {
+  if (Fine({path})) {
+    violations_.push_back(MakeViolation(path, value, allowed, remedy));
+  }
+}
+
+void FieldChecker::Refuse(std::string_view path, std::string_view remedy) {
+  const FieldValue value = FindValue(spec_, path);
+  Refuse(path, value.message == nullptr ? "" : ValueText(value), AllowedText(path), remedy);
+}
+
+bool FieldChecker::Has(std::string_view path) const { return FindValue(spec_, path).message != nullptr; }
+
+bool FieldChecker::Fine(std::initializer_list<std::string_view> paths) const {
+  return std::none_of(paths.begin(), paths.end(), [&](std::string_view path) {
+    return std::any_of(unusable_.begin(), unusable_.end(),
+                       [&](const std::string& block) { return IsWithin(path, block); }) ||
+           std::any_of(violations_.begin(), violations_.end(),
+                       [&](const v1::Violation& violation) { return violation.path() == path; });
+  });
+}
+
+bool FieldChecker::Usable(std::initializer_list<std::string_view> paths) const {
+  return Fine(paths) && std::all_of(paths.begin(), paths.end(), [&](auto path) { return Has(path); });
+}
+
+bool FieldChecker::IsDerived(std::string_view path) const {
+  return (path == "model.num_key_value_heads" || path == "model.head_dim") &&
+         FindValue(submitted_, path).message == nullptr;
+}
+
+std::vector<v1::Violation> FieldChecker::TakeViolations() {
+  std::stable_sort(violations_.begin(), violations_.end(), [](const auto& a, const auto& b) {
+    return SchemaOrder(a.path()) < SchemaOrder(b.path());
+  });
+  return std::move(violations_);
+}
+
+// Whatever a peer can put in a message that no text can: unknown fields, enum numbers, odd text.
+void FieldChecker::CheckMessage(const Message& message, const std::string& path) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const google::protobuf::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
+  if (unknown.field_count() > 0) {
+    Refuse(JoinPath(path, absl::StrCat("#", unknown.field(0).number())), "an unknown field",
+           "fields of this version",
+           "the client is of another version than the controller: use one of the same version");
+  }
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const std::string at = JoinPath(path, field->name());
+    const std::string text = ValueText({&message, field});
+    if (field->message_type() != nullptr) {
+      CheckMessage(reflection.GetMessage(message, field), at);
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+      if (EnumValueOf(*field->enum_type(), text) == nullptr) {
+        Refuse(at, text, AllowedText(at), "the client sent a value that this version does not know");
+      }
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      CheckText(at, text);
+    }
+  }
+}
+
+void FieldChecker::CheckText(const std::string& path, const std::string& text) {
+  for (size_t at = 0; at < text.size();) {
+    char32_t character = 0;
+    const int length = DecodeUtf8(text, at, character);
+    if (length == 0 || !IsPlain(character)) {
+      Refuse(path, text, AllowedText(path),
+             length == 0 ? "it is not valid UTF-8" : "control and invisible characters cannot be part of it");
+      return;
+    }
+    at += length;
+  }
+}
+
+void FieldChecker::CheckBuilt() {
+  for (const AbsentRule& rule : AbsentRules()) {
+    if (Has(rule.path)) {
+      Refuse(rule.path, rule.remedy);
+    }
+  }
+  for (const BuiltRule& rule : BuiltRules()) {
+    // A default that follows from another field (expert_tensor) is not the user's doing.
+    const FieldValue value = FindValue(submitted_, rule.path);
+    if (value.message == nullptr) {
+      continue;
+    }
+    const std::string text = ValueText(value);
+    if (std::find(rule.built.begin(), rule.built.end(), text) == rule.built.end()) {
+      Refuse(rule.path, rule.remedy);
+    }
+  }
+}
+
+void FieldChecker::CheckRanges() {
+  for (const IntegerRule& rule : IntegerRules()) {
+    const FieldValue value = FindValue(spec_, rule.path);
+    if (value.message == nullptr || IsDerived(rule.path)) {
+      continue;
+    }
+    const google::protobuf::Reflection& reflection = *value.message->GetReflection();
+    const int64_t number = value.field->cpp_type() == FieldDescriptor::CPPTYPE_INT32
+                               ? reflection.GetInt32(*value.message, value.field)
+                               : reflection.GetInt64(*value.message, value.field);
+    if (number < rule.min || number > rule.max) {
+      Refuse(rule.path, number < rule.min ? "use a larger number" : "use a smaller number");
+    }
+  }
+  for (const NumberRule& rule : NumberRules()) {
+    const FieldValue value = FindValue(spec_, rule.path);
+    if (value.message == nullptr) {
+      continue;
+    }
+    const double number = value.message->GetReflection()->GetDouble(*value.message, value.field);
+    const bool low = rule.above_min ? !(number > rule.min) : !(number >= rule.min);
+    const bool high = rule.below_max ? !(number < rule.max) : !(number <= rule.max);
+    if (low || high) {
+      Refuse(rule.path, std::isnan(number) ? "use a number"
+                        : low              ? "use a larger number"
+                                           : "use a smaller number");
+    }
+  }
+}
+
+}  // namespace tandem::jobspec

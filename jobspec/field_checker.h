@@ -1,0 +1,59 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "google/protobuf/message.h"
+#include "jobspec/jobspec.h"
+
+namespace tandem::jobspec {
+
+// A spec under validation: the spec as submitted and resolved, the violations so far, and the checks of
+// single fields, whatever the others hold. Validate's checks between fields build on it.
+class FieldChecker {
+ protected:
+  // `submitted` and `unusable` outlive the object. Nothing is said about fields at or below an unusable path.
+  FieldChecker(const v1::JobSpec& submitted, const std::vector<std::string>& unusable);
+
+  // Unknown fields, enum numbers, odd text; what is not built, out of range, or missing.
+  void CheckFields();
+
+  // One complaint a field: the first.
+  void Refuse(std::string_view path, std::string_view value, std::string_view allowed,
+              std::string_view remedy);
+
+  // Refuses the value that stands at `path`.
+  void Refuse(std::string_view path, std::string_view remedy);
+
+  bool Has(std::string_view path) const;
+
+  // Whether nothing has been said about these fields, so that what follows from them means something.
+  bool Fine(std::initializer_list<std::string_view> paths) const;
+
+  // Present and fine.
+  bool Usable(std::initializer_list<std::string_view> paths) const;
+
+  // A size that the user left to follow from the others: those are what the user can change.
+  bool IsDerived(std::string_view path) const;
+
+  const v1::JobSpec& submitted() const { return submitted_; }
+  const v1::JobSpec& spec() const { return spec_; }  // resolved
+
+  // In the order of the proto.
+  std::vector<v1::Violation> TakeViolations();
+
+ private:
+  void CheckMessage(const google::protobuf::Message& message, const std::string& path);
+  void CheckText(const std::string& path, const std::string& text);
+  void CheckBuilt();
+  void CheckRanges();
+
+  const v1::JobSpec& submitted_;
+  const v1::JobSpec spec_;
+  const std::vector<std::string>& unusable_;
+  std::vector<v1::Violation> violations_;
+};
+
+}  // namespace tandem::jobspec

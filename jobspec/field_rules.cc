@@ -1,0 +1,176 @@
+#include "jobspec/field_rules.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "jobspec/presets.h"
+#include "jobspec/schema.h"
+
+namespace tandem::jobspec {
+namespace {
+
+constexpr int64_t kMillion = 1'000'000;
+constexpr int64_t kBillion = 1'000'000'000;
+
+constexpr TextRule kTextRules[] = {
+    {"api_version", "tandem/v1"},
+    {"name", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
+    {"model.hugging_face", "path of a config.json"},
+    {"model.model_type", "llama"},
+    {"data.train", "absolute path of a file, a folder or a glob"},
+    {"data.validation", "absolute path of a file, a folder or a glob"},
+    {"data.tokenizer", "bytes"},
+    {"parallelism.order", "tp, cp, ep, dp and pp, each at most once, joined by -"},
+    {"checkpoint.directory", "absolute path of a folder"},
+    {"checkpoint.resume", "newest, or the absolute path of one checkpoint"},
+};
+
+std::string Allowed(const IntegerRule& rule) { return absl::StrCat(rule.min, " to ", rule.max); }
+
+std::string Allowed(const NumberRule& rule) {
+  if (!rule.above_min && !rule.below_max) {
+    return absl::StrCat(NumberText(rule.min), " to ", NumberText(rule.max));
+  }
+  return absl::StrCat(rule.above_min ? "more than " : "at least ", NumberText(rule.min),
+                      rule.below_max ? " and less than " : " and at most ", NumberText(rule.max));
+}
+
+template <typename Rules>
+auto* FindRule(const Rules& rules, std::string_view path) {
+  for (const auto& rule : rules) {
+    if (path == rule.path) {
+      return &rule;
+    }
+  }
+  return static_cast<decltype(&*std::begin(rules))>(nullptr);
+}
+
+}  // namespace
+
+// Upper limits are far beyond any use; they keep products of sizes within 64 bits and plans within memory.
+const std::vector<IntegerRule>& IntegerRules() {
+  static const std::vector<IntegerRule> rules = {
+      {"model.hidden_size", 1, 1 << 20},
+      {"model.intermediate_size", 1, 1 << 22},
+      {"model.num_hidden_layers", 1, 1024},
+      {"model.num_attention_heads", 1, 1024},
+      {"model.num_key_value_heads", 1, 1024},
+      {"model.head_dim", 2, 4096},
+      {"model.vocab_size", 2, 1 << 24},
+      {"model.max_position_embeddings", 1, 1 << 30},
+      {"training.steps", 1, kBillion},
+      {"training.sequence_length", 1, 1 << 20},
+      {"training.micro_batch_size", 1, 1 << 16},
+      {"training.global_batch_size", 1, 1 << 24},
+      {"training.schedule.warmup_steps", 0, kBillion},
+      {"training.validate_every_steps", 0, kBillion},
+      {"training.validation_batches", 1, kMillion},
+      {"parallelism.ranks", 1, 16384},
+      {"parallelism.fsdp.prefetch", 0, 2},
+      {"checkpoint.every_steps", 0, kBillion},
+      {"checkpoint.keep", 1, 10000},
+  };
+  return rules;
+}
+
+const std::vector<NumberRule>& NumberRules() {
+  static const std::vector<NumberRule> rules = {
+      {"model.rms_norm_eps", 0, 0.1, true, false},
+      {"model.rope_theta", 1, 1e12, true, false},
+      {"model.initializer_range", 0, 10, true, false},
+      {"data.validation_fraction", 0, 0.5, false, false},
+      {"training.optimizer.learning_rate", 0, 1, true, false},
+      {"training.optimizer.beta1", 0, 1, false, true},
+      {"training.optimizer.beta2", 0, 1, false, true},
+      {"training.optimizer.epsilon", 0, 0.1, true, false},
+      {"training.optimizer.weight_decay", 0, 1, false, false},
+      {"training.schedule.min_learning_rate", 0, 1, false, false},
+      {"training.clip_grad_norm", 0, 1e9, false, false},
+  };
+  return rules;
+}
+
+const std::vector<RequiredRule>& RequiredRules() {
+  static const std::vector<RequiredRule> rules = {
+      {"data.train", "name the text to train on, for instance data: {train: /usr/include}"},
+      {"training.steps", "say how many optimizer steps to run"},
+      {"training.sequence_length", "say how many tokens a sequence has, for instance 256"},
+      {"training.micro_batch_size", "say how many sequences a rank works on at once, for instance 4"},
+      {"training.global_batch_size",
+       "say how many sequences all ranks together see in a step: a multiple of micro_batch_size × ranks"},
+  };
+  return rules;
+}
+
+const std::vector<AbsentRule>& AbsentRules() {
+  static const std::vector<AbsentRule> rules = {
+      {"model.hybrid_pattern", "not built yet: hybrid models; leave the key out for a Llama decoder"},
+      {"model.moe", "not built yet: mixture of experts; leave the block out for a dense model"},
+      {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; leave the key out"},
+      {"parallelism.overlap",
+       "not built yet: overlap of expert communication; leave the block out and use schedule: sequential"},
+      {"resources.ranks_per_worker",
+       "not built yet: a fixed number of ranks a worker; leave the key out and ranks go where places are "
+       "free"},
+      {"resources.memory_bytes",
+       "not built yet: placement by memory; leave the key out and compare tandem plan with the machine"},
+      {"recovery",
+       "not built yet: restarts after a failure; leave the block out and submit again with resume"},
+      {"priority", "not built yet: priorities between jobs; leave the key out"},
+  };
+  return rules;
+}
+
+const std::vector<BuiltRule>& BuiltRules() {
+  static const std::vector<BuiltRule> rules = {
+      {"training.optimizer.name", {"adamw"}, "use adamw"},
+      {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
+      {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},
+      {"parallelism.context", {"1"}, "not built yet: context parallelism; use 1"},
+      {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},
+      {"parallelism.expert", {"1"}, "not built yet: expert parallelism; use 1"},
+      {"parallelism.expert_tensor", {"1"}, "not built yet: tensor parallelism of experts; use 1"},
+      {"parallelism.replicas", {"1"}, "not built yet: replicas of the sharded group (HSDP); use 1"},
+      {"parallelism.fsdp.strategy", {"zero3"}, "not built yet: other strategies; use zero3"},
+      {"parallelism.schedule", {"sequential"}, "not built yet: the overlapped schedule; use sequential"},
+      {"precision.compute", {"fp32", "fp64"}, "not built yet: lower precision; use fp32"},
+      {"precision.deterministic",
+       {"true"},
+       "not built yet: faster kernels that do not promise the same bits; leave the key out"},
+      {"resources.device", {"auto", "cpu"}, "not built yet: training on GPUs; use cpu"},
+  };
+  return rules;
+}
+
+std::string AllowedText(std::string_view path) {
+  if (path == "model.preset") {
+    return absl::StrJoin(PresetNames(), ", ");
+  }
+  if (path == "training.seed") {
+    return "0 to 18446744073709551615";
+  }
+  if (FindRule(AbsentRules(), path) != nullptr) {
+    return "nothing";
+  }
+  if (const auto* rule = FindRule(kTextRules, path)) {
+    return rule->allowed;
+  }
+  if (const auto* rule = FindRule(BuiltRules(), path)) {
+    return path == "precision.deterministic" ? "true" : absl::StrJoin(rule->built, ", ");
+  }
+  if (const auto* rule = FindRule(IntegerRules(), path)) {
+    return Allowed(*rule);
+  }
+  if (const auto* rule = FindRule(NumberRules(), path)) {
+    return Allowed(*rule);
+  }
+  const google::protobuf::FieldDescriptor* field = FindField(path);
+  if (field == nullptr) {
+    return "";
+  }
+  if (field->message_type() != nullptr) {
+    return absl::StrCat("a block with the keys ", absl::StrJoin(Keys(*field->message_type()), ", "));
+  }
+  return field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_BOOL ? "true, false" : "text";
+}
+
+}  // namespace tandem::jobspec

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::jobspec {
+
+// What one field may hold, whatever the others hold: tables, so that the reader and Validate say the same.
+
+struct IntegerRule {
+  const char* path;
+  int64_t min;
+  int64_t max;
+};
+
+struct NumberRule {
+  const char* path;
+  double min;
+  double max;
+  bool above_min;  // min itself is not allowed
+  bool below_max;  // max itself is not allowed
+};
+
+struct TextRule {
+  const char* path;
+  const char* allowed;
+};
+
+// A field without which there is no job.
+struct RequiredRule {
+  const char* path;
+  const char* remedy;
+};
+
+// A field that a later version will know what to do with. Any value is refused.
+struct AbsentRule {
+  const char* path;
+  const char* remedy;
+};
+
+// A field, enum or number, of whose values only some are built.
+struct BuiltRule {
+  const char* path;
+  std::vector<std::string> built;  // as ValueText gives them
+  const char* remedy;
+};
+
+const std::vector<IntegerRule>& IntegerRules();
+const std::vector<NumberRule>& NumberRules();
+const std::vector<RequiredRule>& RequiredRules();
+const std::vector<AbsentRule>& AbsentRules();
+const std::vector<BuiltRule>& BuiltRules();
+
+// What may stand at the path, in words: "1 to 1000000000". Falls back on the type's name.
+std::string AllowedText(std::string_view path);
+
+}  // namespace tandem::jobspec

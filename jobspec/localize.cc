@@ -1,0 +1,285 @@
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/schema.h"
+#include "jobspec/text.h"
+#include "platform/file_list.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxBytes = 1 << 20;
+constexpr char kPath[] = "model.hugging_face";
+
+// Fields that change the numbers, and the only values with which we compute the same ones.
+struct Supported {
+  const char* key;
+  const char* value;  // JSON
+};
+constexpr Supported kSupported[] = {
+    {"hidden_act", "\"silu\""},     {"rope_scaling", "null"},     {"attention_bias", "false"},
+    {"mlp_bias", "false"},          {"attention_dropout", "0"},   {"sliding_window", "null"},
+    {"partial_rotary_factor", "1"}, {"pretraining_tp", "1"},      {"quantization_config", "null"},
+    {"layer_types", "null"},        {"no_rope_layers", "null"},   {"logits_soft_cap", "null"},
+    {"embedding_multiplier", "1"},  {"residual_multiplier", "1"}, {"attention_multiplier", "null"},
+    {"logits_scaling", "1"},        {"qk_norm", "false"},         {"use_qk_norm", "false"},
+};
+
+// What Hugging Face's LlamaConfig takes where the file is silent; ours differ.
+constexpr double kDefaultRmsNormEps = 1e-6;
+
+class HuggingFaceReader {
+ public:
+  HuggingFaceReader(v1::Model& model, std::vector<v1::Violation>& violations)
+      : model_(model), violations_(violations) {}
+
+  // Fills the fields that the spec leaves out.
+  void Read() {
+    const size_t before = violations_.size();
+    std::string file = model_.hugging_face();
+    std::error_code error;
+    if (std::filesystem::is_directory(file, error)) {
+      file += "/config.json";
+    }
+    if (!Load(file)) {
+      return;
+    }
+    CheckArchitecture();
+    CheckSupported();
+    ReadSize("hidden_size", true, &v1::Model::has_hidden_size, &v1::Model::set_hidden_size);
+    ReadSize("intermediate_size", true, &v1::Model::has_intermediate_size, &v1::Model::set_intermediate_size);
+    ReadSize("num_hidden_layers", true, &v1::Model::has_num_hidden_layers, &v1::Model::set_num_hidden_layers);
+    ReadSize("num_attention_heads", true, &v1::Model::has_num_attention_heads,
+             &v1::Model::set_num_attention_heads);
+    ReadSize("num_key_value_heads", false, &v1::Model::has_num_key_value_heads,
+             &v1::Model::set_num_key_value_heads);
+    ReadSize("head_dim", false, &v1::Model::has_head_dim, &v1::Model::set_head_dim);
+    ReadSize("vocab_size", true, &v1::Model::has_vocab_size, &v1::Model::set_vocab_size);
+    ReadSize("max_position_embeddings", false, &v1::Model::has_max_position_embeddings,
+             &v1::Model::set_max_position_embeddings);
+    ReadNumber("rms_norm_eps", kDefaultRmsNormEps, &v1::Model::has_rms_norm_eps,
+               &v1::Model::set_rms_norm_eps);
+    ReadNumber("rope_theta", RopeTheta(), &v1::Model::has_rope_theta, &v1::Model::set_rope_theta);
+    ReadNumber("initializer_range", 0.02, &v1::Model::has_initializer_range,
+               &v1::Model::set_initializer_range);
+    ReadTied();
+    if (violations_.size() == before) {
+      if (!model_.has_model_type()) {
+        model_.set_model_type("llama");
+      }
+      model_.clear_hugging_face();
+    }
+  }
+
+ private:
+  void Refuse(const std::string& value, const std::string& allowed, const std::string& remedy) {
+    violations_.push_back(MakeViolation(kPath, value, allowed, remedy));
+  }
+
+  bool Load(const std::string& file) {
+    struct stat info;
+    if (stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
+      Refuse(file, "path of a config.json", errno != 0 ? strerror(errno) : "it is not a file");
+      return false;
+    }
+    std::ifstream stream(file, std::ios::binary);
+    std::string text(static_cast<size_t>(std::min<int64_t>(info.st_size, kMaxBytes + 1)), '\0');
+    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!stream || text.size() > kMaxBytes) {
+      Refuse(file, absl::StrCat("a config.json of at most ", kMaxBytes, " bytes"),
+             stream ? "is this the right file?" : "it cannot be read");
+      return false;
+    }
+    try {
+      // The callback bounds the depth: the parser itself keeps a stack, but destroying a deep value recurses.
+      json_ = Json::parse(text, [](int depth, Json::parse_event_t, Json&) { return depth < 32; });
+    } catch (const Json::exception& e) {
+      Refuse(file, "a JSON file", Shown(e.what(), 200));
+      return false;
+    }
+    if (!json_.is_object()) {
+      Refuse(file, "a JSON object", "is this the config.json of a model?");
+      return false;
+    }
+    return true;
+  }
+
+  void CheckArchitecture() {
+    const Json architectures = json_.value("architectures", Json());
+    const Json type = json_.value("model_type", Json());
+    const bool listed =
+        architectures.is_array() && architectures.size() == 1 && architectures[0] == "LlamaForCausalLM";
+    const bool fits = listed ? type.is_null() || type == "llama" : architectures.is_null() && type == "llama";
+    if (!fits) {
+      Refuse(absl::StrCat("architecture ", architectures.is_null() ? type.dump() : architectures.dump()),
+             "LlamaForCausalLM (model_type llama)", "not built yet: other architectures; use a Llama model");
+    }
+  }
+
+  void CheckSupported() {
+    for (const Supported& supported : kSupported) {
+      const auto found = json_.find(supported.key);
+      if (found == json_.end() || found->is_null()) {
+        continue;
+      }
+      if (*found != Json::parse(supported.value)) {
+        Refuse(absl::StrCat(supported.key, " ", found->dump()), supported.value,
+               "not built yet, and it changes the numbers: use a model without it");
+      }
+    }
+    const auto rope = json_.find("rope_parameters");
+    if (rope != json_.end() && !rope->is_null() &&
+        (!rope->is_object() || rope->value("rope_type", Json("default")) != "default")) {
+      Refuse(absl::StrCat("rope_parameters ", rope->dump()), "rope_type default",
+             "not built yet, and it changes the numbers: use a model without it");
+    }
+  }
+
+  // Newer files keep it in rope_parameters.
+  double RopeTheta() const {
+    const auto rope = json_.find("rope_parameters");
+    if (rope != json_.end() && rope->is_object()) {
+      const auto theta = rope->find("rope_theta");
+      if (theta != rope->end() && theta->is_number()) {
+        return theta->get<double>();
+      }
+    }
+    return 10000;
+  }
+
+  void ReadSize(const char* key, bool required, bool (v1::Model::*has)() const,
+                void (v1::Model::*set)(int64_t)) {
+    if ((model_.*has)()) {
+      return;
+    }
+    const auto found = json_.find(key);
+    if (found == json_.end() || found->is_null()) {
+      if (required) {
+        Refuse(absl::StrCat("a file without ", key), absl::StrCat("a config.json with ", key),
+               absl::StrCat("add model.", key, " to the job"));
+      }
+    } else if (!found->is_number_integer() ||
+               (found->is_number_unsigned() && found->get<uint64_t>() > uint64_t{INT64_MAX})) {
+      Refuse(absl::StrCat(key, " ", found->dump()), "a whole number", "mend the file");
+    } else {
+      (model_.*set)(found->get<int64_t>());
+    }
+  }
+
+  void ReadNumber(const char* key, double fallback, bool (v1::Model::*has)() const,
+                  void (v1::Model::*set)(double)) {
+    if ((model_.*has)()) {
+      return;
+    }
+    const auto found = json_.find(key);
+    if (found == json_.end() || found->is_null()) {
+      (model_.*set)(fallback);
+    } else if (!found->is_number()) {
+      Refuse(absl::StrCat(key, " ", found->dump()), "a number", "mend the file");
+    } else {
+      (model_.*set)(found->get<double>());
+    }
+  }
+
+  void ReadTied() {
+    if (model_.has_tie_word_embeddings()) {
+      return;
+    }
+    const auto found = json_.find("tie_word_embeddings");
+    if (found == json_.end() || found->is_null()) {
+      model_.set_tie_word_embeddings(false);
+    } else if (!found->is_boolean()) {
+      Refuse(absl::StrCat("tie_word_embeddings ", found->dump()), "true, false", "mend the file");
+    } else {
+      model_.set_tie_word_embeddings(found->get<bool>());
+    }
+  }
+
+  v1::Model& model_;
+  std::vector<v1::Violation>& violations_;
+  Json json_;
+};
+
+class PathLocalizer {
+ public:
+  explicit PathLocalizer(std::vector<v1::Violation>& violations) : violations_(violations) {
+    std::error_code error;
+    folder_ = std::filesystem::current_path(error).string();
+    error_ = error ? error.message() : "";
+  }
+
+  std::string Absolute(const char* path, const std::string& value, bool glob) {
+    if (value.empty() || value.front() == '/') {
+      return value;
+    }
+    if (value.front() == '~') {
+      violations_.push_back(
+          MakeViolation(path, value, "a path without ~", "only a shell knows ~: write the folder out"));
+      return value;
+    }
+    if (!error_.empty()) {
+      violations_.push_back(MakeViolation(path, value, "an absolute path",
+                                          absl::StrCat("the working directory is unknown: ", error_)));
+      return value;
+    }
+    std::string rest = value;
+    while (rest.starts_with("./")) {
+      rest.erase(0, 2);
+    }
+    if (rest.empty() || rest == ".") {
+      return folder_;
+    }
+    std::error_code error;
+    std::string folder = folder_;
+    if (glob && platform::HasGlobCharacters(rest) && !std::filesystem::exists(value, error)) {
+      folder = absl::StrReplaceAll(folder, {{"\\", "\\\\"}, {"*", "\\*"}, {"?", "\\?"}, {"[", "\\["}});
+    }
+    return absl::StrCat(folder, folder == "/" ? "" : "/", rest);
+  }
+
+ private:
+  std::vector<v1::Violation>& violations_;
+  std::string folder_;
+  std::string error_;
+};
+
+}  // namespace
+
+std::vector<v1::Violation> Localize(v1::JobSpec& spec) {
+  std::vector<v1::Violation> violations;
+  // A preset beside it is Validate's to refuse.
+  if (spec.model().has_hugging_face() && !spec.model().has_preset()) {
+    HuggingFaceReader(*spec.mutable_model(), violations).Read();
+  }
+  PathLocalizer paths(violations);
+  if (spec.data().has_train()) {
+    spec.mutable_data()->set_train(paths.Absolute("data.train", spec.data().train(), /*glob=*/true));
+  }
+  if (spec.data().has_validation()) {
+    spec.mutable_data()->set_validation(
+        paths.Absolute("data.validation", spec.data().validation(), /*glob=*/true));
+  }
+  if (spec.checkpoint().has_directory()) {
+    spec.mutable_checkpoint()->set_directory(
+        paths.Absolute("checkpoint.directory", spec.checkpoint().directory(), /*glob=*/false));
+  }
+  if (spec.checkpoint().has_resume() && spec.checkpoint().resume() != "newest") {
+    spec.mutable_checkpoint()->set_resume(
+        paths.Absolute("checkpoint.resume", spec.checkpoint().resume(), /*glob=*/false));
+  }
+  return violations;
+}
+
+}  // namespace tandem::jobspec

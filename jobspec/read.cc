@@ -1,0 +1,309 @@
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "jobspec/field_rules.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/scalars.h"
+#include "jobspec/schema.h"
+#include "jobspec/text.h"
+#include "jobspec/yaml_tree.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+constexpr size_t kMaxViolations = 1000;
+constexpr size_t kReadLimit = (1 << 20) + 1;  // one more than the parser takes, so that it says so
+
+// Whether a job cannot do without the field, or without a field of the block.
+bool IsRequired(const std::string& path) {
+  return path == "model" ||
+         std::any_of(RequiredRules().begin(), RequiredRules().end(),
+                     [&](const auto& rule) { return std::string_view(rule.path).starts_with(path); });
+}
+
+class Reader {
+ public:
+  explicit Reader(ReadResult& result) : result_(result) {}
+
+  void ReadMap(const YamlNode& map, const std::string& path, Message& message) {
+    absl::flat_hash_map<std::string, int> first_line;
+    for (const auto& [key, value] : map.entries) {
+      if (result_.violations.size() >= kMaxViolations) {
+        if (result_.violations.size() == kMaxViolations) {
+          Refuse(key, "", absl::StrCat("more than ", kMaxViolations, " things are wrong"), "",
+                 "mend these first");
+        }
+        return;
+      }
+      ReadEntry(key, value, path, message, first_line);
+    }
+  }
+
+ private:
+  void ReadEntry(const YamlNode& key, const YamlNode& value, const std::string& parent, Message& message,
+                 absl::flat_hash_map<std::string, int>& first_line) {
+    const google::protobuf::Descriptor& type = *message.GetDescriptor();
+    if (key.kind != YamlNode::Kind::kScalar || key.anchor || !key.tag.empty()) {
+      Refuse(key, parent, "a key that is not plain text", absl::StrJoin(Keys(type), ", "),
+             "write every key as a word");
+      return;
+    }
+    if (!key.quoted && key.text == "<<") {
+      Refuse(key, JoinPath(parent, "<<"), "a merge key", "every key written out", "copy what it would merge");
+      return;
+    }
+    const std::string path = JoinPath(parent, key.text);
+    const FieldDescriptor* field = type.FindFieldByName(key.text);
+    if (field == nullptr) {
+      RefuseUnknown(key, parent, type);
+      return;
+    }
+    const auto [found, fresh] = first_line.try_emplace(key.text, key.line);
+    if (!fresh) {
+      Refuse(key, path, absl::StrCat("a second ", key.text), "each key once",
+             absl::StrCat("the first is on line ", found->second, ": keep one of the two"));
+      return;
+    }
+    result_.positions.push_back({path, {key.line, key.column}});
+    ReadValue(key, value, path, *field, message);
+  }
+
+  void ReadValue(const YamlNode& key, const YamlNode& value, const std::string& path,
+                 const FieldDescriptor& field, Message& message) {
+    if (value.kind == YamlNode::Kind::kAlias) {
+      Refuse(key, path, "an alias (*name)", AllowedText(path), "write the value out");
+    } else if (value.anchor) {
+      Refuse(key, path, "an anchor (&name)", AllowedText(path), "write the value without it");
+    } else if (!value.tag.empty()) {
+      Refuse(key, path, absl::StrCat("the tag ", value.tag), AllowedText(path), "write the value without it");
+    } else if (value.kind == YamlNode::Kind::kNull) {
+      Refuse(key, path, "null", AllowedText(path),
+             IsRequired(path) ? "give a value" : "give a value, or leave the key out for the default");
+    } else if (field.message_type() != nullptr) {
+      if (value.kind == YamlNode::Kind::kMap) {
+        ReadMap(value, path, *message.GetReflection()->MutableMessage(&message, &field));
+      } else {
+        Refuse(key, path, value.kind == YamlNode::Kind::kSequence ? "a list" : value.text, AllowedText(path),
+               "write a block of keys");
+      }
+    } else if (value.kind != YamlNode::Kind::kScalar) {
+      Refuse(key, path, value.kind == YamlNode::Kind::kSequence ? "a list" : "a block", AllowedText(path),
+             "write one value");
+    } else {
+      std::string why;
+      if (!SetScalar(value, field, message, why)) {
+        const std::string written = value.quoted ? absl::StrCat("\"", value.text, "\"") : value.text;
+        Refuse(key, path, written, AllowedText(path), why);
+      }
+    }
+  }
+
+  // Sets the field, or says what to do instead.
+  static bool SetScalar(const YamlNode& value, const FieldDescriptor& field, Message& message,
+                        std::string& why) {
+    const Reflection& reflection = *message.GetReflection();
+    const std::string& text = value.text;
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_STRING:
+        if (!value.quoted && (LooksLikeNumber(text) || text == "true" || text == "false")) {
+          why = "text is expected: put it in quotes if it is meant";
+          return false;
+        }
+        reflection.SetString(&message, &field, text);
+        return true;
+      case FieldDescriptor::CPPTYPE_ENUM: {
+        const google::protobuf::EnumValueDescriptor* known = EnumValueOf(*field.enum_type(), text);
+        if (known == nullptr) {
+          std::vector<std::string> texts;
+          for (int i = 1; i < field.enum_type()->value_count(); ++i) {
+            texts.push_back(EnumText(*field.enum_type()->value(i)));
+          }
+          const std::string closest = Closest(text, texts);
+          why = closest.empty() ? "use one of these" : absl::StrCat("did you mean ", closest, "?");
+          return false;
+        }
+        reflection.SetEnum(&message, &field, known);
+        return true;
+      }
+      default:
+        break;
+    }
+    if (value.quoted) {
+      why = "text is not expected: remove the quotes";
+      return false;
+    }
+    return SetPlain(text, field, message, why);
+  }
+
+  static bool SetPlain(const std::string& text, const FieldDescriptor& field, Message& message,
+                       std::string& why) {
+    const Reflection& reflection = *message.GetReflection();
+    int64_t integer = 0;
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_BOOL:
+        if (text != "true" && text != "false") {
+          const std::string lower = absl::AsciiStrToLower(text);
+          const bool yes = lower == "yes" || lower == "on" || lower == "y" || lower == "true" || lower == "1";
+          const bool no = lower == "no" || lower == "off" || lower == "n" || lower == "false" || lower == "0";
+          why = yes ? "write true" : no ? "write false" : "write true or false";
+          return false;
+        }
+        reflection.SetBool(&message, &field, text == "true");
+        return true;
+      case FieldDescriptor::CPPTYPE_INT32:
+        if (!ParseInteger(text, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(),
+                          integer, why)) {
+          return WithWhy(why, text);
+        }
+        reflection.SetInt32(&message, &field, static_cast<int32_t>(integer));
+        return true;
+      case FieldDescriptor::CPPTYPE_INT64: {
+        const bool bytes = field.name().ends_with("_bytes");
+        if (bytes ? !ParseBytes(text, integer, why)
+                  : !ParseInteger(text, std::numeric_limits<int64_t>::min(),
+                                  std::numeric_limits<int64_t>::max(), integer, why)) {
+          return WithWhy(why, text);
+        }
+        reflection.SetInt64(&message, &field, integer);
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_UINT64: {
+        uint64_t number = 0;
+        if (!ParseUnsigned(text, number, why)) {
+          return WithWhy(why, text);
+        }
+        reflection.SetUInt64(&message, &field, number);
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_DOUBLE: {
+        double number = 0;
+        if (!ParseDouble(text, number, why)) {
+          return false;
+        }
+        reflection.SetDouble(&message, &field, number);
+        return true;
+      }
+      default:
+        why = "this version cannot read this type of field";
+        return false;
+    }
+  }
+
+  static bool WithWhy(std::string& why, const std::string& text) {
+    if (why.empty()) {
+      why = text.front() == '-' ? "use a larger number" : "use a smaller number";
+    }
+    return false;
+  }
+
+  void RefuseUnknown(const YamlNode& key, const std::string& parent,
+                     const google::protobuf::Descriptor& type) {
+    const std::string meant = SuggestPath(parent, type, key.text);
+    const std::string prefix = parent.empty() ? "" : absl::StrCat(parent, ".");
+    const bool sibling =
+        !meant.empty() && meant.starts_with(prefix) && meant.find('.', prefix.size()) == std::string::npos;
+    std::string remedy = "use one of these";
+    if (meant == JoinPath(parent, key.text)) {
+      remedy = "a dot does not open a block: write the keys one in the other";
+    } else if (!meant.empty()) {
+      remedy = absl::StrCat("did you mean ", sibling ? meant.substr(prefix.size()) : meant, "?");
+    }
+    Refuse(key, JoinPath(parent, key.text), absl::StrCat("the unknown key ", Shown(key.text, 40)),
+           absl::StrJoin(Keys(type), ", "), remedy);
+    if (!meant.empty()) {
+      result_.unusable.push_back(meant);  // the misspelt field is not "missing", too
+    }
+  }
+
+  void Refuse(const YamlNode& at, const std::string& path, const std::string& value,
+              const std::string& allowed, const std::string& remedy) {
+    v1::Violation violation = MakeViolation(path, value.empty() ? "\"\"" : value, allowed, remedy);
+    violation.set_file(result_.file);
+    violation.set_line(at.line);
+    violation.set_column(at.column);
+    result_.violations.push_back(std::move(violation));
+    if (!path.empty()) {
+      result_.unusable.push_back(path);
+    }
+  }
+
+  ReadResult& result_;
+};
+
+// The text as a whole cannot be used.
+void RefuseAll(ReadResult& result, const std::string& sentence, const std::string& allowed,
+               const std::string& remedy, int line, int column) {
+  v1::Violation violation = MakeViolation("", "", allowed, remedy);
+  violation.set_value(Shown(sentence, 200));
+  violation.set_file(result.file);
+  violation.set_line(line);
+  violation.set_column(column);
+  result.violations.push_back(std::move(violation));
+  result.unusable.push_back("");
+}
+
+}  // namespace
+
+ReadResult ReadText(std::string_view text, const std::string& file) {
+  ReadResult result;
+  result.file = file;
+  YamlNode root;
+  YamlProblem problem;
+  if (!ParseYaml(text, root, problem)) {
+    RefuseAll(result, problem.sentence, "", problem.remedy, problem.line, problem.column);
+  } else if (root.kind != YamlNode::Kind::kMap || root.anchor || !root.tag.empty()) {
+    RefuseAll(result, "the text is not a block of keys",
+              absl::StrJoin(Keys(*v1::JobSpec::descriptor()), ", "), "write a job spec in YAML or JSON",
+              root.line, root.column);
+  } else {
+    Reader(result).ReadMap(root, "", result.spec);
+  }
+  return result;
+}
+
+ReadResult ReadFile(const std::string& path) {
+  ReadResult failed;
+  failed.file = path == "-" ? "standard input" : path;
+  const bool standard_input = path == "-";
+  const int fd = standard_input ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int error = fd < 0 ? errno : 0;
+  std::string text;
+  if (fd >= 0) {
+    char buffer[65536];
+    while (text.size() < kReadLimit) {
+      const ssize_t count = read(fd, buffer, std::min(sizeof(buffer), kReadLimit - text.size()));
+      if (count < 0 && errno == EINTR) {
+        continue;
+      }
+      if (count <= 0) {
+        error = count < 0 ? errno : 0;
+        break;
+      }
+      text.append(buffer, count);
+    }
+    if (!standard_input) {
+      close(fd);
+    }
+  }
+  if (error != 0) {
+    RefuseAll(failed, absl::StrCat("the file cannot be read: ", strerror(error)), "",
+              "name a file with a job spec, or - for standard input", 0, 0);
+    return failed;
+  }
+  return ReadText(text, failed.file);
+}
+
+}  // namespace tandem::jobspec

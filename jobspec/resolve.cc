@@ -1,0 +1,104 @@
+#include <algorithm>
+
+#include "jobspec/jobspec.h"
+#include "jobspec/presets.h"
+
+namespace tandem::jobspec {
+namespace {
+
+// Sets a scalar of `message` that the user left out.
+#define TANDEM_DEFAULT(message, field, value) \
+  do {                                        \
+    if (!(message).has_##field()) {           \
+      (message).set_##field(value);           \
+    }                                         \
+  } while (false)
+
+void ResolveModel(v1::Model& model) {
+  if (const v1::Model* preset = FindPreset(model.preset()); preset != nullptr) {
+    v1::Model merged = *preset;
+    merged.MergeFrom(model);
+    model = merged;
+  }
+  TANDEM_DEFAULT(model, model_type, "llama");
+  const int64_t heads = model.num_attention_heads();
+  if (heads > 0) {
+    TANDEM_DEFAULT(model, num_key_value_heads, heads);
+    if (model.hidden_size() > 0 && model.hidden_size() % heads == 0) {
+      TANDEM_DEFAULT(model, head_dim, model.hidden_size() / heads);
+    }
+  }
+  TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);
+  TANDEM_DEFAULT(model, rope_theta, 10000);
+  TANDEM_DEFAULT(model, tie_word_embeddings, false);
+  TANDEM_DEFAULT(model, initializer_range, 0.02);
+}
+
+void ResolveData(v1::Data& data) {
+  if (!data.has_validation()) {
+    TANDEM_DEFAULT(data, validation_fraction, 0.05);
+  }
+  TANDEM_DEFAULT(data, tokenizer, "bytes");
+}
+
+void ResolveTraining(const v1::Data& data, v1::Training& training) {
+  TANDEM_DEFAULT(training, seed, 1);
+  v1::Optimizer& optimizer = *training.mutable_optimizer();
+  TANDEM_DEFAULT(optimizer, name, v1::OPTIMIZER_NAME_ADAMW);
+  TANDEM_DEFAULT(optimizer, learning_rate, 3e-4);
+  TANDEM_DEFAULT(optimizer, beta1, 0.9);
+  TANDEM_DEFAULT(optimizer, beta2, 0.95);
+  TANDEM_DEFAULT(optimizer, epsilon, 1e-8);
+  TANDEM_DEFAULT(optimizer, weight_decay, 0.1);
+  v1::LearningRateSchedule& schedule = *training.mutable_schedule();
+  TANDEM_DEFAULT(schedule, warmup_steps, 0);
+  TANDEM_DEFAULT(schedule, decay, v1::DECAY_CONSTANT);
+  TANDEM_DEFAULT(schedule, min_learning_rate, 0);
+  TANDEM_DEFAULT(training, clip_grad_norm, 1.0);
+  if (training.has_steps()) {
+    const bool held_out = data.has_validation() || data.validation_fraction() > 0;
+    const int64_t tenth = training.steps() / 10 + (training.steps() % 10 > 0 ? 1 : 0);
+    TANDEM_DEFAULT(training, validate_every_steps, held_out ? std::max<int64_t>(1, tenth) : 0);
+  }
+  TANDEM_DEFAULT(training, validation_batches, 8);
+}
+
+void ResolveParallelism(v1::Parallelism& parallelism) {
+  TANDEM_DEFAULT(parallelism, ranks, 1);
+  TANDEM_DEFAULT(parallelism, tensor, 1);
+  TANDEM_DEFAULT(parallelism, context, 1);
+  TANDEM_DEFAULT(parallelism, pipeline, 1);
+  TANDEM_DEFAULT(parallelism, expert, 1);
+  TANDEM_DEFAULT(parallelism, expert_tensor, parallelism.tensor());
+  TANDEM_DEFAULT(parallelism, replicas, 1);
+  TANDEM_DEFAULT(parallelism, order, "tp-cp-ep-dp-pp");
+  v1::Fsdp& fsdp = *parallelism.mutable_fsdp();
+  TANDEM_DEFAULT(fsdp, strategy, v1::STRATEGY_ZERO3);
+  TANDEM_DEFAULT(fsdp, prefetch, 1);
+  TANDEM_DEFAULT(parallelism, schedule, v1::SCHEDULE_SEQUENTIAL);
+}
+
+}  // namespace
+
+v1::JobSpec Resolve(const v1::JobSpec& spec) {
+  v1::JobSpec resolved = spec;
+  TANDEM_DEFAULT(resolved, api_version, "tandem/v1");
+  TANDEM_DEFAULT(resolved, name, "job");
+  ResolveModel(*resolved.mutable_model());
+  ResolveData(*resolved.mutable_data());
+  ResolveTraining(resolved.data(), *resolved.mutable_training());
+  ResolveParallelism(*resolved.mutable_parallelism());
+  TANDEM_DEFAULT(*resolved.mutable_precision(), compute, v1::COMPUTE_TYPE_FP32);
+  TANDEM_DEFAULT(*resolved.mutable_precision(), deterministic, true);
+  if (resolved.checkpoint().has_directory()) {
+    TANDEM_DEFAULT(*resolved.mutable_checkpoint(), every_steps, 0);
+    TANDEM_DEFAULT(*resolved.mutable_checkpoint(), keep, 3);
+  }
+  TANDEM_DEFAULT(*resolved.mutable_report(), parameter_norms, true);
+  TANDEM_DEFAULT(*resolved.mutable_resources(), device, v1::DEVICE_AUTO);
+  return resolved;
+}
+
+#undef TANDEM_DEFAULT
+
+}  // namespace tandem::jobspec

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tandem::jobspec {
+
+// Numbers as YAML 1.2 and JSON write them, without the guesses of YAML 1.1. Each returns false and says in
+// `why` what to do instead; `why` is empty where only the range is wrong.
+
+bool ParseInteger(const std::string& text, int64_t min, int64_t max, int64_t& value, std::string& why);
+bool ParseUnsigned(const std::string& text, uint64_t& value, std::string& why);
+
+// Refuses NaN, infinity, and what a double cannot hold.
+bool ParseDouble(const std::string& text, double& value, std::string& why);
+
+// "64MiB", "2GB", "1048576".
+bool ParseBytes(const std::string& text, int64_t& value, std::string& why);
+
+// Whether a plain scalar is a number or a truth value, so no text.
+bool LooksLikeNumber(const std::string& text);
+
+}  // namespace tandem::jobspec

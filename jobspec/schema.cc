@@ -1,0 +1,277 @@
+#include "jobspec/schema.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::EnumValueDescriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// Other names of the same thing, from tools that users come from.
+constexpr struct {
+  const char* key;
+  const char* path;
+} kSynonyms[] = {
+    {"lr", "training.optimizer.learning_rate"},
+    {"max_lr", "training.optimizer.learning_rate"},
+    {"min_lr", "training.schedule.min_learning_rate"},
+    {"warmup", "training.schedule.warmup_steps"},
+    {"lr_scheduler", "training.schedule"},
+    {"eps", "training.optimizer.epsilon"},
+    {"max_steps", "training.steps"},
+    {"num_steps", "training.steps"},
+    {"train_iters", "training.steps"},
+    {"iterations", "training.steps"},
+    {"seq_len", "training.sequence_length"},
+    {"seq_length", "training.sequence_length"},
+    {"max_seq_len", "training.sequence_length"},
+    {"batch_size", "training.micro_batch_size"},
+    {"grad_clip", "training.clip_grad_norm"},
+    {"max_grad_norm", "training.clip_grad_norm"},
+    {"clip_grad", "training.clip_grad_norm"},
+    {"world_size", "parallelism.ranks"},
+    {"gpus", "parallelism.ranks"},
+    {"num_gpus", "parallelism.ranks"},
+    {"nproc", "parallelism.ranks"},
+    {"tp", "parallelism.tensor"},
+    {"cp", "parallelism.context"},
+    {"pp", "parallelism.pipeline"},
+    {"ep", "parallelism.expert"},
+    {"zero", "parallelism.fsdp.strategy"},
+    {"dtype", "precision.compute"},
+    {"num_layers", "model.num_hidden_layers"},
+    {"n_layers", "model.num_hidden_layers"},
+    {"num_heads", "model.num_attention_heads"},
+    {"dataset", "data.train"},
+    {"save_dir", "checkpoint.directory"},
+    {"output_dir", "checkpoint.directory"},
+    {"save_interval", "checkpoint.every_steps"},
+    {"resume_from", "checkpoint.resume"},
+};
+
+// Insertions, deletions, substitutions and swaps of neighbours that turn one word into the other.
+int EditDistance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<int>> cost(a.size() + 1, std::vector<int>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = static_cast<int>(i + j);
+        continue;
+      }
+      const int substitute = cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, substitute});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+std::string Normal(std::string word) {
+  absl::AsciiStrToLower(&word);
+  std::replace(word.begin(), word.end(), '-', '_');
+  return word;
+}
+
+// First path of the schema, in its order, that ends in `key`; empty where there is none.
+std::string FindKey(const Descriptor& type, const std::string& parent, const std::string& key) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (type.field(i)->name() == key) {
+      return JoinPath(parent, key);
+    }
+  }
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (field.message_type() == nullptr) {
+      continue;
+    }
+    std::string found = FindKey(*field.message_type(), JoinPath(parent, field.name()), key);
+    if (!found.empty()) {
+      return found;
+    }
+  }
+  return "";
+}
+
+std::string Prefix(const EnumDescriptor& type) {
+  const std::string& first = type.value(0)->name();
+  return first.substr(0, first.size() - std::string_view("UNSPECIFIED").size());
+}
+
+}  // namespace
+
+std::string EnumText(const EnumValueDescriptor& value) {
+  return absl::AsciiStrToLower(value.name().substr(Prefix(*value.type()).size()));
+}
+
+const EnumValueDescriptor* EnumValueOf(const EnumDescriptor& type, const std::string& text) {
+  for (int i = 1; i < type.value_count(); ++i) {
+    if (EnumText(*type.value(i)) == text) {
+      return type.value(i);
+    }
+  }
+  return nullptr;
+}
+
+const FieldDescriptor* FindField(std::string_view path) {
+  const Descriptor* type = v1::JobSpec::descriptor();
+  const FieldDescriptor* field = nullptr;
+  while (true) {
+    const size_t dot = path.find('.');
+    field = type == nullptr ? nullptr : type->FindFieldByName(std::string(path.substr(0, dot)));
+    if (field == nullptr || dot == std::string_view::npos) {
+      return field;
+    }
+    type = field->message_type();
+    path.remove_prefix(dot + 1);
+  }
+}
+
+FieldValue FindValue(const v1::JobSpec& spec, std::string_view path) {
+  const Message* message = &spec;
+  while (true) {
+    const size_t dot = path.find('.');
+    const FieldDescriptor* field =
+        message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
+    if (field == nullptr || !message->GetReflection()->HasField(*message, field)) {
+      return {};
+    }
+    if (dot == std::string_view::npos) {
+      return {message, field};
+    }
+    message = &message->GetReflection()->GetMessage(*message, field);
+    path.remove_prefix(dot + 1);
+  }
+}
+
+std::string ValueText(const FieldValue& value) {
+  const auto& [message, field] = value;
+  const google::protobuf::Reflection& reflection = *message->GetReflection();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(reflection.GetInt32(*message, field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return absl::StrCat(reflection.GetInt64(*message, field));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(reflection.GetUInt32(*message, field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return absl::StrCat(reflection.GetUInt64(*message, field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return NumberText(reflection.GetDouble(*message, field));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return NumberText(reflection.GetFloat(*message, field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(*message, field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_STRING: {
+      const std::string text = reflection.GetString(*message, field);
+      return text.empty() ? "\"\"" : text;
+    }
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const int number = reflection.GetEnumValue(*message, field);
+      const EnumValueDescriptor* known = field->enum_type()->FindValueByNumber(number);
+      return known == nullptr ? absl::StrCat("value ", number) : EnumText(*known);
+    }
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return "{...}";
+  }
+  return "";
+}
+
+std::vector<int> SchemaOrder(std::string_view path) {
+  std::vector<int> order;
+  const Descriptor* type = v1::JobSpec::descriptor();
+  while (type != nullptr) {
+    const size_t dot = path.find('.');
+    const FieldDescriptor* field = type->FindFieldByName(std::string(path.substr(0, dot)));
+    if (field == nullptr) {
+      break;
+    }
+    order.push_back(field->number());
+    if (dot == std::string_view::npos) {
+      break;
+    }
+    type = field->message_type();
+    path.remove_prefix(dot + 1);
+  }
+  return order;
+}
+
+std::string JoinPath(const std::string& parent, const std::string& key) {
+  return parent.empty() ? key : absl::StrCat(parent, ".", key);
+}
+
+std::vector<std::string> Keys(const Descriptor& type) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < type.field_count(); ++i) {
+    keys.push_back(type.field(i)->name());
+  }
+  return keys;
+}
+
+std::string Closest(const std::string& word, const std::vector<std::string>& candidates) {
+  if (word.size() > 64) {
+    return "";
+  }
+  const std::string normal = Normal(word);
+  std::string best;
+  int best_distance = std::max<int>(1, static_cast<int>(normal.size()) / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const int distance = EditDistance(normal, Normal(candidate));
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string SuggestPath(const std::string& parent, const Descriptor& type, const std::string& key) {
+  const std::string leaf = Normal(key.substr(key.rfind('.') + 1));  // "training.steps: 5" is a habit, too
+  if (type.FindFieldByName(leaf) != nullptr) {
+    return JoinPath(parent, leaf);
+  }
+  if (leaf.size() > 64) {
+    return "";
+  }
+  for (const auto& synonym : kSynonyms) {
+    if (leaf == synonym.key) {
+      return synonym.path;
+    }
+  }
+  if (const std::string elsewhere = FindKey(*v1::JobSpec::descriptor(), "", leaf); !elsewhere.empty()) {
+    return elsewhere;
+  }
+  const std::string sibling = Closest(leaf, Keys(type));
+  return sibling.empty() ? "" : JoinPath(parent, sibling);
+}
+
+std::string NumberText(double value) {
+  char buffer[64];
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  std::string text(buffer, error == std::errc() ? end : buffer);
+  // "1e-05" and "1e+09" as people write them.
+  if (const size_t e = text.find('e'); e != std::string::npos) {
+    size_t digit = e + 1;
+    if (text[digit] == '+') {
+      text.erase(digit, 1);
+    } else if (text[digit] == '-') {
+      ++digit;
+    }
+    while (text[digit] == '0' && digit + 1 < text.size()) {
+      text.erase(digit, 1);
+    }
+  }
+  return text;
+}
+
+}  // namespace tandem::jobspec

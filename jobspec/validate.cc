@@ -1,0 +1,325 @@
+#include "jobspec/validate.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "jobspec/field_checker.h"
+#include "jobspec/field_rules.h"
+#include "jobspec/presets.h"
+#include "jobspec/schema.h"
+#include "jobspec/text.h"
+
+namespace tandem::jobspec {
+namespace {
+
+constexpr int64_t kMaxTokensPerMicrobatch = int64_t{1} << 22;
+constexpr int64_t kMaxTokensPerJob = int64_t{1} << 62;
+constexpr int64_t kMaxLayerPasses = 65536;  // layers × microbatches of a rank: what a step's program can hold
+constexpr size_t kMaxPathBytes = 4000;      // below PATH_MAX, with room for the names that are put below it
+
+// "the nearest are 24 and 36": the multiples of `unit` around `value`, of those in [unit, max].
+std::string NearestMultiples(int64_t value, int64_t unit, int64_t max) {
+  const int64_t below = value / unit * unit;
+  const int64_t above = below + unit;
+  if (below < unit) {
+    return absl::StrCat("the nearest is ", above);
+  }
+  return above > max ? absl::StrCat("the nearest is ", below)
+                     : absl::StrCat("the nearest are ", below, " and ", above);
+}
+
+// What fields must be to each other.
+class Validator : private FieldChecker {
+ public:
+  Validator(const v1::JobSpec& submitted, const std::vector<std::string>& unusable)
+      : FieldChecker(submitted, unusable) {}
+
+  std::vector<v1::Violation> Run() {
+    CheckFields();
+    CheckIdentity();
+    CheckModel();
+    CheckData();
+    CheckTraining();
+    CheckGrid();
+    CheckBatch();
+    CheckCheckpoint();
+    return TakeViolations();
+  }
+
+ private:
+  void CheckIdentity() {
+    if (spec().api_version() != "tandem/v1") {
+      Refuse("api_version", "leave the key out, or use a version of Tandem that knows it");
+    }
+    const std::string& name = spec().name();
+    const bool characters = std::all_of(name.begin(), name.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+    });
+    if (name.empty() || name.size() > 63 || !characters || name.front() == '-' || name.back() == '-') {
+      Refuse("name", name.size() > 63 ? absl::StrCat("it has ", name.size(), " characters: use a shorter one")
+                                      : "use a name like my-job-1");
+    }
+  }
+
+  void CheckModel() {
+    const v1::Model& model = spec().model();
+    if (model.has_preset() && FindPreset(model.preset()) == nullptr) {
+      const std::string closest = Closest(model.preset(), PresetNames());
+      Refuse("model.preset", closest.empty() ? "use one of these, or give the fields of the model"
+                                             : absl::StrCat("did you mean ", closest, "?"));
+      return;
+    }
+    if (model.has_hugging_face()) {
+      if (model.has_preset()) {
+        Refuse("model.hugging_face", model.hugging_face(), "nothing beside model.preset",
+               "leave one of the two out");
+      } else {
+        Refuse(
+            "model.hugging_face", model.hugging_face(), "nothing but the fields of that file",
+            "tandem submit and tandem run replace it by the fields: use them, or give the fields yourself");
+      }
+      return;
+    }
+    if (model.model_type() != "llama") {
+      Refuse("model.model_type", "not built yet: other architectures; use llama or leave the key out");
+      return;
+    }
+    const std::vector<std::string> sizes = {"model.hidden_size", "model.intermediate_size",
+                                            "model.num_hidden_layers", "model.num_attention_heads",
+                                            "model.vocab_size"};
+    if (std::none_of(sizes.begin(), sizes.end(),
+                     [&](const auto& path) { return Has(path) || !Fine({path}); })) {
+      Refuse("model", "",
+             absl::StrCat("a preset (", absl::StrJoin(PresetNames(), ", "), "), hugging_face, or the fields"),
+             "for instance model: {preset: llama-tiny}");
+      return;
+    }
+    for (const std::string& path : sizes) {
+      if (!Has(path)) {
+        Refuse(path, "give it, or name a preset whose value is to be used");
+      }
+    }
+    CheckHeads(model);
+    if (Usable({"model.vocab_size", "data.tokenizer"}) && spec().data().tokenizer() == "bytes" &&
+        model.vocab_size() < 256) {
+      Refuse("model.vocab_size", absl::StrCat(model.vocab_size()), "at least 256 with tokenizer: bytes",
+             "a byte has 256 values: use 256");
+    }
+  }
+
+  void CheckHeads(const v1::Model& model) {
+    const int64_t heads = model.num_attention_heads();
+    if (Usable({"model.num_attention_heads", "model.num_key_value_heads"}) &&
+        heads % model.num_key_value_heads() != 0) {
+      std::vector<int64_t> divisors;
+      for (int64_t divisor = 1; divisor <= heads; ++divisor) {
+        if (heads % divisor == 0) {
+          divisors.push_back(divisor);
+        }
+      }
+      Refuse("model.num_key_value_heads", absl::StrCat(model.num_key_value_heads()),
+             absl::StrCat("a divisor of num_attention_heads ", heads),
+             absl::StrCat("use one of ", absl::StrJoin(divisors, ", ")));
+    }
+    if (Usable({"model.hidden_size", "model.num_attention_heads"}) && Fine({"model.head_dim"}) &&
+        !model.has_head_dim()) {
+      Refuse("model.num_attention_heads", absl::StrCat(heads),
+             absl::StrCat("a divisor of hidden_size ", model.hidden_size()), "use one, or give head_dim");
+    }
+    if (!Usable({"model.head_dim"})) {
+      return;
+    }
+    const int64_t head_dim = model.head_dim();
+    if (!IsDerived("model.head_dim")) {
+      if (head_dim % 2 != 0) {
+        Refuse("model.head_dim", absl::StrCat(head_dim), "an even number from 2 to 4096",
+               absl::StrCat("rotary embedding turns pairs of elements: use ", head_dim + 1));
+      }
+    } else if (Usable({"model.hidden_size", "model.num_attention_heads"}) &&
+               (head_dim % 2 != 0 || head_dim > 4096)) {
+      Refuse("model.num_attention_heads", absl::StrCat(heads), "heads of an even size from 2 to 4096",
+             absl::StrCat("hidden_size ", model.hidden_size(), " / ", heads, " heads is ", head_dim,
+                          ": use another number, or give head_dim"));
+    }
+  }
+
+  void CheckPath(std::string_view path, const std::string& value) {
+    if (value.empty()) {
+      Refuse(path, "\"\"", AllowedText(path), "give a path, or leave the key out");
+    } else if (value.size() > kMaxPathBytes) {
+      Refuse(path, value, absl::StrCat("a path of at most ", kMaxPathBytes, " bytes"),
+             absl::StrCat("it has ", value.size()));
+    } else if (value.front() != '/') {
+      Refuse(path, absl::StrCat("the relative path ", value), AllowedText(path),
+             "other machines have another working directory: write the whole path (tandem submit and tandem "
+             "run do so)");
+    }
+  }
+
+  void CheckData() {
+    const v1::Data& data = spec().data();
+    if (data.has_train()) {
+      CheckPath("data.train", data.train());
+    }
+    if (data.has_validation()) {
+      CheckPath("data.validation", data.validation());
+      if (data.has_validation_fraction()) {
+        Refuse("data.validation_fraction", NumberText(data.validation_fraction()),
+               "nothing beside data.validation", "leave one of the two out");
+      }
+    }
+    if (data.tokenizer() != "bytes") {
+      Refuse("data.tokenizer", "not built yet: other tokenizers; use bytes");
+    }
+  }
+
+  void CheckTraining() {
+    const v1::Training& training = spec().training();
+    const v1::LearningRateSchedule& schedule = training.schedule();
+    if (Usable({"training.sequence_length", "model.max_position_embeddings"}) &&
+        training.sequence_length() > spec().model().max_position_embeddings()) {
+      Refuse("training.sequence_length", absl::StrCat(training.sequence_length()),
+             absl::StrCat("at most model.max_position_embeddings ", spec().model().max_position_embeddings()),
+             "use shorter sequences");
+    }
+    if (Usable({"training.steps", "training.schedule.warmup_steps"}) &&
+        schedule.warmup_steps() > training.steps()) {
+      Refuse("training.schedule.warmup_steps", absl::StrCat(schedule.warmup_steps()),
+             absl::StrCat("0 to training.steps ", training.steps()), "use fewer, or more steps");
+    }
+    if (Usable({"training.schedule.min_learning_rate", "training.optimizer.learning_rate"})) {
+      if (schedule.min_learning_rate() > training.optimizer().learning_rate()) {
+        Refuse("training.schedule.min_learning_rate", NumberText(schedule.min_learning_rate()),
+               absl::StrCat("0 to training.optimizer.learning_rate ",
+                            NumberText(training.optimizer().learning_rate())),
+               "use a smaller number");
+      } else if (schedule.min_learning_rate() > 0 && schedule.decay() == v1::DECAY_CONSTANT &&
+                 Fine({"training.schedule.decay"})) {
+        Refuse("training.schedule.min_learning_rate", NumberText(schedule.min_learning_rate()),
+               "0 with decay: constant", "use decay: cosine, or leave it out");
+      }
+    }
+    if (Usable({"training.validate_every_steps", "data.validation_fraction"}) &&
+        training.validate_every_steps() > 0 && !spec().data().has_validation() &&
+        spec().data().validation_fraction() == 0) {
+      Refuse("training.validate_every_steps", absl::StrCat(training.validate_every_steps()),
+             "0 where no data is held out", "give data.validation, or a validation_fraction above 0");
+    }
+  }
+
+  // The rank grid.
+  void CheckGrid() {
+    const v1::Parallelism& parallelism = spec().parallelism();
+    const int64_t model_ranks = ModelRanks();
+    if (Usable({"parallelism.ranks"}) && model_ranks > 0 && parallelism.ranks() % model_ranks != 0) {
+      Refuse("parallelism.ranks", absl::StrCat(parallelism.ranks()),
+             absl::StrCat("a multiple of ", model_ranks, " (tensor ", parallelism.tensor(), " × context ",
+                          parallelism.context(), " × pipeline ", parallelism.pipeline(), ")"),
+             NearestMultiples(parallelism.ranks(), model_ranks, 16384));
+    }
+    if (!Fine({"parallelism.order"})) {
+      return;
+    }
+    std::vector<std::string> seen;
+    for (const auto token : absl::StrSplit(parallelism.order(), '-')) {
+      const std::string text(token);
+      const std::vector<std::string> known = {"tp", "cp", "ep", "dp", "pp"};
+      if (std::find(known.begin(), known.end(), text) == known.end()) {
+        Refuse("parallelism.order", text.empty() ? "an empty name is none of them"
+                                                 : absl::StrCat(Shown(text), " is none of them"));
+        return;
+      }
+      if (std::find(seen.begin(), seen.end(), text) != seen.end()) {
+        Refuse("parallelism.order", absl::StrCat(text, " is there twice"));
+        return;
+      }
+      seen.push_back(text);
+    }
+    if (std::find(seen.begin(), seen.end(), "dp") == seen.end() && parallelism.ranks() > 1) {
+      Refuse("parallelism.order",
+             absl::StrCat("dp is missing, and there are ", parallelism.ranks(), " ranks along it"));
+    }
+  }
+
+  // Ranks that hold one copy of the model's computation; 0 where the sizes mean nothing.
+  int64_t ModelRanks() const {
+    const v1::Parallelism& parallelism = spec().parallelism();
+    int64_t product = 1;
+    for (const int64_t size : {parallelism.tensor(), parallelism.context(), parallelism.pipeline()}) {
+      if (size < 1 || size > 16384) {
+        return 0;
+      }
+      product *= size;
+    }
+    return product;
+  }
+
+  void CheckBatch() {
+    const v1::Training& training = spec().training();
+    const int64_t micro = training.micro_batch_size();
+    const int64_t global = training.global_batch_size();
+    const int64_t length = training.sequence_length();
+    if (Usable({"training.micro_batch_size", "training.sequence_length"}) &&
+        micro * length > kMaxTokensPerMicrobatch) {
+      Refuse("training.micro_batch_size", absl::StrCat(micro),
+             absl::StrCat("at most ", kMaxTokensPerMicrobatch / length, " with sequence_length ", length,
+                          " (", kMaxTokensPerMicrobatch, " tokens a microbatch)"),
+             "use a smaller number: global_batch_size says how much a step sees");
+    }
+    const int64_t model_ranks = ModelRanks();
+    if (!Usable({"training.micro_batch_size", "training.global_batch_size", "parallelism.ranks"}) ||
+        model_ranks == 0) {
+      return;
+    }
+    const int64_t data_ranks = spec().parallelism().ranks() / model_ranks;
+    const int64_t unit = micro * data_ranks;
+    if (global % unit != 0) {
+      Refuse("training.global_batch_size", absl::StrCat(global),
+             absl::StrCat("a multiple of ", unit, " (micro_batch_size ", micro, " × ", data_ranks,
+                          data_ranks == 1 ? " rank)" : " ranks)"),
+             NearestMultiples(global, unit, 1 << 24));
+      return;
+    }
+    const int64_t layers = spec().model().num_hidden_layers();
+    if (Usable({"model.num_hidden_layers"}) && global / unit > kMaxLayerPasses / layers) {
+      Refuse("training.global_batch_size", absl::StrCat(global),
+             absl::StrCat("at most ", kMaxLayerPasses / layers * unit, " (", kMaxLayerPasses / layers,
+                          " microbatches of a rank, with ", layers, " layers)"),
+             "use a larger micro_batch_size, or more ranks");
+      return;
+    }
+    if (Usable({"training.steps", "training.sequence_length"}) &&
+        training.steps() > kMaxTokensPerJob / (global * length)) {
+      Refuse("training.steps", absl::StrCat(training.steps()),
+             absl::StrCat("at most ", kMaxTokensPerJob / (global * length), " with ", global * length,
+                          " tokens a step"),
+             "use fewer");
+    }
+  }
+
+  void CheckCheckpoint() {
+    const v1::Checkpoint& checkpoint = spec().checkpoint();
+    if (checkpoint.has_directory()) {
+      CheckPath("checkpoint.directory", checkpoint.directory());
+    } else if (spec().has_checkpoint() &&
+               (checkpoint.has_every_steps() || checkpoint.has_keep() || checkpoint.has_resume())) {
+      Refuse("checkpoint.directory", "", AllowedText("checkpoint.directory"),
+             "name the folder of the checkpoints, or leave the block out");
+    }
+    if (checkpoint.has_resume() && checkpoint.resume() != "newest") {
+      CheckPath("checkpoint.resume", checkpoint.resume());
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<v1::Violation> ValidateExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable) {
+  return Validator(spec, unusable).Run();
+}
+
+std::vector<v1::Violation> Validate(const v1::JobSpec& spec) { return ValidateExcept(spec, {}); }
+
+}  // namespace tandem::jobspec

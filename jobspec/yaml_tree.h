@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tandem::jobspec {
+
+// One node of a YAML document, nothing interpreted. Lines and columns count from 1.
+struct YamlNode {
+  enum class Kind { kNull, kScalar, kSequence, kMap, kAlias };
+
+  Kind kind = Kind::kNull;
+  bool quoted = false;  // of a scalar
+  bool anchor = false;  // "&name" stands before it
+  std::string tag;      // "!!int" and the like; empty for none
+  std::string text;     // of a scalar
+  int line = 0;
+  int column = 0;
+  std::vector<std::pair<YamlNode, YamlNode>> entries;  // of a map, in file order, duplicates included
+};
+
+struct YamlProblem {
+  std::string sentence;  // "not YAML: illegal map value"
+  std::string remedy;
+  int line = 0;  // 0: none
+  int column = 0;
+};
+
+// Parses one document. Refuses (returns false, fills `problem`) what is not YAML, more than 1 MiB, more than
+// 32 levels, invalid UTF-8, control characters, an empty text, a second document. Elements of sequences are
+// not kept: no spec has any.
+bool ParseYaml(std::string_view text, YamlNode& root, YamlProblem& problem);
+
+}  // namespace tandem::jobspec

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
+#include "jobspec/jobspec.h"
+
+namespace tandem::jobspec {
+
+// The smallest job; the line numbers of the messages are of this text.
+inline constexpr char kGoodSpec[] =
+    "model: {preset: llama-tiny}\n"
+    "data: {train: /data}\n"
+    "training: {steps: 10, sequence_length: 16, micro_batch_size: 2, global_batch_size: 8}\n";
+
+// A bad text and every line that is said about it.
+struct BadSpec {
+  const char* name;
+  const char*
+      from;  // the part of kGoodSpec that `to` replaces; "": `to` is appended; "*": `to` is the whole text
+  const char* to;
+  const char*
+      messages;  // {root}, {training}, {model}: the keys of that block; {name}, {path}: what these allow
+};
+
+inline std::string TextOf(const BadSpec& bad) {
+  const std::string from = bad.from;
+  if (from == "*") {
+    return bad.to;
+  }
+  std::string text = kGoodSpec;
+  if (from.empty()) {
+    return text + bad.to + "\n";
+  }
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << bad.name;
+  return at == std::string::npos ? text : text.replace(at, from.size(), bad.to);
+}
+
+inline std::string MessagesOf(const BadSpec& bad) {
+  return absl::StrReplaceAll(
+      bad.messages,
+      {{"{root}",
+        "api_version, name, model, data, training, parallelism, precision, checkpoint, report, resources, "
+        "recovery, priority"},
+       {"{training}",
+        "steps, sequence_length, micro_batch_size, global_batch_size, seed, optimizer, schedule, "
+        "clip_grad_norm, "
+        "validate_every_steps, validation_batches"},
+       {"{model}",
+        "preset, hugging_face, model_type, hidden_size, intermediate_size, num_hidden_layers, "
+        "num_attention_heads, num_key_value_heads, head_dim, vocab_size, rms_norm_eps, rope_theta, "
+        "tie_word_embeddings, initializer_range, max_position_embeddings, hybrid_pattern, moe, "
+        "num_nextn_predict_layers"},
+       {"{name}", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
+       {"{path}", "absolute path of a file, a folder or a glob"}});
+}
+
+inline void ExpectMessages(absl::Span<const BadSpec> specs) {
+  for (const BadSpec& bad : specs) {
+    ReadResult read = ReadText(TextOf(bad), "job.yaml");
+    EXPECT_EQ(ToText(CheckAll(read, /*files=*/false)), MessagesOf(bad)) << bad.name;
+  }
+}
+
+}  // namespace tandem::jobspec

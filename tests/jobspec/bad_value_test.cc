@@ -1,0 +1,265 @@
+#include <gtest/gtest.h>
+
+#include "jobspec/jobspec.h"
+#include "tests/jobspec/bad_spec.h"
+
+namespace tandem::jobspec {
+namespace {
+
+// One field, whatever the others hold.
+const BadSpec kFields[] = {
+    {"api version", "", "api_version: tandem/v2",
+     "job.yaml:4:1: api_version: tandem/v2 is not allowed; allowed: tandem/v1; leave the key out, or "
+     "use a version of Tandem that knows it\n"},
+    {"empty name", "", "name: \"\"",
+     "job.yaml:4:1: name: \"\" is not allowed; allowed: {name}; use a name like my-job-1\n"},
+    {"capitals in the name", "", "name: My_Job",
+     "job.yaml:4:1: name: My_Job is not allowed; allowed: {name}; use a name like my-job-1\n"},
+    {"shell in the name", "", "name: ;rm -rf /",
+     "job.yaml:4:1: name: ;rm -rf / is not allowed; allowed: {name}; use a name like my-job-1\n"},
+    {"name with a newline", "", "name: \"a\\nb\"",
+     "job.yaml:4:1: name: a\\nb is not allowed; allowed: {name}; control and invisible characters "
+     "cannot be part of it\n"},
+    {"right-to-left override in the name", "", "name: \"a\\u202eb\"",
+     "job.yaml:4:1: name: a\\u202eb is not allowed; allowed: {name}; control and invisible characters "
+     "cannot be part of it\n"},
+    {"zero steps", "steps: 10", "steps: 0",
+     "job.yaml:3:12: training.steps: 0 is not allowed; allowed: 1 to 1000000000; use a larger number\n"},
+    {"negative steps", "steps: 10", "steps: -1",
+     "job.yaml:3:12: training.steps: -1 is not allowed; allowed: 1 to 1000000000; use a larger "
+     "number\n"},
+    {"too many steps", "steps: 10", "steps: 1000000001",
+     "job.yaml:3:12: training.steps: 1000000001 is not allowed; allowed: 1 to 1000000000; use a "
+     "smaller number\n"},
+    {"zero ranks", "", "parallelism: {ranks: 0}",
+     "job.yaml:4:15: parallelism.ranks: 0 is not allowed; allowed: 1 to 16384; use a larger number\n"},
+    {"learning rate 0", "steps: 10", "steps: 10, optimizer: {learning_rate: 0}",
+     "job.yaml:3:35: training.optimizer.learning_rate: 0 is not allowed; allowed: more than 0 and at "
+     "most 1; use a larger number\n"},
+    {"learning rate 1e308", "steps: 10", "steps: 10, optimizer: {learning_rate: 1e308}",
+     "job.yaml:3:35: training.optimizer.learning_rate: 1e308 is not allowed; allowed: more than 0 "
+     "and at most 1; use a smaller number\n"},
+    {"beta 1", "steps: 10", "steps: 10, optimizer: {beta1: 1}",
+     "job.yaml:3:35: training.optimizer.beta1: 1 is not allowed; allowed: at least 0 and less than "
+     "1; use a smaller number\n"},
+    {"epsilon 0", "steps: 10", "steps: 10, optimizer: {epsilon: 0}",
+     "job.yaml:3:35: training.optimizer.epsilon: 0 is not allowed; allowed: more than 0 and at most "
+     "0.1; use a larger number\n"},
+    {"negative weight decay", "steps: 10", "steps: 10, optimizer: {weight_decay: -0.1}",
+     "job.yaml:3:35: training.optimizer.weight_decay: -0.1 is not allowed; allowed: 0 to 1; use a "
+     "larger number\n"},
+    {"negative clipping", "steps: 10", "steps: 10, clip_grad_norm: -1",
+     "job.yaml:3:23: training.clip_grad_norm: -1 is not allowed; allowed: 0 to 1e9; use a larger "
+     "number\n"},
+    {"validation fraction", "train: /data", "train: /data, validation_fraction: 0.6",
+     "job.yaml:2:22: data.validation_fraction: 0.6 is not allowed; allowed: 0 to 0.5; use a smaller "
+     "number\n"},
+    {"prefetch", "", "parallelism: {fsdp: {prefetch: 3}}",
+     "job.yaml:4:22: parallelism.fsdp.prefetch: 3 is not allowed; allowed: 0 to 2; use a smaller "
+     "number\n"},
+    {"keep none", "", "checkpoint: {directory: /c, keep: 0}",
+     "job.yaml:4:29: checkpoint.keep: 0 is not allowed; allowed: 1 to 10000; use a larger number\n"},
+};
+
+// What is missing, and what does not fit together.
+const BadSpec kRequired[] = {
+    {"no data", "data: {train: /data}\n", "",
+     "job.yaml: data.train: missing; allowed: {path}; name the text to train on, for instance data: "
+     "{train: /usr/include}\n"},
+    {"no training block",
+     "training: {steps: 10, sequence_length: 16, micro_batch_size: 2, global_batch_size: 8}\n", "",
+     "job.yaml: training.steps: missing; allowed: 1 to 1000000000; say how many optimizer steps to "
+     "run\n"
+     "job.yaml: training.sequence_length: missing; allowed: 1 to 1048576; say how many tokens a "
+     "sequence has, for instance 256\n"
+     "job.yaml: training.micro_batch_size: missing; allowed: 1 to 65536; say how many sequences a "
+     "rank works on at once, for instance 4\n"
+     "job.yaml: training.global_batch_size: missing; allowed: 1 to 16777216; say how many sequences "
+     "all ranks together see in a step: a multiple of micro_batch_size × ranks\n"},
+    {"no model", "model: {preset: llama-tiny}\n", "",
+     "job.yaml: model: missing; allowed: a preset (llama-3-8b, llama-tiny), hugging_face, or the "
+     "fields; for instance model: {preset: llama-tiny}\n"},
+    {"empty model", "model: {preset: llama-tiny}", "model: {}",
+     "job.yaml:1:1: model: missing; allowed: a preset (llama-3-8b, llama-tiny), hugging_face, or the "
+     "fields; for instance model: {preset: llama-tiny}\n"},
+    {"half a model", "model: {preset: llama-tiny}", "model: {hidden_size: 64, num_attention_heads: 4}",
+     "job.yaml:1:1: model.intermediate_size: missing; allowed: 1 to 4194304; give it, or name a "
+     "preset whose value is to be used\n"
+     "job.yaml:1:1: model.num_hidden_layers: missing; allowed: 1 to 1024; give it, or name a preset "
+     "whose value is to be used\n"
+     "job.yaml:1:1: model.vocab_size: missing; allowed: 2 to 16777216; give it, or name a preset "
+     "whose value is to be used\n"},
+    {"empty path", "train: /data", "train: \"\"",
+     "job.yaml:2:8: data.train: \"\" is not allowed; allowed: {path}; give a path, or leave the key "
+     "out\n"},
+    {"unknown preset", "llama-tiny", "lama-tiny",
+     "job.yaml:1:9: model.preset: lama-tiny is not allowed; allowed: llama-3-8b, llama-tiny; did you "
+     "mean llama-tiny?\n"},
+    {"preset like nothing", "llama-tiny", "gpt-5",
+     "job.yaml:1:9: model.preset: gpt-5 is not allowed; allowed: llama-3-8b, llama-tiny; use one of "
+     "these, or give the fields of the model\n"},
+    {"two sources of a model", "preset: llama-tiny", "preset: llama-tiny, hugging_face: /m",
+     "job.yaml:1:29: model.hugging_face: /m is not allowed; allowed: nothing beside model.preset; "
+     "leave one of the two out\n"},
+    {"model type", "preset: llama-tiny", "preset: llama-tiny, model_type: mamba",
+     "job.yaml:1:29: model.model_type: mamba is not allowed; allowed: llama; not built yet: other "
+     "architectures; use llama or leave the key out\n"},
+    {"small vocabulary", "preset: llama-tiny", "preset: llama-tiny, vocab_size: 255",
+     "job.yaml:1:29: model.vocab_size: 255 is not allowed; allowed: at least 256 with tokenizer: "
+     "bytes; a byte has 256 values: use 256\n"},
+    {"heads that share unevenly", "preset: llama-tiny", "preset: llama-tiny, num_key_value_heads: 3",
+     "job.yaml:1:29: model.num_key_value_heads: 3 is not allowed; allowed: a divisor of "
+     "num_attention_heads 4; use one of 1, 2, 4\n"},
+    {"heads that do not divide", "preset: llama-tiny", "preset: llama-tiny, num_attention_heads: 3",
+     "job.yaml:1:29: model.num_attention_heads: 3 is not allowed; allowed: a divisor of hidden_size "
+     "128; use one, or give head_dim\n"},
+    {"odd head", "preset: llama-tiny", "preset: llama-tiny, head_dim: 31",
+     "job.yaml:1:29: model.head_dim: 31 is not allowed; allowed: an even number from 2 to 4096; "
+     "rotary embedding turns pairs of elements: use 32\n"},
+    {"odd derived head", "preset: llama-tiny", "preset: llama-tiny, hidden_size: 20",
+     "job.yaml:1:1: model.num_attention_heads: 4 is not allowed; allowed: heads of an even size from "
+     "2 to 4096; hidden_size 20 / 4 heads is 5: use another number, or give head_dim\n"},
+    {"zero heads", "preset: llama-tiny", "preset: llama-tiny, num_attention_heads: 0",
+     "job.yaml:1:29: model.num_attention_heads: 0 is not allowed; allowed: 1 to 1024; use a larger "
+     "number\n"},
+    {"sequence longer than the model's", "preset: llama-tiny",
+     "preset: llama-tiny, max_position_embeddings: 15",
+     "job.yaml:3:23: training.sequence_length: 16 is not allowed; allowed: at most "
+     "model.max_position_embeddings 15; use shorter sequences\n"},
+    {"both validations", "train: /data", "train: /data, validation: /v, validation_fraction: 0.1",
+     "job.yaml:2:38: data.validation_fraction: 0.1 is not allowed; allowed: nothing beside "
+     "data.validation; leave one of the two out\n"},
+    {"validation on nothing", "train: /data}\ntraining: {",
+     "train: /data, validation_fraction: 0}\n"
+     "training: {validate_every_steps: 5, ",
+     "job.yaml:3:12: training.validate_every_steps: 5 is not allowed; allowed: 0 where no data is "
+     "held out; give data.validation, or a validation_fraction above 0\n"},
+    {"batch that does not divide", "global_batch_size: 8", "global_batch_size: 7",
+     "job.yaml:3:65: training.global_batch_size: 7 is not allowed; allowed: a multiple of 2 "
+     "(micro_batch_size 2 × 1 rank); the nearest are 6 and 8\n"},
+    {"batch smaller than a microbatch", "global_batch_size: 8", "global_batch_size: 1",
+     "job.yaml:3:65: training.global_batch_size: 1 is not allowed; allowed: a multiple of 2 "
+     "(micro_batch_size 2 × 1 rank); the nearest is 2\n"},
+    {"batch that does not divide among ranks", "", "parallelism: {ranks: 3}",
+     "job.yaml:3:65: training.global_batch_size: 8 is not allowed; allowed: a multiple of 6 "
+     "(micro_batch_size 2 × 3 ranks); the nearest are 6 and 12\n"},
+    {"too many microbatches", "global_batch_size: 8", "global_batch_size: 16777216",
+     "job.yaml:3:65: training.global_batch_size: 16777216 is not allowed; allowed: at most 32768 "
+     "(16384 microbatches of a rank, with 4 layers); use a larger micro_batch_size, or more ranks\n"},
+    {"too many tokens at once", "sequence_length: 16, micro_batch_size: 2, global_batch_size: 8",
+     "sequence_length: 1048576, micro_batch_size: 8, global_batch_size: 8",
+     "job.yaml:3:49: training.micro_batch_size: 8 is not allowed; allowed: at most 4 with "
+     "sequence_length 1048576 (4194304 tokens a microbatch); use a smaller number: global_batch_size "
+     "says how much a step sees\n"},
+    {"too many tokens in all",
+     "training: {steps: 10, sequence_length: 16, micro_batch_size: 2, global_batch_size: 8}",
+     "training: {steps: 1000000000, sequence_length: 1048576, micro_batch_size: 4, "
+     "global_batch_size: 16384}",
+     "job.yaml:3:12: training.steps: 1000000000 is not allowed; allowed: at most 268435456 with "
+     "17179869184 tokens a step; use fewer\n"},
+    {"warm-up longer than the job", "steps: 10", "steps: 10, schedule: {warmup_steps: 11}",
+     "job.yaml:3:34: training.schedule.warmup_steps: 11 is not allowed; allowed: 0 to training.steps "
+     "10; use fewer, or more steps\n"},
+    {"minimum above the learning rate", "steps: 10",
+     "steps: 10, schedule: {decay: cosine, min_learning_rate: 0.1}",
+     "job.yaml:3:49: training.schedule.min_learning_rate: 0.1 is not allowed; allowed: 0 to "
+     "training.optimizer.learning_rate 3e-4; use a smaller number\n"},
+    {"minimum without decay", "steps: 10", "steps: 10, schedule: {min_learning_rate: 1e-5}",
+     "job.yaml:3:34: training.schedule.min_learning_rate: 1e-5 is not allowed; allowed: 0 with "
+     "decay: constant; use decay: cosine, or leave it out\n"},
+    {"order with an unknown token", "", "parallelism: {order: tp-xp-dp}",
+     "job.yaml:4:15: parallelism.order: tp-xp-dp is not allowed; allowed: tp, cp, ep, dp and pp, "
+     "each at most once, joined by -; xp is none of them\n"},
+    {"order with a token twice", "", "parallelism: {order: tp-dp-tp}",
+     "job.yaml:4:15: parallelism.order: tp-dp-tp is not allowed; allowed: tp, cp, ep, dp and pp, "
+     "each at most once, joined by -; tp is there twice\n"},
+    {"order without dp", "", "parallelism: {ranks: 2, order: tp-pp}",
+     "job.yaml:4:25: parallelism.order: tp-pp is not allowed; allowed: tp, cp, ep, dp and pp, each "
+     "at most once, joined by -; dp is missing, and there are 2 ranks along it\n"},
+    {"checkpoints without a folder", "", "checkpoint: {every_steps: 5}",
+     "job.yaml:4:1: checkpoint.directory: missing; allowed: absolute path of a folder; name the "
+     "folder of the checkpoints, or leave the block out\n"},
+    {"empty resume", "", "checkpoint: {directory: /c, resume: \"\"}",
+     "job.yaml:4:29: checkpoint.resume: \"\" is not allowed; allowed: newest, or the absolute path of "
+     "one checkpoint; give a path, or leave the key out\n"},
+};
+
+// What a later version will do.
+const BadSpec kLater[] = {
+    {"other strategy", "", "parallelism: {fsdp: {strategy: zero2}}",
+     "job.yaml:4:22: parallelism.fsdp.strategy: zero2 is not allowed; allowed: zero3; not built yet: "
+     "other strategies; use zero3\n"},
+    {"overlap", "", "parallelism: {schedule: overlap, overlap: {delay_weight_gradients: true}}",
+     "job.yaml:4:15: parallelism.schedule: overlap is not allowed; allowed: sequential; not built "
+     "yet: the overlapped schedule; use sequential\n"
+     "job.yaml:4:34: parallelism.overlap: {...} is not allowed; allowed: nothing; not built yet: "
+     "overlap of expert communication; leave the block out and use schedule: sequential\n"},
+    {"overlap without its schedule", "", "parallelism: {overlap: {}}",
+     "job.yaml:4:15: parallelism.overlap: {...} is not allowed; allowed: nothing; not built yet: "
+     "overlap of expert communication; leave the block out and use schedule: sequential\n"},
+    {"tensor parallelism", "", "parallelism: {ranks: 4, tensor: 4}",
+     "job.yaml:4:25: parallelism.tensor: 4 is not allowed; allowed: 1; not built yet: tensor "
+     "parallelism; use 1\n"},
+    {"world size that does not fit", "", "parallelism: {ranks: 3, tensor: 2}",
+     "job.yaml:4:15: parallelism.ranks: 3 is not allowed; allowed: a multiple of 2 (tensor 2 × "
+     "context 1 × pipeline 1); the nearest are 2 and 4\n"
+     "job.yaml:4:25: parallelism.tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
+     "parallelism; use 1\n"},
+    {"context parallelism", "", "parallelism: {context: 2, ranks: 2}",
+     "job.yaml:4:15: parallelism.context: 2 is not allowed; allowed: 1; not built yet: context "
+     "parallelism; use 1\n"},
+    {"pipeline parallelism", "", "parallelism: {pipeline: 2, ranks: 2}",
+     "job.yaml:4:15: parallelism.pipeline: 2 is not allowed; allowed: 1; not built yet: pipeline "
+     "parallelism; use 1\n"},
+    {"expert parallelism", "", "parallelism: {expert: 2}",
+     "job.yaml:4:15: parallelism.expert: 2 is not allowed; allowed: 1; not built yet: expert "
+     "parallelism; use 1\n"},
+    {"expert tensor parallelism", "", "parallelism: {expert_tensor: 2}",
+     "job.yaml:4:15: parallelism.expert_tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
+     "parallelism of experts; use 1\n"},
+    {"replicas", "", "parallelism: {replicas: 2}",
+     "job.yaml:4:15: parallelism.replicas: 2 is not allowed; allowed: 1; not built yet: replicas of "
+     "the sharded group (HSDP); use 1\n"},
+    {"bf16", "", "precision: {compute: bf16}",
+     "job.yaml:4:13: precision.compute: bf16 is not allowed; allowed: fp32, fp64; not built yet: "
+     "lower precision; use fp32\n"},
+    {"not deterministic", "", "precision: {deterministic: false}",
+     "job.yaml:4:13: precision.deterministic: false is not allowed; allowed: true; not built yet: "
+     "faster kernels that do not promise the same bits; leave the key out\n"},
+    {"GPU", "", "resources: {device: cuda}",
+     "job.yaml:4:13: resources.device: cuda is not allowed; allowed: auto, cpu; not built yet: "
+     "training on GPUs; use cpu\n"},
+    {"ranks per worker", "", "resources: {ranks_per_worker: 2}",
+     "job.yaml:4:13: resources.ranks_per_worker: 2 is not allowed; allowed: nothing; not built yet: "
+     "a fixed number of ranks a worker; leave the key out and ranks go where places are free\n"},
+    {"memory", "", "resources: {memory_bytes: 64MiB}",
+     "job.yaml:4:13: resources.memory_bytes: 67108864 is not allowed; allowed: nothing; not built "
+     "yet: placement by memory; leave the key out and compare tandem plan with the machine\n"},
+    {"mixture of experts", "preset: llama-tiny", "preset: llama-tiny, moe: {num_experts: 8}",
+     "job.yaml:1:29: model.moe: {...} is not allowed; allowed: nothing; not built yet: mixture of "
+     "experts; leave the block out for a dense model\n"},
+    {"hybrid", "preset: llama-tiny", "preset: llama-tiny, hybrid_pattern: M*M*",
+     "job.yaml:1:29: model.hybrid_pattern: M*M* is not allowed; allowed: nothing; not built yet: "
+     "hybrid models; leave the key out for a Llama decoder\n"},
+    {"multi-token prediction", "preset: llama-tiny", "preset: llama-tiny, num_nextn_predict_layers: 1",
+     "job.yaml:1:29: model.num_nextn_predict_layers: 1 is not allowed; allowed: nothing; not built "
+     "yet: multi-token prediction; leave the key out\n"},
+    {"recovery", "", "recovery: {max_restarts: 3}",
+     "job.yaml:4:1: recovery: {...} is not allowed; allowed: nothing; not built yet: restarts after "
+     "a failure; leave the block out and submit again with resume\n"},
+    {"priority", "", "priority: 3",
+     "job.yaml:4:1: priority: 3 is not allowed; allowed: nothing; not built yet: priorities between "
+     "jobs; leave the key out\n"},
+    {"tokenizer", "train: /data", "train: /data, tokenizer: gpt2",
+     "job.yaml:2:22: data.tokenizer: gpt2 is not allowed; allowed: bytes; not built yet: other "
+     "tokenizers; use bytes\n"},
+};
+
+TEST(BadSpecTest, FieldsAreRefusedWithTheirRange) { ExpectMessages(kFields); }
+
+TEST(BadSpecTest, MissingFieldsAndFieldsThatDoNotFitAreRefused) { ExpectMessages(kRequired); }
+
+TEST(BadSpecTest, WhatIsNotBuiltIsRefusedByName) { ExpectMessages(kLater); }
+
+}  // namespace
+}  // namespace tandem::jobspec

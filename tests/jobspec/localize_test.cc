@@ -1,0 +1,167 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jobspec/jobspec.h"
+#include "tests/jobspec/bad_spec.h"
+#include "tests/jobspec/spec_folder.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kConfig[] = R"({
+  "architectures": ["LlamaForCausalLM"], "attention_bias": false, "bos_token_id": 1, "hidden_act": "silu",
+  "hidden_size": 64, "initializer_range": 0.03, "intermediate_size": 96, "max_position_embeddings": 2048,
+  "model_type": "llama", "num_attention_heads": 8, "num_hidden_layers": 3, "num_key_value_heads": 2,
+  "pretraining_tp": 1, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 500000.0,
+  "tie_word_embeddings": true, "torch_dtype": "bfloat16", "vocab_size": 320, "mlp_bias": false
+})";
+
+class LocalizeTest : public ::testing::Test {
+ protected:
+  v1::JobSpec Spec(const std::string& config) {
+    v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
+    spec.mutable_model()->Clear();
+    spec.mutable_model()->set_hugging_face(folder_.Write("model/config.json", config));
+    return spec;
+  }
+
+  // The messages about a config.json.
+  std::string Errors(const std::string& config) {
+    v1::JobSpec spec = Spec(config);
+    return ToText(Localize(spec));
+  }
+
+  // The good file with `from` replaced.
+  std::string ErrorsWith(const std::string& from, const std::string& to) {
+    std::string config = kConfig;
+    config.replace(config.find(from), from.size(), to);
+    return Errors(config);
+  }
+
+  SpecFolder folder_;
+};
+
+TEST_F(LocalizeTest, AConfigFileBecomesFields) {
+  v1::JobSpec spec = Spec(kConfig);
+  spec.mutable_model()->set_num_hidden_layers(5);  // a field of the job wins
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  const v1::Model& model = spec.model();
+  EXPECT_FALSE(model.has_hugging_face());
+  EXPECT_EQ(model.model_type(), "llama");
+  EXPECT_EQ(model.hidden_size(), 64);
+  EXPECT_EQ(model.intermediate_size(), 96);
+  EXPECT_EQ(model.num_hidden_layers(), 5);
+  EXPECT_EQ(model.num_attention_heads(), 8);
+  EXPECT_EQ(model.num_key_value_heads(), 2);
+  EXPECT_EQ(model.vocab_size(), 320);
+  EXPECT_EQ(model.max_position_embeddings(), 2048);
+  EXPECT_EQ(model.rms_norm_eps(), 1e-6);
+  EXPECT_EQ(model.rope_theta(), 500000);
+  EXPECT_EQ(model.initializer_range(), 0.03);
+  EXPECT_TRUE(model.tie_word_embeddings());
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
+TEST_F(LocalizeTest, AFolderWithAConfigFileWillDo) {
+  v1::JobSpec spec = Spec(kConfig);
+  spec.mutable_model()->set_hugging_face(folder_.path() + "/model");
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.model().hidden_size(), 64);
+}
+
+TEST_F(LocalizeTest, WhatTheFileLeavesOutIsHuggingFacesDefault) {
+  v1::JobSpec spec = Spec(
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 8,
+          "num_hidden_layers": 3, "vocab_size": 320, "rope_parameters": {"rope_type": "default", "rope_theta": 7.5}})");
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.model().rms_norm_eps(), 1e-6);
+  EXPECT_EQ(spec.model().rope_theta(), 7.5);
+  EXPECT_FALSE(spec.model().tie_word_embeddings());
+  EXPECT_FALSE(spec.model().has_max_position_embeddings());
+}
+
+TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
+  EXPECT_EQ(
+      ErrorsWith("LlamaForCausalLM", "MixtralForCausalLM"),
+      "model.hugging_face: architecture [\"MixtralForCausalLM\"] is not allowed; allowed: LlamaForCausalLM "
+      "(model_type llama); not built yet: other architectures; use a Llama model\n");
+  EXPECT_THAT(ErrorsWith("\"llama\"", "\"qwen3\""), HasSubstr("architecture"));
+  EXPECT_THAT(Errors("{}"), HasSubstr("architecture null is not allowed"));
+}
+
+TEST_F(LocalizeTest, FieldsThatChangeTheNumbersAreRefusedByName) {
+  const std::string end = " is not allowed; allowed: ";
+  EXPECT_EQ(ErrorsWith("\"rope_scaling\": null", "\"rope_scaling\": {\"factor\": 8.0}"),
+            "model.hugging_face: rope_scaling {\"factor\":8.0} is not allowed; allowed: null; not built yet, "
+            "and it "
+            "changes the numbers: use a model without it\n");
+  EXPECT_THAT(ErrorsWith("\"attention_bias\": false", "\"attention_bias\": true"),
+              HasSubstr("attention_bias true" + end + "false"));
+  EXPECT_THAT(ErrorsWith("\"mlp_bias\": false", "\"mlp_bias\": true"),
+              HasSubstr("mlp_bias true" + end + "false"));
+  EXPECT_THAT(ErrorsWith("\"silu\"", "\"gelu\""), HasSubstr("hidden_act \"gelu\"" + end + "\"silu\""));
+  EXPECT_THAT(ErrorsWith("\"bos_token_id\": 1", "\"rope_parameters\": {\"rope_type\": \"llama3\"}"),
+              HasSubstr("rope_parameters {\"rope_type\":\"llama3\"}" + end + "rope_type default"));
+}
+
+TEST_F(LocalizeTest, AllThatIsWrongWithAFileIsSaidAtOnce) {
+  ReadResult read =
+      ReadText("data: {train: /d}\nmodel: {hugging_face: " +
+                   folder_.Write("config.json",
+                                 R"({"model_type": "llama", "hidden_size": "big", "vocab_size": 1.5,
+                                                   "mlp_bias": true, "num_hidden_layers": 99999999999999999999})") +
+                   "}\ntraining: {steps: 1, sequence_length: 1, micro_batch_size: 1, global_batch_size: 0}",
+               "f");
+  std::string text;
+  for (const v1::Violation& violation : CheckAll(read, /*files=*/false)) {
+    text += std::to_string(violation.line()) + " " + violation.value() + "\n";
+  }
+  EXPECT_EQ(text,
+            "2 mlp_bias true\n2 hidden_size \"big\"\n2 a file without intermediate_size\n"
+            "2 num_hidden_layers 1e+20\n2 a file without num_attention_heads\n2 vocab_size "
+            "1.5\n3 0\n");
+}
+
+TEST_F(LocalizeTest, FilesThatAreNoConfigAreRefused) {
+  EXPECT_THAT(Errors("{"), HasSubstr("allowed: a JSON file"));
+  EXPECT_THAT(Errors("[]"), HasSubstr("allowed: a JSON object"));
+  EXPECT_THAT(Errors(std::string(2 << 20, ' ')), HasSubstr("at most 1048576 bytes"));
+  EXPECT_THAT(Errors(std::string(1 << 19, '[')), HasSubstr("allowed: a JSON file"));
+  v1::JobSpec spec = Spec(kConfig);
+  spec.mutable_model()->set_hugging_face("/no/such");
+  EXPECT_EQ(ToText(Localize(spec)),
+            "model.hugging_face: /no/such is not allowed; allowed: path of a config.json; No such file or "
+            "directory\n");
+  EXPECT_TRUE(spec.model().has_hugging_face());
+}
+
+TEST_F(LocalizeTest, PathsBecomeAbsolute) {
+  const std::string here = std::filesystem::current_path().string();
+  v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
+  spec.mutable_data()->set_train("./text/*.txt");
+  spec.mutable_data()->set_validation(".");
+  spec.mutable_checkpoint()->set_directory("runs/a");
+  spec.mutable_checkpoint()->set_resume("newest");
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.data().train(), here + "/text/*.txt");
+  EXPECT_EQ(spec.data().validation(), here);
+  EXPECT_EQ(spec.checkpoint().directory(), here + "/runs/a");
+  EXPECT_EQ(spec.checkpoint().resume(), "newest");
+  spec.mutable_checkpoint()->set_resume("runs/a/step-5");
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.checkpoint().resume(), here + "/runs/a/step-5");
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
+TEST_F(LocalizeTest, OnlyAShellKnowsTheTilde) {
+  v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
+  spec.mutable_data()->set_train("~/text");
+  EXPECT_EQ(ToText(Localize(spec)),
+            "data.train: ~/text is not allowed; allowed: a path without ~; only a shell knows ~: write the "
+            "folder out\n");
+}
+
+}  // namespace
+}  // namespace tandem::jobspec

@@ -1,0 +1,109 @@
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include "jobspec/jobspec.h"
+#include "tests/jobspec/bad_spec.h"
+
+namespace tandem::jobspec {
+namespace {
+
+v1::JobSpec Resolved(const std::string& text) {
+  const ReadResult read = ReadText(text, "");
+  EXPECT_EQ(ToText(read.violations), "");
+  return Resolve(read.spec);
+}
+
+TEST(ResolveTest, FillsEveryDefault) {
+  v1::JobSpec expected;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"(api_version: "tandem/v1" name: "job"
+         model { preset: "llama-tiny" model_type: "llama" hidden_size: 128 intermediate_size: 352
+                 num_hidden_layers: 4 num_attention_heads: 4 num_key_value_heads: 4 head_dim: 32 vocab_size: 256
+                 rms_norm_eps: 1e-5 rope_theta: 10000 tie_word_embeddings: false initializer_range: 0.02 }
+         data { train: "/data" validation_fraction: 0.05 tokenizer: "bytes" }
+         training { steps: 10 sequence_length: 16 micro_batch_size: 2 global_batch_size: 8 seed: 1
+                    optimizer { name: OPTIMIZER_NAME_ADAMW learning_rate: 3e-4 beta1: 0.9 beta2: 0.95
+                                epsilon: 1e-8 weight_decay: 0.1 }
+                    schedule { warmup_steps: 0 decay: DECAY_CONSTANT min_learning_rate: 0 }
+                    clip_grad_norm: 1 validate_every_steps: 1 validation_batches: 8 }
+         parallelism { ranks: 1 tensor: 1 context: 1 pipeline: 1 expert: 1 expert_tensor: 1 replicas: 1
+                       order: "tp-cp-ep-dp-pp" fsdp { strategy: STRATEGY_ZERO3 prefetch: 1 }
+                       schedule: SCHEDULE_SEQUENTIAL }
+         precision { compute: COMPUTE_TYPE_FP32 deterministic: true }
+         report { parameter_norms: true }
+         resources { device: DEVICE_AUTO })",
+      &expected));
+  const v1::JobSpec resolved = Resolved(kGoodSpec);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(resolved, expected))
+      << resolved.DebugString();
+}
+
+TEST(ResolveTest, LeavesWhatIsGiven) {
+  const v1::JobSpec resolved = Resolved(
+      "name: x\nmodel: {preset: llama-3-8b, num_hidden_layers: 2}\ntraining: {steps: 101, clip_grad_norm: "
+      "0}\n"
+      "checkpoint: {directory: /c, keep: 7}\nparallelism: {tensor: 4}\n");
+  EXPECT_EQ(resolved.name(), "x");
+  EXPECT_EQ(resolved.model().num_hidden_layers(), 2);
+  EXPECT_EQ(resolved.model().hidden_size(), 4096);
+  EXPECT_EQ(resolved.model().intermediate_size(), 14336);
+  EXPECT_EQ(resolved.model().num_attention_heads(), 32);
+  EXPECT_EQ(resolved.model().num_key_value_heads(), 8);
+  EXPECT_EQ(resolved.model().head_dim(), 128);
+  EXPECT_EQ(resolved.model().vocab_size(), 128256);
+  EXPECT_EQ(resolved.model().rope_theta(), 500000);
+  EXPECT_EQ(resolved.model().max_position_embeddings(), 8192);
+  EXPECT_TRUE(resolved.training().has_clip_grad_norm());
+  EXPECT_EQ(resolved.training().clip_grad_norm(), 0);
+  EXPECT_EQ(resolved.training().validate_every_steps(), 11);  // a tenth of the steps, rounded up
+  EXPECT_EQ(resolved.checkpoint().keep(), 7);
+  EXPECT_EQ(resolved.checkpoint().every_steps(), 0);
+  EXPECT_EQ(resolved.parallelism().expert_tensor(), 4);
+}
+
+TEST(ResolveTest, OverridingAPresetGivesAModelThatFits) {
+  const v1::Model model = Resolved("model: {preset: llama-tiny, num_attention_heads: 8}").model();
+  EXPECT_EQ(model.num_key_value_heads(), 8);
+  EXPECT_EQ(model.head_dim(), 16);
+}
+
+TEST(ResolveTest, ValidationFollowsFromTheData) {
+  const v1::JobSpec own = Resolved("data: {train: /t, validation: /v}\ntraining: {steps: 5}");
+  EXPECT_FALSE(own.data().has_validation_fraction());
+  EXPECT_EQ(own.training().validate_every_steps(), 1);
+  const v1::JobSpec none = Resolved("data: {train: /t, validation_fraction: 0}\ntraining: {steps: 5}");
+  EXPECT_EQ(none.training().validate_every_steps(), 0);
+}
+
+TEST(ResolveTest, TwiceIsOnce) {
+  for (const std::string& text :
+       {std::string(kGoodSpec), std::string("name: only"), std::string("training: {steps: -5}"),
+        std::string("model: {preset: nonsense, num_attention_heads: 0}"),
+        std::string("model: {hidden_size: 9223372036854775807, num_attention_heads: -1}"),
+        std::string("checkpoint: {directory: /c}\ndata: {validation: /v}\nparallelism: {tensor: 0}")}) {
+    const v1::JobSpec once = Resolved(text);
+    EXPECT_EQ(Digest(Resolve(once)), Digest(once)) << text;
+  }
+}
+
+TEST(ResolveTest, AResolvedSpecIsAsGoodAsTheSubmittedOne) {
+  ReadResult read = ReadText(kGoodSpec, "");
+  EXPECT_EQ(ToText(Validate(read.spec)), "");
+  EXPECT_EQ(ToText(Validate(Resolve(read.spec))), "");
+  read.spec.mutable_training()->set_steps(0);
+  EXPECT_EQ(ToText(Validate(Resolve(read.spec))), ToText(Validate(read.spec)));
+}
+
+TEST(DigestTest, IsTheSameForEqualSpecsOnly) {
+  const v1::JobSpec spec = Resolved(kGoodSpec);
+  v1::JobSpec other = spec;
+  EXPECT_EQ(Digest(spec).size(), 64);
+  EXPECT_EQ(Digest(spec), Digest(other));
+  other.mutable_training()->set_seed(2);
+  EXPECT_NE(Digest(spec), Digest(other));
+  EXPECT_EQ(Digest(v1::JobSpec()), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+}  // namespace
+}  // namespace tandem::jobspec

@@ -1,0 +1,155 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "google/protobuf/unknown_field_set.h"
+#include "jobspec/jobspec.h"
+#include "tests/jobspec/bad_spec.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::JobSpec Good() { return ReadText(kGoodSpec, "").spec; }
+
+std::vector<std::string> Paths(const v1::JobSpec& spec) {
+  std::vector<std::string> paths;
+  for (const v1::Violation& violation : Validate(spec)) {
+    paths.push_back(violation.path());
+  }
+  return paths;
+}
+
+TEST(ValidateTest, AGoodSpecHasNoViolations) { EXPECT_EQ(ToText(Validate(Good())), ""); }
+
+TEST(ValidateTest, UnknownBinaryFieldsAreRefusedWhereverTheyAre) {
+  v1::JobSpec spec = Good();
+  spec.GetReflection()->MutableUnknownFields(&spec)->AddVarint(99, 1);
+  v1::Training& training = *spec.mutable_training();
+  training.GetReflection()->MutableUnknownFields(&training)->AddLengthDelimited(77, "x");
+  v1::JobSpec received;
+  ASSERT_TRUE(received.ParseFromString(spec.SerializeAsString()));
+  EXPECT_EQ(ToText(Validate(received)),
+            "#99: an unknown field is not allowed; allowed: fields of this version; the client is of another "
+            "version "
+            "than the controller: use one of the same version\n"
+            "training.#77: an unknown field is not allowed; allowed: fields of this version; the client is "
+            "of another "
+            "version than the controller: use one of the same version\n");
+}
+
+TEST(ValidateTest, EnumNumbersThatNoTextHasAreRefused) {
+  v1::JobSpec spec = Good();
+  spec.mutable_precision()->set_compute(static_cast<v1::ComputeType>(42));
+  spec.mutable_resources()->set_device(v1::DEVICE_UNSPECIFIED);
+  EXPECT_EQ(ToText(Validate(spec)),
+            "precision.compute: value 42 is not allowed; allowed: fp32, fp64; the client sent a value that "
+            "this version "
+            "does not know\n"
+            "resources.device: unspecified is not allowed; allowed: auto, cpu; the client sent a value that "
+            "this version "
+            "does not know\n");
+}
+
+TEST(ValidateTest, NumbersThatNoTextHasAreRefused) {
+  v1::JobSpec spec = Good();
+  spec.mutable_training()->mutable_optimizer()->set_learning_rate(std::nan(""));
+  spec.mutable_training()->set_clip_grad_norm(INFINITY);
+  EXPECT_EQ(ToText(Validate(spec)),
+            "training.optimizer.learning_rate: nan is not allowed; allowed: more than 0 and at most 1; use a "
+            "number\n"
+            "training.clip_grad_norm: inf is not allowed; allowed: 0 to 1e9; use a smaller number\n");
+}
+
+TEST(ValidateTest, RelativePathsMeanNothingElsewhere) {
+  v1::JobSpec spec = Good();
+  spec.mutable_data()->set_train("text/*.txt");
+  spec.mutable_data()->set_validation("v");
+  spec.mutable_checkpoint()->set_directory("runs/a");
+  spec.mutable_checkpoint()->set_resume("runs/a/step-5");
+  EXPECT_THAT(Paths(spec),
+              ElementsAre("data.train", "data.validation", "checkpoint.directory", "checkpoint.resume"));
+  EXPECT_EQ(ToText(Validate(spec)[0]),
+            "data.train: the relative path text/*.txt is not allowed; allowed: absolute path of a file, a "
+            "folder or a "
+            "glob; other machines have another working directory: write the whole path (tandem submit and "
+            "tandem run "
+            "do so)");
+}
+
+TEST(ValidateTest, LongPathsAreRefused) {
+  v1::JobSpec spec = Good();
+  spec.mutable_data()->set_train("/" + std::string(4000, 'a'));
+  EXPECT_THAT(ToText(Validate(spec)), HasSubstr("at most 4000 bytes; it has 4001"));
+}
+
+TEST(ValidateTest, AConfigFileMustBeReplacedByItsFields) {
+  v1::JobSpec spec = Good();
+  spec.mutable_model()->Clear();
+  spec.mutable_model()->set_hugging_face("/m/config.json");
+  EXPECT_EQ(ToText(Validate(spec)),
+            "model.hugging_face: /m/config.json is not allowed; allowed: nothing but the fields of that "
+            "file; tandem "
+            "submit and tandem run replace it by the fields: use them, or give the fields yourself\n");
+}
+
+TEST(ValidateTest, ViolationsComeInTheOrderOfTheProto) {
+  v1::JobSpec spec = Good();
+  spec.set_priority(1);
+  spec.mutable_parallelism()->set_tensor(2);
+  spec.mutable_parallelism()->set_ranks(3);
+  spec.mutable_training()->set_steps(0);
+  spec.mutable_data()->set_tokenizer("x");
+  spec.mutable_model()->set_head_dim(3);
+  spec.set_name("");
+  EXPECT_THAT(Paths(spec), ElementsAre("name", "model.head_dim", "data.tokenizer", "training.steps",
+                                       "parallelism.ranks", "parallelism.tensor", "priority"));
+}
+
+TEST(ValidateTest, AnEmptySpecNamesWhatAJobNeeds) {
+  EXPECT_THAT(Paths(v1::JobSpec()),
+              ElementsAre("model", "data.train", "training.steps", "training.sequence_length",
+                          "training.micro_batch_size", "training.global_batch_size"));
+}
+
+TEST(ValidateTest, LimitsAreInclusive) {
+  v1::JobSpec spec = Good();
+  spec.set_name(std::string(63, 'a'));
+  spec.mutable_training()->set_seed(UINT64_MAX);
+  spec.mutable_training()->mutable_schedule()->set_warmup_steps(10);
+  spec.mutable_training()->mutable_optimizer()->set_learning_rate(1);
+  spec.mutable_training()->mutable_optimizer()->set_beta1(0);
+  spec.mutable_data()->set_validation_fraction(0.5);
+  spec.mutable_model()->set_max_position_embeddings(16);
+  spec.mutable_parallelism()->set_order("dp");
+  spec.mutable_parallelism()->set_ranks(4);
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
+TEST(LocateTest, AMissingFieldStandsAtItsBlock) {
+  ReadResult read = ReadText("training:\n  steps: 5\n", "f");
+  std::vector<v1::Violation> violations = Validate(read.spec);
+  Locate(read, violations);
+  for (const v1::Violation& violation : violations) {
+    EXPECT_EQ(violation.file(), "f");
+    EXPECT_EQ(violation.line(), violation.path().starts_with("training") ? 1 : 0) << violation.path();
+  }
+}
+
+TEST(ToTextTest, IsOneLineWhateverAPeerSends) {
+  v1::Violation violation;
+  violation.set_path("a\nb");
+  violation.set_value("v\x1b[0m" + std::string(10000, 'x'));
+  violation.set_allowed("l\r");
+  violation.set_remedy("r\xE2\x80\xAE");
+  const std::string text = ToText(violation);
+  EXPECT_THAT(text, HasSubstr("a\\nb: v\\x1b[0mxxx"));
+  EXPECT_THAT(text, HasSubstr("... is not allowed; allowed: l\\r; r\\u202e"));
+  EXPECT_LT(text.size(), 400);
+}
+
+}  // namespace
+}  // namespace tandem::jobspec
