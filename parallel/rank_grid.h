@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tandem::parallel {
+
+using RankList = std::vector<int>;
+
+// Ranks laid out on axes, and the groups that vary along some of them. Immutable.
+class RankGrid {
+ public:
+  struct Sizes {
+    int tp = 1;
+    int cp = 1;
+    int ep = 1;
+    int dp = 1;
+    int pp = 1;
+  };
+
+  // rank = offset + Σ index × stride. `order` names axes, joined by '-', in any case; the leftmost varies
+  // fastest. An axis that it leaves out must have size 1. InvalidArgument: a size below 1, an unknown or
+  // repeated name, an axis left out, more ranks than an int holds, ep and cp in one grid (experts have a grid
+  // of their own).
+  static absl::StatusOr<RankGrid> Make(const Sizes& sizes, std::string_view order, int offset);
+
+  // "dp-cp": every group whose members differ in these axes only. Members and groups count in the order of
+  // the grid, whatever the order of the query; every rank is in exactly one group. Requires known, distinct
+  // names.
+  std::vector<RankList> Groups(std::string_view axes) const;
+
+  int num_ranks() const { return num_ranks_; }
+
+ private:
+  struct Axis {
+    std::string name;
+    int size = 1;
+    int stride = 1;
+  };
+
+  RankGrid() = default;
+
+  std::vector<Axis> axes_;  // fastest first
+  int offset_ = 0;
+  int num_ranks_ = 1;
+};
+
+// The names of an order string, in lower case. InvalidArgument: unknown or repeated ones.
+absl::StatusOr<std::vector<std::string>> ParseOrder(std::string_view order);
+
+}  // namespace tandem::parallel
