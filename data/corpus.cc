@@ -1,0 +1,212 @@
+#include "data/corpus.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "platform/check.h"
+#include "platform/file_list.h"
+
+namespace tandem::data {
+
+class Corpus::Mapping {
+ public:
+  Mapping(const char* field, const std::string& path, std::string name) : name_(std::move(name)) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+      throw DataError(absl::StrCat(field, ": cannot open ", path, ": ", strerror(errno)));
+    }
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+      const int error = errno;
+      close(fd);
+      throw DataError(absl::StrCat(field, ": cannot look at ", path, ": ", strerror(error)));
+    }
+    size_ = info.st_size;
+    void* address = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int error = errno;
+    close(fd);
+    if (address == MAP_FAILED) {
+      throw DataError(
+          absl::StrCat(field, ": cannot map ", path, ": ", strerror(error),
+                       error == ENOMEM ? "; too many files? join them, or raise vm.max_map_count" : ""));
+    }
+    bytes_ = static_cast<const uint8_t*>(address);
+  }
+
+  ~Mapping() {
+    if (bytes_ != nullptr) {
+      munmap(const_cast<uint8_t*>(bytes_), size_);
+    }
+  }
+
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  const std::string& name() const { return name_; }
+  const uint8_t* bytes() const { return bytes_; }
+  int64_t size() const { return size_; }
+
+ private:
+  const std::string name_;  // below the root
+  const uint8_t* bytes_ = nullptr;
+  int64_t size_ = 0;
+};
+
+namespace {
+
+// What names are relative to, with its slash: the folder, or what precedes the last slash before a wildcard.
+std::string RootOf(const std::string& pattern) {
+  std::error_code error;
+  if (std::filesystem::is_directory(pattern, error)) {
+    return pattern.ends_with('/') ? pattern : pattern + "/";
+  }
+  const bool literal = std::filesystem::exists(pattern, error);
+  const size_t wildcard = literal ? std::string::npos : pattern.find_first_of("*?[\\");
+  const size_t slash = pattern.rfind('/', wildcard);
+  return slash == std::string::npos ? "" : pattern.substr(0, slash + 1);
+}
+
+}  // namespace
+
+void Corpus::Part::Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size) {
+  if (size == 0) {
+    return;
+  }
+  std::string name = mapping->name();
+  spans.push_back({.mapping = std::move(mapping),
+                   .name = std::move(name),
+                   .file_begin = file_begin,
+                   .begin = num_tokens,
+                   .size = size});
+  num_tokens += size;
+}
+
+std::vector<std::shared_ptr<const Corpus::Mapping>> Corpus::Open(const char* field,
+                                                                 const std::string& pattern) {
+  const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern);
+  if (!paths.ok()) {
+    throw DataError(absl::StrCat(field, ": ", pattern, ": ", paths.status().message()));
+  }
+  const std::string root = RootOf(pattern);
+  std::vector<std::shared_ptr<const Mapping>> files;
+  for (const std::string& path : *paths) {
+    auto file = std::make_shared<const Mapping>(field, path,
+                                                path.starts_with(root) ? path.substr(root.size()) : path);
+    if (file->size() > 0) {
+      files.push_back(std::move(file));
+    }
+  }
+  if (files.empty()) {
+    throw DataError(
+        absl::StrCat(field, ": ", pattern, ": every file is empty (", paths->size(), " of them)"));
+  }
+  return files;
+}
+
+void Corpus::HoldOut(std::vector<std::shared_ptr<const Mapping>> files, double fraction) {
+  int64_t total = 0;
+  for (const auto& file : files) {
+    total += file->size();
+  }
+  const double wanted = static_cast<double>(total) * fraction;
+  if (files.size() == 1) {
+    const int64_t held = std::llround(wanted);
+    train_.Add(files[0], 0, total - held);
+    validation_.Add(files[0], total - held, held);
+    return;
+  }
+  // In the order of a hash, every file that brings the sum closer to what is wanted.
+  std::vector<std::pair<uint64_t, size_t>> order;
+  for (size_t i = 0; i < files.size(); ++i) {
+    order.push_back({XXH3_64bits(files[i]->name().data(), files[i]->name().size()), i});
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<bool> held(files.size());
+  double sum = 0;
+  for (const auto& [hash, i] : order) {
+    const double size = static_cast<double>(files[i]->size());
+    if (fraction > 0 && std::abs(sum + size - wanted) < std::abs(sum - wanted)) {
+      held[i] = true;
+      sum += size;
+    }
+  }
+  if (fraction > 0 && sum == 0) {
+    const auto smallest = std::min_element(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+      return std::make_pair(files[a.second]->size(), a.first) <
+             std::make_pair(files[b.second]->size(), b.first);
+    });
+    held[smallest->second] = true;
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    (held[i] ? validation_ : train_).Add(files[i], 0, files[i]->size());
+  }
+}
+
+Corpus::Corpus(const CorpusSource& source) {
+  std::vector<std::shared_ptr<const Mapping>> train = Open("data.train", source.train);
+  if (source.validation.empty()) {
+    HoldOut(std::move(train), source.validation_fraction);
+  } else {
+    for (const auto& file : train) {
+      train_.Add(file, 0, file->size());
+    }
+    for (const auto& file : Open("data.validation", source.validation)) {
+      validation_.Add(file, 0, file->size());
+    }
+  }
+  digest_ = ComputeDigest();
+}
+
+Corpus::~Corpus() = default;
+
+std::string Corpus::ComputeDigest() const {
+  std::string list;
+  for (const Part* part : {&train_, &validation_}) {
+    for (const Span& span : part->spans) {
+      absl::StrAppend(&list, span.name.size(), " ", span.name, " ", span.file_begin, " ", span.size, "\n");
+    }
+    list += "held out:\n";
+  }
+  const XXH128_hash_t hash = XXH3_128bits(list.data(), list.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+std::vector<std::string> Corpus::files(Split split) const {
+  std::vector<std::string> names;
+  for (const Span& span : part(split).spans) {
+    names.push_back(span.name);
+  }
+  return names;
+}
+
+void Corpus::Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const {
+  const Part& source = part(split);
+  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= source.num_tokens - count, "the tokens exist");
+  auto span = std::upper_bound(source.spans.begin(), source.spans.end(), begin,
+                               [](int64_t at, const Span& candidate) { return at < candidate.begin; }) -
+              1;
+  while (count > 0) {
+    const int64_t offset = begin - span->begin;
+    const int64_t length = std::min(count, span->size - offset);
+    const uint8_t* bytes = span->mapping->bytes() + span->file_begin + offset;
+    std::copy(bytes, bytes + length, tokens);
+    tokens += length;
+    begin += length;
+    count -= length;
+    ++span;
+  }
+}
+
+}  // namespace tandem::data

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::data {
+
+// The data cannot be used: one line that names the field of the job, the path, and what to do. A user's
+// error.
+class DataError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+enum class Split : uint8_t { kTrain, kValidation };
+
+// Where the text is: a file, a folder (every regular file below it), or a glob.
+struct CorpusSource {
+  std::string train;
+  std::string validation;          // empty: a part of the training files
+  double validation_fraction = 0;  // of their bytes, where `validation` is empty
+};
+
+// The files of a job, mapped, as two sequences of tokens. A token is a byte; the files of a split follow each
+// other, sorted by path, with nothing between them. Empty files are left out.
+//
+// Without `validation`, whole files are held out: about validation_fraction of the bytes, at least one file
+// where there are two and the fraction is not 0. The choice depends only on the files' names below the root
+// (the folder, or what precedes the first wildcard) and sizes, so it is the same on every rank and for a copy
+// elsewhere. Of a single file the end is held out.
+//
+// Immutable, thread-safe. The files must not be cut short while the corpus lives: reading would be fatal
+// (SIGBUS).
+class Corpus {
+ public:
+  // Throws DataError.
+  explicit Corpus(const CorpusSource& source);
+  ~Corpus();
+  Corpus(const Corpus&) = delete;
+  Corpus& operator=(const Corpus&) = delete;
+
+  int64_t num_tokens(Split split) const { return part(split).num_tokens; }
+
+  // Names below the root, in the order of their tokens.
+  std::vector<std::string> files(Split split) const;
+
+  // Tokens [begin, begin + count). Requires them to exist.
+  void Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const;
+
+  // Hexadecimal, of names, sizes and who is held out: ranks compare it before they start.
+  const std::string& digest() const { return digest_; }
+
+ private:
+  class Mapping;  // of one file
+
+  struct Span {
+    std::shared_ptr<const Mapping> mapping;
+    std::string name;
+    int64_t file_begin = 0;  // first byte of the file that belongs to the split
+    int64_t begin = 0;       // first token in the split
+    int64_t size = 0;
+  };
+
+  struct Part {
+    std::vector<Span> spans;
+    int64_t num_tokens = 0;
+
+    void Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size);
+  };
+
+  // The files of a pattern that are not empty, in order.
+  static std::vector<std::shared_ptr<const Mapping>> Open(const char* field, const std::string& pattern);
+  void HoldOut(std::vector<std::shared_ptr<const Mapping>> files, double fraction);
+  std::string ComputeDigest() const;
+
+  const Part& part(Split split) const { return split == Split::kTrain ? train_ : validation_; }
+
+  Part train_;
+  Part validation_;
+  std::string digest_;
+};
+
+}  // namespace tandem::data

@@ -1,0 +1,143 @@
+#include "data/corpus.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/data/text_folder.h"
+
+namespace tandem::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string Text(const Corpus& corpus, Split split) {
+  std::vector<int64_t> tokens(corpus.num_tokens(split));
+  corpus.Read(split, 0, corpus.num_tokens(split), tokens.data());
+  return std::string(tokens.begin(), tokens.end());
+}
+
+std::string Error(const CorpusSource& source) {
+  try {
+    Corpus corpus(source);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(CorpusTest, FilesFollowEachOtherInTheOrderOfTheirPaths) {
+  TextFolder folder;
+  folder.Write("b.txt", "bb");
+  folder.Write("a/z.txt", "zz");
+  folder.Write("empty.txt", "");
+  folder.Write("c.txt", std::string("c\0\xff", 3));
+  const Corpus corpus({.train = folder.path()});
+  EXPECT_THAT(corpus.files(Split::kTrain), ElementsAre("a/z.txt", "b.txt", "c.txt"));
+  std::vector<int64_t> tokens(7);
+  corpus.Read(Split::kTrain, 0, 7, tokens.data());
+  EXPECT_THAT(tokens, ElementsAre('z', 'z', 'b', 'b', 'c', 0, 255));
+  corpus.Read(Split::kTrain, 1, 4, tokens.data());
+  EXPECT_THAT(std::vector<int64_t>(tokens.begin(), tokens.begin() + 4), ElementsAre('z', 'b', 'b', 'c'));
+  EXPECT_EQ(corpus.num_tokens(Split::kValidation), 0);
+}
+
+TEST(CorpusTest, HoldsOutWholeFilesOfAboutTheFraction) {
+  TextFolder folder;
+  for (int i = 0; i < 200; ++i) {
+    folder.Write("d" + std::to_string(i % 7) + "/f" + std::to_string(i), std::string(100 + i, 'x'));
+  }
+  const Corpus corpus({.train = folder.path(), .validation_fraction = 0.1});
+  const double held = static_cast<double>(corpus.num_tokens(Split::kValidation));
+  const double all = held + static_cast<double>(corpus.num_tokens(Split::kTrain));
+  EXPECT_NEAR(held / all, 0.1, 0.005);
+  EXPECT_EQ(corpus.files(Split::kTrain).size() + corpus.files(Split::kValidation).size(), 200);
+  for (const std::string& name : corpus.files(Split::kValidation)) {
+    EXPECT_THAT(corpus.files(Split::kTrain), ::testing::Not(::testing::Contains(name)));
+  }
+}
+
+TEST(CorpusTest, HoldsOutTheSameFilesOfACopy) {
+  TextFolder one;
+  TextFolder two;
+  for (int i = 0; i < 30; ++i) {
+    one.Write("f" + std::to_string(i), std::string(50, 'x'));
+    two.Write("f" + std::to_string(i), std::string(50, 'y'));
+  }
+  const Corpus a({.train = one.path(), .validation_fraction = 0.2});
+  const Corpus b({.train = two.path() + "/", .validation_fraction = 0.2});
+  const Corpus c({.train = two.path() + "/f*", .validation_fraction = 0.2});
+  EXPECT_EQ(a.files(Split::kValidation), b.files(Split::kValidation));
+  EXPECT_EQ(a.files(Split::kValidation), c.files(Split::kValidation));
+  EXPECT_EQ(a.digest(), b.digest());
+  EXPECT_EQ(a.digest(), c.digest());
+}
+
+TEST(CorpusTest, OfTwoFilesOneIsHeldOut) {
+  TextFolder folder;
+  folder.Write("long", std::string(1000, 'l'));
+  folder.Write("short", std::string(900, 's'));
+  const Corpus corpus({.train = folder.path(), .validation_fraction = 0.01});
+  EXPECT_THAT(corpus.files(Split::kTrain), ElementsAre("long"));
+  EXPECT_THAT(corpus.files(Split::kValidation), ElementsAre("short"));
+}
+
+TEST(CorpusTest, OneFileLosesItsEnd) {
+  TextFolder folder;
+  folder.Write("only", "0123456789");
+  const Corpus corpus({.train = folder.path() + "/only", .validation_fraction = 0.2});
+  EXPECT_EQ(Text(corpus, Split::kTrain), "01234567");
+  EXPECT_EQ(Text(corpus, Split::kValidation), "89");
+}
+
+TEST(CorpusTest, FractionZeroHoldsNothingOut) {
+  TextFolder folder;
+  folder.Write("a", "aa");
+  folder.Write("b", "bb");
+  const Corpus corpus({.train = folder.path()});
+  EXPECT_EQ(Text(corpus, Split::kTrain), "aabb");
+  EXPECT_THAT(corpus.files(Split::kValidation), IsEmpty());
+}
+
+TEST(CorpusTest, OwnValidationFilesLeaveTheTrainingFilesWhole) {
+  TextFolder folder;
+  folder.Write("train/a", "aa");
+  folder.Write("held/b", "bb");
+  const Corpus corpus({.train = folder.path() + "/train", .validation = folder.path() + "/h?ld/*"});
+  EXPECT_EQ(Text(corpus, Split::kTrain), "aa");
+  EXPECT_EQ(Text(corpus, Split::kValidation), "bb");
+}
+
+TEST(CorpusTest, DigestTellsNamesSizesAndHeldOutPartsApart) {
+  TextFolder folder;
+  folder.Write("a", "aaaa");
+  folder.Write("b", "bbbb");
+  const std::string digest = Corpus({.train = folder.path()}).digest();
+  EXPECT_EQ(digest.size(), 32);
+  EXPECT_EQ(Corpus({.train = folder.path()}).digest(), digest);
+  EXPECT_NE(Corpus({.train = folder.path(), .validation_fraction = 0.5}).digest(), digest);
+  folder.Write("b", "bbbbb");
+  EXPECT_NE(Corpus({.train = folder.path()}).digest(), digest);
+  folder.Write("b", "bbbb");
+  EXPECT_EQ(Corpus({.train = folder.path()}).digest(), digest);
+  folder.Write("c", "c");
+  EXPECT_NE(Corpus({.train = folder.path()}).digest(), digest);
+}
+
+TEST(CorpusTest, SaysWhatIsWrong) {
+  TextFolder folder;
+  EXPECT_EQ(Error({.train = "/does/not/exist"}), "data.train: /does/not/exist: no such file or folder");
+  EXPECT_EQ(Error({.train = folder.path()}), "data.train: " + folder.path() + ": the folder holds no file");
+  folder.Write("empty", "");
+  EXPECT_EQ(Error({.train = folder.path()}),
+            "data.train: " + folder.path() + ": every file is empty (1 of them)");
+  folder.Write("text", "text");
+  EXPECT_EQ(Error({.train = folder.path(), .validation = folder.path() + "/*.md"}),
+            "data.validation: " + folder.path() + "/*.md: nothing matches");
+}
+
+}  // namespace
+}  // namespace tandem::data
