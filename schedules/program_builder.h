@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedules/outline.h"
+#include "schedules/program.h"
+
+namespace tandem::schedules {
+
+// ZeRO-3: every unit is gathered for each use and its gradients are reduced once a microbatch.
+struct FsdpOptions {
+  int prefetch = 1;  // units gathered ahead of the one in use: 0, 1, 2
+  // Bytes of a slot per unit; units of equal bytes share a size class.
+  std::vector<int64_t> unit_parameter_slot_bytes;
+  std::vector<int64_t> unit_gradient_slot_bytes;
+};
+
+// A builder's program (sequential.h) through every pass: complete, ready for the checker and the executor.
+// Pure, and the same on every rank. Require num_microbatches > 0 and an entry per unit in the options.
+Program BuildTrainProgram(const Outline& outline, const FsdpOptions& options, int num_microbatches);
+Program BuildValidateProgram(const Outline& outline, const FsdpOptions& options, int num_microbatches);
+
+// Gives programs that share their slots the same number of them, the larger of each class. Requires
+// programs that were built with the same options.
+void ShareSlots(Program& a, Program& b);
+
+}  // namespace tandem::schedules

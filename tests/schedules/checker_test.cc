@@ -1,0 +1,374 @@
+#include "schedules/checker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <iostream>
+#include <optional>
+
+#include "schedules/effects.h"
+#include "schedules/text.h"
+#include "tests/schedules/test_outline.h"
+
+namespace tandem::schedules {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct Case {
+  Outline outline;
+  Program program;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const int prefetch : {0, 1, 2}) {
+    for (const int layers : {1, 3}) {
+      for (const bool tied : {false, true}) {
+        const Outline outline = TestOutline(layers, tied);
+        const FsdpOptions options = TestOptions(outline, prefetch);
+        cases.push_back({outline, BuildTrainProgram(outline, options, 2)});
+        cases.push_back({outline, BuildValidateProgram(outline, options, 2)});
+      }
+    }
+  }
+  return cases;
+}
+
+// Instruction i leaves; what waited for it waits no more.
+Program Without(const Program& program, int i) {
+  Program result = program;
+  result.instructions.erase(result.instructions.begin() + i);
+  for (Instruction& instruction : result.instructions) {
+    std::erase(instruction.waits, i);
+    for (int& wait : instruction.waits) {
+      wait -= wait > i;
+    }
+  }
+  return result;
+}
+
+// Instruction i comes directly before instruction j < i.
+Program Earlier(const Program& program, int i, int j) {
+  Program result = Without(program, i);
+  Instruction moved = program.instructions[i];
+  std::erase_if(moved.waits, [&](int wait) { return wait >= j; });
+  for (Instruction& instruction : result.instructions) {
+    for (int& wait : instruction.waits) {
+      wait += wait >= j;
+    }
+  }
+  result.instructions.insert(result.instructions.begin() + j, moved);
+  return result;
+}
+
+Program Twice(const Program& program, int i) {
+  Program result = program;
+  for (Instruction& instruction : result.instructions) {
+    for (int& wait : instruction.waits) {
+      wait += wait > i;
+    }
+  }
+  result.instructions.insert(result.instructions.begin() + i + 1, program.instructions[i]);
+  return result;
+}
+
+void ExpectRefused(const Case& original, const Program& changed, const std::string& change) {
+  EXPECT_FALSE(CheckProgram(original.outline, changed).ok()) << change << "\n"
+                                                             << ToText(changed, original.outline);
+}
+
+// Calls visit for every instruction of every case.
+void ForEach(const std::function<void(const Case&, int, const Instruction&, const std::string&)>& visit) {
+  for (const Case& c : Cases()) {
+    for (int i = 0; i < static_cast<int>(c.program.instructions.size()); ++i) {
+      visit(c, i, c.program.instructions[i],
+            c.program.name + " " + std::to_string(i) + " (" + ToText(c.program.instructions[i], c.outline) +
+                ")");
+    }
+  }
+}
+
+TEST(CheckerMutationTest, EveryWaitIsNeeded) {
+  int dropped = 0;
+  ForEach([&](const Case& c, int i, const Instruction& instruction, const std::string& name) {
+    for (size_t wait = 0; wait < instruction.waits.size(); ++wait) {
+      Program changed = c.program;
+      std::vector<int>& waits = changed.instructions[i].waits;
+      waits.erase(waits.begin() + static_cast<int64_t>(wait));
+      ExpectRefused(c, changed, name + " without one wait");
+      ++dropped;
+    }
+  });
+  EXPECT_GT(dropped, 200);
+}
+
+TEST(CheckerMutationTest, EveryInstructionButReportIsNeeded) {
+  ForEach([&](const Case& c, int i, const Instruction& instruction, const std::string& name) {
+    if (instruction.opcode != Opcode::kReport) {
+      ExpectRefused(c, Without(c.program, i), "without " + name);
+    }
+  });
+}
+
+TEST(CheckerMutationTest, NoInstructionButReportMayComeTwice) {
+  ForEach([&](const Case& c, int i, const Instruction& instruction, const std::string& name) {
+    if (instruction.opcode != Opcode::kReport) {
+      ExpectRefused(c, Twice(c.program, i), "twice " + name);
+    }
+  });
+}
+
+TEST(CheckerMutationTest, OverwriteAndAddAreNotInterchangeable) {
+  ForEach([&](const Case& c, int i, const Instruction& instruction, const std::string& name) {
+    for (size_t k = 0; k < instruction.add_parameter_gradients.size(); ++k) {
+      Program changed = c.program;
+      changed.instructions[i].add_parameter_gradients[k].flip();
+      ExpectRefused(c, changed, name + ": parameter gradient flipped");
+    }
+    for (size_t k = 0; k < instruction.add_value_gradients.size(); ++k) {
+      Program changed = c.program;
+      changed.instructions[i].add_value_gradients[k].flip();
+      ExpectRefused(c, changed, name + ": value gradient flipped");
+    }
+  });
+}
+
+TEST(CheckerMutationTest, EverySlotIsTheRightOne) {
+  ForEach([&](const Case& c, int i, const Instruction& instruction, const std::string& name) {
+    for (size_t k = 0; k < instruction.slots.size(); ++k) {
+      for (const auto& change : std::initializer_list<std::function<void(SlotUse&)>>{
+               [](SlotUse& slot) { slot.index += 1; }, [](SlotUse& slot) { slot.index -= 1; },
+               [](SlotUse& slot) { slot.size_class = (slot.size_class + 1) % 3; },
+               [](SlotUse& slot) { slot.unit += 1; },
+               [](SlotUse& slot) {
+                 slot.role =
+                     slot.role == SlotRole::kParameters ? SlotRole::kGradients : SlotRole::kParameters;
+               }}) {
+        Program changed = c.program;
+        change(changed.instructions[i].slots[k]);
+        ExpectRefused(c, changed, name + " with another slot");
+      }
+    }
+  });
+}
+
+TEST(CheckerMutationTest, EveryInstructionIsOnTheRightStream) {
+  ForEach([&](const Case& c, int i, const Instruction&, const std::string& name) {
+    Program changed = c.program;
+    changed.instructions[i].stream = StreamKind::kSend;
+    ExpectRefused(c, changed, name + " on another stream");
+  });
+}
+
+TEST(CheckerMutationTest, ReleasesAndReshardsCannotComeBeforeTheLastUse) {
+  ForEach([&](const Case& c, int i, const Instruction& instruction, const std::string& name) {
+    if (instruction.opcode != Opcode::kRelease && instruction.opcode != Opcode::kReshard) {
+      return;
+    }
+    int last_use = i;  // the node or report before which it must not come
+    while (!TargetsNode(c.program.instructions[last_use].opcode) &&
+           c.program.instructions[last_use].opcode != Opcode::kReport) {
+      --last_use;
+    }
+    ExpectRefused(c, Earlier(c.program, i, last_use), name + " before its last use");
+  });
+}
+
+TEST(CheckerMutationTest, ReductionsCannotComeBeforeTheLastContribution) {
+  ForEach([&](const Case& c, int i, const Instruction& instruction, const std::string& name) {
+    if (instruction.opcode == Opcode::kReduceGradients) {
+      int last = i;
+      while (c.program.instructions[last].opcode != Opcode::kBackward) {
+        --last;
+      }
+      ExpectRefused(c, Earlier(c.program, i, last), name + " before its last contribution");
+    }
+  });
+}
+
+class MessageTest : public testing::Test {
+ protected:
+  int Find(const std::string& text, int from = 0) const {
+    for (int i = from; i < static_cast<int>(program_.instructions.size()); ++i) {
+      if (ToText(program_.instructions[i], outline_) == text) {
+        return i;
+      }
+    }
+    ADD_FAILURE() << "no instruction " << text;
+    return 0;
+  }
+  std::string Message(const Program& program) const {
+    return std::string(CheckProgram(outline_, program).message());
+  }
+
+  const Outline outline_ = TestOutline(3, /*tied=*/true);
+  const Program program_ = BuildTrainProgram(outline_, TestOptions(outline_, 1), 2);
+};
+
+TEST_F(MessageTest, ARaceNamesBothInstructionsAndWhatTheyTouch) {
+  Program program = program_;
+  program.instructions[Find("forward layers.0.attention mb 0")].waits.clear();
+  EXPECT_THAT(Message(program),
+              AllOf(HasSubstr("(forward layers.0.attention mb 0)"), HasSubstr("(unshard layers.0 mb 0)"),
+                    HasSubstr("parameter slot p1.0")));
+}
+
+TEST_F(MessageTest, UseAfterReleaseNamesTheRelease) {
+  const int release = Find("release layers.0.attention.saved mb 0");
+  const Program program = Earlier(program_, release, Find("backward layers.0.attention mb 0"));
+  EXPECT_THAT(Message(program),
+              AllOf(HasSubstr("(backward layers.0.attention mb 0) reads layers.0.attention.saved"),
+                    HasSubstr("after"), HasSubstr("(release layers.0.attention.saved mb 0)")));
+}
+
+TEST_F(MessageTest, AMissingReleaseNamesWriterAndLastUser) {
+  EXPECT_THAT(Message(Without(program_, Find("release layers.0.mlp.saved mb 1"))),
+              AllOf(HasSubstr("(forward layers.0.mlp mb 1) writes layers.0.mlp.saved"),
+                    HasSubstr("never released"), HasSubstr("(backward layers.0.mlp mb 1)")));
+}
+
+TEST_F(MessageTest, AnEarlyReductionNamesTheContributionThatItMisses) {
+  const int reduce = Find("reduce embedding mb 0");
+  const Program program = Earlier(program_, reduce, Find("backward embedding mb 0"));
+  EXPECT_THAT(Message(program), AllOf(HasSubstr("(reduce embedding mb 0) reduces with 1 of 2 contributions"),
+                                      HasSubstr("before"), HasSubstr("(backward embedding mb 0)")));
+}
+
+TEST_F(MessageTest, ASecondReductionNamesTheFirst) {
+  const int reduce = Find("reduce layers.1 mb 0");
+  EXPECT_THAT(Message(Twice(program_, reduce)),
+              AllOf(HasSubstr("reduces a second time, after"), HasSubstr("(reduce layers.1 mb 0)")));
+}
+
+TEST_F(MessageTest, GatheringIntoASlotInUseNamesItsHolder) {
+  EXPECT_THAT(Message(Without(program_, Find("reshard layers.0 mb 0"))),
+              AllOf(HasSubstr("gathers into p1.0, which is still in use since"),
+                    HasSubstr("(unshard layers.0 mb 0)")));
+}
+
+TEST_F(MessageTest, ACommunicatorOnTwoStreamsNamesBothUsers) {
+  Program program = program_;
+  const int second = Find("unshard layers.0 mb 0");
+  program.instructions[second].stream = StreamKind::kReduce;
+  EXPECT_THAT(Message(program),
+              AllOf(HasSubstr("(unshard layers.0 mb 0) uses communicator gather on stream reduce"),
+                    HasSubstr("(unshard embedding mb 0) on stream gather")));
+}
+
+TEST_F(MessageTest, WaitsPointBackAndToOtherStreams) {
+  Program program = program_;
+  const int forward = Find("forward embedding mb 0");
+  program.instructions[forward].waits = {Find("reduce head mb 0")};
+  EXPECT_THAT(Message(program), AllOf(HasSubstr("no earlier instruction"), HasSubstr("(reduce head mb 0)")));
+  program.instructions[forward].waits = {forward};
+  EXPECT_THAT(Message(program), HasSubstr("no earlier instruction"));
+  program.instructions[forward].waits = {-1};
+  EXPECT_THAT(Message(program), HasSubstr("no earlier instruction"));
+  program.instructions[forward].waits = {Find("load tokens mb 0")};
+  EXPECT_THAT(Message(program), HasSubstr("of its own stream"));
+}
+
+TEST_F(MessageTest, OperandsOutOfRangeAreRefusedNotFollowed) {
+  for (const auto& change : std::initializer_list<std::function<void(Instruction&)>>{
+           [](Instruction& in) { in.target = 1000; }, [](Instruction& in) { in.target = -1; },
+           [](Instruction& in) { in.microbatch = 2; }, [](Instruction& in) { in.microbatch = -1; },
+           [](Instruction& in) { in.slots.clear(); },
+           [](Instruction& in) { in.slots.push_back(in.slots.front()); },
+           [](Instruction& in) { in.slots.front().index = 99; },
+           [](Instruction& in) { in.slots.front().size_class = -1; },
+           [](Instruction& in) { in.add_parameter_gradients.clear(); },
+           [](Instruction& in) { in.add_value_gradients.push_back(true); },
+           [](Instruction& in) { in.of_gradient = true; },
+           [](Instruction& in) { in.communicator = Communicator::kNorm; }}) {
+    Program program = program_;
+    change(program.instructions[Find("backward layers.1.mlp mb 1")]);
+    EXPECT_FALSE(CheckProgram(outline_, program).ok());
+  }
+  Program program = program_;
+  program.num_microbatches = 0;
+  EXPECT_FALSE(CheckProgram(outline_, program).ok());
+}
+
+TEST_F(MessageTest, GatheringAfterTheUpdateIsRefused) {
+  // The last gather of layers.0 moves behind its optimizer step.
+  Program program = program_;
+  Instruction gather = program.instructions[Find("unshard layers.0 mb 1")];
+  Instruction reshard = gather;
+  reshard.opcode = Opcode::kReshard;
+  reshard.stream = StreamKind::kCompute;
+  reshard.communicator = Communicator::kNone;
+  gather.waits = {Find("optimizer head")};
+  reshard.waits = {static_cast<int>(program.instructions.size())};
+  program.instructions.push_back(gather);
+  program.instructions.push_back(reshard);
+  EXPECT_THAT(Message(program), HasSubstr("weights that belong to the next step"));
+}
+
+TEST_F(MessageTest, AddingToAGradientThatWasReadIsRefused) {
+  // Two readers of a value, and the second one's backward comes after the first one's result was used.
+  Outline outline;
+  outline.units.push_back({"unit", {"part"}, 64});
+  outline.values = {{.name = "tokens", .bytes = {8, 8}},
+                    {.name = "x", .bytes = {8, 8}, .gradient_bytes = {8, 8}},
+                    {.name = "loss", .bytes = {8, 8}}};
+  outline.batch = 0;
+  outline.loss = 2;
+  outline.nodes.push_back(
+      {.name = "a",
+       .forward = {.reads = {0}, .writes = {1}, .parameters = {{0, 0}}},
+       .backward = {.gradient_reads = {1}, .parameters = {{0, 0}}, .parameter_gradients = {{0, 0}}}});
+  outline.nodes.push_back({.name = "side", .forward = {.reads = {1}}, .backward = {.gradient_writes = {1}}});
+  outline.nodes.push_back(
+      {.name = "b", .forward = {.reads = {1}, .writes = {2}}, .backward = {.gradient_writes = {1}}});
+  const FsdpOptions options{
+      .prefetch = 0, .unit_parameter_slot_bytes = {256}, .unit_gradient_slot_bytes = {256}};
+  const Program good = BuildTrainProgram(outline, options, 1);
+  ASSERT_EQ(CheckProgram(outline, good), absl::OkStatus());
+  const auto find = [&](const std::string& text) {
+    for (int i = 0;; ++i) {
+      if (ToText(good.instructions.at(i), outline) == text) {
+        return i;
+      }
+    }
+  };
+  EXPECT_TRUE(good.instructions[find("backward side mb 0")].add_value_gradients.front())
+      << "the second reader adds";
+  const Program bad = Earlier(good, find("backward a mb 0"), find("backward side mb 0"));
+  EXPECT_THAT(std::string(CheckProgram(outline, bad).message()),
+              AllOf(HasSubstr("(backward side mb 0) writes the gradient of x after it was read by"),
+                    HasSubstr("(backward a mb 0)")));
+}
+
+TEST(CheckerSequenceTest, ProgramsThatShareNoClassesAreStillSeparate) {
+  const Outline outline = TestOutline(2, /*tied=*/false);
+  const Program train = BuildTrainProgram(outline, TestOptions(outline, 2), 3);
+  const Program validate = BuildValidateProgram(outline, TestOptions(outline, 0), 5);
+  EXPECT_EQ(CheckSequence(outline, {&train, &validate, &train}), absl::OkStatus());
+  EXPECT_EQ(CheckSequence(outline, {&validate, &train, &validate, &validate}), absl::OkStatus());
+}
+
+TEST(CheckerSpeedTest, EightyLayersTimesThirtyTwoMicrobatchesTakeMilliseconds) {
+  const Outline outline = TestOutline(80, /*tied=*/false);
+  const std::clock_t begin = std::clock();
+  const Program train = BuildTrainProgram(outline, TestOptions(outline, 1), 32);
+  const double build = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  double check = 1e9;  // processor time, the best of three, so that a busy machine does not matter
+  for (int i = 0; i < 3; ++i) {
+    const std::clock_t start = std::clock();
+    ASSERT_EQ(CheckProgram(outline, train), absl::OkStatus());
+    check = std::min(check, 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  std::cout << train.instructions.size() << " instructions: built in " << build
+            << " ms, checked twice over in " << check << " ms\n";
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(check, 50);
+#endif
+}
+
+}  // namespace
+}  // namespace tandem::schedules

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "schedules/outline.h"
+#include "schedules/program_builder.h"
+
+namespace tandem::schedules {
+
+// A decoder's outline with made-up sizes: embedding, `layers` times attention and mlp, head; units
+// "embedding", "layers.N" (two parts), "head". tied: the head also uses the embedding's parameters.
+Outline TestOutline(int layers, bool tied);
+
+// Slot sizes that put the layers in a class of their own, and so the embedding and the head.
+FsdpOptions TestOptions(const Outline& outline, int prefetch);
+
+}  // namespace tandem::schedules
