@@ -39,7 +39,7 @@ struct CheckpointConfig {
   std::string directory;  // empty: none
   int64_t every_steps = 0;
   int keep = 0;
-  std::string resume;     // "", "newest" or a path
+  std::string resume;  // "", "newest" or a path
 };
 
 struct TrainConfig {
@@ -65,8 +65,8 @@ struct JobPlan {
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
   schedules::Program train_program;
-  schedules::Program validate_program;
-  std::string program_digest;  // SHA-256 of both texts
+  schedules::Program validate_program;  // no instructions where the job never validates
+  std::string program_digest;           // SHA-256 of both texts
   std::string layout_digest;
 };
 

@@ -1,0 +1,175 @@
+#include "plan/job_plan.h"
+
+#include <openssl/evp.h>
+
+#include <stdexcept>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "schedules/checker.h"
+#include "schedules/cross_rank.h"
+#include "schedules/program_builder.h"
+#include "schedules/text.h"
+
+namespace tandem::plan {
+namespace {
+
+model::DecoderConfig Model(const v1::Model& spec) {
+  return {
+      .hidden_size = spec.hidden_size(),
+      .intermediate_size = spec.intermediate_size(),
+      .num_hidden_layers = spec.num_hidden_layers(),
+      .num_attention_heads = spec.num_attention_heads(),
+      .num_key_value_heads = spec.num_key_value_heads(),
+      .head_dim = spec.head_dim(),
+      .vocab_size = spec.vocab_size(),
+      .rms_norm_eps = spec.rms_norm_eps(),
+      .rope_theta = spec.rope_theta(),
+      .tie_word_embeddings = spec.tie_word_embeddings(),
+      .initializer_range = spec.initializer_range(),
+  };
+}
+
+// A value that Validate lets through and that this function does not know is a bug, never a default.
+model::ComputeType Compute(v1::ComputeType type) {
+  switch (type) {
+    case v1::COMPUTE_TYPE_FP32:
+      return model::ComputeType::kFp32;
+    case v1::COMPUTE_TYPE_FP64:
+      return model::ComputeType::kFp64;
+    default:
+      throw std::logic_error(absl::StrCat("precision.compute: no plan for ", v1::ComputeType_Name(type)));
+  }
+}
+
+Decay DecayOf(v1::Decay decay) {
+  switch (decay) {
+    case v1::DECAY_CONSTANT:
+      return Decay::kConstant;
+    case v1::DECAY_COSINE:
+      return Decay::kCosine;
+    default:
+      throw std::logic_error(absl::StrCat("training.schedule.decay: no plan for ", v1::Decay_Name(decay)));
+  }
+}
+
+OptimizerConfig Optimizer(const v1::Training& spec) {
+  return {
+      .learning_rate = spec.optimizer().learning_rate(),
+      .beta1 = spec.optimizer().beta1(),
+      .beta2 = spec.optimizer().beta2(),
+      .epsilon = spec.optimizer().epsilon(),
+      .weight_decay = spec.optimizer().weight_decay(),
+      .clip_grad_norm = spec.clip_grad_norm(),
+      .warmup_steps = spec.schedule().warmup_steps(),
+      .decay = DecayOf(spec.schedule().decay()),
+      .min_learning_rate = spec.schedule().min_learning_rate(),
+  };
+}
+
+TrainConfig Train(const v1::JobSpec& spec) {
+  const v1::Training& training = spec.training();
+  const int64_t sequences_of_a_round = training.micro_batch_size() * spec.parallelism().ranks();
+  if (sequences_of_a_round < 1 || training.global_batch_size() < 1 ||
+      training.global_batch_size() % sequences_of_a_round != 0) {
+    throw std::logic_error(absl::StrCat("training.global_batch_size: ", training.global_batch_size(),
+                                        " is no multiple of micro_batch_size x ranks = ",
+                                        sequences_of_a_round, "; Validate refuses such a spec"));
+  }
+  return {
+      .name = spec.name(),
+      .steps = training.steps(),
+      .seed = training.seed(),
+      .ranks = spec.parallelism().ranks(),
+      .microbatches_per_rank = static_cast<int>(training.global_batch_size() / sequences_of_a_round),
+      .validate_every_steps = training.validate_every_steps(),
+      .validation_batches = training.validation_batches(),
+      .parameter_norms = spec.report().parameter_norms(),
+      .optimizer = Optimizer(training),
+      .data = {.train = spec.data().train(),
+               .validation = spec.data().validation(),
+               .validation_fraction = spec.data().validation_fraction()},
+      .checkpoint = {.directory = spec.checkpoint().directory(),
+                     .every_steps = spec.checkpoint().every_steps(),
+                     .keep = spec.checkpoint().keep(),
+                     .resume = spec.checkpoint().resume()},
+  };
+}
+
+std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes) {
+  std::vector<fsdp::Layout> layouts;
+  for (const model::UnitParameters& unit : units) {
+    std::vector<fsdp::ItemSpec> items;
+    for (const model::Parameter& parameter : unit.parameters) {
+      items.push_back({.name = parameter.name, .shape = parameter.shape, .block = parameter.block});
+    }
+    layouts.push_back(fsdp::MakeLayout(items, element_bytes));
+  }
+  return layouts;
+}
+
+std::string Sha256(const std::string& text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
+    throw std::logic_error("SHA-256 is not available");
+  }
+  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
+}
+
+void RequireOk(const absl::Status& status) {
+  if (!status.ok()) {
+    throw std::logic_error(absl::StrCat("the checker refuses the program of this job: ", status.message()));
+  }
+}
+
+void BuildPrograms(int prefetch, JobPlan& plan) {
+  schedules::FsdpOptions options{.prefetch = prefetch};
+  for (const fsdp::Layout& layout : plan.layouts) {
+    const int64_t bytes =
+        fsdp::GatheredElements(layout, plan.train.ranks) * model::ElementBytes(plan.compute);
+    options.unit_parameter_slot_bytes.push_back(bytes);
+    options.unit_gradient_slot_bytes.push_back(bytes);
+  }
+  const int rounds = plan.train.microbatches_per_rank;
+  plan.train_program = schedules::BuildTrainProgram(plan.outline, options, rounds);
+  if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
+    plan.validate_program = schedules::BuildValidateProgram(plan.outline, options,
+                                                            static_cast<int>(plan.train.validation_batches));
+    schedules::ShareSlots(plan.train_program, plan.validate_program);
+    RequireOk(schedules::CheckSequence(plan.outline, {&plan.train_program, &plan.train_program,
+                                                      &plan.validate_program, &plan.train_program}));
+  } else {
+    RequireOk(schedules::CheckProgram(plan.outline, plan.train_program));
+  }
+  // Every rank builds the same program from the same spec, so one pair stands for all.
+  RequireOk(schedules::CheckRanks(plan.outline, plan.train_program, plan.train_program));
+}
+
+}  // namespace
+
+JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
+  JobPlan plan;
+  plan.train = Train(resolved);
+  plan.model = Model(resolved.model());
+  plan.batch = {.sequences = resolved.training().micro_batch_size(),
+                .sequence_length = resolved.training().sequence_length()};
+  plan.compute = Compute(resolved.precision().compute());
+  plan.units = model::DecoderUnits(plan.model);
+  plan.layouts = Layouts(plan.units, model::ElementBytes(plan.compute));
+  std::vector<int64_t> elements;
+  for (const fsdp::Layout& layout : plan.layouts) {
+    elements.push_back(layout.elements);
+  }
+  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, elements);
+  BuildPrograms(resolved.parallelism().fsdp().prefetch(), plan);
+  std::string texts = schedules::ToText(plan.train_program, plan.outline);
+  if (!plan.validate_program.instructions.empty()) {
+    texts += schedules::ToText(plan.validate_program, plan.outline);
+  }
+  plan.program_digest = Sha256(texts);
+  plan.layout_digest = fsdp::LayoutDigest(plan.layouts);
+  return plan;
+}
+
+}  // namespace tandem::plan

@@ -1,0 +1,304 @@
+#include "plan/text.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "plan/memory.h"
+#include "schedules/counts.h"
+#include "schedules/text.h"
+
+namespace tandem::plan {
+namespace {
+
+using nlohmann::json;
+
+// "1,234,567". Requires number >= 0.
+std::string Grouped(int64_t number) {
+  const std::string digits = absl::StrCat(number);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) {
+      text += ',';
+    }
+    text += digits[i];
+  }
+  return text;
+}
+
+// "1.50 GiB"
+std::string Sized(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? absl::StrCat(bytes, " B") : absl::StrFormat("%.2f %s", value, kUnits[unit]);
+}
+
+// "1.23 G": powers of 1000.
+std::string Counted(double number) {
+  constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P", " E"};
+  size_t unit = 0;
+  while (number >= 1000 && unit + 1 < std::size(kUnits)) {
+    number /= 1000;
+    ++unit;
+  }
+  return absl::StrFormat("%.4g%s", number, kUnits[unit]);
+}
+
+const char* Name(model::ComputeType type) { return type == model::ComputeType::kFp64 ? "fp64" : "fp32"; }
+
+int64_t TokensPerStep(const JobPlan& plan) {
+  return plan.batch.sequences * plan.batch.sequence_length * plan.train.microbatches_per_rank *
+         plan.train.ranks;
+}
+
+bool HasValidation(const JobPlan& plan) { return !plan.validate_program.instructions.empty(); }
+
+void AppendRow(std::string& text, const std::string& key, const std::string& value) {
+  absl::StrAppendFormat(&text, "  %-22s %s\n", key, value);
+}
+
+void AppendModel(const JobPlan& plan, std::string& text) {
+  const model::DecoderConfig& model = plan.model;
+  text += "Model\n";
+  AppendRow(text, "parameters", Grouped(model::NumParameters(model)));
+  AppendRow(text, "layers", Grouped(model.num_hidden_layers));
+  AppendRow(text, "hidden, intermediate", absl::StrCat(model.hidden_size, ", ", model.intermediate_size));
+  AppendRow(text, "heads",
+            absl::StrCat(model.num_attention_heads, " of ", model.head_dim, " (", model.num_key_value_heads,
+                         " for keys and values)"));
+  AppendRow(text, "vocabulary",
+            absl::StrCat(model.vocab_size, model.tie_word_embeddings ? " (tied head)" : " (untied head)"));
+  AppendRow(text, "compute type", Name(plan.compute));
+}
+
+void AppendStep(const JobPlan& plan, std::string& text) {
+  const double flops = model::FlopsPerToken(plan.model, plan.batch.sequence_length);
+  const double tokens = static_cast<double>(TokensPerStep(plan));
+  text += "Step\n";
+  AppendRow(text, "tokens",
+            absl::StrCat(Grouped(TokensPerStep(plan)), " = ranks ", plan.train.ranks, " x microbatches ",
+                         plan.train.microbatches_per_rank, " x sequences ", plan.batch.sequences,
+                         " x length ", plan.batch.sequence_length));
+  AppendRow(text, "FLOPs a token", Counted(flops));
+  AppendRow(text, "FLOPs a step",
+            absl::StrCat(Counted(flops * tokens), ", a rank ", Counted(flops * tokens / plan.train.ranks)));
+  AppendRow(text, "steps",
+            absl::StrCat(Grouped(plan.train.steps), ", ", Grouped(plan.train.steps * TokensPerStep(plan)),
+                         " tokens in all"));
+}
+
+void AppendMemoryRow(std::string& text, const std::string& key, int64_t bytes) {
+  absl::StrAppendFormat(&text, "  %-22s %12s  %18s\n", key, Sized(bytes), Grouped(bytes));
+}
+
+void AppendMemory(const JobPlan& plan, const MemoryPlan& memory, std::string& text) {
+  text += "Memory of one rank (bytes, exact)\n";
+  for (const CategoryBytes& category : memory.categories) {
+    AppendMemoryRow(text, category.category, category.bytes);
+  }
+  AppendMemoryRow(text, "alignment and gaps", memory.rounding_bytes);
+  AppendMemoryRow(text, "arena", memory.arena_bytes);
+  if (memory.train.peak_instruction >= 0) {
+    AppendRow(text, "train peaks at",
+              absl::StrCat(memory.train.peak_instruction, " (",
+                           schedules::ToText(plan.train_program.instructions[memory.train.peak_instruction],
+                                             plan.outline),
+                           ")"));
+  }
+}
+
+// "p1" of a unit: what its gathers use.
+int SlotClass(const schedules::Program& program, schedules::SlotRole role, schedules::UnitId unit) {
+  for (const schedules::Instruction& instruction : program.instructions) {
+    for (const schedules::SlotUse& slot : instruction.slots) {
+      if (slot.role == role && slot.unit == unit) {
+        return slot.size_class;
+      }
+    }
+  }
+  return -1;
+}
+
+struct UnitRow {
+  int parameter_class = -1;
+  int gradient_class = -1;
+  schedules::UnitCounts train;
+  schedules::UnitCounts validate;
+};
+
+std::vector<UnitRow> UnitRows(const JobPlan& plan) {
+  const std::vector<schedules::UnitCounts> train =
+      schedules::CountCollectives(plan.outline, plan.train_program);
+  const std::vector<schedules::UnitCounts> validate =
+      schedules::CountCollectives(plan.outline, plan.validate_program);
+  std::vector<UnitRow> rows;
+  for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
+    rows.push_back({SlotClass(plan.train_program, schedules::SlotRole::kParameters, unit),
+                    SlotClass(plan.train_program, schedules::SlotRole::kGradients, unit), train[unit],
+                    validate[unit]});
+  }
+  return rows;
+}
+
+void AppendUnits(const JobPlan& plan, std::string& text) {
+  size_t width = 4;
+  for (const model::UnitParameters& unit : plan.units) {
+    width = std::max(width, unit.name.size());
+  }
+  const std::vector<UnitRow> rows = UnitRows(plan);
+  absl::StrAppendFormat(&text, "Units\n  %-*s %14s %14s %6s %9s %11s\n", static_cast<int>(width), "unit",
+                        "elements", "of one rank", "slots", "gathers", "reductions");
+  for (size_t unit = 0; unit < rows.size(); ++unit) {
+    absl::StrAppendFormat(&text, "  %-*s %14s %14s %6s %9d %11d\n", static_cast<int>(width),
+                          plan.units[unit].name, Grouped(plan.layouts[unit].elements),
+                          Grouped(fsdp::ShardElements(plan.layouts[unit], plan.train.ranks)),
+                          absl::StrCat("p", rows[unit].parameter_class, " g", rows[unit].gradient_class),
+                          rows[unit].train.gathers, rows[unit].train.reductions);
+  }
+}
+
+void AppendSlotRows(const char* role, char letter, const std::vector<int64_t>& bytes,
+                    const std::vector<int>& counts, std::string& text) {
+  for (size_t i = 0; i < counts.size(); ++i) {
+    AppendRow(text, absl::StrCat(role, " ", std::string(1, letter), i),
+              absl::StrCat(counts[i], " x ", Sized(bytes[i])));
+  }
+}
+
+void AppendSlots(const schedules::Program& program, std::string& text) {
+  text += "Slots\n";
+  AppendSlotRows("parameters", 'p', program.parameter_slot_bytes, program.parameter_slots, text);
+  AppendSlotRows("gradients", 'g', program.gradient_slot_bytes, program.gradient_slots, text);
+}
+
+void AppendProgramRow(const schedules::Program& program, std::string& text) {
+  const schedules::WaitCounts waits = schedules::CountWaits(program);
+  AppendRow(text, program.name,
+            absl::StrCat(program.instructions.size(), " instructions, ", program.num_microbatches,
+                         program.num_microbatches == 1 ? " microbatch, " : " microbatches, ", waits.waits,
+                         " waits between streams, checked"));
+}
+
+json ModelJson(const JobPlan& plan) {
+  const model::DecoderConfig& model = plan.model;
+  return {{"parameters", model::NumParameters(model)},
+          {"hidden_size", model.hidden_size},
+          {"intermediate_size", model.intermediate_size},
+          {"num_hidden_layers", model.num_hidden_layers},
+          {"num_attention_heads", model.num_attention_heads},
+          {"num_key_value_heads", model.num_key_value_heads},
+          {"head_dim", model.head_dim},
+          {"vocab_size", model.vocab_size},
+          {"tie_word_embeddings", model.tie_word_embeddings},
+          {"compute", Name(plan.compute)}};
+}
+
+json StepJson(const JobPlan& plan) {
+  const double flops = model::FlopsPerToken(plan.model, plan.batch.sequence_length);
+  return {{"tokens", TokensPerStep(plan)},
+          {"ranks", plan.train.ranks},
+          {"microbatches_per_rank", plan.train.microbatches_per_rank},
+          {"sequences_per_microbatch", plan.batch.sequences},
+          {"sequence_length", plan.batch.sequence_length},
+          {"steps", plan.train.steps},
+          {"flops_per_token", flops},
+          {"flops", flops * static_cast<double>(TokensPerStep(plan))}};
+}
+
+json MemoryJson(const JobPlan& plan) {
+  const MemoryPlan memory = PlanMemory(plan);
+  json categories = json::array();
+  for (const CategoryBytes& category : memory.categories) {
+    categories.push_back({{"category", category.category}, {"bytes", category.bytes}});
+  }
+  json buffers = json::array();
+  for (const Buffer& buffer : PersistentBuffers(plan)) {
+    buffers.push_back({{"name", buffer.name}, {"category", buffer.category}, {"bytes", buffer.bytes}});
+  }
+  return {{"arena_bytes", memory.arena_bytes},
+          {"persistent_bytes", memory.persistent_bytes},
+          {"rounding_bytes", memory.rounding_bytes},
+          {"train_peak_instruction", memory.train.peak_instruction},
+          {"categories", categories},
+          {"buffers", buffers}};
+}
+
+json UnitsJson(const JobPlan& plan) {
+  const std::vector<UnitRow> rows = UnitRows(plan);
+  json units = json::array();
+  for (size_t unit = 0; unit < rows.size(); ++unit) {
+    units.push_back({{"name", plan.units[unit].name},
+                     {"elements", plan.layouts[unit].elements},
+                     {"shard_elements", fsdp::ShardElements(plan.layouts[unit], plan.train.ranks)},
+                     {"parameter_slot_class", rows[unit].parameter_class},
+                     {"gradient_slot_class", rows[unit].gradient_class},
+                     {"gathers", rows[unit].train.gathers},
+                     {"reductions", rows[unit].train.reductions},
+                     {"validation_gathers", rows[unit].validate.gathers}});
+  }
+  return units;
+}
+
+json ProgramJson(const JobPlan& plan, const schedules::Program& program) {
+  json lines = json::array();
+  for (const auto& line : absl::StrSplit(schedules::ToText(program, plan.outline), '\n', absl::SkipEmpty())) {
+    if (line.front() != '#') {
+      lines.push_back(std::string(line));
+    }
+  }
+  return {{"name", program.name},
+          {"microbatches", program.num_microbatches},
+          {"waits", schedules::CountWaits(program).waits},
+          {"parameter_slot_bytes", program.parameter_slot_bytes},
+          {"parameter_slots", program.parameter_slots},
+          {"gradient_slot_bytes", program.gradient_slot_bytes},
+          {"gradient_slots", program.gradient_slots},
+          {"instructions", lines}};
+}
+
+}  // namespace
+
+std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options) {
+  std::string text = absl::StrCat("Plan of ", plan.train.name, "\n");
+  AppendModel(plan, text);
+  AppendStep(plan, text);
+  AppendMemory(plan, PlanMemory(plan), text);
+  AppendUnits(plan, text);
+  AppendSlots(plan.train_program, text);
+  text += "Programs\n";
+  AppendProgramRow(plan.train_program, text);
+  if (HasValidation(plan)) {
+    AppendProgramRow(plan.validate_program, text);
+  }
+  AppendRow(text, "digest", plan.program_digest);
+  if (options.program) {
+    absl::StrAppend(&text, "\n", schedules::ToText(plan.train_program, plan.outline));
+    if (HasValidation(plan)) {
+      absl::StrAppend(&text, "\n", schedules::ToText(plan.validate_program, plan.outline));
+    }
+  }
+  return text;
+}
+
+json PlanToJson(const JobPlan& plan) {
+  json programs = {{"train", ProgramJson(plan, plan.train_program)}};
+  if (HasValidation(plan)) {
+    programs["validate"] = ProgramJson(plan, plan.validate_program);
+  }
+  return {{"name", plan.train.name},
+          {"model", ModelJson(plan)},
+          {"step", StepJson(plan)},
+          {"memory", MemoryJson(plan)},
+          {"units", UnitsJson(plan)},
+          {"programs", programs},
+          {"program_digest", plan.program_digest},
+          {"layout_digest", plan.layout_digest}};
+}
+
+}  // namespace tandem::plan
