@@ -1,0 +1,42 @@
+#include "ops/cpu/instruction_sets.h"
+#include "ops/cpu/kernels.h"
+
+namespace tandem::ops::cpu {
+namespace {
+
+template <typename T>
+Kernels<T> Choose() {
+  Kernels<T> kernels;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    avx512::SetRowKernels(kernels);
+    avx512::SetAttentionKernels(kernels);
+    return kernels;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    avx2::SetRowKernels(kernels);
+    avx2::SetAttentionKernels(kernels);
+    return kernels;
+  }
+#endif
+  baseline::SetRowKernels(kernels);
+  baseline::SetAttentionKernels(kernels);
+  return kernels;
+}
+
+}  // namespace
+
+template <>
+const Kernels<float>& BestKernels<float>() {
+  static const Kernels<float> kernels = Choose<float>();
+  return kernels;
+}
+
+template <>
+const Kernels<double>& BestKernels<double>() {
+  static const Kernels<double> kernels = Choose<double>();
+  return kernels;
+}
+
+}  // namespace tandem::ops::cpu

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "ops/cpu/kernels.h"
+
+// What each instruction set's build of rows.cc and attention.cc provides.
+namespace tandem::ops::cpu {
+
+namespace baseline {
+template <typename T>
+void SetRowKernels(Kernels<T>& kernels);
+template <typename T>
+void SetAttentionKernels(Kernels<T>& kernels);
+}  // namespace baseline
+
+namespace avx2 {
+template <typename T>
+void SetRowKernels(Kernels<T>& kernels);
+template <typename T>
+void SetAttentionKernels(Kernels<T>& kernels);
+}  // namespace avx2
+
+namespace avx512 {
+template <typename T>
+void SetRowKernels(Kernels<T>& kernels);
+template <typename T>
+void SetAttentionKernels(Kernels<T>& kernels);
+}  // namespace avx512
+
+}  // namespace tandem::ops::cpu

@@ -1,0 +1,257 @@
+// Everything but attention: loops over rows. Compiled once per instruction set (CMakeLists.txt).
+#include "ops/cpu/instruction_sets.h"
+#include "ops/cpu/simd.h"
+
+namespace tandem::ops::cpu::TANDEM_ISA {
+namespace {
+
+template <typename T>
+constexpr int64_t kLanes = Lanes<T>::kCount;
+
+template <typename T>
+T SumOfSquares(const T* x, int64_t columns) {
+  Vector<T> even = {};
+  Vector<T> odd = {};
+  int64_t i = 0;
+  for (; i + 2 * kLanes<T> <= columns; i += 2 * kLanes<T>) {
+    const Vector<T> a = Load(x + i);
+    const Vector<T> b = Load(x + i + kLanes<T>);
+    even += a * a;
+    odd += b * b;
+  }
+  for (; i < columns; i += kLanes<T>) {
+    const Vector<T> a = i + kLanes<T> <= columns ? Load(x + i) : LoadFirst(x + i, columns - i, T{0});
+    even += a * a;
+  }
+  return Sum<T>(even + odd);
+}
+
+template <typename T>
+inline T ReciprocalRms(const T* x, double epsilon, int64_t columns) {
+  return 1 / SquareRoot(SumOfSquares(x, columns) / static_cast<T>(columns) + static_cast<T>(epsilon));
+}
+
+}  // namespace
+
+template <typename T>
+void RmsNorm(const T* x, const T* weight, double epsilon, int64_t rows, int64_t columns, T* y) {
+  for (int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
+    const T r = ReciprocalRms(x, epsilon, columns);
+    int64_t i = 0;
+    for (; i + kLanes<T> <= columns; i += kLanes<T>) {
+      Store(y + i, Load(x + i) * r * Load(weight + i));
+    }
+    for (; i < columns; ++i) {
+      y[i] = x[i] * r * weight[i];
+    }
+  }
+}
+
+// With r = 1 / rms(x) and g = grad_y * weight: grad_x = r * (g - x * r^2 * mean(g * x)).
+template <typename T>
+void RmsNormBackward(const T* grad_y, const T* x, const T* weight, double epsilon, int64_t rows,
+                     int64_t columns, const T* residual, bool add_x, T* grad_x, bool add_weight,
+                     T* grad_weight) {
+  if (!add_weight) {
+    for (int64_t i = 0; i < columns; ++i) {
+      grad_weight[i] = 0;
+    }
+  }
+  for (int64_t row = 0; row < rows; ++row, x += columns, grad_y += columns, grad_x += columns) {
+    const T r = ReciprocalRms(x, epsilon, columns);
+    Vector<T> dot = {};
+    int64_t i = 0;
+    for (; i + kLanes<T> <= columns; i += kLanes<T>) {
+      const Vector<T> gx = Load(grad_y + i) * Load(x + i);
+      Store(grad_weight + i, Load(grad_weight + i) + gx * r);
+      dot += gx * Load(weight + i);
+    }
+    T mean = Sum<T>(dot);
+    for (; i < columns; ++i) {
+      const T gx = grad_y[i] * x[i];
+      grad_weight[i] += gx * r;
+      mean += gx * weight[i];
+    }
+    const T shrink = r * r * r * mean / static_cast<T>(columns);
+    for (i = 0; i + kLanes<T> <= columns; i += kLanes<T>) {
+      Vector<T> gradient = Load(grad_y + i) * Load(weight + i) * r - Load(x + i) * shrink;
+      if (residual != nullptr) {
+        gradient += Load(residual + i);
+      }
+      Store(grad_x + i, add_x ? Load(grad_x + i) + gradient : gradient);
+    }
+    for (; i < columns; ++i) {
+      T gradient = grad_y[i] * weight[i] * r - x[i] * shrink;
+      if (residual != nullptr) {
+        gradient += residual[i];
+      }
+      grad_x[i] = add_x ? grad_x[i] + gradient : gradient;
+    }
+    if (residual != nullptr) {
+      residual += columns;
+    }
+  }
+}
+
+template <typename T>
+void Rope(const T* cosines, const T* sines, T sign, int64_t rows, int64_t length, int64_t heads,
+          int64_t head_dim, int64_t row_stride, T* x) {
+  const int64_t half = head_dim / 2;
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* cosine = cosines + row % length * half;
+    const T* sine = sines + row % length * half;
+    for (int64_t head = 0; head < heads; ++head) {
+      T* first = x + row * row_stride + head * head_dim;
+      T* second = first + half;
+      int64_t i = 0;
+      for (; i + kLanes<T> <= half; i += kLanes<T>) {
+        const Vector<T> a = Load(first + i);
+        const Vector<T> b = Load(second + i);
+        const Vector<T> c = Load(cosine + i);
+        const Vector<T> s = Load(sine + i) * sign;
+        Store(first + i, a * c - b * s);
+        Store(second + i, b * c + a * s);
+      }
+      for (; i < half; ++i) {
+        const T a = first[i];
+        const T b = second[i];
+        const T s = sine[i] * sign;
+        first[i] = a * cosine[i] - b * s;
+        second[i] = b * cosine[i] + a * s;
+      }
+    }
+  }
+}
+
+namespace {
+
+template <typename T>
+inline Vector<T> Sigmoid(Vector<T> x) {
+  return static_cast<T>(1) / (static_cast<T>(1) + Exp<T>(-x));
+}
+
+}  // namespace
+
+template <typename T>
+void SwiGlu(const T* gate_up, int64_t rows, int64_t inner, T* activated) {
+  for (int64_t row = 0; row < rows; ++row, gate_up += 2 * inner, activated += inner) {
+    const T* up = gate_up + inner;
+    for (int64_t i = 0; i < inner; i += kLanes<T>) {
+      const int64_t left = inner - i;
+      if (left >= kLanes<T>) {
+        const Vector<T> g = Load(gate_up + i);
+        Store(activated + i, g * Sigmoid<T>(g) * Load(up + i));
+      } else {
+        const Vector<T> g = LoadFirst(gate_up + i, left, T{0});
+        StoreFirst<T>(activated + i, left, g * Sigmoid<T>(g) * LoadFirst(up + i, left, T{0}));
+      }
+    }
+  }
+}
+
+template <typename T>
+void SwiGluBackward(const T* gate_up, const T* grad_activated, int64_t rows, int64_t inner, T* grad_gate_up,
+                    T* activated) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* up = gate_up + inner;
+    T* grad_up = grad_gate_up + inner;
+    for (int64_t i = 0; i < inner; i += kLanes<T>) {
+      const int64_t left = inner - i;
+      const bool whole = left >= kLanes<T>;
+      const Vector<T> g = whole ? Load(gate_up + i) : LoadFirst(gate_up + i, left, T{0});
+      const Vector<T> u = whole ? Load(up + i) : LoadFirst(up + i, left, T{0});
+      const Vector<T> grad = whole ? Load(grad_activated + i) : LoadFirst(grad_activated + i, left, T{0});
+      const Vector<T> sigmoid = Sigmoid<T>(g);
+      const Vector<T> silu = g * sigmoid;
+      const Vector<T> grad_g = grad * u * (sigmoid + silu * (static_cast<T>(1) - sigmoid));
+      if (whole) {
+        Store(grad_gate_up + i, grad_g);
+        Store<T>(grad_up + i, grad * silu);
+        Store<T>(activated + i, silu * u);
+      } else {
+        StoreFirst(grad_gate_up + i, left, grad_g);
+        StoreFirst<T>(grad_up + i, left, grad * silu);
+        StoreFirst<T>(activated + i, left, silu * u);
+      }
+    }
+    gate_up += 2 * inner;
+    grad_gate_up += 2 * inner;
+    grad_activated += inner;
+    activated += inner;
+  }
+}
+
+template <typename T>
+void LogSumExp(const T* logits, int64_t rows, int64_t columns, T* lse) {
+  for (int64_t row = 0; row < rows; ++row, logits += columns) {
+    T largest = logits[0];
+    int64_t i = 0;
+    if (columns >= kLanes<T>) {
+      Vector<T> most = Load(logits);
+      for (; i + kLanes<T> <= columns; i += kLanes<T>) {
+        most = Max<T>(most, Load(logits + i));
+      }
+      largest = Largest<T>(most);
+    }
+    for (; i < columns; ++i) {
+      largest = logits[i] > largest ? logits[i] : largest;
+    }
+    Vector<T> sum = {};
+    for (i = 0; i + kLanes<T> <= columns; i += kLanes<T>) {
+      sum += Exp<T>(Load(logits + i) - largest);
+    }
+    T total = Sum<T>(sum);
+    if (i < columns) {
+      const int64_t left = columns - i;
+      alignas(kVectorBytes) T lanes[kLanes<T>];
+      Store<T>(lanes, Exp<T>(LoadFirst(logits + i, left, largest) - largest));
+      for (int64_t j = 0; j < left; ++j) {
+        total += lanes[j];
+      }
+    }
+    lse[row] = largest + Logarithm(total);
+  }
+}
+
+template <typename T>
+void Softmax(const T* logits, const T* lse, double scale, int64_t rows, int64_t columns, T* out) {
+  const T factor = static_cast<T>(scale);
+  for (int64_t row = 0; row < rows; ++row, logits += columns, out += columns) {
+    for (int64_t i = 0; i < columns; i += kLanes<T>) {
+      const int64_t left = columns - i;
+      if (left >= kLanes<T>) {
+        Store<T>(out + i, Exp<T>(Load(logits + i) - lse[row]) * factor);
+      } else {
+        StoreFirst<T>(out + i, left, Exp<T>(LoadFirst(logits + i, left, T{0}) - lse[row]) * factor);
+      }
+    }
+  }
+}
+
+template <typename T>
+void Add(const T* x, int64_t elements, T* y) {
+  int64_t i = 0;
+  for (; i + kLanes<T> <= elements; i += kLanes<T>) {
+    Store<T>(y + i, Load(y + i) + Load(x + i));
+  }
+  for (; i < elements; ++i) {
+    y[i] += x[i];
+  }
+}
+
+template <typename T>
+void SetRowKernels(Kernels<T>& kernels) {
+  kernels.rms_norm = RmsNorm<T>;
+  kernels.rms_norm_backward = RmsNormBackward<T>;
+  kernels.rope = Rope<T>;
+  kernels.swiglu = SwiGlu<T>;
+  kernels.swiglu_backward = SwiGluBackward<T>;
+  kernels.log_sum_exp = LogSumExp<T>;
+  kernels.softmax = Softmax<T>;
+  kernels.add = Add<T>;
+}
+
+template void SetRowKernels(Kernels<float>& kernels);
+template void SetRowKernels(Kernels<double>& kernels);
+
+}  // namespace tandem::ops::cpu::TANDEM_ISA

@@ -1,0 +1,170 @@
+#pragma once
+
+#include <cstdint>
+
+// Vectors of the widest registers of the instruction set that the including file is compiled for, by GCC's
+// and clang's vector extension. Only for the files that CMake compiles once per instruction set: everything
+// lies in a namespace of that instruction set (TANDEM_ISA), and nothing here may call an inline function of
+// the standard library, or the linker could keep a copy that the processor does not understand.
+namespace tandem::ops::cpu::TANDEM_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
+
+template <typename T>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+  typedef float Vector __attribute__((vector_size(kVectorBytes)));
+  typedef float Unaligned __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
+  typedef int32_t Bits __attribute__((vector_size(kVectorBytes)));
+  static constexpr int kCount = kVectorBytes / 4;
+  static constexpr int kMantissaBits = 23;
+  static constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  static constexpr int32_t kRounderBits = 0x4B400000;
+  static constexpr float kLowest = -87.0f;  // exp of less is 0 here; still a normal number
+  static constexpr float kHighest = 88.0f;
+};
+
+template <>
+struct Lanes<double> {
+  typedef double Vector __attribute__((vector_size(kVectorBytes)));
+  typedef double Unaligned __attribute__((vector_size(kVectorBytes), aligned(8), may_alias));
+  typedef int64_t Bits __attribute__((vector_size(kVectorBytes)));
+  static constexpr int kCount = kVectorBytes / 8;
+  static constexpr int kMantissaBits = 52;
+  static constexpr double kRounder = 6755399441055744.0;  // 1.5 * 2^52
+  static constexpr int64_t kRounderBits = 0x4338000000000000;
+  static constexpr double kLowest = -708.0;
+  static constexpr double kHighest = 709.0;
+};
+
+template <typename T>
+using Vector = typename Lanes<T>::Vector;
+
+// std:: ones are inline functions of the standard library.
+inline float SquareRoot(float x) { return __builtin_sqrtf(x); }
+inline double SquareRoot(double x) { return __builtin_sqrt(x); }
+inline float Logarithm(float x) { return __builtin_logf(x); }
+inline double Logarithm(double x) { return __builtin_log(x); }
+
+template <typename T>
+inline Vector<T> Load(const T* p) {
+  return *reinterpret_cast<const typename Lanes<T>::Unaligned*>(p);
+}
+
+template <typename T>
+inline void Store(T* p, Vector<T> v) {
+  *reinterpret_cast<typename Lanes<T>::Unaligned*>(p) = v;
+}
+
+// The first `count` lanes; the others are `rest`.
+template <typename T>
+inline Vector<T> LoadFirst(const T* p, int64_t count, T rest) {
+  alignas(kVectorBytes) T lanes[Lanes<T>::kCount];
+  for (int i = 0; i < Lanes<T>::kCount; ++i) {
+    lanes[i] = i < count ? p[i] : rest;
+  }
+  return Load(lanes);
+}
+
+template <typename T>
+inline void StoreFirst(T* p, int64_t count, Vector<T> v) {
+  alignas(kVectorBytes) T lanes[Lanes<T>::kCount];
+  Store(lanes, v);
+  for (int64_t i = 0; i < count; ++i) {
+    p[i] = lanes[i];
+  }
+}
+
+template <typename T>
+inline Vector<T> Max(Vector<T> a, Vector<T> b) {
+  return a > b ? a : b;
+}
+
+// Halving, so that the order of the additions is a tree.
+template <typename T>
+inline T Sum(Vector<T> v) {
+  alignas(kVectorBytes) T lanes[Lanes<T>::kCount];
+  Store(lanes, v);
+  for (int width = Lanes<T>::kCount / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      lanes[i] += lanes[i + width];
+    }
+  }
+  return lanes[0];
+}
+
+template <typename T>
+inline T Largest(Vector<T> v) {
+  alignas(kVectorBytes) T lanes[Lanes<T>::kCount];
+  Store(lanes, v);
+  T largest = lanes[0];
+  for (int i = 1; i < Lanes<T>::kCount; ++i) {
+    largest = lanes[i] > largest ? lanes[i] : largest;
+  }
+  return largest;
+}
+
+// exp(r) for |r| <= ln(2) / 2, relative error about one unit in the last place: the Taylor series, whose
+// first left-out term is below the rounding error.
+inline Vector<float> ExpReduced(Vector<float> r) {
+  Vector<float> p = r * (1.0f / 5040) + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  return p * r + 1.0f;
+}
+
+inline Vector<double> ExpReduced(Vector<double> r) {
+  Vector<double> p = r * (1.0 / 6227020800) + 1.0 / 479001600;
+  p = p * r + 1.0 / 39916800;
+  p = p * r + 1.0 / 3628800;
+  p = p * r + 1.0 / 362880;
+  p = p * r + 1.0 / 40320;
+  p = p * r + 1.0 / 5040;
+  p = p * r + 1.0 / 720;
+  p = p * r + 1.0 / 120;
+  p = p * r + 1.0 / 24;
+  p = p * r + 1.0 / 6;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  return p * r + 1.0;
+}
+
+// exp(x); 0 below kLowest; the result of kHighest above it; NaN stays NaN.
+template <typename T>
+inline Vector<T> Exp(Vector<T> x) {
+  using L = Lanes<T>;
+  using Bits = typename L::Bits;
+  const Vector<T> low = Vector<T>{} + L::kLowest;
+  const Vector<T> high = Vector<T>{} + L::kHighest;
+  const auto vanishes = x < low;
+  Vector<T> y = x > high ? high : x;
+  y = vanishes ? low : y;
+  const Vector<T> shifted = y * static_cast<T>(1.44269504088896340736) + L::kRounder;
+  const Vector<T> n = shifted - L::kRounder;
+  // ln(2) in two pieces: n times the first is exact.
+  Vector<T> r;
+  if constexpr (sizeof(T) == 4) {
+    r = y - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+  } else {
+    r = y - n * 6.93145751953125e-1;
+    r = r - n * 1.42860682030941723212e-6;
+  }
+  const Bits exponent = ((Bits)shifted - L::kRounderBits) << L::kMantissaBits;
+  const Vector<T> result = (Vector<T>)((Bits)ExpReduced(r) + exponent);
+  const Vector<T> finite = vanishes ? Vector<T>{} : result;
+  return x == x ? finite : x;
+}
+
+}  // namespace tandem::ops::cpu::TANDEM_ISA

@@ -1,0 +1,35 @@
+#include "ops/swiglu.h"
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/cpu/kernels.h"
+#include "ops/tensor_access.h"
+
+namespace tandem::ops {
+
+void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) {
+  const int64_t rows = activated.size(0);
+  const int64_t inner = activated.size(1);
+  CheckMatrix("gate_up", gate_up, rows, 2 * inner);
+  CheckMatrix("activated", activated, rows, inner);
+  WithElementType(gate_up, [&]<typename T>(T) {
+    cpu::BestKernels<T>().swiglu(gate_up.const_data_ptr<T>(), rows, inner, activated.mutable_data_ptr<T>());
+  });
+}
+
+void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
+                    at::Tensor& activated) {
+  const int64_t rows = grad_activated.size(0);
+  const int64_t inner = grad_activated.size(1);
+  CheckMatrix("gate_up", gate_up, rows, 2 * inner);
+  CheckMatrix("grad_activated", grad_activated, rows, inner);
+  CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner);
+  CheckMatrix("activated", activated, rows, inner);
+  WithElementType(gate_up, [&]<typename T>(T) {
+    cpu::BestKernels<T>().swiglu_backward(gate_up.const_data_ptr<T>(), grad_activated.const_data_ptr<T>(),
+                                          rows, inner, grad_gate_up.mutable_data_ptr<T>(),
+                                          activated.mutable_data_ptr<T>());
+  });
+}
+
+}  // namespace tandem::ops

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+
+namespace at {
+class Tensor;
+}
+
+// How the operations look at their tensors. Private to ops/.
+namespace tandem::ops {
+
+// Whether the elements are double (else float). Throws for any other type.
+bool IsDouble(const at::Tensor& tensor);
+
+// Calls body(T{}) with the element type of `tensor`: float or double.
+template <typename Body>
+void WithElementType(const at::Tensor& tensor, const Body& body) {
+  if (IsDouble(tensor)) {
+    body(double{});
+  } else {
+    body(float{});
+  }
+}
+
+// Throws, naming `name`, unless it is a contiguous matrix of that size on the CPU.
+void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns);
+
+// Throws, naming `name`, unless it is contiguous, of that many elements, any shape, on the CPU.
+void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements);
+
+// Token ids [B, S], rows possibly apart (a part of the batch's columns). Valid as long as the tensor.
+class TokenGrid {
+ public:
+  // Throws unless they are int64 on the CPU with adjacent columns.
+  explicit TokenGrid(const at::Tensor& tokens);
+
+  int64_t size() const { return sequences_ * length_; }
+
+  // Calls visit(row, id) for every token in order. Throws c10::IndexError for an id outside [0, vocabulary).
+  template <typename Visit>
+  void ForEach(int64_t vocabulary, const Visit& visit) const {
+    int64_t row = 0;
+    for (int64_t sequence = 0; sequence < sequences_; ++sequence) {
+      for (int64_t position = 0; position < length_; ++position, ++row) {
+        const int64_t id = data_[sequence * stride_ + position];
+        if (id < 0 || id >= vocabulary) {
+          ThrowOutside(id, sequence, position, vocabulary);
+        }
+        visit(row, id);
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] static void ThrowOutside(int64_t id, int64_t sequence, int64_t position, int64_t vocabulary);
+
+  const int64_t* data_;
+  int64_t sequences_;
+  int64_t length_;
+  int64_t stride_;
+};
+
+}  // namespace tandem::ops

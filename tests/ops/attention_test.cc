@@ -1,0 +1,134 @@
+#include "ops/attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/attention_work.h"
+#include "tests/ops/compare.h"
+
+namespace tandem::ops {
+namespace {
+
+using namespace test;
+
+std::string Describe(const AttentionShape& s) {
+  return (std::ostringstream() << "B " << s.sequences << " S " << s.length << " heads " << s.heads << ":"
+                               << s.kv_heads << " d " << s.head_dim)
+      .str();
+}
+
+struct Results {
+  at::Tensor context, lse, grad_qkv;
+};
+
+Results RunOps(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& grad) {
+  const at::ScalarType type = qkv.scalar_type();
+  const int64_t bytes = qkv.element_size();
+  Results r{Poisoned({qkv.size(0), shape.heads * shape.head_dim}, type),
+            Poisoned({shape.sequences, shape.heads, shape.length}, type),
+            Poisoned({qkv.size(0), qkv.size(1)}, type)};
+  at::Tensor work = Poisoned({AttentionWorkElements(shape.length, shape.head_dim, bytes)}, type);
+  Attention(shape, qkv, r.context, r.lse, work);
+  at::Tensor backward_work =
+      Poisoned({AttentionBackwardWorkElements(shape.length, shape.head_dim, bytes)}, type);
+  AttentionBackward(shape, qkv, r.context, r.lse, grad, r.grad_qkv, backward_work);
+  return r;
+}
+
+// [B, heads, S, d] with the keys' and values' heads repeated; {context [B * S, heads * d], lse}.
+std::pair<at::Tensor, at::Tensor> Reference(const AttentionShape& s, const at::Tensor& qkv) {
+  const auto head = [&](int64_t from, int64_t count) {
+    return qkv.narrow(1, from * s.head_dim, count * s.head_dim)
+        .view({s.sequences, s.length, count, s.head_dim})
+        .transpose(1, 2);
+  };
+  const int64_t group = s.heads / s.kv_heads;
+  const at::Tensor q = head(0, s.heads);
+  const at::Tensor k = head(s.heads, s.kv_heads).repeat_interleave(group, 1);
+  const at::Tensor v = head(s.heads + s.kv_heads, s.kv_heads).repeat_interleave(group, 1);
+  const at::Tensor hidden = at::ones({s.length, s.length}, at::kBool).triu(1);
+  const at::Tensor scores = (at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(s.head_dim)))
+                                .masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  const at::Tensor context = at::matmul(at::softmax(scores, -1), v);
+  return {context.transpose(1, 2).reshape({s.sequences * s.length, s.heads * s.head_dim}),
+          scores.logsumexp(-1)};
+}
+
+class AttentionTest : public testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Types, AttentionTest, testing::Values(at::kFloat, at::kDouble));
+
+TEST_P(AttentionTest, MatchesAutogradAndRepeatsBitForBit) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(71);
+  for (const AttentionShape& shape : std::vector<AttentionShape>{{1, 1, 1, 1, 2},
+                                                                 {2, 1, 4, 2, 16},
+                                                                 {1, 7, 1, 1, 5},
+                                                                 {2, 31, 4, 2, 12},
+                                                                 {1, 32, 2, 1, 16},
+                                                                 {2, 65, 6, 3, 20},
+                                                                 {1, 130, 2, 2, 33},
+                                                                 {2, 64, 2, 2, 32},
+                                                                 {1, 100, 3, 1, 64}}) {
+    SCOPED_TRACE(Describe(shape));
+    const int64_t tokens = shape.sequences * shape.length;
+    const at::Tensor qkv =
+        Leaf(numbers.Normal({tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim}));
+    const at::Tensor grad = numbers.Normal({tokens, shape.heads * shape.head_dim});
+    const auto [context, lse] = Reference(shape, qkv);
+    context.backward(grad);
+
+    const Results first = RunOps(shape, qkv.detach().to(type), grad.to(type));
+    EXPECT_LE(RelativeError(first.context, context), Tolerance(type));
+    EXPECT_LE(RelativeError(first.lse, lse), Tolerance(type));
+    EXPECT_LE(RelativeError(first.grad_qkv, qkv.grad()), Tolerance(type));
+    const Results second = RunOps(shape, qkv.detach().to(type), grad.to(type));
+    EXPECT_TRUE(SameBits(first.context, second.context));
+    EXPECT_TRUE(SameBits(first.lse, second.lse));
+    EXPECT_TRUE(SameBits(first.grad_qkv, second.grad_qkv));
+  }
+}
+
+TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
+  const AttentionShape shape{1, 40, 1, 1, 8};
+  Numbers numbers(72);
+  const at::Tensor qkv = (numbers.Normal({40, 24}) * 100).to(GetParam());
+  const Results r = RunOps(shape, qkv, numbers.Normal({40, 8}).to(GetParam()));
+  EXPECT_LE(RelativeError(r.context, Reference(shape, qkv.to(at::kDouble)).first),
+            10 * Tolerance(GetParam()));
+  EXPECT_TRUE(r.grad_qkv.isfinite().all().item<bool>());
+}
+
+TEST_P(AttentionTest, NanInOneSequenceStaysInIt) {
+  const AttentionShape shape{2, 20, 2, 1, 4};
+  Numbers numbers(73);
+  at::Tensor qkv = numbers.Normal({40, 16}).to(GetParam());
+  qkv[3][1] = std::numeric_limits<double>::quiet_NaN();
+  const Results r = RunOps(shape, qkv, numbers.Normal({40, 8}).to(GetParam()));
+  EXPECT_TRUE(r.context[3].isnan().any().item<bool>());
+  EXPECT_TRUE(r.context.narrow(0, 20, 20).isfinite().all().item<bool>());
+  EXPECT_TRUE(r.grad_qkv.narrow(0, 20, 20).isfinite().all().item<bool>());
+}
+
+TEST_P(AttentionTest, RefusesTooLittleWorkMemory) {
+  const AttentionShape shape{1, 4, 1, 1, 4};
+  const at::Tensor qkv = Poisoned({4, 12}, GetParam());
+  at::Tensor context = Poisoned({4, 4}, GetParam());
+  at::Tensor lse = Poisoned({4}, GetParam());
+  at::Tensor work = Poisoned({8}, GetParam());
+  EXPECT_THROW(Attention(shape, qkv, context, lse, work), c10::Error);
+}
+
+}  // namespace
+}  // namespace tandem::ops

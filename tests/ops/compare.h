@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace tandem::ops::test {
+
+// Reproducible random tensors; prints its seed. From its construction on LibTorch uses one thread, as on a
+// stream's thread.
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed);
+
+  // Normally distributed, double.
+  at::Tensor Normal(const std::vector<int64_t>& shape);
+
+  // int64 in [0, bound).
+  at::Tensor Integers(const std::vector<int64_t>& shape, int64_t bound);
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// Memory that nothing has written yet, as the arena hands it out when it poisons: NaN in every element.
+at::Tensor Poisoned(const std::vector<int64_t>& shape, at::ScalarType dtype);
+
+// max |actual - expected| / max |expected|, in double; infinite where shapes differ or a number is not
+// finite.
+double RelativeError(const at::Tensor& actual, const at::Tensor& expected);
+
+// Same shape, same bytes.
+bool SameBits(const at::Tensor& a, const at::Tensor& b);
+
+// What the two types must reach against autograd in double.
+inline double Tolerance(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-12 : 1e-5; }
+
+// A copy that takes part in autograd.
+at::Tensor Leaf(const at::Tensor& tensor);
+
+}  // namespace tandem::ops::test

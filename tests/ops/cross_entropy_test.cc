@@ -1,0 +1,71 @@
+#include "ops/cross_entropy.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/ops/compare.h"
+
+namespace tandem::ops {
+namespace {
+
+using namespace test;
+
+class CrossEntropyTest : public testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Types, CrossEntropyTest, testing::Values(at::kFloat, at::kDouble));
+
+TEST_P(CrossEntropyTest, MatchesAutograd) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(61);
+  for (const auto& [sequences, length, vocabulary] :
+       std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {2, 3, 7}, {3, 5, 16}, {2, 9, 100}, {2, 16, 256}}) {
+    SCOPED_TRACE(testing::Message() << sequences << " x " << length << " of " << vocabulary);
+    const int64_t tokens = sequences * length;
+    const at::Tensor logits = Leaf(numbers.Normal({tokens, vocabulary}) * 5);
+    const at::Tensor batch = numbers.Integers({sequences, length + 1}, vocabulary);
+    const at::Tensor targets = batch.narrow(1, 1, length);
+    const at::Tensor expected = at::cross_entropy_loss(logits, targets.reshape({-1}));
+    expected.backward();
+
+    at::Tensor logits_t = logits.detach().to(type, /*non_blocking=*/false, /*copy=*/true);
+    at::Tensor lse = Poisoned({tokens}, type);
+    at::Tensor loss = Poisoned({1}, at::kDouble);
+    CrossEntropy(logits_t, targets, lse, loss);
+    // Absolute: a confident prediction's loss is the small difference of large numbers.
+    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 10 * Tolerance(type));
+
+    at::Tensor apart = Poisoned({tokens, vocabulary}, type);
+    CrossEntropyBackward(logits_t, targets, lse, apart);
+    EXPECT_LE((apart - logits.grad()).abs().max().item<double>(), 10 * Tolerance(type) / tokens);
+    CrossEntropyBackward(logits_t, targets, lse, logits_t);
+    EXPECT_TRUE(SameBits(logits_t, apart));
+  }
+}
+
+TEST_P(CrossEntropyTest, HugeLogitsDoNotOverflowAndNanShows) {
+  at::Tensor logits = Poisoned({1, 3}, GetParam()).zero_();
+  logits[0][1] = 3e4;
+  const at::Tensor targets = at::Tensor(Numbers(62).Integers({1, 1}, 1));
+  at::Tensor lse = Poisoned({1}, GetParam());
+  at::Tensor loss = Poisoned({1}, at::kDouble);
+  CrossEntropy(logits, targets, lse, loss);
+  EXPECT_EQ(loss.item<double>(), 3e4);
+  logits[0][2] = std::numeric_limits<double>::quiet_NaN();
+  CrossEntropy(logits, targets, lse, loss);
+  EXPECT_TRUE(loss.isnan().item<bool>());
+}
+
+TEST_P(CrossEntropyTest, RefusesATargetOutsideTheVocabulary) {
+  const at::Tensor logits = Poisoned({4, 5}, GetParam()).zero_();
+  at::Tensor targets = Numbers(63).Integers({2, 2}, 5);
+  targets[1][0] = 5;
+  at::Tensor lse = Poisoned({4}, GetParam());
+  at::Tensor loss = Poisoned({1}, at::kDouble);
+  EXPECT_THROW(CrossEntropy(logits, targets, lse, loss), c10::IndexError);
+}
+
+}  // namespace
+}  // namespace tandem::ops

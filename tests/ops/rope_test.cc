@@ -1,0 +1,63 @@
+#include "ops/rope.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/pow.h>
+#include <gtest/gtest.h>
+
+#include "tests/ops/compare.h"
+
+namespace tandem::ops {
+namespace {
+
+using namespace test;
+
+constexpr double kTheta = 10000;
+
+// As Hugging Face's LlamaRotaryEmbedding and rotate_half do it. x: [B, S, heads, d].
+at::Tensor Reference(const at::Tensor& x) {
+  const int64_t length = x.size(1);
+  const int64_t dim = x.size(3);
+  const at::Tensor frequencies = at::pow(kTheta, at::arange(0, dim, 2, at::kDouble) / dim).reciprocal();
+  const at::Tensor angles = at::arange(length, at::kDouble).unsqueeze(1) * frequencies;
+  const at::Tensor twice = at::cat({angles, angles}, -1).view({length, 1, dim});
+  const at::Tensor rotated = at::cat({-x.narrow(-1, dim / 2, dim / 2), x.narrow(-1, 0, dim / 2)}, -1);
+  return x * twice.cos() + rotated * twice.sin();
+}
+
+class RopeTest : public testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Types, RopeTest, testing::Values(at::kFloat, at::kDouble));
+
+TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(41);
+  for (const auto& [sequences, length, heads, dim] :
+       std::vector<std::array<int64_t, 4>>{{1, 1, 1, 2}, {2, 5, 3, 6}, {2, 33, 2, 32}, {1, 4, 1, 70}}) {
+    SCOPED_TRACE(testing::Message() << sequences << " x " << length << " x " << heads << " x " << dim);
+    const int64_t rest = 3;
+    const int64_t columns = heads * dim + rest;
+    const at::Tensor all = numbers.Normal({sequences * length, columns});
+    const at::Tensor x = Leaf(all.narrow(1, 0, heads * dim));
+    const at::Tensor grad = numbers.Normal({sequences * length, columns});
+    const at::Tensor expected =
+        Reference(x.view({sequences, length, heads, dim})).view({sequences * length, heads * dim});
+    expected.backward(grad.narrow(1, 0, heads * dim));
+
+    at::Tensor cosines = Poisoned({length, dim / 2}, type);
+    at::Tensor sines = Poisoned({length, dim / 2}, type);
+    RopeTables(kTheta, cosines, sines);
+    at::Tensor y = all.to(type, /*non_blocking=*/false, /*copy=*/true);
+    Rope(cosines, sines, heads, y);
+    EXPECT_LE(RelativeError(y.narrow(1, 0, heads * dim), expected), Tolerance(type));
+    EXPECT_TRUE(y.narrow(1, heads * dim, rest).equal(all.narrow(1, heads * dim, rest).to(type)));
+
+    at::Tensor grad_x = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
+    RopeBackward(cosines, sines, heads, grad_x);
+    EXPECT_LE(RelativeError(grad_x.narrow(1, 0, heads * dim), x.grad()), Tolerance(type));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::ops
