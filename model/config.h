@@ -39,8 +39,9 @@ enum class Init : uint8_t { kNormal, kOnes };  // kNormal: mean 0, deviation ini
 struct Parameter {
   std::string name;  // Hugging Face name
   std::vector<int64_t> shape;
-  int part = 0;      // index in UnitParameters::parts
-  // Parameters that share a non-negative block are consecutive and one GEMM uses them as one matrix (q, k, v; gate, up).
+  int part = 0;  // index in UnitParameters::parts
+  // Parameters that share a non-negative block are consecutive and one GEMM uses them as one matrix (q, k, v;
+  // gate, up).
   int block = -1;
   Init init = Init::kNormal;
 };
@@ -52,7 +53,8 @@ struct UnitParameters {
   std::vector<Parameter> parameters;
 };
 
-// Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless tied).
+// Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless
+// tied).
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
 // The outline of one rank's model. unit_elements: of the units' layouts, gaps included.

@@ -25,7 +25,7 @@ enum class Pass : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight
 struct NodeCall {
   Pass pass = Pass::kForward;
   const at::Tensor* reads = nullptr;
-  at::Tensor* writes = nullptr;           // Prepare fills them
+  at::Tensor* writes = nullptr;  // Prepare fills them
   const at::Tensor* gradient_reads = nullptr;
   at::Tensor* gradient_writes = nullptr;  // Prepare fills those that are undefined
   const bool* add_gradient = nullptr;     // per gradient_writes: add to what is there
@@ -33,7 +33,7 @@ struct NodeCall {
   const at::Tensor* const* parameters = nullptr;
   at::Tensor* const* parameter_gradients = nullptr;
   const bool* add_parameter_gradient = nullptr;  // per UnitPart
-  at::Tensor* scratch = nullptr;          // one byte tensor [Access::scratch.bound]; Prepare allocates it
+  at::Tensor* scratch = nullptr;  // one byte tensor [Access::scratch.bound]; Prepare allocates it
 };
 
 // The code of one outline node. Stateless between calls but for constants (rotary tables); one object
@@ -51,6 +51,7 @@ class Node {
 };
 
 // The code for DecoderOutline(config, batch, type, ...), one per outline node in the same order.
-std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch, ComputeType type);
+std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
+                                                ComputeType type);
 
 }  // namespace tandem::model

@@ -1,0 +1,146 @@
+// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (turned), the context and the
+// log-sum-exps; the backward recomputes the norm.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <utility>
+
+#include "device/arena.h"
+#include "model/call_memory.h"
+#include "model/decoder_nodes.h"
+#include "ops/attention.h"
+#include "ops/linear.h"
+#include "ops/residual_add.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+
+namespace tandem::model {
+
+struct RotaryTables {
+  at::Tensor cosines;  // [S, head_dim / 2]
+  at::Tensor sines;
+};
+
+std::shared_ptr<const RotaryTables> MakeRotaryTables(const DecoderConfig& config, BatchShape batch,
+                                                     ComputeType type) {
+  TORCH_CHECK(config.head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", config.head_dim);
+  auto tables = std::make_shared<RotaryTables>();
+  tables->cosines = at::empty({batch.sequence_length, config.head_dim / 2}, ScalarTypeOf(type));
+  tables->sines = at::empty_like(tables->cosines);
+  ops::RopeTables(config.rope_theta, tables->cosines, tables->sines);
+  return tables;
+}
+
+namespace {
+
+// The part's items, in layout order.
+enum Item { kNorm, kQuery, kKey, kValue, kOutput };
+
+class AttentionNode final : public Node {
+ public:
+  AttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                std::shared_ptr<const RotaryTables> tables)
+      : s_(config, batch, type),
+        dtype_(ScalarTypeOf(type)),
+        epsilon_(config.rms_norm_eps),
+        tables_(std::move(tables)),
+        shape_{s_.sequences, s_.length, s_.heads, s_.kv_heads, s_.head_dim},
+        forward_scratch_(attention_forward::Scratch(s_)),
+        backward_scratch_(attention_backward::Scratch(s_)) {}
+
+  void Prepare(NodeCall& call, device::Arena& arena) const override {
+    if (call.pass == Pass::kForward) {
+      call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
+      call.writes[1] = arena.Allocate({s_.tokens, s_.qkv}, dtype_);
+      call.writes[2] = arena.Allocate({s_.tokens, s_.query}, dtype_);
+      call.writes[3] = arena.Allocate({s_.sequences, s_.heads, s_.length}, dtype_);
+      PrepareScratch(call, forward_scratch_, arena);
+    } else if (call.pass == Pass::kBackward) {
+      PrepareGradient(call, 0, {s_.tokens, s_.hidden}, dtype_, arena);
+      PrepareScratch(call, backward_scratch_, arena);
+    } else {
+      RefusePass("attention", call.pass);
+    }
+  }
+
+  void Run(const NodeCall& call) const override {
+    call.pass == Pass::kForward ? Forward(call) : Backward(call);
+  }
+
+ private:
+  void Forward(const NodeCall& call) const {
+    const at::Tensor& x = call.reads[0];
+    at::Tensor& hidden = call.writes[0];
+    at::Tensor& qkv = call.writes[1];
+    at::Tensor& context = call.writes[2];
+    at::Tensor& lse = call.writes[3];
+    const at::Tensor* weights = call.parameters[0];
+    at::Tensor normed = ForwardPiece(call, attention_forward::kNormed, {s_.tokens, s_.hidden});
+    at::Tensor work = ForwardPiece(
+        call, attention_forward::kWork,
+        {(forward_scratch_.bytes - forward_scratch_.offsets[attention_forward::kWork]) / s_.element_bytes});
+
+    ops::RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops::Linear(normed, Block(weights + kQuery, 3), qkv);
+    ops::Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, qkv);
+    ops::Attention(shape_, qkv, context, lse, work);
+    ops::Linear(context, weights[kOutput], hidden);
+    ops::ResidualAdd(x, hidden);
+  }
+
+  void Backward(const NodeCall& call) const {
+    const at::Tensor& x = call.reads[0];
+    const at::Tensor& qkv = call.reads[1];
+    const at::Tensor& context = call.reads[2];
+    const at::Tensor& lse = call.reads[3];
+    const at::Tensor& grad_hidden = call.gradient_reads[0];
+    const at::Tensor* weights = call.parameters[0];
+    at::Tensor* gradients = call.parameter_gradients[0];
+    const bool add = call.add_parameter_gradient[0];
+    at::Tensor normed = BackwardPiece(call, attention_backward::kNormed, {s_.tokens, s_.hidden});
+    at::Tensor grad_normed = BackwardPiece(call, attention_backward::kGradNormed, {s_.tokens, s_.hidden});
+    at::Tensor grad_context = BackwardPiece(call, attention_backward::kGradContext, {s_.tokens, s_.query});
+    at::Tensor grad_qkv = BackwardPiece(call, attention_backward::kGradQkv, {s_.tokens, s_.qkv});
+    at::Tensor work =
+        BackwardPiece(call, attention_backward::kWork,
+                      {(backward_scratch_.bytes - backward_scratch_.offsets[attention_backward::kWork]) /
+                       s_.element_bytes});
+
+    ops::LinearBackwardWeight(grad_hidden, context, add, gradients[kOutput]);
+    ops::LinearBackwardInput(grad_hidden, weights[kOutput], grad_context);
+    ops::AttentionBackward(shape_, qkv, context, lse, grad_context, grad_qkv, work);
+    ops::RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, grad_qkv);
+    ops::RmsNorm(x, weights[kNorm], epsilon_, normed);
+    at::Tensor grad_block = Block(gradients + kQuery, 3);
+    ops::LinearBackwardWeight(grad_qkv, normed, add, grad_block);
+    ops::LinearBackwardInput(grad_qkv, Block(weights + kQuery, 3), grad_normed);
+    ops::RmsNormBackward(grad_normed, x, weights[kNorm], epsilon_, /*residual=*/grad_hidden,
+                         call.add_gradient[0], call.gradient_writes[0], add, gradients[kNorm]);
+  }
+
+  at::Tensor ForwardPiece(const NodeCall& call, int piece, std::initializer_list<int64_t> shape) const {
+    return Piece(call, forward_scratch_, piece, shape, dtype_);
+  }
+
+  at::Tensor BackwardPiece(const NodeCall& call, int piece, std::initializer_list<int64_t> shape) const {
+    return Piece(call, backward_scratch_, piece, shape, dtype_);
+  }
+
+  const DecoderShapes s_;
+  const at::ScalarType dtype_;
+  const double epsilon_;
+  const std::shared_ptr<const RotaryTables> tables_;
+  const ops::AttentionShape shape_;
+  const ScratchLayout forward_scratch_;
+  const ScratchLayout backward_scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Node> MakeAttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                                        std::shared_ptr<const RotaryTables> tables) {
+  return std::make_unique<AttentionNode>(config, batch, type, std::move(tables));
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,91 @@
+// loss = cross_entropy(Whead · norm(x), targets). The forward leaves the gradient of the logits where the
+// logits were: the derivative of the loss is 1 by definition, so it is known already, and what would be kept
+// for the backward is as large. Whead is the embedding's matrix when it is tied.
+#include <ATen/core/Tensor.h>
+
+#include "device/arena.h"
+#include "model/call_memory.h"
+#include "model/decoder_nodes.h"
+#include "ops/cross_entropy.h"
+#include "ops/linear.h"
+#include "ops/rms_norm.h"
+
+namespace tandem::model {
+namespace {
+
+class HeadNode final : public Node {
+ public:
+  HeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type)
+      : s_(config, batch, type),
+        dtype_(ScalarTypeOf(type)),
+        epsilon_(config.rms_norm_eps),
+        tied_(config.tie_word_embeddings),
+        forward_scratch_(head_forward::Scratch(s_)),
+        backward_scratch_(head_backward::Scratch(s_)) {}
+
+  void Prepare(NodeCall& call, device::Arena& arena) const override {
+    if (call.pass == Pass::kForward) {
+      call.writes[0] = arena.Allocate({1}, at::kDouble);
+      call.writes[1] = arena.Allocate({s_.tokens, s_.vocabulary}, dtype_);
+      PrepareScratch(call, forward_scratch_, arena);
+    } else if (call.pass == Pass::kBackward) {
+      PrepareGradient(call, 0, {s_.tokens, s_.hidden}, dtype_, arena);
+      PrepareScratch(call, backward_scratch_, arena);
+    } else {
+      RefusePass("head", call.pass);
+    }
+  }
+
+  void Run(const NodeCall& call) const override {
+    call.pass == Pass::kForward ? Forward(call) : Backward(call);
+  }
+
+ private:
+  void Forward(const NodeCall& call) const {
+    const at::Tensor& x = call.reads[0];
+    const at::Tensor targets = call.reads[1].narrow(1, 1, s_.length);
+    at::Tensor& loss = call.writes[0];
+    at::Tensor& logits = call.writes[1];
+    at::Tensor normed = Piece(call, forward_scratch_, head_forward::kNormed, {s_.tokens, s_.hidden}, dtype_);
+    at::Tensor lse = Piece(call, forward_scratch_, head_forward::kLogSumExp, {s_.tokens}, dtype_);
+
+    ops::RmsNorm(x, call.parameters[0][0], epsilon_, normed);
+    ops::Linear(normed, tied_ ? call.parameters[1][0] : call.parameters[0][1], logits);
+    ops::CrossEntropy(logits, targets, lse, loss);
+    ops::CrossEntropyBackward(logits, targets, lse, logits);
+  }
+
+  void Backward(const NodeCall& call) const {
+    const at::Tensor& x = call.reads[0];
+    const at::Tensor& grad_logits = call.reads[1];
+    const at::Tensor& norm = call.parameters[0][0];
+    const at::Tensor& weight = tied_ ? call.parameters[1][0] : call.parameters[0][1];
+    at::Tensor& grad_norm = call.parameter_gradients[0][0];
+    at::Tensor& grad_weight = tied_ ? call.parameter_gradients[1][0] : call.parameter_gradients[0][1];
+    at::Tensor normed =
+        Piece(call, backward_scratch_, head_backward::kNormed, {s_.tokens, s_.hidden}, dtype_);
+    at::Tensor grad_normed =
+        Piece(call, backward_scratch_, head_backward::kGradNormed, {s_.tokens, s_.hidden}, dtype_);
+
+    ops::RmsNorm(x, norm, epsilon_, normed);
+    ops::LinearBackwardWeight(grad_logits, normed, call.add_parameter_gradient[tied_ ? 1 : 0], grad_weight);
+    ops::LinearBackwardInput(grad_logits, weight, grad_normed);
+    ops::RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/at::Tensor(), call.add_gradient[0],
+                         call.gradient_writes[0], call.add_parameter_gradient[0], grad_norm);
+  }
+
+  const DecoderShapes s_;
+  const at::ScalarType dtype_;
+  const double epsilon_;
+  const bool tied_;
+  const ScratchLayout forward_scratch_;
+  const ScratchLayout backward_scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Node> MakeHeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type) {
+  return std::make_unique<HeadNode>(config, batch, type);
+}
+
+}  // namespace tandem::model
