@@ -36,7 +36,7 @@ TORCH_HALF = {
 ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
     "fsdp": {"layout.h", "layout.cc"},
-    "model": {"config.h", "config.cc", "outline.cc", "units.cc"},
+    "model": {"config.h", "config.cc", "outline.cc", "decoder_shapes.h", "decoder_shapes.cc"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10)/")
