@@ -1,0 +1,112 @@
+// tandem-controller: takes jobs, places them on workers, and tells what happens.
+
+#include <grpc/support/log.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "controller/server.h"
+#include "platform/build_info.h"
+#include "platform/failpoint.h"
+#include "platform/log.h"
+
+namespace {
+
+using tandem::platform::Log;
+using tandem::platform::LogLevel;
+
+// gRPC's own errors, as lines of our log.
+void LogGrpc(gpr_log_func_args* args) {
+  if (args->severity == GPR_LOG_SEVERITY_ERROR) {
+    Log(LogLevel::kWarning, args->message, {{"from", "grpc"}});
+  }
+}
+
+int Fail(const std::string& line) {
+  std::fprintf(stderr, "tandem-controller: %s\n", line.c_str());
+  return 1;
+}
+
+// "30s", "500ms", "10m".
+std::string CheckDuration(const std::string& text) {
+  absl::Duration duration;
+  return absl::ParseDuration(text, &duration) && duration > absl::ZeroDuration()
+             ? ""
+             : absl::StrCat(text, " is not a duration; allowed: 500ms, 30s, 10m and the like");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tandem::controller::ServerOptions options;
+  std::string worker_timeout = "30s";
+  std::string orphan_timeout = "10m";
+  std::string failpoints;
+
+  CLI::App app("The controller of Tandem: takes jobs, places them on workers, and tells what happens.");
+  app.name("tandem-controller");
+  app.add_option("--state", options.state_directory, "Folder of the store; made if it is not there")
+      ->required();
+  app.add_option("--listen", options.listen, "host:port or unix:/path; may be repeated")
+      ->capture_default_str()
+      ->allow_extra_args(false);
+  app.add_option("--metrics-listen", options.metrics_listen, "host:port of Prometheus' scrapes, or off")
+      ->capture_default_str();
+  app.add_option("--worker-timeout", worker_timeout, "A worker that is away for longer fails its jobs")
+      ->capture_default_str()
+      ->check(CheckDuration);
+  app.add_option("--orphan-timeout", orphan_timeout,
+                 "Ranks that hear of no controller for nearly this long exit")
+      ->capture_default_str()
+      ->check(CheckDuration);
+  app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N, comma-separated (test builds)");
+  app.set_version_flag("--version", tandem::platform::BuildVersion());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Help and version are "errors" of code 0.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+
+  absl::ParseDuration(worker_timeout, &options.limits.worker_timeout);
+  absl::ParseDuration(orphan_timeout, &options.orphan_timeout);
+  tandem::platform::SetLogComponent("controller");
+  if (!failpoints.empty()) {
+    if (const absl::Status status = tandem::platform::SetFailpoints(failpoints); !status.ok()) {
+      return Fail(absl::StrCat("--failpoint: ", status.message()));
+    }
+  }
+
+  // Blocked before the first thread starts, so that only sigwait sees them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+
+  options.fatal = [](const absl::Status& status) {
+    Log(LogLevel::kError, "the store failed; start the controller again when it can be written",
+        {{"error", std::string(status.message())}});
+    std::_Exit(1);
+  };
+  // A start that fails says why in one line, and that is ours.
+  gpr_set_log_function([](gpr_log_func_args*) {});
+  auto server = tandem::controller::Server::Start(options, tandem::platform::SystemClock(),
+                                                  tandem::platform::SystemRandom());
+  if (!server.ok()) {
+    return Fail(std::string(server.status().message()));
+  }
+  gpr_set_log_function(LogGrpc);
+  int signal = 0;
+  sigwait(&signals, &signal);
+  Log(LogLevel::kInfo, "stopping", {{"signal", signal == SIGTERM ? "SIGTERM" : "SIGINT"}});
+  server->reset();
+  Log(LogLevel::kInfo, "stopped");
+  return 0;
+}

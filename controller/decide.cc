@@ -1,0 +1,366 @@
+#include "controller/decide.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/causes.h"
+#include "controller/placement.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr char kController[] = "controller";
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor) {
+  v1::Event event;
+  *event.mutable_time() = ToProto(now);
+  event.set_job_id(job.id());
+  event.set_attempt(job.attempt());
+  event.set_from(job.state());
+  event.set_to(to);
+  event.set_actor(std::move(actor));
+  event.set_schema(kEventSchema);
+  return event;
+}
+
+// The furthest step that any rank was seen at.
+int64_t LastStep(const State& state, const v1::Job& job) {
+  int64_t step = job.last_step();
+  for (const v1::RankPlace& place : Current(job).places()) {
+    if (const v1::RankStatus* status = Said(state, place, CurrentAttempt(job))) {
+      step = std::max(step, status->step());
+    }
+  }
+  return step;
+}
+
+v1::Event Failing(const State& state, const v1::Job& job, const v1::Cause& cause, absl::Time now) {
+  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController);
+  event.set_reason(cause.reason());
+  event.set_message(cause.message());
+  event.set_step(std::max(cause.step(), LastStep(state, job)));
+  *event.mutable_failed() = cause;
+  return event;
+}
+
+std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entry, absl::Time now) {
+  const v1::Job& job = entry.job;
+  std::vector<int> unaccounted;
+  std::set<std::string> away;
+  for (const v1::RankPlace& place : Current(job).places()) {
+    switch (Account(state, entry, place, now)) {
+      case Accounting::kRunning:
+        unaccounted.push_back(place.rank());
+        break;
+      case Accounting::kLost:
+        away.insert(place.worker());
+        break;
+      default:
+        break;
+    }
+  }
+  if (job.outcome() != v1::JOB_STATE_CANCELLED) {
+    std::optional<v1::Cause> cause = FirstCause(state, entry, now);
+    for (const std::string& worker : away) {
+      v1::Cause lost = WorkerLost(job, worker, "is away");
+      if (!cause || Precedes(lost, *cause)) {
+        cause = std::move(lost);
+      }
+    }
+    if (cause && (!job.has_cause() || Precedes(*cause, job.cause()))) {
+      return Failing(state, job, *cause, now);
+    }
+  }
+  if (!unaccounted.empty()) {
+    return std::nullopt;
+  }
+  v1::Event event = EventOf(job, job.outcome(), now, kController);
+  event.set_step(LastStep(state, job));
+  if (job.outcome() == v1::JOB_STATE_SUCCEEDED) {
+    event.set_reason("Finished");
+    event.set_message("every rank finished and exited with 0");
+    return event;
+  }
+  *event.mutable_failed() = job.cause();
+  event.set_reason(job.reason());
+  event.set_message(job.message());
+  if (!away.empty()) {
+    event.set_message(
+        absl::StrCat(job.message(), "; not heard of: the ranks of worker ", absl::StrJoin(away, ", ")));
+  }
+  return event;
+}
+
+// The next transition of a job that has ranks, as far as what was observed allows one.
+std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl::Time now) {
+  const v1::Job& job = entry.job;
+  if (job.state() == v1::JOB_STATE_STOPPING) {
+    return NextOfStopping(state, entry, now);
+  }
+  if (const std::optional<v1::Cause> cause = FirstCause(state, entry, now)) {
+    return Failing(state, job, *cause, now);
+  }
+  const AttemptKey key = CurrentAttempt(job);
+  const auto& places = Current(job).places();
+  if (job.state() == v1::JOB_STATE_ADMITTED) {
+    const std::vector<std::string> workers = WorkersOf(job);
+    if (std::all_of(workers.begin(), workers.end(),
+                    [&](const std::string& worker) { return Said(state, worker, key) != nullptr; })) {
+      v1::Event event = EventOf(job, v1::JOB_STATE_STARTING, now, kController);
+      event.set_reason("Accepted");
+      event.set_message("every worker has accepted the attempt");
+      return event;
+    }
+    return std::nullopt;
+  }
+  if (job.state() == v1::JOB_STATE_STARTING) {
+    const v1::Ready* ready = nullptr;
+    for (const v1::RankPlace& place : places) {
+      const v1::RankStatus* status = Said(state, place, key);
+      if (status == nullptr || !status->has_ready()) {
+        return std::nullopt;
+      }
+      ready = &status->ready();
+    }
+    v1::Event event = EventOf(job, v1::JOB_STATE_RUNNING, now, kController);
+    event.set_reason("Ready");
+    event.set_message("every rank is ready");
+    event.set_step(ready->resumed_step());
+    *event.mutable_admitted() = Current(job);
+    event.mutable_admitted()->set_resumed_step(ready->resumed_step());
+    event.mutable_admitted()->set_program_digest(ready->program_digest());
+    return event;
+  }
+  // RUNNING
+  for (const v1::RankPlace& place : places) {
+    const v1::RankStatus* status = Said(state, place, key);
+    if (status == nullptr || !status->finished()) {
+      return std::nullopt;
+    }
+  }
+  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController);
+  event.set_reason("Finishing");
+  event.set_message("every rank has finished; waiting for their exits");
+  event.set_step(LastStep(state, job));
+  return event;
+}
+
+// The next change of the queue: its head is admitted, or a job waits for another reason than before.
+std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
+  bool head = true;
+  for (const auto& [seq, id] : state.queue) {
+    const v1::Job& job = state.jobs.at(id).job;
+    std::string reason = "BehindOthers";
+    std::string message = "an earlier job waits for places; jobs start in the order of their submission";
+    if (head) {
+      Placement placement = Place(state, job);
+      if (!placement.places.empty()) {
+        v1::Event event = EventOf(job, v1::JOB_STATE_ADMITTED, now, kController);
+        event.set_reason("Placed");
+        v1::Attempt& attempt = *event.mutable_admitted();
+        attempt.set_number(job.attempt() + 1);
+        attempt.mutable_places()->Assign(placement.places.begin(), placement.places.end());
+        attempt.set_device(placement.device);
+        *attempt.mutable_started() = ToProto(now);
+        event.set_attempt(attempt.number());
+        std::set<std::string> workers;
+        for (const v1::RankPlace& place : placement.places) {
+          workers.insert(place.worker());
+        }
+        event.set_message(absl::StrCat(placement.places.size(),
+                                       placement.places.size() == 1 ? " rank" : " ranks", " on ",
+                                       absl::StrJoin(workers, ", ")));
+        return event;
+      }
+      reason = std::move(placement.reason);
+      message = std::move(placement.message);
+    }
+    if (job.reason() != reason || job.message() != message) {
+      v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, kController);
+      event.set_reason(std::move(reason));
+      event.set_message(std::move(message));
+      return event;
+    }
+    head = false;
+  }
+  return std::nullopt;
+}
+
+Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) {
+  Decision out;
+  const std::string name = submit.resolved.name().empty() ? submit.id : submit.resolved.name();
+  int64_t live = 0;
+  for (const auto& [id, entry] : state.jobs) {
+    const v1::Job& job = entry.job;
+    if (!submit.request_id.empty() && job.owner() == submit.owner && job.request_id() == submit.request_id) {
+      out.job_id = id;
+      if (job.submitted().SerializeAsString() != submit.submitted.SerializeAsString()) {
+        out.status = absl::AlreadyExistsError(
+            absl::StrCat("request_id ", submit.request_id, " belongs to job ", id,
+                         ", which has another spec; use another request_id for another job"));
+      }
+      return out;
+    }
+    live += IsTerminal(job.state()) ? 0 : 1;
+  }
+  for (const auto& [id, entry] : state.jobs) {
+    if (entry.job.name() == name && !IsTerminal(entry.job.state())) {
+      out.job_id = id;
+      out.status = absl::AlreadyExistsError(absl::StrCat("name: job ", id, " is called ", name, " and is ",
+                                                         StateName(entry.job.state()),
+                                                         "; cancel it or choose another name"));
+      return out;
+    }
+  }
+  if (live >= static_cast<int64_t>(state.limits.live_jobs)) {
+    out.status = absl::ResourceExhaustedError(
+        absl::StrCat("the queue is full: ", live, " jobs are live; try again when some have ended"));
+    return out;
+  }
+  v1::Job job;
+  job.set_id(submit.id);
+  job.set_name(name);
+  job.set_owner(submit.owner);
+  job.set_request_id(submit.request_id);
+  *job.mutable_submitted() = submit.submitted;
+  *job.mutable_resolved() = submit.resolved;
+  job.set_resolved_digest(submit.resolved_digest);
+  job.set_reason("Submitted");
+  *job.mutable_created() = ToProto(now);
+  v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner);
+  event.set_reason("Submitted");
+  *event.mutable_submitted() = std::move(job);
+  out.job_id = submit.id;
+  out.events.push_back(std::move(event));
+  return out;
+}
+
+Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) {
+  Decision out;
+  const JobEntry* entry = FindLive(state, cancel.job);
+  if (entry == nullptr) {
+    out.status = absl::NotFoundError(absl::StrCat("no live job ", cancel.job));
+    return out;
+  }
+  const v1::Job& job = entry->job;
+  out.job_id = job.id();
+  if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
+    return out;  // it ends already
+  }
+  v1::Cause cause;
+  cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
+  cause.set_reason(cancel.reason);
+  cause.set_message(absl::StrCat("cancelled by ", cancel.actor));
+  *cause.mutable_time() = ToProto(now);
+  const bool queued = job.state() == v1::JOB_STATE_QUEUED;
+  v1::Event event =
+      EventOf(job, queued ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_STOPPING, now, cancel.actor);
+  event.set_reason(cause.reason());
+  event.set_message(cause.message());
+  if (!queued) {
+    event.set_step(LastStep(state, job));
+  }
+  *event.mutable_failed() = std::move(cause);
+  out.events.push_back(std::move(event));
+  return out;
+}
+
+Decision DecideWorker(const std::string& worker, bool connected, const std::string& session, absl::Time now) {
+  Decision out;
+  v1::Event& event = out.events.emplace_back();
+  *event.mutable_time() = ToProto(now);
+  event.set_reason(connected ? "WorkerConnected" : "WorkerDisconnected");
+  event.set_message(
+      absl::StrCat("worker ", worker, connected ? " connected, session " : " is away, session ", session));
+  event.set_actor(worker);
+  event.set_schema(kEventSchema);
+  event.mutable_worker()->set_worker_id(worker);
+  event.mutable_worker()->set_connected(connected);
+  return out;
+}
+
+Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::Time now) {
+  Decision out;
+  const AttemptKey key = KeyOf(told.notice.id());
+  if (!IsLive(state, key)) {
+    return out;  // of an older attempt: fenced
+  }
+  const JobEntry& entry = state.jobs.at(key.first);
+  const bool known = entry.runtime.checkpoint_attempt() == key.second &&
+                     entry.runtime.checkpoint_step() >= told.notice.committed().step();
+  if (known) {
+    return out;  // told again after a lost connection
+  }
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
+  event.set_reason("CheckpointCommitted");
+  event.set_message(told.notice.committed().path());
+  event.set_step(told.notice.committed().step());
+  *event.mutable_checkpoint() = told.notice.committed();
+  out.events.push_back(std::move(event));
+  return out;
+}
+
+}  // namespace
+
+Decision Decide(const State& state, const Input& input, absl::Time now) {
+  return std::visit(
+      Overloaded{
+          [&](const Submit& in) { return DecideSubmit(state, in, now); },
+          [&](const Cancel& in) { return DecideCancel(state, in, now); },
+          [&](const WorkerHello& in) { return DecideWorker(in.hello.worker_id(), true, in.session, now); },
+          [&](const WorkerDisconnected& in) {
+            const auto it = state.workers.find(in.worker);
+            const bool current = it != state.workers.end() && it->second.session == in.session;
+            return current ? DecideWorker(in.worker, false, in.session, now) : Decision();
+          },
+          [&](const AttemptReport&) { return Decision(); },  // observed; what follows is decided by Tick
+          [&](const CheckpointTold& in) { return DecideCheckpoint(state, in, now); },
+          [&](const Tick&) {
+            Decision out;
+            for (const auto& [id, entry] : state.jobs) {
+              if (HasRanks(entry.job.state())) {
+                if (std::optional<v1::Event> event = NextOf(state, entry, now)) {
+                  out.events.push_back(*std::move(event));
+                }
+              }
+            }
+            // One change of the queue at a time: each may take places from the next.
+            if (out.events.empty()) {
+              if (std::optional<v1::Event> event = NextOfQueue(state, now)) {
+                out.events.push_back(*std::move(event));
+              }
+            }
+            return out;
+          },
+      },
+      input);
+}
+
+Decision Step(const Input& input, absl::Time now, State& state) {
+  Observe(input, now, state);
+  Decision out = Decide(state, input, now);
+  size_t applied = 0;
+  while (true) {
+    for (; applied < out.events.size(); ++applied) {
+      out.events[applied].set_seq(state.last_seq + 1);
+      Apply(out.events[applied], state);
+    }
+    Decision next = Decide(state, Tick{}, now);
+    if (next.events.empty()) {
+      return out;
+    }
+    for (v1::Event& event : next.events) {
+      out.events.push_back(std::move(event));
+    }
+  }
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/decide.h"
+#include "controller/rendezvous.h"
+#include "controller/store.h"
+#include "platform/clock.h"
+
+namespace tandem::controller {
+
+// The one writer: takes inputs in order, a batch at a time; decides; commits the batch in one transaction;
+// and only then lets out what follows from it: replies, assignments, values, news of events. Thread-safe.
+class Engine {
+ public:
+  struct Reply {
+    absl::Status status;
+    v1::Job job;                  // of Submit and Cancel
+    v1::Assignments assignments;  // of WorkerHello: all that is wanted there
+  };
+  // Called from the writer's thread, after the commit. None may block.
+  struct Outbox {
+    std::function<void(const std::string& worker, const std::string& session, const v1::Assignments&)>
+        assignments;
+    std::function<void(const std::string& worker, const v1::KvValue&)> value;
+    std::function<void(const std::vector<v1::Event>&)> events;
+    std::function<void(double seconds)> commit_seconds;
+    // The store failed: nothing more is decided. The process should end and be started again.
+    std::function<void(const absl::Status&)> fatal;
+  };
+
+  // `store` and `clock` outlive the engine. `state` is what the store loaded.
+  Engine(Store& store, const platform::Clock& clock, State state, Outbox outbox);
+  ~Engine();
+
+  void Start();
+  // Does what was posted before, then ends the thread. What is posted later is answered with Unavailable.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // `done` is called from the writer's thread when the consequences are durable.
+  void Post(Input input, std::function<void(Reply)> done = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
+  void Set(v1::KvSet set, std::function<void()> done) ABSL_LOCKS_EXCLUDED(mu_);
+  void Get(std::string worker, v1::KvGet get, std::function<void()> done) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Runs `look` on the writer's thread, on a state that is durable. False where the engine has stopped.
+  bool Query(std::function<void(const State&)> look) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Query, and waits for it.
+  bool Look(const std::function<void(const State&)>& look) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Decided {
+    Input input;
+    std::function<void(Reply)> done;
+  };
+  struct KeySet {
+    v1::KvSet set;
+    std::function<void()> done;
+  };
+  struct KeyGet {
+    std::string worker;
+    v1::KvGet get;
+    std::function<void()> done;
+  };
+  struct Queried {
+    std::function<void(const State&)> look;
+  };
+  using Item = std::variant<Decided, KeySet, KeyGet, Queried>;
+
+  bool Enqueue(Item item) ABSL_LOCKS_EXCLUDED(mu_);
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
+  void Process(std::vector<Item> batch);
+  Decision Decide(const Input& input, absl::Time now, Reply& reply);
+  void SetKey(const v1::KvSet& set);
+  void PushAssignments();
+
+  Store& store_;
+  const platform::Clock& clock_;
+  const Outbox outbox_;
+
+  // Of the writer's thread alone.
+  State state_;
+  Rendezvous rendezvous_;
+  std::map<std::string, std::string> pushed_;  // worker → what it was sent last
+  std::set<std::string> dirty_;                // workers whose assignments may have changed
+  std::vector<std::pair<std::string, v1::KvValue>> values_;
+  int64_t revision_ = 0;
+  bool failed_ = false;
+
+  absl::Mutex mu_;
+  std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,196 @@
+#include "controller/log_stream.h"
+
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/rpc_errors.h"
+
+namespace tandem::controller {
+namespace {
+
+class LogStream : public grpc::ServerWriteReactor<v1::LogChunk> {
+ public:
+  explicit LogStream(LogRelay& relay) : relay_(relay) {}
+
+  void Start(std::shared_ptr<LogStream> self, const absl::StatusOr<std::vector<LogRelay::Wanted>>& wanted) {
+    {
+      const absl::MutexLock lock(&mu_);
+      self_ = self;
+      if (!wanted.ok()) {
+        finished_ = true;
+        Finish(ToRpc(wanted.status()));
+        return;
+      }
+    }
+    const uint64_t reader = relay_.Open(*wanted, [weak = std::weak_ptr<LogStream>(self)] {
+      if (const std::shared_ptr<LogStream> stream = weak.lock()) {
+        stream->Pump();
+      }
+    });
+    {
+      const absl::MutexLock lock(&mu_);
+      reader_ = reader;
+    }
+    Pump();
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      const absl::MutexLock lock(&mu_);
+      writing_ = false;
+      cancelled_ = cancelled_ || !ok;
+    }
+    Pump();
+  }
+
+  void OnCancel() override {
+    {
+      const absl::MutexLock lock(&mu_);
+      cancelled_ = true;
+    }
+    Pump();
+  }
+
+  void OnDone() override {
+    std::optional<uint64_t> reader;
+    // Dropped, and perhaps deleted, after the lock is released.
+    std::shared_ptr<LogStream> self;
+    {
+      const absl::MutexLock lock(&mu_);
+      reader = reader_;
+      finished_ = true;
+      self.swap(self_);
+    }
+    if (reader.has_value()) {
+      relay_.Close(*reader);
+    }
+  }
+
+ private:
+  void Pump() {
+    const absl::MutexLock lock(&mu_);
+    if (writing_ || finished_ || !reader_.has_value()) {
+      return;
+    }
+    if (cancelled_) {
+      finished_ = true;
+      Finish(grpc::Status::CANCELLED);
+      return;
+    }
+    LogRelay::Next next = relay_.Read(*reader_);
+    if (next.chunk.has_value()) {
+      outgoing_ = *std::move(next.chunk);
+      writing_ = true;
+      StartWrite(&outgoing_);
+    } else if (next.end) {
+      finished_ = true;
+      Finish(grpc::Status::OK);
+    }
+  }
+
+  LogRelay& relay_;
+  v1::LogChunk outgoing_;
+  absl::Mutex mu_;
+  std::shared_ptr<LogStream> self_ ABSL_GUARDED_BY(mu_);
+  std::optional<uint64_t> reader_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
+ public:
+  explicit UploadStream(LogRelay& relay) : relay_(relay) {}
+
+  void Start(std::shared_ptr<UploadStream> self) {
+    {
+      const absl::MutexLock lock(&mu_);
+      self_ = std::move(self);
+    }
+    StartRead(&incoming_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      for (const std::string& upload : uploads_) {
+        relay_.Finish(upload);
+      }
+      End(grpc::Status::OK);
+      return;
+    }
+    uploads_.insert(incoming_.upload());
+    std::shared_ptr<UploadStream> self;
+    {
+      const absl::MutexLock lock(&mu_);
+      self = self_;
+    }
+    switch (relay_.Deliver(incoming_, [self] { self->Resume(); })) {
+      case LogRelay::Taken::kOk:
+        Resume();
+        break;
+      case LogRelay::Taken::kFull:
+        break;
+      case LogRelay::Taken::kGone:
+        End({grpc::StatusCode::CANCELLED, "nobody reads this log any more"});
+        break;
+    }
+  }
+
+  void OnCancel() override { End(grpc::Status::CANCELLED); }
+
+  void OnDone() override {
+    for (const std::string& upload : uploads_) {
+      relay_.Finish(upload);
+    }
+    // Dropped, and perhaps deleted, after the lock is released.
+    std::shared_ptr<UploadStream> self;
+    {
+      const absl::MutexLock lock(&mu_);
+      finished_ = true;
+      self.swap(self_);
+    }
+  }
+
+ private:
+  void Resume() {
+    const absl::MutexLock lock(&mu_);
+    if (!finished_) {
+      StartRead(&incoming_);
+    }
+  }
+
+  void End(const grpc::Status& status) {
+    const absl::MutexLock lock(&mu_);
+    if (!finished_) {
+      finished_ = true;
+      Finish(status);
+    }
+  }
+
+  LogRelay& relay_;
+  v1::UploadChunk incoming_;  // of the chain of reads, like uploads_
+  std::set<std::string> uploads_;
+  absl::Mutex mu_;
+  std::shared_ptr<UploadStream> self_ ABSL_GUARDED_BY(mu_);
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(LogRelay& relay,
+                                                const absl::StatusOr<std::vector<LogRelay::Wanted>>& wanted) {
+  const auto stream = std::make_shared<LogStream>(relay);
+  stream->Start(stream, wanted);
+  return stream.get();
+}
+
+grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(LogRelay& relay) {
+  const auto stream = std::make_shared<UploadStream>(relay);
+  stream->Start(stream);
+  return stream.get();
+}
+
+}  // namespace tandem::controller

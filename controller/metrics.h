@@ -1,0 +1,96 @@
+#pragma once
+
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/state.h"
+#include "platform/clock.h"
+
+namespace prometheus {
+class Exposer;
+}
+
+namespace tandem::controller {
+
+// A cumulative histogram.
+class HistogramCounts {
+ public:
+  explicit HistogramCounts(std::vector<double> bounds)
+      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+  void Observe(double value);
+  prometheus::ClientMetric Metric() const;
+
+ private:
+  std::vector<double> bounds_;
+  std::vector<uint64_t> counts_;
+  double sum_ = 0;
+};
+
+// Everything that a scrape of the controller shows. Series of a job are labelled job_name and leave five
+// minutes after its end. Thread-safe.
+class Metrics : public prometheus::Collectable {
+ public:
+  explicit Metrics(const platform::Clock& clock) : clock_(clock) {}
+
+  void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
+  // A step of a live job.
+  void Report(const std::string& job_name, const v1::StepReport& report) ABSL_LOCKS_EXCLUDED(mu_);
+  void JobEnded(const std::string& job_name) ABSL_LOCKS_EXCLUDED(mu_);
+  void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
+  // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit".
+  void RpcHandled(const std::string& method, const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
+  // What the gauges of jobs, workers and the log show from now on.
+  void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
+
+  std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Training {
+    v1::StepReport last;
+    double tokens = 0;
+    double nonfinite_steps = 0;
+    HistogramCounts seconds;
+    absl::Time ended = absl::InfiniteFuture();
+  };
+
+  const platform::Clock& clock_;
+  mutable absl::Mutex mu_;
+  HistogramCounts commits_ ABSL_GUARDED_BY(mu_){{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
+  std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
+  int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
+};
+
+// Serves `metrics` at http://`address`/metrics while it lives; half-sent requests cannot hold it for more
+// than two seconds. Unavailable, in one line, where the port is taken.
+class MetricsServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address,
+                                                              std::shared_ptr<Metrics> metrics);
+  ~MetricsServer();
+
+  // The ports it listens on, for ":0".
+  std::vector<int> Ports() const;
+
+ private:
+  MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<Metrics> metrics);
+
+  std::shared_ptr<Metrics> metrics_;  // the exposer holds it weakly
+  std::unique_ptr<prometheus::Exposer> exposer_;
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,309 @@
+#include "controller/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/engine.h"
+#include "controller/history.h"
+#include "controller/jobs_service.h"
+#include "controller/log_relay.h"
+#include "controller/metrics.h"
+#include "controller/rpc_metrics.h"
+#include "controller/sessions.h"
+#include "controller/store.h"
+#include "controller/watch_stream.h"
+#include "controller/workers_service.h"
+#include "platform/log.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
+
+// A gRPC server that runs out of descriptors never accepts again (CVE-2023-4785).
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+      platform::Log(platform::LogLevel::kWarning, "RLIMIT_NOFILE could not be raised",
+                    {{"error", std::strerror(errno)}});
+    }
+  }
+}
+
+absl::Status CheckAddress(const std::string& address) {
+  if (absl::StartsWith(address, "unix:")) {
+    const size_t length = address.size() - 5;
+    const size_t most = sizeof(sockaddr_un{}.sun_path) - 1;
+    if (length == 0 || length > most) {
+      return absl::InvalidArgumentError(absl::StrCat("--listen ", address, ": a socket's path has 1 to ",
+                                                     most, " bytes, this one ", length,
+                                                     "; choose a shorter folder"));
+    }
+    // gRPC would take the socket over from the one that listens there.
+    sockaddr_un there{};
+    there.sun_family = AF_UNIX;
+    std::memcpy(there.sun_path, address.data() + 5, length);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool answered = connect(fd, reinterpret_cast<const sockaddr*>(&there), sizeof(there)) == 0;
+    close(fd);
+    if (answered) {
+      return absl::UnavailableError(absl::StrCat("--listen ", address,
+                                                 ": another process listens there; stop it, or "
+                                                 "give another --listen"));
+    }
+    return absl::OkStatus();
+  }
+  if (address.rfind(':') == std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen ", address, ": give host:port, as in 127.0.0.1:7471, or unix:/path"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsLocal(const std::string& address) {
+  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "127.") ||
+         absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
+}
+
+void SetArguments(grpc::ServerBuilder& builder) {
+  // A second daemon on the port fails to bind instead of silently sharing it.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Clients may ping as often as each second; otherwise their streams would be killed after four.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+}
+
+}  // namespace
+
+struct Server::Parts {
+  Parts(const platform::Clock& clock_in, platform::Random& random_in) : clock(clock_in), random(random_in) {}
+
+  void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
+  void OnEvents(const std::vector<v1::Event>& events);
+
+  const platform::Clock& clock;
+  platform::Random& random;
+  // In the order of construction; each uses only those before it, or says so.
+  std::unique_ptr<Store> store;
+  std::unique_ptr<History> history;
+  std::shared_ptr<Metrics> metrics;
+  std::unique_ptr<Sessions> sessions;
+  std::unique_ptr<LogRelay> logs;
+  std::unique_ptr<Watches> watches;
+  std::unique_ptr<Engine> engine;  // its outbox leads to sessions, watches, metrics
+  std::unique_ptr<JobsService> jobs;
+  std::unique_ptr<WorkersService> workers;
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<MetricsServer> exposer;
+  std::vector<std::string> addresses;
+  std::string metrics_address;
+
+  absl::Mutex mu;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  std::thread ticks;
+};
+
+void Server::Parts::RunTicks() {
+  absl::Time beat = absl::InfinitePast();
+  while (true) {
+    {
+      const absl::MutexLock lock(&mu);
+      if (mu.AwaitWithTimeout(absl::Condition(&stopping), kTick)) {
+        return;
+      }
+    }
+    engine->Post(Tick{});
+    engine->Query([this](const State& state) { metrics->Look(state); });
+    const absl::Time now = clock.Now();
+    history->Tick(now);
+    if (now - beat >= absl::Seconds(1)) {
+      beat = now;
+      sessions->Beat();
+      logs->Tick();
+    }
+  }
+}
+
+void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
+  for (const v1::Event& event : events) {
+    if (!event.job_id().empty() && !event.has_checkpoint()) {
+      platform::Log(platform::LogLevel::kInfo, StateName(event.to()),
+                    {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
+    }
+    if (IsTerminal(event.to()) && !event.has_checkpoint()) {
+      const absl::StatusOr<std::optional<v1::Job>> job = store->Find(event.job_id());
+      if (job.ok() && job->has_value()) {
+        metrics->JobEnded((*job)->name());
+      }
+    }
+  }
+  watches->Poke();
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      const platform::Clock& clock,
+                                                      platform::Random& random) {
+  for (const std::string& address : options.listen) {
+    if (absl::Status status = CheckAddress(address); !status.ok()) {
+      return status;
+    }
+  }
+  RaiseDescriptorLimit();
+  auto parts = std::make_unique<Parts>(clock, random);
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.state_directory, random);
+  if (!store.ok()) {
+    return store.status();
+  }
+  parts->store = *std::move(store);
+  absl::StatusOr<std::unique_ptr<History>> history = History::Open(options.state_directory, {});
+  if (!history.ok()) {
+    return history.status();
+  }
+  parts->history = *std::move(history);
+  absl::StatusOr<State> state = parts->store->Load();
+  if (!state.ok()) {
+    return state.status();
+  }
+  state->limits = options.limits;
+  const size_t live_jobs = state->jobs.size();
+
+  parts->metrics = std::make_shared<Metrics>(clock);
+  parts->sessions = std::make_unique<Sessions>(Sessions::Options{.store_id = parts->store->store_id(),
+                                                                 .term = parts->store->term(),
+                                                                 .orphan_timeout = options.orphan_timeout},
+                                               clock, random);
+  parts->logs = std::make_unique<LogRelay>(*parts->sessions, clock, random);
+  parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, clock);
+  Parts* raw = parts.get();
+  parts->sessions->OnGone([raw](const std::string& worker) { raw->logs->WorkerGone(worker); });
+  parts->engine = std::make_unique<Engine>(
+      *parts->store, clock, *std::move(state),
+      Engine::Outbox{
+          .assignments =
+              [raw](const std::string& worker, const std::string& session,
+                    const v1::Assignments& assignments) {
+                raw->sessions->Push(worker, session, assignments);
+              },
+          .value = [raw](const std::string& worker,
+                         const v1::KvValue& value) { raw->sessions->Send(worker, value); },
+          .events = [raw](const std::vector<v1::Event>& events) { raw->OnEvents(events); },
+          .commit_seconds = [raw](double seconds) { raw->metrics->CommitSeconds(seconds); },
+          .fatal = options.fatal,
+      });
+  parts->jobs = std::make_unique<JobsService>(JobsService::Parts{*parts->engine, *parts->store,
+                                                                 *parts->history, *parts->sessions,
+                                                                 *parts->watches, *parts->logs, random});
+  parts->workers = std::make_unique<WorkersService>(
+      WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->logs,
+                            *parts->metrics, clock, [raw] { raw->watches->Poke(); }});
+
+  if (options.metrics_listen != "off") {
+    absl::StatusOr<std::unique_ptr<MetricsServer>> exposer =
+        MetricsServer::Start(options.metrics_listen, parts->metrics);
+    if (!exposer.ok()) {
+      return exposer.status();
+    }
+    parts->exposer = *std::move(exposer);
+    const std::vector<int> ports = parts->exposer->Ports();
+    const size_t colon = options.metrics_listen.rfind(':');
+    parts->metrics_address =
+        absl::StrCat(colon == std::string::npos ? "0.0.0.0" : options.metrics_listen.substr(0, colon), ":",
+                     ports.empty() ? 0 : ports.front());
+  }
+
+  // From here on inputs are taken.
+  parts->engine->Start();
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetArguments(builder);
+  std::vector<int> ports(options.listen.size());
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    builder.AddListeningPort(options.listen[i], grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  builder.RegisterService(parts->jobs.get());
+  builder.RegisterService(parts->workers.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(CountRpcs(*parts->metrics));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  parts->server = builder.BuildAndStart();
+  if (parts->server == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", absl::StrJoin(options.listen, ", "),
+                     ": an address is taken or not local; give another --listen, or stop "
+                     "what listens there"));
+  }
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    const std::string& address = options.listen[i];
+    if (absl::StartsWith(address, "unix:")) {
+      parts->addresses.push_back(address);
+      continue;
+    }
+    parts->addresses.push_back(absl::StrCat(address.substr(0, address.rfind(':')), ":", ports[i]));
+    if (!IsLocal(address)) {
+      platform::Log(
+          platform::LogLevel::kWarning,
+          "plain TCP: there is no TLS yet, so whoever reaches this address can run jobs as this user",
+          {{"listen", address}});
+    }
+  }
+  grpc::HealthCheckServiceInterface* health = parts->server->GetHealthCheckService();
+  for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
+    health->SetServingStatus(service, true);
+  }
+  parts->ticks = std::thread([raw] { raw->RunTicks(); });
+  platform::Log(platform::LogLevel::kInfo, "serving",
+                {{"listen", absl::StrJoin(parts->addresses, ",")},
+                 {"metrics", parts->metrics_address.empty() ? "off" : parts->metrics_address},
+                 {"state", options.state_directory},
+                 {"store", parts->store->store_id()},
+                 {"term", absl::StrCat(parts->store->term())},
+                 {"live_jobs", absl::StrCat(live_jobs)}});
+  return std::unique_ptr<Server>(new Server(std::move(parts)));
+}
+
+Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Server::~Server() {
+  {
+    const absl::MutexLock lock(&parts_->mu);
+    parts_->stopping = true;
+  }
+  parts_->ticks.join();
+  // Streams end themselves: gRPC alone would wait for the endless ones.
+  parts_->watches->Close();
+  parts_->sessions->Close();
+  parts_->server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  // Acknowledgements of streams that are still there are dropped: their workers send again.
+  parts_->history->Commit();
+  parts_->engine->Stop();
+}
+
+const std::vector<std::string>& Server::addresses() const { return parts_->addresses; }
+
+const std::string& Server::metrics_address() const { return parts_->metrics_address; }
+
+}  // namespace tandem::controller

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/engine.h"
+#include "tandem/v1/workers.grpc.pb.h"
+
+namespace tandem::controller {
+
+class Session;
+
+// The workers' sessions that are open: who is connected, and the way to each. Thread-safe.
+class Sessions {
+ public:
+  struct Options {
+    std::string store_id;
+    int64_t term = 0;
+    absl::Duration orphan_timeout = absl::Seconds(600);
+    absl::Duration beat = absl::Seconds(1);
+    absl::Duration silence = absl::Seconds(5);  // a stream without any message for longer is closed
+  };
+
+  Sessions(const Options& options, const platform::Clock& clock, platform::Random& random)
+      : options_(options), clock_(clock), random_(random) {}
+
+  // A new stream; it belongs to gRPC until it is done.
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Open(Engine& engine);
+
+  // Consequences for a worker. Dropped where that session is over: the worker says all anew when it returns.
+  void Push(const std::string& worker, const std::string& session, const v1::Assignments& assignments);
+  void Send(const std::string& worker, const v1::KvValue& value);
+  // False where the worker is not connected.
+  bool Ask(const std::string& worker, const v1::UploadRequest& request);
+
+  // Beats to all, and closes the silent ones. Call once a beat.
+  void Beat();
+
+  // Ends every stream, now and later.
+  void Close();
+
+  // Told of every worker whose session ended, from any thread. Set before the first Open.
+  void OnGone(std::function<void(const std::string& worker)> gone) { gone_ = std::move(gone); }
+
+  // When a connected worker was last heard of.
+  absl::Time LastSeen(const std::string& worker) const;
+
+ private:
+  friend class Session;
+
+  // Makes `session` the worker's. A refusal where another process of that id is connected.
+  std::optional<v1::Refused> Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session);
+  // The former session of the worker, if it was another one's place that `session` has left.
+  void Leave(const Session* session);
+  std::shared_ptr<Session> Find(const std::string& worker) const;
+
+  const Options options_;
+  const platform::Clock& clock_;
+  platform::Random& random_;
+  std::function<void(const std::string&)> gone_;
+
+  mutable absl::Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::map<std::string, std::shared_ptr<Session>> by_worker_ ABSL_GUARDED_BY(mu_);
+  std::map<const Session*, std::weak_ptr<Session>> all_
+      ABSL_GUARDED_BY(mu_);  // also those before their Hello
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,123 @@
+#include "controller/sqlite.h"
+
+#include <sqlite3.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace tandem::controller {
+namespace {
+
+absl::Status ErrorOf(sqlite3* db, int rc) {
+  const std::string text = absl::StrCat("SQLite: ", sqlite3_errmsg(db), " (", sqlite3_errstr(rc), ")");
+  switch (rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::FailedPreconditionError(text);
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(text);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(text);
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+}  // namespace
+
+void Statement::Deleter::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+Statement::Statement(sqlite3* db, std::string_view sql) : db_(db) {
+  sqlite3_stmt* statement = nullptr;
+  Note(sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()), &statement, nullptr));
+  statement_.reset(statement);
+}
+
+void Statement::Note(int rc) {
+  if (rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE && status_.ok()) {
+    status_ = ErrorOf(db_, rc);
+  }
+}
+
+Statement& Statement::Bind(int64_t value) {
+  Note(sqlite3_bind_int64(statement_.get(), next_parameter_++, value));
+  return *this;
+}
+
+Statement& Statement::Bind(std::string_view text) {
+  Note(sqlite3_bind_text(statement_.get(), next_parameter_++, text.data(), static_cast<int>(text.size()),
+                         SQLITE_TRANSIENT));
+  return *this;
+}
+
+Statement& Statement::BindBlob(std::string_view bytes) {
+  Note(sqlite3_bind_blob64(statement_.get(), next_parameter_++, bytes.data() == nullptr ? "" : bytes.data(),
+                           bytes.size(), SQLITE_TRANSIENT));
+  return *this;
+}
+
+absl::Status Statement::Run() {
+  while (Next()) {
+  }
+  return Finish();
+}
+
+bool Statement::Next() {
+  if (!status_.ok()) {
+    return false;
+  }
+  const int rc = sqlite3_step(statement_.get());
+  Note(rc);
+  return rc == SQLITE_ROW;
+}
+
+int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+
+std::string Statement::Bytes(int column) const {
+  const void* data = sqlite3_column_blob(statement_.get(), column);
+  const int size = sqlite3_column_bytes(statement_.get(), column);
+  return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), size);
+}
+
+bool Statement::IsNull(int column) const {
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
+
+absl::Status Statement::Finish() {
+  if (statement_ != nullptr) {
+    sqlite3_reset(statement_.get());
+  }
+  next_parameter_ = 1;
+  absl::Status out = status_;
+  status_ = absl::OkStatus();
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Sync sync) {
+  sqlite3* db = nullptr;
+  const int rc = sqlite3_open_v2(path.c_str(), &db,
+                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  std::unique_ptr<Database> out(new Database(db));
+  if (rc != SQLITE_OK) {
+    return absl::UnavailableError(absl::StrCat(path, ": ", sqlite3_errmsg(db)));
+  }
+  // EXCLUSIVE comes before WAL: then no shared-memory file is made, and nobody else gets in.
+  for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=WAL",
+                             sync == Sync::kFull ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
+                             // The lock is taken by the first write.
+                             "BEGIN IMMEDIATE", "COMMIT"}) {
+    if (absl::Status status = out->Execute(pragma); !status.ok()) {
+      return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+    }
+  }
+  return out;
+}
+
+Database::~Database() { sqlite3_close_v2(db_); }
+
+absl::Status Database::Execute(const std::string& sql) {
+  const int rc = sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr);
+  return rc == SQLITE_OK ? absl::OkStatus() : ErrorOf(db_, rc);
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "controller/runtime.pb.h"
+#include "tandem/v1/state.pb.h"
+#include "tandem/v1/workers.pb.h"
+
+namespace tandem::controller {
+
+// An attempt is the only fence: (job id, number from 1).
+using AttemptKey = std::pair<std::string, int>;
+
+// One row of the store: a job, and what only the controller needs to know of it. Changed by Apply alone.
+struct JobEntry {
+  v1::Job job;
+  JobRuntime runtime;
+};
+
+// A worker as it described itself. Never stored: it says all of it again when it returns.
+struct WorkerEntry {
+  bool connected = false;
+  absl::Time since;     // of the last change of `connected`
+  std::string session;  // of the last connection
+  uint64_t incarnation = 0;
+  std::string build;
+  v1::Inventory inventory;                           // without its attempts
+  std::map<AttemptKey, v1::AttemptStatus> attempts;  // its last words on each
+  std::set<AttemptKey> missing;  // live attempts that it should have listed when it returned, and did not
+  std::set<AttemptKey> reborn;   // live attempts whose ranks died with its former incarnation
+};
+
+struct Limits {
+  absl::Duration worker_timeout = absl::Seconds(30);  // away for longer: WorkerLost
+  absl::Duration settle = absl::Milliseconds(1500);   // what STOPPING waits for ranks that cannot be asked
+  size_t live_jobs = 10000;                           // more are refused
+};
+
+struct State {
+  Limits limits;
+  absl::Time started;    // of this controller; workers not seen since count as away from then on
+  int64_t last_seq = 0;  // of the last event
+  std::map<std::string, JobEntry> jobs;  // by id: the live ones, and those that ended since the last Prune
+  std::set<std::pair<int64_t, std::string>> queue;  // QUEUED jobs, by (submitted_seq, id)
+  std::map<std::string, WorkerEntry> workers;       // every one seen since `started`
+};
+
+// SUCCEEDED, FAILED, CANCELLED.
+bool IsTerminal(v1::JobState state);
+
+// ADMITTED to STOPPING: there may be ranks.
+bool HasRanks(v1::JobState state);
+
+// "QUEUED".
+std::string StateName(v1::JobState state);
+
+// "cpu".
+std::string DeviceName(v1::Device device);
+
+AttemptKey KeyOf(const v1::AttemptId& id);
+AttemptKey CurrentAttempt(const v1::Job& job);
+
+// The current attempt. Requires job.attempt() > 0.
+const v1::Attempt& Current(const v1::Job& job);
+
+// The workers of the current attempt, in name order.
+std::vector<std::string> WorkersOf(const v1::Job& job);
+
+// Whether (job, attempt) is what `state` wants or still waits for.
+bool IsLive(const State& state, const AttemptKey& key);
+
+// The live job of that id or name, or null.
+const JobEntry* FindLive(const State& state, const std::string& id_or_name);
+
+// What `worker` last said about an attempt, or about one rank of it; null where it said nothing.
+const v1::AttemptStatus* Said(const State& state, const std::string& worker, const AttemptKey& key);
+const v1::RankStatus* Said(const State& state, const v1::RankPlace& place, const AttemptKey& key);
+
+// A worker as users see it; last_seen is the caller's to fill in.
+v1::Worker Describe(const State& state, const std::string& worker);
+
+// Why `worker` takes no ranks, CamelCase; empty where it does.
+std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker);
+
+// Drops the ended jobs. Call when their end is durable.
+void Prune(State& state);
+
+google::protobuf::Timestamp ToProto(absl::Time time);
+absl::Time FromProto(const google::protobuf::Timestamp& time);
+
+}  // namespace tandem::controller

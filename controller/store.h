@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/sqlite.h"
+#include "controller/state.h"
+#include "platform/random.h"
+
+namespace tandem::controller {
+
+// What is durable of the controller: the log of events, a row per job, request ids, the store's id and term
+// (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe; readers see whole commits.
+class Store {
+ public:
+  // Opens or makes the store, and begins the next term. FailedPrecondition, in one line, where another
+  // controller has it, or where it holds a schema or a kind of event that this build does not know.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& directory, platform::Random& random);
+  ~Store();
+
+  const std::string& store_id() const { return store_id_; }
+  int64_t term() const { return term_; }
+
+  // The live jobs and last_seq, to go on from.
+  absl::StatusOr<State> Load() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // One transaction: the events, and the rows as they are after them.
+  absl::Status Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The job of that id, else the live one of that name, else the newest ended one of that name.
+  absl::StatusOr<std::optional<v1::Job>> Find(const std::string& id_or_name) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::optional<v1::Job>> FindRequest(const std::string& owner, const std::string& request_id)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Jobs submitted before `before` (a submitted_seq; 0: all), newest first, with their submitted_seq.
+  absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> List(int64_t before, int limit,
+                                                                const std::vector<v1::JobState>& states)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Events after `seq`, oldest first; of one job, or of all where `job_id` is empty.
+  absl::StatusOr<std::vector<v1::Event>> Events(const std::string& job_id, int64_t seq, int limit)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t LastSeq() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  explicit Store(std::unique_ptr<Database> db);
+  struct Statements;
+
+  absl::Status Prepare(platform::Random& random) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable absl::Mutex mu_;
+  std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);
+  int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  std::string store_id_;
+  int64_t term_ = 0;
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,336 @@
+// What each death means: of a rank, a worker, a connection, the controller.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "controller/assignments.h"
+#include "controller/causes.h"
+#include "controller/decide.h"
+#include "tests/controller/job_builder.h"
+
+namespace tandem::controller {
+namespace {
+
+v1::AttemptStatus Failed(int rank, const v1::Cause& cause, bool exited = true) {
+  v1::AttemptStatus out = StatusOf("id-job");
+  v1::RankStatus& status = AddRank(out, rank, v1::RANK_PHASE_STEPPING);
+  status.set_step(7);
+  status.set_exited(exited);
+  *status.mutable_cause() = cause;
+  out.set_ended(exited);
+  return out;
+}
+
+TEST(DeathTest, TheFirstDeadRankStopsTheAttempt) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL)));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().outcome(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().cause().rank(), 1);
+  EXPECT_EQ(driver.Job().cause().worker(), "b");
+  EXPECT_EQ(driver.Job().cause().step(), 7);
+  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "RankKilled");
+  EXPECT_EQ(driver.Job().attempts(0).cause().signal(), SIGKILL);
+  EXPECT_EQ(driver.Job().last_step(), 7);
+}
+
+TEST(DeathTest, CausesAreChosenByClassThenTime) {
+  const v1::Cause killed = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 9);
+  const v1::Cause memory = CauseOf(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", 0, 8);
+  const v1::Cause own = CauseOf(v1::FAILURE_CLASS_USER, "BadData", 0, 3);
+  const v1::Cause worker = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "WorkerLost", 0, 2);
+  const v1::Cause peer = CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1);
+  const v1::Cause requested = CauseOf(v1::FAILURE_CLASS_REQUESTED, "Stopped", 0, 0);
+  const std::vector<v1::Cause> order = {memory, killed, own, worker, peer, requested};
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (size_t j = 0; j < order.size(); ++j) {
+      EXPECT_EQ(Precedes(order[i], order[j]), i < j) << order[i].reason() << " " << order[j].reason();
+    }
+  }
+}
+
+TEST(DeathTest, ALaterCauseThatIsNearerReplacesAConsequence) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
+  EXPECT_EQ(driver.Job().reason(), "PeerLost");
+  driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 2)));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "RankKilled");
+  EXPECT_EQ(driver.Job().cause().rank(), 1);
+}
+
+TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_NUMERIC, "NotFinite", 0, 5)));
+  v1::AttemptStatus stopped = Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 1));
+  stopped.mutable_ranks(0)->set_stop_requested(true);
+  driver.Say("b", stopped);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "NotFinite");
+}
+
+TEST(DeathTest, ExitingWithoutFinishingFails) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  v1::AttemptStatus status = StatusOf("id-job");
+  AddRank(status, 1, v1::RANK_PHASE_EXITED).set_finished(false);
+  driver.Say("b", status);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "ExitedWithoutFinishing");
+}
+
+TEST(DeathTest, AFailureAfterFinishingFailsToo) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_FINISHED);
+  EXPECT_EQ(driver.Job().outcome(), v1::JOB_STATE_SUCCEEDED);
+  v1::AttemptStatus status = Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGSEGV));
+  status.mutable_ranks(0)->set_finished(true);
+  driver.Say("b", status);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+}
+
+TEST(DeathTest, ARefusalFailsTheJob) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_ADMITTED);
+  v1::AttemptStatus status = StatusOf("id-job");
+  *status.mutable_refused() = CauseOf(v1::FAILURE_CLASS_USER, "FilesMissing");
+  driver.Say("a", status);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().cause().worker(), "a");
+  driver.Wait(absl::Seconds(2));  // b never spoke of it
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_USER);
+}
+
+TEST(DeathTest, RanksThatDisagreeStopTheAttemptAndBothAreNamed) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_READY);
+  v1::AttemptStatus status = StatusOf("id-job");
+  AddRank(status, 1, v1::RANK_PHASE_READY).mutable_ready()->set_data_digest("other");
+  driver.Say("b", status);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().reason(), "DigestMismatch");
+  EXPECT_THAT(driver.Job().message(),
+              ::testing::AllOf(::testing::HasSubstr("rank 0 on worker a"),
+                               ::testing::HasSubstr("rank 1 on worker b"), ::testing::HasSubstr("data")));
+}
+
+TEST(DeathTest, CancelWorksInEveryState) {
+  const Cancel cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"};
+  {
+    Driver driver;
+    driver.Feed(SubmitOf("job", 1));
+    driver.Feed(cancel);
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED);
+    EXPECT_EQ(driver.Job().reason(), "CancelledByUser");
+    EXPECT_TRUE(driver.state.queue.empty());
+    EXPECT_TRUE(absl::IsNotFound(driver.Feed(cancel).status));
+  }
+  for (const v1::JobState state : {v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) {
+    Driver driver;
+    driver.Run(v1::JOB_STATE_ADMITTED);
+    if (state != v1::JOB_STATE_ADMITTED) {
+      driver.SayAll("a", "id-job", v1::RANK_PHASE_SPAWNED);
+      driver.SayAll("b", "id-job", v1::RANK_PHASE_SPAWNED);
+    }
+    if (state == v1::JOB_STATE_RUNNING) {
+      driver.SayAll("a", "id-job", v1::RANK_PHASE_READY);
+      driver.SayAll("b", "id-job", v1::RANK_PHASE_READY);
+    }
+    ASSERT_EQ(driver.Job().state(), state);
+    EXPECT_TRUE(driver.Feed(cancel).status.ok());
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+    EXPECT_EQ(driver.Job().outcome(), v1::JOB_STATE_CANCELLED);
+    EXPECT_TRUE(driver.Feed(cancel).status.ok()) << "twice is once";
+    for (const auto& [worker, rank] : {std::pair{"a", 0}, {"b", 1}}) {
+      v1::AttemptStatus status = StatusOf("id-job");
+      v1::RankStatus& stopped = AddRank(status, rank, v1::RANK_PHASE_STEPPING);
+      stopped.set_exited(true);
+      stopped.set_stop_requested(true);
+      driver.Say(worker, status);
+    }
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED) << StateName(state);
+    EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_REQUESTED);
+  }
+}
+
+TEST(DeathTest, AWorkerThatStaysAwayLosesTheJob) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Disconnect("b");
+  driver.Wait(absl::Seconds(29));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  driver.Wait(absl::Seconds(2));
+  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
+  EXPECT_THAT(driver.Job().cause().missing_ranks(), ::testing::ElementsAre(1));
+  driver.Wait(absl::Seconds(2));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING) << "rank 0 runs still";
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("not heard of: the ranks of worker b"));
+  EXPECT_TRUE(WhyNotSchedulable(driver.state, driver.state.workers.at("a")).empty());
+}
+
+TEST(DeathTest, AWorkerThatReturnsInTimeWithTheAttemptGoesOn) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  const v1::AttemptStatus said = driver.state.workers.at("b").attempts.at({"id-job", 1});
+  driver.Disconnect("b");
+  driver.Wait(absl::Seconds(20));
+  v1::Hello hello = HelloOf("b", 1);
+  *hello.mutable_inventory()->add_attempts() = said;
+  driver.Connect(hello);
+  driver.Wait(absl::Seconds(100));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST(DeathTest, AWorkerThatReturnsWithoutTheAttemptLosesTheJob) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Disconnect("b");
+  driver.Connect("b", 1, /*incarnation=*/2);
+  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
+  EXPECT_EQ(WantedOn(driver.state, "b").all_size(), 0) << "it is not started again";
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+}
+
+TEST(DeathTest, ANewIncarnationMeansThatTheOldRanksAreDead) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Disconnect("b");
+  v1::Hello hello = HelloOf("b", 1, /*incarnation=*/2);
+  v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();
+  status = StatusOf("id-job");
+  AddRank(status, 1, v1::RANK_PHASE_STEPPING).set_exited(true);
+  status.set_ended(true);
+  driver.Connect(hello);
+  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
+}
+
+TEST(DeathTest, AKilledDaemonIsWorkerLostAlthoughItsPeersAreHeardFirst) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Disconnect("b");
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost")));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  driver.Wait(absl::Seconds(1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  driver.Wait(absl::Seconds(1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
+}
+
+TEST(DeathTest, AnAdmittedAttemptThatNeverReachedTheWorkerIsSentAgain) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_ADMITTED);
+  driver.Disconnect("a");
+  driver.Connect("a", 1);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+  EXPECT_EQ(WantedOn(driver.state, "a").all_size(), 1);
+}
+
+// A restart of the controller: rows are kept, nothing that was observed.
+State Restarted(const State& before, absl::Time now) {
+  State out;
+  out.started = now;
+  out.last_seq = before.last_seq;
+  out.jobs = before.jobs;
+  out.queue = before.queue;
+  return out;
+}
+
+TEST(DeathTest, ARestartedControllerAdoptsTheRunningAttempt) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  std::vector<v1::Hello> hellos;
+  for (const char* worker : {"a", "b"}) {
+    v1::Hello& hello = hellos.emplace_back(HelloOf(worker, 1));
+    *hello.mutable_inventory()->add_attempts() = driver.state.workers.at(worker).attempts.at({"id-job", 1});
+  }
+  driver.state = Restarted(driver.state, driver.now);
+  driver.Wait(absl::Seconds(10));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  driver.Connect(hellos[0]);
+  driver.Connect(hellos[1]);
+  driver.Wait(absl::Seconds(60));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(driver.Job().attempt(), 1);
+  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_RUN);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST(DeathTest, AWorkerThatDoesNotListTheAttemptAfterARestartLosesIt) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.state = Restarted(driver.state, driver.now);
+  driver.Connect("a", 1);
+  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
+  driver.Wait(absl::Seconds(2));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED) << "b has not returned, and is listed";
+}
+
+TEST(DeathTest, AnAttemptThatNobodyWantsKeepsItsWorkerFromTakingRanks) {
+  Driver driver;
+  v1::Hello hello = HelloOf("a", 1);
+  v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();
+  status = StatusOf("long-gone");
+  AddRank(status, 0, v1::RANK_PHASE_STEPPING);
+  driver.Connect(hello);
+  EXPECT_EQ(WhyNotSchedulable(driver.state, driver.state.workers.at("a")), "StoppingLeftovers");
+  driver.Feed(SubmitOf("job", 1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_QUEUED);
+  v1::AttemptStatus ended = StatusOf("long-gone");
+  ended.set_ended(true);
+  driver.Say("a", ended);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+  EXPECT_EQ(WantedOn(driver.state, "a").forget_size(), 1);
+}
+
+TEST(DeathTest, AnOldSessionsEndChangesNothing) {
+  Driver driver;
+  driver.Connect("a", 1);
+  const std::string old = driver.state.workers.at("a").session;
+  driver.Connect("a", 1);
+  EXPECT_TRUE(driver.Feed(WorkerDisconnected{.worker = "a", .session = old}).events.empty());
+  EXPECT_TRUE(driver.state.workers.at("a").connected);
+}
+
+TEST(DeathTest, PlacesAreFreeWhenTheJobHasEnded) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Feed(SubmitOf("next", 2));
+  driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_USER, "BadData")));
+  EXPECT_EQ(driver.Job("id-next").state(), v1::JOB_STATE_QUEUED);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(driver.Job("id-next").state(), v1::JOB_STATE_ADMITTED);
+}
+
+TEST(DeathTest, ADaemonThatStopsItsRanksOnItsOwnFailsTheJob) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  v1::AttemptStatus status = StatusOf("id-job");
+  v1::RankStatus& rank = AddRank(status, 1, v1::RANK_PHASE_STEPPING);
+  rank.set_exited(true);
+  rank.set_stop_requested(true);
+  driver.Say("b", status);
+  EXPECT_EQ(driver.Job().reason(), "StoppedByWorker");
+  EXPECT_EQ(driver.Job().outcome(), v1::JOB_STATE_FAILED);
+}
+
+}  // namespace
+}  // namespace tandem::controller

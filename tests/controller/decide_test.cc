@@ -1,0 +1,247 @@
+#include "controller/decide.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/assignments.h"
+#include "controller/rendezvous.h"
+#include "tests/controller/job_builder.h"
+
+namespace tandem::controller {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::string> StatesOf(const Driver& driver, const std::string& id) {
+  std::vector<std::string> out;
+  for (const v1::Event& event : driver.events) {
+    if (event.job_id() == id && event.from() != event.to()) {
+      out.push_back(StateName(event.to()));
+    }
+  }
+  return out;
+}
+
+TEST(DecideTest, AJobGoesFromQueuedToSucceeded) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(Current(driver.Job()).program_digest(), "program");
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_FINISHED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << "rank 1 has not finished";
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_FINISHED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().outcome(), v1::JOB_STATE_SUCCEEDED);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING) << "rank 1 has not exited";
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(StatesOf(driver, "id-job"),
+              ElementsAre("QUEUED", "ADMITTED", "STARTING", "RUNNING", "STOPPING", "SUCCEEDED"));
+  EXPECT_TRUE(driver.Job().has_ended());
+}
+
+TEST(DecideTest, FoldingTheLogGivesTheRows) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Feed(SubmitOf("second", 1));
+  v1::CheckpointNotice notice;
+  notice.mutable_id()->set_job_id("id-job");
+  notice.mutable_id()->set_attempt(1);
+  notice.mutable_committed()->set_step(10);
+  driver.Feed(CheckpointTold{.worker = "a", .notice = notice});
+  v1::AttemptStatus status = StatusOf("id-job");
+  v1::RankStatus& rank = AddRank(status, 0, v1::RANK_PHASE_STEPPING);
+  rank.set_step(12);
+  *rank.mutable_cause() = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL);
+  driver.Say("a", status);
+  driver.Wait(absl::Seconds(40));
+
+  State folded;
+  for (const v1::Event& event : driver.events) {
+    Apply(event, folded);
+  }
+  ASSERT_EQ(folded.jobs.size(), driver.state.jobs.size());
+  for (const auto& [id, entry] : driver.state.jobs) {
+    EXPECT_EQ(folded.jobs.at(id).job.SerializeAsString(), entry.job.SerializeAsString()) << id;
+    EXPECT_EQ(folded.jobs.at(id).runtime.SerializeAsString(), entry.runtime.SerializeAsString()) << id;
+  }
+  EXPECT_EQ(folded.queue, driver.state.queue);
+  EXPECT_EQ(folded.last_seq, driver.state.last_seq);
+}
+
+TEST(DecideTest, DecideIsPureAndDeterministic) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  const Decision first = Decide(driver.state, Cancel{.job = "job", .reason = "R", .actor = "x"}, driver.now);
+  const Decision again = Decide(driver.state, Cancel{.job = "job", .reason = "R", .actor = "x"}, driver.now);
+  ASSERT_EQ(first.events.size(), 1U);
+  EXPECT_EQ(first.events[0].SerializeAsString(), again.events[0].SerializeAsString());
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST(DecideTest, AWaitingJobSaysWhatItWaitsFor) {
+  Driver driver;
+  driver.Feed(SubmitOf("job", 4));
+  EXPECT_EQ(driver.Job().reason(), "NoWorkers");
+  driver.Connect("a", 2);
+  EXPECT_EQ(driver.Job().reason(), "WaitingForPlaces");
+  EXPECT_EQ(driver.Job().message(), "needs 4 places, 2 free of 2 on 1 worker");
+  driver.Feed(SubmitOf("small", 1));
+  EXPECT_EQ(driver.Job("id-small").reason(), "BehindOthers")
+      << "first in, first out: small jobs do not overtake";
+  driver.Connect("b", 2);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+  EXPECT_EQ(driver.Job("id-small").message(), "needs 1 place, 0 free of 4 on 2 workers");
+}
+
+TEST(DecideTest, RanksGoOverWorkersInNameOrder) {
+  Driver driver;
+  driver.Connect("b", 2);
+  driver.Connect("a", 2);
+  driver.Feed(SubmitOf("job", 3));
+  std::vector<std::string> where;
+  for (const v1::RankPlace& place : Current(driver.Job()).places()) {
+    where.push_back(place.worker() + std::to_string(place.place()));
+  }
+  EXPECT_THAT(where, ElementsAre("a0", "a1", "b0"));
+  EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CPU) << "auto is fixed when the job is admitted";
+  EXPECT_EQ(Describe(driver.state, "b").places_in_use(), 1);
+}
+
+TEST(DecideTest, UnhealthyPlacesTakeNoRanks) {
+  Driver driver;
+  v1::Hello hello = HelloOf("a", 2);
+  hello.mutable_inventory()->mutable_places(0)->set_healthy(false);
+  driver.Connect(hello);
+  driver.Feed(SubmitOf("job", 2));
+  EXPECT_EQ(driver.Job().message(), "needs 2 places, 1 free of 2 on 1 worker");
+}
+
+TEST(DecideTest, RanksPerWorkerSpreadsAJob) {
+  Driver driver;
+  driver.Connect("a", 2);
+  Submit submit = SubmitOf("job", 2);
+  submit.resolved.mutable_resources()->set_ranks_per_worker(1);
+  driver.Feed(submit);
+  EXPECT_EQ(driver.Job().message(),
+            "needs 2 places, 2 free of 2 on 1 worker; resources.ranks_per_worker allows 1 on each");
+  driver.Connect("b", 2);
+  EXPECT_THAT(WorkersOf(driver.Job()), ElementsAre("a", "b"));
+}
+
+TEST(DecideTest, TheSameRequestIdGivesTheSameJob) {
+  Driver driver;
+  EXPECT_TRUE(driver.Feed(SubmitOf("job", 1, "r1")).status.ok());
+  Submit again = SubmitOf("job", 1, "r1");
+  again.id = "another-id";
+  const Decision same = driver.Feed(again);
+  EXPECT_TRUE(same.status.ok());
+  EXPECT_EQ(same.job_id, "id-job");
+  EXPECT_TRUE(same.events.empty());
+  again.submitted.mutable_training()->set_steps(7);
+  EXPECT_TRUE(absl::IsAlreadyExists(driver.Feed(again).status));
+  again.owner = "somebody else";
+  again.submitted.set_name("other");
+  again.resolved.set_name("other");
+  EXPECT_TRUE(driver.Feed(again).status.ok()) << "request ids are per owner";
+}
+
+TEST(DecideTest, NamesAreUniqueAmongLiveJobsOnly) {
+  Driver driver;
+  driver.Feed(SubmitOf("job", 1));
+  Submit second = SubmitOf("job", 1);
+  second.id = "second";
+  EXPECT_TRUE(absl::IsAlreadyExists(driver.Feed(second).status));
+  driver.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  EXPECT_TRUE(driver.Feed(second).status.ok());
+}
+
+TEST(DecideTest, AFullQueueRefuses) {
+  Driver driver;
+  driver.state.limits.live_jobs = 1;
+  driver.Feed(SubmitOf("one", 1));
+  EXPECT_TRUE(absl::IsResourceExhausted(driver.Feed(SubmitOf("two", 1)).status));
+}
+
+TEST(DecideTest, CheckpointsAreToldOnce) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  v1::CheckpointNotice notice;
+  notice.mutable_id()->set_job_id("id-job");
+  notice.mutable_id()->set_attempt(1);
+  notice.mutable_committed()->set_step(10);
+  notice.mutable_committed()->set_path("runs/step-10");
+  EXPECT_EQ(driver.Feed(CheckpointTold{.worker = "a", .notice = notice}).events.size(), 1U);
+  EXPECT_EQ(driver.Feed(CheckpointTold{.worker = "a", .notice = notice}).events.size(), 0U);
+  notice.mutable_id()->set_attempt(2);
+  notice.mutable_committed()->set_step(20);
+  EXPECT_EQ(driver.Feed(CheckpointTold{.worker = "a", .notice = notice}).events.size(), 0U)
+      << "not that attempt";
+  EXPECT_EQ(driver.Job().last_step(), 10);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST(WantedOnTest, AssignmentsAreSelfContained) {
+  Driver driver;
+  driver.Connect("a", 1);
+  driver.Connect("b", 1);
+  driver.Feed(SubmitOf("job", 2));
+  const v1::Assignments wanted = WantedOn(driver.state, "b");
+  ASSERT_EQ(wanted.all_size(), 1);
+  const v1::Assignment& assignment = wanted.all(0);
+  EXPECT_EQ(assignment.desired(), v1::DESIRED_RUN);
+  EXPECT_EQ(assignment.places_size(), 2);
+  ASSERT_EQ(assignment.ranks_size(), 1);
+  EXPECT_EQ(assignment.ranks(0).rank(), 1);
+  EXPECT_EQ(assignment.resolved().resources().device(), v1::DEVICE_CPU);
+  EXPECT_GT(assignment.groups_size(), 0);
+  EXPECT_GT(assignment.ranks(0).groups_size(), 0);
+  for (const int index : assignment.ranks(0).groups()) {
+    EXPECT_THAT(assignment.groups(index).ranks(), ::testing::Contains(1));
+  }
+  EXPECT_EQ(WantedOn(driver.state, "c").all_size(), 0);
+}
+
+TEST(WantedOnTest, AStoppingAttemptIsListedWhereItIsKnownAndForgottenWhenItEnded) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
+  EXPECT_EQ(WantedOn(driver.state, "a").all(0).reason(), "CancelledByUser");
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(WantedOn(driver.state, "a").forget_size(), 0) << "kept until the end of the job is durable";
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED);
+  v1::Assignments wanted = WantedOn(driver.state, "a");
+  EXPECT_EQ(wanted.all_size(), 0);
+  EXPECT_EQ(wanted.forget_size(), 1);
+  MarkForgotten(wanted, "a", driver.state);
+  EXPECT_EQ(WantedOn(driver.state, "a").forget_size(), 0);
+}
+
+TEST(RendezvousTest, GetIsAnsweredWhenTheKeyIsSetAndTheFirstValueStays) {
+  Rendezvous rendezvous;
+  v1::KvGet get;
+  get.mutable_id()->set_job_id("j");
+  get.set_key("k");
+  v1::KvValue value;
+  EXPECT_FALSE(rendezvous.Get(get, "b", value));
+  v1::KvSet set;
+  set.mutable_id()->set_job_id("j");
+  set.set_key("k");
+  set.set_value("one");
+  Rendezvous::Answer answer;
+  EXPECT_TRUE(rendezvous.Set(set, answer));
+  EXPECT_THAT(answer.workers, ElementsAre("b"));
+  EXPECT_EQ(answer.value.value(), "one");
+  set.set_value("two");
+  EXPECT_FALSE(rendezvous.Set(set, answer));
+  EXPECT_TRUE(rendezvous.Get(get, "b", value));
+  EXPECT_EQ(value.value(), "one");
+  rendezvous.Retain(State());
+  EXPECT_EQ(rendezvous.num_spaces(), 0U);
+}
+
+}  // namespace
+}  // namespace tandem::controller

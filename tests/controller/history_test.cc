@@ -1,0 +1,113 @@
+#include "controller/history.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/controller/temp_folder.h"
+
+namespace tandem::controller {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1'600'000'000);
+
+v1::ReportBatch BatchOf(const std::string& job, int attempt, int64_t first, int64_t last, int norms = 0) {
+  v1::ReportBatch out;
+  out.mutable_id()->set_job_id(job);
+  out.mutable_id()->set_attempt(attempt);
+  for (int64_t step = first; step <= last; ++step) {
+    v1::StepReport& report = *out.add_reports();
+    report.set_step(step);
+    report.set_attempt(attempt);
+    report.set_loss(static_cast<double>(attempt) + 1.0 / static_cast<double>(step));
+    if (norms > 0) {
+      report.mutable_norms()->set_table_digest("t");
+      for (int i = 0; i < norms; ++i) {
+        report.mutable_norms()->add_weight(i);
+      }
+    }
+  }
+  return out;
+}
+
+class HistoryTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<History> Open(const History::Options& options = {}) {
+    absl::StatusOr<std::unique_ptr<History>> history = History::Open(folder_.path(), options);
+    EXPECT_TRUE(history.ok()) << history.status();
+    return *std::move(history);
+  }
+  TempFolder folder_;
+};
+
+TEST_F(HistoryTest, ReportsAreSeenAtOnceAndAcknowledgedWhenDurable) {
+  std::unique_ptr<History> history = Open();
+  bool committed = false;
+  ASSERT_TRUE(
+      history->Add(BatchOf("j", 1, 1, 3), kNow, [&](const absl::Status& s) { committed = s.ok(); }).ok());
+  EXPECT_EQ(history->After("j", {}, 10, false)->size(), 3U);
+  history->Tick(kNow + absl::Milliseconds(900));
+  EXPECT_FALSE(committed);
+  history->Tick(kNow + absl::Milliseconds(1000));
+  EXPECT_TRUE(committed);
+}
+
+TEST_F(HistoryTest, ManyReportsAreCommittedBeforeTheirTime) {
+  std::unique_ptr<History> history = Open();
+  bool committed = false;
+  ASSERT_TRUE(
+      history->Add(BatchOf("j", 1, 1, 256), kNow, [&](const absl::Status& s) { committed = s.ok(); }).ok());
+  EXPECT_TRUE(committed);
+}
+
+TEST_F(HistoryTest, SentTwiceIsOnceAndTheHigherAttemptWins) {
+  {
+    std::unique_ptr<History> history = Open();
+    for (const auto& batch :
+         {BatchOf("j", 1, 1, 10), BatchOf("j", 1, 5, 10), BatchOf("j", 2, 8, 12), BatchOf("j", 1, 9, 11)}) {
+      ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
+    }
+  }
+  std::unique_ptr<History> history = Open();  // also after a restart
+  const auto all = *history->Range("j", 1, 0, 100, false);
+  ASSERT_EQ(all.size(), 12U);
+  for (const v1::StepReport& report : all) {
+    EXPECT_EQ(report.attempt(), report.step() >= 8 ? 2 : 1) << report.step();
+  }
+  EXPECT_EQ(*history->Last("j"), (History::Position{.attempt = 2, .step = 12}));
+  EXPECT_EQ(*history->LastStep("j"), 12);
+  EXPECT_EQ(history->After("j", {.attempt = 1, .step = 6}, 3, false)->front().step(), 7);
+  EXPECT_EQ(*history->CountAfter("j", {.attempt = 1, .step = 6}), 6);
+}
+
+TEST_F(HistoryTest, NormsStayInTheirRings) {
+  std::unique_ptr<History> history = Open({.norm_bytes_of_a_job = 10'000, .norm_bytes = 15'000});
+  for (int64_t step = 1; step <= 50; ++step) {  // about 800 bytes each
+    ASSERT_TRUE(history->Add(BatchOf("a", 1, step, step, 100), kNow, [](const absl::Status&) {}).ok());
+    EXPECT_LE(history->norm_bytes(), 10'000);
+  }
+  const auto a = *history->Range("a", 1, 0, 100, true);
+  EXPECT_EQ(a.size(), 50U) << "scalars are kept";
+  EXPECT_FALSE(a[0].has_norms()) << "the oldest norms went first";
+  EXPECT_TRUE(a[49].has_norms());
+  EXPECT_EQ(a[49].norms().weight_size(), 100);
+  for (int64_t step = 1; step <= 50; ++step) {
+    ASSERT_TRUE(history->Add(BatchOf("b", 1, step, step, 100), kNow, [](const absl::Status&) {}).ok());
+    EXPECT_LE(history->norm_bytes(), 15'000);
+  }
+  EXPECT_TRUE(history->Range("b", 50, 50, 1, true)->front().has_norms());
+  const int64_t before = history->norm_bytes();
+  history.reset();
+  EXPECT_EQ(Open({.norm_bytes_of_a_job = 10'000, .norm_bytes = 15'000})->norm_bytes(), before);
+}
+
+TEST_F(HistoryTest, ItemTablesAreKeptByDigest) {
+  std::unique_ptr<History> history = Open();
+  v1::ReportBatch batch = BatchOf("j", 1, 1, 1, 2);
+  batch.mutable_table()->set_digest("t");
+  batch.mutable_table()->add_items()->set_name("lm_head.weight");
+  ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
+  EXPECT_EQ((*history->Table("t"))->items(0).name(), "lm_head.weight");
+  EXPECT_FALSE(history->Table("other")->has_value());
+}
+
+}  // namespace
+}  // namespace tandem::controller

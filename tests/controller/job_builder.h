@@ -1,0 +1,132 @@
+#pragma once
+
+#include <string>
+
+#include "controller/decide.h"
+#include "controller/state.h"
+
+namespace tandem::controller {
+
+inline const absl::Time kStart = absl::FromUnixSeconds(1'600'000'000);
+
+// A job of `ranks` ranks. Decide reads no more of a spec than these fields.
+inline Submit SubmitOf(const std::string& name, int ranks, const std::string& request_id = "") {
+  Submit out;
+  out.id = "id-" + name;
+  out.owner = "local";
+  out.request_id = request_id;
+  out.submitted.set_name(name);
+  out.submitted.mutable_parallelism()->set_ranks(ranks);
+  out.resolved = out.submitted;
+  out.resolved.mutable_resources()->set_device(v1::DEVICE_AUTO);
+  return out;
+}
+
+inline v1::Hello HelloOf(const std::string& worker, int places, uint64_t incarnation = 1) {
+  v1::Hello out;
+  out.set_worker_id(worker);
+  out.set_incarnation(incarnation);
+  out.set_protocol_min(1);
+  out.set_protocol_max(1);
+  out.mutable_inventory()->set_hostname(worker + ".example");
+  for (int i = 0; i < places; ++i) {
+    v1::Place& place = *out.mutable_inventory()->add_places();
+    place.set_index(i);
+    place.set_device(v1::DEVICE_CPU);
+    place.set_healthy(true);
+  }
+  return out;
+}
+
+inline v1::AttemptStatus StatusOf(const std::string& job_id, int attempt = 1) {
+  v1::AttemptStatus out;
+  out.mutable_id()->set_job_id(job_id);
+  out.mutable_id()->set_attempt(attempt);
+  return out;
+}
+
+inline v1::RankStatus& AddRank(v1::AttemptStatus& status, int rank, v1::RankPhase phase) {
+  v1::RankStatus& out = *status.add_ranks();
+  out.set_rank(rank);
+  out.set_phase(phase);
+  if (phase >= v1::RANK_PHASE_READY) {
+    out.mutable_ready()->set_program_digest("program");
+    out.mutable_ready()->set_layout_digest("layout");
+    out.mutable_ready()->set_data_digest("data");
+  }
+  out.set_finished(phase >= v1::RANK_PHASE_FINISHED);
+  out.set_exited(phase == v1::RANK_PHASE_EXITED);
+  return out;
+}
+
+inline v1::Cause CauseOf(v1::FailureClass failure, const std::string& reason, int signal = 0,
+                         int64_t second = 0) {
+  v1::Cause out;
+  out.set_class_(failure);
+  out.set_reason(reason);
+  out.set_message(reason + " happened");
+  out.set_signal(signal);
+  *out.mutable_time() = ToProto(kStart + absl::Seconds(second));
+  return out;
+}
+
+// A state, fed with inputs at a time that the test moves; keeps every event.
+class Driver {
+ public:
+  Driver() { state.started = kStart; }
+
+  Decision Feed(const Input& input) {
+    Decision out = Step(input, now, state);
+    events.insert(events.end(), out.events.begin(), out.events.end());
+    return out;
+  }
+  void Connect(const std::string& worker, int places, uint64_t incarnation = 1) {
+    Feed(WorkerHello{.session = "s" + std::to_string(++sessions),
+                     .hello = HelloOf(worker, places, incarnation)});
+  }
+  void Connect(const v1::Hello& hello) {
+    Feed(WorkerHello{.session = "s" + std::to_string(++sessions), .hello = hello});
+  }
+  void Disconnect(const std::string& worker) {
+    Feed(WorkerDisconnected{.worker = worker, .session = state.workers.at(worker).session});
+  }
+  void Say(const std::string& worker, const v1::AttemptStatus& status) {
+    Feed(AttemptReport{.worker = worker, .status = status});
+  }
+  // All ranks of the job on this worker, in one phase.
+  void SayAll(const std::string& worker, const std::string& job_id, v1::RankPhase phase) {
+    v1::AttemptStatus status = StatusOf(job_id, Job(job_id).attempt());
+    for (const v1::RankPlace& place : Current(Job(job_id)).places()) {
+      if (place.worker() == worker) {
+        AddRank(status, place.rank(), phase);
+      }
+    }
+    status.set_ended(phase == v1::RANK_PHASE_EXITED);
+    Say(worker, status);
+  }
+  void Wait(absl::Duration time) {
+    now += time;
+    Feed(Tick{});
+  }
+  // Two workers of one place, a job of two ranks, in this state.
+  void Run(v1::JobState until) {
+    Connect("a", 1);
+    Connect("b", 1);
+    Feed(SubmitOf("job", 2));
+    for (const v1::RankPhase phase : {v1::RANK_PHASE_SPAWNED, v1::RANK_PHASE_READY}) {
+      if (Job().state() != until) {
+        SayAll("a", "id-job", phase);
+        SayAll("b", "id-job", phase);
+      }
+    }
+  }
+
+  const v1::Job& Job(const std::string& id = "id-job") const { return state.jobs.at(id).job; }
+
+  State state;
+  absl::Time now = kStart;
+  std::vector<v1::Event> events;
+  int sessions = 0;
+};
+
+}  // namespace tandem::controller

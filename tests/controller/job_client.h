@@ -1,0 +1,100 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "jobspec/jobspec.h"
+#include "tandem/v1/jobs.grpc.pb.h"
+
+namespace tandem::controller {
+
+// A user's client, with deadlines so that a failing test ends.
+class JobClient {
+ public:
+  explicit JobClient(const std::string& address) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+    stub_ = v1::Jobs::NewStub(channel_);
+  }
+
+  static v1::JobSpec SpecOf(const std::string& name, int ranks) {
+    const jobspec::ReadResult read = jobspec::ReadText("name: " + name + R"(
+model: {preset: llama-tiny}
+data: {train: /usr/include, tokenizer: bytes}
+training: {steps: 3, sequence_length: 64, micro_batch_size: 1, global_batch_size: 4, seed: 1}
+parallelism: {ranks: )" + std::to_string(ranks) + R"(}
+checkpoint: {directory: /tmp/never-made}
+)",
+                                                       "");
+    EXPECT_TRUE(read.violations.empty()) << jobspec::ToText(read.violations);
+    return read.spec;
+  }
+
+  static void SetDeadline(grpc::ClientContext& context, int seconds = 20) {
+    context.set_wait_for_ready(true);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(seconds));
+  }
+
+  grpc::Status Submit(const v1::JobSpec& spec, const std::string& request_id, v1::Job& job) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::SubmitRequest request;
+    *request.mutable_spec() = spec;
+    request.set_request_id(request_id);
+    return stub_->Submit(&context, request, &job);
+  }
+
+  // Watches until the job has ended, or the stream breaks.
+  grpc::Status Follow(const std::string& name, v1::Job& job, int64_t* reports = nullptr) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::WatchRequest request;
+    request.set_job(name);
+    request.set_reports(reports != nullptr);
+    const auto stream = stub_->Watch(&context, request);
+    v1::WatchResponse response;
+    while (stream->Read(&response)) {
+      if (response.has_snapshot()) {
+        job = response.snapshot();
+      } else if (response.has_changed()) {
+        job = response.changed();
+      } else if (response.has_report() && reports != nullptr) {
+        ++*reports;
+      }
+      if (job.state() >= v1::JOB_STATE_SUCCEEDED) {
+        context.TryCancel();
+        stream->Finish();
+        return grpc::Status::OK;
+      }
+    }
+    return stream->Finish();
+  }
+
+  // Asks until `done` says so, or fails the test after 20 s.
+  template <typename Done>
+  static void Until(Done done) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!done()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "it never happened";
+      std::this_thread::yield();
+    }
+  }
+
+  v1::Jobs::Stub& stub() { return *stub_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+
+ private:
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Jobs::Stub> stub_;
+};
+
+}  // namespace tandem::controller

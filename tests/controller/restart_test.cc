@@ -1,0 +1,174 @@
+// The real daemon, killed between any two messages and started again.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+
+#include "tests/controller/job_client.h"
+#include "tests/controller/simulated_worker.h"
+#include "tests/controller/temp_folder.h"
+
+extern char** environ;
+
+namespace tandem::controller {
+namespace {
+
+// A tandem-controller process on a socket in its folder.
+class Daemon {
+ public:
+  Daemon(const std::string& folder, const std::string& failpoint) {
+    std::vector<std::string> arguments = {
+        TANDEM_CONTROLLER_BINARY, "--state", folder + "/state", "--listen", Address(folder),
+        "--metrics-listen",       "off"};
+    if (!failpoint.empty()) {
+      arguments.insert(arguments.end(), {"--failpoint", failpoint});
+    }
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) {
+      argv.push_back(argument.data());
+    }
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    const std::string log = folder + "/log";
+    posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  ~Daemon() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      Wait();
+    }
+  }
+  // How it ended.
+  int Wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, 0), &status, 0);
+    return status;
+  }
+  int Stop() {
+    kill(pid_, SIGTERM);
+    return Wait();
+  }
+  static std::string Address(const std::string& folder) { return "unix:" + folder + "/socket"; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+class FailpointTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FailpointTest, NoAcknowledgedJobIsLostAndNoneIsStartedTwice) {
+  TempFolder folder;
+  auto daemon = std::make_unique<Daemon>(folder.path(), std::string(GetParam()) + "=kill");
+  SimulatedWorker a("a", Daemon::Address(folder.path()), {});
+  SimulatedWorker b("b", Daemon::Address(folder.path()), {});
+  v1::Job job;
+  std::thread killed([&] {
+    const int status = daemon->Wait();
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+    daemon = std::make_unique<Daemon>(folder.path(), "");
+  });
+  JobClient client(Daemon::Address(folder.path()));
+  const v1::JobSpec spec = JobClient::SpecOf("survivor", 2);
+  grpc::Status submitted;
+  while (!(submitted = client.Submit(spec, "r1", job)).ok()) {  // the client retries with its request id
+    ASSERT_EQ(submitted.error_code(), grpc::StatusCode::UNAVAILABLE) << submitted.error_message();
+  }
+  const std::string id = job.id();
+  killed.join();
+  grpc::Status followed;
+  while (!(followed = client.Follow(id, job)).ok()) {
+    ASSERT_EQ(followed.error_code(), grpc::StatusCode::UNAVAILABLE) << followed.error_message();
+  }
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.reason() << ": " << job.message();
+  EXPECT_EQ(job.attempt(), 1);
+  EXPECT_EQ(a.starts(), (std::map<std::string, int>{{id, 1}}));
+  EXPECT_EQ(b.starts(), (std::map<std::string, int>{{id, 1}}));
+
+  v1::ListJobsResponse jobs;
+  grpc::ClientContext context;
+  ASSERT_TRUE(client.stub().ListJobs(&context, {}, &jobs).ok());
+  EXPECT_EQ(jobs.jobs_size(), 1);
+  v1::ListReportsRequest request;
+  request.set_job(id);
+  v1::ListReportsResponse reports;
+  request.set_page_size(1000);
+  grpc::ClientContext reports_context;
+  ASSERT_TRUE(client.stub().ListReports(&reports_context, request, &reports).ok());
+  EXPECT_EQ(reports.reports_size(), 256);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, FailpointTest,
+    ::testing::Values("controller.before_commit.submit", "controller.after_commit.submit",
+                      "controller.before_commit.admitted", "controller.after_commit.admitted",
+                      "controller.before_commit.starting", "controller.after_commit.starting",
+                      "controller.before_commit.running", "controller.after_commit.running",
+                      "controller.before_commit.report", "controller.after_commit.report",
+                      "controller.before_commit.checkpoint", "controller.after_commit.checkpoint",
+                      "controller.before_commit.finished", "controller.after_commit.finished"),
+    [](const auto& info) {
+      std::string name = info.param;
+      std::replace(name.begin(), name.end(), '.', '_');
+      return name;
+    });
+
+TEST(RestartTest, ARunningJobIsAdopted) {
+  TempFolder folder;
+  auto daemon = std::make_unique<Daemon>(folder.path(), "");
+  SimulatedWorker a("a", Daemon::Address(folder.path()), {.hold = true});
+  JobClient client(Daemon::Address(folder.path()));
+  v1::Job job;
+  ASSERT_TRUE(client.Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  JobClient::Until([&] {
+    grpc::ClientContext context;
+    v1::GetJobRequest request;
+    request.set_job("held");
+    EXPECT_TRUE(client.stub().GetJob(&context, request, &job).ok());
+    return job.state() == v1::JOB_STATE_RUNNING;
+  });
+  daemon.reset();  // SIGKILL
+  daemon = std::make_unique<Daemon>(folder.path(), "");
+  v1::ListWorkersResponse workers;
+  JobClient::Until([&] {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    client.stub().ListWorkers(&context, {}, &workers);  // away at first
+    return workers.workers_size() == 1;
+  });
+  a.Release();
+  ASSERT_TRUE(client.Follow("held", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(a.starts().at(job.id()), 1);
+}
+
+TEST(RestartTest, SigtermEndsItWithinTwoSecondsAlthoughStreamsAreOpen) {
+  TempFolder folder;
+  Daemon daemon(folder.path(), "");
+  SimulatedWorker a("a", Daemon::Address(folder.path()), {});
+  JobClient client(Daemon::Address(folder.path()));
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  const auto watch = client.stub().Watch(&context, {});
+  v1::WatchResponse response;
+  ASSERT_TRUE(watch->Read(&response));
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(daemon.Stop(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  while (watch->Read(&response)) {
+  }
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace tandem::controller

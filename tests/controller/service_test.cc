@@ -1,0 +1,213 @@
+// The whole controller in this process, over real gRPC, with workers that pretend.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/runtime.pb.h"
+#include "controller/server.h"
+#include "jobspec/jobspec.h"
+#include "platform/clock.h"
+#include "tests/controller/job_client.h"
+#include "tests/controller/simulated_worker.h"
+#include "tests/controller/temp_folder.h"
+
+namespace tandem::controller {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  ServiceTest() {
+    ServerOptions options;
+    options.state_directory = folder_.path();
+    options.listen = {"127.0.0.1:0"};
+    options.metrics_listen = "off";
+    options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
+    auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    client_ = std::make_unique<JobClient>(server_->addresses().at(0));
+  }
+  const std::string& address() { return server_->addresses().at(0); }
+
+  TempFolder folder_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<JobClient> client_;
+};
+
+TEST_F(ServiceTest, AJobRunsToSucceeded) {
+  SimulatedWorker a("a", address(), {});
+  SimulatedWorker b("b", address(), {});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("good", 2), "r1", job).ok());
+  EXPECT_EQ(job.owner(), "local");
+  const std::string id = job.id();
+  const grpc::Status followed = client_->Follow("good", job);
+  ASSERT_TRUE(followed.ok()) << followed.error_message();
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(job.last_step(), 256);
+  EXPECT_EQ(a.starts(), (std::map<std::string, int>{{id, 1}}));
+
+  grpc::ClientContext context;
+  v1::ListReportsRequest request;
+  request.set_job(id);
+  request.set_page_size(200);
+  v1::ListReportsResponse page;
+  ASSERT_TRUE(client_->stub().ListReports(&context, request, &page).ok());
+  EXPECT_EQ(page.reports_size(), 200);
+  request.set_page_token(page.next_page_token());
+  grpc::ClientContext next;
+  ASSERT_TRUE(client_->stub().ListReports(&next, request, &page).ok());
+  EXPECT_EQ(page.reports_size(), 56);
+  EXPECT_TRUE(page.next_page_token().empty());
+
+  grpc::ClientContext events_context;
+  v1::ListEventsRequest events_request;
+  events_request.set_job("good");
+  v1::ListEventsResponse events;
+  ASSERT_TRUE(client_->stub().ListEvents(&events_context, events_request, &events).ok());
+  EXPECT_EQ(events.events(events.events_size() - 1).to(), v1::JOB_STATE_SUCCEEDED);
+
+  // The same request again, when the job is long over.
+  v1::Job again;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("good", 2), "r1", again).ok());
+  EXPECT_EQ(again.id(), id);
+  EXPECT_EQ(client_->Submit(JobClient::SpecOf("other", 2), "r1", again).error_code(),
+            grpc::StatusCode::ALREADY_EXISTS);
+}
+
+TEST_F(ServiceTest, AKilledRankFailsTheJobWithItsCause) {
+  SimulatedWorker a("a", address(), {.places = 2, .fail = true});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("bad", 2), "", job).ok());
+  ASSERT_TRUE(client_->Follow("bad", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.cause().signal(), 9);
+  EXPECT_EQ(job.cause().rank(), 0);
+  EXPECT_EQ(job.cause().step(), 256);
+}
+
+TEST_F(ServiceTest, CancelStopsARunningJob) {
+  SimulatedWorker a("a", address(), {.hold = true});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  grpc::ClientContext context;
+  v1::CancelRequest request;
+  request.set_job("held");
+  ASSERT_TRUE(client_->stub().Cancel(&context, request, &job).ok());
+  EXPECT_EQ(job.outcome(), v1::JOB_STATE_CANCELLED);
+  ASSERT_TRUE(client_->Follow(job.id(), job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(job.reason(), "CancelledByUser");
+  grpc::ClientContext twice;
+  EXPECT_TRUE(client_->stub().Cancel(&twice, request, &job).ok());
+  grpc::ClientContext unknown;
+  request.set_job("nobody");
+  EXPECT_EQ(client_->stub().Cancel(&unknown, request, &job).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ServiceTest, ABadSpecIsRefusedWithEveryViolation) {
+  v1::JobSpec spec = JobClient::SpecOf("bad", 2);
+  spec.mutable_training()->set_steps(0);
+  spec.mutable_training()->set_global_batch_size(3);
+  const std::vector<v1::Violation> violations = jobspec::Validate(spec);
+  ASSERT_GE(violations.size(), 2U);
+  v1::Job job;
+  const grpc::Status status = client_->Submit(spec, "", job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), jobspec::ToText(violations));
+  RpcStatus details;
+  ASSERT_TRUE(details.ParseFromString(status.error_details()));
+  ASSERT_EQ(details.details_size(), 1);
+  EXPECT_EQ(details.details(0).type_url(), "type.googleapis.com/google.rpc.BadRequest");
+  BadRequest bad_request;
+  ASSERT_TRUE(bad_request.ParseFromString(details.details(0).value()));
+  EXPECT_EQ(bad_request.field_violations_size(), static_cast<int>(violations.size()));
+  EXPECT_EQ(bad_request.field_violations(0).field(), violations[0].path());
+}
+
+TEST_F(ServiceTest, ManyViolationsFitInTheTrailers) {
+  v1::JobSpec spec = JobClient::SpecOf("bad", 2);
+  const std::string junk(5000, '\n');
+  spec.set_name(junk);
+  spec.set_api_version(junk);
+  spec.mutable_data()->set_train(junk);
+  spec.mutable_data()->set_tokenizer(junk);
+  spec.mutable_training()->set_steps(-1);
+  v1::Job job;
+  EXPECT_EQ(client_->Submit(spec, "", job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
+  auto a = std::make_unique<SimulatedWorker>("a", address(),
+                                             SimulatedWorker::Script{.log_line = "hello from a\n"});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("logs", 1), "", job).ok());
+  ASSERT_TRUE(client_->Follow("logs", job).ok());
+  v1::LogRequest request;
+  request.set_job("logs");
+  const auto read = [&](v1::LogChunk& chunk) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    const auto stream = client_->stub().ReadLog(&context, request);
+    const bool one = stream->Read(&chunk);
+    v1::LogChunk more;
+    EXPECT_FALSE(stream->Read(&more));
+    EXPECT_TRUE(stream->Finish().ok());
+    return one;
+  };
+  v1::LogChunk chunk;
+  ASSERT_TRUE(read(chunk));
+  EXPECT_EQ(chunk.data(), "hello from a\n");
+  a.reset();
+  JobClient::Until([&] { return read(chunk) && !chunk.error().empty(); });
+  EXPECT_THAT(chunk.error(), HasSubstr("worker a is not connected"));
+}
+
+TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
+  SimulatedWorker first("a", address(), {});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  ASSERT_TRUE(client_->Follow("one", job).ok());
+  SimulatedWorker second("a", address(), {});
+  JobClient::Until([&] { return !second.refused().empty(); });
+  EXPECT_EQ(second.refused(), "WorkerIdInUse");
+}
+
+TEST_F(ServiceTest, WorkersAreListed) {
+  SimulatedWorker b("b", address(), {.places = 2});
+  SimulatedWorker a("a", address(), {});
+  v1::ListWorkersResponse response;
+  JobClient::Until([&] {
+    grpc::ClientContext context;
+    response.Clear();
+    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    return response.workers_size() == 2;
+  });
+  EXPECT_EQ(response.workers(0).id(), "a");
+  EXPECT_EQ(response.workers(1).places(), 2);
+  EXPECT_TRUE(response.workers(0).schedulable());
+  EXPECT_EQ(response.workers(0).device(), v1::DEVICE_CPU);
+}
+
+TEST_F(ServiceTest, AStuckWatcherBlocksNobody) {
+  grpc::ClientContext stuck_context;
+  const auto stuck = client_->stub().Watch(&stuck_context, {});  // never read
+  v1::Job job;
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(client_->Submit(JobClient::SpecOf("job" + std::to_string(i), 1), "", job).ok());
+  }
+  grpc::ClientContext list_context;
+  v1::ListJobsRequest request;
+  request.set_page_size(20);
+  v1::ListJobsResponse page;
+  ASSERT_TRUE(client_->stub().ListJobs(&list_context, request, &page).ok());
+  EXPECT_EQ(page.jobs_size(), 20);
+  EXPECT_EQ(page.jobs(0).name(), "job49") << "newest first";
+  EXPECT_FALSE(page.next_page_token().empty());
+  stuck_context.TryCancel();
+}
+
+}  // namespace
+}  // namespace tandem::controller

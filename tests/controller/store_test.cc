@@ -1,0 +1,160 @@
+#include "controller/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "controller/sqlite.h"
+#include "platform/seeded_random.h"
+#include "tests/controller/job_builder.h"
+#include "tests/controller/temp_folder.h"
+
+namespace tandem::controller {
+namespace {
+
+class StoreTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Store> Open() {
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_.path(), random_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  // Stores what the driver has decided since the last time.
+  void Save(Store& store, Driver& driver) {
+    std::vector<const JobEntry*> rows;
+    for (const auto& [id, entry] : driver.state.jobs) {
+      rows.push_back(&entry);
+    }
+    ASSERT_TRUE(store.Commit({driver.events.begin() + saved_, driver.events.end()}, rows).ok());
+    saved_ = static_cast<ptrdiff_t>(driver.events.size());
+  }
+  absl::Status Change(const std::string& sql) {
+    auto db = Database::Open(folder_.path() + "/controller.db", Database::Sync::kFull);
+    return db.ok() ? (*db)->Execute(sql) : db.status();
+  }
+
+  TempFolder folder_;
+  platform::SeededRandom random_{1};
+  ptrdiff_t saved_ = 0;
+};
+
+TEST_F(StoreTest, ReopeningLoadsLiveJobsAndBeginsTheNextTerm) {
+  Driver driver;
+  std::string id;
+  {
+    std::unique_ptr<Store> store = Open();
+    EXPECT_EQ(store->term(), 1);
+    id = store->store_id();
+    driver.Run(v1::JOB_STATE_RUNNING);
+    driver.Feed(SubmitOf("waits", 1, "r1"));
+    driver.Feed(SubmitOf("gone", 1, "r2"));
+    driver.Feed(Cancel{.job = "gone", .reason = "CancelledByUser", .actor = "local"});
+    Save(*store, driver);
+  }
+  std::unique_ptr<Store> store = Open();
+  EXPECT_EQ(store->term(), 2);
+  EXPECT_EQ(store->store_id(), id);
+  const absl::StatusOr<State> state = store->Load();
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(state->last_seq, driver.state.last_seq);
+  EXPECT_EQ(state->queue, driver.state.queue);
+  ASSERT_EQ(state->jobs.size(), 2U) << "ended jobs stay in the store";
+  EXPECT_EQ(state->jobs.at("id-job").job.SerializeAsString(), driver.Job().SerializeAsString());
+  EXPECT_EQ((*store->Find("gone"))->state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ((*store->FindRequest("local", "r2"))->id(), "id-gone");
+  EXPECT_FALSE(store->FindRequest("local", "r3")->has_value());
+}
+
+TEST_F(StoreTest, TheLogFoldsToTheRows) {
+  Driver driver;
+  std::unique_ptr<Store> store = Open();
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  Save(*store, driver);
+  State folded;
+  int64_t seq = 0;
+  while (true) {  // in pages
+    const absl::StatusOr<std::vector<v1::Event>> events = store->Events("", seq, 2);
+    ASSERT_TRUE(events.ok());
+    if (events->empty()) {
+      break;
+    }
+    for (const v1::Event& event : *events) {
+      Apply(event, folded);
+    }
+    seq = events->back().seq();
+  }
+  EXPECT_EQ(folded.jobs.at("id-job").job.SerializeAsString(), (*store->Find("job"))->SerializeAsString());
+}
+
+TEST_F(StoreTest, NamesFindTheLiveJobThenTheNewestEnded) {
+  Driver driver;
+  std::unique_ptr<Store> store = Open();
+  for (const char* id : {"one", "two", "three"}) {
+    Submit submit = SubmitOf("same", 1);
+    submit.id = id;
+    driver.Feed(submit);
+    Save(*store, driver);
+    EXPECT_EQ((*store->Find("same"))->id(), id);
+    if (std::string(id) != "three") {
+      driver.Feed(Cancel{.job = id, .reason = "CancelledByUser", .actor = "local"});
+      Save(*store, driver);
+    }
+  }
+  EXPECT_EQ((*store->Find("same"))->id(), "three");
+  EXPECT_EQ((*store->Find("one"))->id(), "one");
+  EXPECT_FALSE(store->Find("none")->has_value());
+  const auto newest_first = *store->List(0, 2, {});
+  ASSERT_EQ(newest_first.size(), 2U);
+  EXPECT_EQ(newest_first[0].second.id(), "three");
+  EXPECT_EQ(store->List(newest_first[1].first, 2, {})->front().second.id(), "one");
+  EXPECT_EQ(store->List(0, 10, {v1::JOB_STATE_CANCELLED})->size(), 2U);
+}
+
+TEST_F(StoreTest, ASecondControllerOnTheDirectoryIsRefused) {
+  std::unique_ptr<Store> store = Open();
+  const pid_t pid = fork();  // a file lock is a process's
+  if (pid == 0) {
+    platform::SeededRandom random(2);
+    const auto second = Store::Open(folder_.path(), random);
+    _exit(absl::IsFailedPrecondition(second.status()) &&
+                  second.status().message().find("another controller") != std::string::npos
+              ? 0
+              : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(StoreTest, AnUnknownSchemaRefusesToStart) {
+  Open().reset();
+  ASSERT_TRUE(Change("UPDATE meta SET value = '2' WHERE key = 'schema'").ok());
+  const auto store = Store::Open(folder_.path(), random_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(store.status()));
+  EXPECT_THAT(std::string(store.status().message()), ::testing::HasSubstr("schema 2 is not known"));
+}
+
+TEST_F(StoreTest, AnUnknownKindOfEventRefusesToStart) {
+  Open().reset();
+  ASSERT_TRUE(Change("INSERT INTO event_kinds VALUES ('teleported', 1)").ok());
+  const auto store = Store::Open(folder_.path(), random_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(store.status()));
+  EXPECT_THAT(std::string(store.status().message()), ::testing::HasSubstr("teleported"));
+}
+
+TEST_F(StoreTest, AFailedCommitLeavesNothing) {
+  Driver driver;
+  std::unique_ptr<Store> store = Open();
+  driver.Feed(SubmitOf("job", 1));
+  Save(*store, driver);
+  std::vector<v1::Event> again = driver.events;  // the same seq twice
+  again.front().set_seq(99);
+  EXPECT_FALSE(store->Commit({again.front(), driver.events.front()}, {}).ok());
+  EXPECT_EQ(store->Events("", 0, 100)->size(), driver.events.size());
+}
+
+}  // namespace
+}  // namespace tandem::controller

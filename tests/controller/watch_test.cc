@@ -1,0 +1,212 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/watch_reader.h"
+#include "platform/seeded_random.h"
+#include "tests/controller/job_builder.h"
+#include "tests/controller/temp_folder.h"
+
+namespace tandem::controller {
+namespace {
+
+using ::testing::ElementsAre;
+
+class WatchTest : public ::testing::Test {
+ protected:
+  WatchTest() : store_(*Store::Open(folder_.path(), random_)), history_(*History::Open(folder_.path(), {})) {}
+
+  void Save() {
+    std::vector<const JobEntry*> rows;
+    for (const auto& [id, entry] : driver_.state.jobs) {
+      rows.push_back(&entry);
+    }
+    ASSERT_TRUE(store_->Commit({driver_.events.begin() + saved_, driver_.events.end()}, rows).ok());
+    saved_ = static_cast<ptrdiff_t>(driver_.events.size());
+  }
+  void Report(int64_t first, int64_t last, bool norms = false) {
+    v1::ReportBatch batch;
+    batch.mutable_id()->set_job_id("id-job");
+    batch.mutable_id()->set_attempt(1);
+    for (int64_t step = first; step <= last; ++step) {
+      v1::StepReport& report = *batch.add_reports();
+      report.set_step(step);
+      if (norms) {
+        report.mutable_norms()->set_table_digest("t");
+        report.mutable_norms()->add_weight(1);
+      }
+    }
+    if (norms) {
+      batch.mutable_table()->set_digest("t");
+    }
+    ASSERT_TRUE(history_->Add(batch, kStart, [](const absl::Status&) {}).ok());
+  }
+  std::unique_ptr<WatchReader> Open(const v1::WatchRequest& request) {
+    auto reader = WatchReader::Open(*store_, *history_, request);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    return *std::move(reader);
+  }
+  // Everything there is now, a word each; the last cursor stays.
+  std::vector<std::string> Drain(WatchReader& reader, int limit = 1000) {
+    std::vector<std::string> out;
+    while (static_cast<int>(out.size()) < limit) {
+      absl::StatusOr<std::optional<v1::WatchResponse>> next = reader.Next(now_);
+      EXPECT_TRUE(next.ok()) << next.status();
+      if (!next->has_value()) {
+        break;
+      }
+      cursor_ = (*next)->cursor();
+      skipped_ += (*next)->skipped();
+      switch ((*next)->item_case()) {
+        case v1::WatchResponse::kSnapshot:
+          out.push_back("snapshot " + StateName((*next)->snapshot().state()));
+          break;
+        case v1::WatchResponse::kSynced:
+          out.push_back("synced");
+          break;
+        case v1::WatchResponse::kChanged:
+          out.push_back("changed " + StateName((*next)->changed().state()));
+          break;
+        case v1::WatchResponse::kEvent:
+          out.push_back("event " + (*next)->event().reason());
+          break;
+        case v1::WatchResponse::kReport:
+          out.push_back("report " + std::to_string((*next)->report().step()) +
+                        ((*next)->report().has_norms() ? " norms" : ""));
+          break;
+        case v1::WatchResponse::kTable:
+          out.push_back("table");
+          break;
+        default:
+          out.push_back("?");
+      }
+    }
+    return out;
+  }
+
+  TempFolder folder_;
+  platform::SeededRandom random_{3};
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<History> history_;
+  Driver driver_;
+  ptrdiff_t saved_ = 0;
+  absl::Time now_ = kStart;
+  std::string cursor_;
+  int64_t skipped_ = 0;
+};
+
+TEST_F(WatchTest, SnapshotThenSyncedThenChanges) {
+  driver_.Run(v1::JOB_STATE_RUNNING);
+  Save();
+  v1::WatchRequest request;
+  request.set_job("job");
+  std::unique_ptr<WatchReader> reader = Open(request);
+  EXPECT_THAT(Drain(*reader), ElementsAre("snapshot RUNNING", "synced"));
+  EXPECT_THAT(Drain(*reader), ElementsAre());
+  Report(1, 3);
+  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  driver_.Feed(SubmitOf("other", 1));
+  Save();
+  EXPECT_THAT(Drain(*reader), ElementsAre("event CancelledByUser", "changed STOPPING"))
+      << "no other job's, and no reports unless asked for";
+}
+
+TEST_F(WatchTest, AllJobsAreWatchedWithoutAName) {
+  driver_.Feed(SubmitOf("one", 1));
+  driver_.Feed(SubmitOf("two", 1));
+  Save();
+  std::unique_ptr<WatchReader> reader = Open({});
+  EXPECT_THAT(Drain(*reader), ElementsAre("snapshot QUEUED", "snapshot QUEUED", "synced"));
+  driver_.Connect("a", 1);
+  Save();
+  EXPECT_THAT(Drain(*reader), ElementsAre("event WorkerConnected", "event Placed", "changed ADMITTED",
+                                          "event WaitingForPlaces", "changed QUEUED"));
+}
+
+TEST_F(WatchTest, AClientThatIsCutOffAnywhereGoesOnWithoutGapOrRepeat) {
+  driver_.Connect("a", 1);
+  driver_.Connect("b", 1);
+  driver_.Feed(SubmitOf("job", 2));
+  Save();
+  v1::WatchRequest request;
+  request.set_job("job");
+  request.set_reports(true);
+  std::unique_ptr<WatchReader> whole = Open(request);
+  std::unique_ptr<WatchReader> cut = Open(request);
+  EXPECT_EQ(Drain(*whole), Drain(*cut));
+  driver_.SayAll("a", "id-job", v1::RANK_PHASE_READY);
+  driver_.SayAll("b", "id-job", v1::RANK_PHASE_READY);
+  Report(1, 70);
+  driver_.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  driver_.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  Save();
+  const std::string synced = cursor_;
+  const std::vector<std::string> expected = Drain(*whole);
+  EXPECT_EQ(expected.size(), 70U + 4 + 1) << "reports, events, and the job after its last event";
+  std::vector<std::string> got;
+  cursor_ = synced;
+  while (true) {  // one response a connection
+    request.set_cursor(cursor_);
+    const std::vector<std::string> next = Drain(*Open(request), 1);
+    if (next.empty()) {
+      break;
+    }
+    got.push_back(next.front());
+    ASSERT_LE(got.size(), expected.size());
+  }
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(WatchTest, MinIntervalConflatesAndCountsWhatItSkips) {
+  driver_.Run(v1::JOB_STATE_RUNNING);
+  Save();
+  v1::WatchRequest request;
+  request.set_job("job");
+  request.set_reports(true);
+  request.mutable_min_interval()->set_seconds(1);
+  std::unique_ptr<WatchReader> reader = Open(request);
+  Drain(*reader);
+  Report(1, 5);
+  EXPECT_THAT(Drain(*reader), ElementsAre("report 5"));
+  EXPECT_EQ(skipped_, 4);
+  Report(6, 8);
+  EXPECT_THAT(Drain(*reader), ElementsAre());
+  EXPECT_EQ(reader->due(), now_ + absl::Seconds(1));
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(Drain(*reader), ElementsAre("report 8"));
+  EXPECT_EQ(skipped_, 6);
+}
+
+TEST_F(WatchTest, NormsComeOnRequestAfterTheirTable) {
+  driver_.Run(v1::JOB_STATE_RUNNING);
+  Save();
+  v1::WatchRequest request;
+  request.set_job("job");
+  request.set_reports(true);
+  std::unique_ptr<WatchReader> plain = Open(request);
+  request.set_norms(true);
+  std::unique_ptr<WatchReader> norms = Open(request);
+  Drain(*plain);
+  Drain(*norms);
+  Report(1, 2, /*norms=*/true);
+  EXPECT_THAT(Drain(*plain), ElementsAre("report 1", "report 2"));
+  EXPECT_THAT(Drain(*norms), ElementsAre("table", "report 1 norms", "report 2 norms"));
+}
+
+TEST_F(WatchTest, CursorsOfOtherStoresAndNonsenseAreRefused) {
+  driver_.Feed(SubmitOf("job", 1));
+  Save();
+  Drain(*Open({}));
+  v1::WatchRequest request;
+  request.set_cursor(cursor_);
+  TempFolder elsewhere;
+  auto other = Store::Open(elsewhere.path(), random_);
+  EXPECT_TRUE(absl::IsOutOfRange(WatchReader::Open(**other, *history_, request).status()));
+  request.set_cursor("nonsense!");
+  EXPECT_TRUE(absl::IsInvalidArgument(WatchReader::Open(*store_, *history_, request).status()));
+  request.clear_cursor();
+  request.set_job("nobody");
+  EXPECT_TRUE(absl::IsNotFound(WatchReader::Open(*store_, *history_, request).status()));
+}
+
+}  // namespace
+}  // namespace tandem::controller
