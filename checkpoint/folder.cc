@@ -113,7 +113,7 @@ absl::Status Retain(platform::Files& files, const std::string& directory, int ke
   if (static_cast<int64_t>(steps->size()) <= keep) return absl::OkStatus();
   int kept = 1;  // `current`
   for (const int64_t step : *steps) {
-    if (step == current) continue;
+    if (step >= current) continue;
     const std::string path = absl::StrCat(directory, "/", StepName(step));
     if (!Verify(files, path).ok()) continue;
     if (kept < keep) {

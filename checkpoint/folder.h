@@ -36,8 +36,8 @@ absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path)
 // Removes temporary folders of this and earlier attempts: nobody writes to them any more.
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, int attempt);
 
-// Removes valid checkpoints older than the `keep` newest valid ones, never `current`, which has just been
-// committed. Damaged ones do not count and stay.
+// Keeps `current`, which has just been committed, and the keep - 1 newest valid ones before it; removes
+// the valid ones older than these. Damaged ones do not count and stay.
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
                     int attempt);
 

@@ -27,16 +27,9 @@ int64_t TotalBytes(const Manifest& manifest, size_t manifest_bytes) {
   return bytes;
 }
 
-// What rank 0 found or did, told to all: a path means that the checkpoint is there.
+// What rank 0 found or did, told to all; no digest: there is no checkpoint. The path is the same anyway.
 std::string ToText(const Saved& saved) {
-  return Json{{"path", saved.path}, {"bytes", saved.bytes}, {"digest", saved.manifest_digest}}.dump();
-}
-
-Saved SavedFromText(const std::string& text) {
-  const Json json = Json::parse(text);
-  return {.path = json.at("path").get<std::string>(),
-          .bytes = json.at("bytes").get<int64_t>(),
-          .manifest_digest = json.at("digest").get<std::string>()};
+  return Json{{"bytes", saved.bytes}, {"digest", saved.manifest_digest}}.dump();
 }
 
 // What a rank tells rank 0 of its file.
@@ -88,12 +81,23 @@ class Saving {
   }
 
  private:
-  Saved FromRankZero(const Saved& saved) { return SavedFromText(ExchangeTexts(comm_, ToText(saved))[0]); }
+  Saved FromRankZero(const Saved& saved) {
+    const Json json = Json::parse(ExchangeTexts(comm_, ToText(saved))[0]);
+    const auto digest = json.at("digest").get<std::string>();
+    if (digest.empty()) return {};
+    return {.path = path_, .bytes = json.at("bytes").get<int64_t>(), .manifest_digest = digest};
+  }
 
-  // Runs `part` and agrees; where a rank failed, rank 0 removes the temporary folder once all have stopped.
+  // Runs `part`, which does not communicate, and agrees; where a rank failed, rank 0 removes the temporary
+  // folder once all have stopped.
   template <typename Part>
   void Guarded(Part part) {
-    const absl::Status status = part();
+    absl::Status status;
+    try {
+      status = part();
+    } catch (const std::exception& error) {  // the other ranks wait for this one: tell them
+      status = absl::InternalError(error.what());
+    }
     try {
       AgreeOnSuccess(comm_, Text(status));
     } catch (const CheckpointError& error) {

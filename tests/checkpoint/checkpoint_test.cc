@@ -1,223 +1,459 @@
 #include "checkpoint/checkpoint.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <iterator>
+#include <random>
 
-#include "checkpoint/same_folder.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/folder.h"
 #include "comm/run_thread_ranks.h"
-#include "platform/files.h"
-#include "platform/random.h"
-#include "tests/checkpoint/arrays.h"
 #include "tests/checkpoint/faulty_files.h"
 
 namespace tandem::checkpoint {
 namespace {
 
-namespace fs = std::filesystem;
-using test::Arrays;
-using test::FaultyFiles;
+using testing::ElementsAre;
 using testing::HasSubstr;
+
+constexpr int64_t kElements[] = {1000, 64, 7};
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kFloat};
+
+// The i-th array at a step, whole.
+at::Tensor Whole(int64_t step, int i) {
+  return at::arange(kElements[i], kTypes[i]).mul(0.37).add(static_cast<double>(step * 1000 + i));
+}
+
+// A rank's shards of the three arrays: equal parts, rounded up, so that the last ranks may hold nothing.
+struct RankState {
+  RankState(int rank, int ranks) {
+    for (int i = 0; i < 3; ++i) {
+      const int64_t shard = (kElements[i] + ranks - 1) / ranks;
+      begins[i] = std::min(kElements[i], rank * shard);
+      tensors[i] = at::zeros({std::min(kElements[i], (rank + 1) * shard) - begins[i]}, kTypes[i]);
+    }
+  }
+  void Set(int64_t step) {
+    for (int i = 0; i < 3; ++i) tensors[i].copy_(Whole(step, i).narrow(0, begins[i], tensors[i].numel()));
+  }
+  bool Is(int64_t step) const {
+    for (int i = 0; i < 3; ++i) {
+      if (!at::equal(tensors[i], Whole(step, i).narrow(0, begins[i], tensors[i].numel()))) return false;
+    }
+    return true;
+  }
+  std::vector<Shard> shards() const {
+    std::vector<Shard> result;
+    for (int i = 0; i < 3; ++i) {
+      result.push_back({.name = "array" + std::to_string(i),
+                        .elements = kElements[i],
+                        .begin = begins[i],
+                        .data = &tensors[i]});
+    }
+    return result;
+  }
+
+  at::Tensor tensors[3];
+  int64_t begins[3] = {};
+};
+
+Info InfoOf(int64_t step, int attempt = 1) {
+  return {.step = step,
+          .attempt = attempt,
+          .job = "0123456789ab",
+          .spec_digest = "spec",
+          .layout_digest = "layout"};
+}
+
+Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step, int keep = 10,
+             int attempt = 1) {
+  std::vector<Saved> saved(static_cast<size_t>(ranks));
+  comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), ranks);
+    state.Set(step);
+    saved[static_cast<size_t>(comm.rank())] =
+        Save(files, comm, directory, keep, InfoOf(step, attempt), state.shards());
+  });
+  for (const Saved& other : saved) {
+    EXPECT_EQ(other.path, saved[0].path);
+    EXPECT_EQ(other.bytes, saved[0].bytes);
+    EXPECT_EQ(other.manifest_digest, saved[0].manifest_digest);
+  }
+  return saved[0];
+}
+
+// True if every one of `ranks` ranks reads back what `step` was.
+bool LoadsAs(const std::string& path, int ranks, int64_t step) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankState state(rank, ranks);
+    Load(platform::SystemFiles(), path, state.shards());
+    if (!state.Is(step)) return false;
+  }
+  return true;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void WriteAll(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
 
 class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() {
-    std::string pattern = testing::TempDir() + "tandem-checkpoint-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
+    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-checkpoint-XXXXXX").string();
+    root_ = mkdtemp(pattern.data());
+    directory_ = root_ + "/run";
   }
-  ~CheckpointTest() override { fs::remove_all(folder_); }
+  ~CheckpointTest() override { std::filesystem::remove_all(root_); }
 
-  // Saves step `step` with `ranks` ranks; the error, or "".
-  std::string SaveStep(int64_t step, int ranks = 2, int keep = 100,
-                       platform::Files& files = platform::SystemFiles()) {
-    std::string failure;
-    try {
-      comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-        const Arrays arrays(ranks, comm.rank(), static_cast<double>(step));
-        Save(files, comm, folder_, keep, {.step = step, .attempt = 1, .job = "j", .layout_digest = "l"},
-             arrays.shards());
-      });
-    } catch (const CheckpointError& error) {
-      failure = error.what();
-    }
-    return failure;
+  std::string Path(int64_t step) const { return absl::StrCat(directory_, "/step-", step); }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
   }
 
-  void ExpectHolds(const std::string& path, int64_t step, int ranks) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      const Arrays loaded = Arrays::Empty(ranks, rank);
-      Load(platform::SystemFiles(), path, loaded.shards());
-      EXPECT_TRUE(loaded == Arrays(ranks, rank, static_cast<double>(step)))
-          << path << " rank " << rank << " of " << ranks;
-    }
+  Found Newest() {
+    skipped_.clear();
+    return FindNewest(
+        platform::SystemFiles(), directory_, [this](const std::string& path, const std::string& reason) {
+          skipped_.push_back(absl::StrCat(std::filesystem::path(path).filename().string(), ": ", reason));
+        });
   }
 
-  Found Newest(std::vector<std::string>* reasons = nullptr) {
-    return FindNewest(platform::SystemFiles(), folder_, [&](const std::string&, const std::string& reason) {
-      if (reasons != nullptr) reasons->push_back(reason);
-    });
-  }
-
-  std::vector<std::string> Names() { return *platform::SystemFiles().List(folder_); }
-
-  std::string folder_;
+  platform::Files& files_ = platform::SystemFiles();
+  std::string root_;
+  std::string directory_;
+  std::vector<std::string> skipped_;
 };
 
-TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyOtherSaved) {
-  int64_t step = 0;
-  for (int saving = 1; saving <= 4; ++saving) {
-    ++step;
-    ASSERT_EQ(SaveStep(step, saving), "");
-    for (int loading = 1; loading <= 4; ++loading) {
-      ExpectHolds(folder_ + "/step-" + std::to_string(step), step, loading);
+TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const Saved saved = SaveOn(files_, directory_, ranks, /*step=*/ranks * 10);
+    EXPECT_EQ(saved.path, Path(ranks * 10));
+    int64_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(saved.path))
+      bytes += static_cast<int64_t>(entry.file_size());
+    EXPECT_EQ(saved.bytes, bytes);
+    EXPECT_EQ(saved.manifest_digest.size(), 32u);
+    for (int loading = 1; loading <= 4; ++loading) EXPECT_TRUE(LoadsAs(saved.path, loading, ranks * 10));
+    const Info info = ReadInfo(files_, saved.path);
+    EXPECT_EQ(info.step, ranks * 10);
+    EXPECT_EQ(info.attempt, 1);
+    EXPECT_EQ(info.job, "0123456789ab");
+    EXPECT_EQ(info.spec_digest, "spec");
+    EXPECT_EQ(info.layout_digest, "layout");
+  }
+  EXPECT_EQ(Newest().path, Path(40));
+  EXPECT_EQ(Newest().info.step, 40);
+}
+
+TEST_F(CheckpointTest, NoDirectoryAndAnEmptyOneHaveNoNewest) {
+  EXPECT_EQ(Newest().path, "");
+  std::filesystem::create_directories(directory_ + "/something");
+  EXPECT_EQ(Newest().path, "");
+  EXPECT_TRUE(skipped_.empty());
+}
+
+TEST_F(CheckpointTest, EveryDamagedFileIsRefusedByNameAndTheOneBeforeIsFound) {
+  SaveOn(files_, directory_, 3, 10);
+  SaveOn(files_, directory_, 3, 20);
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  for (const std::string name :
+       {"rank-00000.safetensors", "rank-00001.safetensors", "rank-00002.safetensors", "manifest.json"}) {
+    const std::string file = Path(20) + "/" + name;
+    const std::string content = ReadAll(file);
+    const auto expect_refused = [&](const std::string& how) {
+      SCOPED_TRACE(name + " " + how + " seed " + std::to_string(seed));
+      EXPECT_EQ(Newest().path, Path(10));
+      EXPECT_EQ(skipped_.size(), 1u);
+      if (!skipped_.empty()) {
+        EXPECT_THAT(skipped_[0], HasSubstr("step-20: "));
+        EXPECT_THAT(skipped_[0], HasSubstr(name));
+      }
+      try {
+        LoadsAs(Path(20), 1, 20);
+        ADD_FAILURE() << "loaded";
+      } catch (const CheckpointError& error) {
+        EXPECT_THAT(error.what(), HasSubstr(name));
+      }
+    };
+    for (int repeat = 0; repeat < 10; ++repeat) {
+      WriteAll(file, content.substr(0, random() % content.size()));
+      expect_refused("truncated");
     }
-  }
-  EXPECT_EQ(Newest().info.step, 4);
-  EXPECT_EQ(Newest().info.job, "j");
-}
-
-TEST_F(CheckpointTest, EveryDamagedFileIsRefusedByNameAndTheOlderOneServes) {
-  const auto damages = std::vector<std::pair<std::string, void (*)(const fs::path&)>>{
-      {"truncated", [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) - 1); }},
-      {"missing", [](const fs::path& file) { fs::remove(file); }},
-      {"empty", [](const fs::path& file) { fs::resize_file(file, 0); }},
-      {"bit flipped", [](const fs::path& file) {
-         std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-         const auto at = static_cast<std::streamoff>(fs::file_size(file) / 2);
-         stream.seekg(at);
-         const char byte = static_cast<char>(stream.get() ^ 4);
-         stream.seekp(at);
-         stream.put(byte);
-       }}};
-  for (const char* name : {"manifest.json", "rank-0.safetensors", "rank-1.safetensors"}) {
-    for (const auto& [what, damage] : damages) {
-      SCOPED_TRACE(std::string(name) + " " + what);
-      fs::remove_all(folder_);
-      ASSERT_EQ(SaveStep(1), "");
-      ASSERT_EQ(SaveStep(2), "");
-      damage(folder_ + "/step-2/" + name);
-      std::vector<std::string> reasons;
-      EXPECT_EQ(Newest(&reasons).info.step, 1);
-      ASSERT_EQ(reasons.size(), 1u);
-      EXPECT_THAT(reasons[0], HasSubstr(name));
-      EXPECT_THROW(
-          {
-            const Arrays loaded = Arrays::Empty(1, 0);
-            Load(platform::SystemFiles(), folder_ + "/step-2", loaded.shards());
-          },
-          CheckpointError);
+    for (int repeat = 0; repeat < 50; ++repeat) {
+      std::string flipped = content;
+      flipped[random() % flipped.size()] ^= static_cast<char>(1 << random() % 8);
+      WriteAll(file, flipped);
+      expect_refused("flipped");
     }
+    WriteAll(file, content + "x");
+    expect_refused("longer");
+    std::filesystem::remove(file);
+    expect_refused("missing");
+    WriteAll(file, content);
+    EXPECT_EQ(Newest().path, Path(20));
   }
 }
 
-TEST_F(CheckpointTest, SwappedFilesAndFilesOfAnotherStepAreRefused) {
-  ASSERT_EQ(SaveStep(1), "");
-  ASSERT_EQ(SaveStep(2), "");
-  ASSERT_EQ(SaveStep(3), "");
-  const std::string third = folder_ + "/step-3/";
-  fs::rename(third + "rank-0.safetensors", third + "x");
-  fs::rename(third + "rank-1.safetensors", third + "rank-0.safetensors");
-  fs::rename(third + "x", third + "rank-1.safetensors");
-  fs::copy_file(folder_ + "/step-1/rank-1.safetensors", folder_ + "/step-2/rank-1.safetensors",
-                fs::copy_options::overwrite_existing);
-  EXPECT_EQ(Newest().info.step, 1);
-}
-
-TEST_F(CheckpointTest, ANewerVersionIsSaidToBeThat) {
-  ASSERT_EQ(SaveStep(1), "");
-  const std::string path = folder_ + "/step-1/manifest.json";
-  std::string text = *platform::SystemFiles().Read(path);
-  const std::string version = "\"version\": 1";
-  ASSERT_NE(text.find(version), std::string::npos);
-  text.replace(text.find(version), version.size(), "\"version\": 2");
-  ASSERT_TRUE(platform::SystemFiles().Write(path, text).ok());
-  std::vector<std::string> reasons;
-  EXPECT_EQ(Newest(&reasons).path, "");
-  EXPECT_THAT(reasons.at(0), HasSubstr("newer"));
-}
-
-// Death at any file operation of any rank: what is newest is the old one or the new one, and it is whole.
-TEST_F(CheckpointTest, DeathAtAnyFileOperationLeavesTheOldOrTheNewOne) {
-  int64_t deaths = 0;
-  for (int fail_at = 1;; ++fail_at) {
-    fs::remove_all(folder_);
-    ASSERT_EQ(SaveStep(1), "");
-    FaultyFiles files(fail_at, /*for_good=*/true);
-    SaveStep(2, /*ranks=*/2, /*keep=*/1, files);
-    const Found newest = Newest();
-    ASSERT_NE(newest.path, "") << "operation " << fail_at;
-    ExpectHolds(newest.path, newest.info.step, 2);
-    if (files.operations() < fail_at) {
-      break;
-    }
-    ++deaths;
+TEST_F(CheckpointTest, EveryBitOfTheManifestMatters) {
+  SaveOn(files_, directory_, 1, 10);
+  const std::string file = Path(10) + "/manifest.json";
+  const std::string content = ReadAll(file);
+  for (size_t bit = 0; bit < content.size() * 8; ++bit) {
+    std::string flipped = content;
+    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    ASSERT_FALSE(ReadManifest(flipped).ok()) << "bit " << bit;
   }
-  EXPECT_GT(deaths, 8);
-  EXPECT_EQ(Names(), (std::vector<std::string>{"step-2"}));  // the last round met no failure
 }
 
-TEST_F(CheckpointTest, AFullDiskFailsOnEveryRankLeavesNothingAndTheNextSaveWorks) {
-  ASSERT_EQ(SaveStep(1), "");
-  for (int fail_at = 1; fail_at <= 4; ++fail_at) {  // until the shards and the manifest are written
-    FaultyFiles files(fail_at, /*for_good=*/false);
-    EXPECT_THAT(SaveStep(2, 2, 100, files), HasSubstr("No space left on device"));
-    EXPECT_EQ(Names(), (std::vector<std::string>{"step-1"})) << fail_at;
-  }
-  EXPECT_EQ(SaveStep(2), "");
-  EXPECT_EQ(Newest().info.step, 2);
+TEST_F(CheckpointTest, SwappedFilesAndFoldersAreRefused) {
+  SaveOn(files_, directory_, 2, 10);
+  SaveOn(files_, directory_, 2, 20);
+  const auto swap = [](const std::string& a, const std::string& b) {
+    std::filesystem::rename(a, a + ".x");
+    std::filesystem::rename(b, a);
+    std::filesystem::rename(a + ".x", b);
+  };
+  swap(Path(20) + "/rank-00000.safetensors", Path(20) + "/rank-00001.safetensors");
+  EXPECT_EQ(Newest().path, Path(10));
+  EXPECT_THAT(skipped_, ElementsAre(HasSubstr("rank-00000.safetensors")));
+  swap(Path(20) + "/rank-00000.safetensors", Path(20) + "/rank-00001.safetensors");
+  EXPECT_EQ(Newest().path, Path(20));
+  swap(Path(20) + "/rank-00000.safetensors", Path(10) + "/rank-00000.safetensors");  // the same size
+  EXPECT_EQ(Newest().path, "");
+  swap(Path(20) + "/rank-00000.safetensors", Path(10) + "/rank-00000.safetensors");
+  swap(Path(20), Path(10));
+  EXPECT_EQ(Newest().path, "");
+  EXPECT_THAT(skipped_, ElementsAre("step-20: manifest.json: it is of step 10, not of this folder",
+                                    "step-10: manifest.json: it is of step 20, not of this folder"));
 }
 
-TEST_F(CheckpointTest, OnlyTheNewestAreKept) {
-  for (int64_t step = 8; step <= 12; ++step) {
-    ASSERT_EQ(SaveStep(step, 2, /*keep=*/2), "");
-  }
-  EXPECT_EQ(Names(), (std::vector<std::string>{"step-11", "step-12"}));
+TEST_F(CheckpointTest, ACheckpointOfANewerVersionIsPassedOverWithTheReason) {
+  SaveOn(files_, directory_, 1, 10);
+  SaveOn(files_, directory_, 1, 20);
+  std::string text = ReadAll(Path(20) + "/manifest.json");
+  const size_t begin = text.find("\",") + 2;
+  const size_t version = text.find("\"version\": 1");
+  ASSERT_NE(version, text.npos);
+  text.replace(version, 12, "\"version\": 2");
+  text = absl::StrCat("{\"xxh3_128\": \"", Digest(text.substr(begin)), "\",", text.substr(begin));
+  WriteAll(Path(20) + "/manifest.json", text);
+  EXPECT_EQ(Newest().path, Path(10));
+  EXPECT_THAT(skipped_, ElementsAre(HasSubstr("version 2, this build reads version 1")));
 }
 
-TEST_F(CheckpointTest, AWholeOneOfTheSameNameStaysAndADamagedOneIsNotOverwritten) {
-  ASSERT_EQ(SaveStep(1), "");
-  ASSERT_EQ(SaveStep(1), "");
-  ExpectHolds(folder_ + "/step-1", 1, 2);
-  fs::remove(folder_ + "/step-1/rank-0.safetensors");
-  EXPECT_THAT(SaveStep(1), HasSubstr("is not overwritten"));
-}
-
-TEST_F(CheckpointTest, AnotherModelIsRefusedWithBothSizes) {
-  ASSERT_EQ(SaveStep(1), "");
-  const Arrays arrays = Arrays::Empty(1, 0);
-  std::vector<Shard> shards = arrays.shards();
-  shards[0].elements = 128;
+TEST_F(CheckpointTest, ReadInfoRefusesFilesOfTheWrongSize) {
+  SaveOn(files_, directory_, 2, 10);
+  WriteAll(Path(10) + "/rank-00001.safetensors", "short");
   try {
-    Load(platform::SystemFiles(), folder_ + "/step-1", shards);
-    FAIL();
+    ReadInfo(files_, Path(10));
+    FAIL() << "accepted";
   } catch (const CheckpointError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("holds 256 elements of F32, this model needs 128 of F32"));
+    EXPECT_THAT(error.what(), HasSubstr("rank-00001.safetensors: it has 5 bytes, the manifest says "));
+  }
+  EXPECT_THROW(ReadInfo(files_, directory_ + "/nothing"), CheckpointError);
+}
+
+TEST_F(CheckpointTest, LoadNamesArraysThatDoNotFit) {
+  SaveOn(files_, directory_, 2, 10);
+  const auto reason = [&](const Shard& shard) {
+    try {
+      Load(files_, Path(10), {shard});
+    } catch (const CheckpointError& error) {
+      return std::string(error.what());
+    }
+    return std::string("loaded");
+  };
+  const at::Tensor floats = at::zeros({64});
+  const at::Tensor doubles = at::zeros({64}, at::kDouble);
+  EXPECT_THAT(reason({.name = "other", .elements = 64, .data = &floats}), HasSubstr("it has no array other"));
+  EXPECT_THAT(reason({.name = "array1", .elements = 65, .data = &doubles}),
+              HasSubstr("has 64 elements there, 65 here"));
+  EXPECT_THAT(reason({.name = "array1", .elements = 64, .data = &floats}),
+              HasSubstr("is of type F64 there, F32 here"));
+  EXPECT_EQ(reason({.name = "array1", .elements = 64, .data = &doubles}), "loaded");
+  EXPECT_TRUE(at::equal(doubles, Whole(10, 1)));
+}
+
+TEST_F(CheckpointTest, AValidCheckpointOfTheStepStays) {
+  const Saved first = SaveOn(files_, directory_, 2, 10);
+  const auto written = std::filesystem::last_write_time(Path(10) + "/manifest.json");
+  const Saved second = SaveOn(files_, directory_, 3, 10, /*keep=*/10, /*attempt=*/2);
+  EXPECT_EQ(second.path, first.path);
+  EXPECT_EQ(second.bytes, first.bytes);
+  EXPECT_EQ(second.manifest_digest, first.manifest_digest);
+  EXPECT_EQ(std::filesystem::last_write_time(Path(10) + "/manifest.json"), written);
+  EXPECT_THAT(Names(), ElementsAre("step-10"));
+}
+
+TEST_F(CheckpointTest, ADamagedCheckpointOfTheStepMakesWay) {
+  SaveOn(files_, directory_, 2, 10);
+  WriteAll(Path(10) + "/rank-00001.safetensors", "damage");
+  SaveOn(files_, directory_, 2, 10, /*keep=*/10, /*attempt=*/2);
+  EXPECT_TRUE(LoadsAs(Path(10), 3, 10));
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-10.damaged.2"));
+}
+
+TEST_F(CheckpointTest, LeftoversOfEarlierAttemptsAreRemovedAndLaterOnesAreNot) {
+  for (const char* name : {"step-5.tmp.1", "step-6.tmp.2", "step-7.tmp.3", "step-x.tmp.1", "notes"}) {
+    std::filesystem::create_directories(directory_ + "/" + name);
+    WriteAll(directory_ + "/" + name + "/file", "x");
+  }
+  SaveOn(files_, directory_, 2, 10, /*keep=*/3, /*attempt=*/2);
+  EXPECT_THAT(Names(), ElementsAre("notes", "step-10", "step-7.tmp.3", "step-x.tmp.1"));
+}
+
+TEST_F(CheckpointTest, TheNewestValidOnesAreKept) {
+  for (int step = 1; step <= 5; ++step) SaveOn(files_, directory_, 2, step * 10, /*keep=*/3);
+  EXPECT_THAT(Names(), ElementsAre("step-30", "step-40", "step-50"));
+  // A damaged one does not count: without it, two older valid ones stay.
+  WriteAll(Path(40) + "/rank-00000.safetensors", "damage");
+  SaveOn(files_, directory_, 2, 60, /*keep=*/3);
+  EXPECT_THAT(Names(), ElementsAre("step-30", "step-40", "step-50", "step-60"));
+  SaveOn(files_, directory_, 2, 70, /*keep=*/3);
+  EXPECT_THAT(Names(), ElementsAre("step-40", "step-50", "step-60", "step-70"));
+  // Ones of later steps, of a line that was given up, are not older.
+  SaveOn(files_, directory_, 2, 45, /*keep=*/1);
+  EXPECT_THAT(Names(), ElementsAre("step-40", "step-45", "step-50", "step-60", "step-70"));
+}
+
+TEST_F(CheckpointTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
+  SaveOn(files_, directory_, 3, 10);
+  std::vector<std::string> errors(3);
+  FaultyFiles broken(FaultyFiles::Fault::kFullDisk, 1);
+  comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), 3);
+    state.Set(20);
+    try {
+      Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, directory_, 3, InfoOf(20),
+           state.shards());
+    } catch (const CheckpointError& error) {
+      errors[static_cast<size_t>(comm.rank())] = error.what();
+    }
+  });
+  EXPECT_EQ(errors[0], absl::StrCat("checkpoint: rank 1: write ", directory_,
+                                    "/step-20.tmp.1/rank-00001.safetensors: No space left on device"));
+  EXPECT_EQ(errors[1], errors[0]);
+  EXPECT_EQ(errors[2], errors[0]);
+  EXPECT_THAT(Names(), ElementsAre("step-10"));
+}
+
+TEST_F(CheckpointTest, ArraysThatAreNotCoveredOnceAreRefusedOnEveryRank) {
+  for (const int64_t begin : {0, 3, 5}) {  // twice, an overlap, a gap
+    int refused = 0;
+    std::mutex mu;
+    comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+      const at::Tensor part = at::zeros({4});
+      try {
+        Save(files_, comm, directory_, 3, InfoOf(20),
+             {{.name = "w", .elements = 9, .begin = comm.rank() == 0 ? 0 : begin, .data = &part}});
+      } catch (const CheckpointError& error) {
+        const std::lock_guard lock(mu);
+        EXPECT_THAT(error.what(), HasSubstr("array w has a piece at element"));
+        ++refused;
+      }
+    });
+    EXPECT_EQ(refused, 2);
+    EXPECT_TRUE(Names().empty());
   }
 }
 
-TEST_F(CheckpointTest, RanksThatSeeTheSameFolderAgree) {
-  comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
-    CheckSameFolder(platform::SystemFiles(), comm, folder_ + "/new", platform::SystemRandom(),
-                    absl::Seconds(5));
-  });
-  EXPECT_TRUE(platform::SystemFiles().List(folder_ + "/new")->empty());
+// A power cut at every operation: what is found afterwards is the old checkpoint or the new one, whole; and
+// the next attempt can save.
+TEST_F(CheckpointTest, APowerCutAtEveryOperationLeavesTheOldOrTheNew) {
+  bool finished = false;
+  bool found_old = false;
+  for (int k = 1; !finished; ++k) {
+    SCOPED_TRACE(k);
+    std::filesystem::remove_all(directory_);
+    SaveOn(files_, directory_, 2, 10);
+    SaveOn(files_, directory_, 2, 20);
+    FaultyFiles files(FaultyFiles::Fault::kPowerCut, k);
+    try {
+      SaveOn(files, directory_, 2, 30, /*keep=*/2);
+      finished = files.operations() < k;
+    } catch (const CheckpointError&) {
+    }
+    const Found found = Newest();
+    EXPECT_TRUE(skipped_.empty()) << skipped_[0];
+    ASSERT_TRUE(found.info.step == 20 || found.info.step == 30);
+    found_old |= found.info.step == 20;
+    EXPECT_TRUE(LoadsAs(found.path, 3, found.info.step));
+    SaveOn(files_, directory_, 3, 40, /*keep=*/2, /*attempt=*/2);
+    EXPECT_EQ(Newest().path, Path(40));
+    for (const std::string& name : Names()) EXPECT_FALSE(absl::StrContains(name, ".tmp.")) << name;
+    ASSERT_LT(k, 100);
+  }
+  EXPECT_TRUE(found_old);
 }
 
-TEST_F(CheckpointTest, ARankThatSeesAnotherFolderIsNamedOnAllRanks) {
-  std::atomic<int> told = 0;
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+TEST_F(CheckpointTest, AFullDiskLeavesNoTemporaryFilesAndTheOldOnes) {
+  for (int k = 1; k <= 12; ++k) {
+    SCOPED_TRACE(k);
+    std::filesystem::remove_all(directory_);
+    SaveOn(files_, directory_, 2, 10);
+    FaultyFiles files(FaultyFiles::Fault::kFullDisk, k);
     try {
-      CheckSameFolder(platform::SystemFiles(), comm, folder_ + "/" + std::to_string(comm.rank()),
-                      platform::SystemRandom(), absl::ZeroDuration());
+      SaveOn(files, directory_, 2, 20, /*keep=*/1);
+      EXPECT_THAT(Names(), ElementsAre("step-20"));
     } catch (const CheckpointError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("is not the same folder on rank 1"));
-      ++told;
+      EXPECT_THAT(error.what(), HasSubstr("No space left on device"));
+      EXPECT_THAT(Names(), ElementsAre("step-10"));
     }
-  });
-  EXPECT_EQ(told, 2);
+  }
+}
+
+TEST_F(CheckpointTest, OneErrorAtAnyOperationIsToldToAllAndTheNextSaveWorks) {
+  bool finished = false;
+  for (int k = 1; !finished; ++k) {
+    SCOPED_TRACE(k);
+    std::filesystem::remove_all(directory_);
+    SaveOn(files_, directory_, 2, 10);
+    FaultyFiles files(FaultyFiles::Fault::kOneError, k);
+    try {
+      SaveOn(files, directory_, 2, 20, /*keep=*/1);
+      finished = true;
+      EXPECT_LT(files.operations(), k);
+    } catch (const CheckpointError&) {
+    }
+    const Found found = Newest();
+    EXPECT_TRUE(skipped_.empty());
+    EXPECT_TRUE(LoadsAs(found.path, 1, found.info.step));
+    if (finished) break;
+    SaveOn(files, directory_, 2, 20, /*keep=*/1);
+    EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
+    ASSERT_LT(k, 100);
+  }
+}
+
+TEST(FolderNamesTest, OnlyExactNamesAreSteps) {
+  EXPECT_EQ(StepOfName("step-0"), 0);
+  EXPECT_EQ(StepOfName("step-200"), 200);
+  for (const char* name :
+       {"step-", "step-01", "step-1x", "step--1", "step-1.tmp.1", "Step-1", "step-99999999999999999999"}) {
+    EXPECT_EQ(StepOfName(name), std::nullopt) << name;
+  }
+  EXPECT_EQ(AttemptOfTemporary("step-7.tmp.3"), 3);
+  EXPECT_EQ(AttemptOfTemporary("step-7"), std::nullopt);
+  EXPECT_EQ(AttemptOfTemporary("x.tmp.3"), std::nullopt);
 }
 
 }  // namespace

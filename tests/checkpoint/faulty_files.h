@@ -1,71 +1,90 @@
 #pragma once
 
+#include <filesystem>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "platform/files.h"
 
-namespace tandem::checkpoint::test {
+namespace tandem::checkpoint {
 
-// The machine's files, of which operation number `fail_at` (from 1; 0: none) and, where `for_good`, all
-// later ones fail: an ENOSPC, or the process's death.
+// The machine's files, until the k-th changing operation. What happens then and after is the fault.
 class FaultyFiles final : public platform::Files {
  public:
-  FaultyFiles(int fail_at, bool for_good) : fail_at_(fail_at), for_good_(for_good) {}
+  enum class Fault {
+    kPowerCut,  // the k-th operation happens in part, nothing after it happens at all
+    kFullDisk,  // from the k-th on, every Write leaves half of its content and fails; the rest works
+    kOneError,  // the k-th operation fails, the others work
+  };
+
+  // k counts from 1.
+  FaultyFiles(Fault fault, int k) : fault_(fault), k_(k) {}
 
   int operations() const {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     return operations_;
   }
 
-  absl::StatusOr<std::string> Read(const std::string& path) override {
-    if (Fails()) return Error(path);
-    return real_.Read(path);
+  absl::StatusOr<std::string> Read(const std::string& path) override { return files_.Read(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    return files_.List(folder);
   }
+
   absl::Status Write(const std::string& path, std::string_view content) override {
-    if (Fails()) {
-      // Half of it got there.
-      real_.Write(path, content.substr(0, content.size() / 2)).IgnoreError();
-      return Error(path);
+    const int order = Count();
+    if (order < 0) return files_.Write(path, content);
+    if (order == 0 || fault_ == Fault::kFullDisk) {
+      files_.Write(path, content.substr(0, content.size() / 2)).IgnoreError();
     }
-    return real_.Write(path, content);
+    if (fault_ == Fault::kOneError && order > 0) return files_.Write(path, content);
+    return absl::ResourceExhaustedError("write " + path + ": No space left on device");
   }
   absl::Status SyncFolder(const std::string& path) override {
-    return Fails() ? Error(path) : real_.SyncFolder(path);
+    return Change("fsync folder " + path, [&] { return files_.SyncFolder(path); });
   }
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    return Fails() ? Error(to) : real_.Rename(from, to);
+    return Change("rename " + from, [&] { return files_.Rename(from, to); });
   }
   absl::Status Publish(const std::string& from, const std::string& to) override {
-    return Fails() ? Error(to) : real_.Publish(from, to);
+    return Change("publish " + from, [&] { return files_.Publish(from, to); });
   }
   absl::Status CreateFolders(const std::string& path) override {
-    return Fails() ? Error(path) : real_.CreateFolders(path);
-  }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
-    if (Fails()) return Error(folder);
-    return real_.List(folder);
+    return Change("create folder " + path, [&] { return files_.CreateFolders(path); });
   }
   absl::Status RemoveAll(const std::string& path) override {
-    return Fails() ? Error(path) : real_.RemoveAll(path);
+    const int order = Count();
+    if (order < 0 || (fault_ == Fault::kFullDisk) || (fault_ == Fault::kOneError && order > 0)) {
+      return files_.RemoveAll(path);
+    }
+    if (order == 0 && std::filesystem::is_directory(path)) {
+      const auto names = files_.List(path);
+      if (names.ok() && !names->empty()) files_.RemoveAll(path + "/" + names->front()).IgnoreError();
+    }
+    return absl::UnavailableError("remove " + path + ": Input/output error");
   }
 
  private:
-  static absl::Status Error(const std::string& path) {
-    return absl::ResourceExhaustedError("write " + path + ": No space left on device");
-  }
-  bool Fails() {
-    absl::MutexLock lock(&mu_);
-    ++operations_;
-    return operations_ == fail_at_ || (for_good_ && fail_at_ > 0 && operations_ > fail_at_);
+  // Negative: before the fault; 0: the k-th operation; positive: after it.
+  int Count() {
+    const std::lock_guard lock(mu_);
+    return ++operations_ - k_;
   }
 
-  platform::Files& real_ = platform::SystemFiles();
-  const int fail_at_;
-  const bool for_good_;
-  mutable absl::Mutex mu_;
-  int operations_ ABSL_GUARDED_BY(mu_) = 0;
+  template <typename Operation>
+  absl::Status Change(const std::string& what, Operation operation) {
+    const int order = Count();
+    if (order < 0 || fault_ == Fault::kFullDisk || (fault_ == Fault::kOneError && order > 0))
+      return operation();
+    return absl::UnavailableError(what + ": Input/output error");
+  }
+
+  platform::Files& files_ = platform::SystemFiles();
+  const Fault fault_;
+  const int k_;
+  mutable std::mutex mu_;
+  int operations_ = 0;
 };
 
-}  // namespace tandem::checkpoint::test
+}  // namespace tandem::checkpoint

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "comm/store.h"
+
+namespace tandem::comm {
+
+// A store within one process, for tests. Thread-safe.
+class MemoryStore final : public Store {
+ public:
+  void Set(const std::string& key, const std::string& value) override ABSL_LOCKS_EXCLUDED(mu_);
+  std::string Get(const std::string& key, absl::Time deadline) override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  absl::Mutex mu_;
+  std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::comm

@@ -1,0 +1,134 @@
+#include "comm/thread_communicator.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <string_view>
+
+#include "comm/collective.h"
+
+namespace tandem::comm {
+namespace {
+
+// What the ranks of a group share: a place per rank for the call it is in, and a barrier.
+class Meeting {
+ public:
+  explicit Meeting(int size) : calls_(static_cast<size_t>(size)) {}
+
+  int size() const { return static_cast<int>(calls_.size()); }
+
+  // Returns the calls of all ranks once every rank is in one; they stay until Leave.
+  const std::vector<Collective>& Enter(int rank, const Collective& call, const std::string& where) {
+    calls_[static_cast<size_t>(rank)] = call;
+    Arrive(where);
+    return calls_;
+  }
+
+  void Leave(const std::string& where) { Arrive(where); }
+
+  // Ends every pending and later call of all ranks.
+  void End(const std::string& why) {
+    {
+      const std::lock_guard lock(mu_);
+      if (ended_.empty()) ended_ = why;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void Arrive(const std::string& where) {
+    std::unique_lock lock(mu_);
+    if (!ended_.empty()) throw CommError(where + ": " + ended_);
+    const uint64_t generation = generation_;
+    if (++arrived_ == size()) {
+      arrived_ = 0;
+      ++generation_;
+      lock.unlock();
+      changed_.notify_all();
+      return;
+    }
+    changed_.wait(lock, [&] { return generation_ != generation || !ended_.empty(); });
+    // A rank that left after all had arrived does not undo that.
+    if (generation_ == generation) throw CommError(where + ": " + ended_);
+  }
+
+  std::vector<Collective> calls_;  // [r] is written by rank r alone, between its Leave and its Enter
+  std::mutex mu_;
+  std::condition_variable changed_;
+  int arrived_ = 0;  // guarded by mu_, like the two below
+  uint64_t generation_ = 0;
+  std::string ended_;  // why; empty: not ended
+};
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::string name, int rank, std::shared_ptr<Meeting> meeting)
+      : name_(std::move(name)), rank_(rank), meeting_(std::move(meeting)) {}
+
+  ~ThreadCommunicator() override { meeting_->End("rank " + std::to_string(rank_) + " is gone"); }
+
+  const std::string& name() const override { return name_; }
+  int rank() const override { return rank_; }
+  int size() const override { return meeting_->size(); }
+  uint64_t num_collectives() const override { return num_collectives_; }
+
+  void AllGather(const at::Tensor& input, at::Tensor& output) override {
+    // Everybody's slice is the whole input.
+    Exchange(CheckAllGather(name_, size(), input, output), /*step=*/0);
+  }
+
+  void AllToAll(const at::Tensor& input, at::Tensor& output) override {
+    Exchange(CheckAllToAll(name_, size(), input, output), /*step=*/rank_);
+  }
+
+  void Abort() override {
+    aborted_ = true;
+    meeting_->End("rank " + std::to_string(rank_) + " aborted");
+  }
+
+ private:
+  // Copies slice `step` of every rank's input, in rank order.
+  void Exchange(const Collective& mine, int step) {
+    const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + mine.operation;
+    if (aborted_) throw CommError(where + ": aborted");
+    num_collectives_.fetch_add(1, std::memory_order_relaxed);
+    const std::vector<Collective>& calls = meeting_->Enter(rank_, mine, where);
+    for (size_t peer = 0; peer < calls.size(); ++peer) {
+      if (std::string_view(calls[peer].operation) != mine.operation || calls[peer].slice != mine.slice) {
+        meeting_->End("the ranks call different collectives");
+        throw CommError(where + " of " + std::to_string(mine.slice) + " bytes: rank " + std::to_string(peer) +
+                        " is in " + calls[peer].operation + " of " + std::to_string(calls[peer].slice) +
+                        " bytes");
+      }
+    }
+    const auto bytes = static_cast<size_t>(mine.slice);
+    for (size_t peer = 0; peer < calls.size() && bytes > 0; ++peer) {
+      const char* const from = calls[peer].input + static_cast<size_t>(step) * bytes;
+      char* const to = mine.output + peer * bytes;
+      if (from != to) std::memcpy(to, from, bytes);
+    }
+    meeting_->Leave(where);
+  }
+
+  const std::string name_;
+  const int rank_;
+  const std::shared_ptr<Meeting> meeting_;
+  std::atomic<bool> aborted_{false};
+  std::atomic<uint64_t> num_collectives_{0};
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> MakeThreadCommunicators(const std::string& name, int size) {
+  if (size <= 0) throw std::invalid_argument("group " + name + " of " + std::to_string(size) + " ranks");
+  const auto meeting = std::make_shared<Meeting>(size);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int rank = 0; rank < size; ++rank) {
+    communicators.push_back(std::make_unique<ThreadCommunicator>(name, rank, meeting));
+  }
+  return communicators;
+}
+
+}  // namespace tandem::comm

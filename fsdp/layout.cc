@@ -1,0 +1,161 @@
+#include "fsdp/layout.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+
+namespace tandem::fsdp {
+namespace {
+
+constexpr int64_t kAlignmentBytes = 128;
+
+[[noreturn]] void Refuse(const ItemSpec& item, std::string_view reason) {
+  throw std::invalid_argument("layout: item '" + item.name + "': " + std::string(reason));
+}
+
+int64_t ElementsOf(const ItemSpec& item) {
+  if (item.shape.empty()) Refuse(item, "has no dims, at least one is needed");
+  int64_t elements = 1;
+  for (const int64_t dim : item.shape) {
+    if (dim <= 0) Refuse(item, "has dim " + std::to_string(dim) + ", every dim must be at least 1");
+    if (__builtin_mul_overflow(elements, dim, &elements)) Refuse(item, "has more than 2^63 elements");
+  }
+  return elements;
+}
+
+int64_t RoundUp(int64_t value, int64_t multiple, const std::string& what) {
+  int64_t rounded = 0;
+  if (__builtin_add_overflow(value, multiple - 1, &rounded)) {
+    throw std::invalid_argument("layout: " + what + " ends beyond 2^63 elements");
+  }
+  return rounded / multiple * multiple;
+}
+
+// Feeds integers and length-prefixed strings, so that no two different lists give the same bytes.
+class Digest {
+ public:
+  Digest() : context_(EVP_MD_CTX_new()) {
+    if (context_ == nullptr || EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) != 1) {
+      throw std::runtime_error("layout: OpenSSL offers no SHA-256");
+    }
+  }
+  ~Digest() { EVP_MD_CTX_free(context_); }
+  Digest(const Digest&) = delete;
+  Digest& operator=(const Digest&) = delete;
+
+  void Add(int64_t value) {
+    unsigned char bytes[8];
+    for (int i = 0; i < 8; ++i)
+      bytes[i] = static_cast<unsigned char>(static_cast<uint64_t>(value) >> (8 * i));
+    EVP_DigestUpdate(context_, bytes, sizeof(bytes));
+  }
+  void Add(const std::string& text) {
+    Add(static_cast<int64_t>(text.size()));
+    EVP_DigestUpdate(context_, text.data(), text.size());
+  }
+  std::string Hex() {
+    unsigned char bytes[EVP_MAX_MD_SIZE];
+    unsigned int size = 0;
+    EVP_DigestFinal_ex(context_, bytes, &size);
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::string hex;
+    for (unsigned int i = 0; i < size; ++i) {
+      hex += kDigits[bytes[i] >> 4];
+      hex += kDigits[bytes[i] & 15];
+    }
+    return hex;
+  }
+
+ private:
+  EVP_MD_CTX* context_;
+};
+
+}  // namespace
+
+Range Intersect(Range a, Range b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {.begin = begin, .end = std::max(begin, std::min(a.end, b.end))};
+}
+
+Layout MakeLayout(const std::vector<ItemSpec>& items, int element_bytes, int64_t granule) {
+  if (element_bytes <= 0 || kAlignmentBytes % element_bytes != 0) {
+    throw std::invalid_argument("layout: elements of " + std::to_string(element_bytes) +
+                                " bytes do not divide " + std::to_string(kAlignmentBytes) + " bytes");
+  }
+  if (granule <= 0)
+    throw std::invalid_argument("layout: granule " + std::to_string(granule) + " is not positive");
+  const int64_t alignment = kAlignmentBytes / element_bytes;
+
+  Layout layout{.granule = granule};
+  std::set<std::string_view> names;
+  std::set<int> closed_blocks;  // a block that ended cannot go on later
+  int open_block = -1;
+  int64_t cursor = 0;
+  for (const ItemSpec& item : items) {
+    if (item.name.empty()) Refuse(item, "has no name");
+    if (!names.insert(item.name).second) Refuse(item, "is there twice");
+    const bool continues_block = item.block >= 0 && item.block == open_block;
+    if (!continues_block) {
+      if (open_block >= 0) closed_blocks.insert(open_block);
+      if (closed_blocks.contains(item.block)) {
+        Refuse(item, "continues block " + std::to_string(item.block) + " after another item");
+      }
+      open_block = item.block;
+      cursor = RoundUp(cursor, alignment, "item '" + item.name + "'");
+    }
+    int64_t end = 0;
+    if (__builtin_add_overflow(cursor, ElementsOf(item), &end)) Refuse(item, "ends beyond 2^63 elements");
+    layout.items.push_back({.name = item.name, .shape = item.shape, .range = {.begin = cursor, .end = end}});
+    cursor = end;
+  }
+  layout.elements = RoundUp(cursor, granule, "the buffer");
+  return layout;
+}
+
+int64_t ShardElements(const Layout& layout, int num_ranks) {
+  if (num_ranks <= 0) {
+    throw std::invalid_argument("layout: cannot shard over " + std::to_string(num_ranks) + " ranks");
+  }
+  const int64_t granules = layout.elements / layout.granule;
+  return (granules / num_ranks + (granules % num_ranks != 0 ? 1 : 0)) * layout.granule;
+}
+
+int64_t GatheredElements(const Layout& layout, int num_ranks) {
+  int64_t elements = 0;
+  if (__builtin_mul_overflow(ShardElements(layout, num_ranks), int64_t{num_ranks}, &elements)) {
+    throw std::invalid_argument("layout: the padded buffer ends beyond 2^63 elements");
+  }
+  return elements;
+}
+
+Range OwnedRange(const Layout& layout, int num_ranks, int rank) {
+  if (rank < 0 || rank >= num_ranks) {
+    throw std::invalid_argument("layout: rank " + std::to_string(rank) + " of " + std::to_string(num_ranks));
+  }
+  const int64_t shard = GatheredElements(layout, num_ranks) / num_ranks;
+  return {.begin = std::min(layout.elements, rank * shard),
+          .end = std::min(layout.elements, (rank + 1) * shard)};
+}
+
+std::string LayoutDigest(const std::vector<Layout>& units) {
+  Digest digest;
+  digest.Add(static_cast<int64_t>(units.size()));
+  for (const Layout& unit : units) {
+    digest.Add(unit.granule);
+    digest.Add(unit.elements);
+    digest.Add(static_cast<int64_t>(unit.items.size()));
+    for (const Item& item : unit.items) {
+      digest.Add(item.name);
+      digest.Add(static_cast<int64_t>(item.shape.size()));
+      for (const int64_t dim : item.shape) digest.Add(dim);
+      digest.Add(item.range.begin);
+      digest.Add(item.range.end);
+    }
+  }
+  return digest.Hex();
+}
+
+}  // namespace tandem::fsdp

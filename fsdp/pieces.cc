@@ -1,0 +1,26 @@
+#include "fsdp/pieces.h"
+
+namespace tandem::fsdp {
+
+std::vector<Piece> PiecesOf(const Layout& layout, Range owned) {
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < layout.items.size(); ++i) {
+    const Range range = Intersect(layout.items[i].range, owned);
+    if (!range.empty()) pieces.push_back({.item = static_cast<int>(i), .range = range});
+  }
+  return pieces;
+}
+
+std::vector<Range> RunsOf(const std::vector<Piece>& pieces) {
+  std::vector<Range> runs;
+  for (const Piece& piece : pieces) {
+    if (!runs.empty() && runs.back().end == piece.range.begin) {
+      runs.back().end = piece.range.end;
+    } else {
+      runs.push_back(piece.range);
+    }
+  }
+  return runs;
+}
+
+}  // namespace tandem::fsdp

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fsdp/layout.h"
+
+namespace tandem::fsdp {
+
+// The part of one item that lies in a shard, in flat coordinates.
+struct Piece {
+  int item = 0;  // index in the layout
+  Range range;
+};
+
+// The pieces of `owned`, in the order of the buffer; items that do not reach into it are left out.
+std::vector<Piece> PiecesOf(const Layout& layout, Range owned);
+
+// The same elements as maximal runs: neighbours without a gap are one. Gaps are in none of them.
+std::vector<Range> RunsOf(const std::vector<Piece>& pieces);
+
+}  // namespace tandem::fsdp

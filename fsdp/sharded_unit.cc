@@ -1,0 +1,198 @@
+#include "fsdp/sharded_unit.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "fsdp/fold.h"
+#include "fsdp/initialize.h"
+#include "fsdp/norms.h"
+#include "fsdp/optimizer.h"
+#include "fsdp/pieces.h"
+
+namespace tandem::fsdp {
+
+struct UnitState {
+  std::string name;
+  Layout layout;
+  int num_ranks = 1;
+  int64_t shard_elements = 0;
+  int64_t begin = 0;  // flat coordinate of the shard's first element
+  Range owned;
+  at::Tensor weight;
+  at::Tensor gradient;
+  at::Tensor exp_avg;
+  at::Tensor exp_avg_sq;
+  std::vector<Piece> pieces;
+  std::vector<Range> runs;
+  std::vector<ItemNorms> norms;
+};
+
+namespace {
+
+// Calls function(T{}) with the C++ type of the shard.
+template <typename Function>
+void WithType(const at::Tensor& tensor, Function function) {
+  if (tensor.scalar_type() == at::kFloat) {
+    function(float{});
+  } else {
+    function(double{});
+  }
+}
+
+// Element `flat` of the shard.
+template <typename T>
+T* At(const UnitState& unit, const at::Tensor& shard, int64_t flat) {
+  return shard.mutable_data_ptr<T>() + (flat - unit.begin);
+}
+
+void CheckShard(const UnitState& unit, const char* what, const at::Tensor& shard) {
+  if (shard.dim() != 1 || shard.numel() != unit.shard_elements || !shard.is_contiguous() ||
+      shard.scalar_type() != unit.weight.scalar_type() ||
+      (shard.scalar_type() != at::kFloat && shard.scalar_type() != at::kDouble)) {
+    throw std::invalid_argument("unit " + unit.name + ": " + what + " must be contiguous, fp32 or fp64, of " +
+                                std::to_string(unit.shard_elements) +
+                                " elements and of the type of the weights");
+  }
+}
+
+void CheckSlot(const UnitState& unit, const comm::Communicator& comm, const char* what,
+               const at::Tensor& slot) {
+  if (comm.size() != unit.num_ranks) {
+    throw std::invalid_argument("unit " + unit.name + ": sharded over " + std::to_string(unit.num_ranks) +
+                                " ranks, group " + comm.name() + " has " + std::to_string(comm.size()));
+  }
+  if (slot.numel() != unit.shard_elements * unit.num_ranks || !slot.is_contiguous() ||
+      slot.scalar_type() != unit.weight.scalar_type()) {
+    throw std::invalid_argument("unit " + unit.name + ": " + what + " must be contiguous, of " +
+                                std::to_string(unit.shard_elements * unit.num_ranks) +
+                                " elements and of the type of the weights");
+  }
+}
+
+at::Tensor Owned(const UnitState& unit, const at::Tensor& shard) {
+  return shard.narrow(0, 0, unit.owned.size());
+}
+
+}  // namespace
+
+ShardedUnit::ShardedUnit(std::string name, Layout layout, int num_ranks, int rank, at::Tensor weight,
+                         at::Tensor gradient, at::Tensor exp_avg, at::Tensor exp_avg_sq)
+    : state_(std::make_unique<UnitState>()) {
+  UnitState& unit = *state_;
+  unit.name = std::move(name);
+  unit.layout = std::move(layout);
+  unit.num_ranks = num_ranks;
+  unit.shard_elements = ShardElements(unit.layout, num_ranks);
+  unit.begin = rank * unit.shard_elements;
+  unit.owned = OwnedRange(unit.layout, num_ranks, rank);
+  unit.weight = std::move(weight);
+  unit.gradient = std::move(gradient);
+  unit.exp_avg = std::move(exp_avg);
+  unit.exp_avg_sq = std::move(exp_avg_sq);
+  CheckShard(unit, "weight", unit.weight);
+  CheckShard(unit, "gradient", unit.gradient);
+  CheckShard(unit, "exp_avg", unit.exp_avg);
+  CheckShard(unit, "exp_avg_sq", unit.exp_avg_sq);
+  for (at::Tensor* shard : {&unit.weight, &unit.gradient, &unit.exp_avg, &unit.exp_avg_sq}) shard->zero_();
+  unit.pieces = PiecesOf(unit.layout, unit.owned);
+  unit.runs = RunsOf(unit.pieces);
+  unit.norms.resize(unit.layout.items.size());
+}
+
+ShardedUnit::~ShardedUnit() = default;
+ShardedUnit::ShardedUnit(ShardedUnit&&) noexcept = default;
+
+const std::string& ShardedUnit::name() const { return state_->name; }
+const Layout& ShardedUnit::layout() const { return state_->layout; }
+Range ShardedUnit::owned() const { return state_->owned; }
+
+void ShardedUnit::Initialize(uint64_t seed, const std::vector<ItemInit>& inits) {
+  const UnitState& unit = *state_;
+  if (inits.size() != unit.layout.items.size()) {
+    throw std::invalid_argument("unit " + unit.name + ": " + std::to_string(inits.size()) +
+                                " initialisers for " + std::to_string(unit.layout.items.size()) + " items");
+  }
+  WithType(unit.weight, [&]<typename T>(T) {
+    for (const Piece& piece : unit.pieces) {
+      const auto item = static_cast<size_t>(piece.item);
+      InitializeItem(seed, unit.layout.items[item], inits[item], piece.range,
+                     At<T>(unit, unit.weight, piece.range.begin));
+    }
+  });
+}
+
+void ShardedUnit::Unshard(comm::Communicator& comm, at::Tensor& slot) {
+  CheckSlot(*state_, comm, "slot", slot);
+  comm.AllGather(state_->weight, slot);
+}
+
+void ShardedUnit::ReduceGradients(comm::Communicator& comm, const at::Tensor& slot, at::Tensor& staging,
+                                  bool add) {
+  const UnitState& unit = *state_;
+  CheckSlot(unit, comm, "slot", slot);
+  CheckSlot(unit, comm, "staging", staging);
+  comm.AllToAll(slot, staging);
+  // Only the items: what lies in the gaps of a slot is whatever was there before.
+  WithType(unit.gradient, [&]<typename T>(T) {
+    for (const Range& run : unit.runs) {
+      Fold(At<T>(unit, unit.gradient, run.begin), staging.const_data_ptr<T>() + (run.begin - unit.begin),
+           run.size(), unit.shard_elements, unit.num_ranks, add);
+    }
+  });
+}
+
+GradientTerms ShardedUnit::Terms() const {
+  const UnitState& unit = *state_;
+  GradientTerms terms;
+  WithType(unit.gradient, [&]<typename T>(T) {
+    for (const Piece& piece : unit.pieces) {
+      ForEachChunk(piece.range, unit.layout.granule, [&](Range chunk) {
+        terms.squares.Add(
+            SumOfFiniteSquares(At<T>(unit, unit.gradient, chunk.begin), chunk.size(), terms.nonfinite));
+      });
+    }
+  });
+  return terms;
+}
+
+void ShardedUnit::OptimizerStep(const OptimizerInputs& inputs) {
+  UnitState& unit = *state_;
+  for (ItemNorms& norms : unit.norms) norms = {};
+  WithType(unit.weight, [&]<typename T>(T) {
+    const AdamWScalars<T> scalars(inputs);
+    // A block stays in the first-level cache from the update to the sums.
+    const int64_t block_elements = 16 * unit.layout.granule;
+    std::vector<T> mean(static_cast<size_t>(block_elements));
+    std::vector<T> update(static_cast<size_t>(block_elements));
+    for (const Piece& piece : unit.pieces) {
+      ItemNorms& norms = unit.norms[static_cast<size_t>(piece.item)];
+      ForEachChunk(piece.range, block_elements, [&](Range block) {
+        const T* const sum = At<T>(unit, unit.gradient, block.begin);
+        T* const weight = At<T>(unit, unit.weight, block.begin);
+        if (inputs.finite) {
+          AdamWStep(scalars, block.size(), sum, weight, At<T>(unit, unit.exp_avg, block.begin),
+                    At<T>(unit, unit.exp_avg_sq, block.begin), mean.data(), update.data());
+        } else {
+          MeanGradient(scalars, block.size(), sum, mean.data());
+        }
+        ForEachChunk(block, unit.layout.granule, [&](Range chunk) {
+          const int64_t at = chunk.begin - block.begin;
+          norms.weight.Add(SumOfSquares(weight + at, chunk.size()));
+          norms.gradient.Add(SumOfSquares(mean.data() + at, chunk.size()));
+          if (inputs.finite) norms.update.Add(SumOfSquares(update.data() + at, chunk.size()));
+        });
+      });
+    }
+  });
+}
+
+const std::vector<ItemNorms>& ShardedUnit::norms() const { return state_->norms; }
+
+at::Tensor ShardedUnit::weights() const { return Owned(*state_, state_->weight); }
+at::Tensor ShardedUnit::exp_avg() const { return Owned(*state_, state_->exp_avg); }
+at::Tensor ShardedUnit::exp_avg_sq() const { return Owned(*state_, state_->exp_avg_sq); }
+
+}  // namespace tandem::fsdp

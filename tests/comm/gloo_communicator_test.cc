@@ -1,0 +1,328 @@
+#include "comm/gloo_communicator.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <latch>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "comm/memory_store.h"
+#include "comm/run_thread_ranks.h"
+#include "tests/comm/collectives.h"
+
+extern char** environ;
+
+namespace tandem::comm {
+namespace {
+
+using testing::HasSubstr;
+using Seconds = std::chrono::duration<double>;
+
+constexpr absl::Duration kTimeout = absl::Seconds(30);
+
+// A rendezvous through a folder, for ranks that are processes.
+class FolderStore final : public Store {
+ public:
+  explicit FolderStore(std::string folder) : folder_(std::move(folder)) {}
+
+  void Set(const std::string& key, const std::string& value) override {
+    const std::string path = PathOf(key);
+    std::ofstream(path + ".part", std::ios::binary) << value;
+    std::filesystem::rename(path + ".part", path);
+  }
+  std::string Get(const std::string& key, absl::Time deadline) override {
+    while (!std::filesystem::exists(PathOf(key))) {
+      if (absl::Now() > deadline) throw CommError("nobody has set " + key);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::ifstream stream(PathOf(key), std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+ private:
+  std::string PathOf(std::string key) const {
+    for (char& c : key) c = c == '/' ? '_' : c;
+    return folder_ + "/" + key;
+  }
+
+  const std::string folder_;
+};
+
+// Remembers which keys were asked for.
+class RecordingStore final : public Store {
+ public:
+  void Set(const std::string& key, const std::string& value) override {
+    store_.Set(key, value);
+    const std::lock_guard lock(mu_);
+    keys.insert(key);
+  }
+  std::string Get(const std::string& key, absl::Time deadline) override { return store_.Get(key, deadline); }
+
+  std::set<std::string> keys;
+
+ private:
+  MemoryStore store_;
+  std::mutex mu_;
+};
+
+TEST(GlooCommunicatorTest, CollectivesMoveTheRightBytesBetweenThreads) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    SCOPED_TRACE(ranks);
+    const auto store = std::make_shared<MemoryStore>();
+    RunThreadRanks(ranks, [&](int rank) {
+      const auto comm = MakeGlooCommunicator("dp_cp", store, "1/dp_cp", rank, ranks, "127.0.0.1", kTimeout);
+      EXPECT_EQ(comm->name(), "dp_cp");
+      EXPECT_EQ(comm->rank(), rank);
+      EXPECT_EQ(comm->size(), ranks);
+      ExpectCollectivesMoveTheRightBytes(*comm);
+    });
+  }
+}
+
+TEST(GlooCommunicatorTest, GroupsBesideEachOtherDoNotMix) {
+  const auto store = std::make_shared<MemoryStore>();
+  RunThreadRanks(2, [&](int rank) {
+    const auto gather = MakeGlooCommunicator("gather", store, "a", rank, 2, "127.0.0.1", kTimeout);
+    const auto reduce = MakeGlooCommunicator("reduce", store, "b", rank, 2, "localhost", kTimeout);
+    // Different orders on different ranks, from different threads.
+    std::thread other([&] {
+      for (int i = 0; i < 200; ++i) {
+        at::Tensor output = at::zeros({2}, at::kLong);
+        reduce->AllGather(at::full({1}, 100 * i + rank, at::kLong), output);
+        ASSERT_EQ(output[1 - rank].item<int64_t>(), 100 * i + 1 - rank);
+      }
+    });
+    for (int i = 0; i < 200; ++i) {
+      at::Tensor output = at::zeros({2}, at::kLong);
+      gather->AllGather(at::full({1}, -i - rank, at::kLong), output);
+      ASSERT_EQ(output[1 - rank].item<int64_t>(), -i - 1 + rank);
+    }
+    other.join();
+  });
+}
+
+TEST(GlooCommunicatorTest, RendezvousUsesOnlyKeysUnderThePrefix) {
+  const auto store = std::make_shared<RecordingStore>();
+  RunThreadRanks(
+      2, [&](int rank) { MakeGlooCommunicator("g", store, "job/1/g", rank, 2, "127.0.0.1", kTimeout); });
+  EXPECT_FALSE(store->keys.empty());
+  for (const std::string& key : store->keys) EXPECT_EQ(key.rfind("job/1/g/", 0), 0u) << key;
+}
+
+TEST(GlooCommunicatorTest, OneRankNeedsNeitherStoreNorNetwork) {
+  const auto comm = MakeGlooCommunicator("g", nullptr, "", 0, 1, "no such host", kTimeout);
+  ExpectCollectivesMoveTheRightBytes(*comm);
+}
+
+TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedByItsKey) {
+  const auto store = std::make_shared<MemoryStore>();
+  try {
+    MakeGlooCommunicator("dp_cp", store, "p", 0, 2, "127.0.0.1", absl::Milliseconds(200));
+    FAIL() << "created";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("group dp_cp rank 0 of 2, creation on 127.0.0.1: "));
+  }
+}
+
+TEST(GlooCommunicatorTest, AnAddressThatIsNotOursIsRefused) {
+  const auto store = std::make_shared<MemoryStore>();
+  EXPECT_THROW(MakeGlooCommunicator("g", store, "p", 0, 2, "host.invalid", kTimeout), CommError);
+}
+
+TEST(GlooCommunicatorTest, APeerThatLeavesIsNamedAndFelt) {
+  const auto store = std::make_shared<MemoryStore>();
+  RunThreadRanks(2, [&](int rank) {
+    auto comm = MakeGlooCommunicator("dp_cp", store, "p", rank, 2, "127.0.0.1", kTimeout);
+    if (rank == 1) return;
+    at::Tensor output = at::zeros({2});
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      comm->AllGather(at::zeros({1}), output);
+      ADD_FAILURE() << "returned";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("group dp_cp rank 0 AllGather: rank 1 closed the connection"));
+    }
+    EXPECT_LT(Seconds(std::chrono::steady_clock::now() - begin).count(), 5);
+    EXPECT_THROW(comm->AllGather(at::zeros({1}), output), CommError);
+  });
+}
+
+TEST(GlooCommunicatorTest, APeerThatDoesNotTakePartIsNamedAtTheDeadline) {
+  const auto store = std::make_shared<MemoryStore>();
+  std::latch done(1);
+  RunThreadRanks(2, [&](int rank) {
+    auto comm = MakeGlooCommunicator("dp_cp", store, "p", rank, 2, "127.0.0.1", absl::Milliseconds(1500));
+    if (rank == 1) {
+      done.wait();
+      return;
+    }
+    at::Tensor output = at::zeros({2});
+    try {
+      comm->AllToAll(at::zeros({2}), output);
+      ADD_FAILURE() << "returned";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(),
+                  HasSubstr("group dp_cp rank 0 AllToAll: rank 1 did not take part within 1.5s"));
+    }
+    done.count_down();
+  });
+}
+
+TEST(GlooCommunicatorTest, NoCallStartsAfterAbort) {
+  const auto store = std::make_shared<MemoryStore>();
+  RunThreadRanks(2, [&](int rank) {
+    auto comm = MakeGlooCommunicator("dp_cp", store, "p", rank, 2, "127.0.0.1", kTimeout);
+    comm->Abort();
+    at::Tensor output = at::zeros({2});
+    EXPECT_THROW(comm->AllGather(at::zeros({1}), output), CommError);
+    EXPECT_EQ(comm->num_collectives(), 0u);
+  });
+}
+
+// Ranks as processes: this binary again, running one of the tests below as a rank.
+class RankProcesses {
+ public:
+  RankProcesses(const std::string& test, int ranks) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-comm-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<std::string> arguments = {"/proc/self/exe",
+                                            "--gtest_also_run_disabled_tests",
+                                            "--gtest_brief=1",
+                                            "--gtest_filter=RankProcess.DISABLED_" + test,
+                                            folder_,
+                                            std::to_string(rank),
+                                            std::to_string(ranks)};
+      std::vector<char*> argv;
+      for (std::string& argument : arguments) argv.push_back(argument.data());
+      argv.push_back(nullptr);
+      pid_t pid = 0;
+      EXPECT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environ), 0);
+      pids_.push_back(pid);
+    }
+  }
+  ~RankProcesses() {
+    for (const pid_t pid : pids_) {
+      if (pid > 0) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+    }
+    std::filesystem::remove_all(folder_);
+  }
+
+  const std::string& folder() const { return folder_; }
+  void Kill(int rank) { kill(pids_[static_cast<size_t>(rank)], SIGKILL); }
+  int Join(int rank) {  // wait status
+    int status = 0;
+    waitpid(std::exchange(pids_[static_cast<size_t>(rank)], 0), &status, 0);
+    return status;
+  }
+
+ private:
+  std::string folder_;
+  std::vector<pid_t> pids_;
+};
+
+// The arguments behind gtest's.
+struct RankArguments {
+  RankArguments() {
+    at::set_num_threads(1);  // several processes share the cores, and idle OpenMP threads spin
+    const std::vector<std::string> arguments = testing::internal::GetArgvs();
+    const size_t count = arguments.size();
+    folder = arguments.at(count - 3);
+    rank = std::stoi(arguments.at(count - 2));
+    ranks = std::stoi(arguments.at(count - 1));
+  }
+  std::unique_ptr<Communicator> Connect() const {
+    return MakeGlooCommunicator("dp_cp", std::make_shared<FolderStore>(folder), "p", rank, ranks, "127.0.0.1",
+                                kTimeout);
+  }
+  std::string folder;
+  int rank = 0;
+  int ranks = 0;
+};
+
+TEST(RankProcess, DISABLED_MovesBytes) {
+  const RankArguments arguments;
+  ExpectCollectivesMoveTheRightBytes(*arguments.Connect());
+}
+
+TEST(RankProcess, DISABLED_RunsUntilAPeerIsLost) {
+  const RankArguments arguments;
+  const auto comm = arguments.Connect();
+  at::Tensor output = at::zeros({arguments.ranks * 1000});
+  for (int i = 0;; ++i) {
+    if (i == 10) std::ofstream(arguments.folder + "/running" + std::to_string(arguments.rank)) << "x";
+    try {
+      comm->AllGather(at::zeros({1000}), output);
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 1 closed the connection, it died or left"));
+      return;
+    }
+  }
+}
+
+TEST(RankProcess, DISABLED_MeasuresLatency) {
+  const RankArguments arguments;
+  const auto comm = arguments.Connect();
+  constexpr int64_t kBytes = 65536;
+  const at::Tensor slice = at::zeros({kBytes}, at::kByte);
+  const at::Tensor input = at::zeros({arguments.ranks * kBytes}, at::kByte);
+  at::Tensor output = at::zeros({arguments.ranks * kBytes}, at::kByte);
+  const auto measure = [&](const char* name, const std::function<void()>& call) {
+    for (int i = 0; i < 20; ++i) call();
+    std::vector<double> times;
+    for (int i = 0; i < 200; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      call();
+      times.push_back(Seconds(std::chrono::steady_clock::now() - begin).count() * 1e6);
+    }
+    std::sort(times.begin(), times.end());
+    if (arguments.rank == 0)
+      std::printf("%s of 64 kB a rank: median %.0f us, p90 %.0f us\n", name, times[100], times[180]);
+  };
+  measure("AllGather", [&] { comm->AllGather(slice, output); });
+  measure("AllToAll", [&] { comm->AllToAll(input, output); });
+}
+
+TEST(GlooProcessesTest, CollectivesMoveTheRightBytesBetweenProcesses) {
+  for (const int ranks : {2, 3}) {
+    RankProcesses processes("MovesBytes", ranks);
+    for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(processes.Join(rank), 0);
+  }
+}
+
+TEST(GlooProcessesTest, AKilledProcessIsFeltByTheOthersQuickly) {
+  RankProcesses processes("RunsUntilAPeerIsLost", 2);
+  while (!std::filesystem::exists(processes.folder() + "/running0")) std::this_thread::yield();
+  const auto begin = std::chrono::steady_clock::now();
+  processes.Kill(1);
+  EXPECT_EQ(processes.Join(0), 0);
+  const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
+  std::printf("felt, told and ended after %.0f ms\n", seconds * 1e3);
+  EXPECT_LT(seconds, 2);
+  EXPECT_TRUE(WIFSIGNALED(processes.Join(1)));
+}
+
+TEST(GlooProcessesTest, LatencyIsOfTheOrderOfALoopback) {
+  RankProcesses processes("MeasuresLatency", 2);
+  EXPECT_EQ(processes.Join(0), 0);
+  EXPECT_EQ(processes.Join(1), 0);
+}
+
+}  // namespace
+}  // namespace tandem::comm

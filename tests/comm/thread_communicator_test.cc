@@ -1,0 +1,110 @@
+#include "comm/thread_communicator.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <stdexcept>
+#include <thread>
+
+#include "comm/run_thread_ranks.h"
+#include "tests/comm/collectives.h"
+
+namespace tandem::comm {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ThreadCommunicatorTest, CollectivesMoveTheRightBytes) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    SCOPED_TRACE(ranks);
+    RunThreadRanks(ranks, [](Communicator& comm) {
+      EXPECT_EQ(comm.name(), "test");
+      ExpectCollectivesMoveTheRightBytes(comm);
+    });
+  }
+}
+
+TEST(ThreadCommunicatorTest, AbortEndsTheCallsOfAllRanksAndNamesTheRank) {
+  const auto communicators = MakeThreadCommunicators("dp_cp", 3);
+  std::string error;
+  std::thread waiting([&] {
+    at::Tensor output = at::zeros({6});
+    try {
+      communicators[0]->AllGather(at::zeros({2}), output);
+    } catch (const CommError& e) {
+      error = e.what();
+    }
+  });
+  while (communicators[0]->num_collectives() == 0) std::this_thread::yield();
+  communicators[1]->Abort();
+  waiting.join();
+  EXPECT_EQ(error, "group dp_cp rank 0 AllGather: rank 1 aborted");
+  at::Tensor output = at::zeros({6});
+  EXPECT_THROW(communicators[1]->AllGather(at::zeros({2}), output), CommError);
+  EXPECT_EQ(communicators[1]->num_collectives(), 0u);
+  EXPECT_THROW(communicators[2]->AllGather(at::zeros({2}), output), CommError);
+}
+
+TEST(ThreadCommunicatorTest, ARankThatIsGoneIsNamed) {
+  auto communicators = MakeThreadCommunicators("dp_cp", 2);
+  communicators[1].reset();
+  at::Tensor output = at::zeros({2});
+  try {
+    communicators[0]->AllToAll(at::zeros({2}), output);
+    FAIL() << "returned";
+  } catch (const CommError& error) {
+    EXPECT_STREQ(error.what(), "group dp_cp rank 0 AllToAll: rank 1 is gone");
+  }
+}
+
+TEST(ThreadCommunicatorTest, DifferentCallsAreAnErrorOnEveryRank) {
+  auto communicators = MakeThreadCommunicators("dp_cp", 2);
+  std::string errors[2];
+  RunThreadRanks(2, [&](int rank) {
+    at::Tensor output = at::zeros({4});
+    try {
+      if (rank == 0) {
+        communicators[0]->AllGather(at::zeros({2}), output);
+      } else {
+        communicators[1]->AllToAll(at::zeros({4}), output);
+      }
+    } catch (const CommError& error) {
+      errors[rank] = error.what();
+    }
+  });
+  // One of them sees both calls; the other may be told by it.
+  EXPECT_THAT(errors[0], HasSubstr("group dp_cp rank 0 AllGather"));
+  EXPECT_THAT(errors[1], HasSubstr("group dp_cp rank 1 AllToAll"));
+}
+
+TEST(ThreadCommunicatorTest, TensorsThatDoNotFitAreRefused) {
+  const auto communicators = MakeThreadCommunicators("dp_cp", 2);
+  Communicator& comm = *communicators[0];
+  at::Tensor four = at::zeros({4});
+  at::Tensor longs = at::zeros({4}, at::kLong);
+  at::Tensor strided = at::zeros({4, 2}).select(1, 0);
+  EXPECT_THROW(comm.AllGather(at::zeros({3}), four), std::invalid_argument);
+  EXPECT_THROW(comm.AllGather(at::zeros({2}), longs), std::invalid_argument);
+  EXPECT_THROW(comm.AllGather(at::zeros({2}), strided), std::invalid_argument);
+  EXPECT_THROW(comm.AllToAll(at::zeros({2}), four), std::invalid_argument);
+  at::Tensor three = at::zeros({3});
+  EXPECT_THROW(comm.AllToAll(at::zeros({3}), three), std::invalid_argument);
+}
+
+TEST(RunThreadRanksTest, TheFirstErrorIsRethrownAndEndsTheOthers) {
+  try {
+    RunThreadRanks(3, [](Communicator& comm) {
+      if (comm.rank() == 2) throw std::logic_error("rank 2 fails");
+      at::Tensor output = at::zeros({3});
+      comm.AllGather(at::zeros({1}), output);
+    });
+    FAIL() << "returned";
+  } catch (const std::logic_error& error) {
+    EXPECT_STREQ(error.what(), "rank 2 fails");
+  }
+}
+
+}  // namespace
+}  // namespace tandem::comm

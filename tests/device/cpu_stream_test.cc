@@ -1,0 +1,206 @@
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <time.h>
+
+#include <atomic>
+#include <iostream>
+#include <latch>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "device/stream.h"
+
+namespace tandem::device {
+namespace {
+
+TEST(CpuStreamTest, WorkRunsInOrder) {
+  const auto stream = MakeCpuStream("compute", Poison());
+  std::vector<int> order;
+  for (int i = 0; i < 1000; ++i) stream->Enqueue([&order, i] { order.push_back(i); });
+  stream->Synchronize();
+  ASSERT_EQ(order.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST(CpuStreamTest, ThreadHasItsNameNoGradientsAndOneIntraOpThread) {
+  const auto stream = MakeCpuStream("a-long-name-of-a-stream", Poison());
+  char name[16] = {};
+  bool requires_grad = true;
+  int threads = 0;
+  const at::Tensor weight = at::ones({3}).requires_grad_();
+  stream->Enqueue([&] {
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    requires_grad = weight.mul(2).requires_grad();
+    threads = at::get_num_threads();
+  });
+  stream->Synchronize();
+  EXPECT_EQ(std::string(name), "a-long-name-of-");
+  EXPECT_FALSE(requires_grad);
+  EXPECT_EQ(threads, 1);
+}
+
+TEST(CpuStreamTest, WaitOrdersAcrossStreams) {
+  const auto producer = MakeCpuStream("producer", Poison());
+  const auto consumer = MakeCpuStream("consumer", Poison());
+  std::latch gate(1);
+  int value = 0;
+  int seen = 0;
+  producer->Enqueue([&] { gate.wait(); });
+  producer->Enqueue([&] { value = 7; });
+  consumer->Wait(producer->Record());
+  consumer->Enqueue([&] { seen = value; });
+  gate.count_down();
+  consumer->Synchronize();
+  EXPECT_EQ(seen, 7);
+}
+
+TEST(CpuStreamTest, ADefaultEventIsReached) {
+  const auto stream = MakeCpuStream("compute", Poison());
+  bool ran = false;
+  stream->Wait(Event());
+  stream->Enqueue([&] { ran = true; });
+  stream->Synchronize();
+  EXPECT_TRUE(ran);
+}
+
+TEST(CpuStreamTest, FirstErrorSkipsQueuedWorkOnEveryStreamAndIsThrown) {
+  const Poison poison;
+  const auto a = MakeCpuStream("a", poison);
+  const auto b = MakeCpuStream("b", poison);
+  std::latch gate(1);
+  std::atomic<int> ran = 0;
+  a->Enqueue([&] { gate.wait(); });
+  a->Enqueue([] { throw std::runtime_error("first"); });
+  a->Enqueue([&] { ++ran; });
+  b->Wait(a->Record());
+  b->Enqueue([&] { ++ran; });
+  b->Enqueue([] { throw std::runtime_error("second"); });
+  gate.count_down();
+  const auto message = [](Stream& stream) {
+    try {
+      stream.Synchronize();
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing thrown");
+  };
+  EXPECT_EQ(message(*b), "first");
+  EXPECT_EQ(message(*a), "first");
+  EXPECT_EQ(ran, 0);
+  EXPECT_TRUE(poison.is_set());
+  EXPECT_THROW(poison.RethrowIfSet(), std::runtime_error);
+}
+
+TEST(CpuStreamTest, StreamsOfAnotherPoisonGoOn) {
+  const auto a = MakeCpuStream("a", Poison());
+  const auto b = MakeCpuStream("b", Poison());
+  a->Enqueue([] { throw std::runtime_error("only a"); });
+  EXPECT_THROW(a->Synchronize(), std::runtime_error);
+  bool ran = false;
+  b->Enqueue([&] { ran = true; });
+  EXPECT_NO_THROW(b->Synchronize());
+  EXPECT_TRUE(ran);
+}
+
+TEST(CpuStreamTest, DestructionRunsWhatIsQueued) {
+  int ran = 0;
+  {
+    const auto stream = MakeCpuStream("compute", Poison());
+    for (int i = 0; i < 100; ++i) stream->Enqueue([&] { ++ran; });
+  }
+  EXPECT_EQ(ran, 100);
+}
+
+TEST(CpuStreamTest, WorkLetsGoOfWhatItHoldsWhenItHasRun) {
+  const auto stream = MakeCpuStream("compute", Poison());
+  std::latch gate(1);
+  const auto held = std::make_shared<int>(1);
+  long count = 0;
+  stream->Enqueue([&] { gate.wait(); });
+  stream->Enqueue([held] {});
+  stream->Enqueue([&] { count = held.use_count(); });
+  gate.count_down();
+  stream->Synchronize();
+  EXPECT_EQ(count, 1);
+}
+
+TEST(CpuStreamTest, AnIdleStreamUsesNoProcessorTime) {
+  const auto stream = MakeCpuStream("idle", Poison());
+  clockid_t clock = 0;
+  stream->Enqueue([&] { pthread_getcpuclockid(pthread_self(), &clock); });
+  stream->Synchronize();
+  const auto nanoseconds = [&] {
+    timespec time = {};
+    clock_gettime(clock, &time);
+    return time.tv_sec * 1'000'000'000L + time.tv_nsec;
+  };
+  const long before = nanoseconds();
+  // Something that takes a while on this thread.
+  double sum = 0;
+  for (int i = 0; i < 20; ++i) sum += at::ones({1'000'000}).sum().item<double>();
+  EXPECT_EQ(sum, 2e7);
+  EXPECT_LT(nanoseconds() - before, 2'000'000);
+}
+
+// Random work on random streams, each piece ordered after random earlier pieces by events: every piece must
+// see the finished results of all that it waited for.
+TEST(CpuStreamTest, RandomGraphsOfWaitsAreKept) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::vector<std::unique_ptr<Stream>> streams;
+    const Poison poison;
+    for (int i = 0; i < 4; ++i) streams.push_back(MakeCpuStream("stream" + std::to_string(i), poison));
+    constexpr int kPieces = 500;
+    struct Piece {
+      size_t stream = 0;
+      Event done;
+    };
+    std::vector<Piece> pieces;
+    // Plain bools on purpose: only the order that events give makes this free of races (TSan sees it).
+    const auto finished = std::make_unique<bool[]>(kPieces);
+    std::atomic<int> violations = 0;
+    for (int i = 0; i < kPieces; ++i) {
+      const size_t stream = random() % streams.size();
+      std::vector<int> after;
+      for (int waits = static_cast<int>(random() % 3); waits > 0 && i > 0; --waits) {
+        const int earlier = static_cast<int>(random() % static_cast<uint64_t>(i));
+        streams[stream]->Wait(pieces[static_cast<size_t>(earlier)].done);
+        after.push_back(earlier);
+      }
+      streams[stream]->Enqueue([&finished, &violations, after, i] {
+        for (const int earlier : after) violations += finished[static_cast<size_t>(earlier)] ? 0 : 1;
+        finished[static_cast<size_t>(i)] = true;
+      });
+      pieces.push_back({stream, streams[stream]->Record()});
+    }
+    for (const auto& stream : streams) stream->Synchronize();
+    ASSERT_EQ(violations, 0) << "seed " << seed << " repeat " << repeat;
+    for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(finished[static_cast<size_t>(i)]);
+  }
+}
+
+TEST(CpuStreamTest, AThousandPiecesCostLittle) {
+  const auto stream = MakeCpuStream("compute", Poison());
+  stream->Synchronize();
+  timespec begin = {};
+  timespec end = {};
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  constexpr int kPieces = 100'000;
+  for (int i = 0; i < kPieces; ++i) stream->Enqueue([] {});
+  stream->Synchronize();
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  const double seconds =
+      static_cast<double>(end.tv_sec - begin.tv_sec) + (end.tv_nsec - begin.tv_nsec) * 1e-9;
+  std::cout << seconds / kPieces * 1e9 << " ns a piece\n";
+  EXPECT_LT(seconds, 5);
+}
+
+}  // namespace
+}  // namespace tandem::device

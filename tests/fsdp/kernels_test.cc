@@ -1,0 +1,94 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <iostream>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "fsdp/fold.h"
+#include "fsdp/norms.h"
+#include "fsdp/pieces.h"
+
+namespace tandem::fsdp {
+namespace {
+
+std::vector<float> RandomFloats(std::mt19937_64& random, size_t count) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+TEST(FoldTest, AddsContributionsOneByOneInRankOrder) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  for (const int64_t elements : {1, 7, 64, 5000, 10'001}) {
+    const int64_t stride = elements + 3;
+    const std::vector<float> contributions = RandomFloats(random, static_cast<size_t>(4 * stride));
+    const std::vector<float> before = RandomFloats(random, static_cast<size_t>(elements));
+    for (const bool add : {false, true}) {
+      std::vector<float> sum = before;
+      Fold(sum.data(), contributions.data(), elements, stride, 4, add);
+      for (int64_t i = 0; i < elements; ++i) {
+        const auto term = [&](int r) { return contributions[static_cast<size_t>(r * stride + i)]; };
+        float expected = add ? before[static_cast<size_t>(i)] + term(0) : term(0);
+        for (int r = 1; r < 4; ++r) expected += term(r);
+        ASSERT_EQ(sum[static_cast<size_t>(i)], expected) << "seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(FoldTest, OverwriteForgetsNanAndKeepsNegativeZero) {
+  std::vector<double> sum = {std::nan(""), std::nan("")};
+  const std::vector<double> contribution = {-0.0, 2};
+  Fold(sum.data(), contribution.data(), 2, 2, 1, /*add=*/false);
+  EXPECT_TRUE(std::signbit(sum[0]));
+  EXPECT_EQ(sum[1], 2);
+}
+
+TEST(NormsTest, ChunksEndAtGranulesOfTheBuffer) {
+  std::vector<Range> chunks;
+  ForEachChunk({.begin = 40, .end = 200}, 64, [&](Range chunk) { chunks.push_back(chunk); });
+  EXPECT_EQ(chunks, (std::vector<Range>{{40, 64}, {64, 128}, {128, 192}, {192, 200}}));
+}
+
+TEST(NormsTest, SquaresAreExactWhereDoublesAre) {
+  for (int64_t elements = 0; elements <= 65; ++elements) {
+    std::vector<float> values(static_cast<size_t>(elements));
+    double expected = 0;
+    for (int64_t i = 0; i < elements; ++i) {
+      values[static_cast<size_t>(i)] = static_cast<float>(i + 1);
+      expected += static_cast<double>((i + 1) * (i + 1));
+    }
+    EXPECT_EQ(SumOfSquares(values.data(), elements), expected);
+    int64_t nonfinite = 0;
+    EXPECT_EQ(SumOfFiniteSquares(values.data(), elements, nonfinite), expected);
+    EXPECT_EQ(nonfinite, 0);
+  }
+}
+
+TEST(NormsTest, NonfiniteElementsAreCountedAndLeftOut) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> values = {3, std::nan(""), infinity, -infinity, 4};
+  int64_t nonfinite = 10;
+  EXPECT_EQ(SumOfFiniteSquares(values.data(), 5, nonfinite), 25);
+  EXPECT_EQ(nonfinite, 13);
+}
+
+TEST(PiecesTest, GapsAreInNoRun) {
+  const Layout layout = MakeLayout({{.name = "a", .shape = {5}},
+                                    {.name = "q", .shape = {50}, .block = 0},
+                                    {.name = "k", .shape = {50}, .block = 0}},
+                                   /*element_bytes=*/4);
+  const std::vector<Piece> pieces = PiecesOf(layout, {.begin = 0, .end = 128});
+  ASSERT_EQ(pieces.size(), 3u);
+  EXPECT_EQ(pieces[2].range, (Range{82, 128}));
+  EXPECT_EQ(RunsOf(pieces), (std::vector<Range>{{0, 5}, {32, 128}}));
+}
+
+}  // namespace
+}  // namespace tandem::fsdp

@@ -1,0 +1,163 @@
+#include "fsdp/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <iostream>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tandem::fsdp {
+namespace {
+
+int64_t Product(const std::vector<int64_t>& shape) {
+  int64_t product = 1;
+  for (const int64_t dim : shape) product *= dim;
+  return product;
+}
+
+// A random unit: single items and blocks of one to four.
+std::vector<ItemSpec> RandomItems(std::mt19937_64& random) {
+  std::vector<ItemSpec> items;
+  const int groups = static_cast<int>(random() % 6) + 1;
+  for (int group = 0; group < groups; ++group) {
+    const int members = random() % 2 == 0 ? 1 : static_cast<int>(random() % 4) + 1;
+    for (int member = 0; member < members; ++member) {
+      ItemSpec item{.name = "item" + std::to_string(items.size()), .block = members > 1 ? group : -1};
+      const int dims = static_cast<int>(random() % 3) + 1;
+      for (int dim = 0; dim < dims; ++dim) item.shape.push_back(static_cast<int64_t>(random() % 17) + 1);
+      items.push_back(item);
+    }
+  }
+  return items;
+}
+
+TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  for (int repeat = 0; repeat < 5000; ++repeat) {
+    const std::vector<ItemSpec> items = RandomItems(random);
+    const int element_bytes = 1 << random() % 4;
+    const int64_t granule = random() % 2 == 0 ? 64 : static_cast<int64_t>(random() % 200) + 1;
+    const Layout layout = MakeLayout(items, element_bytes, granule);
+    ASSERT_EQ(layout.items.size(), items.size());
+    int64_t end = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+      const Item& item = layout.items[i];
+      ASSERT_EQ(item.name, items[i].name);
+      ASSERT_EQ(item.shape, items[i].shape);
+      ASSERT_EQ(item.range.size(), Product(items[i].shape));
+      ASSERT_GE(item.range.begin, end) << "overlap";
+      const bool in_block = i > 0 && items[i].block >= 0 && items[i].block == items[i - 1].block;
+      if (in_block) {
+        ASSERT_EQ(item.range.begin, end) << "a block has no gaps";
+      } else {
+        ASSERT_EQ(item.range.begin * element_bytes % 128, 0);
+        ASSERT_LT((item.range.begin - end) * element_bytes, 128) << "no more padding than alignment needs";
+      }
+      end = item.range.end;
+    }
+    ASSERT_EQ(layout.elements % granule, 0);
+    ASSERT_GE(layout.elements, end);
+    ASSERT_LT(layout.elements - end, granule);
+    for (int ranks = 1; ranks <= 16; ++ranks) {
+      const int64_t shard = ShardElements(layout, ranks);
+      ASSERT_EQ(shard % granule, 0);
+      ASSERT_EQ(GatheredElements(layout, ranks), ranks * shard);
+      ASSERT_GE(GatheredElements(layout, ranks), layout.elements);
+      ASSERT_LT(GatheredElements(layout, ranks) - layout.elements, ranks * granule);
+      int64_t covered = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Range owned = OwnedRange(layout, ranks, rank);
+        ASSERT_EQ(owned.begin, covered) << "shards follow each other";
+        ASSERT_LE(owned.size(), shard);
+        if (!owned.empty()) {
+          ASSERT_EQ(owned.begin, rank * shard);
+        }
+        covered = owned.end;
+      }
+      ASSERT_EQ(covered, layout.elements);
+    }
+  }
+}
+
+TEST(LayoutTest, LastRanksOfASmallUnitOwnNothing) {
+  const Layout layout = MakeLayout({{.name = "norm", .shape = {100}}}, /*element_bytes=*/4);
+  EXPECT_EQ(layout.elements, 128);
+  EXPECT_EQ(ShardElements(layout, 4), 64);
+  EXPECT_EQ(OwnedRange(layout, 4, 1), (Range{64, 128}));
+  EXPECT_TRUE(OwnedRange(layout, 4, 2).empty());
+  EXPECT_TRUE(OwnedRange(layout, 4, 3).empty());
+}
+
+TEST(LayoutTest, ItemsOfABlockAreOneMatrix) {
+  const Layout layout = MakeLayout({{.name = "norm", .shape = {5}},
+                                    {.name = "q", .shape = {3, 5}, .block = 0},
+                                    {.name = "k", .shape = {1, 5}, .block = 0},
+                                    {.name = "v", .shape = {1, 5}, .block = 0},
+                                    {.name = "o", .shape = {5, 3}}},
+                                   /*element_bytes=*/4);
+  EXPECT_EQ(layout.items[1].range, (Range{32, 47}));
+  EXPECT_EQ(layout.items[2].range, (Range{47, 52}));
+  EXPECT_EQ(layout.items[3].range, (Range{52, 57}));
+  EXPECT_EQ(layout.items[4].range, (Range{64, 79}));
+  EXPECT_EQ(layout.elements, 128);
+}
+
+TEST(LayoutTest, NeighbouringBlocksAreAlignedApart) {
+  const Layout layout =
+      MakeLayout({{.name = "a", .shape = {3}, .block = 0}, {.name = "b", .shape = {3}, .block = 1}},
+                 /*element_bytes=*/8);
+  EXPECT_EQ(layout.items[1].range.begin, 16);
+}
+
+TEST(LayoutTest, BadUnitsAreRefusedByName) {
+  const auto message = [](const std::vector<ItemSpec>& items) {
+    try {
+      MakeLayout(items, 4);
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(message({{.name = "w", .shape = {3, 0}}}),
+            "layout: item 'w': has dim 0, every dim must be at least 1");
+  EXPECT_EQ(message({{.name = "w", .shape = {-3}}}),
+            "layout: item 'w': has dim -3, every dim must be at least 1");
+  EXPECT_EQ(message({{.name = "w", .shape = {}}}), "layout: item 'w': has no dims, at least one is needed");
+  EXPECT_EQ(message({{.name = "w", .shape = {1}}, {.name = "w", .shape = {1}}}),
+            "layout: item 'w': is there twice");
+  EXPECT_EQ(message({{.name = "w", .shape = {int64_t{1} << 32, int64_t{1} << 32}}}),
+            "layout: item 'w': has more than 2^63 elements");
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(message({{.name = "a", .shape = {most - 40}}, {.name = "b", .shape = {64}}}),
+            "layout: item 'b': ends beyond 2^63 elements");
+  EXPECT_EQ(message({{.name = "a", .shape = {most}}}), "layout: the buffer ends beyond 2^63 elements");
+  EXPECT_EQ(message({{.name = "q", .shape = {1}, .block = 0},
+                     {.name = "n", .shape = {1}},
+                     {.name = "k", .shape = {1}, .block = 0}}),
+            "layout: item 'k': continues block 0 after another item");
+  EXPECT_THROW(MakeLayout({}, 3), std::invalid_argument);
+  EXPECT_THROW(MakeLayout({}, 4, 0), std::invalid_argument);
+}
+
+TEST(LayoutTest, DigestKnowsNamesShapesAndOffsets) {
+  const Layout layout = MakeLayout({{.name = "w", .shape = {2, 3}}}, 4);
+  const std::string digest = LayoutDigest({layout});
+  EXPECT_EQ(digest.size(), 64u);
+  EXPECT_EQ(digest, LayoutDigest({MakeLayout({{.name = "w", .shape = {2, 3}}}, 4)}));
+  EXPECT_NE(digest, LayoutDigest({MakeLayout({{.name = "v", .shape = {2, 3}}}, 4)}));
+  EXPECT_NE(digest, LayoutDigest({MakeLayout({{.name = "w", .shape = {3, 2}}}, 4)}));
+  EXPECT_NE(digest, LayoutDigest({layout, layout}));
+  Layout moved = layout;
+  moved.items[0].range = {.begin = 32, .end = 38};
+  EXPECT_NE(digest, LayoutDigest({moved}));
+}
+
+}  // namespace
+}  // namespace tandem::fsdp

@@ -1,0 +1,54 @@
+#include "fsdp/philox.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tandem::fsdp {
+namespace {
+
+using Counter = std::array<uint32_t, 4>;
+
+// The known-answer file of Random123, rows "philox 4x32 10".
+TEST(PhiloxTest, GivesThePublishedAnswers) {
+  EXPECT_EQ(Philox({0, 0, 0, 0}, {0, 0}), (Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
+            (Counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Counter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(PhiloxTest, NormalHasTheMomentsAndTailsOfANormal) {
+  constexpr int kSamples = 400'000;
+  double sum = 0;
+  double squares = 0;
+  double fourth = 0;
+  int beyond_two = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const double z = PhiloxNormal(/*seed=*/1, /*stream=*/2, static_cast<uint64_t>(i));
+    ASSERT_TRUE(std::isfinite(z));
+    sum += z;
+    squares += z * z;
+    fourth += z * z * z * z;
+    beyond_two += std::abs(z) > 2 ? 1 : 0;
+  }
+  // Four standard errors each.
+  EXPECT_NEAR(sum / kSamples, 0, 4 / std::sqrt(kSamples));
+  EXPECT_NEAR(squares / kSamples, 1, 4 * std::sqrt(2.0 / kSamples));
+  EXPECT_NEAR(fourth / kSamples, 3, 4 * std::sqrt(96.0 / kSamples));
+  EXPECT_NEAR(beyond_two / static_cast<double>(kSamples), 0.0455, 0.0014);
+}
+
+TEST(PhiloxTest, SeedStreamAndIndexAllMatter) {
+  const double z = PhiloxNormal(1, 2, 3);
+  EXPECT_EQ(z, PhiloxNormal(1, 2, 3));
+  EXPECT_NE(z, PhiloxNormal(2, 2, 3));
+  EXPECT_NE(z, PhiloxNormal(1, 3, 3));
+  EXPECT_NE(z, PhiloxNormal(1, 2, 4));
+  EXPECT_NE(z, PhiloxNormal(1, 2, 3 + (uint64_t{1} << 32)));
+  EXPECT_NE(z, PhiloxNormal(1, 2 + (uint64_t{1} << 32), 3));
+  EXPECT_NE(z, PhiloxNormal(1 + (uint64_t{1} << 32), 2, 3));
+}
+
+}  // namespace
+}  // namespace tandem::fsdp
