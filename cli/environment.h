@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace tandem::cli {
+
+// The environment variables that `tandem` honours, read once in main; empty where unset.
+struct Environment {
+  std::string tandem_addr;      // TANDEM_ADDR
+  std::string home;             // HOME
+  std::string xdg_state_home;   // XDG_STATE_HOME
+  std::string xdg_runtime_dir;  // XDG_RUNTIME_DIR
+  std::string term;             // TERM
+  std::string locale;           // the first that is set of LC_ALL, LC_CTYPE, LANG
+  bool no_color = false;        // NO_COLOR is set and not empty
+};
+
+}  // namespace tandem::cli

@@ -1,0 +1,106 @@
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cli/command_client.h"
+#include "cli/message_text.h"
+#include "cli/number_text.h"
+#include "cli/table.h"
+#include "cli/watch_frame.h"
+
+namespace tandem::cli {
+namespace {
+
+// One JSON array, an element a line.
+template <typename Message>
+std::string JsonArray(const std::vector<Message>& messages) {
+  std::string text = "[";
+  for (size_t i = 0; i < messages.size(); ++i) {
+    absl::StrAppend(&text, i > 0 ? ",\n" : "\n", ToJson(messages[i], -1));
+  }
+  return text + (messages.empty() ? "]\n" : "\n]\n");
+}
+
+std::string ProgressText(const v1::Job& job) {
+  const int64_t total = job.resolved().training().steps();
+  return total > 0 ? absl::StrCat(job.last_step(), "/", total) : absl::StrCat(job.last_step());
+}
+
+template <typename Message, typename AddRow>
+void Print(Context& context, const GetOptions& options, const std::vector<Message>& messages, Table table,
+           absl::string_view kind, const AddRow& add_row) {
+  if (options.format == Format::kJson) {
+    context.console.Write(Stream::kOut, JsonArray(messages));
+    return;
+  }
+  if (options.format == Format::kName) {
+    for (const Message& message : messages) {
+      context.console.Write(Stream::kOut, absl::StrCat(message.id(), "\n"));
+    }
+    return;
+  }
+  if (messages.empty()) {
+    Note(context.console, absl::StrCat("there are no ", kind));
+    return;
+  }
+  for (const Message& message : messages) {
+    add_row(table, message);
+  }
+  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+}
+
+}  // namespace
+
+int GetJobs(Context& context, const GetOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const absl::StatusOr<std::vector<v1::Job>> jobs = client->ListJobs();
+  if (!jobs.ok()) {
+    return Fail(context.console, CallError(jobs.status(), "get jobs", client->address()));
+  }
+  Table table({{.heading = "NAME", .shrinks = true},
+               {.heading = "ID"},
+               {.heading = "STATE"},
+               {.heading = "STEP", .align = Table::Align::kRight},
+               {.heading = "RANKS", .align = Table::Align::kRight},
+               {.heading = "AGE", .align = Table::Align::kRight},
+               {.heading = "REASON", .shrinks = true}});
+  Print(context, options, *jobs, std::move(table), "jobs", [&](Table& rows, const v1::Job& job) {
+    rows.Add({job.name(), job.id(), StateText(job.state()), ProgressText(job),
+              absl::StrCat(job.resolved().parallelism().ranks()), AgeText(job.created(), context.clock.Now()),
+              job.reason()});
+  });
+  return kOk;
+}
+
+int GetWorkers(Context& context, const GetOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const absl::StatusOr<std::vector<v1::Worker>> workers = client->ListWorkers();
+  if (!workers.ok()) {
+    return Fail(context.console, CallError(workers.status(), "get workers", client->address()));
+  }
+  Table table({{.heading = "ID", .shrinks = true},
+               {.heading = "HOST", .shrinks = true},
+               {.heading = "CONNECTED"},
+               {.heading = "PLACES", .align = Table::Align::kRight},
+               {.heading = "IN USE", .align = Table::Align::kRight},
+               {.heading = "DEVICE"},
+               {.heading = "REASON", .shrinks = true}});
+  Print(context, options, *workers, std::move(table), "workers", [&](Table& rows, const v1::Worker& worker) {
+    const std::string seen = IsSet(worker.last_seen())
+                                 ? absl::StrCat("no, ", AgeText(worker.last_seen(), context.clock.Now()))
+                                 : "no";
+    rows.Add({worker.id(), worker.hostname(), worker.connected() ? "yes" : seen,
+              absl::StrCat(worker.places()), absl::StrCat(worker.places_in_use()),
+              DeviceText(worker.device()), worker.schedulable() ? "" : worker.reason()});
+  });
+  return kOk;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "google/protobuf/message.h"
+#include "tandem/v1/state.pb.h"
+
+namespace tandem::cli {
+
+// A message as JSON: keys are the proto's field names, numbers are numbers, times RFC 3339 in UTC. Enum
+// values lose their type's prefix; those of a job spec are in lower case, so the text of a spec is again a
+// valid job file. Fields that are not set are left out. indent -1: one line, without newline at the end.
+std::string ToJson(const google::protobuf::Message& message, int indent);
+
+// The same as YAML in block style, each line indented by `indent` blanks.
+std::string ToYaml(const google::protobuf::Message& message, int indent);
+
+// "RUNNING"
+std::string StateText(v1::JobState state);
+// "infrastructure"
+std::string ClassText(v1::FailureClass failure);
+// "cpu"
+std::string DeviceText(v1::Device device);
+
+bool HasEnded(v1::JobState state);
+
+}  // namespace tandem::cli

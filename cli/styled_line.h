@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem::cli {
+
+enum class Style { kPlain, kStrong, kDim, kGood, kBusy, kBad };
+
+struct Span {
+  std::string text;  // no control characters
+  Style style = Style::kPlain;
+};
+
+// One line of a display, still without escape sequences, so its width is known.
+class StyledLine {
+ public:
+  StyledLine() = default;
+  StyledLine(std::string text, Style style = Style::kPlain) { Add(std::move(text), style); }
+
+  StyledLine& Add(std::string text, Style style = Style::kPlain);
+  StyledLine& Append(const StyledLine& other);
+  StyledLine& PadTo(int width);
+  int width() const;
+  bool empty() const { return spans_.empty(); }
+
+  // At most `width` columns (0: no limit), with colours or without, no newline.
+  std::string Render(int width, bool color, bool unicode) const;
+
+ private:
+  std::vector<Span> spans_;
+};
+
+// A part of a line that is left out where the line gets too wide; lower priorities go first.
+struct Part {
+  StyledLine line;
+  int priority = 0;
+};
+
+// The parts that fit into `width`, in order, `gap` blanks apart. At least the one of the highest priority.
+StyledLine Fit(const std::vector<Part>& parts, int width, int gap);
+
+}  // namespace tandem::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem::cli {
+
+// Rows under headings, for people. Columns are two blanks apart.
+class Table {
+ public:
+  enum class Align { kLeft, kRight };
+  struct Column {
+    std::string heading;
+    Align align = Align::kLeft;
+    bool shrinks = false;   // gives way first where the table is wider than the terminal
+    bool keep_end = false;  // cut at the left: parameter names differ at their end
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // Requires one cell per column. Cells are escaped.
+  void Add(std::vector<std::string> cells);
+
+  // A line each, with "\n". width 0: as wide as the content (output that is no terminal); else no line is
+  // wider than that.
+  std::string Render(int width, bool unicode) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace tandem::cli

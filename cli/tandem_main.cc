@@ -1,0 +1,70 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/error.h"
+#include "cli/parse.h"
+
+namespace {
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+tandem::cli::Environment ReadEnvironment() {
+  tandem::cli::Environment environment;
+  environment.tandem_addr = Variable("TANDEM_ADDR");
+  environment.home = Variable("HOME");
+  environment.xdg_state_home = Variable("XDG_STATE_HOME");
+  environment.xdg_runtime_dir = Variable("XDG_RUNTIME_DIR");
+  environment.term = Variable("TERM");
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    if (environment.locale.empty()) {
+      environment.locale = Variable(name);
+    }
+  }
+  environment.no_color = !Variable("NO_COLOR").empty();
+  return environment;
+}
+
+std::string OwnFolder() {
+  char path[4096];
+  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
+  const std::string own(path, static_cast<size_t>(size > 0 ? size : 0));
+  const size_t slash = own.rfind('/');
+  return slash == std::string::npos ? "." : own.substr(0, slash);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const tandem::cli::Environment environment = ReadEnvironment();
+  const std::unique_ptr<tandem::cli::Console> console = tandem::cli::MakeSystemConsole(environment);
+  try {
+    const tandem::cli::Invocation invocation = tandem::cli::ParseCommandLine(argc, argv);
+    if (!invocation.command) {
+      if (invocation.exit_code == 0) {
+        console->Write(tandem::cli::Stream::kOut, invocation.text);
+        return 0;
+      }
+      return tandem::cli::Fail(*console,
+                               {static_cast<tandem::cli::ExitCode>(invocation.exit_code), invocation.text});
+    }
+    tandem::cli::Context context{.console = *console,
+                                 .clock = tandem::platform::SystemClock(),
+                                 .environment = environment,
+                                 .addr = invocation.addr,
+                                 .own_folder = OwnFolder()};
+    const int exit_code = invocation.command(context);
+    return console->OutClosed() ? tandem::cli::kOutputClosed : exit_code;
+  } catch (const std::exception& error) {  // a bug of ours; no stack trace helps the user
+    return tandem::cli::Fail(*console, tandem::cli::kFailed, absl::StrCat("internal error: ", error.what()));
+  }
+}

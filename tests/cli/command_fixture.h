@@ -1,0 +1,93 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/error.h"
+#include "cli/parse.h"
+#include "platform/clock.h"
+#include "tests/cli/fake_jobs_server.h"
+#include "tests/cli/recorded_console.h"
+#include "tests/cli/sample_job.h"
+
+namespace tandem::cli {
+
+// Runs command lines against a FakeJobsServer, in a folder of its own.
+class CommandTest : public testing::Test {
+ protected:
+  class FixedClock : public platform::Clock {
+   public:
+    absl::Time Now() const override { return Moment(134); }
+  };
+
+  CommandTest() {
+    std::string pattern = "/tmp/tandem-cli-test-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    server_ = std::make_unique<FakeJobsServer>(folder_);
+    environment_.home = folder_;
+    environment_.tandem_addr = server_->address();
+  }
+  ~CommandTest() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // `tandem` with these words. Output is in console_, and is of this call only.
+  int Tandem(const std::vector<std::string>& words) {
+    console_.out.clear();
+    console_.err.clear();
+    std::vector<const char*> argv = {"tandem"};
+    for (const std::string& word : words) {
+      argv.push_back(word.c_str());
+    }
+    const Invocation invocation = ParseCommandLine(static_cast<int>(argv.size()), argv.data());
+    if (!invocation.command) {
+      if (invocation.exit_code != 0) {
+        return Fail(console_, {static_cast<ExitCode>(invocation.exit_code), invocation.text});
+      }
+      console_.out = invocation.text;
+      return 0;
+    }
+    Context context{.console = console_,
+                    .clock = clock_,
+                    .environment = environment_,
+                    .addr = invocation.addr,
+                    .own_folder = folder_ + "/bin",
+                    .zone = absl::UTCTimeZone()};
+    return invocation.command(context);
+  }
+
+  // A file in the folder; returns its path.
+  std::string File(const std::string& name, const std::string& text) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  // Of a job that every check accepts.
+  std::string GoodJobFile() {
+    File("text.txt", std::string(1 << 16, 'x'));
+    File("more.txt", std::string(1 << 16, 'y'));
+    return File("job.yaml",
+                "name: headers\nmodel: {preset: llama-tiny}\n"
+                "data: {train: " +
+                    folder_ +
+                    "/*.txt, tokenizer: bytes}\n"
+                    "training: {steps: 20, sequence_length: 64, micro_batch_size: 2, global_batch_size: 4}\n"
+                    "parallelism: {ranks: 2}\n");
+  }
+
+  std::string folder_;
+  std::unique_ptr<FakeJobsServer> server_;
+  Environment environment_;
+  RecordedConsole console_;
+  FixedClock clock_;
+};
+
+}  // namespace tandem::cli

@@ -1,0 +1,346 @@
+// What each command prints and ends with, against a controller that is a script.
+#include "nlohmann/json.hpp"
+#include "platform/build_info.h"
+#include "tests/cli/command_fixture.h"
+
+namespace tandem::cli {
+namespace {
+
+TEST_F(CommandTest, UsageErrorsAreOneLineAndExitTwo) {
+  EXPECT_EQ(Tandem({"drain", "worker", "a"}), kUsage);
+  EXPECT_EQ(console_.err.substr(0, 50), "tandem: there is no command \"drain\"; commands: up ");
+  EXPECT_EQ(console_.out, "");
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{},
+                                             {"get", "checkpoints"},
+                                             {"get"},
+                                             {"watch"},
+                                             {"watch", "a", "b"},
+                                             {"cancel", "a", "--checkpoint"},
+                                             {"get", "jobs", "-o", "xml"},
+                                             {"wait", "a", "--timeout", "10"},
+                                             {"norms", "a", "--top", "0"},
+                                             {"logs", "a", "--rank", "1", "--all"},
+                                             {"submit"},
+                                             {"submit", "-f", "a", "--wait", "--follow"},
+                                             {"up", "--workers", "0"},
+                                             {"--addr", "nowhere", "get", "jobs"},
+                                             {"--addr", "unix:relative", "get", "jobs"},
+                                             {"--addr", "unix:/" + std::string(200, 'x'), "get", "jobs"},
+                                             {"--addr", "host:99999", "get", "jobs"}}) {
+    EXPECT_EQ(Tandem(words), kUsage) << testing::PrintToString(words);
+    EXPECT_EQ(std::count(console_.err.begin(), console_.err.end(), '\n'), 1) << console_.err;
+    EXPECT_EQ(console_.out, "");
+  }
+}
+
+TEST_F(CommandTest, HelpGoesToStandardOutput) {
+  EXPECT_EQ(Tandem({"--help"}), kOk);
+  EXPECT_NE(console_.out.find("tandem run -f job.yaml"), std::string::npos);
+  EXPECT_EQ(Tandem({"get", "jobs", "--help"}), kOk);
+  EXPECT_NE(console_.out.find("--output"), std::string::npos);
+  EXPECT_EQ(console_.err, "");
+}
+
+TEST_F(CommandTest, AnAbsentControllerIsExitSixWithWhatToDo) {
+  server_->Stop();
+  EXPECT_EQ(Tandem({"get", "jobs"}), kUnreachable);
+  EXPECT_EQ(console_.err,
+            "tandem: get jobs: no controller answers at " + server_->address() +
+                " (No such file or directory); check TANDEM_ADDR, or that the controller runs there\n");
+  EXPECT_EQ(Tandem({"--addr", server_->address(), "watch", "x"}), kUnreachable);
+  EXPECT_NE(console_.err.find("check --addr"), std::string::npos);
+  environment_.tandem_addr.clear();
+  EXPECT_EQ(Tandem({"wait", "x"}), kUnreachable);
+  EXPECT_NE(console_.err.find("127.0.0.1:7471 (Connection refused); start one with `tandem up`"),
+            std::string::npos)
+      << console_.err;
+}
+
+TEST_F(CommandTest, AnUnknownJobIsExitThree) {
+  for (const char* command : {"describe", "cancel", "norms"}) {
+    EXPECT_EQ(Tandem({command, "x\x1b[2J"}), kNotFound);
+    EXPECT_EQ(console_.err,
+              absl::StrCat("tandem: ", command, " x\\x1b[2J: there is no job \"x\\x1b[2J\" (controller at ",
+                           server_->address(), "); see `tandem get jobs`\n"));
+  }
+}
+
+TEST_F(CommandTest, GetJobsListsEveryPage) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4), SampleJob(v1::JOB_STATE_QUEUED, 1),
+                   SampleJob(v1::JOB_STATE_FAILED, 7)};
+  server_->jobs[0].set_last_step(134);
+  server_->jobs[1].set_id("000000000001");
+  server_->jobs[1].set_reason("NotEnoughPlaces");
+  EXPECT_EQ(Tandem({"get", "jobs"}), kOk);
+  EXPECT_EQ(console_.out,
+            "NAME     ID            STATE       STEP  RANKS  AGE  REASON\n"
+            "headers  3f2a91c07be4  RUNNING  134/200      2   2m\n"
+            "headers  000000000001  QUEUED     0/200      2   2m  NotEnoughPlaces\n"
+            "headers  3f2a91c07be4  FAILED     0/200      2   2m\n");
+  EXPECT_EQ(Tandem({"get", "jobs", "-o", "name"}), kOk);
+  EXPECT_EQ(console_.out, "3f2a91c07be4\n000000000001\n3f2a91c07be4\n");
+  EXPECT_EQ(Tandem({"get", "jobs", "-o", "json"}), kOk);
+  const nlohmann::json jobs = nlohmann::json::parse(console_.out);
+  ASSERT_EQ(jobs.size(), 3u);
+  EXPECT_EQ(jobs[0]["state"], "RUNNING");
+  EXPECT_EQ(jobs[0]["last_step"], 134);
+  EXPECT_EQ(jobs[0]["created"], "2024-05-01T12:00:00Z");
+  EXPECT_EQ(console_.err, "");
+}
+
+TEST_F(CommandTest, AnEmptyListIsNoData) {
+  EXPECT_EQ(Tandem({"get", "workers"}), kOk);
+  EXPECT_EQ(console_.out, "");
+  EXPECT_EQ(console_.err, "tandem: there are no workers\n");
+  EXPECT_EQ(Tandem({"get", "workers", "-o", "json"}), kOk);
+  EXPECT_EQ(console_.out, "[]\n");
+  EXPECT_EQ(console_.err, "");
+}
+
+TEST_F(CommandTest, GetWorkersSaysSinceWhenOneIsAway) {
+  v1::Worker worker;
+  worker.set_id("local-1");
+  worker.set_hostname("box");
+  worker.set_connected(true);
+  worker.set_schedulable(true);
+  worker.set_places(2);
+  worker.set_places_in_use(1);
+  worker.set_device(v1::DEVICE_CPU);
+  server_->workers = {worker, worker};
+  server_->workers[1].set_id("local-2");
+  server_->workers[1].set_connected(false);
+  server_->workers[1].set_schedulable(false);
+  server_->workers[1].set_reason("NotConnected");
+  *server_->workers[1].mutable_last_seen() = At(100);
+  EXPECT_EQ(Tandem({"get", "workers"}), kOk);
+  EXPECT_EQ(console_.out,
+            "ID       HOST  CONNECTED  PLACES  IN USE  DEVICE  REASON\n"
+            "local-1  box   yes             2       1  cpu\n"
+            "local-2  box   no, 34s         2       1  cpu     NotConnected\n");
+}
+
+TEST_F(CommandTest, DescribeTellsAll) {
+  v1::Job job = SampleJob(v1::JOB_STATE_FAILED, 9);
+  job.mutable_cause()->set_reason("RankKilled");
+  job.mutable_cause()->set_rank(1);
+  job.mutable_cause()->set_worker("local-2");
+  job.mutable_cause()->set_signal(9);
+  *job.mutable_attempts(0)->mutable_cause() = job.cause();
+  *job.mutable_ended() = At(70);
+  server_->jobs = {job};
+  v1::Event event;
+  *event.mutable_time() = At(60);
+  event.set_actor("local-1");
+  event.mutable_checkpoint()->set_step(50);
+  event.mutable_checkpoint()->set_path("/data/runs/headers/step-50");
+  event.mutable_checkpoint()->set_bytes(3 << 20);
+  server_->events = {event};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  for (const char* line :
+       {"name         headers\n", "state        FAILED\n",
+        "cause        Rank 1 on worker local-2 was killed by signal 9 (SIGKILL).\n",
+        "  ranks      0 on worker local-1\n", "  step 50  /data/runs/headers/step-50  3 MiB\n",
+        "2024-05-01 12:01:00", "  training:\n    steps: 200\n", "    directory: /data/runs/headers\n"}) {
+    EXPECT_NE(console_.out.find(line), std::string::npos) << line << "\nin\n" << console_.out;
+  }
+  EXPECT_EQ(Tandem({"describe", "headers", "-o", "json"}), kOk);
+  EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
+}
+
+TEST_F(CommandTest, MetricsAreAnObjectALine) {
+  for (int step = 1; step <= 5; ++step) {
+    server_->reports.push_back(SampleReport(step));
+  }
+  (*server_->reports[4].mutable_scalars())["validation_loss"] = 2.5;
+  server_->reports[3].set_loss(NAN);
+  EXPECT_EQ(Tandem({"metrics", "headers", "-o", "json"}), kOk);
+  EXPECT_EQ(
+      console_.out.substr(0, console_.out.find('\n')),
+      R"({"step":1,"loss":5.5,"grad_norm":0.8423,"learning_rate":0.000761,"tokens":4096,"seconds":0.5})");
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(console_.out);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(nlohmann::json::parse(line));
+  }
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_TRUE(lines[3]["loss"].is_null());
+  EXPECT_EQ(lines[4]["validation_loss"], 2.5);
+  EXPECT_EQ(Tandem({"metrics", "headers"}), kOk);
+  EXPECT_EQ(console_.out.substr(0, console_.out.find('\n')),
+            "STEP    LOSS  VALIDATION  GRAD NORM  LEARNING RATE  TOKENS  SECONDS");
+  EXPECT_EQ(console_.err, "");
+}
+
+TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
+  server_->jobs[0].set_last_step(5);
+  server_->table.add_items()->set_name("model.embed_tokens.weight");
+  server_->table.mutable_items(0)->add_shape(256);
+  server_->table.mutable_items(0)->add_shape(128);
+  server_->table.add_items()->set_name("model.norm.weight");
+  server_->table.mutable_items(1)->add_shape(128);
+  for (int step = 1; step <= 5; ++step) {
+    v1::StepReport report = SampleReport(step);
+    for (const double weight : {40.0, 11.3}) {
+      report.mutable_norms()->add_weight(weight);
+      report.mutable_norms()->add_gradient(0.2 * step);
+      report.mutable_norms()->add_update(0.01 * step);
+    }
+    server_->reports.push_back(report);
+  }
+  EXPECT_EQ(Tandem({"norms", "headers"}), kOk);
+  EXPECT_EQ(console_.out,
+            "STEP 5                     SHAPE    WEIGHT  GRADIENT  UPDATE  UPDATE/WEIGHT\n"
+            "model.embed_tokens.weight  256x128    40.0      1.00  0.0500       1.25e-03\n"
+            "model.norm.weight          128        11.3      1.00  0.0500       4.42e-03\n");
+  EXPECT_EQ(Tandem({"norms", "headers", "--step", "2", "--top", "1", "-o", "json"}), kOk);
+  EXPECT_EQ(
+      console_.out,
+      R"({"step":2,"name":"model.norm.weight","shape":[128],"weight":11.3,"gradient":0.4,"update":0.02})"
+      "\n");
+  EXPECT_EQ(Tandem({"norms", "headers", "--step", "9"}), kNotFound);
+  EXPECT_EQ(console_.err, "tandem: norms headers: step 9 is not there; the newest is 5\n");
+  server_->reports.clear();
+  server_->jobs[0].mutable_resolved()->mutable_report()->set_parameter_norms(false);
+  EXPECT_EQ(Tandem({"norms", "headers"}), kFailed);
+  EXPECT_EQ(console_.err,
+            "tandem: norms headers: the job keeps no norms; set report.parameter_norms: true in its file\n");
+}
+
+TEST_F(CommandTest, LogsPutTheLinesOfRanksTogether) {
+  const auto chunk = [&](int rank, const std::string& data) {
+    v1::LogChunk added;
+    added.set_rank(rank);
+    added.set_data(data);
+    server_->log.push_back(added);
+  };
+  chunk(0, "one\ntw");
+  chunk(1, "uno\n");
+  chunk(0, "o\n\x1b[2J");
+  EXPECT_EQ(Tandem({"logs", "headers", "--all"}), kOk);
+  EXPECT_EQ(console_.out, "rank 0: one\nrank 1: uno\nrank 0: two\nrank 0: \x1b[2J\n");
+  EXPECT_FALSE(server_->log_requests.back().has_rank());
+  console_.terminal = true;
+  EXPECT_EQ(Tandem({"logs", "headers", "--rank", "1", "--tail", "7", "-f"}), kOk);
+  EXPECT_NE(console_.out.find("\\x1b[2J"), std::string::npos);
+  EXPECT_EQ(server_->log_requests.back().rank(), 1);
+  EXPECT_EQ(server_->log_requests.back().tail_lines(), 7);
+  EXPECT_TRUE(server_->log_requests.back().follow());
+  server_->log[1].set_error("worker local-2 is away");
+  EXPECT_EQ(Tandem({"logs", "headers", "--all"}), kFailed);
+  EXPECT_EQ(console_.err, "tandem: logs headers: rank 1: worker local-2 is away\n");
+}
+
+TEST_F(CommandTest, CancelSaysNothingToAPipe) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
+  EXPECT_EQ(Tandem({"cancel", "headers"}), kOk);
+  EXPECT_EQ(console_.out + console_.err, "");
+  EXPECT_EQ(server_->cancelled[0].reason(), "CancelledByUser");
+}
+
+TEST_F(CommandTest, ValidateIsOkOrNamesEveryViolationWithItsPlace) {
+  const std::string good = GoodJobFile();
+  EXPECT_EQ(Tandem({"validate", "-f", good}), kOk) << console_.err;
+  EXPECT_EQ(console_.out, good + ": ok\n");
+  const std::string bad = File("bad.yaml",
+                               "name: headers\nmodel: {preset: llama-tiny}\n"
+                               "data: {train: /nowhere, tokenizer: bytes}\n"
+                               "training:\n  steps: 0\n  sequence_length: -1\n");
+  EXPECT_EQ(Tandem({"validate", "-f", bad}), kInvalidSpec);
+  EXPECT_EQ(console_.out, "");
+  EXPECT_NE(console_.err.find(bad + ":5:"), std::string::npos) << console_.err;
+  EXPECT_NE(console_.err.find(bad + ":6:"), std::string::npos) << console_.err;
+  EXPECT_EQ(Tandem({"validate", "-f", folder_ + "/absent.yaml"}), kInvalidSpec);
+  EXPECT_NE(console_.err.find("absent.yaml"), std::string::npos);
+}
+
+TEST_F(CommandTest, DataElsewhereIsNotedAndDataHereIsChecked) {
+  GoodJobFile();
+  const std::string file = File("elsewhere.yaml",
+                                "name: headers\nmodel: {preset: llama-tiny}\n"
+                                "data: {train: /nowhere/at/all, tokenizer: bytes}\n"
+                                "training: {steps: 20, sequence_length: 64, micro_batch_size: 2, "
+                                "global_batch_size: 4}\nparallelism: {ranks: 2}\n");
+  EXPECT_EQ(Tandem({"validate", "-f", file}), kInvalidSpec);  // the controller is on this machine
+  EXPECT_NE(console_.err.find(file + ":3:"), std::string::npos) << console_.err;
+  environment_.tandem_addr = "cluster.example:7471";
+  EXPECT_EQ(Tandem({"validate", "-f", file}), kOk);
+  EXPECT_EQ(console_.err,
+            "tandem: data.train: /nowhere/at/all is not on this machine; the workers will check it\n");
+}
+
+TEST_F(CommandTest, SubmitPrintsTheIdAndNothingElse) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "other", "--request-id", "r1"}), kOk)
+      << console_.err;
+  EXPECT_EQ(console_.out, "3f2a91c07be4\n");
+  EXPECT_EQ(console_.err, "");
+  ASSERT_EQ(server_->submitted.size(), 1u);
+  EXPECT_EQ(server_->submitted[0].request_id(), "r1");
+  EXPECT_EQ(server_->submitted[0].spec().name(), "other");
+  EXPECT_EQ(server_->submitted[0].spec().data().train(), folder_ + "/*.txt");
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kOk);
+  EXPECT_NE(server_->submitted[1].request_id(), "");
+}
+
+TEST_F(CommandTest, ASubmitThatIsRefusedSaysWhyInTheControllersWords) {
+  server_->submit_status =
+      grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "training.steps: 0 is not allowed\nname: missing");
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kInvalidSpec);
+  EXPECT_EQ(console_.err, "tandem: submit: the controller at " + server_->address() +
+                              " refuses the job:\ntraining.steps: 0 is not allowed\nname: missing\n");
+  server_->submit_status = grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "a live job has the name headers");
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kFailed);
+  EXPECT_EQ(console_.err,
+            "tandem: submit: a live job has the name headers; choose another --name, or another "
+            "--request-id where you gave one\n");
+  server_->submit_status = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "not you");
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kDenied);
+  EXPECT_EQ(console_.out, "");
+}
+
+TEST_F(CommandTest, ABadFileIsRefusedBeforeDialling) {
+  server_->Stop();
+  const std::string bad = File("bad.yaml", "nmae: headers\n");
+  EXPECT_EQ(Tandem({"submit", "-f", bad}), kInvalidSpec);
+  EXPECT_NE(console_.err.find("nmae"), std::string::npos);
+}
+
+TEST_F(CommandTest, GroupsOfAJob) {
+  EXPECT_EQ(Tandem({"groups", "-f", GoodJobFile()}), kOk) << console_.err;
+  EXPECT_NE(console_.out.find("dp_cp"), std::string::npos) << console_.out;
+  EXPECT_EQ(Tandem({"groups", "-f", GoodJobFile(), "-o", "json"}), kOk);
+  bool clone = false;
+  for (const nlohmann::json& group : nlohmann::json::parse(console_.out)) {
+    EXPECT_FALSE(group["ranks"].empty());
+    clone = clone || group.contains("clone_of");
+  }
+  EXPECT_TRUE(clone) << console_.out;
+}
+
+TEST_F(CommandTest, PlanShowsMemoryAndOnRequestTheProgram) {
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk) << console_.err;
+  const size_t table = console_.out.size();
+  EXPECT_GT(table, 100u);
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--program"}), kOk);
+  EXPECT_GT(console_.out.size(), table);
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "-o", "json"}), kOk);
+  EXPECT_TRUE(nlohmann::json::parse(console_.out).contains("memory"));
+}
+
+TEST_F(CommandTest, VersionTellsBothSidesAndWarnsOfASkew) {
+  EXPECT_EQ(Tandem({"version"}), kOk);
+  EXPECT_EQ(console_.out,
+            "client  " + platform::BuildVersion() + "\nserver  other at " + server_->address() + "\n");
+  EXPECT_NE(console_.err.find("different builds"), std::string::npos);
+  server_->build = platform::BuildVersion();
+  EXPECT_EQ(Tandem({"version"}), kOk);
+  EXPECT_EQ(console_.err, "");
+  environment_.tandem_addr.clear();
+  EXPECT_EQ(Tandem({"version"}), kOk);
+  EXPECT_NE(console_.out.find("server  none at 127.0.0.1:7471\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem::cli

@@ -1,0 +1,174 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "tandem/v1/jobs.grpc.pb.h"
+
+namespace tandem::cli {
+
+// A users' service that says what a test told it to, over real gRPC on a unix socket. Scripts are set before
+// the call that needs them.
+class FakeJobsServer : public v1::Jobs::Service {
+ public:
+  using WatchScript =
+      std::function<grpc::Status(const v1::WatchRequest&, grpc::ServerWriter<v1::WatchResponse>&)>;
+
+  explicit FakeJobsServer(const std::string& folder) : socket_(folder + "/controller") { Start(); }
+  ~FakeJobsServer() override { Stop(); }
+
+  std::string address() const { return "unix:" + socket_; }
+
+  void Start() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+
+  void Stop() {
+    if (server_ != nullptr) {
+      server_->Shutdown(std::chrono::system_clock::now());
+      server_.reset();
+    }
+  }
+
+  std::vector<v1::Job> jobs;  // answers GetJob, by id or name, and ListJobs, two to a page
+  std::vector<v1::Worker> workers;
+  std::vector<v1::Event> events;
+  std::vector<v1::StepReport> reports;  // answers ListReports, three to a page
+  v1::ItemTable table;
+  std::deque<WatchScript> watches;  // one per call; without one the call ends UNAVAILABLE
+  std::vector<v1::LogChunk> log;
+  grpc::Status submit_status;
+  std::string build = "other";
+
+  // What was asked for.
+  std::vector<v1::SubmitRequest> submitted;
+  std::vector<v1::CancelRequest> cancelled;
+  std::vector<std::string> cursors;
+  std::vector<v1::LogRequest> log_requests;
+
+  grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request, v1::Job* job) override {
+    absl::MutexLock lock(&mu_);
+    submitted.push_back(*request);
+    if (submit_status.ok() && !jobs.empty()) {
+      *job = jobs[0];
+    }
+    return submit_status;
+  }
+
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::Job* job) override {
+    return Find(request->job(), job);
+  }
+
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override {
+    response->set_next_page_token(Page(jobs, request->page_token(), 2, response->mutable_jobs()));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest* request,
+                           v1::ListWorkersResponse* response) override {
+    response->set_next_page_token(Page(workers, request->page_token(), 2, response->mutable_workers()));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListEvents(grpc::ServerContext*, const v1::ListEventsRequest* request,
+                          v1::ListEventsResponse* response) override {
+    response->set_next_page_token(Page(events, request->page_token(), 2, response->mutable_events()));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Cancel(grpc::ServerContext*, const v1::CancelRequest* request, v1::Job* job) override {
+    absl::MutexLock lock(&mu_);
+    cancelled.push_back(*request);
+    return Find(request->job(), job);
+  }
+
+  grpc::Status Watch(grpc::ServerContext*, const v1::WatchRequest* request,
+                     grpc::ServerWriter<v1::WatchResponse>* writer) override {
+    WatchScript script;
+    {
+      absl::MutexLock lock(&mu_);
+      if (watches.empty()) {
+        return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no script");
+      }
+      cursors.push_back(request->cursor());
+      script = watches.front();
+      watches.pop_front();
+    }
+    return script(*request, *writer);
+  }
+
+  grpc::Status ListReports(grpc::ServerContext*, const v1::ListReportsRequest* request,
+                           v1::ListReportsResponse* response) override {
+    std::vector<v1::StepReport> wanted;
+    for (v1::StepReport report : reports) {
+      if (report.step() >= request->first_step() &&
+          (request->last_step() == 0 || report.step() <= request->last_step())) {
+        if (!request->norms()) {
+          report.clear_norms();
+        }
+        wanted.push_back(report);
+      }
+    }
+    if (request->norms()) {
+      *response->mutable_table() = table;
+    }
+    response->set_next_page_token(Page(wanted, request->page_token(), 3, response->mutable_reports()));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ReadLog(grpc::ServerContext*, const v1::LogRequest* request,
+                       grpc::ServerWriter<v1::LogChunk>* writer) override {
+    {
+      absl::MutexLock lock(&mu_);
+      log_requests.push_back(*request);
+    }
+    for (const v1::LogChunk& chunk : log) {
+      writer->Write(chunk);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
+                             v1::ServerInfo* info) override {
+    info->set_build(build);
+    return grpc::Status::OK;
+  }
+
+ private:
+  grpc::Status Find(const std::string& name, v1::Job* job) const {
+    for (const v1::Job& each : jobs) {
+      if (each.id() == name || each.name() == name) {
+        *job = each;
+        return grpc::Status::OK;
+      }
+    }
+    return grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no job \"" + name + "\"");
+  }
+
+  template <typename Message, typename Field>
+  static std::string Page(const std::vector<Message>& all, const std::string& token, size_t size,
+                          Field* field) {
+    const size_t begin = token.empty() ? 0 : std::stoul(token);
+    for (size_t i = begin; i < std::min(all.size(), begin + size); ++i) {
+      *field->Add() = all[i];
+    }
+    return begin + size < all.size() ? std::to_string(begin + size) : "";
+  }
+
+  const std::string socket_;
+  absl::Mutex mu_;  // of what was asked for, and the scripts
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace tandem::cli

@@ -1,0 +1,182 @@
+// What `up` and `run` do on this machine before and around the daemons, which are shell scripts here.
+#include "cli/local_cluster.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "absl/time/clock.h"
+#include "cli/daemon_process.h"
+#include "cli/interrupts.h"
+#include "cli/state_folder.h"
+#include "tests/cli/command_fixture.h"
+
+namespace tandem::cli {
+namespace {
+
+class LocalClusterTest : public CommandTest {
+ protected:
+  LocalClusterTest() {
+    environment_.xdg_state_home = folder_ + "/state";
+    environment_.xdg_runtime_dir = folder_;
+    environment_.tandem_addr.clear();
+    std::filesystem::create_directories(folder_ + "/bin");
+  }
+
+  void Script(const std::string& name, const std::string& text) {
+    const std::string path = File("bin/" + name, "#!/bin/sh\n" + text);
+    ::chmod(path.c_str(), 0755);
+  }
+
+  DaemonProcess StartScript(const std::string& text) {
+    Script("daemon", text);
+    absl::StatusOr<DaemonProcess> daemon = DaemonProcess::Start({.name = "the daemon",
+                                                                 .program = folder_ + "/bin/daemon",
+                                                                 .arguments = {"one two"},
+                                                                 .log = folder_ + "/log"});
+    EXPECT_TRUE(daemon.ok()) << daemon.status();
+    return *std::move(daemon);
+  }
+};
+
+TEST_F(LocalClusterTest, ADaemonHasItsOwnGroupItsLogAndItsEnd) {
+  DaemonProcess daemon = StartScript("echo \"$1\" started; ps -o pgid= -p $$ | tr -d ' '; echo $$; exit 3\n");
+  ASSERT_TRUE(daemon.WaitEnd(absl::Seconds(10)));
+  EXPECT_EQ(daemon.EndText(), "the daemon ended with exit code 3");
+  const std::string tail = daemon.LogTail(5);
+  EXPECT_EQ(tail.substr(0, 18), "  one two started\n");
+  std::istringstream lines(tail);
+  std::string first, group, pid;
+  std::getline(lines, first);
+  std::getline(lines, group);
+  std::getline(lines, pid);
+  EXPECT_EQ(group, pid);
+}
+
+TEST_F(LocalClusterTest, ADaemonIsKilledWithItsOwner) {
+  DaemonProcess daemon = StartScript("sleep 100\n");
+  daemon.Signal(SIGKILL);
+  ASSERT_TRUE(daemon.WaitEnd(absl::Seconds(10)));
+  EXPECT_EQ(daemon.EndText(), "the daemon was killed by signal 9 (SIGKILL)");
+}
+
+TEST_F(LocalClusterTest, AMissingDaemonIsOneLineThatSaysWhatToDo) {
+  EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
+  EXPECT_EQ(console_.err,
+            "tandem: up: cannot start the controller: " + folder_ +
+                "/bin/tandem-controller: No such file or directory; name the folder that has it with "
+                "--bin-dir\n");
+}
+
+TEST_F(LocalClusterTest, ADaemonThatFailsIsReportedWithItsLastLogLines) {
+  Script("tandem-controller", "echo 'state folder is of a newer build' >&2; exit 1\n");
+  EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
+  EXPECT_EQ(console_.err,
+            "tandem: up: the controller ended with exit code 1; the end of " + folder_ +
+                "/state/tandem/up/logs/controller.log:\n  state folder is of a newer build\n\n");
+}
+
+TEST_F(LocalClusterTest, ASecondUpNamesTheFirst) {
+  const std::string up = UpFolder(folder_ + "/state/tandem");
+  absl::StatusOr<FolderLock> lock = FolderLock::Acquire(up);
+  ASSERT_TRUE(lock.ok());
+  ASSERT_TRUE(lock->Publish("unix:/tmp/x/controller").ok());
+  EXPECT_EQ(Tandem({"up"}), kFailed);
+  EXPECT_EQ(console_.err,
+            absl::StrCat("tandem: up: another `tandem up` is running: pid ", ::getpid(),
+                         ", socket unix:/tmp/x/controller; use it, or end it with Ctrl-C there or `kill ",
+                         ::getpid(), "`\n"));
+}
+
+TEST_F(LocalClusterTest, TheSocketOfUpIsTheDefaultAddressWhileItRuns) {
+  const std::string up = UpFolder(folder_ + "/state/tandem");
+  {
+    absl::StatusOr<FolderLock> lock = FolderLock::Acquire(up);
+    ASSERT_TRUE(lock.ok());
+    ASSERT_TRUE(lock->Publish(server_->address()).ok());
+    EXPECT_EQ(ResolveAddress("", environment_)->target, server_->address());
+    EXPECT_EQ(Tandem({"get", "jobs", "-o", "json"}), kOk);
+    environment_.tandem_addr = "a:1";
+    EXPECT_EQ(ResolveAddress("", environment_)->target, "a:1");
+    EXPECT_EQ(ResolveAddress("b:2", environment_)->target, "b:2");
+    environment_.tandem_addr.clear();
+  }
+  EXPECT_EQ(ResolveAddress("", environment_)->target, kDefaultAddress);
+}
+
+TEST_F(LocalClusterTest, ATakenMetricsPortIsOneLine) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(name);
+  ASSERT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&name), size), 0);
+  ASSERT_EQ(::listen(fd, 1), 0);
+  ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
+  const std::string taken = absl::StrCat("127.0.0.1:", ntohs(name.sin_port));
+  EXPECT_TRUE(CanConnect(server_->address()));
+  EXPECT_FALSE(CanConnect("unix:" + folder_ + "/nothing"));
+  EXPECT_EQ(Tandem({"up", "--metrics-listen", taken}), kFailed);
+  EXPECT_EQ(console_.err,
+            "tandem: up: cannot listen for Prometheus on " + taken +
+                ": Address already in use; choose another --metrics-listen, or --metrics-listen off\n");
+  ::close(fd);
+  EXPECT_TRUE(CanListen(taken).ok());
+}
+
+TEST_F(LocalClusterTest, ARunThatWouldWaitForEverIsRefused) {
+  const std::string file = GoodJobFile();
+  EXPECT_EQ(Tandem({"run", "-f", file, "--workers", "1", "--places", "1"}), kUsage);
+  EXPECT_EQ(console_.err,
+            "tandem: run: the job has 2 ranks, but 1 worker with 1 place each can only take 1, so it "
+            "would wait for ever; give more --workers or --places, or leave both away\n");
+}
+
+TEST_F(LocalClusterTest, RuntimeFoldersThatAreTooLongForASocketAreRefused) {
+  environment_.xdg_runtime_dir = folder_ + "/" + std::string(80, 'x');
+  std::filesystem::create_directories(environment_.xdg_runtime_dir);
+  EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
+  EXPECT_NE(console_.err.find("XDG_RUNTIME_DIR is too long for a socket (107 bytes in all)"),
+            std::string::npos);
+}
+
+TEST_F(LocalClusterTest, SocketsLieInAPrivateFolderThatGoesAway) {
+  std::string path;
+  {
+    const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(environment_);
+    ASSERT_TRUE(socket.ok());
+    path = std::filesystem::path(socket->socket()).parent_path();
+    struct stat mode = {};
+    ASSERT_EQ(::stat(path.c_str(), &mode), 0);
+    EXPECT_EQ(mode.st_mode & 0777, 0700u);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(LocalClusterTest, TheLastTwentyRunsAreKeptAndThoseInUse) {
+  const std::string root = folder_ + "/state/tandem";
+  const absl::StatusOr<std::string> first = MakeRunFolder(root, Moment(0), "abc");
+  ASSERT_TRUE(first.ok());
+  const absl::StatusOr<FolderLock> in_use = FolderLock::Acquire(*first);
+  ASSERT_TRUE(in_use.ok());
+  for (int i = 1; i < 25; ++i) {
+    ASSERT_TRUE(MakeRunFolder(root, Moment(i), "abc").ok());
+  }
+  EXPECT_TRUE(std::filesystem::exists(*first));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root + "/runs"), {}), kKeptRuns + 1);
+}
+
+TEST(InterruptsTest, CountsInsteadOfDying) {
+  Interrupts interrupts;
+  EXPECT_EQ(interrupts.Count(), 0);
+  ::kill(::getpid(), SIGINT);
+  EXPECT_EQ(interrupts.Count(), 1);
+  ::kill(::getpid(), SIGTERM);
+  EXPECT_EQ(interrupts.Count(), 2);
+}
+
+}  // namespace
+}  // namespace tandem::cli

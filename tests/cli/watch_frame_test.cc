@@ -1,0 +1,237 @@
+#include "cli/watch_frame.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cause_text.h"
+#include "cli/display_text.h"
+#include "cli/watch_summary.h"
+#include "tests/cli/sample_job.h"
+
+namespace tandem::cli {
+namespace {
+
+std::string Text(const std::vector<StyledLine>& lines, int width) {
+  std::string text;
+  for (const StyledLine& line : lines) {
+    absl::StrAppend(&text, line.Render(width, /*color=*/false, /*unicode=*/true), "\n");
+  }
+  return text;
+}
+
+std::string Frame(const WatchState& state, int width, absl::Time now) {
+  return Text(RenderFrame(state, {.columns = width, .rows = 24, .unicode = true}, now), width);
+}
+
+// Step 134 of 200, one a second, validated at 100, with norms.
+WatchState RunningState() {
+  WatchState state;
+  Apply(Snapshot(SampleJob(v1::JOB_STATE_RUNNING, 4)), Moment(0), true, state);
+  v1::WatchResponse table;
+  for (const char* name : {"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight",
+                           "model.layers.3.mlp.down_proj.weight"}) {
+    table.mutable_table()->add_items()->set_name(name);
+  }
+  Apply(table, Moment(0), true, state);
+  for (int step = 1; step <= 134; ++step) {
+    v1::StepReport report = SampleReport(step);
+    if (step % 50 == 0) {
+      (*report.mutable_scalars())["validation_loss"] = 2.4871;
+    }
+    v1::Norms& norms = *report.mutable_norms();
+    for (int i = 0; i < 3; ++i) {
+      norms.add_weight(12.31 + i);
+      norms.add_gradient(0.0412);
+      norms.add_update(0.011 * (i + 1));
+    }
+    Apply(Reported(report), Moment(step), true, state);
+  }
+  return state;
+}
+
+TEST(WatchFrameTest, Running80) {
+  EXPECT_EQ(Frame(RunningState(), 80, Moment(134)),
+            R"(headers  RUNNING  2 ranks on 2 workers  3f2a91c07be4
+━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━─────────────────  step 134/200  67%  ETA 1:06
+loss 2.0261  █▃▂▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  validation 2.4871 at 100
+8,192 tokens/s   0.500 s/step   grad norm 0.842   lr 7.61e-04
+largest updates, step 134                   weight  gradient    update  relative
+model.layers.3.mlp.down_proj.weight           14.3    0.0412    0.0330  2.31e-03
+model.layers.0.self_attn.q_proj.weight        13.3    0.0412    0.0220  1.65e-03
+model.embed_tokens.weight                     12.3    0.0412    0.0110  8.94e-04
+)");
+}
+
+TEST(WatchFrameTest, Running40) {
+  EXPECT_EQ(Frame(RunningState(), 40, Moment(134)),
+            R"(headers  RUNNING  2 ranks on 2 workers
+━━━━━━━────  step 134/200  67%  ETA 1:06
+loss 2.0261  validation 2.4871 at 100
+8,192 tokens/s   grad norm 0.842
+largest updates, step 134           rel.
+…layers.3.mlp.down_proj.weight  2.31e-03
+…ers.0.self_attn.q_proj.weight  1.65e-03
+model.embed_tokens.weight       8.94e-04
+)");
+}
+
+TEST(WatchFrameTest, Running120) {
+  EXPECT_EQ(Frame(RunningState(), 120, Moment(134)),
+            R"(headers  RUNNING  2 ranks on 2 workers  3f2a91c07be4
+━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━────────────────────────  step 134/200  67%  ETA 1:06
+loss 2.0261  █▃▂▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  validation 2.4871 at 100
+8,192 tokens/s   0.500 s/step   grad norm 0.842   lr 7.61e-04
+largest updates, step 134                           weight  gradient    update  relative
+model.layers.3.mlp.down_proj.weight                   14.3    0.0412    0.0330  2.31e-03
+model.layers.0.self_attn.q_proj.weight                13.3    0.0412    0.0220  1.65e-03
+model.embed_tokens.weight                             12.3    0.0412    0.0110  8.94e-04
+)");
+}
+
+TEST(WatchFrameTest, NeverWiderOrHigherThanTheTerminal) {
+  WatchState state = RunningState();
+  state.lost = WatchState::Lost{Moment(120), "Connection refused"};
+  state.notice = "cancelling; Ctrl-C again kills it";
+  for (int width = 1; width <= 130; ++width) {
+    for (int rows = 1; rows <= 30; rows += 3) {
+      const std::vector<StyledLine> lines = RenderFrame(state, {width, rows, true}, Moment(134));
+      EXPECT_LE(static_cast<int>(lines.size()), std::max(1, rows - 1));
+      for (const StyledLine& line : lines) {
+        EXPECT_LE(DisplayWidth(line.Render(width, false, true)), width);
+      }
+    }
+  }
+}
+
+TEST(WatchFrameTest, AJobThatWaitsSaysWhy) {
+  v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);
+  job.set_reason("NotEnoughPlaces");
+  job.set_message("2 places are needed, 1 is free on 1 connected worker");
+  WatchState state;
+  Apply(Snapshot(job), Moment(0), true, state);
+  EXPECT_EQ(Frame(state, 80, Moment(1)),
+            "headers  QUEUED  2 ranks  3f2a91c07be4\n"
+            "NotEnoughPlaces: 2 places are needed, 1 is free on 1 connected worker\n");
+  EXPECT_EQ(Frame(state, 40, Moment(1)),
+            "headers  QUEUED  2 ranks  3f2a91c07be4\n"
+            "NotEnoughPlaces: 2 places are needed, 1\n"
+            "is free on 1 connected worker\n");
+}
+
+TEST(WatchFrameTest, BeforeTheFirstStepTheBarIsEmpty) {
+  WatchState state;
+  Apply(Snapshot(SampleJob(v1::JOB_STATE_RUNNING, 4)), Moment(0), true, state);
+  EXPECT_EQ(Frame(state, 40, Moment(1)),
+            "headers  RUNNING  2 ranks on 2 workers\n"
+            "────────────────────────  step 0/200  0%\n");
+}
+
+TEST(WatchFrameTest, SaysThatTheControllerIsAway) {
+  WatchState state = RunningState();
+  state.lost = WatchState::Lost{Moment(134), "Connection refused"};
+  EXPECT_NE(Frame(state, 80, Moment(146)).find("controller away for 0:12; training goes on; reconnecting\n"),
+            std::string::npos);
+}
+
+TEST(WatchFrameTest, SaysThatNoStepCame) {
+  EXPECT_EQ(Frame(RunningState(), 80, Moment(136)).find("no new step"), std::string::npos);
+  EXPECT_NE(Frame(RunningState(), 80, Moment(144)).find("no new step for 0:10\n"), std::string::npos);
+}
+
+TEST(WatchFrameTest, AsciiTerminalsGetAscii) {
+  for (const StyledLine& line : RenderFrame(RunningState(), {80, 24, /*unicode=*/false}, Moment(134))) {
+    for (const char c : line.Render(80, false, false)) {
+      EXPECT_TRUE(c >= ' ' && c < 0x7f) << static_cast<int>(c);
+    }
+  }
+}
+
+TEST(WatchSummaryTest, Succeeded) {
+  WatchState state = RunningState();
+  v1::Job job = SampleJob(v1::JOB_STATE_SUCCEEDED, 9);
+  *job.mutable_ended() = At(127);
+  job.mutable_resolved()->mutable_training()->set_steps(134);
+  Apply(Changed(job), Moment(127), true, state);
+  v1::WatchResponse checkpoint;
+  checkpoint.mutable_event()->mutable_checkpoint()->set_step(134);
+  checkpoint.mutable_event()->mutable_checkpoint()->set_path("/data/runs/headers/step-134");
+  Apply(checkpoint, Moment(127), true, state);
+  EXPECT_EQ(Text(RenderSummary(state, 80), 80),
+            "headers SUCCEEDED after 134 steps in 2 min 5 s\n"
+            "  loss        2.0261\n"
+            "  validation  2.4871 at step 100, from 2.4871 at step 50\n"
+            "  speed       8,192 tokens/s on average\n"
+            "  checkpoint  /data/runs/headers/step-134 (step 134)\n");
+}
+
+TEST(WatchSummaryTest, FailedTellsTheCauseInOneParagraph) {
+  WatchState state = RunningState();
+  v1::Job job = SampleJob(v1::JOB_STATE_FAILED, 9);
+  *job.mutable_ended() = At(70);
+  v1::Cause& cause = *job.mutable_cause();
+  cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+  cause.set_reason("RankKilled");
+  cause.set_rank(1);
+  cause.set_worker("local-2");
+  cause.set_signal(9);
+  cause.set_step(135);
+  cause.set_instruction("F layers.3.mlp 1");
+  cause.set_message("killed from outside");
+  Apply(Changed(job), Moment(135), true, state);
+  EXPECT_EQ(Text(RenderSummary(state, 60), 60),
+            "headers FAILED at step 134 of 200 in 1 min 8 s\n"
+            "  RankKilled: Rank 1 on worker local-2 was killed by signal\n"
+            "  9 (SIGKILL) at step 135 in \"F layers.3.mlp 1\": killed from\n"
+            "  outside.\n"
+            "  loss        2.0261\n"
+            "  validation  2.4871 at step 100, from 2.4871 at step 50\n"
+            "  speed       8,192 tokens/s on average\n"
+            "  checkpoints /data/runs/headers\n");
+  EXPECT_EQ(RankToBlame(job), 1);
+}
+
+TEST(CauseTextTest, AMessageThatIsASentenceIsNotSaidTwice) {
+  v1::Cause cause;
+  cause.set_rank(1);
+  cause.set_worker("local-2");
+  cause.set_signal(9);
+  cause.set_step(20);
+  cause.set_instruction("forward layers.0.attention mb 0");
+  cause.set_message("rank 1 was killed by signal 9 (SIGKILL) in step 20");
+  EXPECT_EQ(CauseText(cause),
+            "Rank 1 was killed by signal 9 (SIGKILL) in step 20 (worker local-2, "
+            "\"forward layers.0.attention mb 0\").");
+}
+
+TEST(CauseTextTest, SaysOnlyWhatIsKnown) {
+  v1::Cause cause;
+  EXPECT_EQ(CauseText(cause), "");
+  cause.set_worker("b");
+  EXPECT_EQ(CauseText(cause), "Worker b failed.");
+  cause.set_message("away for 30 s");
+  EXPECT_EQ(CauseText(cause), "Worker b failed: away for 30 s.");
+  cause.Clear();
+  cause.set_rank(0);
+  cause.set_exit_code(64);
+  cause.add_missing_ranks(2);
+  cause.add_missing_ranks(3);
+  EXPECT_EQ(CauseText(cause), "Rank 0 ended with exit code 64; ranks 2, 3 had not arrived.");
+}
+
+TEST(WatchSummaryTest, CancelledBeforeItStarted) {
+  v1::Job job = SampleJob(v1::JOB_STATE_CANCELLED, 2);
+  job.clear_attempts();
+  job.set_reason("CancelledByUser");
+  *job.mutable_ended() = At(5);
+  WatchState state;
+  Apply(Snapshot(job), Moment(5), true, state);
+  EXPECT_EQ(Text(RenderSummary(state, 80), 80),
+            "headers CANCELLED at step 0 of 200 in 5.0 s\n"
+            "  CancelledByUser\n"
+            "  checkpoints /data/runs/headers\n");
+}
+
+}  // namespace
+}  // namespace tandem::cli

@@ -1,0 +1,276 @@
+// Following a job: what comes out, that nothing is lost or said twice, and what the exit code says.
+#include "cli/follow.h"
+#include "nlohmann/json.hpp"
+#include "tests/cli/command_fixture.h"
+
+namespace tandem::cli {
+namespace {
+
+using Writer = grpc::ServerWriter<v1::WatchResponse>;
+
+class WatchCommandTest : public CommandTest {
+ protected:
+  v1::Job Ended(v1::JobState state, int64_t steps) {
+    v1::Job job = SampleJob(state, 9);
+    job.mutable_resolved()->mutable_training()->set_steps(steps);
+    *job.mutable_ended() = At(42);
+    return job;
+  }
+  v1::Job Running(int64_t steps) {
+    v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 4);
+    job.mutable_resolved()->mutable_training()->set_steps(steps);
+    return job;
+  }
+  static void Send(Writer& writer, const v1::WatchResponse& response) { writer.Write(response); }
+};
+
+TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
+  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
+    EXPECT_TRUE(request.reports());
+    EXPECT_FALSE(request.norms());
+    v1::Job queued = SampleJob(v1::JOB_STATE_QUEUED, 1);
+    queued.set_reason("NotEnoughPlaces");
+    queued.set_message("2 places are needed, 1 is free");
+    queued.mutable_resolved()->mutable_training()->set_steps(4);
+    Send(writer, Snapshot(queued));
+    Send(writer, Changed(Running(4)));
+    for (int step = 1; step <= 4; ++step) {
+      v1::StepReport report = SampleReport(step);
+      if (step == 3) {
+        (*report.mutable_scalars())["validation_loss"] = 3.25;
+      }
+      Send(writer, Reported(report));
+    }
+    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 4)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
+  // Step 2 comes within a second of step 1.
+  EXPECT_EQ(console_.out,
+            "headers  QUEUED  2 ranks  3f2a91c07be4  NotEnoughPlaces: 2 places are needed, 1 is free\n"
+            "headers  RUNNING  2 ranks on 2 workers  3f2a91c07be4\n"
+            "step 1/4  loss 5.5000  grad norm 0.842  lr 7.61e-04  8,192 tokens/s  ETA 0:02\n"
+            "step 3/4  loss 3.1667  grad norm 0.842  lr 7.61e-04  8,192 tokens/s  ETA 0:01\n"
+            "step 3/4  validation loss 3.2500\n"
+            "step 4/4  loss 2.8750  grad norm 0.842  lr 7.61e-04  8,192 tokens/s\n"
+            "headers SUCCEEDED after 4 steps in 40 s\n"
+            "  loss        2.8750\n"
+            "  validation  3.2500 at step 3\n"
+            "  speed       8,192 tokens/s on average\n"
+            "  checkpoints /data/runs/headers\n");
+  EXPECT_EQ(console_.err, "");
+}
+
+TEST_F(WatchCommandTest, ATerminalIsRedrawnInPlace) {
+  console_.terminal = true;
+  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
+    EXPECT_TRUE(request.norms());
+    Send(writer, Snapshot(Running(2)));
+    Send(writer, Reported(SampleReport(1)));
+    Send(writer, Reported(SampleReport(2)));
+    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 2)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
+  // The first frame, then it is taken away and the summary stands.
+  EXPECT_EQ(console_.out.substr(0, 5), "\r\x1b[Kh");
+  EXPECT_NE(console_.out.find("A\x1b[Jheaders SUCCEEDED after 2 steps"), std::string::npos) << console_.out;
+}
+
+TEST_F(WatchCommandTest, JsonIsAnObjectALine) {
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Snapshot(Running(1)));
+    Send(writer, Reported(SampleReport(1)));
+    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 1)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
+  std::vector<std::string> kinds;
+  std::istringstream stream(console_.out);
+  for (std::string line; std::getline(stream, line);) {
+    kinds.push_back(nlohmann::json::parse(line)["kind"]);
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"job", "report", "job", "end"}));
+}
+
+TEST_F(WatchCommandTest, AControllerThatGoesAwayIsResumedAtTheCursor) {
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Snapshot(Running(4)));
+    Send(writer, Reported(SampleReport(1)));
+    Send(writer, Reported(SampleReport(2)));
+    return grpc::Status(grpc::StatusCode::INTERNAL, "stream: Connection reset by peer");
+  });
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Reported(SampleReport(2)));  // said again
+    Send(writer, Reported(SampleReport(3)));
+    Send(writer, Reported(SampleReport(4)));
+    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 4)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
+  EXPECT_EQ(server_->cursors, (std::vector<std::string>{"", "step-2"}));
+  std::vector<int> steps;
+  std::istringstream stream(console_.out);
+  for (std::string line; std::getline(stream, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    if (object["kind"] == "report") {
+      steps.push_back(object["step"]);
+    }
+  }
+  EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4}));
+}
+
+TEST_F(WatchCommandTest, AbsenceIsSaidOnceAndSoIsTheReturn) {
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Snapshot(Running(1)));
+    return grpc::Status(grpc::StatusCode::INTERNAL, "stream: Connection reset by peer");
+  });
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer&) {
+    return grpc::Status(grpc::StatusCode::INTERNAL, "still starting");
+  });
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Reported(SampleReport(1)));
+    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 1)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
+  EXPECT_EQ(
+      console_.err,
+      "tandem: the controller is away (Connection reset by peer); the job goes on without it; reconnecting\n"
+      "tandem: the controller is back\n");
+}
+
+TEST_F(WatchCommandTest, ACursorThatIsTooOldStartsAgainFromTheSnapshot) {
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Snapshot(Running(2)));
+    Send(writer, Reported(SampleReport(1)));
+    return grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "another store");
+  });
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Snapshot(Running(2)));
+    Send(writer, Reported(SampleReport(1)));
+    Send(writer, Reported(SampleReport(2)));
+    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 2)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
+  EXPECT_EQ(server_->cursors, (std::vector<std::string>{"", ""}));
+  EXPECT_NE(console_.out.find("step 1/2"), std::string::npos);
+  EXPECT_EQ(console_.out.find("step 1/2"), console_.out.rfind("step 1/2"));
+  EXPECT_EQ(console_.err, "");
+}
+
+TEST_F(WatchCommandTest, StepsThatTheStreamLeftOutComeFromTheHistory) {
+  for (int step = 1; step <= 6; ++step) {
+    server_->reports.push_back(SampleReport(step));
+  }
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    v1::Job job = Running(6);
+    job.set_last_step(2);  // of before the watch
+    Send(writer, Snapshot(job));
+    Send(writer, Reported(SampleReport(5)));
+    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 6)));  // before the last report
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
+  std::vector<int> steps;
+  std::istringstream stream(console_.out);
+  for (std::string line; std::getline(stream, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    if (object["kind"] == "report") {
+      steps.push_back(object["step"]);
+    }
+  }
+  EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(WatchCommandTest, AFailedJobShowsItsCauseAndTheLogOfTheRank) {
+  v1::LogChunk chunk;
+  chunk.set_rank(1);
+  for (int i = 0; i < 30; ++i) {
+    chunk.mutable_data()->append("line " + std::to_string(i) + "\n");
+  }
+  server_->log.push_back(chunk);
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    v1::Job job = Ended(v1::JOB_STATE_FAILED, 200);
+    job.mutable_cause()->set_reason("RankKilled");
+    job.mutable_cause()->set_rank(1);
+    job.mutable_cause()->set_worker("local-2");
+    job.mutable_cause()->set_signal(9);
+    job.mutable_cause()->set_step(7);
+    Send(writer, Snapshot(job));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers"}), kFailed);
+  EXPECT_NE(console_.out.find(
+                "  RankKilled: Rank 1 on worker local-2 was killed by signal 9 (SIGKILL) at step 7.\n"),
+            std::string::npos)
+      << console_.out;
+  EXPECT_NE(console_.out.find("  last lines of rank 1:\n    line 10\n"), std::string::npos) << console_.out;
+  EXPECT_NE(console_.out.find("    line 29\n"), std::string::npos);
+  EXPECT_EQ(server_->log_requests.back().rank(), 1);
+  EXPECT_EQ(server_->log_requests.back().tail_lines(), 20);
+}
+
+TEST_F(WatchCommandTest, AClosedPipeEndsTheWatch) {
+  console_.out_closed = true;
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Snapshot(Running(2)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers"}), kOutputClosed);
+}
+
+TEST_F(WatchCommandTest, WaitMirrorsTheJobInSilence) {
+  for (const auto& [state, code] :
+       {std::pair(v1::JOB_STATE_SUCCEEDED, 0), {v1::JOB_STATE_FAILED, 1}, {v1::JOB_STATE_CANCELLED, 130}}) {
+    server_->watches.push_back([&, state = state](const v1::WatchRequest& request, Writer& writer) {
+      EXPECT_FALSE(request.reports());
+      Send(writer, Snapshot(Running(2)));
+      v1::Job job = Ended(state, 2);
+      job.set_reason("Because");
+      Send(writer, Changed(job));
+      return grpc::Status::OK;
+    });
+    EXPECT_EQ(Tandem({"wait", "headers"}), code);
+    EXPECT_EQ(console_.out, "");
+    EXPECT_EQ(console_.err.empty(), code == 0) << console_.err;
+  }
+  EXPECT_EQ(console_.err, "tandem: headers (3f2a91c07be4) CANCELLED: Because\n");
+}
+
+TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndSaysHowTheJobStands) {
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);
+    job.set_reason("NotEnoughPlaces");
+    Send(writer, Snapshot(job));
+    absl::SleepFor(absl::Milliseconds(600));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "300ms"}), kTimeout);
+  EXPECT_EQ(console_.err,
+            "tandem: wait headers: after 300ms the job is QUEUED (NotEnoughPlaces); it goes on: wait "
+            "longer, or `tandem cancel` it\n");
+}
+
+TEST_F(WatchCommandTest, WatchingAnUnknownJobIsExitThree) {
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer&) {
+    return grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no job \"x\"");
+  });
+  EXPECT_EQ(Tandem({"watch", "x"}), kNotFound);
+  EXPECT_EQ(console_.out, "");
+}
+
+TEST_F(WatchCommandTest, SubmitFollowShowsTheJobItSubmitted) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
+    EXPECT_EQ(request.job(), "3f2a91c07be4");
+    Send(writer, Snapshot(Ended(v1::JOB_STATE_CANCELLED, 2)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--follow"}), kCancelled);
+  EXPECT_EQ(console_.out.substr(0, 13), "3f2a91c07be4\n");
+}
+
+}  // namespace
+}  // namespace tandem::cli
