@@ -33,11 +33,9 @@ void FillIn(const v1::RankPlace& place, const v1::RankStatus& status, v1::Cause&
 std::optional<v1::Cause> CauseOf(const v1::RankPlace& place, const v1::RankStatus& status, bool reborn) {
   v1::Cause cause;
   if (status.has_cause()) {
+    // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that somebody else
+    // killed within the grace of a stop, which its peer's loss brought about first, is still the first cause.
     cause = status.cause();
-    // A signal that the daemon sent is its way to stop a rank, and no cause.
-    if (status.stop_requested() && cause.signal() != 0) {
-      cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
-    }
   } else if (status.exited() && !status.finished()) {
     const std::string who = absl::StrCat("rank ", place.rank(), " on worker ", place.worker());
     if (reborn) {

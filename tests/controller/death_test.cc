@@ -70,11 +70,25 @@ TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_NUMERIC, "NotFinite", 0, 5)));
-  v1::AttemptStatus stopped = Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 1));
+  v1::AttemptStatus stopped = Failed(1, CauseOf(v1::FAILURE_CLASS_REQUESTED, "NotFinite", SIGKILL, 1));
   stopped.mutable_ranks(0)->set_stop_requested(true);
   driver.Say("b", stopped);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(driver.Job().reason(), "NotFinite");
+  EXPECT_EQ(driver.Job().cause().rank(), 0);
+}
+
+// The peer feels the loss within milliseconds, so the stop may reach the daemon before its rank's death does.
+TEST(DeathTest, ARankKilledByOthersWhileItsDaemonWasToldToStopItIsTheFirstCause) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
+  v1::AttemptStatus killed = Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 2));
+  killed.mutable_ranks(0)->set_stop_requested(true);
+  driver.Say("b", killed);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "RankKilled");
+  EXPECT_EQ(driver.Job().cause().rank(), 1);
 }
 
 TEST(DeathTest, ExitingWithoutFinishingFails) {

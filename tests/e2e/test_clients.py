@@ -74,7 +74,7 @@ def test_a_bad_spec_is_refused_by_the_server_with_the_text_of_validate(start, tm
     cluster = start(workers=0)
     spec = tiny_job("bad", steps=12)
     spec["training"]["global_batch_size"] = 7
-    spec["training"]["micro_batch_size"] = 0
+    spec["training"]["steps"] = 0
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(spec))
     offline = cluster.cli("validate", "-f", path, check=False)
