@@ -1,0 +1,74 @@
+#include "link/shared_page.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tandem::link {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+static_assert(sizeof(SharedPage) <= kPageBytes);
+// Two processes share it: an atomic with a lock inside would be two locks.
+static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<int32_t>::is_always_lock_free &&
+              std::atomic<uint64_t>::is_always_lock_free);
+
+absl::StatusOr<void*> Map(int fd) {
+  void* const memory = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, "map the shared page");
+  return memory;
+}
+
+}  // namespace
+
+absl::StatusOr<MappedPage> MappedPage::Create() {
+  const int fd = memfd_create("tandem-rank-page", MFD_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "create the shared page");
+  if (ftruncate(fd, kPageBytes) != 0) {
+    const absl::Status status = absl::ErrnoToStatus(errno, "size the shared page");
+    close(fd);
+    return status;
+  }
+  absl::StatusOr<void*> memory = Map(fd);
+  if (!memory.ok()) {
+    close(fd);
+    return memory.status();
+  }
+  return MappedPage(fd, new (*memory) SharedPage);
+}
+
+absl::StatusOr<MappedPage> MappedPage::Attach(int fd) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("look at descriptor ", fd));
+  if (info.st_size < static_cast<off_t>(kPageBytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("descriptor ", fd, " is not a shared page: it holds ", info.st_size, " bytes"));
+  }
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  const absl::StatusOr<void*> memory = Map(fd);
+  if (!memory.ok()) return memory.status();
+  return MappedPage(fd, static_cast<SharedPage*>(*memory));
+}
+
+MappedPage::MappedPage(MappedPage&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), page_(std::exchange(other.page_, nullptr)) {}
+
+MappedPage& MappedPage::operator=(MappedPage&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(page_, other.page_);
+  return *this;
+}
+
+MappedPage::~MappedPage() {
+  if (page_ != nullptr) munmap(page_, kPageBytes);
+  if (fd_ >= 0) close(fd_);
+}
+
+}  // namespace tandem::link

@@ -1,0 +1,10 @@
+#include "platform/build_info.h"
+
+namespace tandem::platform {
+
+const std::string& BuildVersion() {
+  static const std::string* const version = new std::string(TANDEM_VERSION "+" TANDEM_COMMIT);
+  return *version;
+}
+
+}  // namespace tandem::platform

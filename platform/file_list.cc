@@ -1,0 +1,153 @@
+#include "platform/file_list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+namespace tandem::platform {
+namespace {
+
+// "cannot read /data/x: Permission denied"
+absl::Status ErrnoStatus(int error, const std::string& what, const std::string& path) {
+  const std::string message = absl::StrCat(what, " ", path, ": ", strerror(error));
+  if (error == ENOENT || error == ENOTDIR) {
+    return absl::NotFoundError(message);
+  }
+  return error == EACCES ? absl::PermissionDeniedError(message) : absl::InvalidArgumentError(message);
+}
+
+// Appends every regular file below `folder`.
+absl::Status ListFolder(const std::string& folder, std::vector<std::string>& files) {
+  std::vector<std::string> pending = {folder};
+  while (!pending.empty()) {
+    const std::string current = std::move(pending.back());
+    pending.pop_back();
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(current.c_str()), closedir);
+    if (stream == nullptr) {
+      return ErrnoStatus(errno, "cannot list the folder", current);
+    }
+    while (true) {
+      errno = 0;
+      const dirent* entry = readdir(stream.get());
+      if (entry == nullptr) {
+        if (errno != 0) {
+          return ErrnoStatus(errno, "cannot list the folder", current);
+        }
+        break;
+      }
+      const std::string name = entry->d_name;
+      if (name == "." || name == "..") {
+        continue;
+      }
+      std::string path = absl::StrCat(current, current.ends_with('/') ? "" : "/", name);
+      struct stat link_info;
+      struct stat info;
+      if (lstat(path.c_str(), &link_info) != 0 || stat(path.c_str(), &info) != 0) {
+        if (errno == ENOENT || errno == ELOOP) {
+          continue;  // a link to nothing is not a file
+        }
+        return ErrnoStatus(errno, "cannot look at", path);
+      }
+      if (S_ISREG(info.st_mode)) {
+        files.push_back(std::move(path));
+      } else if (S_ISDIR(link_info.st_mode)) {
+        pending.push_back(std::move(path));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Appends what one existing path stands for.
+absl::Status ListPath(const std::string& path, const struct stat& info, std::vector<std::string>& files) {
+  if (S_ISDIR(info.st_mode)) {
+    return ListFolder(path, files);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is neither a file nor a folder"));
+  }
+  files.push_back(path);
+  return absl::OkStatus();
+}
+
+absl::Status ListGlob(const std::string& pattern, std::vector<std::string>& files) {
+  if (pattern.find("**") != std::string::npos) {
+    return absl::InvalidArgumentError("** is not understood; name the folder for every file below it");
+  }
+  struct Matches {
+    glob_t glob = {};
+    ~Matches() { globfree(&glob); }
+  } matches;
+  const int rc = glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &matches.glob);
+  if (rc == GLOB_NOMATCH) {
+    return absl::NotFoundError("nothing matches");
+  }
+  if (rc == GLOB_ABORTED) {
+    return absl::PermissionDeniedError("a folder that the pattern goes through cannot be listed");
+  }
+  if (rc != 0) {
+    return absl::InvalidArgumentError("too many matches");
+  }
+  for (size_t i = 0; i < matches.glob.gl_pathc; ++i) {
+    const std::string path = matches.glob.gl_pathv[i];
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) {
+      if (errno == ENOENT || errno == ELOOP) {
+        continue;  // a link to nothing
+      }
+      return ErrnoStatus(errno, "cannot look at", path);
+    }
+    if (absl::Status status = ListPath(path, info, files); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool HasGlobCharacters(std::string_view pattern) {
+  return pattern.find_first_of("*?[") != std::string_view::npos;
+}
+
+absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& pattern) {
+  if (pattern.empty()) {
+    return absl::InvalidArgumentError("the path is empty");
+  }
+  if (pattern.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError("the path holds a NUL character");
+  }
+  std::vector<std::string> files;
+  struct stat info;
+  absl::Status status;
+  bool folder = false;
+  if (stat(pattern.c_str(), &info) == 0) {
+    folder = S_ISDIR(info.st_mode);
+    status = ListPath(pattern, info, files);
+  } else if ((errno == ENOENT || errno == ENOTDIR) && HasGlobCharacters(pattern)) {
+    status = ListGlob(pattern, files);
+  } else if (errno == ENOENT || errno == ENOTDIR) {
+    status = absl::NotFoundError("no such file or folder");
+  } else {
+    status = errno == EACCES ? absl::PermissionDeniedError(strerror(errno))
+                             : absl::InvalidArgumentError(strerror(errno));
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  if (files.empty()) {
+    return absl::NotFoundError(folder ? "the folder holds no file" : "what matches holds no file");
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+}  // namespace tandem::platform

@@ -1,0 +1,96 @@
+#include "platform/log.h"
+
+#include <unistd.h>
+
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem::platform {
+namespace {
+
+struct Settings {
+  std::mutex mu;
+  std::string component;
+};
+
+Settings& TheSettings() {
+  static Settings* const settings = new Settings;
+  return *settings;
+}
+
+const char* Name(LogLevel level) {
+  switch (level) {
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "info";
+}
+
+std::string Json(const nlohmann::ordered_json& value) {
+  // Invalid UTF-8 (a path, a user's text) must not lose the line.
+  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+// Control characters could forge a line or move a terminal's cursor.
+std::string Printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const unsigned char byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      absl::StrAppend(&out, "\\x", absl::Hex(byte, absl::kZeroPad2));
+    } else {
+      out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string Line(bool terminal, const std::string& component, LogLevel level, std::string_view message,
+                 std::initializer_list<std::pair<std::string_view, std::string>> fields) {
+  const absl::Time now = absl::Now();
+  std::string line;
+  if (terminal) {
+    line = absl::StrCat(absl::FormatTime("%H:%M:%S", now, absl::LocalTimeZone()), " ", Name(level), " ",
+                        component, component.empty() ? "" : ": ", Printable(message));
+    for (const auto& [key, value] : fields) {
+      absl::StrAppend(&line, " ", absl::string_view(key.data(), key.size()), "=", Printable(value));
+    }
+  } else {
+    nlohmann::ordered_json object;
+    object["ts"] = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", now, absl::UTCTimeZone());
+    object["level"] = Name(level);
+    object["msg"] = message;
+    object["component"] = component;
+    for (const auto& [key, value] : fields) object[std::string(key)] = value;
+    line = Json(object);
+  }
+  line.push_back('\n');
+  return line;
+}
+
+}  // namespace
+
+void SetLogComponent(std::string component) {
+  Settings& settings = TheSettings();
+  const std::lock_guard lock(settings.mu);
+  settings.component = std::move(component);
+}
+
+void Log(LogLevel level, std::string_view message,
+         std::initializer_list<std::pair<std::string_view, std::string>> fields) {
+  Settings& settings = TheSettings();
+  const std::lock_guard lock(settings.mu);
+  const std::string line = Line(isatty(STDERR_FILENO) == 1, settings.component, level, message, fields);
+  // A log that cannot be written has nowhere to complain.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace tandem::platform

@@ -1,0 +1,51 @@
+#include "platform/clock.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/time/clock.h"
+#include "platform/build_info.h"
+#include "platform/check.h"
+#include "platform/fake_clock.h"
+
+namespace tandem::platform {
+namespace {
+
+TEST(ClockTest, MachinesClockIsNow) {
+  const absl::Time before = absl::Now();
+  const absl::Time now = SystemClock().Now();
+  EXPECT_LE(before, now);
+  EXPECT_LE(now, absl::Now());
+}
+
+TEST(ClockTest, SteadyClockNeverGoesBackAndStartsAtTheMachinesTime) {
+  absl::Time last = SteadyClock().Now();
+  EXPECT_LT(absl::AbsDuration(last - absl::Now()), absl::Minutes(1));
+  for (int i = 0; i < 1000; ++i) {
+    const absl::Time now = SteadyClock().Now();
+    EXPECT_LE(last, now);
+    last = now;
+  }
+}
+
+TEST(ClockTest, FakeClockMovesOnlyWhenTold) {
+  FakeClock clock;
+  const absl::Time start = clock.Now();
+  EXPECT_EQ(clock.Now(), start);
+  clock.Advance(absl::Seconds(3));
+  EXPECT_EQ(clock.Now() - start, absl::Seconds(3));
+}
+
+TEST(BuildInfoTest, IsVersionAndCommit) {
+  EXPECT_TRUE(
+      testing::internal::RE::FullMatch(BuildVersion(), "[0-9]+\\.[0-9]+\\.[0-9]+\\+([0-9a-f]+|unknown)"))
+      << BuildVersion();
+}
+
+TEST(CheckDeathTest, EndsTheProcessWithPlaceAndMessage) {
+  EXPECT_DEATH(TANDEM_CHECK(1 + 1 == 3, "sums are right"), "sums are right.*1 \\+ 1 == 3.*clock_test");
+}
+
+TEST(CheckTest, PassesInSilence) { TANDEM_CHECK(true, "nothing happens"); }
+
+}  // namespace
+}  // namespace tandem::platform

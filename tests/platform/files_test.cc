@@ -1,0 +1,122 @@
+#include "platform/files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace tandem::platform {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Each test in a folder of its own.
+class FilesTest : public testing::Test {
+ protected:
+  FilesTest() {
+    std::string name = testing::TempDir() + "/files-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~FilesTest() override { EXPECT_TRUE(files_.RemoveAll(folder_).ok()); }
+
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+
+  Files& files_ = SystemFiles();
+  std::string folder_;
+};
+
+TEST_F(FilesTest, WhatIsWrittenIsRead) {
+  const std::string content("with a zero \0 inside", 20);
+  ASSERT_TRUE(files_.Write(Path("a"), content).ok());
+  EXPECT_EQ(*files_.Read(Path("a")), content);
+  ASSERT_TRUE(files_.Write(Path("a"), "").ok());
+  EXPECT_EQ(*files_.Read(Path("a")), "");
+}
+
+TEST_F(FilesTest, ErrorsNameOperationAndPath) {
+  const absl::Status read = files_.Read(Path("none")).status();
+  EXPECT_TRUE(absl::IsNotFound(read));
+  EXPECT_THAT(std::string(read.message()), HasSubstr("open " + Path("none")));
+  EXPECT_THAT(std::string(files_.Write(Path("no/folder"), "x").message()),
+              HasSubstr("create " + Path("no/folder")));
+  EXPECT_THAT(std::string(files_.List(Path("none")).status().message()), HasSubstr("list " + Path("none")));
+  EXPECT_THAT(std::string(files_.Rename(Path("x"), Path("y")).message()),
+              HasSubstr(Path("x") + " to " + Path("y")));
+  EXPECT_FALSE(files_.SyncFolder(Path("none")).ok());
+}
+
+TEST_F(FilesTest, FullDiskIsToldAsSuch) {
+  const absl::Status status = files_.Write("/dev/full", "x");
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+}
+
+TEST_F(FilesTest, PublishNeverReplaces) {
+  ASSERT_TRUE(files_.Write(Path("a"), "first").ok());
+  ASSERT_TRUE(files_.Write(Path("b"), "second").ok());
+  ASSERT_TRUE(files_.Publish(Path("a"), Path("out")).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(files_.Publish(Path("b"), Path("out"))));
+  EXPECT_EQ(*files_.Read(Path("out")), "first");
+  ASSERT_TRUE(files_.Rename(Path("b"), Path("out")).ok());
+  EXPECT_EQ(*files_.Read(Path("out")), "second");
+}
+
+TEST_F(FilesTest, FoldersAreMadeListedInOrderAndRemoved) {
+  ASSERT_TRUE(files_.CreateFolders(Path("x/y/z")).ok());
+  ASSERT_TRUE(files_.CreateFolders(Path("x/y/z")).ok());
+  ASSERT_TRUE(files_.Write(Path("x/b"), "").ok());
+  ASSERT_TRUE(files_.Write(Path("x/a"), "").ok());
+  EXPECT_THAT(*files_.List(Path("x")), ElementsAre("a", "b", "y"));
+  EXPECT_TRUE(files_.SyncFolder(Path("x")).ok());
+  EXPECT_TRUE(files_.RemoveAll(Path("x")).ok());
+  EXPECT_TRUE(files_.RemoveAll(Path("x")).ok());
+  EXPECT_TRUE(absl::IsNotFound(files_.Read(Path("x/a")).status()));
+}
+
+TEST_F(FilesTest, ReplaceLeavesNothingBeside) {
+  ASSERT_TRUE(ReplaceFile(files_, Path("a"), "old").ok());
+  ASSERT_TRUE(ReplaceFile(files_, Path("a"), "new").ok());
+  EXPECT_EQ(*files_.Read(Path("a")), "new");
+  EXPECT_THAT(*files_.List(folder_), ElementsAre("a"));
+}
+
+// A disk that is full after `room` bytes, as seen by Write.
+class SmallDisk final : public Files {
+ public:
+  explicit SmallDisk(size_t room) : room_(room) {}
+  absl::StatusOr<std::string> Read(const std::string& path) override { return SystemFiles().Read(path); }
+  absl::Status Write(const std::string& path, std::string_view content) override {
+    if (const absl::Status status = SystemFiles().Write(path, content.substr(0, room_)); !status.ok())
+      return status;
+    return content.size() <= room_ ? absl::OkStatus()
+                                   : absl::ResourceExhaustedError("write " + path + ": full");
+  }
+  absl::Status SyncFolder(const std::string& path) override { return SystemFiles().SyncFolder(path); }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return SystemFiles().Rename(from, to);
+  }
+  absl::Status Publish(const std::string& from, const std::string& to) override {
+    return SystemFiles().Publish(from, to);
+  }
+  absl::Status CreateFolders(const std::string& path) override { return SystemFiles().CreateFolders(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    return SystemFiles().List(folder);
+  }
+  absl::Status RemoveAll(const std::string& path) override { return SystemFiles().RemoveAll(path); }
+
+ private:
+  const size_t room_;
+};
+
+TEST_F(FilesTest, ReplaceOnAFullDiskKeepsTheOldContentAndLeavesNoRest) {
+  ASSERT_TRUE(ReplaceFile(files_, Path("a"), "old").ok());
+  SmallDisk disk(2);
+  EXPECT_TRUE(absl::IsResourceExhausted(ReplaceFile(disk, Path("a"), "newer")));
+  EXPECT_EQ(*files_.Read(Path("a")), "old");
+  EXPECT_THAT(*files_.List(folder_), ElementsAre("a"));
+}
+
+}  // namespace
+}  // namespace tandem::platform

@@ -1,0 +1,37 @@
+#include "platform/random.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "platform/seeded_random.h"
+
+namespace tandem::platform {
+namespace {
+
+TEST(RandomTest, IdsAreLowerCaseHexadecimalOfTheLengthAsked) {
+  SeededRandom random(7);
+  for (const int digits : {1, 12, 16, 17, 64}) {
+    const std::string id = random.HexId(digits);
+    EXPECT_EQ(static_cast<int>(id.size()), digits);
+    EXPECT_EQ(id.find_first_not_of("0123456789abcdef"), std::string::npos) << id;
+  }
+}
+
+TEST(RandomTest, KernelNeverGivesTheSameIdTwice) {
+  std::set<std::string> ids;
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(ids.insert(SystemRandom().HexId(12)).second);
+}
+
+TEST(RandomTest, SameSeedGivesTheSameNumbers) {
+  SeededRandom a(1);
+  SeededRandom b(1);
+  SeededRandom c(2);
+  EXPECT_EQ(a.Next64(), b.Next64());
+  EXPECT_EQ(a.HexId(32), b.HexId(32));
+  EXPECT_NE(a.Next64(), c.Next64());
+}
+
+}  // namespace
+}  // namespace tandem::platform

@@ -1,0 +1,279 @@
+#include "worker/cause.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/worker/core_harness.h"
+
+namespace tandem::worker {
+namespace {
+
+using testing::HasSubstr;
+
+struct Death {
+  const char* name;
+  Exit exit;
+  bool finished;
+  bool stop_sent;
+  bool kill_sent;
+  v1::FailureClass failure;
+  const char* reason;
+  const char* message;
+};
+
+class DeathTest : public testing::TestWithParam<Death> {};
+
+TEST_P(DeathTest, HasClassReasonAndMessage) {
+  const Death& death = GetParam();
+  AttemptState attempt{.assignment = CoreHarness::Job("j", 2)};
+  attempt.program = {
+      {"a", "a"}, {"a", "a"}, {"a", "a"}, {"forward layers.0.mlp mb 2", "forward of microbatch 2"}};
+  if (death.stop_sent) attempt.stop = Stop{.reason = "Cancelled"};
+  RankState rank{.finished = death.finished, .stop_sent = death.stop_sent, .kill_sent = death.kill_sent};
+  rank.start.set_rank(1);
+  rank.sample = CoreHarness::Stepping(37);
+  const std::optional<v1::Cause> cause =
+      CauseOfExit("w1", attempt, rank, death.exit, absl::FromUnixSeconds(100));
+  if (death.failure == v1::FAILURE_CLASS_UNSPECIFIED) {
+    EXPECT_FALSE(cause.has_value());
+    return;
+  }
+  ASSERT_TRUE(cause.has_value());
+  EXPECT_EQ(cause->class_(), death.failure) << cause->DebugString();
+  EXPECT_EQ(cause->reason(), death.reason);
+  EXPECT_EQ(cause->message(), death.message);
+  EXPECT_EQ(cause->rank(), 1);
+  EXPECT_EQ(cause->worker(), "w1");
+  EXPECT_EQ(cause->step(), 37);
+  EXPECT_EQ(cause->instruction(), "forward layers.0.mlp mb 2");
+  EXPECT_EQ(cause->signal(), death.exit.signal);
+  EXPECT_EQ(cause->has_exit_code(), death.exit.signal == 0);
+  EXPECT_EQ(cause->exit_code(), death.exit.exit_code);
+  EXPECT_EQ(cause->time().seconds(), 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, DeathTest,
+    testing::Values(
+        Death{"Done", {0, 0}, true, false, false, v1::FAILURE_CLASS_UNSPECIFIED, "", ""},
+        Death{"DoneThoughAskedToStop", {0, 0}, true, true, false, v1::FAILURE_CLASS_UNSPECIFIED, "", ""},
+        Death{"Early",
+              {0, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "ExitedEarly",
+              "rank 1 exited with code 0 in step 37, forward of microbatch 2: before it had finished"},
+        Death{"Sigkill",
+              {0, SIGKILL},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "RankKilled",
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
+        Death{"Sigsegv",
+              {0, SIGSEGV},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "RankKilled",
+              "rank 1 was killed by signal 11 (SIGSEGV) in step 37, forward of microbatch 2"},
+        Death{"ForeignSigkillWithinTheGrace",
+              {0, SIGKILL},
+              false,
+              true,
+              false,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "RankKilled",
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
+        Death{"OurSigkill",
+              {0, SIGKILL},
+              false,
+              true,
+              true,
+              v1::FAILURE_CLASS_REQUESTED,
+              "Cancelled",
+              "rank 1 was stopped with SIGKILL in step 37, forward of microbatch 2"},
+        Death{"AbortAfterStop",
+              {0, SIGABRT},
+              false,
+              true,
+              false,
+              v1::FAILURE_CLASS_REQUESTED,
+              "Cancelled",
+              "after the stop, rank 1 was killed by signal 6 (SIGABRT) in step 37, forward of microbatch 2"},
+        Death{"Stopped",
+              {81, 0},
+              false,
+              true,
+              false,
+              v1::FAILURE_CLASS_REQUESTED,
+              "Cancelled",
+              "rank 1 was stopped in step 37, forward of microbatch 2"},
+        Death{"StoppedUnasked",
+              {81, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "StoppedUnasked",
+              "rank 1 exited with code 81 in step 37, forward of microbatch 2: stopped, though the daemon "
+              "had not "
+              "asked"},
+        Death{"User",
+              {64, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_USER,
+              "UserError",
+              "rank 1 exited with code 64 in step 37, forward of microbatch 2: an error of the job; its log "
+              "says "
+              "which"},
+        Death{"UserAfterStop",
+              {78, 0},
+              false,
+              true,
+              false,
+              v1::FAILURE_CLASS_USER,
+              "UserError",
+              "rank 1 exited with code 78 in step 37, forward of microbatch 2: an error of the job; its log "
+              "says "
+              "which"},
+        Death{"Preempted",
+              {75, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_PREEMPTED,
+              "Preempted",
+              "rank 1 exited with code 75 in step 37, forward of microbatch 2: preempted"},
+        Death{"PeerLost",
+              {80, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_PEER_LOST,
+              "PeerLost",
+              "rank 1 exited with code 80 in step 37, forward of microbatch 2: it lost another rank"},
+        Death{"Fenced",
+              {82, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "Fenced",
+              "rank 1 exited with code 82 in step 37, forward of microbatch 2: it had heard of no controller "
+              "for too "
+              "long"},
+        Death{"Numeric",
+              {83, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_NUMERIC,
+              "NonFinite",
+              "rank 1 exited with code 83 in step 37, forward of microbatch 2: loss or gradients are not "
+              "finite"},
+        Death{"OutOfMemory",
+              {84, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_OUT_OF_MEMORY,
+              "OutOfMemory",
+              "rank 1 exited with code 84 in step 37, forward of microbatch 2: out of memory"},
+        Death{"OtherCode",
+              {3, 0},
+              false,
+              false,
+              false,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "RankExited",
+              "rank 1 exited with code 3 in step 37, forward of microbatch 2: its log says more"},
+        Death{"OtherCodeAfterStop",
+              {1, 0},
+              false,
+              true,
+              false,
+              v1::FAILURE_CLASS_REQUESTED,
+              "Cancelled",
+              "rank 1 was stopped in step 37, forward of microbatch 2"}),
+    [](const auto& info) { return info.param.name; });
+
+v1::Cause CauseOf(v1::FailureClass failure, int signal, int64_t second, const char* reason = "") {
+  v1::Cause cause;
+  cause.set_class_(failure);
+  cause.set_signal(signal);
+  cause.set_reason(reason);
+  cause.mutable_time()->set_seconds(second);
+  return cause;
+}
+
+TEST(FirstCauseTest, IsChosenByClassThenTime) {
+  const v1::Cause requested = CauseOf(v1::FAILURE_CLASS_REQUESTED, SIGKILL, 1);
+  const v1::Cause peer_lost = CauseOf(v1::FAILURE_CLASS_PEER_LOST, SIGABRT, 2);
+  const v1::Cause worker_lost = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, 0, 3, "WorkerLost");
+  const v1::Cause own = CauseOf(v1::FAILURE_CLASS_USER, 0, 4, "own");
+  const v1::Cause later_own = CauseOf(v1::FAILURE_CLASS_NUMERIC, 0, 5, "later own");
+  const v1::Cause killed = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, SIGKILL, 6, "killed");
+  const v1::Cause out_of_memory = CauseOf(v1::FAILURE_CLASS_OUT_OF_MEMORY, 0, 7, "oom");
+  EXPECT_FALSE(FirstCause({}).has_value());
+  EXPECT_EQ(FirstCause({requested, peer_lost})->class_(), v1::FAILURE_CLASS_PEER_LOST);
+  EXPECT_EQ(FirstCause({requested, peer_lost, worker_lost})->reason(), "WorkerLost");
+  EXPECT_EQ(FirstCause({later_own, worker_lost, own, requested})->reason(), "own");
+  EXPECT_EQ(FirstCause({requested, peer_lost, own, out_of_memory, killed})->reason(), "killed");
+  EXPECT_EQ(FirstCause({out_of_memory, own})->reason(), "oom");
+}
+
+TEST(CauseTest, ARanksOwnWordsOutrankTheSignalThatFollows) {
+  AttemptState attempt;
+  RankState rank;
+  rank.start.set_rank(2);
+  v1::Cause failed = CauseOf(v1::FAILURE_CLASS_PEER_LOST, 0, 1, "PeerLost");
+  failed.set_message("rank 2 lost rank 0");
+  rank.failed = CompleteFailed(failed, "w1", attempt, rank, absl::FromUnixSeconds(9));
+  const std::optional<v1::Cause> cause =
+      CauseOfExit("w1", attempt, rank, {.signal = SIGABRT}, absl::FromUnixSeconds(9));
+  EXPECT_EQ(cause->class_(), v1::FAILURE_CLASS_PEER_LOST);
+  EXPECT_EQ(cause->message(), "rank 2 lost rank 0");
+  EXPECT_EQ(cause->signal(), 0);
+  EXPECT_EQ(cause->rank(), 2);
+  EXPECT_EQ(cause->time().seconds(), 1);
+}
+
+TEST(WhereaboutsTest, IsSaidForEveryPhase) {
+  AttemptState attempt;
+  PageSample sample;
+  EXPECT_EQ(Whereabouts(attempt, sample), "while starting");
+  sample.phase = v1::RANK_PHASE_CONNECTING;
+  EXPECT_EQ(Whereabouts(attempt, sample), "while connecting to the other ranks");
+  sample.phase = v1::RANK_PHASE_LOADING;
+  EXPECT_EQ(Whereabouts(attempt, sample), "while loading");
+  sample.phase = v1::RANK_PHASE_READY;
+  EXPECT_EQ(Whereabouts(attempt, sample), "before the first step");
+  sample = {.phase = v1::RANK_PHASE_STEPPING, .step = 4};
+  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4");
+  sample.instruction = 12;
+  sample.microbatch = 1;
+  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, instruction 12 of microbatch 1");
+  sample.phase = v1::RANK_PHASE_CHECKPOINTING;
+  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, while writing a checkpoint");
+  sample.phase = v1::RANK_PHASE_FINISHED;
+  EXPECT_EQ(Whereabouts(attempt, sample), "after its last step");
+}
+
+TEST(SignalNameTest, ANumberWithoutANameIsSaidAsSuch) {
+  EXPECT_EQ(SignalName(SIGTERM), "SIGTERM");
+  EXPECT_EQ(SignalName(200), "signal 200");
+}
+
+}  // namespace
+}  // namespace tandem::worker

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "platform/fake_clock.h"
+#include "worker/core.h"
+
+namespace tandem::worker {
+
+// The core with a clock that the test moves, and what it commanded since the last look.
+class CoreHarness {
+ public:
+  explicit CoreHarness(int num_places = 4) {
+    state_.settings = {
+        .worker_id = "w1", .incarnation = 5, .hostname = "host", .data_address = "127.0.0.1", .build = "b"};
+    for (int i = 0; i < num_places; ++i) {
+      v1::Place& place = state_.settings.places.emplace_back();
+      place.set_index(i);
+      place.set_device(v1::DEVICE_CPU);
+    }
+  }
+
+  WorkerState& state() { return state_; }
+  absl::Time now() const { return clock_.Now(); }
+
+  void Feed(const Input& input) {
+    Turn turn = Handle(state_, input, clock_.Now());
+    std::move(turn.commands.begin(), turn.commands.end(), std::back_inserter(commands_));
+  }
+
+  void Advance(absl::Duration step) {
+    clock_.Advance(step);
+    Feed(Woken{});
+  }
+
+  // Commands of one kind, in order, since the last Take of that kind.
+  template <typename Kind>
+  std::vector<Kind> Take() {
+    std::vector<Kind> taken;
+    std::vector<Command> rest;
+    for (Command& command : commands_) {
+      if (Kind* const found = std::get_if<Kind>(&command)) {
+        taken.push_back(std::move(*found));
+      } else {
+        rest.push_back(std::move(command));
+      }
+    }
+    commands_ = std::move(rest);
+    return taken;
+  }
+
+  // Messages of one kind to the controller; the others of now are dropped.
+  std::vector<v1::WorkerMessage> TakeMessages(v1::WorkerMessage::ItemCase kind) {
+    std::vector<v1::WorkerMessage> messages;
+    for (SendToController& command : Take<SendToController>()) {
+      if (command.message.item_case() == kind) messages.push_back(std::move(command.message));
+    }
+    return messages;
+  }
+
+  // The last status of the attempt that was sent since the last look; empty for none.
+  v1::AttemptStatus TakeStatus() {
+    const std::vector<v1::WorkerMessage> messages = TakeMessages(v1::WorkerMessage::kStatus);
+    return messages.empty() ? v1::AttemptStatus() : messages.back().status();
+  }
+
+  void FromControllerMessage(const v1::ControllerMessage& message) { Feed(FromController{message}); }
+
+  void Connect(const std::vector<v1::Assignment>& all = {}, int64_t term = 1) {
+    Feed(Connected{});
+    v1::ControllerMessage message;
+    message.mutable_welcome()->set_term(term);
+    message.mutable_welcome()->set_protocol(kProtocol);
+    message.mutable_welcome()->mutable_orphan_timeout()->set_seconds(600);
+    message.mutable_welcome()->mutable_beat()->set_seconds(1);
+    message.mutable_welcome()->mutable_assignments();
+    for (const v1::Assignment& assignment : all)
+      *message.mutable_welcome()->mutable_assignments()->add_all() = assignment;
+    FromControllerMessage(message);
+  }
+
+  void Assign(const std::vector<v1::Assignment>& all, const std::vector<AttemptKey>& forget = {}) {
+    v1::ControllerMessage message;
+    message.mutable_assignments();
+    for (const v1::Assignment& assignment : all) *message.mutable_assignments()->add_all() = assignment;
+    for (const AttemptKey& key : forget) *message.mutable_assignments()->add_forget() = IdOf(key);
+    FromControllerMessage(message);
+  }
+
+  // A job of `ranks` local ranks, on places 0, 1, ...
+  static v1::Assignment Job(const std::string& job, int ranks, int attempt = 1) {
+    v1::Assignment assignment;
+    assignment.mutable_id()->set_job_id(job);
+    assignment.mutable_id()->set_attempt(attempt);
+    assignment.set_desired(v1::DESIRED_RUN);
+    for (int i = 0; i < ranks; ++i) {
+      v1::RankPlace& place = *assignment.add_places();
+      place.set_rank(i);
+      place.set_worker("w1");
+      place.set_place(i);
+      v1::RankStart& start = *assignment.add_ranks();
+      start.set_rank(i);
+      start.set_place(i);
+    }
+    return assignment;
+  }
+
+  // Connected, with a job whose ranks all run.
+  void StartJob(const v1::Assignment& assignment) {
+    if (!state_.session.open) Connect();
+    Assign({assignment});
+    Prepared prepared{.attempt = KeyOf(assignment.id())};
+    for (int i = 0; i < 7; ++i)
+      prepared.program.push_back({"op " + std::to_string(i), "forward of microbatch 2"});
+    Feed(prepared);
+    for (const v1::RankStart& start : assignment.ranks()) {
+      Feed(RankSpawned{{KeyOf(assignment.id()), start.rank()}, 1000 + start.rank()});
+    }
+    commands_.clear();
+  }
+
+  void Say(const AttemptKey& attempt, int rank, const v1::FromTrainer& message) {
+    Feed(FromRank{.rank = {attempt, rank}, .message = message});
+  }
+
+  static PageSample Stepping(int64_t step) {
+    return {.phase = v1::RANK_PHASE_STEPPING, .step = step, .instruction = 3, .microbatch = 2};
+  }
+
+  void Exits(const AttemptKey& attempt, int rank, const Exit& exit, int64_t step = 37) {
+    Feed(RankExited{{attempt, rank}, exit, Stepping(step)});
+  }
+
+ private:
+  platform::FakeClock clock_;
+  WorkerState state_;
+  std::vector<Command> commands_;
+};
+
+}  // namespace tandem::worker

@@ -1,0 +1,382 @@
+// The daemon as a process, with fake trainers as processes and a controller over real gRPC.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "platform/files.h"
+#include "tests/worker/fake_controller.h"
+#include "tests/worker/worker_process.h"
+#include "worker/cause.h"
+
+namespace tandem::worker {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+using Seen = FakeController::Seen;
+
+class DaemonTest : public testing::Test {
+ protected:
+  DaemonTest() {
+    std::string name = "/tmp/tandem-worker-test-XXXXXX";
+    folder_ = mkdtemp(name.data());
+    std::ofstream(folder_ + "/data.txt") << std::string(1 << 16, 'x');
+    controller_ = std::make_unique<FakeController>(folder_ + "/socket");
+  }
+  ~DaemonTest() override {
+    worker_.reset();
+    controller_.reset();
+    EXPECT_TRUE(platform::SystemFiles().RemoveAll(folder_).ok());
+  }
+
+  void StartWorker(std::vector<std::string> more = {}) {
+    worker_ = std::make_unique<WorkerProcess>(WorkerProcess::Options{
+        .controller = controller_->address(), .state_folder = folder_ + "/state", .more = std::move(more)});
+  }
+
+  // `script`: see fake_trainer_main.cc.
+  v1::Assignment Job(const std::string& script, int ranks, int attempt = 1) const {
+    v1::Assignment assignment;
+    assignment.mutable_id()->set_job_id("0123456789ab");
+    assignment.mutable_id()->set_attempt(attempt);
+    assignment.set_desired(v1::DESIRED_RUN);
+    assignment.mutable_resolved()->set_name(script);
+    assignment.mutable_resolved()->mutable_data()->set_train(folder_ + "/data.txt");
+    for (int i = 0; i < ranks; ++i) {
+      v1::RankPlace& place = *assignment.add_places();
+      place.set_rank(i);
+      place.set_worker("w1");
+      place.set_place(i);
+      v1::RankStart& start = *assignment.add_ranks();
+      start.set_rank(i);
+      start.set_place(i);
+    }
+    return assignment;
+  }
+
+  static AttemptKey Key(int attempt = 1) { return {.job = "0123456789ab", .attempt = attempt}; }
+
+  static const v1::AttemptStatus* Find(const Seen& seen, int attempt = 1) {
+    const auto it = seen.statuses.find(Key(attempt));
+    return it == seen.statuses.end() ? nullptr : &it->second;
+  }
+
+  static bool Ended(const Seen& seen) {
+    const v1::AttemptStatus* const status = Find(seen);
+    return status != nullptr && status->ended();
+  }
+
+  // All ranks step, `step` at least.
+  bool WaitForStep(int64_t step) {
+    return controller_->WaitFor([&](const Seen& seen) {
+      const v1::AttemptStatus* const status = Find(seen);
+      return status != nullptr && status->ranks_size() > 0 &&
+             std::all_of(status->ranks().begin(), status->ranks().end(), [&](const v1::RankStatus& rank) {
+               return rank.phase() == v1::RANK_PHASE_STEPPING && rank.step() >= step;
+             });
+    });
+  }
+
+  std::vector<pid_t> Pids() const {
+    std::vector<pid_t> pids;
+    const Seen seen = controller_->seen();
+    for (const v1::RankStatus& rank : Find(seen)->ranks()) pids.push_back(static_cast<pid_t>(rank.pid()));
+    return pids;
+  }
+
+  v1::AttemptStatus Status() const { return *Find(controller_->seen()); }
+
+  std::string folder_;
+  std::unique_ptr<FakeController> controller_;
+  std::unique_ptr<WorkerProcess> worker_;
+};
+
+TEST_F(DaemonTest, RunsAJobToItsEndAndLosesNoReport) {
+  controller_->Want({Job("steps-50", 2)});
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  const v1::AttemptStatus status = Status();
+  for (const v1::RankStatus& rank : status.ranks()) {
+    EXPECT_TRUE(rank.finished() && rank.exited() && !rank.has_cause()) << rank.DebugString();
+    EXPECT_EQ(rank.ready().program_digest(), "fake");
+  }
+  EXPECT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.reports.size() == 50; }));
+  const Seen seen = controller_->seen();
+  EXPECT_EQ(seen.tables, 1);
+  EXPECT_LT(seen.report_batches, 50) << "batched";
+  EXPECT_EQ(seen.reports.at(50).attempt(), 1);
+  EXPECT_EQ(seen.reports.at(50).norms().weight_size(), 2);
+  EXPECT_EQ(seen.values.at("rank-1"), "value-1");
+  EXPECT_LE(seen.gets, 2) << "only of what no rank here has set yet";
+  controller_->Want({}, {Key()});
+  const absl::Time deadline = absl::Now() + absl::Seconds(5);
+  while (access((folder_ + "/state/attempts/0123456789ab/attempt-1").c_str(), F_OK) == 0) {
+    ASSERT_LT(absl::Now(), deadline) << "the record goes when the end is acknowledged";
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+}
+
+TEST_F(DaemonTest, AKilledRankIsReportedWithinASecondAndTheOthersAreGone) {
+  controller_->Want({Job("endless", 3)});
+  StartWorker();
+  ASSERT_TRUE(WaitForStep(5));
+  const std::vector<pid_t> pids = Pids();
+  const absl::Time start = absl::Now();
+  kill(pids[1], SIGKILL);
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return Find(seen)->ranks(1).exited(); }));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(1));
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(1));
+  EXPECT_TRUE(WaitUntilGone(pids));
+  const v1::AttemptStatus status = Status();
+  const v1::Cause& cause = status.ranks(1).cause();
+  EXPECT_EQ(cause.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_EQ(cause.signal(), SIGKILL);
+  EXPECT_GE(cause.step(), 5);
+  EXPECT_THAT(cause.message(), StartsWith("rank 1 was killed by signal 9 (SIGKILL) in step "));
+  EXPECT_FALSE(status.ranks(1).stop_requested());
+  EXPECT_EQ(status.ranks(0).cause().class_(), v1::FAILURE_CLASS_REQUESTED);
+  EXPECT_TRUE(status.ranks(2).stop_requested());
+}
+
+struct ScriptedEnd {
+  const char* script;
+  v1::FailureClass failure;
+  const char* reason;
+};
+
+class ScriptedEndTest : public DaemonTest, public testing::WithParamInterface<ScriptedEnd> {};
+
+TEST_P(ScriptedEndTest, IsNamedByItsFirstCause) {
+  controller_->Want({Job(GetParam().script, 2)});
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  std::vector<v1::Cause> causes;
+  const v1::AttemptStatus status = Status();
+  for (const v1::RankStatus& rank : status.ranks()) causes.push_back(rank.cause());
+  const v1::Cause first = *FirstCause(causes);
+  EXPECT_EQ(first.rank(), 1) << first.DebugString();
+  EXPECT_EQ(first.class_(), GetParam().failure);
+  EXPECT_EQ(first.reason(), GetParam().reason);
+  EXPECT_EQ(first.step(), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ScriptedEndTest,
+    testing::Values(ScriptedEnd{"sigkill-at-5", v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled"},
+                    ScriptedEnd{"sigabrt-at-5", v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled"},
+                    ScriptedEnd{"exit-3-at-step-5", v1::FAILURE_CLASS_INFRASTRUCTURE, "RankExited"},
+                    ScriptedEnd{"exit-84-at-step-5", v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory"},
+                    ScriptedEnd{"fail-at-5", v1::FAILURE_CLASS_USER, "BadData"},
+                    ScriptedEnd{"peer-at-5", v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled"}),
+    [](const auto& info) {
+      std::string name = info.param.script;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+TEST_F(DaemonTest, ATrainerThatIgnoresStopIsKilledInBoundedTime) {
+  controller_->Want({Job("deaf", 2)});
+  StartWorker();
+  ASSERT_TRUE(WaitForStep(3));
+  const std::vector<pid_t> pids = Pids();
+  v1::Assignment stop = Job("deaf", 2);
+  stop.set_desired(v1::DESIRED_STOP_NOW);
+  stop.set_reason("CancelledByUser");
+  const absl::Time start = absl::Now();
+  controller_->Want({stop});
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  EXPECT_TRUE(WaitUntilGone(pids, absl::ZeroDuration()));
+  EXPECT_EQ(Status().ranks(0).cause().reason(), "CancelledByUser");
+}
+
+TEST_F(DaemonTest, ARankThatLeavesItsSocketIsNotWaitedForForEver) {
+  controller_->Want({Job("silent", 1)});
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  EXPECT_EQ(Status().ranks(0).cause().reason(), "LinkLost");
+}
+
+TEST_F(DaemonTest, TrainersDieWithTheDaemonAndTheNextOneReportsThem) {
+  controller_->Want({Job("deaf", 3)});
+  StartWorker();
+  ASSERT_TRUE(WaitForStep(3));
+  const std::vector<pid_t> pids = Pids();
+  worker_->Kill();
+  EXPECT_TRUE(WaitUntilGone(pids, absl::Seconds(1)));
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 2; }));
+  const Seen seen = controller_->seen();
+  EXPECT_NE(seen.hellos[0].incarnation(), seen.hellos[1].incarnation());
+  ASSERT_EQ(seen.hellos[1].inventory().attempts_size(), 1);
+  const v1::AttemptStatus& status = seen.hellos[1].inventory().attempts(0);
+  EXPECT_TRUE(status.ended());
+  ASSERT_EQ(status.ranks_size(), 3);
+  for (const v1::RankStatus& rank : status.ranks()) {
+    EXPECT_TRUE(rank.exited());
+    EXPECT_EQ(rank.cause().reason(), "WorkerLost");
+  }
+}
+
+TEST_F(DaemonTest, AControllerThatDiesAndReturnsFindsEverythingAsItWas) {
+  controller_->Want({Job("endless", 2)});
+  StartWorker();
+  ASSERT_TRUE(WaitForStep(3));
+  const std::vector<pid_t> pids = Pids();
+  const int64_t last_report = controller_->seen().reports.rbegin()->first;
+  controller_->StopServer();
+  controller_->StartServer();
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 2; }));
+  const v1::Hello hello = controller_->seen().hellos[1];
+  EXPECT_EQ(hello.incarnation(), controller_->seen().hellos[0].incarnation());
+  EXPECT_EQ(hello.highest_term(), 1);
+  ASSERT_EQ(hello.inventory().attempts_size(), 1);
+  EXPECT_EQ(hello.inventory().attempts(0).values_size(), 2);
+  EXPECT_FALSE(hello.inventory().attempts(0).ended());
+  ASSERT_TRUE(controller_->WaitFor(
+      [&](const Seen& seen) { return seen.reports.rbegin()->first > last_report + 100; }));
+  EXPECT_EQ(Pids(), pids) << "nothing was restarted";
+  const Seen seen = controller_->seen();
+  EXPECT_EQ(static_cast<int64_t>(seen.reports.size()), seen.reports.rbegin()->first)
+      << "no report is missing";
+  EXPECT_GE(seen.tables, 2) << "once per stream";
+}
+
+TEST_F(DaemonTest, TheEndOfAnAttemptSurvivesTheDaemonUntilItIsForgotten) {
+  controller_->Want({Job("exit-3-at-step-5", 1)});
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  worker_->Kill();
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 2; }));
+  const v1::Hello hello = controller_->seen().hellos[1];
+  ASSERT_EQ(hello.inventory().attempts_size(), 1);
+  EXPECT_EQ(hello.inventory().attempts(0).ranks(0).cause().exit_code(), 3);
+}
+
+TEST_F(DaemonTest, SigtermStopsTheRanksAndExitsWith0) {
+  controller_->Want({Job("deaf", 2)});
+  StartWorker();
+  ASSERT_TRUE(WaitForStep(3));
+  const std::vector<pid_t> pids = Pids();
+  worker_->Signal(SIGTERM);
+  const std::optional<int> status = worker_->Wait(absl::Seconds(3));
+  ASSERT_TRUE(status.has_value());
+  EXPECT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << *status;
+  EXPECT_TRUE(WaitUntilGone(pids, absl::ZeroDuration()));
+  EXPECT_TRUE(Ended(controller_->seen())) << "told before it went";
+}
+
+TEST_F(DaemonTest, ASecondDaemonOnTheSameStateRefuses) {
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
+  WorkerProcess second({.controller = controller_->address(), .state_folder = folder_ + "/state"});
+  const std::optional<int> status = second.Wait();
+  ASSERT_TRUE(status.has_value());
+  EXPECT_EQ(WEXITSTATUS(*status), 1);
+}
+
+TEST_F(DaemonTest, MissingDataIsRefusedAsAUsersErrorBeforeAnythingRuns) {
+  v1::Assignment job = Job("steps-50", 1);
+  job.mutable_resolved()->mutable_data()->set_train(folder_ + "/none.txt");
+  controller_->Want({job});
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  EXPECT_EQ(Status().refused().class_(), v1::FAILURE_CLASS_USER);
+  EXPECT_THAT(Status().refused().message(), HasSubstr("data.train"));
+  EXPECT_THAT(Status().refused().message(), HasSubstr("none.txt"));
+}
+
+TEST_F(DaemonTest, ACheckpointIsTold) {
+  controller_->Want({Job("checkpoint-at-5", 1)});
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return !seen.checkpoints.empty(); }));
+  EXPECT_EQ(controller_->seen().checkpoints[0].committed().path(), "step-5");
+}
+
+TEST_F(DaemonTest, LogsAreUploadedFromTheTailAndFollowedToTheEnd) {
+  controller_->Want({Job("endless", 2)});
+  StartWorker();
+  ASSERT_TRUE(WaitForStep(10));
+  v1::ControllerMessage message;
+  v1::UploadRequest& request = *message.mutable_upload();
+  request.set_upload("u1");
+  *request.mutable_id() = IdOf(Key());
+  request.set_rank(1);
+  request.set_tail_lines(3);
+  request.set_follow(true);
+  controller_->Send(message);
+  ASSERT_TRUE(controller_->WaitFor(
+      [](const Seen& seen) { return std::count(seen.log.begin(), seen.log.end(), '\n') > 20; }));
+  EXPECT_THAT(controller_->seen().log, StartsWith("rank 1 step "));
+  EXPECT_THAT(controller_->seen().log, testing::Not(StartsWith("rank 1 step 1\n")));
+  EXPECT_EQ(controller_->seen().uploads_ended, 0);
+  controller_->Want({});
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.uploads_ended == 1; }));
+  const std::string log = controller_->seen().log;
+  std::ifstream file(folder_ + "/state/logs/0123456789ab/attempt-1/rank-1.log");
+  const std::string whole(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(whole, EndsWith(log)) << "to its last line, without a gap";
+
+  request.set_rank(7);
+  controller_->Send(message);
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.uploads_ended == 2; }));
+  EXPECT_THAT(controller_->seen().log_error, HasSubstr("rank-7.log: No such file or directory"));
+}
+
+TEST_F(DaemonTest, ATrainerThatIsNotThereIsNamedAtOnce) {
+  WorkerProcess worker({.controller = controller_->address(),
+                        .state_folder = folder_ + "/state",
+                        .more = {"--trainer", "/nowhere/tandem-trainer"}});
+  const std::optional<int> status = worker.Wait();
+  ASSERT_TRUE(status.has_value());
+  EXPECT_NE(WEXITSTATUS(*status), 0);
+}
+
+#ifdef TANDEM_FAILPOINTS
+
+class FailpointTest : public DaemonTest, public testing::WithParamInterface<const char*> {};
+
+// Wherever the daemon is killed, the next one accounts for every rank, and none is left running.
+TEST_P(FailpointTest, TheNextDaemonAccountsForEveryRank) {
+  controller_->Want({Job("exit-3-at-step-5", 2)});
+  StartWorker({"--failpoint", std::string(GetParam()) + "=kill"});
+  ASSERT_TRUE(worker_->Wait().has_value());
+  const int before = static_cast<int>(controller_->seen().hellos.size());
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor(
+      [&](const Seen& seen) { return static_cast<int>(seen.hellos.size()) == before + 1; }));
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  const v1::AttemptStatus status = Status();
+  ASSERT_EQ(status.ranks_size(), 2);
+  for (const v1::RankStatus& rank : status.ranks()) {
+    EXPECT_TRUE(rank.exited());
+    EXPECT_FALSE(rank.pid() > 0 && IsAlive(static_cast<pid_t>(rank.pid())));
+  }
+  const bool recorded = std::string(GetParam()) == "worker.after_record_end";
+  EXPECT_EQ(status.ranks(1).cause().reason(), recorded ? "RankExited" : "WorkerLost");
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, FailpointTest,
+                         testing::Values("worker.after_accept", "worker.after_spawn",
+                                         "worker.before_record_end", "worker.after_record_end"),
+                         [](const auto& info) { return std::string(info.param).substr(7); });
+
+#endif
+
+}  // namespace
+}  // namespace tandem::worker

@@ -1,0 +1,143 @@
+#include "worker/records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/processes.h"
+
+namespace tandem::worker {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const AttemptKey kJob{.job = "j", .attempt = 2};
+const absl::Time kNow = absl::FromUnixSeconds(1000);
+
+class RecordsTest : public testing::Test {
+ protected:
+  RecordsTest() {
+    std::string name = testing::TempDir() + "/records-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~RecordsTest() override {
+    for (const pid_t child : children_) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
+    EXPECT_TRUE(platform::SystemFiles().RemoveAll(folder_).ok());
+  }
+
+  Records Open() {
+    absl::StatusOr<Records> records = Records::Open(platform::SystemFiles(), folder_);
+    EXPECT_TRUE(records.ok()) << records.status();
+    return *std::move(records);
+  }
+
+  // A process that stays, as a trainer of a daemon that died.
+  ProcessId StartProcess() {
+    const pid_t child = fork();
+    if (child == 0) {
+      while (true) pause();
+    }
+    children_.push_back(child);
+    return *Identify(child);
+  }
+
+  static bool IsGone(const ProcessId& process) { return !Identify(process.pid).ok(); }
+
+  std::string folder_;
+  std::vector<pid_t> children_;
+};
+
+TEST_F(RecordsTest, ASecondDaemonOnTheFolderIsRefused) {
+  std::optional<Records> first = Open();
+  const absl::Status second = Records::Open(platform::SystemFiles(), folder_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(second));
+  EXPECT_THAT(std::string(second.message()), HasSubstr("with pid " + std::to_string(getpid())));
+  first.reset();
+  EXPECT_TRUE(Records::Open(platform::SystemFiles(), folder_).ok());
+}
+
+TEST_F(RecordsTest, NothingIsRecoveredFromAnEmptyFolder) {
+  Records records = Open();
+  EXPECT_THAT(*records.Recover("w1", kNow), IsEmpty());
+}
+
+TEST_F(RecordsTest, LeftoversAreKilledAndReportedAsLostWithTheirWorker) {
+  const ProcessId leftover = StartProcess();
+  {
+    Records records = Open();
+    ASSERT_TRUE(records.WriteRanks(kJob, {{0, leftover}, {3, {}}}).ok());
+  }
+  Records records = Open();
+  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
+  ASSERT_TRUE(ends.ok()) << ends.status();
+  ASSERT_THAT(*ends, SizeIs(1));
+  const v1::AttemptStatus& end = ends->front();
+  EXPECT_TRUE(end.ended());
+  EXPECT_EQ(KeyOf(end.id()), kJob);
+  ASSERT_EQ(end.ranks_size(), 2);
+  EXPECT_TRUE(end.ranks(0).exited());
+  EXPECT_EQ(end.ranks(0).cause().reason(), "WorkerLost");
+  EXPECT_EQ(end.ranks(0).cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_EQ(end.ranks(1).rank(), 3) << "one that had not started yet is accounted for too";
+  EXPECT_TRUE(IsGone(leftover));
+}
+
+TEST_F(RecordsTest, AnotherProcessOfTheSameNumberIsLeftAlone) {
+  ProcessId process = StartProcess();
+  const ProcessId real = process;
+  process.start_time -= 1;
+  {
+    Records records = Open();
+    ASSERT_TRUE(records.WriteRanks(kJob, {{0, process}}).ok());
+  }
+  Records records = Open();
+  EXPECT_THAT(*records.Recover("w1", kNow), SizeIs(1));
+  EXPECT_FALSE(IsGone(real));
+}
+
+TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
+  v1::AttemptStatus end;
+  *end.mutable_id() = IdOf(kJob);
+  end.set_ended(true);
+  end.add_ranks()->mutable_cause()->set_message("it was the disk");
+  {
+    Records records = Open();
+    ASSERT_TRUE(records.WriteRanks(kJob, {{0, {}}}).ok());
+    ASSERT_TRUE(records.WriteEnd(end).ok());
+  }
+  for (int i = 0; i < 2; ++i) {
+    Records records = Open();
+    const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
+    ASSERT_THAT(*ends, SizeIs(1));
+    EXPECT_EQ(ends->front().ranks(0).cause().message(), "it was the disk");
+  }
+  Records records = Open();
+  ASSERT_TRUE(records.Forget(kJob).ok());
+  EXPECT_THAT(*records.Recover("w1", kNow), IsEmpty());
+}
+
+TEST_F(RecordsTest, ATornRecordIsAnEndWithoutRanks) {
+  Records records = Open();
+  ASSERT_TRUE(records.WriteRanks(kJob, {{0, {}}}).ok());
+  ASSERT_TRUE(
+      platform::SystemFiles().Write(folder_ + "/attempts/j/attempt-2/ranks.json", "{\"boot\": ").ok());
+  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
+  ASSERT_TRUE(ends.ok()) << ends.status();
+  ASSERT_THAT(*ends, SizeIs(1));
+  EXPECT_EQ(ends->front().ranks_size(), 0);
+}
+
+}  // namespace
+}  // namespace tandem::worker

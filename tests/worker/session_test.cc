@@ -1,0 +1,291 @@
+// What the core says to the controller, and when.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/worker/core_harness.h"
+#include "worker/core.h"
+
+namespace tandem::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const AttemptKey kJob{.job = "j", .attempt = 1};
+
+v1::FromTrainer Set(const std::string& key, const std::string& value) {
+  v1::FromTrainer message;
+  message.mutable_set()->set_key(key);
+  message.mutable_set()->set_value(value);
+  return message;
+}
+
+v1::FromTrainer Get(const std::string& key) {
+  v1::FromTrainer message;
+  message.mutable_get()->set_key(key);
+  return message;
+}
+
+v1::ControllerMessage Value(const std::string& key, const std::string& value) {
+  v1::ControllerMessage message;
+  *message.mutable_value()->mutable_id() = IdOf(kJob);
+  message.mutable_value()->set_key(key);
+  message.mutable_value()->set_value(value);
+  return message;
+}
+
+TEST(SessionTest, HelloWithTheInventoryComesFirst) {
+  CoreHarness core;
+  core.Feed(Connected{});
+  const std::vector<SendToController> sent = core.Take<SendToController>();
+  ASSERT_THAT(sent, SizeIs(1));
+  const v1::Hello& hello = sent[0].message.hello();
+  EXPECT_EQ(sent[0].message.seq(), 1u);
+  EXPECT_EQ(hello.worker_id(), "w1");
+  EXPECT_EQ(hello.incarnation(), 5u);
+  EXPECT_EQ(hello.inventory().places_size(), 4);
+  EXPECT_EQ(hello.inventory().data_address(), "127.0.0.1");
+  EXPECT_EQ(hello.protocol_max(), kProtocol);
+}
+
+TEST(SessionTest, MessagesAreCountedFrom1InEverySession) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Take<SendToController>();
+  core.Feed(Disconnected{});
+  core.Feed(Connected{});
+  core.Say(kJob, 0, Set("a", "1"));
+  core.Say(kJob, 0, Set("b", "2"));
+  uint64_t expected = 0;
+  for (const SendToController& command : core.Take<SendToController>())
+    EXPECT_EQ(command.message.seq(), ++expected);
+  EXPECT_GE(expected, 3u);
+}
+
+TEST(SessionTest, ABeatGoesWhereNothingRunsAndTheStatusWhereSomethingDoes) {
+  CoreHarness core;
+  core.Connect();
+  core.Take<SendToController>();
+  core.Feed(Sampled{});
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kBeat), SizeIs(1));
+  core.StartJob(CoreHarness::Job("j", 1));
+  PageSample sample = CoreHarness::Stepping(10);
+  core.Feed(Sampled{{{{kJob, 0}, sample}}});
+  core.Advance(absl::Seconds(2));
+  core.Take<SendToController>();
+  sample.step = 14;
+  sample.since_progress = absl::Milliseconds(1500);
+  sample.collectives = {5, 6};
+  core.Feed(Sampled{{{{kJob, 0}, sample}}});
+  const v1::RankStatus rank = core.TakeStatus().ranks(0);
+  EXPECT_EQ(rank.phase(), v1::RANK_PHASE_STEPPING);
+  EXPECT_EQ(rank.step(), 14);
+  EXPECT_DOUBLE_EQ(rank.step_seconds(), 0.5);
+  EXPECT_EQ(rank.since_progress().seconds(), 1);
+  EXPECT_EQ(rank.since_progress().nanos(), 500'000'000);
+  EXPECT_THAT(rank.collective_seq(), ElementsAre(5, 6));
+}
+
+TEST(SessionTest, ALostSessionRestartsNothingAndTheNextSaysAllAgain) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 2));
+  core.Say(kJob, 0, Set("rank-0", "a"));
+  core.Say(kJob, 0, Get("rank-7"));
+  core.FromControllerMessage(Value("rank-8", "h"));
+  core.Feed(Disconnected{});
+  core.Say(kJob, 1, Set("rank-1", "b"));
+  core.Take<SendToController>();
+  core.Connect({CoreHarness::Job("j", 2)});
+  const std::vector<SendToController> sent = core.Take<SendToController>();
+  ASSERT_THAT(sent, SizeIs(2));
+  const v1::Inventory& inventory = sent[0].message.hello().inventory();
+  ASSERT_EQ(inventory.attempts_size(), 1);
+  ASSERT_EQ(inventory.attempts(0).values_size(), 2) << "only what its own ranks have set";
+  EXPECT_EQ(inventory.attempts(0).values(0).key(), "rank-0");
+  EXPECT_EQ(inventory.attempts(0).values(0).rank(), 0);
+  EXPECT_EQ(inventory.attempts(0).values(1).value(), "b");
+  EXPECT_EQ(sent[1].message.get().key(), "rank-7") << "asked again";
+  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
+  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
+}
+
+TEST(RendezvousTest, ASetIsToldOnceAndTheFirstValueStays) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 2));
+  core.Say(kJob, 0, Set("k", "first"));
+  core.Say(kJob, 1, Set("k", "second"));
+  const std::vector<v1::WorkerMessage> sets = core.TakeMessages(v1::WorkerMessage::kSet);
+  ASSERT_THAT(sets, SizeIs(1));
+  EXPECT_EQ(sets[0].set().value(), "first");
+  EXPECT_EQ(sets[0].set().id().job_id(), "j");
+  core.Say(kJob, 1, Get("k"));
+  const std::vector<SendToRank> answers = core.Take<SendToRank>();
+  ASSERT_THAT(answers, SizeIs(1));
+  EXPECT_EQ(answers[0].message.value().value(), "first");
+}
+
+TEST(RendezvousTest, AGetOfManyRanksIsAskedOnceAndAnsweredToAll) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 3));
+  for (const int rank : {2, 0, 1}) core.Say(kJob, rank, Get("far"));
+  const std::vector<v1::WorkerMessage> gets = core.TakeMessages(v1::WorkerMessage::kGet);
+  ASSERT_THAT(gets, SizeIs(1));
+  EXPECT_EQ(gets[0].get().rank(), 2);
+  core.FromControllerMessage(Value("far", "v"));
+  std::vector<int> ranks;
+  for (const SendToRank& answer : core.Take<SendToRank>()) {
+    EXPECT_EQ(answer.message.value().value(), "v");
+    ranks.push_back(answer.rank.rank);
+  }
+  EXPECT_THAT(ranks, ElementsAre(0, 1, 2));
+  core.Say(kJob, 1, Get("far"));
+  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1)) << "known now";
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kGet), IsEmpty());
+}
+
+TEST(RendezvousTest, AGetIsAnsweredByALaterSetOfALocalRankWithoutTheController) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 2));
+  core.Feed(Disconnected{});
+  core.Say(kJob, 0, Get("k"));
+  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
+  core.Say(kJob, 1, Set("k", "v"));
+  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
+}
+
+TEST(SessionTest, EveryMessageOfTheControllerRenewsTheOrphanDeadline) {
+  CoreHarness core;
+  core.Connect();
+  std::vector<RenewDeadline> renewals = core.Take<RenewDeadline>();
+  ASSERT_THAT(renewals, SizeIs(1));
+  EXPECT_EQ(renewals[0].after, absl::Seconds(480));
+  v1::ControllerMessage beat;
+  beat.mutable_beat();
+  core.FromControllerMessage(beat);
+  EXPECT_THAT(core.Take<RenewDeadline>(), SizeIs(1));
+  core.Advance(absl::Seconds(1));
+  EXPECT_THAT(core.Take<RenewDeadline>(), IsEmpty());
+}
+
+TEST(SessionTest, WithoutOrphanTimeoutThereIsNoDeadline) {
+  CoreHarness core;
+  core.Feed(Connected{});
+  v1::ControllerMessage message;
+  message.mutable_welcome()->set_protocol(kProtocol);
+  core.FromControllerMessage(message);
+  EXPECT_EQ(core.Take<RenewDeadline>().at(0).after, absl::InfiniteDuration());
+}
+
+TEST(SessionTest, ACheckpointIsToldUntilItIsAcknowledged) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  v1::FromTrainer checkpoint;
+  checkpoint.mutable_checkpoint()->set_step(50);
+  core.Say(kJob, 0, checkpoint);
+  std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].checkpoint().committed().step(), 50);
+  core.Advance(kNoticePeriod);
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), SizeIs(1));
+  core.Feed(Disconnected{});
+  core.Connect({CoreHarness::Job("j", 1)});
+  notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  ASSERT_THAT(notices, SizeIs(1));
+  v1::ControllerMessage ack;
+  ack.set_ack(notices[0].seq() - 1);
+  core.FromControllerMessage(ack);
+  EXPECT_THAT(core.state().notices, SizeIs(1));
+  ack.set_ack(notices[0].seq());
+  core.FromControllerMessage(ack);
+  EXPECT_THAT(core.state().notices, IsEmpty());
+  core.Advance(kNoticePeriod);
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
+}
+
+TEST(SessionTest, AControllerOfAnOlderTermIsLeftAndNotListenedTo) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(Disconnected{});
+  core.Connect({CoreHarness::Job("j", 1)}, /*term=*/7);
+  core.Feed(Disconnected{});
+  core.Connect({}, /*term=*/6);
+  const std::vector<DropSession> drops = core.Take<DropSession>();
+  ASSERT_THAT(drops, SizeIs(1));
+  EXPECT_THAT(drops[0].why, HasSubstr("term 6 is older than term 7"));
+  core.Assign({});
+  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty()) << "its ranks go on";
+}
+
+TEST(SessionTest, ARefusalIsFollowedByAnotherTryOrTheEnd) {
+  CoreHarness core;
+  core.Feed(Connected{});
+  v1::ControllerMessage message;
+  message.mutable_refused()->set_reason("Busy");
+  message.mutable_refused()->set_message("come back");
+  core.FromControllerMessage(message);
+  EXPECT_THAT(core.Take<DropSession>(), SizeIs(1));
+  EXPECT_THAT(core.Take<ExitProcess>(), IsEmpty());
+  core.Feed(Disconnected{});
+  core.Feed(Connected{});
+  message.mutable_refused()->set_reason("DuplicateWorker");
+  message.mutable_refused()->set_message("w1 is taken");
+  message.mutable_refused()->set_final(true);
+  core.FromControllerMessage(message);
+  const std::vector<ExitProcess> exits = core.Take<ExitProcess>();
+  ASSERT_THAT(exits, SizeIs(1));
+  EXPECT_EQ(exits[0].problem, "the controller refuses this worker: DuplicateWorker: w1 is taken");
+}
+
+TEST(ShutdownTest, EndsWhenEveryRankIsGoneRecordedAndTold) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(ShutdownAsked{});
+  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
+  core.Exits(kJob, 0, {.exit_code = 81});
+  EXPECT_THAT(core.Take<ExitProcess>(), IsEmpty());
+  core.Feed(EndRecorded{kJob});
+  const v1::AttemptStatus status = core.TakeStatus();
+  EXPECT_TRUE(status.ended());
+  EXPECT_EQ(status.ranks(0).cause().reason(), "WorkerStopped");
+  const std::vector<ExitProcess> exits = core.Take<ExitProcess>();
+  ASSERT_THAT(exits, SizeIs(1));
+  EXPECT_EQ(exits[0].problem, "");
+}
+
+TEST(ShutdownTest, EndsAtTheLimitThoughARankStays) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(ShutdownAsked{});
+  core.Advance(kDefaultGrace);
+  EXPECT_THAT(core.Take<Kill>(), SizeIs(1));
+  EXPECT_EQ(NextWake(core.state()), core.now() + kShutdownLimit - kDefaultGrace);
+  core.Advance(kShutdownLimit - kDefaultGrace);
+  EXPECT_THAT(core.Take<ExitProcess>(), SizeIs(1));
+}
+
+TEST(ShutdownTest, TakesNoNewWork) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("a", 1));
+  core.Feed(ShutdownAsked{});
+  core.Assign({CoreHarness::Job("a", 1), CoreHarness::Job("b", 1)});
+  EXPECT_EQ(core.state().live.size(), 1u);
+}
+
+TEST(SessionTest, UploadsAreStartedOnce) {
+  CoreHarness core;
+  core.Connect();
+  v1::ControllerMessage message;
+  message.mutable_upload()->set_upload("u");
+  core.FromControllerMessage(message);
+  core.Advance(absl::Seconds(1));
+  EXPECT_THAT(core.Take<StartUpload>(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace tandem::worker

@@ -1,0 +1,70 @@
+#include "tests/worker/worker_process.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "worker/processes.h"
+
+namespace tandem::worker {
+
+WorkerProcess::WorkerProcess(const Options& options) {
+  std::vector<std::string> args = {TANDEM_WORKER,
+                                   "--controller",
+                                   options.controller,
+                                   "--id",
+                                   "w1",
+                                   "--state",
+                                   options.state_folder,
+                                   "--places",
+                                   std::to_string(options.places),
+                                   "--trainer",
+                                   TANDEM_FAKE_TRAINER};
+  args.insert(args.end(), options.more.begin(), options.more.end());
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  pid_ = _Fork();
+  if (pid_ == 0) {
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+}
+
+WorkerProcess::~WorkerProcess() {
+  if (pid_ > 0) Kill();
+}
+
+void WorkerProcess::Signal(int signal) { kill(pid_, signal); }
+
+std::optional<int> WorkerProcess::Wait(absl::Duration limit) {
+  const absl::Time deadline = absl::Now() + limit;
+  int status = 0;
+  while (waitpid(pid_, &status, WNOHANG) == 0) {
+    if (absl::Now() > deadline) return std::nullopt;
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  pid_ = 0;
+  return status;
+}
+
+void WorkerProcess::Kill() {
+  Signal(SIGKILL);
+  Wait(absl::InfiniteDuration());
+}
+
+bool IsAlive(pid_t pid) { return Identify(pid).ok(); }
+
+bool WaitUntilGone(const std::vector<pid_t>& pids, absl::Duration limit) {
+  const absl::Time deadline = absl::Now() + limit;
+  while (std::any_of(pids.begin(), pids.end(), IsAlive)) {
+    if (absl::Now() > deadline) return false;
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  return true;
+}
+
+}  // namespace tandem::worker

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace tandem::worker {
+
+// A real tandem-worker with tandem-fake-trainer; killed at the end if it still runs.
+class WorkerProcess {
+ public:
+  struct Options {
+    std::string controller;
+    std::string state_folder;
+    int places = 4;
+    std::vector<std::string> more;  // further arguments
+  };
+  explicit WorkerProcess(const Options& options);
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  void Signal(int signal);
+
+  // The wait status; nullopt: it still runs after `limit`.
+  std::optional<int> Wait(absl::Duration limit = absl::Seconds(10));
+
+  // SIGKILL, and gone.
+  void Kill();
+
+ private:
+  pid_t pid_ = 0;
+};
+
+// Exists, and is no zombie.
+bool IsAlive(pid_t pid);
+// Polls until none of them is alive; false: not within `limit`.
+bool WaitUntilGone(const std::vector<pid_t>& pids, absl::Duration limit = absl::Seconds(5));
+
+}  // namespace tandem::worker

@@ -1,0 +1,217 @@
+#include "worker/cause.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "absl/strings/str_cat.h"
+#include "link/exit_code.h"
+
+namespace tandem::worker {
+namespace {
+
+using link::ExitCode;
+
+absl::Time TimeOf(const google::protobuf::Timestamp& time) {
+  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
+}
+
+void SetPlace(const std::string& worker, const RankState& rank, v1::Cause& cause) {
+  cause.set_rank(rank.start.rank());
+  cause.set_worker(worker);
+}
+
+void SetPosition(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
+  if (cause.step() == 0) cause.set_step(rank.sample.step);
+  const int64_t index = rank.sample.instruction;
+  if (cause.instruction().empty() && index >= 0 && index < static_cast<int64_t>(attempt.program.size())) {
+    cause.set_instruction(attempt.program[index].text);
+  }
+}
+
+struct Verdict {
+  v1::FailureClass failure;
+  const char* reason;
+  const char* meaning;
+};
+
+// What an exit code without a Failed message says.
+Verdict VerdictOf(int exit_code) {
+  if (exit_code >= 64 && exit_code <= 78 && exit_code != static_cast<int>(ExitCode::kPreempted)) {
+    return {v1::FAILURE_CLASS_USER, "UserError", "an error of the job; its log says which"};
+  }
+  switch (static_cast<ExitCode>(exit_code)) {
+    case ExitCode::kDone:
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, "ExitedEarly", "before it had finished"};
+    case ExitCode::kPreempted:
+      return {v1::FAILURE_CLASS_PREEMPTED, "Preempted", "preempted"};
+    case ExitCode::kPeerLost:
+      return {v1::FAILURE_CLASS_PEER_LOST, "PeerLost", "it lost another rank"};
+    case ExitCode::kStopped:
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, "StoppedUnasked", "stopped, though the daemon had not asked"};
+    case ExitCode::kFenced:
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, "Fenced", "it had heard of no controller for too long"};
+    case ExitCode::kNumeric:
+      return {v1::FAILURE_CLASS_NUMERIC, "NonFinite", "loss or gradients are not finite"};
+    case ExitCode::kOutOfMemory:
+      return {v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", "out of memory"};
+    case ExitCode::kUserError:
+      break;  // above
+  }
+  return {v1::FAILURE_CLASS_INFRASTRUCTURE, "RankExited", "its log says more"};
+}
+
+v1::Cause Requested(const std::string& reason, const std::string& message) {
+  v1::Cause cause;
+  cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
+  cause.set_reason(reason.empty() ? "Stopped" : reason);
+  cause.set_message(message);
+  return cause;
+}
+
+std::string HowItEnded(int rank, const Exit& exit) {
+  return exit.signal != 0 ? absl::StrCat("rank ", rank, " was killed by signal ", exit.signal, " (",
+                                         SignalName(exit.signal), ")")
+                          : absl::StrCat("rank ", rank, " exited with code ", exit.exit_code);
+}
+
+v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exit& exit) {
+  const int number = rank.start.rank();
+  const std::string where = Whereabouts(attempt, rank.sample);
+  const std::string reason = attempt.stop ? attempt.stop->reason : "";
+  if (exit.signal != 0) {
+    // A SIGKILL that the daemon did not send is the machine's (or a person's), also within the grace of a
+    // stop. Any other signal after a stop is how the process fell over while its peers left.
+    const bool requested = exit.signal == SIGKILL ? rank.kill_sent : (rank.stop_sent || rank.kill_sent);
+    if (requested) {
+      return Requested(reason, rank.kill_sent
+                                   ? absl::StrCat("rank ", number, " was stopped with SIGKILL ", where)
+                                   : absl::StrCat("after the stop, ", HowItEnded(number, exit), " ", where));
+    }
+    v1::Cause cause;
+    cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+    cause.set_reason("RankKilled");
+    cause.set_message(absl::StrCat(HowItEnded(number, exit), " ", where));
+    return cause;
+  }
+  const Verdict verdict = VerdictOf(exit.exit_code);
+  if ((rank.stop_sent || rank.kill_sent) && verdict.failure == v1::FAILURE_CLASS_INFRASTRUCTURE) {
+    return Requested(reason, absl::StrCat("rank ", number, " was stopped ", where));
+  }
+  v1::Cause cause;
+  cause.set_class_(verdict.failure);
+  cause.set_reason(verdict.reason);
+  cause.set_message(absl::StrCat(HowItEnded(number, exit), " ", where, ": ", verdict.meaning));
+  return cause;
+}
+
+}  // namespace
+
+int Precedence(const v1::Cause& cause) {
+  if (cause.class_() == v1::FAILURE_CLASS_OUT_OF_MEMORY) return 0;
+  if (cause.class_() == v1::FAILURE_CLASS_INFRASTRUCTURE && cause.signal() != 0) return 0;
+  if (cause.class_() == v1::FAILURE_CLASS_PEER_LOST) return 3;
+  if (cause.class_() == v1::FAILURE_CLASS_REQUESTED) return 4;
+  if (cause.reason() == "WorkerLost") return 2;
+  return 1;
+}
+
+std::optional<v1::Cause> FirstCause(const std::vector<v1::Cause>& causes) {
+  std::optional<v1::Cause> first;
+  for (const v1::Cause& cause : causes) {
+    if (!first || std::pair(Precedence(cause), TimeOf(cause.time())) <
+                      std::pair(Precedence(*first), TimeOf(first->time()))) {
+      first = cause;
+    }
+  }
+  return first;
+}
+
+std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptState& attempt,
+                                     const RankState& rank, const Exit& exit, absl::Time now) {
+  if (!rank.failed && rank.finished && exit == Exit{}) return std::nullopt;
+  v1::Cause cause;
+  if (rank.failed) {
+    cause = *rank.failed;
+  } else {
+    cause = FromExit(attempt, rank, exit);
+    SetTime(now, *cause.mutable_time());
+    SetPlace(worker, rank, cause);
+    SetPosition(attempt, rank, cause);
+  }
+  if (exit.signal == 0) {
+    cause.set_exit_code(exit.exit_code);
+  } else if (!rank.failed) {  // its own words are the cause; the signal is how it fell over afterwards
+    cause.set_signal(exit.signal);
+  }
+  return cause;
+}
+
+v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const AttemptState& attempt,
+                         const RankState& rank, absl::Time now) {
+  SetPlace(worker, rank, failed);
+  SetPosition(attempt, rank, failed);
+  if (!failed.has_time()) SetTime(now, *failed.mutable_time());
+  return failed;
+}
+
+v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const std::string& why,
+                         absl::Time now) {
+  v1::Cause cause;
+  cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+  cause.set_reason("SpawnFailed");
+  cause.set_message(absl::StrCat("rank ", rank.start.rank(), " could not be started: ", why));
+  SetPlace(worker, rank, cause);
+  SetTime(now, *cause.mutable_time());
+  return cause;
+}
+
+v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, const std::string& reason,
+                            absl::Time now) {
+  v1::Cause cause =
+      Requested(reason, absl::StrCat("rank ", rank.start.rank(), " was stopped before it started"));
+  SetPlace(worker, rank, cause);
+  SetTime(now, *cause.mutable_time());
+  return cause;
+}
+
+std::string Whereabouts(const AttemptState& attempt, const PageSample& sample) {
+  switch (sample.phase) {
+    case v1::RANK_PHASE_CONNECTING:
+      return "while connecting to the other ranks";
+    case v1::RANK_PHASE_LOADING:
+      return "while loading";
+    case v1::RANK_PHASE_READY:
+      return "before the first step";
+    case v1::RANK_PHASE_FINISHED:
+      return "after its last step";
+    case v1::RANK_PHASE_STEPPING:
+    case v1::RANK_PHASE_CHECKPOINTING:
+      break;
+    default:
+      return "while starting";
+  }
+  std::string where = absl::StrCat("in step ", sample.step);
+  if (sample.phase == v1::RANK_PHASE_CHECKPOINTING)
+    return absl::StrCat(where, ", while writing a checkpoint");
+  if (sample.instruction < 0) return where;
+  if (sample.instruction < static_cast<int64_t>(attempt.program.size())) {
+    return absl::StrCat(where, ", ", attempt.program[sample.instruction].phrase);
+  }
+  absl::StrAppend(&where, ", instruction ", sample.instruction);
+  if (sample.microbatch >= 0) absl::StrAppend(&where, " of microbatch ", sample.microbatch);
+  return where;
+}
+
+std::string SignalName(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
+}
+
+void SetTime(absl::Time time, google::protobuf::Timestamp& out) {
+  const absl::Duration since_epoch = time - absl::UnixEpoch();
+  absl::Duration rest;
+  out.set_seconds(absl::IDivDuration(since_epoch, absl::Seconds(1), &rest));
+  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
+}
+
+}  // namespace tandem::worker

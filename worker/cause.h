@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tandem/v1/state.pb.h"
+#include "worker/state.h"
+
+namespace tandem::worker {
+
+// How a process ended: exit_code where signal is 0.
+struct Exit {
+  int exit_code = 0;
+  int signal = 0;
+  bool operator==(const Exit&) const = default;
+};
+
+// Which of two causes is told first, smaller first: unrequested signal or out of memory, own error, worker
+// lost, peer lost, requested. Consequences often arrive before causes, so time only decides within one of
+// these.
+int Precedence(const v1::Cause& cause);
+
+// The first of them, by precedence, then time; nullopt for none.
+std::optional<v1::Cause> FirstCause(const std::vector<v1::Cause>& causes);
+
+// Why a rank that exited this way is gone; nullopt: it finished and exited with 0. `rank` is its state before
+// the exit, with the last look at its page.
+std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptState& attempt,
+                                     const RankState& rank, const Exit& exit, absl::Time now);
+
+// Fills what a rank's own Failed message left open: rank, worker, time, step, instruction.
+v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const AttemptState& attempt,
+                         const RankState& rank, absl::Time now);
+
+// A rank that never ran, or could not be started.
+v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const std::string& why,
+                         absl::Time now);
+v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, const std::string& reason,
+                            absl::Time now);
+
+// "in step 37, forward of microbatch 2", "while loading"; never empty.
+std::string Whereabouts(const AttemptState& attempt, const PageSample& sample);
+
+// "SIGKILL"; the number in words where it has no name.
+std::string SignalName(int signal);
+
+void SetTime(absl::Time time, google::protobuf::Timestamp& out);
+
+}  // namespace tandem::worker

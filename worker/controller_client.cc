@@ -1,0 +1,246 @@
+#include "worker/controller_client.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "platform/log.h"
+#include "tandem/v1/workers.grpc.pb.h"
+#include "worker/mailbox.h"
+
+namespace tandem::worker {
+namespace {
+
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
+constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
+
+std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+              static_cast<int>(absl::ToInt64Milliseconds(address.keepalive_time)));
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+              static_cast<int>(absl::ToInt64Milliseconds(address.keepalive_timeout)));
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // The default of 2 minutes would make a controller's restart look like an outage.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  args.SetMaxReceiveMessageSize(64 << 20);
+  return grpc::CreateCustomChannel(address.target, grpc::InsecureChannelCredentials(), args);
+}
+
+// Grows with every failure; each pause is a random part of it, so workers do not come back all at once.
+class Backoff {
+ public:
+  explicit Backoff(platform::Random& random) : random_(random) {}
+  void Reset() { next_ = kFirstBackoff; }
+  absl::Duration Next() {
+    const double part = static_cast<double>(random_.Next64() >> 11) / static_cast<double>(uint64_t{1} << 53);
+    const absl::Duration pause = next_ * part;
+    next_ = std::min(next_ * 2, kLongestBackoff);
+    return pause;
+  }
+
+ private:
+  platform::Random& random_;
+  absl::Duration next_ = kFirstBackoff;
+};
+
+}  // namespace
+
+// One Session stream, read by the thread that made it, written by a thread of its own.
+class ControllerClient::Session {
+ public:
+  explicit Session(const std::shared_ptr<grpc::Channel>& channel) : stub_(v1::Workers::NewStub(channel)) {
+    stream_ = stub_->Session(&context_);
+    writer_ = std::thread([this] { Write(); });
+  }
+
+  ~Session() {
+    context_.TryCancel();
+    outbox_.Close();
+    writer_.join();
+  }
+
+  void Send(v1::WorkerMessage message) { outbox_.Put(std::move(message)); }
+  bool Receive(v1::ControllerMessage& message) { return stream_->Read(&message); }
+  void Cancel() { context_.TryCancel(); }
+
+  // No more is sent after what was; false: it did not go out within `limit`.
+  bool Flush(absl::Duration limit) {
+    outbox_.Close();
+    std::unique_lock lock(mu_);
+    return changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return written_; });
+  }
+
+  // After Receive returned false.
+  grpc::Status Finish() {
+    outbox_.Close();
+    return stream_->Finish();
+  }
+
+ private:
+  void Write() {
+    while (const std::optional<v1::WorkerMessage> message = outbox_.Take(absl::InfiniteDuration())) {
+      if (!stream_->Write(*message)) break;
+    }
+    const std::lock_guard lock(mu_);
+    written_ = true;
+    changed_.notify_all();
+  }
+
+  const std::unique_ptr<v1::Workers::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;
+  Mailbox<v1::WorkerMessage> outbox_;
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool written_ = false;  // guarded by mu_; all of it, or as much as the stream took
+  std::thread writer_;
+};
+
+// One Reports stream: batches out on the calling thread, acknowledgements in on another.
+class ControllerClient::ReportStream {
+ public:
+  ReportStream(const std::shared_ptr<grpc::Channel>& channel, ReportQueue& reports)
+      : reports_(reports), stub_(v1::Workers::NewStub(channel)) {}
+
+  // Until the stream breaks or is cancelled.
+  grpc::Status Run() {
+    const auto stream = stub_->Reports(&context_);
+    reports_.Restart();
+    std::thread reader([&] {
+      v1::ReportAck ack;
+      while (stream->Read(&ack)) reports_.Acked(ack);
+      reports_.Wake();  // the writer may be waiting for reports
+    });
+    while (const std::optional<v1::ReportBatch> batch = reports_.Next()) {
+      if (!stream->Write(*batch)) break;
+    }
+    context_.TryCancel();
+    reader.join();
+    return stream->Finish();
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  ReportQueue& reports_;
+  const std::unique_ptr<v1::Workers::Stub> stub_;
+  grpc::ClientContext context_;
+};
+
+ControllerClient::ControllerClient(const ControllerAddress& address, platform::Random& random,
+                                   ReportQueue& reports, Sink sink)
+    : random_(random), reports_(reports), sink_(std::move(sink)), channel_(Dial(address)) {
+  sessions_thread_ = std::thread([this] { RunSessions(); });
+  reports_thread_ = std::thread([this] { RunReports(); });
+}
+
+ControllerClient::~ControllerClient() { Stop(absl::ZeroDuration()); }
+
+void ControllerClient::Send(v1::WorkerMessage message) {
+  const std::lock_guard lock(mu_);
+  if (session_) session_->Send(std::move(message));
+}
+
+void ControllerClient::Drop() {
+  const std::lock_guard lock(mu_);
+  if (session_) session_->Cancel();
+}
+
+void ControllerClient::Stop(absl::Duration limit) {
+  std::shared_ptr<Session> session;
+  {
+    const std::lock_guard lock(mu_);
+    session = session_;
+  }
+  if (session && limit > absl::ZeroDuration()) session->Flush(limit);
+  session.reset();
+  {
+    const std::lock_guard lock(mu_);
+    stopping_ = true;
+    if (session_) session_->Cancel();
+    if (report_stream_) report_stream_->Cancel();
+    changed_.notify_all();
+  }
+  reports_.Wake();
+  if (sessions_thread_.joinable()) sessions_thread_.join();
+  if (reports_thread_.joinable()) reports_thread_.join();
+}
+
+bool ControllerClient::stopping() const {
+  const std::lock_guard lock(mu_);
+  return stopping_;
+}
+
+bool ControllerClient::Pause(absl::Duration pause) {
+  std::unique_lock lock(mu_);
+  return !changed_.wait_for(lock, absl::ToChronoNanoseconds(pause), [this] { return stopping_; });
+}
+
+void ControllerClient::RunSessions() {
+  Backoff backoff(random_);
+  while (!stopping()) {
+    // In short pieces, so that Stop is seen.
+    if (!channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(100)))
+      continue;
+    auto session = std::make_shared<Session>(channel_);
+    {
+      const std::lock_guard lock(mu_);
+      if (stopping_) return;
+      session_ = session;
+      changed_.notify_all();
+    }
+    sink_(Connected{});
+    v1::ControllerMessage message;
+    while (session->Receive(message)) {
+      backoff.Reset();
+      sink_(FromController{message});
+    }
+    {
+      const std::lock_guard lock(mu_);
+      session_.reset();
+      if (report_stream_) report_stream_->Cancel();
+    }
+    const grpc::Status status = session->Finish();
+    session.reset();
+    sink_(Disconnected{});
+    const absl::Duration pause = backoff.Next();
+    if (!stopping()) {
+      platform::Log(platform::LogLevel::kWarning, "the session with the controller ended; dialling again",
+                    {{"error", status.error_message()}});
+    }
+    if (!Pause(pause)) return;
+  }
+}
+
+void ControllerClient::RunReports() {
+  Backoff backoff(random_);
+  while (true) {
+    auto stream = std::make_shared<ReportStream>(channel_, reports_);
+    {
+      std::unique_lock lock(mu_);
+      changed_.wait(lock, [this] { return stopping_ || session_ != nullptr; });
+      if (stopping_) return;
+      report_stream_ = stream;
+    }
+    const absl::Time begin = absl::Now();
+    const grpc::Status status = stream->Run();
+    {
+      const std::lock_guard lock(mu_);
+      report_stream_.reset();
+    }
+    if (absl::Now() - begin > kLongestBackoff) backoff.Reset();
+    if (!Pause(backoff.Next())) return;
+  }
+}
+
+}  // namespace tandem::worker

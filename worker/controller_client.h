@@ -1,0 +1,73 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "platform/random.h"
+#include "tandem/v1/workers.pb.h"
+#include "worker/input.h"
+#include "worker/report_queue.h"
+
+namespace grpc {
+class Channel;
+}
+
+namespace tandem::worker {
+
+struct ControllerAddress {
+  std::string target;  // "unix:/path" or "host:port"
+  absl::Duration keepalive_time = absl::Seconds(10);
+  absl::Duration keepalive_timeout = absl::Seconds(5);
+};
+
+// The streams to the controller: dials, dials again with jittered back-off (200 ms at first, 2 s at most),
+// carries messages, decides nothing. Thread-safe.
+class ControllerClient {
+ public:
+  using Sink = std::function<void(Input)>;
+
+  // Gives the sink Connected, then FromController in order, then Disconnected; then again.
+  ControllerClient(const ControllerAddress& address, platform::Random& random, ReportQueue& reports,
+                   Sink sink);
+  ~ControllerClient();
+
+  // On the session's stream that Connected last told of; dropped where it is gone.
+  void Send(v1::WorkerMessage message);
+
+  // Closes the session's stream; dials again later.
+  void Drop();
+
+  // What was sent goes out, if that takes no longer than `limit`; then no more streams.
+  void Stop(absl::Duration limit);
+
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+
+ private:
+  class Session;
+  class ReportStream;
+
+  void RunSessions();
+  void RunReports();
+  // false: stopping.
+  bool Pause(absl::Duration pause);
+  bool stopping() const;
+
+  platform::Random& random_;
+  ReportQueue& reports_;
+  const Sink sink_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  mutable std::mutex mu_;
+  std::condition_variable changed_;
+  bool stopping_ = false;                        // guarded by mu_
+  std::shared_ptr<Session> session_;             // guarded by mu_; the open one
+  std::shared_ptr<ReportStream> report_stream_;  // guarded by mu_; the open one
+  std::thread sessions_thread_;
+  std::thread reports_thread_;
+};
+
+}  // namespace tandem::worker

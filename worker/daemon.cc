@@ -1,0 +1,243 @@
+#include "worker/daemon.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/failpoint.h"
+#include "platform/log.h"
+
+namespace tandem::worker {
+namespace {
+
+using platform::Log;
+using platform::LogLevel;
+
+// At most a second between looks at the pages.
+absl::Duration BeatOf(const WorkerState& state) {
+  return std::clamp(state.beat, absl::Milliseconds(50), absl::Seconds(1));
+}
+
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(DaemonConfig config, JobChecks checks,
+                                                     const platform::Clock& clock, platform::Random& random,
+                                                     platform::Files& files) {
+  absl::StatusOr<Records> records = Records::Open(files, config.state_folder);
+  if (!records.ok()) return records.status();
+  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends =
+      records->Recover(config.settings.worker_id, clock.Now());
+  if (!ends.ok()) return ends.status();
+  WorkerState state{.settings = config.settings};
+  state.settings.incarnation = random.Next64();
+  for (const v1::AttemptStatus& end : *ends) state.ended[KeyOf(end.id())] = {.status = end};
+  return std::unique_ptr<Daemon>(
+      new Daemon(std::move(config), std::move(checks), clock, random, *std::move(records), std::move(state)));
+}
+
+Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clock, platform::Random& random,
+               Records records, WorkerState state)
+    : config_(std::move(config)),
+      checks_(std::move(checks)),
+      clock_(clock),
+      random_(random),
+      state_(std::move(state)),
+      records_(std::move(records)),
+      reports_(clock, config_.report_limits) {
+  const auto sink = [this](Input input) { inputs_.Put(std::move(input)); };
+  records_thread_ = std::make_unique<TaskThread>();
+  checks_thread_ = std::make_unique<TaskThread>();
+  launcher_ = std::make_unique<Launcher>(
+      config_.trainer, reports_,
+      [this](const RankKey& rank, const ProcessId& process) {
+        records_thread_->Run([this, rank, process] { RecordProcess(rank, process); });
+      },
+      sink);
+  client_ = std::make_unique<ControllerClient>(config_.controller, random_, reports_, sink);
+  uploads_ = std::make_unique<LogUploads>(
+      client_->channel(), LogUploads::Sources{
+                              .log_file = [this](const RankKey& rank) { return records_.LogFile(rank); },
+                              .is_live =
+                                  [this](const AttemptKey& attempt) {
+                                    const std::lock_guard lock(live_mu_);
+                                    return live_.contains(attempt);
+                                  },
+                          });
+}
+
+Daemon::~Daemon() {
+  // What feeds the daemon ends before what it feeds.
+  uploads_.reset();
+  client_.reset();
+  launcher_.reset();
+}
+
+absl::Status Daemon::Run() {
+  absl::Time last_beat = absl::InfinitePast();
+  while (!ended_) {
+    std::optional<Input> input;
+    const absl::Time next_beat = last_beat + BeatOf(state_);  // whose length a Welcome may have changed
+    if (const absl::Time before = clock_.Now(); before >= next_beat) {
+      input = Sampled{launcher_->Sample()};
+      last_beat = before;
+    } else {
+      const absl::Time wake = std::min(next_beat, NextWake(state_));
+      input = inputs_.Take(std::max(absl::ZeroDuration(), wake - before));
+      if (!input) input = Woken{};
+    }
+    const absl::Time now = clock_.Now();
+    const Turn turn = Handle(state_, *input, now);
+    for (const Event& event : turn.events) Note(event);
+    for (const Command& command : turn.commands) Do(command);
+  }
+  if (state_.session.hello_sent) {
+    constexpr absl::Duration kLastReports = absl::Seconds(1);
+    constexpr absl::Duration kLastMessages = absl::Milliseconds(500);
+    if (!reports_.WaitUntilEmpty(kLastReports)) {
+      Log(LogLevel::kWarning, "the controller has not acknowledged the last reports");
+    }
+    client_->Stop(kLastMessages);
+  }
+  if (!problem_.empty()) return absl::FailedPreconditionError(problem_);
+  return absl::OkStatus();
+}
+
+void Daemon::Do(const Command& command) {
+  std::visit(Overloaded{
+                 [this](const SendToController& c) { client_->Send(c.message); },
+                 [this](const DropSession& c) {
+                   Log(LogLevel::kWarning, "closing the session", {{"reason", c.why}});
+                   client_->Drop();
+                 },
+                 [this](const Prepare& c) {
+                   checks_thread_->Run([this, assignment = c.assignment] { PrepareAttempt(assignment); });
+                 },
+                 [this](const Spawn& c) { launcher_->Spawn(c.rank, c.start, records_.LogFile(c.rank)); },
+                 [this](const SendToRank& c) { launcher_->Send(c.rank, c.message); },
+                 [this](const Kill& c) { launcher_->Kill(c.rank); },
+                 [this](const RecordEnd& c) {
+                   reports_.Ended(KeyOf(c.status.id()));
+                   records_thread_->Run([this, status = c.status] {
+                     processes_.erase(KeyOf(status.id()));
+                     if (const absl::Status written = records_.WriteEnd(status); !written.ok()) {
+                       Log(LogLevel::kError, "the end of an attempt is only in memory",
+                           {{"job", status.id().job_id()}, {"error", std::string(written.message())}});
+                     }
+                     inputs_.Put(EndRecorded{KeyOf(status.id())});
+                   });
+                 },
+                 [this](const Forget& c) {
+                   reports_.Forget(c.attempt);
+                   records_thread_->Run([this, attempt = c.attempt] {
+                     if (const absl::Status removed = records_.Forget(attempt); !removed.ok()) {
+                       Log(LogLevel::kWarning, "the record of an attempt stays",
+                           {{"error", std::string(removed.message())}});
+                     }
+                   });
+                 },
+                 [this](const RenewDeadline& c) { launcher_->SetOrphanDeadline(c.after); },
+                 [this](const StartUpload& c) { uploads_->Start(c.request); },
+                 [this](const ExitProcess& c) {
+                   ended_ = true;
+                   problem_ = c.problem;
+                 },
+             },
+             command);
+}
+
+// The log, and what other threads look at.
+void Daemon::Note(const Event& event) {
+  const auto cause_fields = [](const AttemptKey& attempt, const v1::Cause& cause, LogLevel level,
+                               const char* text) {
+    Log(level, text,
+        {{"job", attempt.job},
+         {"attempt", std::to_string(attempt.attempt)},
+         {"reason", cause.reason()},
+         {"cause", cause.message()}});
+  };
+  const auto attempt_fields = [](const AttemptKey& attempt, const std::string& text) {
+    Log(LogLevel::kInfo, text, {{"job", attempt.job}, {"attempt", std::to_string(attempt.attempt)}});
+  };
+  std::visit(Overloaded{
+                 [](const auto&) {},
+                 [&](const Welcomed& e) {
+                   Log(LogLevel::kInfo, "connected to the controller",
+                       {{"address", config_.controller.target}, {"term", std::to_string(e.term)}});
+                 },
+                 [&](const AttemptAccepted& e) {
+                   const AttemptKey key = KeyOf(e.assignment.id());
+                   {
+                     const std::lock_guard lock(live_mu_);
+                     live_.insert(key);
+                   }
+                   attempt_fields(key, absl::StrCat("assigned ", e.assignment.ranks_size(), " rank(s)"));
+                 },
+                 [&](const AttemptRefused& e) {
+                   cause_fields(e.attempt, e.cause, LogLevel::kWarning, "refused an attempt");
+                 },
+                 [&](const StopDecided& e) {
+                   attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.stop.reason));
+                 },
+                 [&](const RankStarted& e) {
+                   attempt_fields(e.rank.attempt,
+                                  absl::StrCat("rank ", e.rank.rank, " runs as process ", e.pid));
+                 },
+                 [&](const RankFailed& e) {
+                   cause_fields(e.rank.attempt, e.cause, LogLevel::kWarning, "a rank failed");
+                 },
+                 [&](const RankGone& e) {
+                   if (!e.cause) {
+                     attempt_fields(e.rank.attempt, absl::StrCat("rank ", e.rank.rank, " finished"));
+                   } else {
+                     const bool requested = e.cause->class_() == v1::FAILURE_CLASS_REQUESTED;
+                     cause_fields(e.rank.attempt, *e.cause, requested ? LogLevel::kInfo : LogLevel::kWarning,
+                                  "a rank is gone");
+                   }
+                 },
+                 [&](const AttemptEnded& e) {
+                   {
+                     const std::lock_guard lock(live_mu_);
+                     live_.erase(e.attempt);
+                   }
+                   launcher_->Remove(e.attempt);
+                   attempt_fields(e.attempt, "ended here");
+                 },
+             },
+             event);
+}
+
+void Daemon::PrepareAttempt(const v1::Assignment& assignment) {
+  Prepared prepared{.attempt = KeyOf(assignment.id()),
+                    .violations = checks_.check_files(assignment.resolved())};
+  if (!prepared.violations.empty()) return inputs_.Put(std::move(prepared));
+  prepared.program = checks_.name_program(assignment.resolved());
+  std::map<int, ProcessId> ranks;
+  for (const v1::RankStart& start : assignment.ranks()) ranks[start.rank()] = {};
+  // The record is durable before any rank starts, so that none can outlive the daemon unknown.
+  records_thread_->Run([this, prepared = std::move(prepared), ranks = std::move(ranks)]() mutable {
+    if (const absl::Status written = records_.WriteRanks(prepared.attempt, ranks); !written.ok()) {
+      prepared.problem = std::string(written.message());
+    }
+    processes_[prepared.attempt] = std::move(ranks);
+    TANDEM_FAILPOINT("worker.after_accept");
+    inputs_.Put(std::move(prepared));
+  });
+}
+
+void Daemon::RecordProcess(const RankKey& rank, const ProcessId& process) {
+  std::map<int, ProcessId>& ranks = processes_[rank.attempt];
+  ranks[rank.rank] = process;
+  if (const absl::Status written = records_.WriteRanks(rank.attempt, ranks); !written.ok()) {
+    // A leftover would die with this daemon all the same (its death signal).
+    Log(LogLevel::kWarning, "a rank's process is not recorded", {{"error", std::string(written.message())}});
+  }
+}
+
+}  // namespace tandem::worker

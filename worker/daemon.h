@@ -1,0 +1,92 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "platform/clock.h"
+#include "platform/files.h"
+#include "platform/random.h"
+#include "tandem/v1/job.pb.h"
+#include "worker/controller_client.h"
+#include "worker/core.h"
+#include "worker/launcher.h"
+#include "worker/log_upload.h"
+#include "worker/mailbox.h"
+#include "worker/records.h"
+#include "worker/report_queue.h"
+#include "worker/task_thread.h"
+
+namespace tandem::worker {
+
+struct DaemonConfig {
+  ControllerAddress controller;
+  Settings settings;  // without incarnation, which the daemon draws
+  std::string state_folder;
+  std::string trainer;  // path of the program
+  ReportLimits report_limits;
+};
+
+// What the daemon asks of other parts about a job before it runs it.
+struct JobChecks {
+  // What is wrong with the files that it needs, one line each; empty: nothing.
+  std::function<std::string(const v1::JobSpec& resolved)> check_files;
+  // The instructions of its program, for messages; empty where they cannot be told.
+  std::function<std::vector<InstructionName>(const v1::JobSpec& resolved)> name_program;
+};
+
+// The worker daemon: takes one input after the other to the core and does what it says, with processes, files
+// and streams. One thread runs it; the inputs come from others.
+class Daemon {
+ public:
+  // Takes the state folder and clears up after an earlier daemon. The clock must not jump (SteadyClock).
+  static absl::StatusOr<std::unique_ptr<Daemon>> Open(DaemonConfig config, JobChecks checks,
+                                                      const platform::Clock& clock, platform::Random& random,
+                                                      platform::Files& files);
+  ~Daemon();
+
+  // Until AskShutdown, when no rank is left, or until the controller refuses this worker for good
+  // (FailedPreconditionError).
+  absl::Status Run();
+
+  // Any thread.
+  void AskShutdown() { inputs_.Put(ShutdownAsked{}); }
+
+ private:
+  Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clock, platform::Random& random,
+         Records records, WorkerState state);
+
+  void Do(const Command& command);
+  void Note(const Event& event);
+  void PrepareAttempt(const v1::Assignment& assignment);
+  void RecordProcess(const RankKey& rank, const ProcessId& process);
+
+  const DaemonConfig config_;
+  const JobChecks checks_;
+  const platform::Clock& clock_;
+  platform::Random& random_;
+  WorkerState state_;
+  Mailbox<Input> inputs_;
+  bool ended_ = false;
+  std::string problem_;
+
+  std::mutex live_mu_;
+  std::set<AttemptKey> live_;  // guarded by live_mu_; copy of the keys of state_.live, for the uploads
+
+  Records records_;                                           // records_thread_ only, except LogFile
+  std::map<AttemptKey, std::map<int, ProcessId>> processes_;  // records_thread_ only
+  ReportQueue reports_;
+  // Threads that use what is above; in this order, so that what feeds the daemon ends first.
+  std::unique_ptr<TaskThread> records_thread_;
+  std::unique_ptr<TaskThread> checks_thread_;  // may hang with a file system that hangs
+  std::unique_ptr<Launcher> launcher_;
+  std::unique_ptr<ControllerClient> client_;
+  std::unique_ptr<LogUploads> uploads_;
+};
+
+}  // namespace tandem::worker

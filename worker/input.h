@@ -1,0 +1,69 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "worker/cause.h"
+#include "worker/state.h"
+
+namespace tandem::worker {
+
+// Everything that can happen to the daemon. The shell makes them; Decide says what follows.
+
+struct Connected {};     // a stream to a controller is open
+struct Disconnected {};  // it is gone
+struct FromController {
+  v1::ControllerMessage message;
+};
+
+// The answer to the command Prepare.
+struct Prepared {
+  AttemptKey attempt;
+  std::string violations;  // of the files that the job needs; empty: none
+  std::string problem;     // of this machine (its disk); empty: none
+  std::vector<InstructionName> program;
+};
+
+// The answers to the command Spawn, and the end that follows the first of them.
+struct RankSpawned {
+  RankKey rank;
+  int64_t pid = 0;
+};
+struct SpawnFailed {
+  RankKey rank;
+  std::string why;
+};
+struct RankExited {
+  RankKey rank;
+  Exit exit;
+  PageSample sample;  // taken after the death
+};
+
+// Comes before the RankExited of its rank. Reports and tables do not come here (report_queue.h).
+struct FromRank {
+  RankKey rank;
+  v1::FromTrainer message;
+  std::optional<PageSample> sample;  // with Failed: where it was then
+};
+
+// Once a beat: the pages of all running ranks.
+struct Sampled {
+  std::vector<std::pair<RankKey, PageSample>> samples;
+};
+
+// The answer to RecordEnd: the record is on disk, or could not be written (which the shell has logged; an end
+// that is only in memory is still told).
+struct EndRecorded {
+  AttemptKey attempt;
+};
+
+struct ShutdownAsked {};  // SIGTERM
+struct Woken {};          // NextWake has come
+
+using Input = std::variant<Connected, Disconnected, FromController, Prepared, RankSpawned, SpawnFailed,
+                           RankExited, FromRank, Sampled, EndRecorded, ShutdownAsked, Woken>;
+
+}  // namespace tandem::worker

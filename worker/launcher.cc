@@ -1,0 +1,288 @@
+#include "worker/launcher.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "link/channel.h"
+#include "link/shared_page.h"
+#include "platform/failpoint.h"
+#include "platform/log.h"
+#include "worker/mailbox.h"
+
+namespace tandem::worker {
+namespace {
+
+// A trainer that has closed its socket is about to exit; one that does not is broken.
+constexpr int kExitAfterCloseMs = 2000;
+
+int64_t NowNs(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+PageSample Look(const link::SharedPage& page, int num_groups) {
+  PageSample sample;
+  sample.phase = static_cast<v1::RankPhase>(page.phase.load(std::memory_order_relaxed));
+  sample.step = page.step.load(std::memory_order_relaxed);
+  sample.instruction = page.instruction.load(std::memory_order_relaxed);
+  sample.microbatch = page.microbatch.load(std::memory_order_relaxed);
+  const int64_t progress = page.progress_monotonic_ns.load(std::memory_order_relaxed);
+  if (progress > 0)
+    sample.since_progress = absl::Nanoseconds(std::max<int64_t>(0, NowNs(CLOCK_MONOTONIC) - progress));
+  for (int i = 0; i < std::min(num_groups, link::SharedPage::kMaxGroups); ++i) {
+    sample.collectives.push_back(page.collectives[i].load(std::memory_order_relaxed));
+  }
+  return sample;
+}
+
+}  // namespace
+
+class Launcher::Rank {
+ public:
+  Rank(Launcher& launcher, RankKey key, const v1::Start& start, std::string log_file,
+       int64_t orphan_deadline_ns)
+      : launcher_(launcher),
+        key_(std::move(key)),
+        log_file_(std::move(log_file)),
+        orphan_deadline_ns_(orphan_deadline_ns) {
+    for (const v1::RankStart& rank : start.assignment().ranks()) {
+      if (rank.rank() == key_.rank) num_groups_ = rank.groups_size();
+    }
+    v1::ToTrainer first;
+    *first.mutable_start() = start;
+    outbox_.Put(std::move(first));
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  ~Rank() {
+    Kill();
+    thread_.join();
+  }
+
+  void Send(v1::ToTrainer message) { outbox_.Put(std::move(message)); }
+
+  // Also while it is being started: then as soon as it runs.
+  void Kill() {
+    const std::lock_guard lock(mu_);
+    killed_ = true;
+    if (process_) kill(-process_->id.pid, SIGKILL);
+  }
+
+  void SetOrphanDeadline(int64_t ns) {
+    const std::lock_guard lock(mu_);
+    orphan_deadline_ns_ = ns;
+    if (page_) (*page_)->orphan_deadline_boottime_ns.store(ns, std::memory_order_relaxed);
+  }
+
+  // nullopt: not running.
+  std::optional<PageSample> Sample() {
+    const std::lock_guard lock(mu_);
+    if (!process_) return std::nullopt;
+    return Look(**page_, num_groups_);
+  }
+
+ private:
+  void Run() {
+    if (const absl::Status status = Start(); !status.ok()) {
+      launcher_.sink_(SpawnFailed{key_, std::string(status.message())});
+      return;
+    }
+    launcher_.spawned_(key_, process_->id);
+    launcher_.sink_(RankSpawned{key_, process_->id.pid});
+    TANDEM_FAILPOINT("worker.after_spawn");
+    std::thread writer([this] { Write(); });
+    Read();
+    outbox_.Close();
+    writer.join();
+    const Exit exit = Reap();
+    launcher_.sink_(RankExited{key_, exit, Look(**page_, num_groups_)});
+  }
+
+  absl::Status Start() {
+    absl::StatusOr<link::MappedPage> page = link::MappedPage::Create();
+    if (!page.ok()) return page.status();
+    (*page)->attempt.store(key_.attempt.attempt);
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      return absl::ErrnoToStatus(errno, "make a socket pair");
+    }
+    channel_.emplace(ends[0]);
+    const absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
+        {.program = launcher_.trainer_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page->fd()});
+    close(ends[1]);
+    if (!process.ok()) return process.status();
+    const std::lock_guard lock(mu_);
+    page_ = std::move(*page);
+    (*page_)->orphan_deadline_boottime_ns.store(orphan_deadline_ns_, std::memory_order_relaxed);
+    process_ = *process;
+    if (killed_) kill(-process_->id.pid, SIGKILL);
+    return absl::OkStatus();
+  }
+
+  void Write() {
+    while (const std::optional<v1::ToTrainer> message = outbox_.Take(absl::InfiniteDuration())) {
+      if (!channel_->Send(*message).ok()) return;  // it is gone, which the reader tells
+    }
+  }
+
+  // Until the process has ended and all that it said is read.
+  void Read() {
+    bool open = true;
+    bool told = false;
+    while (true) {
+      pollfd fds[2] = {{.fd = process_->pidfd, .events = POLLIN},
+                       {.fd = open ? channel_->fd() : -1, .events = POLLIN}};
+      const int ready = poll(fds, 2, open || told ? -1 : kExitAfterCloseMs);
+      if (ready < 0) continue;  // interrupted
+      if (ready == 0) {
+        told = true;
+        TellStuck();
+      } else if (fds[0].revents != 0) {
+        channel_
+            ->Shutdown();  // so that the end of what it said is seen even if a child of its holds the socket
+        while (open) open = ReceiveOne();
+        return;
+      } else if (fds[1].revents != 0) {
+        open = ReceiveOne();
+      }
+    }
+  }
+
+  // false: there will be no more.
+  bool ReceiveOne() {
+    v1::FromTrainer message;
+    const absl::StatusOr<bool> got = channel_->Receive(message);
+    if (!got.ok()) {
+      platform::Log(platform::LogLevel::kWarning, "control socket of a rank broke",
+                    {{"job", key_.attempt.job},
+                     {"rank", std::to_string(key_.rank)},
+                     {"error", std::string(got.status().message())}});
+    }
+    if (!got.ok() || !*got) return false;
+    if (message.has_report()) {
+      message.mutable_report()->set_attempt(key_.attempt.attempt);
+      launcher_.reports_.Add(key_.attempt, std::move(*message.mutable_report()));
+    } else if (message.has_table()) {
+      launcher_.reports_.AddTable(key_.attempt, std::move(*message.mutable_table()));
+    } else {
+      Tell(std::move(message));
+    }
+    return true;
+  }
+
+  void TellStuck() {
+    v1::FromTrainer message;
+    v1::Cause& cause = *message.mutable_failed();
+    cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+    cause.set_reason("LinkLost");
+    cause.set_message(absl::StrCat("rank ", key_.rank, " closed its control socket and did not exit"));
+    Tell(std::move(message));
+  }
+
+  void Tell(v1::FromTrainer message) {
+    FromRank input{.rank = key_};
+    if (message.has_failed()) input.sample = Look(**page_, num_groups_);
+    input.message = std::move(message);
+    launcher_.sink_(std::move(input));
+  }
+
+  Exit Reap() {
+    const std::lock_guard lock(mu_);
+    // Until it is reaped its group's number cannot be given again: children of the trainer go with it.
+    kill(-process_->id.pid, SIGKILL);
+    int status = 0;
+    while (waitpid(process_->id.pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    close(process_->pidfd);
+    process_.reset();
+    return WIFSIGNALED(status) ? Exit{.signal = WTERMSIG(status)} : Exit{.exit_code = WEXITSTATUS(status)};
+  }
+
+  Launcher& launcher_;
+  const RankKey key_;
+  const std::string log_file_;
+  int num_groups_ = 0;
+  std::optional<link::Channel> channel_;
+  Mailbox<v1::ToTrainer> outbox_;
+  std::mutex mu_;
+  bool killed_ = false;                    // guarded by mu_
+  int64_t orphan_deadline_ns_;             // guarded by mu_
+  std::optional<link::MappedPage> page_;   // set by the rank's thread, under mu_
+  std::optional<SpawnedProcess> process_;  // while it runs; set by the rank's thread, under mu_
+  std::thread thread_;
+};
+
+Launcher::Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, Sink sink)
+    : trainer_(std::move(trainer)), reports_(reports), spawned_(std::move(spawned)), sink_(std::move(sink)) {}
+
+Launcher::~Launcher() {
+  std::map<RankKey, std::shared_ptr<Rank>> ranks;
+  {
+    const absl::MutexLock lock(&mu_);
+    ranks.swap(ranks_);
+  }
+  for (auto& [key, rank] : ranks) rank->Kill();
+  ranks.clear();
+}
+
+void Launcher::Spawn(const RankKey& key, const v1::Start& start, const std::string& log_file) {
+  const absl::MutexLock lock(&mu_);
+  ranks_[key] = std::make_shared<Rank>(*this, key, start, log_file, orphan_deadline_ns_);
+}
+
+void Launcher::Remove(const AttemptKey& attempt) {
+  std::vector<std::shared_ptr<Rank>> gone;  // their threads are joined outside of the lock
+  const absl::MutexLock lock(&mu_);
+  for (auto it = ranks_.begin(); it != ranks_.end();) {
+    if (it->first.attempt == attempt) {
+      gone.push_back(std::move(it->second));
+      it = ranks_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+std::shared_ptr<Launcher::Rank> Launcher::Find(const RankKey& key) const {
+  const absl::MutexLock lock(&mu_);
+  const auto it = ranks_.find(key);
+  return it == ranks_.end() ? nullptr : it->second;
+}
+
+void Launcher::Send(const RankKey& key, v1::ToTrainer message) {
+  if (const std::shared_ptr<Rank> rank = Find(key)) rank->Send(std::move(message));
+}
+
+void Launcher::Kill(const RankKey& key) {
+  if (const std::shared_ptr<Rank> rank = Find(key)) rank->Kill();
+}
+
+void Launcher::SetOrphanDeadline(absl::Duration after) {
+  const absl::MutexLock lock(&mu_);
+  orphan_deadline_ns_ =
+      after == absl::InfiniteDuration() ? 0 : NowNs(CLOCK_BOOTTIME) + absl::ToInt64Nanoseconds(after);
+  for (const auto& [key, rank] : ranks_) rank->SetOrphanDeadline(orphan_deadline_ns_);
+}
+
+std::vector<std::pair<RankKey, PageSample>> Launcher::Sample() const {
+  std::vector<std::pair<RankKey, PageSample>> samples;
+  const absl::MutexLock lock(&mu_);
+  for (const auto& [key, rank] : ranks_) {
+    if (std::optional<PageSample> sample = rank->Sample()) samples.emplace_back(key, std::move(*sample));
+  }
+  return samples;
+}
+
+}  // namespace tandem::worker

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "tandem/v1/trainer.pb.h"
+#include "worker/input.h"
+#include "worker/report_queue.h"
+#include "worker/spawner.h"
+#include "worker/state.h"
+
+namespace tandem::worker {
+
+// The trainers of this worker: starts them, speaks with them, looks at their pages, sees them end.
+//
+// Two threads a rank: one reads and waits for the exit (so everything that a rank said comes before its
+// exit), one writes (so a trainer that does not read holds up nobody). Thread-safe.
+class Launcher {
+ public:
+  // Gets RankSpawned (with the process, for the record), SpawnFailed, FromRank, RankExited. Called from the
+  // ranks' threads.
+  using Sink = std::function<void(Input)>;
+  using SpawnedSink = std::function<void(const RankKey&, const ProcessId&)>;
+
+  // `trainer`: path of the program. Reports and tables go to `reports`.
+  Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, Sink sink);
+
+  // Kills what is left and waits for it.
+  ~Launcher();
+
+  // Answers through the sink. `start` is the first frame that the trainer gets.
+  void Spawn(const RankKey& key, const v1::Start& start, const std::string& log_file)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Lets go of the ranks of an attempt that has ended.
+  void Remove(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // To a rank that is gone: nothing happens.
+  void Send(const RankKey& key, v1::ToTrainer message) ABSL_LOCKS_EXCLUDED(mu_);
+  void Kill(const RankKey& key) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Every page, of later ranks too: `after` from now trainers give up waiting for a controller. Infinite:
+  // never.
+  void SetOrphanDeadline(absl::Duration after) ABSL_LOCKS_EXCLUDED(mu_);
+
+  std::vector<std::pair<RankKey, PageSample>> Sample() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  class Rank;
+
+  std::shared_ptr<Rank> Find(const RankKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::string trainer_;
+  ReportQueue& reports_;
+  const SpawnedSink spawned_;
+  const Sink sink_;
+  Spawner spawner_;
+  mutable absl::Mutex mu_;
+  int64_t orphan_deadline_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  // Gone ranks stay until Remove.
+  std::map<RankKey, std::shared_ptr<Rank>> ranks_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::worker

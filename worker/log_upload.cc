@@ -1,0 +1,158 @@
+#include "worker/log_upload.h"
+
+#include <fcntl.h>
+#include <grpcpp/channel.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tandem/v1/workers.grpc.pb.h"
+
+namespace tandem::worker {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{256} << 10;
+constexpr size_t kMaxUploads = 64;
+constexpr std::chrono::milliseconds kFollowPeriod{100};
+constexpr int kIdlePeriods = 10;  // then an empty chunk asks whether the controller still listens
+
+// As many bytes as there are, up to `size`; -1 with errno on error.
+ssize_t ReadAt(int fd, char* data, size_t size, int64_t offset) {
+  ssize_t got = 0;
+  do {
+    got = pread(fd, data, size, offset);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+}  // namespace
+
+struct LogUploads::Upload {
+  grpc::ClientContext context;
+  std::thread thread;
+  std::atomic<bool> done{false};
+};
+
+absl::StatusOr<int64_t> TailOffset(int fd, int64_t lines) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, "look at a log");
+  if (lines <= 0) return 0;
+  std::vector<char> buffer(1 << 16);
+  int64_t newlines = 0;
+  for (int64_t end = info.st_size; end > 0;) {
+    const int64_t begin = std::max<int64_t>(0, end - static_cast<int64_t>(buffer.size()));
+    const ssize_t got = ReadAt(fd, buffer.data(), static_cast<size_t>(end - begin), begin);
+    if (got < 0) return absl::ErrnoToStatus(errno, "read a log");
+    for (int64_t i = got - 1; i >= 0; --i) {
+      // The newline at the very end closes the last line; it begins none.
+      if (buffer[i] == '\n' && begin + i + 1 < info.st_size && ++newlines == lines) return begin + i + 1;
+    }
+    end = begin;
+  }
+  return 0;
+}
+
+LogUploads::LogUploads(std::shared_ptr<grpc::Channel> channel, Sources sources)
+    : channel_(std::move(channel)), sources_(std::move(sources)) {}
+
+LogUploads::~LogUploads() {
+  std::list<std::unique_ptr<Upload>> uploads;
+  {
+    const std::lock_guard lock(mu_);
+    stopping_ = true;
+    uploads.swap(uploads_);
+    changed_.notify_all();
+  }
+  for (const std::unique_ptr<Upload>& upload : uploads) upload->context.TryCancel();
+  for (const std::unique_ptr<Upload>& upload : uploads) upload->thread.join();
+}
+
+void LogUploads::Start(const v1::UploadRequest& request) {
+  const std::lock_guard lock(mu_);
+  for (auto it = uploads_.begin(); it != uploads_.end();) {
+    if ((*it)->done) {
+      (*it)->thread.join();
+      it = uploads_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  Upload& upload = *uploads_.emplace_back(std::make_unique<Upload>());
+  upload.thread = std::thread([this, &upload, request, too_many = uploads_.size() > kMaxUploads] {
+    if (too_many) {
+      v1::UploadDone done;
+      const auto stub = v1::Workers::NewStub(channel_);
+      const auto stream = stub->Upload(&upload.context, &done);
+      v1::UploadChunk chunk;
+      chunk.set_upload(request.upload());
+      chunk.mutable_chunk()->set_rank(request.rank());
+      chunk.mutable_chunk()->set_error(absl::StrCat("this worker is already sending ", kMaxUploads, " logs"));
+      stream->WriteLast(chunk, grpc::WriteOptions());
+      stream->Finish();
+    } else {
+      Run(upload, request);
+    }
+    upload.done = true;
+  });
+}
+
+bool LogUploads::Pause() {
+  std::unique_lock lock(mu_);
+  return !changed_.wait_for(lock, kFollowPeriod, [this] { return stopping_; });
+}
+
+void LogUploads::Run(Upload& upload, const v1::UploadRequest& request) {
+  const auto stub = v1::Workers::NewStub(channel_);
+  v1::UploadDone done;
+  const auto stream = stub->Upload(&upload.context, &done);
+  v1::UploadChunk chunk;
+  chunk.set_upload(request.upload());
+  chunk.mutable_chunk()->set_rank(request.rank());
+  const auto fail = [&](const absl::Status& status) {
+    chunk.mutable_chunk()->clear_data();
+    chunk.mutable_chunk()->set_error(std::string(status.message()));
+    stream->Write(chunk);
+  };
+
+  const AttemptKey attempt = KeyOf(request.id());
+  const std::string path = sources_.log_file({attempt, request.rank()});
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    fail(absl::ErrnoToStatus(errno, absl::StrCat("open log ", path)));
+  } else {
+    absl::StatusOr<int64_t> offset = TailOffset(fd, request.tail_lines());
+    std::string& data = *chunk.mutable_chunk()->mutable_data();
+    int idle = 0;
+    while (offset.ok()) {
+      const bool live = sources_.is_live(attempt);  // before the read: what is written by then is read
+      data.resize(kChunkBytes);
+      const ssize_t got = ReadAt(fd, data.data(), data.size(), *offset);
+      if (got < 0) {
+        offset = absl::ErrnoToStatus(errno, absl::StrCat("read log ", path));
+      } else if (got > 0) {
+        data.resize(static_cast<size_t>(got));
+        *offset += got;
+        idle = 0;
+        if (!stream->Write(chunk)) break;
+      } else if (!request.follow() || !live || !Pause()) {
+        break;
+      } else if (++idle % kIdlePeriods == 0) {
+        data.clear();
+        if (!stream->Write(chunk)) break;
+      }
+    }
+    if (!offset.ok()) fail(offset.status());
+    close(fd);
+  }
+  stream->WritesDone();
+  stream->Finish();  // a controller that is gone asks again
+}
+
+}  // namespace tandem::worker

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "tandem/v1/workers.pb.h"
+#include "worker/state.h"
+
+namespace grpc {
+class Channel;
+class ClientContext;
+}  // namespace grpc
+
+namespace tandem::worker {
+
+// Where the last `lines` lines of a file begin, in bytes; 0 lines: at its start.
+absl::StatusOr<int64_t> TailOffset(int fd, int64_t lines);
+
+// Sends logs of ranks to the controller, each on a stream and a thread of its own. Thread-safe.
+class LogUploads {
+ public:
+  struct Sources {
+    std::function<std::string(const RankKey&)> log_file;
+    std::function<bool(const AttemptKey&)> is_live;  // more may be written
+  };
+
+  LogUploads(std::shared_ptr<grpc::Channel> channel, Sources sources);
+
+  // Breaks what is under way.
+  ~LogUploads();
+
+  // The tail that was asked for, and with `follow` what comes, until the attempt ends or the controller ends
+  // the stream (an empty chunk a second finds that out while nothing is written). A log that cannot be read
+  // gives one chunk with the error.
+  void Start(const v1::UploadRequest& request);
+
+ private:
+  struct Upload;
+
+  void Run(Upload& upload, const v1::UploadRequest& request);
+  // false: it is being broken off.
+  bool Pause();
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const Sources sources_;
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool stopping_ = false;                       // guarded by mu_
+  std::list<std::unique_ptr<Upload>> uploads_;  // guarded by mu_
+};
+
+}  // namespace tandem::worker

@@ -1,0 +1,66 @@
+#include "worker/processes.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+
+namespace tandem::worker {
+namespace {
+
+absl::StatusOr<std::string> ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessId> Identify(pid_t pid) {
+  const absl::StatusOr<std::string> stat = ReadAll(absl::StrCat("/proc/", pid, "/stat"));
+  if (!stat.ok()) return stat.status();
+  // "123 (name with ) or spaces) S ppid ...": the state is field 3, the start time field 22.
+  const size_t name_end = stat->rfind(')');
+  if (name_end == std::string::npos) return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
+  const std::vector<std::string> fields = absl::StrSplit(stat->substr(name_end + 1), ' ', absl::SkipEmpty());
+  constexpr size_t kState = 0;
+  constexpr size_t kStartTime = 19;
+  ProcessId process{.pid = pid};
+  if (fields.size() <= kStartTime || fields[kState] == "Z" || fields[kState] == "X" ||
+      !absl::SimpleAtoi(fields[kStartTime], &process.start_time)) {
+    return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
+  }
+  return process;
+}
+
+absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
+  const absl::Time deadline = absl::Now() + limit;
+  while (true) {
+    const absl::StatusOr<ProcessId> now = Identify(process.pid);
+    if (!now.ok() || !(*now == process)) return absl::OkStatus();
+    if (getpgid(process.pid) == process.pid) kill(-process.pid, SIGKILL);
+    kill(process.pid, SIGKILL);
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("process ", process.pid, " of an earlier tandem-worker does not die"));
+    }
+    absl::SleepFor(absl::Milliseconds(5));  // not our child: nothing to wait on
+  }
+}
+
+absl::StatusOr<std::string> BootId() {
+  absl::StatusOr<std::string> id = ReadAll("/proc/sys/kernel/random/boot_id");
+  if (id.ok()) absl::StripTrailingAsciiWhitespace(&*id);
+  return id;
+}
+
+}  // namespace tandem::worker

@@ -1,0 +1,164 @@
+#include "worker/records.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
+#include "platform/failpoint.h"
+#include "platform/log.h"
+#include "worker/cause.h"
+
+namespace tandem::worker {
+namespace {
+
+constexpr char kAttemptPrefix[] = "attempt-";
+constexpr absl::Duration kKillLimit = absl::Seconds(10);
+
+std::string RanksFile(const std::string& folder) { return folder + "/ranks.json"; }
+std::string EndFile(const std::string& folder) { return folder + "/ended.pb"; }
+
+// Names in a folder that may not be there.
+absl::StatusOr<std::vector<std::string>> ListIfThere(platform::Files& files, const std::string& folder) {
+  absl::StatusOr<std::vector<std::string>> names = files.List(folder);
+  if (absl::IsNotFound(names.status())) return std::vector<std::string>();
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string& folder) {
+  if (const absl::Status status = files.CreateFolders(folder); !status.ok()) return status;
+  const std::string path = folder + "/lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    char pid[32] = {};
+    const ssize_t got = read(fd, pid, sizeof(pid) - 1);
+    close(fd);
+    return absl::FailedPreconditionError(
+        absl::StrCat("the state folder ", folder, " is in use by another tandem-worker",
+                     got > 0 ? " with pid " : "", pid, "; give this one another --state, or stop that one"));
+  }
+  const std::string pid = absl::StrCat(getpid());
+  if (ftruncate(fd, 0) != 0 || write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
+    const absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
+    close(fd);
+    return status;
+  }
+  return Records(files, folder, fd);
+}
+
+Records::Records(Records&& other) noexcept
+    : files_(other.files_), folder_(other.folder_), lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+
+Records::~Records() {
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+std::string Records::AttemptFolder(const AttemptKey& attempt) const {
+  return absl::StrCat(folder_, "/attempts/", attempt.job, "/", kAttemptPrefix, attempt.attempt);
+}
+
+std::string Records::LogFile(const RankKey& rank) const {
+  return absl::StrCat(folder_, "/logs/", rank.attempt.job, "/", kAttemptPrefix, rank.attempt.attempt,
+                      "/rank-", rank.rank, ".log");
+}
+
+absl::Status Records::WriteRanks(const AttemptKey& attempt, const std::map<int, ProcessId>& ranks) {
+  const absl::StatusOr<std::string> boot = BootId();
+  if (!boot.ok()) return boot.status();
+  nlohmann::ordered_json record;
+  record["boot"] = *boot;
+  record["ranks"] = nlohmann::ordered_json::array();
+  for (const auto& [rank, process] : ranks) {
+    record["ranks"].push_back({{"rank", rank}, {"pid", process.pid}, {"start_time", process.start_time}});
+  }
+  const std::string folder = AttemptFolder(attempt);
+  const std::string log = LogFile({attempt, 0});
+  for (const std::string& needed : {folder, log.substr(0, log.rfind('/'))}) {
+    if (const absl::Status status = files_.CreateFolders(needed); !status.ok()) return status;
+  }
+  return platform::ReplaceFile(files_, RanksFile(folder), record.dump(1) + "\n");
+}
+
+absl::Status Records::WriteEnd(const v1::AttemptStatus& status) {
+  const std::string folder = AttemptFolder(KeyOf(status.id()));
+  if (const absl::Status created = files_.CreateFolders(folder); !created.ok()) return created;
+  TANDEM_FAILPOINT("worker.before_record_end");
+  const absl::Status written = platform::ReplaceFile(files_, EndFile(folder), status.SerializeAsString());
+  TANDEM_FAILPOINT("worker.after_record_end");
+  return written;
+}
+
+absl::Status Records::Forget(const AttemptKey& attempt) { return files_.RemoveAll(AttemptFolder(attempt)); }
+
+absl::StatusOr<std::vector<v1::AttemptStatus>> Records::Recover(const std::string& worker_id,
+                                                                absl::Time now) {
+  std::vector<v1::AttemptStatus> ends;
+  const std::string root = folder_ + "/attempts";
+  const absl::StatusOr<std::vector<std::string>> jobs = ListIfThere(files_, root);
+  if (!jobs.ok()) return jobs.status();
+  for (const std::string& job : *jobs) {
+    const absl::StatusOr<std::vector<std::string>> attempts = ListIfThere(files_, root + "/" + job);
+    if (!attempts.ok()) return attempts.status();
+    for (const std::string& name : *attempts) {
+      absl::string_view number = name;
+      AttemptKey key{.job = job};
+      if (!absl::ConsumePrefix(&number, kAttemptPrefix) || !absl::SimpleAtoi(number, &key.attempt)) continue;
+      absl::StatusOr<v1::AttemptStatus> end = RecoverAttempt(key, worker_id, now);
+      if (!end.ok()) return end.status();
+      ends.push_back(*std::move(end));
+    }
+  }
+  return ends;
+}
+
+absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& attempt,
+                                                          const std::string& worker_id, absl::Time now) {
+  const std::string folder = AttemptFolder(attempt);
+  v1::AttemptStatus status;
+  const absl::StatusOr<std::string> ended = files_.Read(EndFile(folder));
+  if (ended.ok() && status.ParseFromString(*ended)) return status;
+
+  status.Clear();
+  *status.mutable_id() = IdOf(attempt);
+  status.set_ended(true);
+  const absl::StatusOr<std::string> text = files_.Read(RanksFile(folder));
+  // No record, or a torn one, of ranks: none was started, since the record is durable before.
+  const nlohmann::json record =
+      text.ok() ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false) : nlohmann::json();
+  const absl::StatusOr<std::string> boot = BootId();
+  if (!boot.ok()) return boot.status();
+  const bool same_boot = record.is_object() && record.value("boot", "") == *boot;
+  for (const nlohmann::json& rank :
+       record.is_object() ? record.value("ranks", nlohmann::json::array()) : nlohmann::json::array()) {
+    const ProcessId process{.pid = rank.value("pid", 0), .start_time = rank.value("start_time", uint64_t{0})};
+    if (same_boot && process.pid > 0) {
+      if (const absl::Status killed = KillLeftover(process, kKillLimit); !killed.ok()) return killed;
+    }
+    v1::RankStatus& out = *status.add_ranks();
+    out.set_rank(rank.value("rank", 0));
+    out.set_phase(v1::RANK_PHASE_EXITED);
+    out.set_exited(true);
+    out.set_pid(process.pid);
+    v1::Cause& cause = *out.mutable_cause();
+    cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+    cause.set_reason("WorkerLost");
+    cause.set_message(absl::StrCat("rank ", out.rank(), " died with the daemon of worker ", worker_id));
+    cause.set_rank(out.rank());
+    cause.set_worker(worker_id);
+    SetTime(now, *cause.mutable_time());
+  }
+  if (const absl::Status written = WriteEnd(status); !written.ok()) return written;
+  return status;
+}
+
+}  // namespace tandem::worker

@@ -1,0 +1,140 @@
+#include "worker/spawner.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <future>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "link/trainer_args.h"
+
+namespace tandem::worker {
+namespace {
+
+// What the child needs, made before the fork: after it only async-signal-safe calls are allowed.
+struct ChildPlan {
+  const char* program = nullptr;
+  char* const* argv = nullptr;
+  pid_t parent = 0;
+  int null_fd = -1;
+  int log_fd = -1;
+  int control_fd = -1;
+  int page_fd = -1;
+  int error_fd = -1;  // closes with exec; before that, errno goes through it
+};
+
+[[noreturn]] void FailChild(const ChildPlan& plan) {
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(plan.error_fd, &error, sizeof(error));
+  _exit(127);
+}
+
+[[noreturn]] void RunChild(const ChildPlan& plan) {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailChild(plan);
+  if (getppid() != plan.parent) _exit(127);  // the daemon died before the line above
+  setpgid(0, 0);
+  signal(SIGPIPE, SIG_DFL);  // exec keeps what is ignored
+  sigset_t none;
+  sigemptyset(&none);
+  if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) FailChild(plan);
+  if (dup2(plan.null_fd, STDIN_FILENO) < 0 || dup2(plan.log_fd, STDOUT_FILENO) < 0 ||
+      dup2(plan.log_fd, STDERR_FILENO) < 0) {
+    FailChild(plan);
+  }
+  // All descriptors are close-on-exec already, as far as every library keeps to it; this makes sure.
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (fcntl(plan.control_fd, F_SETFD, 0) != 0 || fcntl(plan.page_fd, F_SETFD, 0) != 0) FailChild(plan);
+  execv(plan.program, plan.argv);
+  FailChild(plan);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { Close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+};
+
+void Reap(pid_t pid) {
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request) {
+  const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (null.get() < 0) return absl::ErrnoToStatus(errno, "open /dev/null");
+  const Descriptor log(open(request.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (log.get() < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open log ", request.log_file));
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "make a pipe");
+  const Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+
+  const pid_t parent = getpid();
+  std::vector<std::string> args =
+      link::TrainerArgs{.control_fd = request.control_fd, .page_fd = request.page_fd, .parent_pid = parent}
+          .ToArgv(request.program);
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  const ChildPlan plan{.program = request.program.c_str(),
+                       .argv = argv.data(),
+                       .parent = parent,
+                       .null_fd = null.get(),
+                       .log_fd = log.get(),
+                       .control_fd = request.control_fd,
+                       .page_fd = request.page_fd,
+                       .error_fd = write_end.get()};
+
+  // _Fork runs no fork handlers: gRPC's would wait for its other threads.
+  const pid_t pid = _Fork();
+  if (pid == 0) RunChild(plan);
+  if (pid < 0) return absl::ErrnoToStatus(errno, "fork");
+  write_end.Close();
+  int error = 0;
+  ssize_t got = 0;
+  do {
+    got = read(read_end.get(), &error, sizeof(error));
+  } while (got < 0 && errno == EINTR);
+  if (got != 0) {
+    Reap(pid);
+    return absl::ErrnoToStatus(error, absl::StrCat("start ", request.program));
+  }
+  SpawnedProcess process{.id = {.pid = pid}, .pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0))};
+  if (process.pidfd < 0) {
+    const absl::Status status = absl::ErrnoToStatus(errno, "open a pidfd");
+    kill(pid, SIGKILL);
+    Reap(pid);
+    return status;
+  }
+  // It may have died already; nobody else can have the pid before it is reaped.
+  if (const absl::StatusOr<ProcessId> id = Identify(pid); id.ok()) process.id = *id;
+  return process;
+}
+
+}  // namespace
+
+absl::StatusOr<SpawnedProcess> Spawner::Spawn(const SpawnRequest& request) {
+  std::promise<absl::StatusOr<SpawnedProcess>> promise;
+  std::future<absl::StatusOr<SpawnedProcess>> result = promise.get_future();
+  thread_.Run([&] { promise.set_value(ForkAndExec(request)); });
+  return result.get();
+}
+
+}  // namespace tandem::worker

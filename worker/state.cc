@@ -1,0 +1,87 @@
+#include "worker/state.h"
+
+namespace tandem::worker {
+namespace {
+
+void SetDuration(absl::Duration duration, google::protobuf::Duration& out) {
+  absl::Duration rest;
+  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
+}
+
+v1::RankPhase PhaseOf(const RankState& rank) {
+  switch (rank.life) {
+    case Life::kWaiting:
+      return v1::RANK_PHASE_UNSPECIFIED;
+    case Life::kGone:
+      return v1::RANK_PHASE_EXITED;
+    case Life::kStarting:
+    case Life::kRunning:
+      break;
+  }
+  if (rank.finished) return v1::RANK_PHASE_FINISHED;
+  // The page is sampled, so it may lag behind the message.
+  if (rank.ready && rank.sample.phase < v1::RANK_PHASE_READY) return v1::RANK_PHASE_READY;
+  if (rank.sample.phase == v1::RANK_PHASE_UNSPECIFIED) return v1::RANK_PHASE_SPAWNED;
+  return rank.sample.phase;
+}
+
+}  // namespace
+
+AttemptKey KeyOf(const v1::AttemptId& id) { return {.job = id.job_id(), .attempt = id.attempt()}; }
+
+v1::AttemptId IdOf(const AttemptKey& key) {
+  v1::AttemptId id;
+  id.set_job_id(key.job);
+  id.set_attempt(key.attempt);
+  return id;
+}
+
+v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values) {
+  v1::AttemptStatus status;
+  *status.mutable_id() = IdOf(key);
+  for (const auto& [number, rank] : attempt.ranks) {
+    v1::RankStatus& out = *status.add_ranks();
+    out.set_rank(number);
+    out.set_phase(PhaseOf(rank));
+    out.set_step(rank.sample.step);
+    out.set_instruction(rank.sample.instruction);
+    out.set_step_seconds(rank.step_seconds);
+    if (rank.ready) *out.mutable_ready() = *rank.ready;
+    out.set_finished(rank.finished);
+    out.set_exited(rank.life == Life::kGone);
+    out.set_stop_requested(rank.stop_sent || rank.kill_sent);
+    if (rank.cause) {
+      *out.mutable_cause() = *rank.cause;
+    } else if (rank.failed) {
+      *out.mutable_cause() = *rank.failed;
+    }
+    for (const uint64_t seq : rank.sample.collectives) out.add_collective_seq(seq);
+    out.set_pid(rank.pid);
+    SetDuration(rank.sample.since_progress, *out.mutable_since_progress());
+  }
+  if (with_values) {
+    for (const auto& [name, value] : attempt.values) {
+      if (value.rank < 0) continue;
+      v1::KvSet& set = *status.add_values();
+      set.set_key(name);
+      set.set_value(value.bytes);
+      set.set_rank(value.rank);
+    }
+  }
+  if (attempt.refused) *status.mutable_refused() = *attempt.refused;
+  status.set_request_done(attempt.request_done);
+  return status;
+}
+
+v1::Inventory InventoryOf(const WorkerState& state) {
+  v1::Inventory inventory;
+  inventory.set_hostname(state.settings.hostname);
+  inventory.set_data_address(state.settings.data_address);
+  for (const v1::Place& place : state.settings.places) *inventory.add_places() = place;
+  for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true);
+  for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;
+  return inventory;
+}
+
+}  // namespace tandem::worker

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tandem/v1/trainer.pb.h"
+#include "tandem/v1/workers.pb.h"
+
+namespace tandem::worker {
+
+// What the worker daemon knows, as plain data. Only Apply (apply.h) changes it.
+
+struct AttemptKey {
+  std::string job;
+  int attempt = 0;
+  auto operator<=>(const AttemptKey&) const = default;
+};
+
+struct RankKey {
+  AttemptKey attempt;
+  int rank = 0;
+  auto operator<=>(const RankKey&) const = default;
+};
+
+AttemptKey KeyOf(const v1::AttemptId& id);
+v1::AttemptId IdOf(const AttemptKey& key);
+
+// One look at the shared page of a rank.
+struct PageSample {
+  v1::RankPhase phase = v1::RANK_PHASE_UNSPECIFIED;
+  int64_t step = 0;
+  int64_t instruction = -1;
+  int64_t microbatch = -1;
+  absl::Duration since_progress;
+  std::vector<uint64_t> collectives;  // by group, in creation order
+};
+
+// How messages name one instruction of the job's program.
+struct InstructionName {
+  std::string text;    // as the program prints it
+  std::string phrase;  // "forward of microbatch 2"
+};
+
+enum class Life { kWaiting, kStarting, kRunning, kGone };
+
+struct RankState {
+  v1::RankStart start;
+  Life life = Life::kWaiting;
+  int64_t pid = 0;
+  std::optional<v1::Ready> ready;
+  bool finished = false;            // it said so
+  std::optional<v1::Cause> failed;  // its own words; outranks the exit that follows
+  bool stop_sent = false;           // the daemon asked it to stop
+  bool kill_sent = false;           // the daemon sent SIGKILL
+  absl::Time kill_at = absl::InfiniteFuture();
+  std::optional<v1::Cause> cause;  // once gone; none where it finished and exited with 0
+  PageSample sample;
+  absl::Time sampled_at = absl::InfinitePast();
+  double step_seconds = 0;  // between the last two samples in which the step rose
+};
+
+// The daemon wants the local ranks of an attempt gone.
+struct Stop {
+  std::string reason;    // CamelCase, of the ranks' causes: "Cancelled"
+  absl::Time begin;      // when the ranks are told
+  absl::Duration grace;  // from then to SIGKILL
+};
+
+struct Value {
+  std::string bytes;
+  int rank = -1;  // the local rank that set it; -1: the controller told it
+};
+
+// An attempt of which this worker runs ranks, from the assignment to the record of its end.
+struct AttemptState {
+  v1::Assignment assignment;
+  bool prepare_sent = false;
+  bool prepared = false;
+  std::vector<InstructionName> program;  // empty where it could not be worked out
+  std::optional<v1::Cause> refused;
+  std::map<int, RankState> ranks;  // by rank
+  std::optional<Stop> stop;
+  bool recording = false;  // of the end, on disk
+
+  std::map<std::string, Value> values;
+  std::vector<std::string> unsent_values;            // set here, not yet told to the controller
+  std::map<std::string, std::set<int>> waiting;      // key → local ranks that want it
+  std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
+  std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
+
+  uint64_t request_sent = 0;  // Assignment.request passed on to a rank
+  uint64_t request_done = 0;
+  bool dirty = true;  // the controller should hear of it now
+};
+
+// An end that the controller has not acknowledged.
+struct EndedAttempt {
+  v1::AttemptStatus status;
+  bool dirty = true;
+};
+
+struct Notice {
+  AttemptKey attempt;
+  v1::CheckpointCommitted committed;
+  uint64_t seq = 0;  // of its last sending in this session; 0: none
+  absl::Time sent_at = absl::InfinitePast();
+};
+
+struct SessionState {
+  bool open = false;
+  bool hello_sent = false;
+  bool welcomed = false;
+  uint64_t next_seq = 1;
+  std::string drop;  // not empty: close it and dial again, because
+};
+
+struct Settings {
+  std::string worker_id;
+  uint64_t incarnation = 0;
+  std::string hostname;
+  std::string data_address;
+  std::string build;
+  std::vector<v1::Place> places;
+};
+
+struct WorkerState {
+  Settings settings;
+  SessionState session;
+  int64_t highest_term = 0;
+  absl::Duration orphan_timeout = absl::InfiniteDuration();
+  absl::Duration beat = absl::Seconds(1);
+  bool deadline_stale = false;  // the controller was heard; the pages do not say so yet
+  bool beat_due = false;
+  std::map<AttemptKey, AttemptState> live;
+  std::map<AttemptKey, EndedAttempt> ended;
+  std::vector<AttemptKey> forgotten;                // their records are still on disk
+  std::vector<Notice> notices;                      // checkpoints not acknowledged, oldest first
+  std::vector<v1::UploadRequest> uploads;           // asked, not yet started
+  absl::Time shutdown_at = absl::InfiniteFuture();  // when the daemon was asked to end
+  std::optional<std::string> fatal;                 // why it must end
+  bool exit_sent = false;
+};
+
+inline constexpr int kProtocol = 1;
+
+// What the controller hears. `with_values`: also what local ranks have set (for the inventory).
+v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values);
+
+v1::Inventory InventoryOf(const WorkerState& state);
+
+}  // namespace tandem::worker

@@ -1,0 +1,158 @@
+// tandem-worker: the daemon on each machine. See daemon.h.
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "jobspec/jobspec.h"
+#include "platform/build_info.h"
+#include "platform/clock.h"
+#include "platform/failpoint.h"
+#include "platform/files.h"
+#include "platform/log.h"
+#include "platform/random.h"
+#include "worker/daemon.h"
+#include "worker/program_names.h"
+
+namespace {
+
+namespace platform = tandem::platform;
+namespace worker = tandem::worker;
+
+int NumCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+std::string BesideThisBinary(const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? name : (self.parent_path() / name).string();
+}
+
+std::vector<tandem::v1::Place> CpuPlaces(int count) {
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  std::vector<tandem::v1::Place> places;
+  for (int i = 0; i < count; ++i) {
+    tandem::v1::Place& place = places.emplace_back();
+    place.set_index(i);
+    place.set_device(tandem::v1::DEVICE_CPU);
+    place.set_name("cpu");
+    place.set_memory_bytes(memory / count);
+    place.set_healthy(true);
+  }
+  return places;
+}
+
+// Every rank and every log that is read costs a few descriptors.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+// One line where there is one violation; several are joined, since a cause is one line.
+std::string CheckFiles(const tandem::v1::JobSpec& resolved) {
+  const std::string text = tandem::jobspec::ToText(tandem::jobspec::CheckFiles(resolved));
+  return absl::StrJoin(absl::StrSplit(text, '\n', absl::SkipEmpty()), "; ");
+}
+
+int Fail(const absl::Status& status) {
+  platform::Log(platform::LogLevel::kError, std::string(status.message()));
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string controller;
+  std::string id = HostName();
+  std::string state;
+  int places = NumCores();
+  std::string trainer = BesideThisBinary("tandem-trainer");
+  std::string data_address = "127.0.0.1";
+  std::string failpoints;
+  CLI::App app("Runs the ranks that the controller assigns to this machine.", "tandem-worker");
+  app.add_option("--controller", controller, "Address of the controller: unix:/path or host:port")
+      ->required();
+  app.add_option("--id", id, "Name of this worker, unique in the cluster")->capture_default_str();
+  app.add_option("--state", state, "Folder for what must survive this process, and for the logs of ranks")
+      ->required();
+  app.add_option("--places", places, "Ranks that may run here at once, on CPUs")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--trainer", trainer, "Path of tandem-trainer")->capture_default_str();
+  app.add_option("--data-address", data_address, "Address at which other workers reach the ranks of this one")
+      ->capture_default_str();
+  app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there (test builds only)");
+  app.set_version_flag("--version", "tandem-worker " + platform::BuildVersion());
+  CLI11_PARSE(app, argc, argv);
+  platform::SetLogComponent("worker");
+  if (!failpoints.empty()) {
+    if (const absl::Status status = platform::SetFailpoints(failpoints); !status.ok()) return Fail(status);
+  }
+  std::error_code error;
+  const std::string folder = std::filesystem::absolute(state, error).string();
+  if (error) return Fail(absl::InvalidArgumentError("--state: " + error.message()));
+  if (access(trainer.c_str(), X_OK) != 0) {
+    return Fail(absl::NotFoundError("there is no program " + trainer + "; name the trainer with --trainer"));
+  }
+  RaiseDescriptorLimit();
+  // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
+  // way.
+  setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
+  signal(SIGPIPE, SIG_IGN);
+  // Blocked in every thread; one waits for them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  absl::StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Open(
+      {
+          .controller = {.target = controller},
+          .settings = {.worker_id = id,
+                       .hostname = HostName(),
+                       .data_address = data_address,
+                       .build = platform::BuildVersion(),
+                       .places = CpuPlaces(places)},
+          .state_folder = folder,
+          .trainer = std::filesystem::absolute(trainer, error).string(),
+      },
+      {.check_files = CheckFiles, .name_program = worker::NameProgram}, platform::SteadyClock(),
+      platform::SystemRandom(), platform::SystemFiles());
+  if (!daemon.ok()) return Fail(daemon.status());
+
+  std::thread([&signals, &daemon] {
+    int signal = 0;
+    while (sigwait(&signals, &signal) == 0) {
+      platform::Log(platform::LogLevel::kInfo, "stopping", {{"signal", std::to_string(signal)}});
+      (*daemon)->AskShutdown();
+    }
+  }).detach();
+  const absl::Status status = (*daemon)->Run();
+  if (!status.ok()) Fail(status);
+  // All that matters is on disk; a file system that hangs under a check must not keep the process.
+  fflush(nullptr);
+  _exit(status.ok() ? 0 : 1);
+}
