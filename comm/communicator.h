@@ -22,7 +22,8 @@ class CommError : public std::runtime_error {
 // Every rank makes the same calls in the same order, from one thread (the stream's; on the CPU a call
 // returns when the collective is done). Tensors are contiguous, any dtype (bytes are moved), and stay
 // alive until then. A group of one rank is a communicator like any other.
-// Throws CommError when a peer is lost or the deadline passes. Not thread-safe, except Abort() and num_collectives().
+// Throws CommError when a peer is lost or the deadline passes. Not thread-safe, except Abort() and
+// num_collectives().
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -42,7 +42,8 @@ class Poison {
 // Work that runs in order, asynchronously to the host.
 // One issuing thread; the work itself runs elsewhere (CPU: the stream's own thread, with gradients
 // disabled, one intra-op thread, blocking while idle).
-// An exception in the work poisons: everything queued, here and on the other streams of that Poison, is skipped, and Synchronize throws it.
+// An exception in the work poisons: everything queued, here and on the other streams of that Poison, is
+// skipped, and Synchronize throws it.
 class Stream {
  public:
   virtual ~Stream() = default;

@@ -42,7 +42,8 @@ struct Layout {
 };
 
 // Items start at multiples of 128 bytes (of `element_bytes`-byte elements), items of one block but its
-// first excepted. Throws std::invalid_argument for an empty or negative dim, an overflow, or blocks that are not consecutive.
+// first excepted. Throws std::invalid_argument for an empty or negative dim, an overflow, or blocks that are
+// not consecutive.
 Layout MakeLayout(const std::vector<ItemSpec>& items, int element_bytes, int64_t granule = 64);
 
 // Elements of one rank's shard of the padded buffer: equal on all ranks, a multiple of the granule.

@@ -31,24 +31,25 @@ struct ItemNorms {
 };
 
 // What OptimizerStep needs beside the shard. AdamW with decoupled decay (Loshchilov and Hutter, 2019):
-//   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay w)
+//   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) +
+//   decay w)
 // with g = clip · sum / divisor; in the shard's type, each element alone, so that shards do not matter.
 struct OptimizerInputs {
-  int64_t step = 0;         // t, from 1
+  int64_t step = 0;  // t, from 1
   double learning_rate = 0;
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  double divisor = 1;       // contributions of the step: microbatches over all ranks
-  double clip = 1;          // coefficient, <= 1
-  bool finite = true;       // false: weights and state stay as they are
+  double divisor = 1;  // contributions of the step: microbatches over all ranks
+  double clip = 1;     // coefficient, <= 1
+  bool finite = true;  // false: weights and state stay as they are
 };
 
 // The terms of one unit's accumulated gradient, before division and clipping.
 struct GradientTerms {
   Sum squares;
-  int64_t nonfinite = 0;    // elements; they do not count in squares
+  int64_t nonfinite = 0;  // elements; they do not count in squares
 };
 
 // Views of a shard's persistent tensors, each 1-D [ShardElements]; padding is kept zero.
@@ -59,9 +60,10 @@ struct UnitState;
 // stream that the program says (gather, reduce, compute); the program orders them. Throws CommError.
 class ShardedUnit {
  public:
-  // weight, gradient, exp_avg, exp_avg_sq: [ShardElements(layout, num_ranks)], one dtype (fp32 or fp64). Zeroes all four.
-  ShardedUnit(std::string name, Layout layout, int num_ranks, int rank, at::Tensor weight, at::Tensor gradient,
-              at::Tensor exp_avg, at::Tensor exp_avg_sq);
+  // weight, gradient, exp_avg, exp_avg_sq: [ShardElements(layout, num_ranks)], one dtype (fp32 or fp64).
+  // Zeroes all four.
+  ShardedUnit(std::string name, Layout layout, int num_ranks, int rank, at::Tensor weight,
+              at::Tensor gradient, at::Tensor exp_avg, at::Tensor exp_avg_sq);
   ~ShardedUnit();
   ShardedUnit(ShardedUnit&&) noexcept;
 
@@ -76,9 +78,9 @@ class ShardedUnit {
   // slot: [GatheredElements], gets every rank's weights.
   void Unshard(comm::Communicator& comm, at::Tensor& slot);
 
-  // slot: [GatheredElements], this rank's contributions of one microbatch (gaps are ignored); staging: the same size.
-  // Folds the contributions of the ranks in rank order, one by one, into the gradient shard;
-  // add == false: the first one of the step overwrites.
+  // slot: [GatheredElements], this rank's contributions of one microbatch (gaps are ignored); staging: the
+  // same size. Folds the contributions of the ranks in rank order, one by one, into the gradient shard; add
+  // == false: the first one of the step overwrites.
   void ReduceGradients(comm::Communicator& comm, const at::Tensor& slot, at::Tensor& staging, bool add);
 
   GradientTerms Terms() const;

@@ -2,11 +2,11 @@
 
 // TANDEM_CHECK(condition, "what must be true") ends the process with file, line and message.
 // For our own bugs only, never for input.
-#define TANDEM_CHECK(condition, message)                                       \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]] {                                           \
+#define TANDEM_CHECK(condition, message)                                        \
+  do {                                                                          \
+    if (!(condition)) [[unlikely]] {                                            \
       ::tandem::platform::CheckFailed(__FILE__, __LINE__, #condition, message); \
-    }                                                                          \
+    }                                                                           \
   } while (false)
 
 #include <string_view>

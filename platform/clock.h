@@ -15,7 +15,8 @@ class Clock {
 // The machine's clock.
 const Clock& SystemClock();
 
-// The machine's clock as it was at the first call, moved on by CLOCK_MONOTONIC: for deadlines, since it never jumps.
+// The machine's clock as it was at the first call, moved on by CLOCK_MONOTONIC: for deadlines, since it never
+// jumps.
 const Clock& SteadyClock();
 
 }  // namespace tandem::platform

@@ -7,10 +7,11 @@
 namespace tandem::platform {
 
 // TANDEM_FAILPOINT("controller.after_commit") does nothing, or, where the flag --failpoint names it,
-// kills the process there (SIGKILL), as a power cut would. Compiled to nothing unless TANDEM_FAILPOINTS is defined.
+// kills the process there (SIGKILL), as a power cut would. Compiled to nothing unless TANDEM_FAILPOINTS is
+// defined.
 //
-// `spec` is NAME=kill or NAME=kill@N (the N-th time, from 1), several separated by commas. Call once, before threads start.
-// FailedPrecondition in builds without failpoints.
+// `spec` is NAME=kill or NAME=kill@N (the N-th time, from 1), several separated by commas. Call once, before
+// threads start. FailedPrecondition in builds without failpoints.
 absl::Status SetFailpoints(std::string_view spec);
 
 // Use the macro.

@@ -31,7 +31,7 @@ class Files {
 
   virtual absl::Status CreateFolders(const std::string& path) = 0;
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;  // names, sorted
-  virtual absl::Status RemoveAll(const std::string& path) = 0;                           // OK where nothing is there
+  virtual absl::Status RemoveAll(const std::string& path) = 0;  // OK where nothing is there
 };
 
 Files& SystemFiles();

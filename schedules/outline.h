@@ -51,7 +51,7 @@ struct Access {
   std::vector<ValueId> gradient_writes;  // first write of a microbatch overwrites, later ones add
   std::vector<UnitPart> parameters;
   std::vector<UnitPart> parameter_gradients;
-  Bytes scratch;            // of the arena, only while the instruction runs
+  Bytes scratch;  // of the arena, only while the instruction runs
   double flops = 0;
   double bytes_moved = 0;
 };
@@ -59,17 +59,28 @@ struct Access {
 enum class StreamKind : uint8_t { kCompute, kGather, kReduce, kDispatch, kSend };
 
 enum class NodeKind : uint8_t {
-  kEmbedding, kAttention, kRoute, kPermute, kDispatch, kExperts, kCombine, kFinish, kMlp, kMamba, kMtp, kHead,
+  kEmbedding,
+  kAttention,
+  kRoute,
+  kPermute,
+  kDispatch,
+  kExperts,
+  kCombine,
+  kFinish,
+  kMlp,
+  kMamba,
+  kMtp,
+  kHead,
 };
 
 // A piece of the model that runs on one stream.
 struct Node {
   std::string name;  // "layers.3.attention"
   NodeKind kind = NodeKind::kMlp;
-  int layer = -1;    // -1: not in a layer
+  int layer = -1;  // -1: not in a layer
   StreamKind stream = StreamKind::kCompute;
   Access forward;
-  Access backward;   // whole; the halves below are empty where the node does not split
+  Access backward;  // whole; the halves below are empty where the node does not split
   bool splits_backward = false;
   Access backward_input;
   Access backward_weight;
@@ -77,9 +88,9 @@ struct Node {
 
 // Parameters that are gathered and released together.
 struct Unit {
-  std::string name;  // "embedding", "layers.3", "head"
+  std::string name;                // "embedding", "layers.3", "head"
   std::vector<std::string> parts;  // "attention", "mlp"
-  int64_t elements = 0;  // of its layout, gaps included
+  int64_t elements = 0;            // of its layout, gaps included
 };
 
 // Nodes are in the forward order of one microbatch.

@@ -33,7 +33,7 @@ packages=(
   libxxhash-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
   python3 python3-venv
 )
-[ $tests = 0 ] || packages+=(prometheus)
+[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck)
 
 missing=()
 for package in "${packages[@]}"; do
