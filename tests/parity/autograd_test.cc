@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/corpus.h"
+#include "data/loader.h"
+#include "tests/parity/autograd_model.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// Tier T2 of design.md against an independent implementation, in fp64.
+
+using Tensors = std::map<std::string, std::vector<double>>;
+
+// The items of the arrays "<unit><suffix>" by Hugging Face name.
+Tensors ByName(const plan::JobPlan& plan, const JobRun& run, const std::string& suffix) {
+  Tensors tensors;
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    const std::string& bytes = run.arrays.at(plan.units[unit].name + suffix);
+    for (const fsdp::Item& item : plan.layouts[unit].items) {
+      std::vector<double>& tensor = tensors[item.name];
+      tensor.resize(item.range.size());
+      std::memcpy(tensor.data(), bytes.data() + item.range.begin * sizeof(double),
+                  tensor.size() * sizeof(double));
+    }
+  }
+  return tensors;
+}
+
+double Norm(const std::vector<double>& tensor) {
+  double squares = 0;
+  for (const double element : tensor) {
+    squares += element * element;
+  }
+  return std::sqrt(squares);
+}
+
+// ‖a - b‖ / ‖b‖
+double Distance(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double squares = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    squares += (a[i] - b[i]) * (a[i] - b[i]);
+  }
+  return std::sqrt(squares) / Norm(b);
+}
+
+void ExpectNear(const Tensors& ours, const Tensors& theirs, const char* what) {
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (const auto& [name, tensor] : theirs) {
+    EXPECT_LE(Distance(ours.at(name), tensor), 1e-11) << what << " of " << name;
+  }
+}
+
+// The same job, cut off after `steps` steps: its learning rates stay those of the whole job.
+JobRun RunFirst(plan::JobPlan plan, int64_t steps) {
+  plan.train.steps = steps;
+  plan.train.optimizer.decay = plan::Decay::kConstant;
+  return RunJob(plan);
+}
+
+void CompareWithAutograd(JobOptions options) {
+  options.fp64 = true;
+  plan::JobPlan plan = MakeJob(options);
+  plan.train.optimizer.decay = plan::Decay::kConstant;
+  const int rounds = plan.train.microbatches_per_rank * plan.train.ranks;
+
+  AutogradModel reference(plan, ByName(plan, RunFirst(plan, 0), "/weights"));
+  const auto corpus = std::make_shared<data::Corpus>(data::CorpusSource{
+      .train = plan.train.data.train, .validation_fraction = plan.train.data.validation_fraction});
+  const data::Loader loader(corpus, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length);
+
+  const JobRun whole = RunJob(plan);
+  ASSERT_EQ(static_cast<int64_t>(whole.steps.size()), plan.train.steps);
+  for (const trainer::StepSummary& step : whole.steps) {
+    SCOPED_TRACE(testing::Message() << "step " << step.step);
+    std::vector<std::vector<int64_t>> tokens(rounds);
+    for (int i = 0; i < rounds; ++i) {
+      tokens[i].resize(plan.batch.sequences * (plan.batch.sequence_length + 1));
+      loader.Fill(step.step, i, rounds, plan.batch.sequences, tokens[i].data());
+    }
+    const double learning_rate = plan::LearningRate(plan.train.optimizer, step.step, plan.train.steps);
+    const AutogradModel::Step expected = reference.TrainStep(tokens, learning_rate);
+    const Tensors expected_weights = reference.weights();
+
+    EXPECT_NEAR(step.loss, expected.loss, 1e-12 * expected.loss);
+    EXPECT_NEAR(step.grad_norm, expected.grad_norm, 1e-11 * expected.grad_norm);
+    size_t item = 0;
+    for (const fsdp::Layout& layout : plan.layouts) {
+      for (const fsdp::Item& named : layout.items) {
+        const double gradient = Norm(expected.gradients.at(named.name));
+        EXPECT_NEAR(step.gradient[item], gradient, 1e-11 * gradient) << "gradient norm of " << named.name;
+        const double weight = Norm(expected_weights.at(named.name));
+        EXPECT_NEAR(step.weight[item], weight, 1e-11 * weight) << "weight norm of " << named.name;
+        EXPECT_NEAR(step.rms[item], weight / std::sqrt(named.range.size()), 1e-11 * weight);
+        ++item;
+      }
+    }
+
+    const JobRun until_here = RunFirst(plan, step.step);
+    ExpectNear(ByName(plan, until_here, "/weights"), expected_weights, "weight");
+    if (step.step == 1) {
+      // Adam's first moment is then (1 - beta1) times the clipped gradient: the gradient itself, element by
+      // element.
+      const double clip = std::min(1.0, plan.train.optimizer.clip_grad_norm / (expected.grad_norm + 1e-6));
+      Tensors gradients = ByName(plan, until_here, "/exp_avg");
+      for (auto& [name, tensor] : gradients) {
+        for (double& element : tensor) {
+          element /= (1 - plan.train.optimizer.beta1) * clip;
+        }
+      }
+      ExpectNear(gradients, expected.gradients, "gradient");
+    }
+  }
+}
+
+TEST(AutogradTest, OneRankMatches) {
+  CompareWithAutograd({.ranks = 1, .microbatches_per_rank = 4, .steps = 5});
+}
+
+TEST(AutogradTest, TwoRanksMatch) {
+  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 5});
+}
+
+TEST(AutogradTest, TiedEmbeddingsMatch) {
+  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = true});
+}
+
+TEST(AutogradTest, ClippedGradientsMatch) {
+  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 1, .steps = 3, .clip = 0.05});
+}
+
+}  // namespace
+}  // namespace tandem::parity

@@ -1,0 +1,67 @@
+#include "tests/parity/job.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "jobspec/jobspec.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::parity {
+
+plan::JobPlan MakeJob(const JobOptions& options) {
+  v1::JobSpec spec;
+  spec.set_name("parity");
+  v1::Model& model = *spec.mutable_model();
+  model.set_hidden_size(options.hidden);
+  model.set_intermediate_size(options.inner);
+  model.set_num_hidden_layers(options.layers);
+  model.set_num_attention_heads(options.heads);
+  model.set_num_key_value_heads(options.kv_heads);
+  model.set_vocab_size(256);
+  model.set_tie_word_embeddings(options.tied);
+  spec.mutable_data()->set_train(PARITY_TEXT);  // a folder of this repository: real text
+  spec.mutable_data()->set_validation_fraction(0.1);
+  v1::Training& training = *spec.mutable_training();
+  training.set_steps(options.steps);
+  training.set_sequence_length(options.sequence_length);
+  training.set_micro_batch_size(options.micro_batch_size);
+  training.set_global_batch_size(options.micro_batch_size * options.microbatches_per_rank * options.ranks);
+  training.set_seed(7);
+  training.mutable_optimizer()->set_learning_rate(options.learning_rate);
+  training.mutable_schedule()->set_warmup_steps(options.warmup_steps);
+  training.mutable_schedule()->set_decay(v1::DECAY_COSINE);
+  training.set_clip_grad_norm(options.clip);
+  training.set_validate_every_steps(options.validate_every_steps);
+  training.set_validation_batches(options.validation_batches);
+  spec.mutable_parallelism()->set_ranks(options.ranks);
+  spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(options.prefetch);
+  spec.mutable_precision()->set_compute(options.fp64 ? v1::COMPUTE_TYPE_FP64 : v1::COMPUTE_TYPE_FP32);
+  spec.mutable_report()->set_parameter_norms(options.norms);
+  if (!options.checkpoint_directory.empty()) {
+    spec.mutable_checkpoint()->set_directory(options.checkpoint_directory);
+    spec.mutable_checkpoint()->set_every_steps(options.checkpoint_every_steps);
+    if (!options.resume.empty()) {
+      spec.mutable_checkpoint()->set_resume(options.resume);
+    }
+  }
+  const auto violations = jobspec::Validate(spec);
+  if (!violations.empty()) {
+    throw std::logic_error(jobspec::ToText(violations));
+  }
+  return plan::MakeJobPlan(jobspec::Resolve(spec));
+}
+
+TemporaryFolder::TemporaryFolder() : path_(std::filesystem::temp_directory_path() / "tandem-parity-XXXXXX") {
+  if (mkdtemp(path_.data()) == nullptr) {
+    throw std::runtime_error("mkdtemp " + path_);
+  }
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace tandem::parity

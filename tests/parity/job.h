@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "plan/job_plan.h"
+
+namespace tandem::parity {
+
+// The jobs that these tests run: a tiny Llama on text.
+struct JobOptions {
+  int ranks = 1;
+  int microbatches_per_rank = 1;
+  int64_t steps = 3;
+  int64_t layers = 2;
+  int64_t hidden = 32;
+  int64_t inner = 48;
+  int64_t heads = 4;
+  int64_t kv_heads = 2;
+  int64_t sequence_length = 16;
+  int64_t micro_batch_size = 2;
+  int64_t warmup_steps = 2;
+  double learning_rate = 3e-3;
+  double clip = 1.0;
+  bool tied = false;
+  bool fp64 = false;
+  int prefetch = 1;
+  bool norms = true;
+  int64_t validate_every_steps = 0;
+  int64_t validation_batches = 2;
+  std::string checkpoint_directory;
+  int64_t checkpoint_every_steps = 0;
+  std::string resume;
+};
+
+plan::JobPlan MakeJob(const JobOptions& options);
+
+// A folder that goes away with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace tandem::parity

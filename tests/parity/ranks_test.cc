@@ -1,0 +1,52 @@
+#include <gtest/gtest.h>
+
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// Tier T1 of design.md: the same microbatches, shared among any number of ranks.
+
+constexpr int kMicrobatches = 12;
+
+JobRun RunOn(int ranks, JobOptions options) {
+  options.ranks = ranks;
+  options.microbatches_per_rank = kMicrobatches / ranks;
+  return RunJob(MakeJob(options));
+}
+
+TEST(SameNumbersTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
+  const JobOptions options{.steps = 20};
+  const JobRun one = RunOn(1, options);
+  ASSERT_EQ(one.steps.size(), 20u);
+  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  for (const int ranks : {2, 3, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+}
+
+TEST(SameNumbersTest, TiedEmbeddingsGiveTheSameBitsOnAnyRanks) {
+  const JobOptions options{.steps = 5, .tied = true};
+  const JobRun one = RunOn(1, options);
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+}
+
+// More ranks than the embedding has rows for: some shards hold padding only.
+TEST(SameNumbersTest, RanksThatOwnNothingOfAUnitTakePart) {
+  JobOptions options{.steps = 3, .layers = 1, .hidden = 16, .inner = 16, .heads = 2, .kv_heads = 1};
+  options.tied = true;  // the head is then one row of `hidden` elements: one granule
+  const JobRun one = RunOn(1, options);
+  for (const int ranks : {3, 12}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::parity

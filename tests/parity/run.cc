@@ -1,0 +1,122 @@
+#include "tests/parity/run.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <mutex>
+#include <utility>
+
+#include "comm/run_thread_ranks.h"
+#include "comm/thread_communicator.h"
+#include "device/arena.h"
+#include "fsdp/sharded_unit.h"
+#include "link/shared_page.h"
+#include "platform/files.h"
+#include "trainer/rank.h"
+#include "trainer/rank_memory.h"
+
+namespace tandem::parity {
+namespace {
+
+// Notes what passes through.
+class CountingCommunicator final : public comm::Communicator {
+ public:
+  CountingCommunicator(std::unique_ptr<comm::Communicator> inner, std::vector<Collective>& seen)
+      : inner_(std::move(inner)), seen_(seen) {}
+
+  const std::string& name() const override { return inner_->name(); }
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void AllGather(const at::Tensor& input, at::Tensor& output) override {
+    seen_.push_back({.all_gather = true, .elements = input.numel()});
+    inner_->AllGather(input, output);
+  }
+  void AllToAll(const at::Tensor& input, at::Tensor& output) override {
+    seen_.push_back({.all_gather = false, .elements = input.numel()});
+    inner_->AllToAll(input, output);
+  }
+  void Abort() override { inner_->Abort(); }
+  uint64_t num_collectives() const override { return inner_->num_collectives(); }
+
+ private:
+  std::unique_ptr<comm::Communicator> inner_;
+  std::vector<Collective>& seen_;
+};
+
+class Recorder final : public trainer::RankObserver {
+ public:
+  Recorder(JobRun& run, std::mutex& mu, const RunOptions& options) : run_(run), mu_(mu), options_(options) {}
+
+  void OnReady(const trainer::RankReady& ready) override {
+    const std::lock_guard<std::mutex> lock(mu_);
+    run_.resumed_step = ready.resumed_step;
+  }
+  void OnItems(const std::vector<trainer::ReportedItem>&) override {}
+  void OnReport(const trainer::StepSummary& summary) override {
+    run_.steps.push_back(summary);
+    if (options_.on_report) {
+      options_.on_report(summary);
+    }
+  }
+  void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
+  void OnRequestsDone(const std::vector<uint64_t>& ids) override {
+    const std::lock_guard<std::mutex> lock(mu_);
+    run_.answered.insert(run_.answered.end(), ids.begin(), ids.end());
+  }
+
+ private:
+  JobRun& run_;
+  std::mutex& mu_;
+  const RunOptions& options_;
+};
+
+void Put(const std::string& name, const at::Tensor& owned, int64_t begin, int64_t elements, JobRun& run) {
+  const auto element_bytes = static_cast<int64_t>(owned.itemsize());
+  std::string& array = run.arrays[name];
+  array.resize(elements * element_bytes);
+  if (owned.numel() > 0) {
+    array.replace(begin * element_bytes, owned.nbytes(), static_cast<const char*>(owned.const_data_ptr()),
+                  owned.nbytes());
+  }
+}
+
+}  // namespace
+
+JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
+  const int ranks = plan.train.ranks;
+  std::vector<std::vector<std::unique_ptr<comm::Communicator>>> communicators(ranks);
+  JobRun run;
+  for (const char* name : {"dp_cp", "dp_cp_ag", "intra_dist_opt", "report"}) {
+    auto group = comm::MakeThreadCommunicators(name, ranks);
+    group[0] = std::make_unique<CountingCommunicator>(std::move(group[0]), run.collectives[name]);
+    for (int rank = 0; rank < ranks; ++rank) {
+      communicators[rank].push_back(std::move(group[rank]));
+    }
+  }
+  std::vector<trainer::RequestBox> requests(ranks);
+  if (options.with_requests) {
+    options.with_requests(requests);
+  }
+  run.arena_peaks.resize(ranks);
+  std::mutex mu;
+  comm::RunThreadRanks(ranks, [&](int rank) {
+    link::SharedPage page;
+    Recorder recorder(run, mu, options);
+    const std::vector<std::unique_ptr<comm::Communicator>> own = std::move(communicators[rank]);
+    trainer::Rank trainer(plan, {.rank = rank, .job = "parity", .poison = options.poison}, own,
+                          platform::SystemFiles(), requests[rank], page, recorder);
+    const trainer::RankOutcome outcome = trainer.Run();
+    const std::lock_guard<std::mutex> lock(mu);
+    run.stopped = outcome == trainer::RankOutcome::kStopped;
+    run.arena_peaks[rank] = trainer.memory().arena().peak();
+    for (const fsdp::ShardedUnit& unit : trainer.memory().units()) {
+      const int64_t begin = unit.owned().begin;
+      const int64_t elements = unit.layout().elements;
+      Put(unit.name() + "/weights", unit.weights(), begin, elements, run);
+      Put(unit.name() + "/exp_avg", unit.exp_avg(), begin, elements, run);
+      Put(unit.name() + "/exp_avg_sq", unit.exp_avg_sq(), begin, elements, run);
+    }
+  });
+  return run;
+}
+
+}  // namespace tandem::parity

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "plan/job_plan.h"
+#include "trainer/reporter.h"
+#include "trainer/requests.h"
+
+namespace tandem::parity {
+
+// One collective as a rank made it.
+struct Collective {
+  bool all_gather = false;  // or all-to-all
+  int64_t elements = 0;     // of the input
+};
+
+// What a job did, all ranks together.
+struct JobRun {
+  std::vector<trainer::StepSummary> steps;
+  // "<unit>/weights", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole arrays.
+  std::map<std::string, std::string> arrays;
+  // Of rank 0, by group name.
+  std::map<std::string, std::vector<Collective>> collectives;
+  std::vector<int64_t> arena_peaks;  // by rank, bytes
+  std::vector<uint64_t> answered;    // request ids, of all ranks
+  std::vector<int64_t> checkpoints;  // steps
+  int64_t resumed_step = 0;
+  bool stopped = false;  // on request
+};
+
+struct RunOptions {
+  bool poison = false;
+  // Called on rank 0's reporter thread after each step.
+  std::function<void(const trainer::StepSummary&)> on_report;
+  // Gets the requests of every rank before they start.
+  std::function<void(std::vector<trainer::RequestBox>&)> with_requests;
+};
+
+// Runs the job with its ranks as threads of this process: the real loop, executor, loader and checkpoints.
+JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options = {});
+
+}  // namespace tandem::parity

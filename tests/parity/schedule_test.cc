@@ -1,0 +1,170 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "fsdp/layout.h"
+#include "plan/memory.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// Tier T0 of design.md: one layout, one number of ranks; how the work is arranged changes no bit.
+
+class ScheduleTest : public testing::TestWithParam<bool> {};  // tied
+
+TEST_P(ScheduleTest, PrefetchDistanceChangesNoBit) {
+  JobOptions options{.ranks = 2, .microbatches_per_rank = 3, .steps = 5, .tied = GetParam(), .prefetch = 0};
+  const JobRun without = RunJob(MakeJob(options));
+  for (const int prefetch : {1, 2}) {
+    SCOPED_TRACE(prefetch);
+    options.prefetch = prefetch;
+    ExpectSameBits(without, RunJob(MakeJob(options)));
+  }
+}
+
+TEST_P(ScheduleTest, ReleasedMemoryIsNeverRead) {
+  const JobOptions options{
+      .ranks = 2, .microbatches_per_rank = 2, .steps = 4, .tied = GetParam(), .validate_every_steps = 2};
+  const plan::JobPlan plan = MakeJob(options);
+  ExpectSameBits(RunJob(plan), RunJob(plan, {.poison = true}));
+}
+
+TEST_P(ScheduleTest, ValidationBetweenStepsChangesNoTrainingBit) {
+  JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 6, .tied = GetParam()};
+  const JobRun without = RunJob(MakeJob(options));
+  options.validate_every_steps = 2;
+  const JobRun with = RunJob(MakeJob(options));
+  ExpectSameBits(without, with);
+  for (const trainer::StepSummary& step : with.steps) {
+    EXPECT_EQ(step.scalars.count("validation_loss"), step.step % 2 == 0 ? 1u : 0u) << step.step;
+  }
+  EXPECT_LT(with.steps.back().scalars.at("validation_loss"), with.steps[1].scalars.at("validation_loss"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, ScheduleTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Tied" : "Untied"; });
+
+TEST(ValidationTest, LossDependsOnTheGlobalMicrobatchesAlone) {
+  JobOptions options{.steps = 3, .validate_every_steps = 3};
+  const auto validation_loss = [&](int ranks, int batches) {
+    options.ranks = ranks;
+    options.microbatches_per_rank = 4 / ranks;
+    options.validation_batches = batches;
+    return RunJob(MakeJob(options)).steps.back().scalars.at("validation_loss");
+  };
+  const double one = validation_loss(1, 4);
+  EXPECT_EQ(one, validation_loss(2, 2));
+  EXPECT_EQ(one, validation_loss(4, 1));
+}
+
+TEST(ReportTest, ParameterNormsCanBeOff) {
+  JobOptions options{.ranks = 2, .steps = 2, .norms = false};
+  const JobRun run = RunJob(MakeJob(options));
+  ASSERT_EQ(run.steps.size(), 2u);
+  EXPECT_TRUE(run.steps[0].weight.empty());
+  EXPECT_GT(run.steps[0].grad_norm, 0);
+}
+
+TEST(NonfiniteTest, StepsWithoutAFiniteGradientLeaveTheWeightsAloneAndTrainingGoesOn) {
+  plan::JobPlan plan = MakeJob({.ranks = 2, .steps = 2});
+  plan.train.optimizer.warmup_steps = 0;
+  plan.train.optimizer.decay = plan::Decay::kConstant;
+  plan.train.optimizer.learning_rate = 1e30;  // after one such step nothing is finite any more
+  const JobRun two = RunJob(plan);
+  plan.train.steps = 5;
+  const JobRun five = RunJob(plan);
+  ASSERT_EQ(five.steps.size(), 5u);
+  EXPECT_EQ(five.steps[0].nonfinite, 0);
+  for (size_t i = 1; i < five.steps.size(); ++i) {
+    EXPECT_GT(five.steps[i].nonfinite, 0) << five.steps[i].step;
+    EXPECT_FALSE(std::isfinite(five.steps[i].loss)) << five.steps[i].step;
+  }
+  EXPECT_TRUE(two.arrays == five.arrays);
+}
+
+TEST(CollectivesTest, EveryUnitIsGatheredAndReducedAsOftenAsTheProgramSays) {
+  JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .layers = 3};
+  const plan::JobPlan plan = MakeJob(options);
+  const JobRun run = RunJob(plan);
+  std::map<int64_t, int64_t> gathers;
+  for (const Collective& collective : run.collectives.at("dp_cp_ag")) {
+    EXPECT_TRUE(collective.all_gather);
+    ++gathers[collective.elements];
+  }
+  std::map<int64_t, int64_t> reductions;
+  for (const Collective& collective : run.collectives.at("dp_cp")) {
+    EXPECT_FALSE(collective.all_gather);
+    ++reductions[collective.elements];
+  }
+  // Units of one kind are of one size, and the three kinds of different ones.
+  const auto shard = [&](size_t unit) { return fsdp::ShardElements(plan.layouts[unit], 2); };
+  const auto gathered = [&](size_t unit) { return fsdp::GatheredElements(plan.layouts[unit], 2); };
+  const size_t head = plan.layouts.size() - 1;
+  EXPECT_EQ(gathers,
+            (std::map<int64_t, int64_t>{{shard(0), 3 * 2}, {shard(1), 3 * 3 * 4}, {shard(head), 3 * 2}}));
+  EXPECT_EQ(reductions, (std::map<int64_t, int64_t>{
+                            {gathered(0), 3 * 2}, {gathered(1), 3 * 3 * 2}, {gathered(head), 3 * 2}}));
+  const auto in_program = [&](schedules::Opcode opcode) {
+    const auto& all = plan.train_program.instructions;
+    return std::count_if(all.begin(), all.end(), [&](const auto& i) { return i.opcode == opcode; });
+  };
+  EXPECT_EQ(run.collectives.at("dp_cp_ag").size(), 3u * in_program(schedules::Opcode::kUnshard));
+  EXPECT_EQ(run.collectives.at("dp_cp").size(), 3u * in_program(schedules::Opcode::kReduceGradients));
+}
+
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0;
+  int64_t resident = 0;
+  statm >> pages >> resident;
+  return resident * 4096;
+}
+
+TEST(MemoryTest, ArenaPeakIsThePlannedOne) {
+  for (const int ranks : {1, 2}) {
+    for (const int prefetch : {0, 2}) {
+      for (const int64_t validate : {0, 2}) {
+        const JobOptions options{.ranks = ranks,
+                                 .microbatches_per_rank = 2,
+                                 .steps = 3,
+                                 .layers = 3,
+                                 .prefetch = prefetch,
+                                 .validate_every_steps = validate,
+                                 .validation_batches = 3};
+        const plan::JobPlan plan = MakeJob(options);
+        const JobRun run = RunJob(plan);
+        EXPECT_EQ(run.arena_peaks, std::vector<int64_t>(ranks, plan::PlanMemory(plan).arena_bytes))
+            << ranks << " ranks, prefetch " << prefetch << ", validation every " << validate;
+      }
+    }
+  }
+}
+
+TEST(MemoryTest, IsFlatOverFiveHundredSteps) {
+  const JobOptions options{.ranks = 2,
+                           .microbatches_per_rank = 2,
+                           .steps = 500,
+                           .layers = 1,
+                           .hidden = 16,
+                           .inner = 16,
+                           .heads = 2,
+                           .kv_heads = 1,
+                           .sequence_length = 8,
+                           .validate_every_steps = 50};
+  int64_t after_hundred = 0;
+  int64_t after_all = 0;
+  RunJob(MakeJob(options), {.on_report = [&](const trainer::StepSummary& summary) {
+           (summary.step == 100 ? after_hundred : after_all) = ResidentBytes();
+         }});
+  EXPECT_LE(after_all, after_hundred + (1 << 20));
+}
+
+}  // namespace
+}  // namespace tandem::parity

@@ -1,0 +1,70 @@
+#include "trainer/metrics_file.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "nlohmann/json.hpp"
+
+namespace tandem::trainer {
+namespace {
+
+class MetricsFileTest : public testing::Test {
+ protected:
+  MetricsFileTest() : folder_(std::filesystem::temp_directory_path() / "tandem-metrics-XXXXXX") {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+  }
+  ~MetricsFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Content() const {
+    std::ostringstream content;
+    content << std::ifstream(folder_ + "/metrics.jsonl").rdbuf();
+    return content.str();
+  }
+
+  std::string folder_;
+};
+
+TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {
+  {
+    MetricsFile file(platform::SystemFiles(), folder_, 0);
+    file.Append({.step = 1,
+                 .loss = 0.1,
+                 .grad_norm = 2,
+                 .learning_rate = 1e-3,
+                 .tokens = 8,
+                 .seconds = 0.5,
+                 .scalars = {{"validation_loss", 3}}});
+    file.Append({.step = 2, .loss = std::numeric_limits<double>::quiet_NaN()});
+  }
+  std::istringstream lines(Content());
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(
+      nlohmann::json::parse(line),
+      nlohmann::json::parse(R"({"step": 1, "loss": 0.1, "grad_norm": 2.0, "learning_rate": 0.001, "tokens": 8,
+                                      "seconds": 0.5, "nonfinite": 0, "validation_loss": 3.0})"));
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_TRUE(nlohmann::json::parse(line).at("loss").is_null());
+  EXPECT_FALSE(std::getline(lines, line));
+}
+
+TEST_F(MetricsFileTest, ResumeCutsLaterStepsAndATornLine) {
+  std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
+  MetricsFile file(platform::SystemFiles(), folder_, 2);
+  EXPECT_EQ(Content(), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
+  std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":1}\n";
+  MetricsFile file(platform::SystemFiles(), folder_, 0);
+  EXPECT_EQ(Content(), "");
+}
+
+}  // namespace
+}  // namespace tandem::trainer

@@ -1,0 +1,256 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <filesystem>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "jobspec/jobspec.h"
+#include "link/exit_code.h"
+#include "parallel/process_groups.h"
+#include "plan/job_plan.h"
+#include "platform/build_info.h"
+#include "tests/trainer/fake_daemon.h"
+
+namespace tandem::trainer {
+namespace {
+
+using link::ExitCode;
+
+// Real tandem-trainer processes over Gloo; the test is their daemon.
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+class ProcessTest : public testing::Test {
+ protected:
+  ProcessTest() : folder_(std::filesystem::temp_directory_path() / "tandem-process-XXXXXX") {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    spec_.set_name("process");
+    v1::Model& model = *spec_.mutable_model();
+    model.set_hidden_size(16);
+    model.set_intermediate_size(32);
+    model.set_num_hidden_layers(2);
+    model.set_num_attention_heads(2);
+    model.set_vocab_size(256);
+    spec_.mutable_data()->set_train(TRAINER_TEXT);
+    v1::Training& training = *spec_.mutable_training();
+    training.set_steps(1'000'000);  // until stopped
+    training.set_sequence_length(16);
+    training.set_micro_batch_size(1);
+    training.set_global_batch_size(4);
+    training.set_validate_every_steps(3);
+    training.set_validation_batches(1);
+    spec_.mutable_parallelism()->set_ranks(2);
+  }
+  ~ProcessTest() override {
+    daemon_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Start() {
+    ASSERT_EQ(jobspec::ToText(jobspec::Validate(spec_)), "");
+    v1::Assignment assignment;
+    assignment.mutable_id()->set_job_id("0123456789ab");
+    assignment.mutable_id()->set_attempt(3);
+    assignment.set_desired(v1::DESIRED_RUN);
+    *assignment.mutable_resolved() = jobspec::Resolve(spec_);
+    const auto groups = parallel::BuildProcessGroups({.world = 2});
+    ASSERT_TRUE(groups.ok()) << groups.status();
+    for (int rank = 0; rank < 2; ++rank) {
+      v1::RankStart& start = *assignment.add_ranks();
+      start.set_rank(rank);
+      start.set_place(rank);
+      for (int i = 0; i < static_cast<int>(groups->size()); ++i) {
+        start.add_groups(i);
+      }
+    }
+    for (const parallel::Group& group : *groups) {
+      v1::GroupList& list = *assignment.add_groups();
+      list.set_name(group.name);
+      list.mutable_ranks()->Add(group.ranks.begin(), group.ranks.end());
+      if (group.clone_of >= 0) {
+        list.set_clone_of(group.clone_of);
+      }
+    }
+    daemon_ = std::make_unique<FakeDaemon>(TRAINER_PROGRAM, assignment, build_);
+    daemon_->StartRank(0);
+    daemon_->StartRank(1);
+  }
+
+  std::optional<v1::FromTrainer> WaitForReport(int64_t step) {
+    return daemon_->WaitFor(
+        0, [step](const v1::FromTrainer& m) { return m.has_report() && m.report().step() == step; },
+        kPatience);
+  }
+
+  std::optional<v1::FromTrainer> WaitForFailed(int rank) {
+    return daemon_->WaitFor(
+        rank, [](const v1::FromTrainer& m) { return m.has_failed(); }, kPatience);
+  }
+
+  void ExpectExit(int rank, int code, absl::Duration within) {
+    const auto exit = daemon_->WaitExit(rank, within);
+    ASSERT_TRUE(exit.has_value()) << "rank " << rank << " is still running";
+    EXPECT_EQ(exit->code, code) << "rank " << rank << ", signal " << exit->signal;
+  }
+  void ExpectExit(int rank, ExitCode code, absl::Duration within) {
+    ExpectExit(rank, static_cast<int>(code), within);
+  }
+
+  std::string folder_;
+  v1::JobSpec spec_;
+  std::string build_ = platform::BuildVersion();
+  std::unique_ptr<FakeDaemon> daemon_;
+};
+
+TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
+  spec_.mutable_training()->set_steps(6);
+  spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
+  Start();
+  ExpectExit(0, ExitCode::kDone, kPatience);
+  ExpectExit(1, ExitCode::kDone, kPatience);
+  const plan::JobPlan plan = plan::MakeJobPlan(jobspec::Resolve(spec_));
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto finished = daemon_->WaitFor(
+        rank, [](const auto& m) { return m.has_finished(); }, kPatience);
+    ASSERT_TRUE(finished.has_value());
+    EXPECT_EQ(finished->finished().step(), 6);
+    const v1::FromTrainer first = daemon_->Said(rank)[rank == 0 ? 1 : 0];  // rank 0 tells the items first
+    ASSERT_TRUE(first.has_ready());
+    EXPECT_EQ(first.ready().program_digest(), plan.program_digest);
+    EXPECT_EQ(first.ready().layout_digest(), plan.layout_digest);
+    EXPECT_EQ(first.ready().data_digest(), daemon_->Said(0)[1].ready().data_digest());
+    EXPECT_FALSE(first.ready().data_digest().empty());
+    EXPECT_EQ(first.ready().build(), platform::BuildVersion());
+    EXPECT_EQ(daemon_->page(rank).attempt, 3);
+    EXPECT_EQ(daemon_->page(rank).step, 6);
+    EXPECT_EQ(daemon_->page(rank).phase, v1::RANK_PHASE_FINISHED);
+    EXPECT_GE(daemon_->page(rank).instruction, 0);
+    EXPECT_GT(daemon_->page(rank).collectives[0], 0u);
+  }
+  const v1::ItemTable table = daemon_->Said(0)[0].table();
+  int64_t steps = 0;
+  for (const v1::FromTrainer& message : daemon_->Said(0)) {
+    if (!message.has_report()) {
+      continue;
+    }
+    const v1::StepReport& report = message.report();
+    EXPECT_EQ(report.step(), ++steps);
+    EXPECT_EQ(report.attempt(), 3);
+    EXPECT_EQ(report.tokens(), 4 * 16);
+    EXPECT_GT(report.loss(), 0);
+    EXPECT_GT(report.grad_norm(), 0);
+    EXPECT_EQ(report.norms().table_digest(), table.digest());
+    EXPECT_EQ(report.norms().weight_size(), table.items_size());
+    EXPECT_EQ(report.norms().update_size(), table.items_size());
+    EXPECT_EQ(report.norms().max_abs_size(), 0);
+    EXPECT_EQ(report.scalars().count("validation_loss"), report.step() % 3 == 0 ? 1u : 0u);
+  }
+  EXPECT_EQ(steps, 6);
+  EXPECT_EQ(table.items(0).name(), "model.embed_tokens.weight");
+  const auto committed = daemon_->WaitFor(
+      0, [](const auto& m) { return m.has_checkpoint(); }, kPatience);
+  ASSERT_TRUE(committed.has_value());
+  EXPECT_EQ(committed->checkpoint().step(), 6);
+  EXPECT_TRUE(std::filesystem::is_directory(committed->checkpoint().path()));
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/checkpoints/metrics.jsonl"));
+}
+
+TEST_F(ProcessTest, TheSurvivorOfAKilledRankSaysWhereItStood) {
+  Start();
+  ASSERT_TRUE(WaitForReport(5).has_value());
+  kill(daemon_->pid(1), SIGKILL);
+  ExpectExit(0, ExitCode::kPeerLost, absl::Seconds(2));
+  const auto failed = WaitForFailed(0);
+  ASSERT_TRUE(failed.has_value());
+  const v1::Cause& cause = failed->failed();
+  EXPECT_EQ(cause.class_(), v1::FAILURE_CLASS_PEER_LOST);
+  EXPECT_EQ(cause.reason(), "PeerLost");
+  EXPECT_EQ(cause.rank(), 0);
+  EXPECT_GE(cause.step(), 5);
+  EXPECT_NE(cause.instruction(), "");
+  EXPECT_NE(cause.group(), "");
+  EXPECT_NE(cause.message(), "");
+}
+
+TEST_F(ProcessTest, StopNowEndsAtOnce) {
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  daemon_->Request(0, v1::DESIRED_STOP_NOW, 0);
+  daemon_->Request(1, v1::DESIRED_STOP_NOW, 0);
+  ExpectExit(0, ExitCode::kStopped, absl::Seconds(1));
+  ExpectExit(1, ExitCode::kStopped, absl::Seconds(1));
+}
+
+TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
+  spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, 11);
+  ASSERT_TRUE(daemon_
+                  ->WaitFor(
+                      1, [](const auto& m) { return m.request_done() == 11; }, kPatience)
+                  .has_value());
+  daemon_->Request(1, v1::DESIRED_STOP_AFTER_CHECKPOINT, 12);
+  ExpectExit(0, ExitCode::kStopped, kPatience);
+  ExpectExit(1, ExitCode::kStopped, kPatience);
+  EXPECT_TRUE(daemon_
+                  ->WaitFor(
+                      1, [](const auto& m) { return m.request_done() == 12; }, kPatience)
+                  .has_value());
+  std::vector<int64_t> checkpoints;
+  int64_t last_step = 0;
+  for (const v1::FromTrainer& message : daemon_->Said(0)) {
+    if (message.has_checkpoint()) {
+      checkpoints.push_back(message.checkpoint().step());
+    }
+    if (message.has_report()) {
+      last_step = message.report().step();
+    }
+  }
+  ASSERT_EQ(checkpoints.size(), 2u);
+  EXPECT_EQ(checkpoints[1], last_step);
+}
+
+TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  daemon_->CloseChannel(0);
+  daemon_->CloseChannel(1);
+  ExpectExit(0, ExitCode::kStopped, absl::Seconds(2));
+  ExpectExit(1, ExitCode::kStopped, absl::Seconds(2));
+}
+
+TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItself) {
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  daemon_->page(1).orphan_deadline_boottime_ns = 1;
+  ExpectExit(1, ExitCode::kFenced, absl::Seconds(2));
+  const auto failed = WaitForFailed(1);
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->failed().reason(), "ControllerLost");
+}
+
+TEST_F(ProcessTest, AnotherBuildIsRefused) {
+  build_ = "0.0.0+other";
+  Start();
+  ExpectExit(0, 1, kPatience);
+  const auto failed = WaitForFailed(0);
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->failed().reason(), "BuildMismatch");
+}
+
+TEST_F(ProcessTest, DataThatIsTooShortIsTheUsersError) {
+  spec_.mutable_training()->set_sequence_length(1 << 20);
+  spec_.mutable_training()->set_validate_every_steps(0);
+  Start();
+  ExpectExit(0, ExitCode::kUserError, kPatience);
+  const auto failed = WaitForFailed(0);
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->failed().class_(), v1::FAILURE_CLASS_USER);
+}
+
+}  // namespace
+}  // namespace tandem::trainer

@@ -1,0 +1,136 @@
+#include "trainer/reporter.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "comm/run_thread_ranks.h"
+
+namespace tandem::trainer {
+namespace {
+
+using comm::Communicator;
+
+fsdp::ItemNorms Squares(double weight, double gradient, double update) {
+  fsdp::ItemNorms norms;
+  norms.weight.Add(weight);
+  norms.gradient.Add(gradient);
+  norms.update.Add(update);
+  return norms;
+}
+
+void ExpectNoFailure(int64_t, std::exception_ptr) { ADD_FAILURE() << "the reporter failed"; }
+
+TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
+  std::vector<StepSummary> told;
+  comm::RunThreadRanks(2, [&](Communicator& comm) {
+    Reporter reporter(
+        comm, {4, 9}, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
+    const double rank = comm.rank();
+    reporter.Submit({.step = 3,
+                     .grad_norm = 0.5,
+                     .learning_rate = 0.1,
+                     .tokens = 64,
+                     .seconds = 2,
+                     .nonfinite = 1,
+                     .losses = {1 + rank, 3 + rank},
+                     .validation_losses = {10 + 2 * rank},
+                     .norms = {Squares(9, 16, 0), Squares(rank * 36, 1, 4)}});
+    reporter.Flush();
+  });
+  ASSERT_EQ(told.size(), 1u);
+  const StepSummary& summary = told[0];
+  EXPECT_EQ(summary.step, 3);
+  EXPECT_EQ(summary.loss, 2.5);
+  EXPECT_EQ(summary.grad_norm, 0.5);
+  EXPECT_EQ(summary.nonfinite, 1);
+  EXPECT_EQ(summary.scalars,
+            (std::map<std::string, double>{{"tokens_per_second", 32}, {"validation_loss", 11}}));
+  EXPECT_EQ(summary.weight, (std::vector<double>{std::sqrt(18), 6}));
+  EXPECT_EQ(summary.gradient, (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
+  EXPECT_EQ(summary.update, (std::vector<double>{0, std::sqrt(8)}));
+  EXPECT_EQ(summary.rms, (std::vector<double>{std::sqrt(18.0 / 4), 2}));
+}
+
+// Addition is not associative: 1e16 + 1 + 1 - 1e16 depends on the order.
+TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
+  const std::vector<double> global = {1e16, 1, 1, -1e16};
+  double expected = 0;
+  for (const double loss : global) {
+    expected += loss;
+  }
+  for (const int ranks : {1, 2, 4}) {
+    double loss = -1;
+    comm::RunThreadRanks(ranks, [&](Communicator& comm) {
+      Reporter reporter(
+          comm, {}, [&](const StepSummary& summary) { loss = summary.loss; }, ExpectNoFailure);
+      StepRecord record{.step = 1};
+      for (int round = 0; round < 4 / ranks; ++round) {
+        record.losses.push_back(global[round * ranks + comm.rank()]);
+      }
+      reporter.Submit(record);
+      reporter.Flush();
+    });
+    EXPECT_EQ(loss, expected / 4) << ranks;
+  }
+}
+
+TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
+  comm::RunThreadRanks(1, [](Communicator& comm) {
+    std::mutex mu;
+    std::condition_variable changed;
+    bool open = false;
+    std::atomic<bool> submitted{false};
+    Reporter reporter(
+        comm, {},
+        [&](const StepSummary&) {
+          std::unique_lock<std::mutex> lock(mu);
+          changed.wait(lock, [&] { return open; });
+        },
+        ExpectNoFailure);
+    reporter.Submit({.step = 1, .losses = {1}});
+    std::thread second([&] {
+      reporter.Submit({.step = 2, .losses = {1}});
+      submitted = true;
+    });
+    EXPECT_FALSE(submitted);  // cannot be: step 1 is not told before `open`
+    {
+      const std::lock_guard<std::mutex> lock(mu);
+      open = true;
+      changed.notify_all();
+    }
+    second.join();
+    EXPECT_TRUE(submitted);
+    reporter.Flush();
+  });
+}
+
+TEST(ReporterTest, ALostPeerIsToldOnceAndBlocksNobody) {
+  comm::RunThreadRanks(2, [](Communicator& comm) {
+    if (comm.rank() == 1) {
+      comm.Abort();
+      return;
+    }
+    int64_t failed_step = 0;
+    int failures = 0;
+    Reporter reporter(
+        comm, {}, [](const StepSummary&) { ADD_FAILURE(); },
+        [&](int64_t step, std::exception_ptr error) {
+          EXPECT_THROW(std::rethrow_exception(error), comm::CommError);
+          failed_step = step;
+          ++failures;
+        });
+    reporter.Submit({.step = 4, .losses = {1}});
+    reporter.Flush();
+    reporter.Submit({.step = 5, .losses = {1}});
+    reporter.Submit({.step = 6, .losses = {1}});
+    reporter.Flush();
+  });
+}
+
+}  // namespace
+}  // namespace tandem::trainer

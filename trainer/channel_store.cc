@@ -1,0 +1,63 @@
+#include "trainer/channel_store.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "comm/communicator.h"
+#include "tandem/v1/trainer.pb.h"
+
+namespace tandem::trainer {
+namespace {
+
+void ThrowIfNotOk(const absl::Status& status) {
+  if (!status.ok()) {
+    throw comm::CommError("rendezvous: " + std::string(status.message()));
+  }
+}
+
+}  // namespace
+
+ChannelStore::ChannelStore(link::Channel& channel, v1::AttemptId attempt, int rank)
+    : channel_(channel), attempt_(std::move(attempt)), rank_(rank) {}
+
+void ChannelStore::Set(const std::string& key, const std::string& value) {
+  v1::FromTrainer message;
+  v1::KvSet& set = *message.mutable_set();
+  *set.mutable_id() = attempt_;
+  set.set_key(key);
+  set.set_value(value);
+  set.set_rank(rank_);
+  ThrowIfNotOk(channel_.Send(message));
+}
+
+std::string ChannelStore::Get(const std::string& key, absl::Time deadline) {
+  bool ask = false;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    ask = values_.count(key) == 0 && asked_.insert(key).second;
+  }
+  if (ask) {
+    v1::FromTrainer message;
+    v1::KvGet& get = *message.mutable_get();
+    *get.mutable_id() = attempt_;
+    get.set_key(key);
+    get.set_rank(rank_);
+    ThrowIfNotOk(channel_.Send(message));
+  }
+  std::unique_lock<std::mutex> lock(mu_);
+  const bool there =
+      changed_.wait_until(lock, absl::ToChronoTime(deadline), [&] { return values_.count(key) > 0; });
+  if (!there) {
+    throw comm::CommError("rendezvous: nobody has set " + key + " before the deadline");
+  }
+  return values_[key];
+}
+
+void ChannelStore::Deliver(const v1::KvValue& value) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  values_[value.key()] = value.value();
+  changed_.notify_all();
+}
+
+}  // namespace tandem::trainer

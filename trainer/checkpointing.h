@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "fsdp/sharded_unit.h"
+#include "platform/files.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace tandem::trainer {
+
+// A rank's whole state as arrays of a checkpoint: per unit "<unit>/weights", "<unit>/exp_avg" and
+// "<unit>/exp_avg_sq". The data position needs no state: it follows from the step. Collective calls run on
+// the thread that owns `comm` at the time.
+class StateArrays {
+ public:
+  // Views of the units' memory, which outlives it.
+  explicit StateArrays(const std::vector<fsdp::ShardedUnit>& units);
+  ~StateArrays();
+
+  const std::vector<checkpoint::Shard>& shards() const { return shards_; }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::vector<checkpoint::Shard> shards_;
+};
+
+// Collective. The checkpoint to start from, the same on all ranks: `resume_from` if not empty, else what
+// `resume` ("", "newest", a path) says; rank 0 looks and tells. Empty path: start at step 0.
+// Throws UserError where a named checkpoint is not there or is of another model.
+checkpoint::Found ChooseCheckpoint(platform::Files& files, comm::Communicator& comm,
+                                   const std::string& directory, const std::string& resume,
+                                   const std::string& resume_from, const std::string& layout_digest);
+
+// Collective. Every rank must see a file that rank 0 has just written in `directory`; throws UserError on all
+// ranks, naming those that do not, after five seconds.
+void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std::string& directory,
+                     int attempt);
+
+}  // namespace tandem::trainer

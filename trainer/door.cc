@@ -1,0 +1,405 @@
+#include "trainer/door.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "comm/gloo_communicator.h"
+#include "jobspec/jobspec.h"
+#include "link/channel.h"
+#include "link/exit_code.h"
+#include "link/shared_page.h"
+#include "plan/job_plan.h"
+#include "platform/build_info.h"
+#include "platform/files.h"
+#include "platform/log.h"
+#include "schedules/text.h"
+#include "tandem/v1/trainer.pb.h"
+#include "trainer/channel_store.h"
+#include "trainer/failure.h"
+#include "trainer/outbox.h"
+#include "trainer/rank.h"
+#include "trainer/requests.h"
+
+namespace tandem::trainer {
+namespace {
+
+using link::ExitCode;
+using platform::Log;
+using platform::LogLevel;
+
+static_assert(static_cast<int>(Phase::kConnecting) == v1::RANK_PHASE_CONNECTING);
+static_assert(static_cast<int>(Phase::kLoading) == v1::RANK_PHASE_LOADING);
+static_assert(static_cast<int>(Phase::kReady) == v1::RANK_PHASE_READY);
+static_assert(static_cast<int>(Phase::kStepping) == v1::RANK_PHASE_STEPPING);
+static_assert(static_cast<int>(Phase::kCheckpointing) == v1::RANK_PHASE_CHECKPOINTING);
+static_assert(static_cast<int>(Phase::kFinished) == v1::RANK_PHASE_FINISHED);
+
+// For the creation of the groups and for each collective. A peer that dies is noticed at once; this is for
+// one that hangs, and has to leave room for a rank that writes a large checkpoint.
+constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
+
+// A daemon that does not read must not keep a failing trainer.
+constexpr absl::Duration kLastWords = absl::Seconds(1);
+
+[[noreturn]] void Leave(int code) { _exit(code); }
+[[noreturn]] void Leave(ExitCode code) { Leave(static_cast<int>(code)); }
+
+v1::FailureClass ClassOf(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kUser:
+      return v1::FAILURE_CLASS_USER;
+    case FailureKind::kInfrastructure:
+      return v1::FAILURE_CLASS_INFRASTRUCTURE;
+    case FailureKind::kNumeric:
+      return v1::FAILURE_CLASS_NUMERIC;
+    case FailureKind::kOutOfMemory:
+      return v1::FAILURE_CLASS_OUT_OF_MEMORY;
+    case FailureKind::kPeerLost:
+      return v1::FAILURE_CLASS_PEER_LOST;
+  }
+  return v1::FAILURE_CLASS_INFRASTRUCTURE;
+}
+
+int64_t BootNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::string& table_digest) {
+  v1::StepReport report;
+  report.set_step(summary.step);
+  report.set_loss(summary.loss);
+  report.set_grad_norm(summary.grad_norm);
+  report.set_learning_rate(summary.learning_rate);
+  report.set_tokens(summary.tokens);
+  report.set_seconds(summary.seconds);
+  report.set_nonfinite(summary.nonfinite);
+  report.set_attempt(attempt);
+  for (const auto& [name, value] : summary.scalars) {
+    (*report.mutable_scalars())[name] = value;
+  }
+  if (!summary.weight.empty()) {
+    v1::Norms& norms = *report.mutable_norms();
+    norms.mutable_weight()->Add(summary.weight.begin(), summary.weight.end());
+    norms.mutable_gradient()->Add(summary.gradient.begin(), summary.gradient.end());
+    norms.mutable_update()->Add(summary.update.begin(), summary.update.end());
+    norms.mutable_rms()->Add(summary.rms.begin(), summary.rms.end());
+    norms.set_table_digest(table_digest);
+  }
+  return report;
+}
+
+// Tells the daemon what the rank does.
+class DaemonObserver final : public RankObserver {
+ public:
+  DaemonObserver(Outbox& outbox, int attempt, std::string table_digest)
+      : outbox_(outbox), attempt_(attempt), table_digest_(std::move(table_digest)) {}
+
+  void OnReady(const RankReady& ready) override {
+    v1::FromTrainer message;
+    v1::Ready& told = *message.mutable_ready();
+    told.set_program_digest(ready.program_digest);
+    told.set_layout_digest(ready.layout_digest);
+    told.set_data_digest(ready.data_digest);
+    told.set_resumed_step(ready.resumed_step);
+    told.set_build(platform::BuildVersion());
+    outbox_.Push(std::move(message));
+  }
+
+  void OnItems(const std::vector<ReportedItem>& items) override {
+    v1::FromTrainer message;
+    v1::ItemTable& table = *message.mutable_table();
+    table.set_digest(table_digest_);
+    for (const ReportedItem& item : items) {
+      v1::Item& row = *table.add_items();
+      row.set_name(item.name);
+      row.mutable_shape()->Add(item.shape.begin(), item.shape.end());
+    }
+    outbox_.Push(std::move(message));
+  }
+
+  void OnReport(const StepSummary& summary) override {
+    v1::FromTrainer message;
+    *message.mutable_report() = ToProto(summary, attempt_, table_digest_);
+    outbox_.Push(std::move(message));
+  }
+
+  void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) override {
+    v1::FromTrainer message;
+    v1::CheckpointCommitted& committed = *message.mutable_checkpoint();
+    committed.set_step(step);
+    committed.set_path(saved.path);
+    committed.set_bytes(saved.bytes);
+    committed.set_manifest_digest(saved.manifest_digest);
+    outbox_.Push(std::move(message));
+  }
+
+  void OnRequestsDone(const std::vector<uint64_t>& ids) override {
+    for (const uint64_t id : ids) {
+      v1::FromTrainer message;
+      message.set_request_done(id);
+      outbox_.Push(std::move(message));
+    }
+  }
+
+ private:
+  Outbox& outbox_;
+  const int attempt_;
+  const std::string table_digest_;
+};
+
+class Door {
+ public:
+  explicit Door(const link::TrainerArgs& args) : channel_(args.control_fd) {
+    absl::StatusOr<link::MappedPage> page = link::MappedPage::Attach(args.page_fd);
+    if (!page.ok()) {
+      throw std::runtime_error(std::string(page.status().message()));
+    }
+    page_.emplace(*std::move(page));
+  }
+
+  int Run() {
+    Receive();
+    outbox_ = std::make_unique<Outbox>(channel_);
+    std::thread reader([this] { Read(); });
+    std::thread orphan_watch([this] { WatchOrphanDeadline(); });
+    orphan_watch.detach();  // ends with the process
+    RankOutcome outcome = RankOutcome::kFinished;
+    try {
+      outcome = RunRank();
+    } catch (...) {
+      Fail(std::current_exception());
+    }
+    if (outcome == RankOutcome::kStopped) {
+      outbox_->Flush(kLastWords);
+      Leave(ExitCode::kStopped);
+    }
+    v1::FromTrainer message;
+    message.mutable_finished()->set_step(rank_->step());
+    outbox_->Push(std::move(message));
+    // A frozen daemon gets its report when it wakes up; one that is gone ends the process in Read.
+    outbox_->Flush(absl::InfiniteDuration());
+    leaving_ = true;
+    channel_.Shutdown();
+    reader.join();
+    // Without joining: the streams are idle, and what the peers still wait for from us is in their sockets.
+    Leave(ExitCode::kDone);
+  }
+
+ private:
+  // The first frame.
+  void Receive() {
+    v1::ToTrainer first;
+    const absl::StatusOr<bool> received = channel_.Receive(first);
+    if (!received.ok() || !*received) {
+      Leave(ExitCode::kStopped);
+    }
+    if (!first.has_start()) {
+      throw std::logic_error("the first frame from the daemon is no Start");
+    }
+    start_ = first.start();
+    if (start_.build() != platform::BuildVersion()) {
+      v1::FromTrainer message;
+      SetCause({.reason = "BuildMismatch",
+                .message = absl::StrCat("the daemon is of build ", start_.build(), ", its tandem-trainer of ",
+                                        platform::BuildVersion(), "; install both from one build")},
+               *message.mutable_failed());
+      Say(message, 1);
+    }
+    const v1::Assignment& assignment = start_.assignment();
+    (*page_)->attempt = assignment.id().attempt();
+    store_ = std::make_shared<ChannelStore>(channel_, assignment.id(), start_.rank());
+  }
+
+  // On its own thread: what the daemon says after Start.
+  void Read() {
+    while (true) {
+      v1::ToTrainer message;
+      const absl::StatusOr<bool> received = channel_.Receive(message);
+      if (leaving_) {
+        return;
+      }
+      if (!received.ok() || !*received) {
+        if (!received.ok()) {
+          Log(LogLevel::kError, "the daemon's channel broke",
+              {{"error", std::string(received.status().message())}});
+        }
+        Leave(ExitCode::kStopped);
+      }
+      switch (message.item_case()) {
+        case v1::ToTrainer::kValue:
+          store_->Deliver(message.value());
+          break;
+        case v1::ToTrainer::kRequest:
+          Request(message.request(), message.request_id());
+          break;
+        case v1::ToTrainer::kStart:
+        case v1::ToTrainer::ITEM_NOT_SET:
+          Log(LogLevel::kWarning, "a frame that a running trainer has no use for", {});
+          break;
+      }
+    }
+  }
+
+  void Request(v1::Desired desired, uint64_t id) {
+    switch (desired) {
+      case v1::DESIRED_STOP_NOW:
+        Leave(ExitCode::kStopped);
+      case v1::DESIRED_STOP_AFTER_CHECKPOINT:
+        requests_.Add(kRequestStop, id);
+        break;
+      case v1::DESIRED_CHECKPOINT_AND_GO_ON:
+        requests_.Add(kRequestCheckpoint, id);
+        break;
+      default:
+        break;  // RUN: it does
+    }
+  }
+
+  // The daemon moves the deadline while it hears of a controller. CLOCK_BOOTTIME runs on while the machine
+  // sleeps.
+  void WatchOrphanDeadline() {
+    while (true) {
+      const int64_t deadline = (*page_)->orphan_deadline_boottime_ns.load(std::memory_order_relaxed);
+      if (deadline > 0 && BootNanoseconds() >= deadline) {
+        v1::FromTrainer message;
+        SetCause({.reason = "ControllerLost",
+                  .message = "no controller has been heard of for longer than the orphan timeout"},
+                 *message.mutable_failed());
+        Say(message, static_cast<int>(ExitCode::kFenced));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    }
+  }
+
+  RankOutcome RunRank() {
+    const v1::Assignment& assignment = start_.assignment();
+    plan_ = plan::MakeJobPlan(assignment.resolved());
+    (*page_)->phase = static_cast<int>(Phase::kConnecting);
+    Connect();
+    observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
+    rank_ = std::make_unique<Rank>(plan_,
+                                   RankConfig{.rank = start_.rank(),
+                                              .attempt = assignment.id().attempt(),
+                                              .job = assignment.id().job_id(),
+                                              .spec_digest = jobspec::Digest(assignment.resolved()),
+                                              .resume_from = assignment.resume_from()},
+                                   communicators_, platform::SystemFiles(), requests_, **page_, *observer_);
+    return rank_->Run();
+  }
+
+  // The groups in the order that all ranks share. A clone of a group is another one with the same members:
+  // Gloo has nothing that they could share.
+  void Connect() {
+    const v1::Assignment& assignment = start_.assignment();
+    const auto own = std::find_if(assignment.ranks().begin(), assignment.ranks().end(),
+                                  [this](const v1::RankStart& rank) { return rank.rank() == start_.rank(); });
+    if (own == assignment.ranks().end()) {
+      throw std::logic_error(absl::StrCat("the assignment does not list rank ", start_.rank()));
+    }
+    for (const int index : own->groups()) {
+      const v1::GroupList& group = assignment.groups(index);
+      const auto member = std::find(group.ranks().begin(), group.ranks().end(), start_.rank());
+      if (member == group.ranks().end()) {
+        throw std::logic_error(
+            absl::StrCat("rank ", start_.rank(), " is not a member of its group ", group.name()));
+      }
+      connecting_ = group.name();
+      communicators_.push_back(
+          comm::MakeGlooCommunicator(group.name(), store_, absl::StrCat("group/", index, "/"),
+                                     static_cast<int>(member - group.ranks().begin()), group.ranks_size(),
+                                     start_.data_address(), kCollectiveTimeout));
+    }
+    connecting_.clear();
+  }
+
+  // Says why, and leaves. The streams are not joined.
+  [[noreturn]] void Fail(const std::exception_ptr& error) {
+    Failure failure = Describe(error);
+    if (failure.group.empty()) {
+      failure.group = connecting_;
+    }
+    if (failure.step == 0) {
+      failure.step = (*page_)->step;
+    }
+    v1::FromTrainer message;
+    SetCause(failure, *message.mutable_failed());
+    Log(LogLevel::kError, failure.message,
+        {{"reason", failure.reason},
+         {"step", absl::StrCat(failure.step)},
+         {"instruction", failure.instruction},
+         {"group", failure.group}});
+    outbox_->Flush(kLastWords / 4);
+    Say(message, failure.has_exit_code ? static_cast<int>(failure.exit_code) : 1);
+  }
+
+  void SetCause(const Failure& failure, v1::Cause& cause) const {
+    cause.set_class_(ClassOf(failure.kind));
+    cause.set_reason(failure.reason);
+    cause.set_message(failure.message);
+    cause.set_rank(start_.rank());
+    cause.set_step(failure.step);
+    cause.set_instruction(failure.instruction);
+    cause.set_group(failure.group);
+    const int64_t nanoseconds = absl::ToUnixNanos(absl::Now());
+    cause.mutable_time()->set_seconds(nanoseconds / 1'000'000'000);
+    cause.mutable_time()->set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
+  }
+
+  // The last frame. A daemon that does not read it gets the exit code alone.
+  [[noreturn]] void Say(const v1::FromTrainer& message, int code) {
+    std::thread([code] {
+      std::this_thread::sleep_for(absl::ToChronoNanoseconds(kLastWords));
+      Leave(code);
+    }).detach();
+    const absl::Status sent = channel_.Send(message);
+    if (!sent.ok()) {
+      Log(LogLevel::kWarning, "the daemon did not hear why", {{"error", std::string(sent.message())}});
+    }
+    Leave(code);
+  }
+
+  link::Channel channel_;
+  std::optional<link::MappedPage> page_;
+  v1::Start start_;
+  std::shared_ptr<ChannelStore> store_;
+  RequestBox requests_;
+  std::unique_ptr<Outbox> outbox_;
+  std::atomic<bool> leaving_{false};
+
+  // Members, not locals of RunRank: an exception must not destroy, and so join, what hangs.
+  plan::JobPlan plan_;
+  std::string connecting_;  // the group that is being created
+  std::vector<std::unique_ptr<comm::Communicator>> communicators_;
+  std::unique_ptr<DaemonObserver> observer_;
+  std::unique_ptr<Rank> rank_;
+};
+
+}  // namespace
+
+int RunTrainer(const link::TrainerArgs& args) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != args.parent_pid) {  // it died before the line above
+    return static_cast<int>(ExitCode::kStopped);
+  }
+  Door door(args);
+  return door.Run();
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,381 @@
+#include "trainer/executor.h"
+
+#include <ATen/core/Tensor.h>
+#include <time.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "device/stream.h"
+#include "fsdp/sharded_unit.h"
+#include "plan/job_plan.h"
+#include "schedules/text.h"
+#include "trainer/bound_program.h"
+#include "trainer/failure.h"
+#include "trainer/rank_memory.h"
+
+namespace tandem::trainer {
+
+using schedules::Instruction;
+using schedules::Opcode;
+using schedules::StreamKind;
+
+namespace {
+
+int64_t MonotonicNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void FillWithNan(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) {
+      std::memset(tensor.mutable_data_ptr(), 0xFF, tensor.nbytes());
+    }
+  }
+}
+
+double ReadScalar(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? *tensor.const_data_ptr<double>()
+                                             : *tensor.const_data_ptr<float>();
+}
+
+}  // namespace
+
+class Executor::Impl {
+ public:
+  Impl(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes, RankMemory& memory,
+       const ExecutorCommunicators& communicators, RequestBox& requests, link::SharedPage& page, bool poison)
+      : plan_(plan),
+        memory_(memory),
+        communicators_(communicators),
+        requests_(requests),
+        page_(page),
+        poison_released_(poison),
+        train_(plan.train_program, plan, nodes, memory) {
+    if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
+      validate_ = std::make_unique<BoundProgram>(plan.validate_program, plan, nodes, memory);
+    }
+    for (const BoundProgram* program : {&train_, static_cast<const BoundProgram*>(validate_.get())}) {
+      if (program != nullptr) {
+        MakeStreams(program->program());
+      }
+    }
+    terms_.resize(memory.units().size());
+  }
+
+  RunResult Run(const BoundProgram* program, const RunInputs& inputs) {
+    if (program == nullptr) {
+      throw std::logic_error("the plan has no such program");
+    }
+    ThrowIfFailed();  // streams that an error left behind may still read what is set below
+    inputs_ = inputs;
+    running_ = program;
+    result_ = {};
+    result_.losses.resize(program->losses().size());
+    Issue(*program);
+    WaitUntilIdle();
+    return std::move(result_);
+  }
+
+  void OnNormStream(const std::function<void()>& work) {
+    Expect(1);
+    StreamOf(norm_stream_).Enqueue([this, work] {
+      Guarded([&] { return std::current_exception(); }, work);
+      Arrive();
+    });
+    WaitUntilIdle();
+  }
+
+  void Fail(const std::exception_ptr& error) {
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      if (error_ == nullptr) {
+        error_ = error;
+      }
+    }
+    poison_.Set(error);
+    for (const GroupCommunicator* group :
+         {&communicators_.gather, &communicators_.reduce, &communicators_.norm}) {
+      group->communicator->Abort();
+    }
+    idle_.notify_all();
+  }
+
+  const BoundProgram* train() const { return &train_; }
+  const BoundProgram* validate() const { return validate_.get(); }
+
+ private:
+  static const char* StreamName(StreamKind kind) {
+    switch (kind) {
+      case StreamKind::kCompute:
+        return "compute";
+      case StreamKind::kGather:
+        return "gather";
+      case StreamKind::kReduce:
+        return "reduce";
+      case StreamKind::kDispatch:
+        return "dispatch";
+      case StreamKind::kSend:
+        return "send";
+    }
+    return "";
+  }
+
+  void MakeStreams(const schedules::Program& program) {
+    for (const Instruction& instruction : program.instructions) {
+      std::unique_ptr<device::Stream>& stream = streams_[instruction.stream];
+      if (stream == nullptr) {
+        stream = device::MakeCpuStream(StreamName(instruction.stream), poison_);
+      }
+      if (instruction.communicator == schedules::Communicator::kNorm) {
+        norm_stream_ = instruction.stream;
+      }
+    }
+  }
+
+  device::Stream& StreamOf(StreamKind kind) { return *streams_.at(kind); }
+
+  void Issue(const BoundProgram& program) {
+    Expect(static_cast<int>(streams_.size()));
+    JoinStreams();
+    events_.assign(program.segments().size(), device::Event());
+    for (size_t i = 0; i < program.segments().size(); ++i) {
+      const Segment& segment = program.segments()[i];
+      device::Stream& stream = StreamOf(segment.stream);
+      for (const int awaited : segment.waits) {
+        stream.Wait(events_[awaited]);
+      }
+      stream.Enqueue([this, &segment] { RunSegment(segment); });
+      if (segment.awaited) {
+        events_[i] = stream.Record();
+      }
+    }
+    for (auto& [kind, stream] : streams_) {
+      stream->Enqueue([this] { Arrive(); });
+    }
+  }
+
+  // Every stream waits for all that was issued on the others.
+  void JoinStreams() {
+    for (auto& [kind, stream] : streams_) {
+      const device::Event end = stream->Record();
+      for (auto& [other_kind, other] : streams_) {
+        if (other_kind != kind) {
+          other->Wait(end);
+        }
+      }
+    }
+  }
+
+  void Expect(int arrivals) {
+    const std::lock_guard<std::mutex> lock(mu_);
+    missing_ = arrivals;
+  }
+
+  void Arrive() {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (--missing_ == 0) {
+      idle_.notify_all();
+    }
+  }
+
+  void ThrowIfFailed() {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (error_ != nullptr) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+  void WaitUntilIdle() {
+    std::unique_lock<std::mutex> lock(mu_);
+    idle_.wait(lock, [this] { return missing_ == 0 || error_ != nullptr; });
+    if (error_ != nullptr) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+  // Runs `work`; where it throws, fails with what `describe` makes of the exception, and rethrows.
+  template <typename Describe, typename Work>
+  void Guarded(const Describe& describe, const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      Fail(describe());
+      throw;
+    }
+  }
+
+  void RunSegment(const Segment& segment) {
+    for (const BoundInstruction* bound : segment.instructions) {
+      if (poison_.is_set()) {
+        return;
+      }
+      const Instruction& instruction = *bound->instruction;
+      Guarded(
+          [&] {
+            const GroupCommunicator* group = Group(instruction.communicator);
+            return std::make_exception_ptr(InstructionError(
+                std::current_exception(), inputs_.step, schedules::ToText(instruction, plan_.outline),
+                group == nullptr ? "" : group->communicator->name()));
+          },
+          [&] { RunInstruction(*bound); });
+    }
+  }
+
+  const GroupCommunicator* Group(schedules::Communicator communicator) const {
+    switch (communicator) {
+      case schedules::Communicator::kNone:
+        return nullptr;
+      case schedules::Communicator::kGather:
+        return &communicators_.gather;
+      case schedules::Communicator::kReduce:
+        return &communicators_.reduce;
+      case schedules::Communicator::kNorm:
+        return &communicators_.norm;
+    }
+    return nullptr;
+  }
+
+  void Tell(const BoundInstruction& bound) {
+    page_.instruction.store(bound.index, std::memory_order_relaxed);
+    page_.microbatch.store(bound.instruction->microbatch, std::memory_order_relaxed);
+    page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
+    if (const GroupCommunicator* group = Group(bound.instruction->communicator)) {
+      // Every instruction with a communicator is one collective.
+      page_.collectives[group->group].store(group->communicator->num_collectives() + 1,
+                                            std::memory_order_relaxed);
+    }
+  }
+
+  void RunInstruction(const BoundInstruction& bound) {
+    const Instruction& instruction = *bound.instruction;
+    if (instruction.opcode == Opcode::kRelease || instruction.opcode == Opcode::kReshard) {
+      if (poison_released_) {
+        FillWithNan(bound.dead);
+      }
+      return;
+    }
+    Tell(bound);
+    switch (instruction.opcode) {
+      case Opcode::kLoadBatch:
+        inputs_.load(instruction.microbatch, bound.tokens);
+        break;
+      case Opcode::kForward:
+      case Opcode::kBackward:
+      case Opcode::kBackwardInput:
+      case Opcode::kBackwardWeight:
+        bound.node->Run(bound.call);
+        if (poison_released_) {
+          FillWithNan(bound.scratch);
+        }
+        break;
+      case Opcode::kUnshard: {
+        at::Tensor slot = bound.slot[0];
+        bound.unit->Unshard(*Group(instruction.communicator)->communicator, slot);
+        break;
+      }
+      case Opcode::kReduceGradients: {
+        at::Tensor staging = bound.staging[0];
+        bound.unit->ReduceGradients(*Group(instruction.communicator)->communicator, bound.slot[0], staging,
+                                    instruction.add_parameter_gradients.at(0));
+        if (poison_released_) {
+          FillWithNan(bound.slot);
+          FillWithNan(bound.staging);
+        }
+        break;
+      }
+      case Opcode::kGradientNorm:
+        for (size_t unit = 0; unit < terms_.size(); ++unit) {
+          terms_[unit] = memory_.units()[unit].Terms();
+        }
+        result_.norm =
+            AgreeOnNorm(terms_, requests_.Take(), Contributions(), plan_.train.optimizer.clip_grad_norm,
+                        *Group(instruction.communicator)->communicator);
+        break;
+      case Opcode::kOptimizerStep:
+        bound.unit->OptimizerStep(Inputs());
+        break;
+      case Opcode::kReport:
+        for (size_t i = 0; i < result_.losses.size(); ++i) {
+          result_.losses[i] = ReadScalar(running_->losses()[i]);
+        }
+        break;
+      case Opcode::kReshard:
+      case Opcode::kRelease:
+      case Opcode::kSnapshot:
+        break;
+    }
+  }
+
+  // Of one step, over all ranks.
+  double Contributions() const {
+    return static_cast<double>(plan_.train.microbatches_per_rank) * static_cast<double>(plan_.train.ranks);
+  }
+
+  fsdp::OptimizerInputs Inputs() const {
+    const plan::OptimizerConfig& config = plan_.train.optimizer;
+    return {.step = inputs_.step,
+            .learning_rate = inputs_.learning_rate,
+            .beta1 = config.beta1,
+            .beta2 = config.beta2,
+            .epsilon = config.epsilon,
+            .weight_decay = config.weight_decay,
+            .divisor = Contributions(),
+            .clip = result_.norm.clip,
+            .finite = result_.norm.finite};
+  }
+
+  const plan::JobPlan& plan_;
+  RankMemory& memory_;
+  const ExecutorCommunicators communicators_;
+  RequestBox& requests_;
+  link::SharedPage& page_;
+  const bool poison_released_;
+
+  const BoundProgram train_;
+  std::unique_ptr<BoundProgram> validate_;
+  StreamKind norm_stream_ = StreamKind::kCompute;
+
+  // Of the run in progress: written by the issuing thread while the streams are idle, then by instructions
+  // that the program orders.
+  RunInputs inputs_;  // a copy: after an error the caller is gone before the streams are
+  const BoundProgram* running_ = nullptr;
+  RunResult result_;
+  std::vector<fsdp::GradientTerms> terms_;
+  std::vector<device::Event> events_;  // by segment
+
+  std::mutex mu_;
+  std::condition_variable idle_;
+  int missing_ = 0;           // streams that have not reached the end of the run; mu_
+  std::exception_ptr error_;  // the first; mu_
+
+  device::Poison poison_;
+  // Last: joined before anything that their work uses is gone.
+  std::map<StreamKind, std::unique_ptr<device::Stream>> streams_;
+};
+
+Executor::Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
+                   RankMemory& memory, const ExecutorCommunicators& communicators, RequestBox& requests,
+                   link::SharedPage& page, bool poison)
+    : impl_(std::make_unique<Impl>(plan, nodes, memory, communicators, requests, page, poison)) {}
+
+Executor::~Executor() = default;
+
+RunResult Executor::Train(const RunInputs& inputs) { return impl_->Run(impl_->train(), inputs); }
+
+RunResult Executor::Validate(const RunInputs& inputs) { return impl_->Run(impl_->validate(), inputs); }
+
+void Executor::OnNormStream(const std::function<void()>& work) { impl_->OnNormStream(work); }
+
+void Executor::Fail(std::exception_ptr error) { impl_->Fail(error); }
+
+}  // namespace tandem::trainer

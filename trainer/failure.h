@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "link/exit_code.h"
+
+namespace tandem::trainer {
+
+// How a rank's errors travel: exceptions inside, one Failure at the door.
+
+// The job cannot run as it was asked for; what() says what to change. Exit code 64.
+class UserError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// An error while an instruction ran: `cause` is what was thrown, the rest says where.
+class InstructionError : public std::runtime_error {
+ public:
+  InstructionError(std::exception_ptr cause, int64_t step, std::string instruction, std::string group);
+
+  const std::exception_ptr cause;
+  const int64_t step;             // 0: in a validation before the first step
+  const std::string instruction;  // as the program prints it
+  const std::string group;        // of its communicator, or empty
+};
+
+enum class FailureKind : uint8_t { kUser, kInfrastructure, kNumeric, kOutOfMemory, kPeerLost };
+
+// One error in the words of the service.
+struct Failure {
+  FailureKind kind = FailureKind::kInfrastructure;
+  link::ExitCode exit_code = link::ExitCode::kUserError;
+  bool has_exit_code = false;  // false: none of link::ExitCode fits, the process ends with 1
+  std::string reason;          // CamelCase
+  std::string message;         // one line
+  int64_t step = 0;
+  std::string instruction;
+  std::string group;
+};
+
+// Never throws but for memory.
+Failure Describe(const std::exception_ptr& error);
+
+// what() of `error`, without LibTorch's backtrace, in one line.
+std::string Message(const std::exception_ptr& error);
+
+}  // namespace tandem::trainer

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "platform/files.h"
+#include "trainer/reporter.h"
+
+namespace tandem::trainer {
+
+// `metrics.jsonl` beside the checkpoints: one JSON object a step {step, loss, grad_norm, learning_rate,
+// tokens, seconds, nonfinite, scalars...}; what is not finite is null. Written by rank 0, from one thread.
+class MetricsFile {
+ public:
+  // Creates `directory`, and drops the lines of steps after `resumed_step`, which will come again, and a line
+  // that was torn by a crash. Throws std::runtime_error naming the file.
+  MetricsFile(platform::Files& files, const std::string& directory, int64_t resumed_step);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  // One write(2). A failure is logged once and training goes on: the reports go to the service as well.
+  void Append(const StepSummary& summary);
+
+ private:
+  const std::string path_;
+  int fd_ = -1;
+  bool complained_ = false;
+};
+
+}  // namespace tandem::trainer

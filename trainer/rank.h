@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
+#include "link/shared_page.h"
+#include "plan/job_plan.h"
+#include "platform/files.h"
+#include "trainer/reporter.h"
+#include "trainer/requests.h"
+
+namespace tandem::trainer {
+
+class RankMemory;
+
+// What one rank is told beside the plan.
+struct RankConfig {
+  int rank = 0;
+  int attempt = 1;
+  std::string job;          // id
+  std::string spec_digest;  // of the resolved spec
+  std::string resume_from;  // a checkpoint that the controller chose; empty: what the plan says
+  bool poison = false;      // released memory holds NaN (tests)
+};
+
+// Where a rank is, in SharedPage::phase; the values are those of v1.RankPhase.
+enum class Phase : int32_t {
+  kConnecting = 2,
+  kLoading = 3,
+  kReady = 4,
+  kStepping = 5,
+  kCheckpointing = 6,
+  kFinished = 7
+};
+
+// What ranks compare before they start.
+struct RankReady {
+  std::string program_digest;
+  std::string layout_digest;
+  std::string data_digest;
+  int64_t resumed_step = 0;
+};
+
+// One row of the table that norms are reported in the order of.
+struct ReportedItem {
+  std::string name;  // Hugging Face name
+  std::vector<int64_t> shape;
+};
+
+// Whom a rank tells what happens. Called on the rank's thread unless said otherwise.
+class RankObserver {
+ public:
+  virtual ~RankObserver() = default;
+
+  virtual void OnReady(const RankReady& ready) = 0;
+  // Rank 0 only, once, before the first report, where norms are wanted.
+  virtual void OnItems(const std::vector<ReportedItem>& items) = 0;
+  // Rank 0 only, in step order, on the reporter's thread; must not block.
+  virtual void OnReport(const StepSummary& summary) = 0;
+  // Rank 0 only.
+  virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
+  // The ranks have acted on these requests.
+  virtual void OnRequestsDone(const std::vector<uint64_t>& ids) = 0;
+};
+
+enum class RankOutcome : uint8_t {
+  kFinished,  // every step is done
+  kStopped,   // on request, after its checkpoint
+};
+
+// One rank's whole life with the communicators that it is given: threads in tests, Gloo in production.
+//
+// After an exception from Run the streams may still be inside a collective that cannot be ended: leave the
+// process without destroying it, or (thread communicators) destroy it, which waits for them.
+class Rank {
+ public:
+  // communicators: the rank's groups in creation order; by name "dp_cp_ag" gathers, "dp_cp" reduces,
+  // "intra_dist_opt" is for norms, and between programs for checkpoints, "report" for reports.
+  // All arguments outlive it. Throws UserError where the data or the checkpoint does not fit the job.
+  Rank(const plan::JobPlan& plan, const RankConfig& config,
+       const std::vector<std::unique_ptr<comm::Communicator>>& communicators, platform::Files& files,
+       RequestBox& requests, link::SharedPage& page, RankObserver& observer);
+  ~Rank();
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  // Loads, trains, validates, checkpoints, until the last step or a request to stop. Once.
+  // Throws InstructionError, UserError, CheckpointError, CommError.
+  RankOutcome Run();
+
+  // The step that is done. For Finished.
+  int64_t step() const;
+
+  // Between runs, for tests.
+  RankMemory& memory();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,149 @@
+#include "trainer/reporter.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <utility>
+
+#include "comm/communicator.h"
+
+namespace tandem::trainer {
+namespace {
+
+constexpr int kDoublesPerItem = 6;  // {high, low} of weight, gradient, update
+
+// The mean of the ranks' losses, added in the order of the global microbatch number.
+double MeanLoss(const double* gathered, int ranks, int64_t stride, int64_t offset, int64_t rounds) {
+  double sum = 0;
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      sum += gathered[rank * stride + offset + round];
+    }
+  }
+  return sum / static_cast<double>(rounds * ranks);
+}
+
+double* Put(const fsdp::Sum& sum, double* out) {
+  *out++ = sum.high;
+  *out++ = sum.low;
+  return out;
+}
+
+}  // namespace
+
+Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements,
+                   std::function<void(const StepSummary&)> tell,
+                   std::function<void(int64_t, std::exception_ptr)> failed)
+    : comm_(comm),
+      item_elements_(std::move(item_elements)),
+      tell_(std::move(tell)),
+      failed_(std::move(failed)),
+      thread_([this] { Run(); }) {}
+
+Reporter::~Reporter() {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Reporter::Submit(StepRecord record) {
+  std::unique_lock<std::mutex> lock(mu_);
+  changed_.wait(lock, [this] { return (!busy_ && !waiting_) || broken_; });
+  if (!broken_) {
+    waiting_ = std::move(record);
+    changed_.notify_all();
+  }
+}
+
+void Reporter::Flush() {
+  std::unique_lock<std::mutex> lock(mu_);
+  changed_.wait(lock, [this] { return (!busy_ && !waiting_) || broken_; });
+}
+
+void Reporter::Run() {
+  std::unique_lock<std::mutex> lock(mu_);
+  while (true) {
+    changed_.wait(lock, [this] { return waiting_ || ending_; });
+    if (ending_) {
+      return;
+    }
+    const StepRecord record = *std::exchange(waiting_, std::nullopt);
+    busy_ = true;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      Fold(record);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    busy_ = false;
+    broken_ = error != nullptr;
+    changed_.notify_all();
+    if (broken_) {
+      lock.unlock();
+      failed_(record.step, error);
+      return;
+    }
+  }
+}
+
+void Reporter::Fold(const StepRecord& record) {
+  const auto rounds = static_cast<int64_t>(record.losses.size());
+  const auto validation_rounds = static_cast<int64_t>(record.validation_losses.size());
+  const auto items = static_cast<int64_t>(record.norms.size());
+  const int64_t stride = rounds + validation_rounds + items * kDoublesPerItem;
+  const at::Tensor mine = at::empty({stride}, at::kDouble);
+  at::Tensor all = at::empty({comm_.size() * stride}, at::kDouble);
+  double* out = mine.mutable_data_ptr<double>();
+  for (const std::vector<double>* losses : {&record.losses, &record.validation_losses}) {
+    for (const double loss : *losses) {
+      *out++ = loss;
+    }
+  }
+  for (const fsdp::ItemNorms& norms : record.norms) {
+    for (const fsdp::Sum* sum : {&norms.weight, &norms.gradient, &norms.update}) {
+      out = Put(*sum, out);
+    }
+  }
+  comm_.AllGather(mine, all);
+  if (comm_.rank() != 0) {
+    return;
+  }
+
+  const double* gathered = all.const_data_ptr<double>();
+  StepSummary summary{.step = record.step,
+                      .loss = MeanLoss(gathered, comm_.size(), stride, 0, rounds),
+                      .grad_norm = record.grad_norm,
+                      .learning_rate = record.learning_rate,
+                      .tokens = record.tokens,
+                      .seconds = record.seconds,
+                      .nonfinite = record.nonfinite};
+  if (record.seconds > 0) {
+    summary.scalars["tokens_per_second"] = static_cast<double>(record.tokens) / record.seconds;
+  }
+  if (validation_rounds > 0) {
+    summary.scalars["validation_loss"] = MeanLoss(gathered, comm_.size(), stride, rounds, validation_rounds);
+  }
+  for (int64_t item = 0; item < items; ++item) {
+    fsdp::Sum sums[3];
+    for (int rank = 0; rank < comm_.size(); ++rank) {
+      const double* in = gathered + rank * stride + rounds + validation_rounds + item * kDoublesPerItem;
+      for (int kind = 0; kind < 3; ++kind) {
+        sums[kind].Add(fsdp::Sum{.high = in[2 * kind], .low = in[2 * kind + 1]});
+      }
+    }
+    const double weight_squares = sums[0].value();
+    summary.weight.push_back(std::sqrt(weight_squares));
+    summary.gradient.push_back(std::sqrt(sums[1].value()));
+    summary.update.push_back(std::sqrt(sums[2].value()));
+    summary.rms.push_back(std::sqrt(weight_squares / static_cast<double>(item_elements_[item])));
+  }
+  tell_(summary);
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fsdp/sharded_unit.h"
+
+namespace tandem::comm {
+class Communicator;
+}
+
+namespace tandem::trainer {
+
+// One optimizer step as one rank saw it.
+struct StepRecord {
+  int64_t step = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  int64_t tokens = 0;                     // over all ranks
+  double seconds = 0;                     // wall time of the step
+  int64_t nonfinite = 0;                  // gradient elements, over all ranks
+  std::vector<double> losses;             // of this rank's microbatches
+  std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
+  std::vector<fsdp::ItemNorms> norms;     // of this rank's pieces, in item-table order; empty: not wanted
+};
+
+// One optimizer step of all ranks.
+struct StepSummary {
+  int64_t step = 0;
+  double loss = 0;  // mean over the global microbatches
+  double grad_norm = 0;
+  double learning_rate = 0;
+  int64_t tokens = 0;
+  double seconds = 0;
+  int64_t nonfinite = 0;
+  std::map<std::string, double> scalars;  // "tokens_per_second", "validation_loss"
+  // L2, in item-table order; empty where they are not wanted. rms: root mean square of the weight.
+  std::vector<double> weight;
+  std::vector<double> gradient;
+  std::vector<double> update;
+  std::vector<double> rms;
+};
+
+// Folds what the ranks have seen of each step, in the order of the global microbatch number (round × ranks +
+// rank), so that the summary does not depend on how many ranks share the work. One thread per rank, with an
+// own communicator, while the next step runs.
+//
+// At most one record is under way: Submit for the next one waits, on the host and between two programs, until
+// the one before has been folded and told. A stream never waits. All ranks submit the same steps.
+class Reporter {
+ public:
+  // item_elements: elements of each item, in table order.
+  // tell: called on rank 0 with every summary, in step order, on the reporter's thread; what it does delays
+  //   the next Submit, so it hands over and returns.
+  // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
+  // more. `comm` outlives it; it is used by this thread only.
+  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements,
+           std::function<void(const StepSummary&)> tell,
+           std::function<void(int64_t step, std::exception_ptr)> failed);
+  ~Reporter();  // drops what is not folded yet; does not end a collective that is under way
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
+
+  // Returns at once after a failure.
+  void Submit(StepRecord record);
+
+  // Waits until everything submitted has been told, or has failed.
+  void Flush();
+
+ private:
+  void Run();
+  void Fold(const StepRecord& record);
+
+  comm::Communicator& comm_;
+  const std::vector<int64_t> item_elements_;
+  const std::function<void(const StepSummary&)> tell_;
+  const std::function<void(int64_t, std::exception_ptr)> failed_;
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::optional<StepRecord> waiting_;  // mu_
+  bool busy_ = false;                  // mu_
+  bool ending_ = false;                // mu_
+  bool broken_ = false;                // mu_
+  std::thread thread_;
+};
+
+}  // namespace tandem::trainer

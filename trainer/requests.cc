@@ -1,0 +1,39 @@
+#include "trainer/requests.h"
+
+#include <utility>
+
+namespace tandem::trainer {
+
+void RequestBox::Add(uint32_t bits, uint64_t id) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  if (id != 0) {
+    if (!seen_.insert(id).second) {
+      return;
+    }
+    waiting_.push_back(id);
+  }
+  bits_ |= bits;
+}
+
+uint32_t RequestBox::Take() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  in_flight_.insert(in_flight_.end(), waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  return std::exchange(bits_, 0);
+}
+
+std::vector<uint64_t> RequestBox::Finish() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  return std::exchange(in_flight_, {});
+}
+
+std::vector<uint64_t> RequestBox::FinishAll() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  std::vector<uint64_t> ids = std::exchange(in_flight_, {});
+  ids.insert(ids.end(), waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  bits_ = 0;
+  return ids;
+}
+
+}  // namespace tandem::trainer

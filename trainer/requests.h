@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace tandem::trainer {
+
+// What the daemon may ask of a running rank, as bits: every rank sends its bits with the terms of
+// GradientNorm, and all act on the union after that same step. Telling one rank is enough.
+enum RequestBit : uint32_t {
+  kRequestCheckpoint = 1,  // checkpoint, and go on
+  kRequestStop = 2,        // checkpoint where there is a directory, then stop
+};
+
+// Requests between their arrival and their answer. Thread-safe.
+class RequestBox {
+ public:
+  // `id` is told back once the ranks have acted; 0: nobody waits for it. An id that came before is ignored.
+  void Add(uint32_t bits, uint64_t id);
+
+  // The bits of everything that has come since the last Take; those are in flight until Finish.
+  uint32_t Take();
+
+  // The ids in flight: the ranks have acted on them.
+  std::vector<uint64_t> Finish();
+
+  // Every id not yet answered, in flight or not: the job ends.
+  std::vector<uint64_t> FinishAll();
+
+ private:
+  std::mutex mu_;
+  uint32_t bits_ = 0;
+  std::set<uint64_t> seen_;
+  std::vector<uint64_t> waiting_;
+  std::vector<uint64_t> in_flight_;
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,27 @@
+#include <ATen/Parallel.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "link/trainer_args.h"
+#include "platform/log.h"
+#include "trainer/door.h"
+
+// One rank of one attempt of a job. Only the worker daemon starts it.
+int main(int argc, char** argv) {
+  tandem::platform::SetLogComponent("trainer");
+  const auto args = tandem::link::TrainerArgs::Parse(argc, argv);
+  if (!args.ok()) {
+    std::fprintf(stderr, "tandem-trainer: %s\n", std::string(args.status().message()).c_str());
+    return 2;
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  at::set_num_threads(1);  // a rank's parallelism is its streams
+  try {
+    return tandem::trainer::RunTrainer(*args);
+  } catch (const std::exception& error) {
+    tandem::platform::Log(tandem::platform::LogLevel::kError, error.what());
+    return 1;
+  }
+}
