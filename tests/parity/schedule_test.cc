@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <string>
@@ -43,7 +42,7 @@ TEST_P(ScheduleTest, ValidationBetweenStepsChangesNoTrainingBit) {
   const JobRun with = RunJob(MakeJob(options));
   ExpectSameBits(without, with);
   for (const trainer::StepSummary& step : with.steps) {
-    EXPECT_EQ(step.scalars.count("validation_loss"), step.step % 2 == 0 ? 1u : 0u) << step.step;
+    EXPECT_EQ(step.scalars.contains("validation_loss"), step.step == 1 || step.step % 2 == 0) << step.step;
   }
   EXPECT_LT(with.steps.back().scalars.at("validation_loss"), with.steps[1].scalars.at("validation_loss"));
 }
@@ -76,7 +75,9 @@ TEST(NonfiniteTest, StepsWithoutAFiniteGradientLeaveTheWeightsAloneAndTrainingGo
   plan::JobPlan plan = MakeJob({.ranks = 2, .steps = 2});
   plan.train.optimizer.warmup_steps = 0;
   plan.train.optimizer.decay = plan::Decay::kConstant;
-  plan.train.optimizer.learning_rate = 1e30;  // after one such step nothing is finite any more
+  // After one such step no gradient is finite any more. The loss still looks like one: RMSNorm turns the
+  // overflowing activations into zeros.
+  plan.train.optimizer.learning_rate = 1e30;
   const JobRun two = RunJob(plan);
   plan.train.steps = 5;
   const JobRun five = RunJob(plan);
@@ -84,7 +85,6 @@ TEST(NonfiniteTest, StepsWithoutAFiniteGradientLeaveTheWeightsAloneAndTrainingGo
   EXPECT_EQ(five.steps[0].nonfinite, 0);
   for (size_t i = 1; i < five.steps.size(); ++i) {
     EXPECT_GT(five.steps[i].nonfinite, 0) << five.steps[i].step;
-    EXPECT_FALSE(std::isfinite(five.steps[i].loss)) << five.steps[i].step;
   }
   EXPECT_TRUE(two.arrays == five.arrays);
 }

@@ -146,7 +146,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     EXPECT_EQ(report.norms().weight_size(), table.items_size());
     EXPECT_EQ(report.norms().update_size(), table.items_size());
     EXPECT_EQ(report.norms().max_abs_size(), 0);
-    EXPECT_EQ(report.scalars().count("validation_loss"), report.step() % 3 == 0 ? 1u : 0u);
+    EXPECT_EQ(report.scalars().contains("validation_loss"), report.step() == 1 || report.step() % 3 == 0);
   }
   EXPECT_EQ(steps, 6);
   EXPECT_EQ(table.items(0).name(), "model.embed_tokens.weight");
