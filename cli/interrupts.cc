@@ -1,36 +1,38 @@
 #include "cli/interrupts.h"
 
-#include <pthread.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
-
-#include "platform/check.h"
+#include <atomic>
 
 namespace tandem::cli {
+namespace {
 
-Interrupts::Interrupts() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGHUP);
-  pthread_sigmask(SIG_BLOCK, &signals, &before_);
-  fd_ = ::signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-  TANDEM_CHECK(fd_ >= 0, "signalfd works");
+constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+
+std::atomic<int> received{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch nothing else");
+
+void Receive(int) { received.fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace
+
+Interrupts::Interrupts() : first_(received.load()) {
+  struct sigaction count = {};
+  count.sa_handler = Receive;
+  count.sa_flags = SA_RESTART;  // no call on any thread has to expect EINTR
+  sigemptyset(&count.sa_mask);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) {
+      ::sigaction(kSignals[i], &count, nullptr);
+    }
+  }
 }
 
 Interrupts::~Interrupts() {
-  Count();  // takes what came last, so that restoring the mask does not deliver it
-  ::close(fd_);
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], &before_[i], nullptr);
+  }
 }
 
-int Interrupts::Count() {
-  signalfd_siginfo info;
-  while (::read(fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    ++count_;
-  }
-  return count_;
-}
+int Interrupts::Count() const { return received.load(std::memory_order_relaxed) - first_; }
 
 }  // namespace tandem::cli

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <csignal>
 
 namespace tandem::cli {
 
-// Counts Ctrl-C (SIGINT), SIGTERM and SIGHUP instead of dying of them, for its life. Construct on the main
-// thread before anything starts threads: they inherit the mask.
+// Counts Ctrl-C (SIGINT), SIGTERM and SIGHUP instead of dying of them, for its life, whichever thread the
+// kernel gives them to: gRPC has threads of its own. A signal that the caller had ignored (nohup) stays
+// ignored. May be nested; not thread-safe.
 class Interrupts {
  public:
   Interrupts();
@@ -14,12 +16,11 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 
   // How many have come since construction. Never blocks.
-  int Count();
+  int Count() const;
 
  private:
-  sigset_t before_;
-  int fd_ = -1;
-  int count_ = 0;
+  std::array<struct sigaction, 3> before_;
+  int first_ = 0;
 };
 
 }  // namespace tandem::cli

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <semaphore>
+#include <thread>
 
 #include "absl/time/clock.h"
 #include "cli/daemon_process.h"
@@ -172,10 +174,33 @@ TEST_F(LocalClusterTest, TheLastTwentyRunsAreKeptAndThoseInUse) {
 TEST(InterruptsTest, CountsInsteadOfDying) {
   Interrupts interrupts;
   EXPECT_EQ(interrupts.Count(), 0);
-  ::kill(::getpid(), SIGINT);
+  ::raise(SIGINT);
   EXPECT_EQ(interrupts.Count(), 1);
-  ::kill(::getpid(), SIGTERM);
+  ::raise(SIGTERM);
   EXPECT_EQ(interrupts.Count(), 2);
+  EXPECT_EQ(Interrupts().Count(), 0);
+}
+
+TEST(InterruptsTest, CountsOnThreadsThatWereThereBefore) {
+  std::binary_semaphore made{0};
+  std::jthread older([&made] {
+    made.acquire();
+    ::raise(SIGINT);  // delivered to this thread
+  });
+  Interrupts interrupts;
+  made.release();
+  older.join();
+  EXPECT_EQ(interrupts.Count(), 1);
+}
+
+TEST(InterruptsTest, WhatTheCallerIgnoredStaysIgnored) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    Interrupts interrupts;
+    ::raise(SIGHUP);
+    EXPECT_EQ(interrupts.Count(), 0);
+  }
+  std::signal(SIGHUP, SIG_DFL);
 }
 
 }  // namespace
