@@ -3,18 +3,20 @@
 #
 #   scripts/build.sh [--tests] [--torch DIR] [--target T ...]
 #
+#   --tests    the tests and bench/ as well
+#
 # Binaries are in build/release/bin.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-setup=() configure=() targets=()
+setup=() configure=() targets=() tests=OFF
 while [ $# -gt 0 ]; do
   case $1 in
-    --tests) setup+=(--tests) ;;
+    --tests) setup+=(--tests); tests=ON ;;
     --torch) [ $# -ge 2 ] || { echo "build: --torch needs a folder" >&2; exit 2; }
              setup+=(--torch "$2"); configure+=("-DTANDEM_TORCH_DIR=$2"); shift ;;
     --target) shift; targets+=(--target "$@"); break ;;
-    -h|--help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "build: unknown argument '$1'; see scripts/build.sh --help" >&2; exit 2 ;;
   esac
   shift
@@ -23,7 +25,7 @@ done
 scripts/setup.sh "${setup[@]}"
 started=$SECONDS
 mkdir -p build
-cmake --preset release "${configure[@]}" >build/configure.log 2>&1 || { tail -n 30 build/configure.log >&2; exit 1; }
+cmake --preset release "-DTANDEM_TESTS=$tests" "${configure[@]}" >build/configure.log 2>&1 || { tail -n 30 build/configure.log >&2; exit 1; }
 # One job a core, and no more than memory allows: a LibTorch file takes about 1.5 GiB.
 jobs=$(nproc)
 by_memory=$(awk '/MemAvailable/ {print int($2 / 1572864)}' /proc/meminfo)
