@@ -68,7 +68,7 @@ void HitFailpoint(const char* name) {
 #else
 
 absl::Status SetFailpoints(std::string_view) {
-  return absl::FailedPreconditionError("this build has no failpoints; configure with -DTANDEM_FAILPOINTS=ON");
+  return absl::FailedPreconditionError("this build has no failpoints; configure with -DTANDEM_TESTS=ON");
 }
 
 void HitFailpoint(const char*) {}
