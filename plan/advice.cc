@@ -173,6 +173,11 @@ class Adviser {
     const double compute = static_cast<double>(Busy(StreamKind::kCompute));
     std::string text = absl::StrCat("Compute-bound: the compute stream works ", ShareText(compute, Step()),
                                     " of the step (most in ", LargestKind(), ")");
+    const int64_t slowed = SlowedNanoseconds(prediction_);
+    if (static_cast<double>(slowed) > kHidden * Step()) {
+      absl::StrAppend(&text, ", ", DurationText(slowed),
+                      " of it since communication beside it slows it down");
+    }
     if (Communicates()) {
       absl::StrAppend(&text, "; of the communication only ", DurationText(prediction_.exposed_ns), " (",
                       ShareText(static_cast<double>(prediction_.exposed_ns), Step()), ") is exposed");

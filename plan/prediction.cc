@@ -12,6 +12,13 @@ schedules::Workload WorkloadOf(const JobPlan& plan) {
           .ranks = plan.train.ranks};
 }
 
+int64_t SlowedNanoseconds(const Prediction& prediction) {
+  const int compute = static_cast<int>(schedules::StreamKind::kCompute);
+  const int64_t slowed = prediction.busy_ns[compute] - prediction.simulation.alone_ns[compute];
+  // Each instruction's times are rounded to nanoseconds.
+  return slowed > static_cast<int64_t>(prediction.simulation.timeline.instructions.size()) ? slowed : 0;
+}
+
 absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile) {
   const schedules::Workload workload = WorkloadOf(plan);
   const auto rate = profile.compute.find(workload.compute);

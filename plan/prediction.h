@@ -30,6 +30,9 @@ struct Prediction {
   MemoryPlan memory;
 };
 
+// By how much longer compute took than it would alone: it shares processors or memory with communication.
+int64_t SlowedNanoseconds(const Prediction& prediction);
+
 // FailedPrecondition where the profile has no rate for the job's compute type.
 absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile);
 

@@ -76,6 +76,13 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                            CountText(rate.peak_flops_per_second), "FLOP/s in ", ComputeName(plan.compute)));
   }
   AppendRow(text, "streams busy", StreamTimes(prediction.busy_ns, prediction.step_ns));
+  const int64_t slowed = SlowedNanoseconds(prediction);
+  if (slowed > 0) {
+    AppendRow(text, "compute slowed",
+              absl::StrCat(DurationText(slowed), " (",
+                           ShareText(static_cast<double>(slowed), static_cast<double>(prediction.step_ns)),
+                           ") by communication beside it"));
+  }
   AppendRow(text, "exposed communication",
             absl::StrCat(DurationText(prediction.exposed_ns), " (",
                          ShareText(static_cast<double>(prediction.exposed_ns),
@@ -138,6 +145,7 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
           {"tokens_per_second", prediction.tokens_per_second},
           {"model_flops_utilization", peak ? json(prediction.model_flops_utilization) : json(nullptr)},
           {"busy_seconds", busy},
+          {"compute_slowed_seconds", Seconds(SlowedNanoseconds(prediction))},
           {"exposed_seconds", Seconds(prediction.exposed_ns)},
           {"exposed_by", exposed_by},
           {"critical_path", prediction.critical_path},

@@ -15,8 +15,9 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                              const schedules::DeviceProfile& profile);
 
 // All of it as data: {profile{...}, step_seconds, tokens_per_second, model_flops_utilization (null where the
-// peak is not known), busy_seconds{stream}, exposed_seconds, exposed_by{opcode}, critical_path[], costs{},
-// timeline[{index, stream, what, start_ns, end_ns}], memory_curve[{ns, persistent, activations, ...}]}.
+// peak is not known), busy_seconds{stream}, compute_slowed_seconds, exposed_seconds, exposed_by{opcode},
+// critical_path[], costs{}, timeline[{index, stream, what, start_ns, end_ns}], memory_curve[{ns, persistent,
+// activations, ...}]}.
 nlohmann::json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
                                 const schedules::DeviceProfile& profile);
 

@@ -89,6 +89,7 @@ struct UnitRow {
   int gradient_class = -1;
   schedules::UnitCounts train;
   schedules::UnitCounts validate;
+  bool operator==(const UnitRow&) const = default;
 };
 
 std::vector<UnitRow> UnitRows(const JobPlan& plan) {
@@ -105,20 +106,47 @@ std::vector<UnitRow> UnitRows(const JobPlan& plan) {
   return rows;
 }
 
-void AppendUnits(const JobPlan& plan, std::string& text) {
-  size_t width = 4;
-  for (const model::UnitParameters& unit : plan.units) {
-    width = std::max(width, unit.name.size());
+// "layers.0-31": the units [first, last], which differ in the number at the end only.
+std::string RangeName(const JobPlan& plan, size_t first, size_t last) {
+  const std::string& name = plan.units[first].name;
+  if (first == last) {
+    return name;
   }
+  const std::string& end = plan.units[last].name;
+  return absl::StrCat(name, "-", end.substr(end.rfind('.') + 1));
+}
+
+// Whether two units following each other have the same numbers, and names like "layers.3".
+bool IsAlike(const JobPlan& plan, const std::vector<UnitRow>& rows, size_t a, size_t b) {
+  const auto stem = [&](size_t unit) {
+    const std::string& name = plan.units[unit].name;
+    const size_t dot = name.rfind('.');
+    return dot == std::string::npos ? "" : name.substr(0, dot);
+  };
+  return !stem(a).empty() && stem(a) == stem(b) && plan.layouts[a].elements == plan.layouts[b].elements &&
+         rows[a] == rows[b];
+}
+
+void AppendUnits(const JobPlan& plan, std::string& text) {
   const std::vector<UnitRow> rows = UnitRows(plan);
+  std::vector<std::pair<size_t, size_t>> ranges;  // first, last
+  size_t width = 4;
+  for (size_t unit = 0; unit < rows.size(); ++unit) {
+    if (unit > 0 && IsAlike(plan, rows, ranges.back().first, unit)) {
+      ranges.back().second = unit;
+    } else {
+      ranges.emplace_back(unit, unit);
+    }
+    width = std::max(width, RangeName(plan, ranges.back().first, unit).size());
+  }
   absl::StrAppendFormat(&text, "Units\n  %-*s %14s %14s %6s %9s %11s\n", static_cast<int>(width), "unit",
                         "elements", "of one rank", "slots", "gathers", "reductions");
-  for (size_t unit = 0; unit < rows.size(); ++unit) {
+  for (const auto& [first, last] : ranges) {
     absl::StrAppendFormat(&text, "  %-*s %14s %14s %6s %9d %11d\n", static_cast<int>(width),
-                          plan.units[unit].name, GroupedText(plan.layouts[unit].elements),
-                          GroupedText(fsdp::ShardElements(plan.layouts[unit], plan.train.ranks)),
-                          absl::StrCat("p", rows[unit].parameter_class, " g", rows[unit].gradient_class),
-                          rows[unit].train.gathers, rows[unit].train.reductions);
+                          RangeName(plan, first, last), GroupedText(plan.layouts[first].elements),
+                          GroupedText(fsdp::ShardElements(plan.layouts[first], plan.train.ranks)),
+                          absl::StrCat("p", rows[first].parameter_class, " g", rows[first].gradient_class),
+                          rows[first].train.gathers, rows[first].train.reductions);
   }
 }
 
