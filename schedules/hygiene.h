@@ -13,11 +13,18 @@ namespace hygiene {
 
 // A wait for what the instruction knows to be done without it: its own stream's, or implied by others.
 inline constexpr absl::string_view kKnownWait = "known wait";
-// A value, gradient or slot that is open at the end of the program, or still open when it is opened again or
-// another takes its slot, or (a gather) when its weights change.
+// A value, gradient or gather that is open at the end of the program; a gather that is still open when its
+// unit is gathered again, when another unit takes its slot, or when its weights change.
 inline constexpr absl::string_view kNeverClosed = "never closed";
 // A Release on another stream than that of the first write, where it costs no wait.
 inline constexpr absl::string_view kReleaseStream = "release stream";
+// A slot that stands in another place than the instruction's list of units says.
+inline constexpr absl::string_view kSlotOrder = "slot order";
+// A Reshard of another unit than its slot holds, or a microbatch of an Unshard, Reshard or ReduceGradients that
+// the program does not have or whose gradient is not what the slot holds.
+inline constexpr absl::string_view kLabel = "label";
+// A gather after the unit's weights have changed, of which no use can follow in the program.
+inline constexpr absl::string_view kGatherAfterStep = "gather after step";
 // A communicator that is not that of the opcode, or on an instruction that does not communicate.
 inline constexpr absl::string_view kCommunicator = "communicator";
 // A communicator that two streams use, one after the other.

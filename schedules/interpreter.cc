@@ -14,7 +14,6 @@ namespace tandem::schedules {
 namespace {
 
 constexpr int kNumStreams = 5;
-constexpr int kNumCommunicators = 4;
 
 bool Communicates(Opcode opcode) {
   return opcode == Opcode::kUnshard || opcode == Opcode::kReduceGradients || opcode == Opcode::kGradientNorm;

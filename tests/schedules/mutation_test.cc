@@ -44,13 +44,13 @@ struct Job {
   std::string name;
 };
 
-Job RandomJob(std::mt19937_64& random) {
+Job RandomJob(std::mt19937_64& random, bool experts) {
   const int layers = 1 + static_cast<int>(random() % 4);
   const int accumulation = 1 + static_cast<int>(random() % 4);
   const int prefetch = static_cast<int>(random() % 3);
   const bool tied = random() % 2 == 0;
-  Job job{.outline = TestOutline(layers, tied),
-          .name = "layers " + std::to_string(layers) + ", accumulation " + std::to_string(accumulation) +
+  Job job{.outline = experts ? TestMoeOutline(layers) : TestOutline(layers, tied),
+          .name = (experts ? "experts, " : "") + std::string()+ "layers " + std::to_string(layers) + ", accumulation " + std::to_string(accumulation) +
                   ", prefetch " + std::to_string(prefetch) + (tied ? ", tied" : "")};
   const FsdpOptions options = TestOptions(job.outline, prefetch);
   job.train = BuildTrainProgram(job.outline, options, accumulation);
@@ -85,11 +85,11 @@ void Judge(const absl::Status& status, const std::optional<std::string>& harm, c
   }
 }
 
-Counts RunOneRank(uint64_t seed, int num_mutants) {
+Counts RunOneRank(uint64_t seed, int num_mutants, bool experts) {
   std::mt19937_64 random(seed);
   Counts counts;
   for (int k = 0; k < num_mutants && !testing::Test::HasFatalFailure(); ++k) {
-    const Job job = RandomJob(random);
+    const Job job = RandomJob(random, experts);
     const bool of_validate = random() % 5 == 0;
     const Program& original = of_validate ? job.validate : job.train;
     const Mutant mutant = Mutate(job.outline, original, random);
@@ -113,10 +113,23 @@ Counts RunOneRank(uint64_t seed, int num_mutants) {
   return counts;
 }
 
+// And one that is new in every run.
+std::vector<uint64_t> Seeds(std::vector<uint64_t> fixed) {
+  fixed.push_back(std::random_device{}());
+  return fixed;
+}
+
 TEST(MutationTest, TheCheckerRefusesWhatTheInterpreterFindsHarmfulAndOnlyThat) {
-  std::vector<uint64_t> seeds = {1, 2, 3, 4, std::random_device{}()};
-  for (const uint64_t seed : seeds) {
-    const Counts counts = RunOneRank(seed, 500);
+  for (const uint64_t seed : Seeds({1, 2, 3, 4})) {
+    const Counts counts = RunOneRank(seed, 500, /*experts=*/false);
+    std::cout << "seed " << seed << ": " << counts << "\n";
+  }
+}
+
+// Nodes on two streams, which recycle each other's memory.
+TEST(MutationTest, TheSameHoldsWhereNodesRunOnTwoStreams) {
+  for (const uint64_t seed : Seeds({11, 12})) {
+    const Counts counts = RunOneRank(seed, 500, /*experts=*/true);
     std::cout << "seed " << seed << ": " << counts << "\n";
   }
 }
