@@ -143,7 +143,7 @@ void BuildPrograms(int prefetch, JobPlan& plan) {
     RequireOk(schedules::CheckProgram(plan.outline, plan.train_program));
   }
   // Every rank builds the same program from the same spec, so one pair stands for all.
-  RequireOk(schedules::CheckRanks(plan.outline, plan.train_program, plan.train_program));
+  RequireOk(schedules::CheckRanks(schedules::InOneGroup(plan.outline, {&plan.train_program, &plan.train_program})));
 }
 
 }  // namespace

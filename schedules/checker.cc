@@ -3,7 +3,9 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "schedules/arena_order.h"
 #include "schedules/effects.h"
+#include "schedules/hygiene.h"
 #include "schedules/lifetimes.h"
 #include "schedules/operands.h"
 #include "schedules/ordering.h"
@@ -33,6 +35,7 @@ class SequenceChecker {
   absl::Status RunProgram(const Program& program) {
     clocks_.Seam();
     Lifetimes lifetimes(outline_, program);
+    ArenaOrder arena(outline_, program);
     std::vector<Effect> effects;
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i, ++next_) {
       const Instruction& instruction = program.instructions[i];
@@ -48,6 +51,12 @@ class SequenceChecker {
       }
       Clock start = clocks_.now(instruction.stream);
       for (const int wait : instruction.waits) {
+        const int stream = static_cast<int>(program.instructions[wait].stream);
+        if (clocks_.end(wait)[stream] <= start[stream]) {
+          return RefusedByHygiene(hygiene::kKnownWait,
+                                  absl::StrCat(Describe(next_), " waits for ", Describe(begins_.back() + wait),
+                                               ", which it knows to be done without that"));
+        }
         Join(start, clocks_.end(wait));
       }
       table_.Effects(instruction, program.num_microbatches, effects);
@@ -64,6 +73,14 @@ class SequenceChecker {
               ", and nothing makes the first wait for the second"));
         }
       }
+      for (const int freed : arena.Issue(i)) {
+        const int stream = static_cast<int>(program.instructions[freed].stream);
+        if (clocks_.end(freed)[stream] > start[stream]) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              Describe(next_), " is handed memory that ", Describe(begins_.back() + freed),
+              " gave back, and nothing makes the first wait for the second"));
+        }
+      }
       const int place = clocks_.Issue(instruction.stream, start);
       for (const Effect& effect : effects) {
         history_.Record(effect, {static_cast<int>(instruction.stream), place, next_});
@@ -76,7 +93,7 @@ class SequenceChecker {
     int& user = user_[static_cast<int>(instruction.communicator)];
     if (instruction.communicator != Communicator::kNone) {
       if (user >= 0 && At(user).stream != instruction.stream) {
-        return absl::InvalidArgumentError(absl::StrCat(
+        return RefusedByHygiene(hygiene::kCommunicatorStream, absl::StrCat(
             Describe(next_), " uses communicator ", ToText(instruction.communicator), " on stream ",
             ToText(instruction.stream), ", ", Describe(user), " on stream ", ToText(At(user).stream)));
       }
@@ -102,7 +119,7 @@ class SequenceChecker {
   const EffectTable table_;
   AccessHistory history_;
   StreamClocks clocks_;
-  std::array<int, 4> user_;  // communicator → instruction that used it last
+  std::array<int, kNumCommunicators> user_;  // communicator → instruction that used it last
   std::vector<int> begins_;  // global index of each program's first instruction
   int next_ = 0;             // global index
 };

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/access.h"
 #include "schedules/outline.h"
 #include "schedules/program.h"
 
@@ -48,15 +49,6 @@ struct Effect {
   ResourceId resource = -1;
   bool write = false;
 };
-
-// The access of a node in the pass that `opcode` runs. Requires an opcode that targets a node.
-const Access& AccessOf(const Node& node, Opcode opcode);
-
-bool TargetsNode(Opcode opcode);
-bool TargetsUnit(Opcode opcode);
-
-// The distinct units of a list of parts, in order of appearance: the order of Instruction::slots.
-std::vector<UnitId> UnitsOf(const std::vector<UnitPart>& parts);
 
 // Resources of an outline run by programs of at most these sizes.
 class EffectTable {

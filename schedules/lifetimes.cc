@@ -1,7 +1,8 @@
 #include "schedules/lifetimes.h"
 
 #include "absl/strings/str_cat.h"
-#include "schedules/effects.h"
+#include "schedules/access.h"
+#include "schedules/hygiene.h"
 #include "schedules/operands.h"
 #include "schedules/text.h"
 
@@ -36,6 +37,7 @@ Lifetimes::Lifetimes(const Outline& outline, const Program& program)
     const size_t parts = outline.units[unit].parts.size();
     expected_.emplace_back(parts, 0);
     gradients_[unit].writes.assign(parts, 0);
+    gradients_[unit].written.assign(parts, -1);
   }
   for (const Node& node : outline.nodes) {
     for (const UnitPart& part : node.backward.parameter_gradients) {
@@ -44,12 +46,27 @@ Lifetimes::Lifetimes(const Outline& outline, const Program& program)
   }
 }
 
+std::string Lifetimes::Text(int i, absl::string_view what, int other, absl::string_view rest) const {
+  return absl::StrCat(DescribeInstruction(outline_, program_, i), " ", what, other >= 0 ? " " : "",
+                      other >= 0 ? DescribeInstruction(outline_, program_, other) : "", rest);
+}
+
 absl::Status Lifetimes::Refuse(int i, absl::string_view what, int other, absl::string_view rest) const {
-  std::string text = absl::StrCat(DescribeInstruction(outline_, program_, i), " ", what);
-  if (other >= 0) {
-    absl::StrAppend(&text, " ", DescribeInstruction(outline_, program_, other));
+  return absl::InvalidArgumentError(Text(i, what, other, rest));
+}
+
+absl::Status Lifetimes::RefuseBy(absl::string_view hygiene_rule, int i, absl::string_view what, int other,
+                                 absl::string_view rest) const {
+  return RefusedByHygiene(hygiene_rule, Text(i, what, other, rest));
+}
+
+// Instruction i adds to a gradient that `before` contributed to last.
+absl::Status Lifetimes::CheckFoldOrder(int i, int before, absl::string_view name) const {
+  if (before >= 0 && program_.instructions[i].target > program_.instructions[before].target) {
+    return Refuse(i, absl::StrCat("adds to the gradient of ", name, " after"), before,
+                  ", but contributions are added in the reverse order of the nodes");
   }
-  return absl::InvalidArgumentError(absl::StrCat(text, rest));
+  return absl::OkStatus();
 }
 
 Lifetimes::Life& Lifetimes::LifeOf(ValueId value, int microbatch, bool of_gradient) {
@@ -68,6 +85,7 @@ absl::Status Lifetimes::Apply(int i) {
   const Instruction& instruction = program_.instructions[i];
   switch (instruction.opcode) {
     case Opcode::kLoadBatch:
+      load_ = load_ < 0 ? i : load_;
       return WriteValue(i, instruction.target);
     case Opcode::kForward:
     case Opcode::kBackward:
@@ -87,7 +105,7 @@ absl::Status Lifetimes::Apply(int i) {
     case Opcode::kReport:
       return ApplyReport(i);
     case Opcode::kSnapshot:
-      return absl::OkStatus();
+      return ApplySnapshot(i);
     case Opcode::kRelease:
       return ApplyRelease(i);
   }
@@ -140,7 +158,7 @@ absl::Status Lifetimes::WriteValue(int i, ValueId value) {
     return Refuse(i, absl::StrCat("writes ", outline_.values[value].name, " a second time, after"),
                   life.opened);
   }
-  life = {State::kOpen, i, i};
+  life = {State::kOpen, i, i, i};
   return absl::OkStatus();
 }
 
@@ -152,13 +170,15 @@ absl::Status Lifetimes::WriteValueGradient(int i, ValueId value, bool add) {
       if (add) {
         return Refuse(i, absl::StrCat("adds to the gradient of ", name, ", which nothing has written"), -1);
       }
-      life = {State::kOpen, i, i};
+      life = {State::kOpen, i, i, i};
       return absl::OkStatus();
     case State::kOpen:
       if (!add) {
         return Refuse(i, absl::StrCat("overwrites the gradient of ", name, " of"), life.last);
       }
+      TANDEM_RETURN_IF_ERROR(CheckFoldOrder(i, life.written, name));
       life.last = i;
+      life.written = i;
       return absl::OkStatus();
     case State::kRead:
       return Refuse(i, absl::StrCat("writes the gradient of ", name, " after it was read by"), life.last);
@@ -169,6 +189,10 @@ absl::Status Lifetimes::WriteValueGradient(int i, ValueId value, bool add) {
 }
 
 absl::Status Lifetimes::ApplyReport(int i) {
+  if (report_ >= 0) {
+    return Refuse(i, "comes after", report_, "; a program reports once");
+  }
+  report_ = i;
   for (int microbatch = 0; microbatch < program_.num_microbatches; ++microbatch) {
     TANDEM_RETURN_IF_ERROR(ReadValue(i, outline_.loss, microbatch, false));
   }
@@ -186,8 +210,9 @@ absl::Status Lifetimes::ApplyRelease(int i) {
   }
   const StreamKind allocated = program_.instructions[life.opened].stream;
   if (instruction.stream != allocated) {
-    return Refuse(i, absl::StrCat("is on stream ", ToText(instruction.stream), ", but the memory is of"),
-                  life.opened, absl::StrCat(" on stream ", ToText(allocated)));
+    return RefuseBy(hygiene::kReleaseStream, i,
+                    absl::StrCat("is on stream ", ToText(instruction.stream), ", but the memory is of"),
+                    life.opened, absl::StrCat(" on stream ", ToText(allocated)));
   }
   life.state = State::kClosed;
   life.last = i;
@@ -213,14 +238,16 @@ absl::Status Lifetimes::ApplyUnshard(int i) {
   const SlotUse& slot = instruction.slots.front();
   Lease& lease = parameters_[instruction.target];
   if (lease.opened >= 0) {
-    return Refuse(i, "gathers a unit that is still gathered by", lease.opened);
+    return RefuseBy(hygiene::kNeverClosed, i, "gathers a unit that is still gathered by", lease.opened);
   }
   if (const int holder = Holder(slot); holder >= 0) {
-    return Refuse(i, absl::StrCat("gathers into ", ToText(slot), ", which is still in use since"),
-                  parameters_[holder].opened);
+    return RefuseBy(hygiene::kNeverClosed, i,
+                    absl::StrCat("gathers into ", ToText(slot), ", which is still in use since"),
+                    parameters_[holder].opened);
   }
   if (steps_[instruction.target] >= 0) {
-    return Refuse(i, "gathers weights that belong to the next step, after", steps_[instruction.target]);
+    return RefuseBy(hygiene::kGatherAfterStep, i, "gathers weights that belong to the next step, after",
+                    steps_[instruction.target]);
   }
   Holder(slot) = instruction.target;
   lease.opened = i;
@@ -230,6 +257,12 @@ absl::Status Lifetimes::ApplyUnshard(int i) {
 
 absl::Status Lifetimes::ApplyReshard(int i) {
   const Instruction& instruction = program_.instructions[i];
+  const int holder = Holder(instruction.slots.front());
+  if (holder >= 0 && holder != instruction.target) {
+    return RefuseBy(hygiene::kLabel, i,
+                    absl::StrCat("frees slot ", ToText(instruction.slots.front()), ", but it holds what"),
+                    parameters_[holder].opened, " gathered");
+  }
   TANDEM_RETURN_IF_ERROR(UseParameters(i, instruction.slots.front()));
   Lease& lease = parameters_[instruction.target];
   Holder(lease.slot) = -1;
@@ -279,7 +312,10 @@ absl::Status Lifetimes::WriteParameterGradient(int i, UnitPart part, bool add) {
                                    : ", which was written since the lease began at"),
                   lease.opened);
   }
+  TANDEM_RETURN_IF_ERROR(CheckFoldOrder(i, lease.written[part.part],
+                                        absl::StrCat(unit.name, ".", unit.parts[part.part])));
   ++writes;
+  lease.written[part.part] = i;
   return absl::OkStatus();
 }
 
@@ -303,17 +339,20 @@ absl::Status Lifetimes::ApplyReduce(int i) {
   const UnitId unit = instruction.target;
   Lease& lease = gradients_[unit];
   int& reduction = Reduction(unit, instruction.microbatch);
-  if (reduction >= 0) {
-    return Refuse(i, "reduces a second time, after", reduction);
-  }
   if (lease.opened < 0) {
-    return Refuse(i, "reduces what nothing has contributed to", -1);
+    return reduction >= 0 ? Refuse(i, "reduces a second time, after", reduction)
+                          : Refuse(i, "reduces what nothing has contributed to", -1);
   }
-  if (lease.microbatch != instruction.microbatch || !(lease.slot == instruction.slots.front())) {
+  if (!(lease.slot == instruction.slots.front())) {
     return Refuse(i,
                   absl::StrCat("reduces slot ", ToText(instruction.slots.front()),
                                ", but the gradient is in ", ToText(lease.slot), " since"),
                   lease.opened);
+  }
+  if (lease.microbatch != instruction.microbatch) {
+    return RefuseBy(hygiene::kLabel, i,
+                    absl::StrCat("says another microbatch than ", lease.microbatch, ", which contributes since"),
+                    lease.opened);
   }
   for (int part = 0; part < static_cast<int>(lease.writes.size()); ++part) {
     if (lease.writes[part] != expected_[unit][part]) {
@@ -324,10 +363,14 @@ absl::Status Lifetimes::ApplyReduce(int i) {
       return Refuse(i, what, later);
     }
   }
-  // The shard's first contribution of the step overwrites, whichever microbatch it is.
+  // The shard's first contribution of the step overwrites.
   int former = -1;
   for (int microbatch = 0; microbatch < program_.num_microbatches; ++microbatch) {
     former = std::max(former, Reduction(unit, microbatch));
+    if (Reduction(unit, microbatch) >= 0 && microbatch > instruction.microbatch) {
+      return Refuse(i, "comes after", Reduction(unit, microbatch),
+                    "; contributions are added in the order of the microbatches");
+    }
   }
   const bool add = instruction.add_parameter_gradients.front();
   if (add != (former >= 0)) {
@@ -339,12 +382,16 @@ absl::Status Lifetimes::ApplyReduce(int i) {
   lease.opened = -1;
   lease.closed = i;
   lease.writes.assign(lease.writes.size(), 0);
+  lease.written.assign(lease.written.size(), -1);
   return absl::OkStatus();
 }
 
 absl::Status Lifetimes::ApplyNorm(int i) {
   if (norm_ >= 0) {
     return Refuse(i, "comes after", norm_);
+  }
+  if (report_ >= 0) {
+    return Refuse(i, "comes after", report_, ", which reads its result");
   }
   for (UnitId unit = 0; unit < static_cast<int>(outline_.units.size()); ++unit) {
     for (int microbatch = 0; microbatch < program_.num_microbatches; ++microbatch) {
@@ -368,9 +415,28 @@ absl::Status Lifetimes::ApplyStep(int i) {
     return Refuse(i, "comes after", steps_[unit]);
   }
   if (parameters_[unit].opened >= 0) {
-    return Refuse(i, "changes weights that are gathered by", parameters_[unit].opened);
+    return RefuseBy(hygiene::kNeverClosed, i, "changes weights that are gathered by",
+                    parameters_[unit].opened);
+  }
+  if (report_ >= 0) {
+    return Refuse(i, "comes after", report_, ", which reads its result");
+  }
+  if (snapshot_ >= 0) {
+    return Refuse(i, "is in one program with", snapshot_, "; a snapshot is a program of its own");
   }
   steps_[unit] = i;
+  step_ = i;
+  return absl::OkStatus();
+}
+
+absl::Status Lifetimes::ApplySnapshot(int i) {
+  if (snapshot_ >= 0) {
+    return Refuse(i, "comes after", snapshot_, "; a program takes one snapshot");
+  }
+  if (step_ >= 0) {
+    return Refuse(i, "is in one program with", step_, "; a snapshot is a program of its own");
+  }
+  snapshot_ = i;
   return absl::OkStatus();
 }
 
@@ -379,8 +445,8 @@ absl::Status Lifetimes::End() {
     const Life& life = lives_[index];
     if (life.state == State::kOpen || life.state == State::kRead) {
       const size_t values = outline_.values.size();
-      return Refuse(
-          life.opened,
+      return RefuseBy(
+          hygiene::kNeverClosed, life.opened,
           absl::StrCat("writes ", index / values % 2 == 1 ? "the gradient of " : "",
                        outline_.values[index % values].name, ", which is never released; it is used last by"),
           life.last);
@@ -388,7 +454,8 @@ absl::Status Lifetimes::End() {
   }
   for (UnitId unit = 0; unit < static_cast<int>(outline_.units.size()); ++unit) {
     if (parameters_[unit].opened >= 0) {
-      return Refuse(parameters_[unit].opened, "gathers a unit that is never resharded", -1);
+      return RefuseBy(hygiene::kNeverClosed, parameters_[unit].opened,
+                      "gathers a unit that is never resharded", -1);
     }
     if (gradients_[unit].opened >= 0) {
       return Refuse(gradients_[unit].opened, "contributes to a gradient that is never reduced", -1);
@@ -396,6 +463,9 @@ absl::Status Lifetimes::End() {
     if (gradients_[unit].closed >= 0 && steps_[unit] < 0) {
       return Refuse(gradients_[unit].closed, "reduces a gradient that no optimizer step uses", -1);
     }
+  }
+  if (load_ >= 0 && report_ < 0) {
+    return Refuse(load_, "loads what no report tells the loss of", -1);
   }
   return absl::OkStatus();
 }

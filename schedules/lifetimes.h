@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -10,7 +11,13 @@
 namespace tandem::schedules {
 
 // The part of the checker that walks one program in issue order and knows what is open: slots, values,
-// gradients, the reductions of each unit. A program begins and ends with nothing open.
+// gradients, the reductions of each unit. A program begins and ends with nothing open. Issue order stands
+// for every order, because what conflicts is ordered as it is issued (waits point back, and the checker proves
+// that nothing else is in conflict).
+//
+// The order of additions is part of what it proves, since another order gives other bits: a unit's reductions
+// come in the order of their microbatches; within a microbatch the contributions to one gradient come in the
+// reverse order of the outline's nodes.
 //
 // Every method requires operands that operands.h accepts; `outline` and `program` must outlive it.
 class Lifetimes {
@@ -31,6 +38,7 @@ class Lifetimes {
     State state = State::kNever;
     int opened = -1;  // instruction
     int last = -1;    // instruction that touched it last
+    int written = -1;  // instruction that wrote it last
   };
 
   // A slot's holder, seen from the unit: one lease at a time.
@@ -39,7 +47,8 @@ class Lifetimes {
     int closed = -1;  // instruction that closed the former one
     int microbatch = -1;
     SlotUse slot;
-    std::vector<int> writes;  // gradient leases: per part, contributions so far
+    std::vector<int> writes;   // gradient leases: per part, contributions so far
+    std::vector<int> written;  // gradient leases: per part, instruction of the last one
   };
 
   absl::Status ApplyNode(int i);
@@ -50,6 +59,7 @@ class Lifetimes {
   absl::Status ApplyReduce(int i);
   absl::Status ApplyNorm(int i);
   absl::Status ApplyStep(int i);
+  absl::Status ApplySnapshot(int i);
 
   absl::Status ReadValue(int i, ValueId value, int microbatch, bool of_gradient);
   absl::Status WriteValue(int i, ValueId value);
@@ -62,7 +72,11 @@ class Lifetimes {
   int& Holder(const SlotUse& slot);  // unit in the slot, or -1
   int& Reduction(UnitId unit, int microbatch);
   int LaterContribution(UnitPart part, int microbatch, int after) const;
+  absl::Status CheckFoldOrder(int i, int before, absl::string_view name) const;
+  std::string Text(int i, absl::string_view what, int other, absl::string_view rest) const;
   absl::Status Refuse(int i, absl::string_view what, int other, absl::string_view rest = "") const;
+  absl::Status RefuseBy(absl::string_view hygiene_rule, int i, absl::string_view what, int other,
+                        absl::string_view rest = "") const;
 
   const Outline& outline_;
   const Program& program_;
@@ -73,7 +87,11 @@ class Lifetimes {
   std::vector<std::vector<int>> expected_;    // unit → part → contributions of one microbatch
   std::vector<int> reductions_;               // unit × microbatch → instruction, or -1
   std::vector<int> steps_;                    // unit → its OptimizerStep, or -1
+  int step_ = -1;                             // the last OptimizerStep, or -1
   int norm_ = -1;                             // GradientNorm, or -1
+  int report_ = -1;                           // Report, or -1
+  int snapshot_ = -1;                         // Snapshot, or -1
+  int load_ = -1;                             // the first LoadBatch, or -1
 };
 
 }  // namespace tandem::schedules

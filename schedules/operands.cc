@@ -4,7 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "schedules/effects.h"
+#include "schedules/access.h"
+#include "schedules/hygiene.h"
 #include "schedules/streams.h"
 #include "schedules/text.h"
 
@@ -13,6 +14,11 @@ namespace {
 
 absl::Status Refuse(const Outline& outline, const Program& program, int i, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(DescribeInstruction(outline, program, i), " ", what));
+}
+
+absl::Status RefuseByHygiene(const Outline& outline, const Program& program, int i, absl::string_view rule,
+                             absl::string_view what) {
+  return RefusedByHygiene(rule, absl::StrCat(DescribeInstruction(outline, program, i), " ", what));
 }
 
 bool InRange(int index, size_t size) { return index >= 0 && index < static_cast<int>(size); }
@@ -31,6 +37,11 @@ size_t NumTargets(const Outline& outline, Opcode opcode) {
 bool OfMicrobatch(Opcode opcode) {
   return TargetsNode(opcode) || opcode == Opcode::kLoadBatch || opcode == Opcode::kRelease ||
          opcode == Opcode::kUnshard || opcode == Opcode::kReshard || opcode == Opcode::kReduceGradients;
+}
+
+// Whether its microbatch says only what it is for, and its slot or unit what it does.
+bool IsLabel(Opcode opcode) {
+  return opcode == Opcode::kUnshard || opcode == Opcode::kReshard || opcode == Opcode::kReduceGradients;
 }
 
 struct SlotNeed {
@@ -77,10 +88,15 @@ absl::Status CheckSlots(const Outline& outline, const Program& program, int i) {
     if (status.ok() &&
         (index >= instruction.slots.size() || !Fits(instruction.slots[index], need, program))) {
       const bool has = index < instruction.slots.size();
-      status = Refuse(outline, program, i,
-                      absl::StrCat("needs a ", need.role == SlotRole::kParameters ? "parameter" : "gradient",
-                                   " slot of ", outline.units[need.unit].name, " and names ",
-                                   has ? ToText(instruction.slots[index]) : std::string("none")));
+      const bool elsewhere =
+          std::any_of(instruction.slots.begin(), instruction.slots.end(),
+                      [&](const SlotUse& slot) { return Fits(slot, need, program); });
+      const std::string what =
+          absl::StrCat("needs a ", need.role == SlotRole::kParameters ? "parameter" : "gradient", " slot of ",
+                       outline.units[need.unit].name, elsewhere ? " in this place" : "", " and names ",
+                       has ? ToText(instruction.slots[index]) : std::string("none"));
+      status = elsewhere ? RefuseByHygiene(outline, program, i, hygiene::kSlotOrder, what)
+                         : Refuse(outline, program, i, what);
     }
   });
   if (status.ok() && instruction.slots.size() > next) {
@@ -120,11 +136,6 @@ absl::Status CheckWaits(const Outline& outline, const Program& program, int i) {
                                      ? absl::StrCat(": ", DescribeInstruction(outline, program, wait))
                                      : ""));
     }
-    if (program.instructions[wait].stream == instruction.stream) {
-      return Refuse(
-          outline, program, i,
-          absl::StrCat("waits for ", DescribeInstruction(outline, program, wait), " of its own stream"));
-    }
   }
   return absl::OkStatus();
 }
@@ -132,9 +143,9 @@ absl::Status CheckWaits(const Outline& outline, const Program& program, int i) {
 }  // namespace
 
 absl::Status CheckShape(const Outline& outline, const Program& program) {
-  if (program.num_microbatches < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(program.name, ": num_microbatches is ",
-                                                   program.num_microbatches, "; a program has at least 1"));
+  if (program.num_microbatches < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(program.name, ": num_microbatches is ", program.num_microbatches));
   }
   if (program.parameter_slots.size() != program.parameter_slot_bytes.size() ||
       program.gradient_slots.size() != program.gradient_slot_bytes.size()) {
@@ -158,12 +169,14 @@ absl::Status CheckOperands(const Outline& outline, const Program& program, int i
   }
   if (OfMicrobatch(instruction.opcode) ? !InRange(instruction.microbatch, program.num_microbatches)
                                        : instruction.microbatch != -1) {
-    return Refuse(outline, program, i, absl::StrCat("cannot be of microbatch ", instruction.microbatch));
+    const std::string what = absl::StrCat("cannot be of microbatch ", instruction.microbatch);
+    return IsLabel(instruction.opcode) ? RefuseByHygiene(outline, program, i, hygiene::kLabel, what)
+                                       : Refuse(outline, program, i, what);
   }
   if (instruction.communicator != CommunicatorOf(instruction.opcode)) {
-    return Refuse(outline, program, i,
-                  absl::StrCat("has communicator ", ToText(instruction.communicator), " and needs ",
-                               ToText(CommunicatorOf(instruction.opcode))));
+    return RefuseByHygiene(outline, program, i, hygiene::kCommunicator,
+                           absl::StrCat("has communicator ", ToText(instruction.communicator), " and needs ",
+                                        ToText(CommunicatorOf(instruction.opcode))));
   }
   for (const auto& check : {CheckSlots, CheckFlags, CheckWaits}) {
     if (absl::Status status = check(outline, program, i); !status.ok()) {

@@ -34,7 +34,8 @@ void ChooseGradientModes(const Outline& outline, Program& program);
 void AssignSlots(const Outline& outline, const std::vector<int64_t>& unit_parameter_slot_bytes,
                  const std::vector<int64_t>& unit_gradient_slot_bytes, Program& program);
 
-// waits.cc: the waits between streams that the effects require, and none that is already implied.
+// waits.cc: the waits between streams that the effects and the recycling of memory (arena_order.h) require,
+// and none that is already implied.
 void InsertWaits(const Outline& outline, Program& program);
 
 }  // namespace tandem::schedules

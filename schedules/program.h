@@ -22,11 +22,12 @@ enum class Opcode : uint8_t {
   kGradientNorm,     // no target; one all-reduce of terms and request bits
   kOptimizerStep,    // target: unit
   kReport,           // no target; the scalars and norm terms of the step, for the host
-  kSnapshot,         // no target; state as of the end of the step, for the host
+  kSnapshot,         // no target; weights and optimizer state, for the host; in a program of its own
   kRelease,          // target: value (or its gradient)
 };
 
 enum class Communicator : uint8_t { kNone, kGather, kReduce, kNorm };
+inline constexpr int kNumCommunicators = 4;  // kNone included
 
 enum class SlotRole : uint8_t { kParameters, kGradients };
 
@@ -59,7 +60,7 @@ struct Instruction {
 
 // Instructions in host issue order. At its start every stream has joined every other.
 struct Program {
-  std::string name;  // "train", "validate"
+  std::string name;  // "train", "validate", "snapshot"
   int num_microbatches = 0;
   std::vector<int64_t> parameter_slot_bytes;  // per size class
   std::vector<int> parameter_slots;           // how many of each class

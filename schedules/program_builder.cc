@@ -40,6 +40,10 @@ Program BuildValidateProgram(const Outline& outline, const FsdpOptions& options,
   return RunPasses(outline, options, BuildForwardOnly(outline, num_microbatches));
 }
 
+Program BuildSnapshotProgram() {
+  return {.name = "snapshot", .instructions = {{.opcode = Opcode::kSnapshot}}};
+}
+
 void ShareSlots(Program& a, Program& b) {
   TANDEM_CHECK(
       a.parameter_slot_bytes == b.parameter_slot_bytes && a.gradient_slot_bytes == b.gradient_slot_bytes,

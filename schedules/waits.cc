@@ -1,3 +1,4 @@
+#include "schedules/arena_order.h"
 #include "schedules/ordering.h"
 #include "schedules/passes.h"
 
@@ -6,6 +7,7 @@ namespace tandem::schedules {
 void InsertWaits(const Outline& outline, Program& program) {
   const EffectTable table(outline, {&program});
   AccessHistory history(table.num_resources());
+  ArenaOrder arena(outline, program);
   StreamClocks clocks;
   std::vector<Effect> effects;
 
@@ -15,12 +17,17 @@ void InsertWaits(const Outline& outline, Program& program) {
     table.Effects(instruction, program.num_microbatches, effects);
 
     std::array<Touch, kNumStreams> needed{};  // the latest of each stream; it implies the earlier ones
+    const auto need = [&](const Touch& touch) {
+      if (touch.place > start[touch.stream] && touch.place > needed[touch.stream].place) {
+        needed[touch.stream] = touch;
+      }
+    };
     for (const Effect& effect : effects) {
-      history.ForEachConflict(effect, [&](const Touch& touch) {
-        if (touch.place > start[touch.stream] && touch.place > needed[touch.stream].place) {
-          needed[touch.stream] = touch;
-        }
-      });
+      history.ForEachConflict(effect, need);
+    }
+    for (const int freed : arena.Issue(i)) {
+      const int stream = static_cast<int>(program.instructions[freed].stream);
+      need({stream, clocks.end(freed)[stream], freed});
     }
     for (const Touch& touch : needed) {
       if (touch.place == 0) {

@@ -270,7 +270,7 @@ TEST_F(MessageTest, WaitsPointBackAndToOtherStreams) {
   program.instructions[forward].waits = {-1};
   EXPECT_THAT(Message(program), HasSubstr("no earlier instruction"));
   program.instructions[forward].waits = {Find("load tokens mb 0")};
-  EXPECT_THAT(Message(program), HasSubstr("of its own stream"));
+  EXPECT_THAT(Message(program), HasSubstr("which it knows to be done without that [hygiene: known wait]"));
 }
 
 TEST_F(MessageTest, OperandsOutOfRangeAreRefusedNotFollowed) {

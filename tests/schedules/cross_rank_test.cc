@@ -24,7 +24,7 @@ class CrossRankTest : public testing::Test {
     return 0;
   }
   std::string Message(const Program& a, const Program& b) const {
-    return std::string(CheckRanks(outline_, a, b).message());
+    return std::string(CheckRanks(InOneGroup(outline_, {&a, &b})).message());
   }
 
   const Outline outline_ = TestOutline(2, /*tied=*/false);
@@ -32,7 +32,7 @@ class CrossRankTest : public testing::Test {
 };
 
 TEST_F(CrossRankTest, TheSameProgramMeetsItself) {
-  EXPECT_EQ(CheckRanks(outline_, program_, program_), absl::OkStatus());
+  EXPECT_EQ(CheckRanks(InOneGroup(outline_, {&program_, &program_})), absl::OkStatus());
 }
 
 TEST_F(CrossRankTest, AnotherOrderOnOneCommunicatorIsRefused) {
@@ -47,7 +47,7 @@ TEST_F(CrossRankTest, AnotherOrderOnOneCommunicatorIsRefused) {
 TEST_F(CrossRankTest, OneCollectiveMoreIsRefused) {
   const Program three = BuildTrainProgram(outline_, TestOptions(outline_, 1), 3);
   const Program two = BuildTrainProgram(outline_, TestOptions(outline_, 1), 2);
-  EXPECT_FALSE(CheckRanks(outline_, three, two).ok());
+  EXPECT_FALSE(CheckRanks(InOneGroup(outline_, {&three, &two})).ok());
   Program longer = program_;
   longer.instructions.push_back(longer.instructions[Find("gradient-norm")]);
   EXPECT_THAT(Message(program_, longer), AllOf(HasSubstr("communicator norm"), HasSubstr("meets nothing")));

@@ -29,7 +29,7 @@ TEST_P(EveryShapeTest, IsAccepted) {
   EXPECT_EQ(CheckProgram(outline_, train_), absl::OkStatus());
   EXPECT_EQ(CheckProgram(outline_, validate_), absl::OkStatus());
   EXPECT_EQ(CheckSequence(outline_, {&train_, &train_, &validate_, &train_}), absl::OkStatus());
-  EXPECT_EQ(CheckRanks(outline_, train_, train_), absl::OkStatus());
+  EXPECT_EQ(CheckRanks(InOneGroup(outline_, {&train_, &train_})), absl::OkStatus());
 }
 
 TEST_P(EveryShapeTest, GathersLayersTwiceAndTheHeadOnceAMicrobatch) {

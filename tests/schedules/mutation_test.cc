@@ -1,0 +1,138 @@
+#include "tests/schedules/mutations.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "schedules/checker.h"
+#include "schedules/hygiene.h"
+#include "schedules/interpreter.h"
+#include "schedules/text.h"
+#include "tests/schedules/test_outline.h"
+
+// The checker against the interpreter, over random mutants: a mutant is harmful when the interpreter finds a
+// run of it that stands still, touches what was released, or ends in other hashes than the mathematics.
+
+namespace tandem::schedules {
+namespace {
+
+struct Counts {
+  int harmful_refused = 0;
+  int harmless_accepted = 0;
+  int unchanged = 0;
+  std::map<std::string, int> harmless_refused;  // by hygiene rule
+};
+
+std::ostream& operator<<(std::ostream& out, const Counts& counts) {
+  out << "harmful refused " << counts.harmful_refused << ", harmless accepted " << counts.harmless_accepted
+      << ", harmless refused:";
+  for (const auto& [rule, count] : counts.harmless_refused) {
+    out << " " << rule << " " << count << ";";
+  }
+  return out << " mutations without effect " << counts.unchanged;
+}
+
+struct Job {
+  Outline outline;
+  Program train;
+  Program validate;
+  std::string name;
+};
+
+Job RandomJob(std::mt19937_64& random, bool experts) {
+  const int layers = 1 + static_cast<int>(random() % 4);
+  const int accumulation = 1 + static_cast<int>(random() % 4);
+  const int prefetch = static_cast<int>(random() % 3);
+  const bool tied = random() % 2 == 0;
+  Job job{.outline = experts ? TestMoeOutline(layers) : TestOutline(layers, tied),
+          .name = (experts ? "experts, " : "") + std::string()+ "layers " + std::to_string(layers) + ", accumulation " + std::to_string(accumulation) +
+                  ", prefetch " + std::to_string(prefetch) + (tied ? ", tied" : "")};
+  const FsdpOptions options = TestOptions(job.outline, prefetch);
+  job.train = BuildTrainProgram(job.outline, options, accumulation);
+  job.validate = BuildValidateProgram(job.outline, options, 1 + static_cast<int>(random() % 2));
+  ShareSlots(job.train, job.validate);
+  return job;
+}
+
+std::vector<Ending> Expected(const Outline& outline, const std::vector<const Program*>& sequence,
+                             const Job& job, const Program* trains, int ranks) {
+  std::vector<Task> tasks;
+  for (const Program* program : sequence) {
+    tasks.push_back(program == trains ? Task{Task::Kind::kTrain, job.train.num_microbatches}
+                                      : Task{Task::Kind::kValidate, job.validate.num_microbatches});
+  }
+  return Meaning(outline, tasks, ranks);
+}
+
+// Judges one mutant; says what is wrong with the checker's answer.
+void Judge(const absl::Status& status, const std::optional<std::string>& harm, const std::string& name,
+           Counts& counts) {
+  if (harm && status.ok()) {
+    ADD_FAILURE() << "accepted, but harmful: " << name << "\n  " << *harm;
+  } else if (harm) {
+    ++counts.harmful_refused;
+  } else if (status.ok()) {
+    ++counts.harmless_accepted;
+  } else if (const absl::string_view rule = HygieneRule(status); !rule.empty()) {
+    ++counts.harmless_refused[std::string(rule)];
+  } else {
+    ADD_FAILURE() << "harmless, but refused: " << name << "\n  " << status.message();
+  }
+}
+
+Counts RunOneRank(uint64_t seed, int num_mutants, bool experts) {
+  std::mt19937_64 random(seed);
+  Counts counts;
+  for (int k = 0; k < num_mutants && !testing::Test::HasFatalFailure(); ++k) {
+    const Job job = RandomJob(random, experts);
+    const bool of_validate = random() % 5 == 0;
+    const Program& original = of_validate ? job.validate : job.train;
+    const Mutant mutant = Mutate(job.outline, original, random);
+    if (mutant.program.instructions == original.instructions &&
+        mutant.program.parameter_slots == original.parameter_slots &&
+        mutant.program.gradient_slots == original.gradient_slots) {
+      ++counts.unchanged;
+      --k;
+      continue;
+    }
+    const Program* train = of_validate ? &job.train : &mutant.program;
+    const Program* validate = of_validate ? &mutant.program : &job.validate;
+    const std::vector<const Program*> sequence =
+        of_validate || random() % 2 == 0 ? std::vector<const Program*>{train, validate, train}
+                                         : std::vector<const Program*>{train, train};
+    const Interpreter interpreter(job.outline, {sequence});
+    const std::vector<Ending> expected = Expected(job.outline, sequence, job, train, 1);
+    Judge(CheckSequence(job.outline, sequence), FindHarm(interpreter, expected, random(), 6),
+          job.name + ": " + mutant.change, counts);
+  }
+  return counts;
+}
+
+// And one that is new in every run.
+std::vector<uint64_t> Seeds(std::vector<uint64_t> fixed) {
+  fixed.push_back(std::random_device{}());
+  return fixed;
+}
+
+TEST(MutationTest, TheCheckerRefusesWhatTheInterpreterFindsHarmfulAndOnlyThat) {
+  for (const uint64_t seed : Seeds({1, 2, 3, 4})) {
+    const Counts counts = RunOneRank(seed, 500, /*experts=*/false);
+    std::cout << "seed " << seed << ": " << counts << "\n";
+  }
+}
+
+// Nodes on two streams, which recycle each other's memory.
+TEST(MutationTest, TheSameHoldsWhereNodesRunOnTwoStreams) {
+  for (const uint64_t seed : Seeds({11, 12})) {
+    const Counts counts = RunOneRank(seed, 500, /*experts=*/true);
+    std::cout << "seed " << seed << ": " << counts << "\n";
+  }
+}
+
+}  // namespace
+}  // namespace tandem::schedules

@@ -1,0 +1,347 @@
+#include "tests/schedules/mutations.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "schedules/access.h"
+#include "schedules/text.h"
+
+namespace tandem::schedules {
+
+Program Without(const Program& program, int i) {
+  Program result = program;
+  result.instructions.erase(result.instructions.begin() + i);
+  for (Instruction& instruction : result.instructions) {
+    std::erase(instruction.waits, i);
+    for (int& wait : instruction.waits) {
+      wait -= wait > i;
+    }
+  }
+  return result;
+}
+
+Program Moved(const Program& program, int i, int j) {
+  const int size = static_cast<int>(program.instructions.size());
+  std::vector<int> order;  // new place → old
+  for (int k = 0; k <= size; ++k) {
+    if (k == j) {
+      order.push_back(i);
+    }
+    if (k < size && k != i) {
+      order.push_back(k);
+    }
+  }
+  std::vector<int> place(size);
+  for (int k = 0; k < size; ++k) {
+    place[order[k]] = k;
+  }
+  Program result = program;
+  for (int k = 0; k < size; ++k) {
+    result.instructions[k] = program.instructions[order[k]];
+    std::vector<int>& waits = result.instructions[k].waits;
+    for (int& wait : waits) {
+      wait = place[wait];
+    }
+    std::erase_if(waits, [&](int wait) { return wait >= k; });
+    std::sort(waits.begin(), waits.end());
+  }
+  return result;
+}
+
+Program Doubled(const Program& program, int i, int j) {
+  Program result = program;
+  for (Instruction& instruction : result.instructions) {
+    for (int& wait : instruction.waits) {
+      wait += wait >= j;
+    }
+  }
+  result.instructions.insert(result.instructions.begin() + j, program.instructions[i]);
+  return result;
+}
+
+namespace {
+
+class Mutator {
+ public:
+  Mutator(const Outline& outline, const Program& program, std::mt19937_64& random)
+      : outline_(outline), program_(program), random_(random) {}
+
+  Mutant Mutate() {
+    using Change = std::optional<Mutant> (Mutator::*)();
+    static constexpr Change kChanges[] = {
+        &Mutator::DropWait,     &Mutator::MoveWait,        &Mutator::DropMemory,    &Mutator::DoubleMemory,
+        &Mutator::MoveMemory,   &Mutator::MoveAny,         &Mutator::SwapNeighbours, &Mutator::ChangeSlot,
+        &Mutator::RenameLease,  &Mutator::ChangeStream,    &Mutator::ChangeCommunicator,
+        &Mutator::ChangeMicrobatch, &Mutator::ChangeUnit,  &Mutator::FlipMode,
+    };
+    while (true) {
+      if (std::optional<Mutant> mutant = (this->*kChanges[Below(std::size(kChanges))])()) {
+        return *std::move(mutant);
+      }
+    }
+  }
+
+ private:
+  size_t Below(size_t bound) { return random_() % bound; }
+  int size() const { return static_cast<int>(program_.instructions.size()); }
+  const Instruction& At(int i) const { return program_.instructions[i]; }
+  std::string Name(int i) const { return std::to_string(i) + " (" + ToText(At(i), outline_) + ")"; }
+
+  // An instruction for which `which` holds.
+  std::optional<int> Pick(const std::function<bool(const Instruction&)>& which) {
+    std::vector<int> found;
+    for (int i = 0; i < size(); ++i) {
+      if (which(At(i))) {
+        found.push_back(i);
+      }
+    }
+    return found.empty() ? std::nullopt : std::optional<int>(found[Below(found.size())]);
+  }
+
+  std::optional<int> PickMemory() {
+    // One kind at a time: releases would drown the others.
+    static constexpr Opcode kKinds[] = {Opcode::kUnshard, Opcode::kReshard, Opcode::kReduceGradients,
+                                        Opcode::kRelease};
+    const Opcode kind = kKinds[Below(std::size(kKinds))];
+    return Pick([&](const Instruction& instruction) { return instruction.opcode == kind; });
+  }
+
+  // The program with one instruction changed.
+  Mutant With(int i, const std::string& change, const Instruction& instruction) {
+    Mutant mutant{change + " of " + Name(i), program_};
+    mutant.program.instructions[i] = instruction;
+    return mutant;
+  }
+
+  std::optional<Mutant> DropWait() {
+    const std::optional<int> i = Pick([](const Instruction& in) { return !in.waits.empty(); });
+    if (!i) {
+      return std::nullopt;
+    }
+    Instruction changed = At(*i);
+    const size_t k = Below(changed.waits.size());
+    const std::string change = "drop the wait for " + Name(changed.waits[k]);
+    changed.waits.erase(changed.waits.begin() + static_cast<int64_t>(k));
+    return With(*i, change, changed);
+  }
+
+  std::optional<Mutant> MoveWait() {
+    const std::optional<int> i = Pick([](const Instruction& in) { return !in.waits.empty(); });
+    if (!i) {
+      return std::nullopt;
+    }
+    Instruction changed = At(*i);
+    int& wait = changed.waits[Below(changed.waits.size())];
+    const int old = wait;
+    switch (Below(3)) {
+      case 0:  // anywhere before
+        wait = static_cast<int>(Below(*i));
+        break;
+      case 1: {  // to a neighbour on the same stream
+        const int step = Below(2) == 0 ? 1 : -1;
+        do {
+          wait += step;
+        } while (wait >= 0 && wait < *i && At(wait).stream != At(old).stream);
+        break;
+      }
+      default:  // anywhere at all
+        wait = static_cast<int>(Below(size()));
+    }
+    if (wait < 0 || wait == old) {
+      return std::nullopt;
+    }
+    const std::string change = "wait for " + Name(wait) + " instead of " + Name(old);
+    std::sort(changed.waits.begin(), changed.waits.end());
+    return With(*i, change, changed);
+  }
+
+  std::optional<Mutant> DropMemory() {
+    const std::optional<int> i = PickMemory();
+    return i ? std::optional<Mutant>({"drop " + Name(*i), Without(program_, *i)}) : std::nullopt;
+  }
+
+  std::optional<Mutant> DoubleMemory() {
+    const std::optional<int> i = PickMemory();
+    if (!i) {
+      return std::nullopt;
+    }
+    const int j = *i + 1 + static_cast<int>(Below(Below(2) == 0 ? 1 : size() - *i));
+    return Mutant{"double " + Name(*i) + " at " + std::to_string(j), Doubled(program_, *i, j)};
+  }
+
+  Mutant Move(int i) {
+    const int distance = 2 + static_cast<int>(Below(Below(2) == 0 ? 6 : size()));
+    const int j = std::clamp(Below(2) == 0 ? i + distance : i - distance + 1, 0, size());
+    return {"move " + Name(i) + " to " + std::to_string(j), Moved(program_, i, j)};
+  }
+
+  std::optional<Mutant> MoveMemory() {
+    const std::optional<int> i = PickMemory();
+    return i ? std::optional<Mutant>(Move(*i)) : std::nullopt;
+  }
+
+  std::optional<Mutant> MoveAny() { return Move(static_cast<int>(Below(size()))); }
+
+  std::optional<Mutant> SwapNeighbours() {
+    const int i = static_cast<int>(Below(size() - 1));
+    return Mutant{"swap " + Name(i) + " and " + Name(i + 1), Moved(program_, i + 1, i)};
+  }
+
+  const std::vector<int>& Counts(SlotRole role) const {
+    return role == SlotRole::kParameters ? program_.parameter_slots : program_.gradient_slots;
+  }
+
+  std::optional<Mutant> ChangeSlot() {
+    const std::optional<int> i = Pick([](const Instruction& in) { return !in.slots.empty(); });
+    if (!i) {
+      return std::nullopt;
+    }
+    Instruction changed = At(*i);
+    SlotUse& slot = changed.slots[Below(changed.slots.size())];
+    if (Below(3) == 0) {
+      slot.size_class = static_cast<int>(Below(Counts(slot.role).size()));
+    }
+    // One beyond the end, now and then.
+    slot.index = static_cast<int>(Below(Counts(slot.role)[slot.size_class] + (Below(8) == 0 ? 1 : 0)));
+    return With(*i, "slot " + ToText(slot), changed);
+  }
+
+  // From an Unshard to its Reshard, or from the first contribution to the reduction: another slot of the class.
+  std::optional<Mutant> RenameLease() {
+    const std::optional<int> first = Pick([](const Instruction& in) { return !in.slots.empty(); });
+    if (!first) {
+      return std::nullopt;
+    }
+    const SlotUse old = At(*first).slots[Below(At(*first).slots.size())];
+    const int count = Counts(old.role)[old.size_class];
+    Mutant mutant{"", program_};
+    const int index = static_cast<int>(Below(count + 1));
+    if (index == count) {  // one slot more than there was
+      (old.role == SlotRole::kParameters ? mutant.program.parameter_slots
+                                         : mutant.program.gradient_slots)[old.size_class] += 1;
+    }
+    const Opcode opens = old.role == SlotRole::kParameters ? Opcode::kUnshard : Opcode::kBackward;
+    const Opcode closes = old.role == SlotRole::kParameters ? Opcode::kReshard : Opcode::kReduceGradients;
+    int begin = *first;
+    const auto uses = [&](int i) {
+      return std::find(At(i).slots.begin(), At(i).slots.end(), old) != At(i).slots.end();
+    };
+    if (At(begin).opcode != opens) {
+      while (begin > 0 && !(uses(begin - 1) && At(begin - 1).opcode == closes)) {
+        --begin;
+      }
+    }
+    int end = begin;
+    while (end < size()) {
+      for (SlotUse& slot : mutant.program.instructions[end].slots) {
+        if (slot == old) {
+          slot.index = index;
+        }
+      }
+      if (uses(end) && At(end).opcode == closes) {
+        break;
+      }
+      ++end;
+    }
+    mutant.change = "rename slot " + ToText(old) + " of " + outline_.units[old.unit].name + " from " +
+                    std::to_string(begin) + " to " + std::to_string(end) + " to index " +
+                    std::to_string(index);
+    return mutant;
+  }
+
+  std::optional<Mutant> ChangeStream() {
+    // Every stream, but sooner one that is in use.
+    static constexpr StreamKind kStreams[] = {StreamKind::kCompute,  StreamKind::kGather, StreamKind::kReduce,
+                                              StreamKind::kDispatch, StreamKind::kCompute, StreamKind::kSend,
+                                              StreamKind::kGather,   StreamKind::kReduce};
+    const int i = static_cast<int>(Below(size()));
+    Instruction changed = At(i);
+    changed.stream = kStreams[Below(std::size(kStreams))];
+    return With(i, std::string("stream ") + ToText(changed.stream), changed);
+  }
+
+  std::optional<Mutant> ChangeCommunicator() {
+    const bool any = Below(8) == 0;
+    const std::optional<int> i =
+        Pick([&](const Instruction& in) { return any || in.communicator != Communicator::kNone; });
+    if (!i) {
+      return std::nullopt;
+    }
+    Instruction changed = At(*i);
+    changed.communicator = static_cast<Communicator>(Below(4));
+    return With(*i, std::string("communicator ") + ToText(changed.communicator), changed);
+  }
+
+  std::optional<Mutant> ChangeMicrobatch() {
+    const std::optional<int> i = Pick([](const Instruction& in) { return in.microbatch >= 0; });
+    if (!i) {
+      return std::nullopt;
+    }
+    Instruction changed = At(*i);
+    changed.microbatch = static_cast<int>(Below(program_.num_microbatches + (Below(8) == 0 ? 1 : 0)));
+    return With(*i, "microbatch " + std::to_string(changed.microbatch), changed);
+  }
+
+  // Which unit, and so which parts, a slot is used for.
+  std::optional<Mutant> ChangeUnit() {
+    const std::optional<int> i = Pick([](const Instruction& in) {
+      return TargetsUnit(in.opcode) || !in.slots.empty();
+    });
+    if (!i) {
+      return std::nullopt;
+    }
+    Instruction changed = At(*i);
+    const UnitId unit = static_cast<UnitId>(Below(outline_.units.size()));
+    std::string change = "unit " + outline_.units[unit].name;
+    if (TargetsUnit(changed.opcode)) {
+      changed.target = unit;
+      if (!changed.slots.empty() && Below(4) != 0) {
+        changed.slots.front().unit = unit;
+      }
+    } else if (changed.slots.size() > 1 && Below(2) == 0) {
+      const size_t a = Below(changed.slots.size());
+      const size_t b = Below(changed.slots.size());
+      std::swap(changed.slots[a].unit, changed.slots[b].unit);
+      if (changed.slots[a].role != changed.slots[b].role || Below(2) == 0) {
+        std::swap(changed.slots[a], changed.slots[b]);
+      }
+      change = "two slots swapped";
+    } else {
+      changed.slots[Below(changed.slots.size())].unit = unit;
+    }
+    return With(*i, change, changed);
+  }
+
+  std::optional<Mutant> FlipMode() {
+    const std::optional<int> i = Pick([](const Instruction& in) {
+      return !in.add_value_gradients.empty() || !in.add_parameter_gradients.empty();
+    });
+    if (!i) {
+      return std::nullopt;
+    }
+    Instruction changed = At(*i);
+    const size_t values = changed.add_value_gradients.size();
+    const size_t k = Below(values + changed.add_parameter_gradients.size());
+    if (k < values) {
+      changed.add_value_gradients[k].flip();
+    } else {
+      changed.add_parameter_gradients[k - values].flip();
+    }
+    return With(*i, "overwrite or add", changed);
+  }
+
+  const Outline& outline_;
+  const Program& program_;
+  std::mt19937_64& random_;
+};
+
+}  // namespace
+
+Mutant Mutate(const Outline& outline, const Program& program, std::mt19937_64& random) {
+  return Mutator(outline, program, random).Mutate();
+}
+
+}  // namespace tandem::schedules
