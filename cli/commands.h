@@ -106,10 +106,11 @@ int Groups(Context& context, const FileOptions& options);
 struct PlanOptions {
   std::string file;
   Format format = Format::kTable;
-  bool program = false;         // print the step program too
-  std::string profile = "cpu";  // of the device: a preset's name or a file
-  std::string compare;          // "prefetch=0,1,2", or empty
-  std::string trace;            // file to write, or empty
+  bool program = false;             // print the step program too
+  std::string profile = "cpu";      // of the device: a preset's name or a file
+  std::string compare;              // "prefetch=0,1,2", or empty
+  std::string trace;                // file to write, or empty
+  std::optional<int> without_wait;  // the checker's answer to a program without this instruction's waits
 };
 int Plan(Context& context, const PlanOptions& options);
 

@@ -218,6 +218,10 @@ class Parser {
     plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
         ->type_name("FILE");
     plan->add_flag("--program", plan_options->program, "Print the program, instruction by instruction");
+    plan->add_option(
+            "--without-wait", plan_options->without_wait,
+            "Only show what the checker says once this instruction of the train program waits for nothing")
+        ->type_name("INSTRUCTION");
     AddFormat(plan, plan_options->format, {"table", "json"});
 
     auto [groups, groups_options] = Add<FileOptions>("groups", "Process groups of a job", Groups);

@@ -15,6 +15,7 @@
 #include "cli/plan_variants.h"
 #include "cli/table.h"
 #include "cli/timeline_chart.h"
+#include "cli/without_wait.h"
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "plan/advice.h"
@@ -202,6 +203,16 @@ int Plan(Context& context, const PlanOptions& options) {
   }
   try {
     result.plan = plan::MakeJobPlan(job->resolved);
+    if (options.without_wait.has_value()) {
+      const absl::StatusOr<WithoutWait> checked = CheckWithoutWait(result.plan, *options.without_wait);
+      if (!checked.ok()) {
+        return Fail(
+            context.console, kUsage,
+            absl::StrCat("plan: --without-wait ", *options.without_wait, ": ", checked.status().message()));
+      }
+      context.console.Write(Stream::kOut, checked->text);
+      return checked->refused ? kFailed : kOk;
+    }
     absl::StatusOr<plan::Prediction> prediction = plan::Predict(result.plan, result.profile);
     if (!prediction.ok()) {
       return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));

@@ -1,0 +1,59 @@
+#include "cli/without_wait.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "schedules/checker.h"
+#include "schedules/text.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr size_t kMostNamed = 12;
+
+std::string Waiting(const schedules::Program& program) {
+  std::vector<int> waiting;
+  for (size_t i = 0; i < program.instructions.size() && waiting.size() <= kMostNamed; ++i) {
+    if (!program.instructions[i].waits.empty()) {
+      waiting.push_back(static_cast<int>(i));
+    }
+  }
+  const bool more = waiting.size() > kMostNamed;
+  if (more) {
+    waiting.pop_back();
+  }
+  return absl::StrCat(absl::StrJoin(waiting, ", "), more ? ", …" : "");
+}
+
+}  // namespace
+
+absl::StatusOr<WithoutWait> CheckWithoutWait(const plan::JobPlan& plan, int instruction) {
+  schedules::Program program = plan.train_program;
+  const auto describe = [&](int i) {
+    return absl::StrCat(i, " (", schedules::ToText(program.instructions[i], plan.outline), ")");
+  };
+  if (instruction < 0 || instruction >= static_cast<int>(program.instructions.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("the train program has instructions 0 to ",
+                                                   program.instructions.size() - 1,
+                                                   "; these wait: ", Waiting(program)));
+  }
+  const std::vector<int> waits = std::exchange(program.instructions[instruction].waits, {});
+  if (waits.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(describe(instruction), " waits for nothing; these wait: ", Waiting(program)));
+  }
+  const std::string removed =
+      absl::StrCat(describe(instruction), " does not wait for ",
+                   absl::StrJoin(waits, " and ",
+                                 [&](std::string* out, int wait) { absl::StrAppend(out, describe(wait)); }),
+                   " any more\n");
+  const absl::Status status = schedules::CheckProgram(plan.outline, program);
+  return WithoutWait{
+      .refused = !status.ok(),
+      .text = absl::StrCat(removed, status.ok() ? "accepted: other waits order the same\n"
+                                                : absl::StrCat("refused: ", status.message(), "\n"))};
+}
+
+}  // namespace tandem::cli
