@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <ctime>
 #include <functional>
 #include <iostream>
 #include <optional>
@@ -350,24 +349,6 @@ TEST(CheckerSequenceTest, ProgramsThatShareNoClassesAreStillSeparate) {
   const Program validate = BuildValidateProgram(outline, TestOptions(outline, 0), 5);
   EXPECT_EQ(CheckSequence(outline, {&train, &validate, &train}), absl::OkStatus());
   EXPECT_EQ(CheckSequence(outline, {&validate, &train, &validate, &validate}), absl::OkStatus());
-}
-
-TEST(CheckerSpeedTest, EightyLayersTimesThirtyTwoMicrobatchesTakeMilliseconds) {
-  const Outline outline = TestOutline(80, /*tied=*/false);
-  const std::clock_t begin = std::clock();
-  const Program train = BuildTrainProgram(outline, TestOptions(outline, 1), 32);
-  const double build = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  double check = 1e9;  // processor time, the best of three, so that a busy machine does not matter
-  for (int i = 0; i < 3; ++i) {
-    const std::clock_t start = std::clock();
-    ASSERT_EQ(CheckProgram(outline, train), absl::OkStatus());
-    check = std::min(check, 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
-  }
-  std::cout << train.instructions.size() << " instructions: built in " << build
-            << " ms, checked twice over in " << check << " ms\n";
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LE(check, 50);
-#endif
 }
 
 }  // namespace
