@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedules/access.h"
+#include "schedules/passes.h"
 #include "schedules/text.h"
 
 namespace tandem::schedules {
@@ -72,7 +73,7 @@ class Mutator {
   Mutant Mutate() {
     using Change = std::optional<Mutant> (Mutator::*)();
     static constexpr Change kChanges[] = {
-        &Mutator::DropWait,     &Mutator::MoveWait,        &Mutator::DropMemory,    &Mutator::DoubleMemory,
+        &Mutator::DropWait,     &Mutator::MoveWait,  &Mutator::AddAnyWait,      &Mutator::DropMemory,    &Mutator::DoubleMemory,
         &Mutator::MoveMemory,   &Mutator::MoveAny,         &Mutator::SwapNeighbours, &Mutator::ChangeSlot,
         &Mutator::RenameLease,  &Mutator::ChangeStream,    &Mutator::ChangeCommunicator,
         &Mutator::ChangeMicrobatch, &Mutator::ChangeUnit,  &Mutator::FlipMode,
@@ -84,7 +85,56 @@ class Mutator {
     }
   }
 
+  Mutant MoveMeeting() {
+    const int i = *Pick(Communicates);
+    const int next = Next(i, [&](const Instruction& in) { return in.communicator == At(i).communicator; });
+    return {"move " + Name(i) + " to " + std::to_string(next) + ", with the waits that this needs",
+            WithWaitsOf(Moved(program_, i, std::min(next + 1, size())))};
+  }
+
+  std::pair<Mutant, Mutant> OpposeMeetings() {
+    const int i = *Pick(Communicates);
+    const int next = Next(i, [&](const Instruction& in) {
+      return Communicates(in) && in.communicator != At(i).communicator;
+    });
+    if (next == size()) {
+      return {{"nothing", program_}, {"nothing", program_}};
+    }
+    Mutant in_order{Name(next) + " waits for " + Name(i), program_};
+    AddWait(in_order.program, next, i);
+    Mutant reversed{Name(i) + " comes after " + Name(next) + " and waits for it",
+                    WithWaitsOf(Moved(program_, next, i))};
+    AddWait(reversed.program, i + 1, i);
+    return {std::move(in_order), std::move(reversed)};
+  }
+
  private:
+  static bool Communicates(const Instruction& in) { return in.communicator != Communicator::kNone; }
+
+  static void AddWait(Program& program, int i, int wait) {
+    std::vector<int>& waits = program.instructions[i].waits;
+    if (std::find(waits.begin(), waits.end(), wait) == waits.end()) {
+      waits.push_back(wait);
+      std::sort(waits.begin(), waits.end());
+    }
+  }
+
+  // The first after i for which `which` holds; the size if there is none.
+  int Next(int i, const std::function<bool(const Instruction&)>& which) const {
+    do {
+      ++i;
+    } while (i < size() && !which(At(i)));
+    return i;
+  }
+
+  Program WithWaitsOf(Program program) const {
+    for (Instruction& instruction : program.instructions) {
+      instruction.waits.clear();
+    }
+    InsertWaits(outline_, program);
+    return program;
+  }
+
   size_t Below(size_t bound) { return random_() % bound; }
   int size() const { return static_cast<int>(program_.instructions.size()); }
   const Instruction& At(int i) const { return program_.instructions[i]; }
@@ -156,6 +206,18 @@ class Mutator {
     const std::string change = "wait for " + Name(wait) + " instead of " + Name(old);
     std::sort(changed.waits.begin(), changed.waits.end());
     return With(*i, change, changed);
+  }
+
+  std::optional<Mutant> AddAnyWait() {
+    const int i = 1 + static_cast<int>(Below(size() - 1));
+    const int wait = static_cast<int>(Below(i));
+    Instruction changed = At(i);
+    if (std::find(changed.waits.begin(), changed.waits.end(), wait) != changed.waits.end()) {
+      return std::nullopt;
+    }
+    changed.waits.push_back(wait);
+    std::sort(changed.waits.begin(), changed.waits.end());
+    return With(i, "one more wait, for " + Name(wait) + ",", changed);
   }
 
   std::optional<Mutant> DropMemory() {
@@ -342,6 +404,15 @@ class Mutator {
 
 Mutant Mutate(const Outline& outline, const Program& program, std::mt19937_64& random) {
   return Mutator(outline, program, random).Mutate();
+}
+
+Mutant MoveMeeting(const Outline& outline, const Program& program, std::mt19937_64& random) {
+  return Mutator(outline, program, random).MoveMeeting();
+}
+
+std::pair<Mutant, Mutant> OpposeMeetings(const Outline& outline, const Program& program,
+                                         std::mt19937_64& random) {
+  return Mutator(outline, program, random).OpposeMeetings();
 }
 
 }  // namespace tandem::schedules
