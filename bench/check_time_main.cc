@@ -59,11 +59,18 @@ void Measure(const char* name, const Outline& outline, int accumulation) {
             << "  check the step          "
             << BestMilliseconds(10, [&] { Require(CheckProgram(outline, train)); }) << " ms\n"
             << "  check two ranks of it   "
-            << BestMilliseconds(10, [&] { Require(CheckRanks(InOneGroup(outline, {&train, &train}))); })
+            << BestMilliseconds(10,
+                                [&] {
+                                  Require(CheckRanks(InOneGroup(outline, {&train, &train})));
+                                })
             << " ms\n"
-            << "  check the whole job     " << BestMilliseconds(10, [&] {
-                 Require(CheckJob(outline, {.train = &train, .validate = &validate, .snapshot = &snapshot}));
-               })
+            << "  check the whole job     "
+            << BestMilliseconds(
+                   10,
+                   [&] {
+                     Require(
+                         CheckJob(outline, {.train = &train, .validate = &validate, .snapshot = &snapshot}));
+                   })
             << " ms\n";
 }
 

@@ -76,9 +76,9 @@ class ProgramChecker {
         }
       });
       if (unordered >= 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(Describe(i), " and ", Describe(unordered), " both touch ",
-                         table_.Name(effect.resource), ", and nothing makes the first wait for the second"));
+        return absl::InvalidArgumentError(absl::StrCat(Describe(i), " and ", Describe(unordered),
+                                                       " both touch ", table_.Name(effect.resource),
+                                                       ", and nothing makes the first wait for the second"));
       }
     }
     for (const int freed : arena_.Issue(i)) {

@@ -15,9 +15,9 @@ absl::Status CheckClasses(const Program& a, const Program& b, const char* role,
   if (a.*bytes == b.*bytes && a.*counts == b.*counts) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(a.name, " and ", b.name, " run on the same slots, but do not agree on the ", role,
-                   " slots: sizes or counts of the classes differ"));
+  return absl::InvalidArgumentError(absl::StrCat(a.name, " and ", b.name,
+                                                 " run on the same slots, but do not agree on the ", role,
+                                                 " slots: sizes or counts of the classes differ"));
 }
 
 absl::Status CheckSharedSlots(const Program& a, const Program& b) {

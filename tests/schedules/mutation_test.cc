@@ -1,5 +1,3 @@
-#include "tests/schedules/mutations.h"
-
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -16,6 +14,7 @@
 #include "schedules/hygiene.h"
 #include "schedules/interpreter.h"
 #include "schedules/text.h"
+#include "tests/schedules/mutations.h"
 #include "tests/schedules/test_outline.h"
 
 // The checker against the interpreter, over random mutants: a mutant is harmful when the interpreter finds a
@@ -28,8 +27,8 @@ struct Counts {
   int harmful_refused = 0;
   int harmless_accepted = 0;
   int unchanged = 0;
-  int refused_jointly = 0;  // each right alone, but not together
-  int circles = 0;          // of these, because they wait for each other
+  int refused_jointly = 0;                      // each right alone, but not together
+  int circles = 0;                              // of these, because they wait for each other
   std::map<std::string, int> harmless_refused;  // by hygiene rule
 };
 
@@ -55,8 +54,9 @@ Job RandomJob(std::mt19937_64& random, bool experts) {
   const int prefetch = static_cast<int>(random() % 3);
   const bool tied = random() % 2 == 0;
   Job job{.outline = experts ? TestMoeOutline(layers) : TestOutline(layers, tied),
-          .name = (experts ? "experts, " : "") + std::string()+ "layers " + std::to_string(layers) + ", accumulation " + std::to_string(accumulation) +
-                  ", prefetch " + std::to_string(prefetch) + (tied ? ", tied" : "")};
+          .name = (experts ? "experts, " : "") + std::string() + "layers " + std::to_string(layers) +
+                  ", accumulation " + std::to_string(accumulation) + ", prefetch " +
+                  std::to_string(prefetch) + (tied ? ", tied" : "")};
   const FsdpOptions options = TestOptions(job.outline, prefetch);
   job.train = BuildTrainProgram(job.outline, options, accumulation);
   job.validate = BuildValidateProgram(job.outline, options, 1 + static_cast<int>(random() % 2));
@@ -109,9 +109,9 @@ Counts RunOneRank(uint64_t seed, int num_mutants, bool experts) {
     }
     const Program* train = of_validate ? &job.train : &mutant.program;
     const Program* validate = of_validate ? &mutant.program : &job.validate;
-    const std::vector<const Program*> sequence =
-        of_validate || random() % 2 == 0 ? std::vector<const Program*>{train, validate, train}
-                                         : std::vector<const Program*>{train, train};
+    const std::vector<const Program*> sequence = of_validate || random() % 2 == 0
+                                                     ? std::vector<const Program*>{train, validate, train}
+                                                     : std::vector<const Program*>{train, train};
     const Interpreter interpreter(job.outline, {sequence});
     const std::vector<Ending> expected = Expected(job.outline, sequence, job, train, 1);
     Judge(CheckSequence(job.outline, sequence), FindHarm(interpreter, expected, random(), 6),

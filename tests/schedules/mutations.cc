@@ -73,10 +73,11 @@ class Mutator {
   Mutant Mutate() {
     using Change = std::optional<Mutant> (Mutator::*)();
     static constexpr Change kChanges[] = {
-        &Mutator::DropWait,     &Mutator::MoveWait,  &Mutator::AddAnyWait,      &Mutator::DropMemory,    &Mutator::DoubleMemory,
-        &Mutator::MoveMemory,   &Mutator::MoveAny,         &Mutator::SwapNeighbours, &Mutator::ChangeSlot,
-        &Mutator::RenameLease,  &Mutator::ChangeStream,    &Mutator::ChangeCommunicator,
-        &Mutator::ChangeMicrobatch, &Mutator::ChangeUnit,  &Mutator::FlipMode,
+        &Mutator::DropWait,         &Mutator::MoveWait,       &Mutator::AddAnyWait,
+        &Mutator::DropMemory,       &Mutator::DoubleMemory,   &Mutator::MoveMemory,
+        &Mutator::MoveAny,          &Mutator::SwapNeighbours, &Mutator::ChangeSlot,
+        &Mutator::RenameLease,      &Mutator::ChangeStream,   &Mutator::ChangeCommunicator,
+        &Mutator::ChangeMicrobatch, &Mutator::ChangeUnit,     &Mutator::FlipMode,
     };
     while (true) {
       if (std::optional<Mutant> mutant = (this->*kChanges[Below(std::size(kChanges))])()) {
@@ -94,9 +95,8 @@ class Mutator {
 
   std::pair<Mutant, Mutant> OpposeMeetings() {
     const int i = *Pick(Communicates);
-    const int next = Next(i, [&](const Instruction& in) {
-      return Communicates(in) && in.communicator != At(i).communicator;
-    });
+    const int next = Next(
+        i, [&](const Instruction& in) { return Communicates(in) && in.communicator != At(i).communicator; });
     if (next == size()) {
       return {{"nothing", program_}, {"nothing", program_}};
     }
@@ -271,7 +271,8 @@ class Mutator {
     return With(*i, "slot " + ToText(slot), changed);
   }
 
-  // From an Unshard to its Reshard, or from the first contribution to the reduction: another slot of the class.
+  // From an Unshard to its Reshard, or from the first contribution to the reduction: another slot of the
+  // class.
   std::optional<Mutant> RenameLease() {
     const std::optional<int> first = Pick([](const Instruction& in) { return !in.slots.empty(); });
     if (!first) {
@@ -316,9 +317,9 @@ class Mutator {
 
   std::optional<Mutant> ChangeStream() {
     // Every stream, but sooner one that is in use.
-    static constexpr StreamKind kStreams[] = {StreamKind::kCompute,  StreamKind::kGather, StreamKind::kReduce,
-                                              StreamKind::kDispatch, StreamKind::kCompute, StreamKind::kSend,
-                                              StreamKind::kGather,   StreamKind::kReduce};
+    static constexpr StreamKind kStreams[] = {
+        StreamKind::kCompute, StreamKind::kGather, StreamKind::kReduce, StreamKind::kDispatch,
+        StreamKind::kCompute, StreamKind::kSend,   StreamKind::kGather, StreamKind::kReduce};
     const int i = static_cast<int>(Below(size()));
     Instruction changed = At(i);
     changed.stream = kStreams[Below(std::size(kStreams))];
@@ -349,9 +350,8 @@ class Mutator {
 
   // Which unit, and so which parts, a slot is used for.
   std::optional<Mutant> ChangeUnit() {
-    const std::optional<int> i = Pick([](const Instruction& in) {
-      return TargetsUnit(in.opcode) || !in.slots.empty();
-    });
+    const std::optional<int> i =
+        Pick([](const Instruction& in) { return TargetsUnit(in.opcode) || !in.slots.empty(); });
     if (!i) {
       return std::nullopt;
     }

@@ -26,13 +26,13 @@ Program Moved(const Program& program, int i, int j);
 Program Doubled(const Program& program, int i, int j);
 
 // Drops, moves or adds a wait; drops, doubles or moves an Unshard, Reshard, ReduceGradients or Release; moves
-// anything a little; swaps neighbours; changes slot, stream, communicator, microbatch, the unit that a slot is
-// used for, overwrite or add; renames the slot of a whole lease. The program that it returns may be the
+// anything a little; swaps neighbours; changes slot, stream, communicator, microbatch, the unit that a slot
+// is used for, overwrite or add; renames the slot of a whole lease. The program that it returns may be the
 // same as before, where the change means nothing.
 Mutant Mutate(const Outline& outline, const Program& program, std::mt19937_64& random);
 
-// What only shows beside another rank. A collective comes after the next one on its communicator; every wait is
-// derived anew, so that the program may well be right alone.
+// What only shows beside another rank. A collective comes after the next one on its communicator; every wait
+// is derived anew, so that the program may well be right alone.
 Mutant MoveMeeting(const Outline& outline, const Program& program, std::mt19937_64& random);
 
 // Two collectives of two communicators, one after the other: in the first mutant the later one waits for the
