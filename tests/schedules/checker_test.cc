@@ -152,6 +152,35 @@ TEST(CheckerMutationTest, ReductionsCannotComeBeforeTheLastContribution) {
   });
 }
 
+// A value x with two readers, "side" and "b", and a unit.
+Outline TwoReaders() {
+  Outline outline;
+  outline.units.push_back({"unit", {"part"}, 64});
+  outline.values = {{.name = "tokens", .bytes = {8, 8}},
+                    {.name = "x", .bytes = {8, 8}, .gradient_bytes = {8, 8}},
+                    {.name = "loss", .bytes = {8, 8}}};
+  outline.batch = 0;
+  outline.loss = 2;
+  outline.nodes.push_back(
+      {.name = "a",
+       .forward = {.reads = {0}, .writes = {1}, .parameters = {{0, 0}}},
+       .backward = {.gradient_reads = {1}, .parameters = {{0, 0}}, .parameter_gradients = {{0, 0}}}});
+  outline.nodes.push_back({.name = "side", .forward = {.reads = {1}}, .backward = {.gradient_writes = {1}}});
+  outline.nodes.push_back(
+      {.name = "b", .forward = {.reads = {1}, .writes = {2}}, .backward = {.gradient_writes = {1}}});
+  return outline;
+}
+
+// All passes, as the builders run them.
+void RunPasses(const Outline& outline, const FsdpOptions& options, Program& program) {
+  InsertFsdp(outline, options.prefetch, program);
+  AssignStreams(outline, program);
+  InsertReleases(outline, program);
+  ChooseGradientModes(outline, program);
+  AssignSlots(outline, options.unit_parameter_slot_bytes, options.unit_gradient_slot_bytes, program);
+  InsertWaits(outline, program);
+}
+
 class MessageTest : public testing::Test {
  protected:
   int Find(const std::string& text, int from = 0) const {
@@ -271,21 +300,8 @@ TEST_F(MessageTest, GatheringAfterTheUpdateIsRefused) {
 }
 
 TEST_F(MessageTest, AddingToAGradientThatWasReadIsRefused) {
-  // Two readers of a value, and the second one's backward comes after the first one's result was used.
-  Outline outline;
-  outline.units.push_back({"unit", {"part"}, 64});
-  outline.values = {{.name = "tokens", .bytes = {8, 8}},
-                    {.name = "x", .bytes = {8, 8}, .gradient_bytes = {8, 8}},
-                    {.name = "loss", .bytes = {8, 8}}};
-  outline.batch = 0;
-  outline.loss = 2;
-  outline.nodes.push_back(
-      {.name = "a",
-       .forward = {.reads = {0}, .writes = {1}, .parameters = {{0, 0}}},
-       .backward = {.gradient_reads = {1}, .parameters = {{0, 0}}, .parameter_gradients = {{0, 0}}}});
-  outline.nodes.push_back({.name = "side", .forward = {.reads = {1}}, .backward = {.gradient_writes = {1}}});
-  outline.nodes.push_back(
-      {.name = "b", .forward = {.reads = {1}, .writes = {2}}, .backward = {.gradient_writes = {1}}});
+  // The second reader's backward comes after the first one's result was used.
+  const Outline outline = TwoReaders();
   const FsdpOptions options{
       .prefetch = 0, .unit_parameter_slot_bytes = {256}, .unit_gradient_slot_bytes = {256}};
   const Program good = BuildTrainProgram(outline, options, 1);
@@ -320,13 +336,7 @@ TEST_F(MessageTest, AReductionBeforeThatOfAnEarlierMicrobatchNamesBoth) {
   for (Instruction& instruction : program.instructions) {
     instruction.microbatch = instruction.microbatch < 0 ? -1 : 1 - instruction.microbatch;
   }
-  const FsdpOptions options = TestOptions(outline_, 1);
-  InsertFsdp(outline_, options.prefetch, program);
-  AssignStreams(outline_, program);
-  InsertReleases(outline_, program);
-  ChooseGradientModes(outline_, program);
-  AssignSlots(outline_, options.unit_parameter_slot_bytes, options.unit_gradient_slot_bytes, program);
-  InsertWaits(outline_, program);
+  RunPasses(outline_, TestOptions(outline_, 1), program);
   EXPECT_THAT(Message(program),
               AllOf(HasSubstr("(reduce head mb 0) comes after"), HasSubstr("(reduce head mb 1)"),
                     HasSubstr("added in the order of the microbatches")));
@@ -361,31 +371,28 @@ TEST_F(MessageTest, HygieneHasItsRuleInTheRefusalAndOthersHaveNone) {
   EXPECT_EQ(HygieneRule(absl::OkStatus()), "");
 }
 
-// Three nodes contribute to the gradient of a layer's input, and (a + b) + c is not a + (b + c).
+// Two nodes contribute to the gradient of x, and neither needs the other.
 TEST(FoldOrderTest, ContributionsInAnotherOrderThanTheNodesAreRefused) {
-  const Outline outline = TestMoeOutline(1);
+  const Outline outline = TwoReaders();
   const auto build = [&](bool swapped) {
     Program program = BuildSequential(outline, 1);
+    const auto backward = [&](const std::string& node) {
+      return std::find_if(program.instructions.begin(), program.instructions.end(),
+                          [&](const Instruction& instruction) {
+                            return ToText(instruction, outline) == "backward " + node + " mb 0";
+                          });
+    };
     if (swapped) {
-      for (size_t i = 0; i + 1 < program.instructions.size(); ++i) {
-        // Neither reads what the other writes.
-        if (ToText(program.instructions[i], outline) == "backward layers.0.finish mb 0") {
-          std::swap(program.instructions[i], program.instructions[i + 1]);
-          break;
-        }
-      }
+      std::iter_swap(backward("side"), backward("b"));
     }
-    const FsdpOptions options = TestOptions(outline, 1);
-    InsertFsdp(outline, options.prefetch, program);
-    AssignStreams(outline, program);
-    InsertReleases(outline, program);
-    ChooseGradientModes(outline, program);
-    AssignSlots(outline, options.unit_parameter_slot_bytes, options.unit_gradient_slot_bytes, program);
-    InsertWaits(outline, program);
+    RunPasses(outline, {.prefetch = 0, .unit_parameter_slot_bytes = {256}, .unit_gradient_slot_bytes = {256}},
+              program);
     return program;
   };
   EXPECT_EQ(CheckProgram(outline, build(false)), absl::OkStatus());
-  EXPECT_FALSE(CheckProgram(outline, build(true)).ok());
+  EXPECT_THAT(std::string(CheckProgram(outline, build(true)).message()),
+              AllOf(HasSubstr("(backward b mb 0) adds to the gradient of x after"),
+                    HasSubstr("(backward side mb 0), but contributions are added in the reverse order")));
 }
 
 // Two streams and one arena: what one releases the other is handed.
