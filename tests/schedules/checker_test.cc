@@ -321,7 +321,7 @@ TEST_F(MessageTest, AddingToAGradientThatWasReadIsRefused) {
                     HasSubstr("(backward a mb 0)")));
 }
 
-// Found by random mutants, as are the next two.
+// Random mutants found that this was accepted.
 TEST_F(MessageTest, AReportBeforeTheLastUpdateNamesBoth) {
   const int report = Find("report");
   const int step = Find("optimizer head");
@@ -331,7 +331,7 @@ TEST_F(MessageTest, AReportBeforeTheLastUpdateNamesBoth) {
 }
 
 TEST_F(MessageTest, AReductionBeforeThatOfAnEarlierMicrobatchNamesBoth) {
-  // All of microbatch 1 before all of microbatch 0: two builders' programs, one after the other.
+  // All of microbatch 1 before all of microbatch 0, and every pass of the builder after that.
   Program program = BuildSequential(outline_, 2);
   for (Instruction& instruction : program.instructions) {
     instruction.microbatch = instruction.microbatch < 0 ? -1 : 1 - instruction.microbatch;

@@ -43,6 +43,7 @@ std::ostream& operator<<(std::ostream& out, const Counts& counts) {
 
 struct Job {
   Outline outline;
+  FsdpOptions options;
   Program train;
   Program validate;
   std::string name;
@@ -57,9 +58,9 @@ Job RandomJob(std::mt19937_64& random, bool experts) {
           .name = (experts ? "experts, " : "") + std::string() + "layers " + std::to_string(layers) +
                   ", accumulation " + std::to_string(accumulation) + ", prefetch " +
                   std::to_string(prefetch) + (tied ? ", tied" : "")};
-  const FsdpOptions options = TestOptions(job.outline, prefetch);
-  job.train = BuildTrainProgram(job.outline, options, accumulation);
-  job.validate = BuildValidateProgram(job.outline, options, 1 + static_cast<int>(random() % 2));
+  job.options = TestOptions(job.outline, prefetch);
+  job.train = BuildTrainProgram(job.outline, job.options, accumulation);
+  job.validate = BuildValidateProgram(job.outline, job.options, 1 + static_cast<int>(random() % 2));
   ShareSlots(job.train, job.validate);
   return job;
 }
@@ -102,7 +103,9 @@ Counts RunOneRank(uint64_t seed, int num_mutants, bool experts) {
     const Job job = RandomJob(random, experts);
     const bool of_validate = random() % 5 == 0;
     const Program& original = of_validate ? job.validate : job.train;
-    const Mutant mutant = Mutate(job.outline, original, random);
+    const Mutant mutant = !of_validate && random() % 8 == 0
+                              ? Reorder(job.outline, job.options, job.train.num_microbatches, random)
+                              : Mutate(job.outline, original, random);
     if (SameProgram(mutant.program, original)) {
       ++counts.unchanged;
       continue;

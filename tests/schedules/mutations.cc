@@ -1,6 +1,7 @@
 #include "tests/schedules/mutations.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "schedules/access.h"
 #include "schedules/passes.h"
+#include "schedules/sequential.h"
 #include "schedules/text.h"
 
 namespace tandem::schedules {
@@ -404,6 +406,36 @@ class Mutator {
 
 Mutant Mutate(const Outline& outline, const Program& program, std::mt19937_64& random) {
   return Mutator(outline, program, random).Mutate();
+}
+
+Mutant Reorder(const Outline& outline, const FsdpOptions& options, int num_microbatches,
+               std::mt19937_64& random) {
+  Mutant mutant{"", BuildSequential(outline, num_microbatches)};
+  std::vector<Instruction>& instructions = mutant.program.instructions;
+  const int size = static_cast<int>(instructions.size());
+  if (random() % 4 == 0) {
+    const int a = static_cast<int>(random() % num_microbatches);
+    const int b = static_cast<int>(random() % num_microbatches);
+    for (Instruction& instruction : instructions) {
+      const int old = instruction.microbatch;
+      instruction.microbatch = old == a ? b : old == b ? a : old;
+    }
+    mutant.change = "microbatches " + std::to_string(a) + " and " + std::to_string(b) + " change places";
+  } else {
+    const int i = static_cast<int>(random() % size);
+    const int distance = 1 + static_cast<int>(random() % 5);
+    const int j = random() % 2 == 0 ? std::min(i + distance + 1, size) : std::max(i - distance, 0);
+    mutant.change = "issue " + ToText(instructions[i], outline) + " " + std::to_string(std::abs(i - j)) +
+                    (j < i ? " earlier" : " later");
+    mutant.program = Moved(mutant.program, i, j);
+  }
+  InsertFsdp(outline, options.prefetch, mutant.program);
+  AssignStreams(outline, mutant.program);
+  InsertReleases(outline, mutant.program);
+  ChooseGradientModes(outline, mutant.program);
+  AssignSlots(outline, options.unit_parameter_slot_bytes, options.unit_gradient_slot_bytes, mutant.program);
+  InsertWaits(outline, mutant.program);
+  return mutant;
 }
 
 Mutant MoveMeeting(const Outline& outline, const Program& program, std::mt19937_64& random) {

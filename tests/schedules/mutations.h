@@ -6,6 +6,7 @@
 
 #include "schedules/outline.h"
 #include "schedules/program.h"
+#include "schedules/program_builder.h"
 
 namespace tandem::schedules {
 
@@ -30,6 +31,11 @@ Program Doubled(const Program& program, int i, int j);
 // is used for, overwrite or add; renames the slot of a whole lease. The program that it returns may be the
 // same as before, where the change means nothing.
 Mutant Mutate(const Outline& outline, const Program& program, std::mt19937_64& random);
+
+// A step whose builder issues one pass earlier or later, or the microbatches in another order; all passes of
+// the builder run after that, so that nothing but the order is changed.
+Mutant Reorder(const Outline& outline, const FsdpOptions& options, int num_microbatches,
+               std::mt19937_64& random);
 
 // What only shows beside another rank. A collective comes after the next one on its communicator; every wait
 // is derived anew, so that the program may well be right alone.
