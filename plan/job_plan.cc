@@ -6,8 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "schedules/checker.h"
-#include "schedules/cross_rank.h"
+#include "schedules/job_checker.h"
 #include "schedules/program_builder.h"
 #include "schedules/text.h"
 
@@ -137,13 +136,13 @@ void BuildPrograms(int prefetch, JobPlan& plan) {
     plan.validate_program = schedules::BuildValidateProgram(plan.outline, options,
                                                             static_cast<int>(plan.train.validation_batches));
     schedules::ShareSlots(plan.train_program, plan.validate_program);
-    RequireOk(schedules::CheckSequence(plan.outline, {&plan.train_program, &plan.train_program,
-                                                      &plan.validate_program, &plan.train_program}));
-  } else {
-    RequireOk(schedules::CheckProgram(plan.outline, plan.train_program));
   }
-  // Every rank builds the same program from the same spec, so one pair stands for all.
-  RequireOk(schedules::CheckRanks(schedules::InOneGroup(plan.outline, {&plan.train_program, &plan.train_program})));
+  const schedules::Program snapshot = schedules::BuildSnapshotProgram();
+  RequireOk(schedules::CheckJob(
+      plan.outline,
+      {.train = &plan.train_program,
+       .validate = plan.validate_program.instructions.empty() ? nullptr : &plan.validate_program,
+       .snapshot = &snapshot}));
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ class ArenaOrder {
   const Outline& outline_;
   const Program& program_;
   BlockAllocator blocks_;
-  std::vector<int64_t> offsets_;      // of what is open
-  std::map<int64_t, Freed> freed_;    // by begin, disjoint
+  std::vector<int64_t> offsets_;    // of what is open
+  std::map<int64_t, Freed> freed_;  // by begin, disjoint
   std::vector<int> after_;
 };
 

@@ -97,7 +97,8 @@ class Joint {
   }
   std::string Text(const Place& place) const {
     const RankProgram& rank = ranks_[place.rank];
-    return absl::StrCat(rank.name, ": ", DescribeInstruction(*rank.outline, *rank.program, place.instruction));
+    return absl::StrCat(rank.name, ": ",
+                        DescribeInstruction(*rank.outline, *rank.program, place.instruction));
   }
 
   absl::Status CheckOrder(int c, int a, int b) const {
@@ -115,9 +116,8 @@ class Joint {
     if (of_a.size() != of_b.size()) {
       const bool longer_a = of_a.size() > of_b.size();
       return absl::InvalidArgumentError(
-          absl::StrCat(name, Text(longer_a ? Place{a, of_a[both]} : Place{b, of_b[both]}),
-                       " meets nothing: ", ranks_[longer_a ? b : a].name, " has only ", both,
-                       " collectives there, the last ",
+          absl::StrCat(name, Text(longer_a ? Place{a, of_a[both]} : Place{b, of_b[both]}), " meets nothing: ",
+                       ranks_[longer_a ? b : a].name, " has only ", both, " collectives there, the last ",
                        both == 0 ? "none" : Text(longer_a ? Place{b, of_b.back()} : Place{a, of_a.back()})));
     }
     return absl::OkStatus();
@@ -131,8 +131,7 @@ class Joint {
 
   bool IsReady(const Place& place) const {
     const std::vector<int>& waits = At(place).waits;
-    return std::all_of(waits.begin(), waits.end(),
-                       [&](int wait) { return states_[place.rank].done[wait]; });
+    return std::all_of(waits.begin(), waits.end(), [&](int wait) { return states_[place.rank].done[wait]; });
   }
 
   void Finish(const Place& place) {
@@ -145,8 +144,8 @@ class Joint {
   bool RunAlone(int r) {
     bool any = false;
     for (int stream = 0; stream < kNumStreams; ++stream) {
-      for (int i = Head(r, stream); i >= 0 && At({r, i}).communicator == Communicator::kNone && IsReady({r, i});
-           i = Head(r, stream)) {
+      for (int i = Head(r, stream);
+           i >= 0 && At({r, i}).communicator == Communicator::kNone && IsReady({r, i}); i = Head(r, stream)) {
         Finish({r, i});
         any = true;
       }

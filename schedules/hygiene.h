@@ -20,8 +20,8 @@ inline constexpr absl::string_view kNeverClosed = "never closed";
 inline constexpr absl::string_view kReleaseStream = "release stream";
 // A slot that stands in another place than the instruction's list of units says.
 inline constexpr absl::string_view kSlotOrder = "slot order";
-// A Reshard of another unit than its slot holds, or a microbatch of an Unshard, Reshard or ReduceGradients that
-// the program does not have or whose gradient is not what the slot holds.
+// A Reshard of another unit than its slot holds, or a microbatch of an Unshard, Reshard or ReduceGradients
+// that the program does not have or whose gradient is not what the slot holds.
 inline constexpr absl::string_view kLabel = "label";
 // A gather after the unit's weights have changed, of which no use can follow in the program.
 inline constexpr absl::string_view kGatherAfterStep = "gather after step";

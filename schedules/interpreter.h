@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,12 +36,21 @@ struct RunResult {
   std::vector<Ending> endings;  // by rank, of one that did
 };
 
+// What is run.
+struct Interpreted {
+  const Outline& outline;
+  std::vector<std::vector<const Program*>> programs;      // by rank, in sequence
+  std::vector<std::vector<const Placement*>> placements;  // of each of these
+  std::vector<std::vector<bool>> contributed;             // unit → part: some node writes its gradient
+};
+
 class Interpreter {
  public:
   // One sequence of programs per rank; every rank is in every communicator. All of it must outlive the
   // interpreter.
   Interpreter(const Outline& outline, std::vector<std::vector<const Program*>> ranks);
-  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
 
   // The lowest instruction that is ready, again and again.
   RunResult RunInIssueOrder() const;
@@ -65,14 +73,8 @@ class Interpreter {
   RunResult RunReversed(const Pair& pair, uint64_t seed) const;
 
  private:
-  class Run;
-  friend class Run;
-
-  const Outline& outline_;
-  const std::vector<std::vector<const Program*>> ranks_;
-  std::vector<std::vector<const Placement*>> placements_;  // by rank and position
-  std::vector<std::map<const Program*, std::unique_ptr<Placement>>> owned_;
-  std::vector<std::vector<bool>> contributed_;  // unit → part: some node writes its gradient
+  Interpreted interpreted_;
+  std::vector<std::unique_ptr<const Placement>> owned_;
 };
 
 // What a program does wrong in some run: how the first harmful run went, or nothing if all runs end as

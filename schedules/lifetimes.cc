@@ -312,8 +312,8 @@ absl::Status Lifetimes::WriteParameterGradient(int i, UnitPart part, bool add) {
                                    : ", which was written since the lease began at"),
                   lease.opened);
   }
-  TANDEM_RETURN_IF_ERROR(CheckFoldOrder(i, lease.written[part.part],
-                                        absl::StrCat(unit.name, ".", unit.parts[part.part])));
+  TANDEM_RETURN_IF_ERROR(
+      CheckFoldOrder(i, lease.written[part.part], absl::StrCat(unit.name, ".", unit.parts[part.part])));
   ++writes;
   lease.written[part.part] = i;
   return absl::OkStatus();
@@ -350,9 +350,10 @@ absl::Status Lifetimes::ApplyReduce(int i) {
                   lease.opened);
   }
   if (lease.microbatch != instruction.microbatch) {
-    return RefuseBy(hygiene::kLabel, i,
-                    absl::StrCat("says another microbatch than ", lease.microbatch, ", which contributes since"),
-                    lease.opened);
+    return RefuseBy(
+        hygiene::kLabel, i,
+        absl::StrCat("says another microbatch than ", lease.microbatch, ", which contributes since"),
+        lease.opened);
   }
   for (int part = 0; part < static_cast<int>(lease.writes.size()); ++part) {
     if (lease.writes[part] != expected_[unit][part]) {

@@ -12,8 +12,8 @@ namespace tandem::schedules {
 
 // The part of the checker that walks one program in issue order and knows what is open: slots, values,
 // gradients, the reductions of each unit. A program begins and ends with nothing open. Issue order stands
-// for every order, because what conflicts is ordered as it is issued (waits point back, and the checker proves
-// that nothing else is in conflict).
+// for every order, because what conflicts is ordered as it is issued (waits point back, and the checker
+// proves that nothing else is in conflict).
 //
 // The order of additions is part of what it proves, since another order gives other bits: a unit's reductions
 // come in the order of their microbatches; within a microbatch the contributions to one gradient come in the
@@ -36,8 +36,8 @@ class Lifetimes {
   // A value of one microbatch, or its gradient. kRead: open, and read since it was last written.
   struct Life {
     State state = State::kNever;
-    int opened = -1;  // instruction
-    int last = -1;    // instruction that touched it last
+    int opened = -1;   // instruction
+    int last = -1;     // instruction that touched it last
     int written = -1;  // instruction that wrote it last
   };
 

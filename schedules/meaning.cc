@@ -109,7 +109,7 @@ class Reference {
  private:
   struct Microbatch {
     std::vector<Hash> values;
-    std::vector<Hash> gradients;                 // of values; 0: none yet
+    std::vector<Hash> gradients;                    // of values; 0: none yet
     std::vector<std::vector<Hash>> unit_gradients;  // by part; 0: none yet
   };
 

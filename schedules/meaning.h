@@ -9,8 +9,8 @@
 namespace tandem::schedules {
 
 // What programs compute, on hashes instead of tensors. A hash covers who wrote something and the hashes of
-// all that was read to write it, so two equal hashes are the same arithmetic in the same order: the same bits.
-// Hashes hold within one process only.
+// all that was read to write it, so two equal hashes are the same arithmetic in the same order: the same
+// bits. Hashes hold within one process only.
 
 using Hash = uint64_t;
 

@@ -88,9 +88,8 @@ absl::Status CheckSlots(const Outline& outline, const Program& program, int i) {
     if (status.ok() &&
         (index >= instruction.slots.size() || !Fits(instruction.slots[index], need, program))) {
       const bool has = index < instruction.slots.size();
-      const bool elsewhere =
-          std::any_of(instruction.slots.begin(), instruction.slots.end(),
-                      [&](const SlotUse& slot) { return Fits(slot, need, program); });
+      const bool elsewhere = std::any_of(instruction.slots.begin(), instruction.slots.end(),
+                                         [&](const SlotUse& slot) { return Fits(slot, need, program); });
       const std::string what =
           absl::StrCat("needs a ", need.role == SlotRole::kParameters ? "parameter" : "gradient", " slot of ",
                        outline.units[need.unit].name, elsewhere ? " in this place" : "", " and names ",

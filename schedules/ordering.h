@@ -29,7 +29,7 @@ class StreamClocks {
   // What an instruction knows that is issued next on `stream`, without its waits.
   const Clock& now(StreamKind stream) const { return now_[static_cast<int>(stream)]; }
 
-  // Of the end of instruction i since the last seam.
+  // Of the end of instruction i.
   const Clock& end(int i) const { return ends_[i]; }
 
   // Issues an instruction on `stream` that knows `start`; returns its place on the stream, from 1.
@@ -39,16 +39,6 @@ class StreamClocks {
     const int place = ++now_[s][s];
     ends_.push_back(now_[s]);
     return place;
-  }
-
-  // Every stream joins every other; instructions count from 0 again.
-  void Seam() {
-    Clock all{};
-    for (const Clock& clock : now_) {
-      Join(all, clock);
-    }
-    now_.fill(all);
-    ends_.clear();
   }
 
  private:

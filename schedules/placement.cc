@@ -13,7 +13,8 @@ constexpr int kNumCommunicatorCells = 4;
 
 bool InRange(int index, size_t size) { return index >= 0 && index < static_cast<int>(size); }
 
-std::vector<int> LargestCounts(const std::vector<const Program*>& programs, std::vector<int> Program::*counts) {
+std::vector<int> LargestCounts(const std::vector<const Program*>& programs,
+                               std::vector<int> Program::*counts) {
   std::vector<int> largest;
   for (const Program* program : programs) {
     const std::vector<int>& of_program = program->*counts;

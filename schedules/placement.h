@@ -23,7 +23,8 @@ namespace tandem::schedules {
 using Cell = int;
 
 struct PlacedInstruction {
-  // Of a pass of a node, in the order of its Access: values, value gradients, the parameter slot of each part.
+  // Of a pass of a node, in the order of its Access: values, value gradients, the parameter slot of each
+  // part.
   std::vector<Cell> inputs;
   // Values, value gradients, the gradient slot of each part. Of Unshard, Reshard, ReduceGradients: the slot.
   // Of LoadBatch and Release: the value or gradient.

@@ -71,7 +71,29 @@ TEST_F(CrossRankTest, ACircleOverTwoCommunicatorsIsRefused) {
   ASSERT_GT(last_gather, reduce);
   a.instructions[last_gather].waits.push_back(reduce);
   b.instructions[reduce].waits.push_back(last_gather);
-  EXPECT_THAT(Message(a, b), HasSubstr("wait for each other for ever"));
+  EXPECT_THAT(Message(a, b), AllOf(HasSubstr("wait for each other for ever"), HasSubstr("rank a: train"),
+                                   HasSubstr("rank b: train"), HasSubstr("(reduce head mb 0) waits to meet"),
+                                   HasSubstr("waits for")));
+}
+
+// Two stages with a group each: nobody meets.
+TEST_F(CrossRankTest, RanksOfDifferentGroupsDoNotMeet) {
+  const Program longer = BuildTrainProgram(outline_, TestOptions(outline_, 1), 3);
+  std::vector<RankProgram> ranks = InOneGroup(outline_, {&program_, &longer, &program_});
+  EXPECT_FALSE(CheckRanks(ranks).ok());
+  ranks[1].groups.fill(1);
+  EXPECT_EQ(CheckRanks(ranks), absl::OkStatus());
+  ranks[1].groups[static_cast<int>(Communicator::kNorm)] = 0;  // one collective a step, in both
+  EXPECT_EQ(CheckRanks(ranks), absl::OkStatus());
+}
+
+TEST_F(CrossRankTest, ThreeRanksAreHeldUpByOne) {
+  Program other = program_;
+  other.instructions[Find("reduce head mb 0")].target = 0;
+  std::vector<RankProgram> ranks = InOneGroup(outline_, {&program_, &program_, &other});
+  ranks[2].name = "stage 2";
+  EXPECT_THAT(std::string(CheckRanks(ranks).message()),
+              AllOf(HasSubstr("communicator reduce"), HasSubstr("rank a"), HasSubstr("meets stage 2")));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "tests/schedules/mutations.h"
-
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -7,12 +5,16 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "schedules/checker.h"
+#include "schedules/cross_rank.h"
 #include "schedules/hygiene.h"
 #include "schedules/interpreter.h"
 #include "schedules/text.h"
+#include "tests/schedules/mutations.h"
 #include "tests/schedules/test_outline.h"
 
 // The checker against the interpreter, over random mutants: a mutant is harmful when the interpreter finds a
@@ -25,6 +27,8 @@ struct Counts {
   int harmful_refused = 0;
   int harmless_accepted = 0;
   int unchanged = 0;
+  int refused_jointly = 0;                      // each right alone, but not together
+  int circles = 0;                              // of these, because they wait for each other
   std::map<std::string, int> harmless_refused;  // by hygiene rule
 };
 
@@ -39,6 +43,7 @@ std::ostream& operator<<(std::ostream& out, const Counts& counts) {
 
 struct Job {
   Outline outline;
+  FsdpOptions options;
   Program train;
   Program validate;
   std::string name;
@@ -50,11 +55,12 @@ Job RandomJob(std::mt19937_64& random, bool experts) {
   const int prefetch = static_cast<int>(random() % 3);
   const bool tied = random() % 2 == 0;
   Job job{.outline = experts ? TestMoeOutline(layers) : TestOutline(layers, tied),
-          .name = (experts ? "experts, " : "") + std::string()+ "layers " + std::to_string(layers) + ", accumulation " + std::to_string(accumulation) +
-                  ", prefetch " + std::to_string(prefetch) + (tied ? ", tied" : "")};
-  const FsdpOptions options = TestOptions(job.outline, prefetch);
-  job.train = BuildTrainProgram(job.outline, options, accumulation);
-  job.validate = BuildValidateProgram(job.outline, options, 1 + static_cast<int>(random() % 2));
+          .name = (experts ? "experts, " : "") + std::string() + "layers " + std::to_string(layers) +
+                  ", accumulation " + std::to_string(accumulation) + ", prefetch " +
+                  std::to_string(prefetch) + (tied ? ", tied" : "")};
+  job.options = TestOptions(job.outline, prefetch);
+  job.train = BuildTrainProgram(job.outline, job.options, accumulation);
+  job.validate = BuildValidateProgram(job.outline, job.options, 1 + static_cast<int>(random() % 2));
   ShareSlots(job.train, job.validate);
   return job;
 }
@@ -85,30 +91,75 @@ void Judge(const absl::Status& status, const std::optional<std::string>& harm, c
   }
 }
 
+bool SameProgram(const Program& a, const Program& b) {
+  return a.instructions == b.instructions && a.parameter_slots == b.parameter_slots &&
+         a.gradient_slots == b.gradient_slots;
+}
+
 Counts RunOneRank(uint64_t seed, int num_mutants, bool experts) {
   std::mt19937_64 random(seed);
   Counts counts;
-  for (int k = 0; k < num_mutants && !testing::Test::HasFatalFailure(); ++k) {
+  for (int k = 0; k < num_mutants;) {
     const Job job = RandomJob(random, experts);
     const bool of_validate = random() % 5 == 0;
     const Program& original = of_validate ? job.validate : job.train;
-    const Mutant mutant = Mutate(job.outline, original, random);
-    if (mutant.program.instructions == original.instructions &&
-        mutant.program.parameter_slots == original.parameter_slots &&
-        mutant.program.gradient_slots == original.gradient_slots) {
+    const Mutant mutant = !of_validate && random() % 8 == 0
+                              ? Reorder(job.outline, job.options, job.train.num_microbatches, random)
+                              : Mutate(job.outline, original, random);
+    if (SameProgram(mutant.program, original)) {
       ++counts.unchanged;
-      --k;
       continue;
     }
     const Program* train = of_validate ? &job.train : &mutant.program;
     const Program* validate = of_validate ? &mutant.program : &job.validate;
-    const std::vector<const Program*> sequence =
-        of_validate || random() % 2 == 0 ? std::vector<const Program*>{train, validate, train}
-                                         : std::vector<const Program*>{train, train};
+    const std::vector<const Program*> sequence = of_validate || random() % 2 == 0
+                                                     ? std::vector<const Program*>{train, validate, train}
+                                                     : std::vector<const Program*>{train, train};
     const Interpreter interpreter(job.outline, {sequence});
     const std::vector<Ending> expected = Expected(job.outline, sequence, job, train, 1);
     Judge(CheckSequence(job.outline, sequence), FindHarm(interpreter, expected, random(), 6),
           job.name + ": " + mutant.change, counts);
+    ++k;
+  }
+  return counts;
+}
+
+// Two ranks, of which one or both run mutants.
+Counts RunTwoRanks(uint64_t seed, int num_mutants, bool experts) {
+  std::mt19937_64 random(seed);
+  Counts counts;
+  for (int k = 0; k < num_mutants;) {
+    const Job job = RandomJob(random, experts);
+    Mutant a{"nothing", job.train};
+    Mutant b = a;
+    switch (random() % 3) {
+      case 0:
+        b = Mutate(job.outline, job.train, random);
+        break;
+      case 1:
+        b = MoveMeeting(job.outline, job.train, random);
+        break;
+      default:
+        std::tie(a, b) = OpposeMeetings(job.outline, job.train, random);
+    }
+    if (SameProgram(a.program, b.program)) {
+      ++counts.unchanged;
+      continue;
+    }
+    absl::Status status = CheckProgram(job.outline, a.program);
+    if (status.ok()) {
+      status = CheckProgram(job.outline, b.program);
+    }
+    if (status.ok()) {
+      status = CheckRanks(InOneGroup(job.outline, {&a.program, &b.program}));
+      counts.refused_jointly += status.ok() ? 0 : 1;
+      counts.circles += absl::StrContains(status.message(), "for ever") ? 1 : 0;
+    }
+    const Interpreter interpreter(job.outline, {{&a.program, &a.program}, {&b.program, &b.program}});
+    const Task step{Task::Kind::kTrain, job.train.num_microbatches};
+    Judge(status, FindHarm(interpreter, Meaning(job.outline, {step, step}, 2), random(), 4),
+          "two ranks, " + job.name + ": a: " + a.change + "; b: " + b.change, counts);
+    ++k;
   }
   return counts;
 }
@@ -124,6 +175,20 @@ TEST(MutationTest, TheCheckerRefusesWhatTheInterpreterFindsHarmfulAndOnlyThat) {
     const Counts counts = RunOneRank(seed, 500, /*experts=*/false);
     std::cout << "seed " << seed << ": " << counts << "\n";
   }
+}
+
+TEST(MutationTest, TwoRanksThatDifferAreRefusedWhereTheyGoWrongTogetherAndOnlyThere) {
+  int refused_jointly = 0;
+  int circles = 0;
+  for (const uint64_t seed : Seeds({21, 22, 23})) {
+    const Counts counts = RunTwoRanks(seed, 300, /*experts=*/seed == 23);
+    std::cout << "seed " << seed << ": " << counts << "; of the refused, " << counts.refused_jointly
+              << " were right alone, " << counts.circles << " would have waited for ever\n";
+    refused_jointly += counts.refused_jointly;
+    circles += counts.circles;
+  }
+  EXPECT_GT(refused_jointly, 50) << "hardly anything tried what only two ranks can do wrong";
+  EXPECT_GT(circles, 0) << "nothing tried to stand still";
 }
 
 // Nodes on two streams, which recycle each other's memory.

@@ -1,12 +1,15 @@
 #include "tests/schedules/mutations.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "schedules/access.h"
+#include "schedules/passes.h"
+#include "schedules/sequential.h"
 #include "schedules/text.h"
 
 namespace tandem::schedules {
@@ -72,10 +75,11 @@ class Mutator {
   Mutant Mutate() {
     using Change = std::optional<Mutant> (Mutator::*)();
     static constexpr Change kChanges[] = {
-        &Mutator::DropWait,     &Mutator::MoveWait,        &Mutator::DropMemory,    &Mutator::DoubleMemory,
-        &Mutator::MoveMemory,   &Mutator::MoveAny,         &Mutator::SwapNeighbours, &Mutator::ChangeSlot,
-        &Mutator::RenameLease,  &Mutator::ChangeStream,    &Mutator::ChangeCommunicator,
-        &Mutator::ChangeMicrobatch, &Mutator::ChangeUnit,  &Mutator::FlipMode,
+        &Mutator::DropWait,         &Mutator::MoveWait,       &Mutator::AddAnyWait,
+        &Mutator::DropMemory,       &Mutator::DoubleMemory,   &Mutator::MoveMemory,
+        &Mutator::MoveAny,          &Mutator::SwapNeighbours, &Mutator::ChangeSlot,
+        &Mutator::RenameLease,      &Mutator::ChangeStream,   &Mutator::ChangeCommunicator,
+        &Mutator::ChangeMicrobatch, &Mutator::ChangeUnit,     &Mutator::FlipMode,
     };
     while (true) {
       if (std::optional<Mutant> mutant = (this->*kChanges[Below(std::size(kChanges))])()) {
@@ -84,7 +88,55 @@ class Mutator {
     }
   }
 
+  Mutant MoveMeeting() {
+    const int i = *Pick(Communicates);
+    const int next = Next(i, [&](const Instruction& in) { return in.communicator == At(i).communicator; });
+    return {"move " + Name(i) + " to " + std::to_string(next) + ", with the waits that this needs",
+            WithWaitsOf(Moved(program_, i, std::min(next + 1, size())))};
+  }
+
+  std::pair<Mutant, Mutant> OpposeMeetings() {
+    const int i = *Pick(Communicates);
+    const int next = Next(
+        i, [&](const Instruction& in) { return Communicates(in) && in.communicator != At(i).communicator; });
+    if (next == size()) {
+      return {{"nothing", program_}, {"nothing", program_}};
+    }
+    Mutant in_order{Name(next) + " waits for " + Name(i), program_};
+    AddWait(in_order.program, next, i);
+    Mutant reversed{Name(i) + " comes after " + Name(next) + " and waits for it",
+                    WithWaitsOf(Moved(program_, next, i))};
+    AddWait(reversed.program, i + 1, i);
+    return {std::move(in_order), std::move(reversed)};
+  }
+
  private:
+  static bool Communicates(const Instruction& in) { return in.communicator != Communicator::kNone; }
+
+  static void AddWait(Program& program, int i, int wait) {
+    std::vector<int>& waits = program.instructions[i].waits;
+    if (std::find(waits.begin(), waits.end(), wait) == waits.end()) {
+      waits.push_back(wait);
+      std::sort(waits.begin(), waits.end());
+    }
+  }
+
+  // The first after i for which `which` holds; the size if there is none.
+  int Next(int i, const std::function<bool(const Instruction&)>& which) const {
+    do {
+      ++i;
+    } while (i < size() && !which(At(i)));
+    return i;
+  }
+
+  Program WithWaitsOf(Program program) const {
+    for (Instruction& instruction : program.instructions) {
+      instruction.waits.clear();
+    }
+    InsertWaits(outline_, program);
+    return program;
+  }
+
   size_t Below(size_t bound) { return random_() % bound; }
   int size() const { return static_cast<int>(program_.instructions.size()); }
   const Instruction& At(int i) const { return program_.instructions[i]; }
@@ -158,6 +210,18 @@ class Mutator {
     return With(*i, change, changed);
   }
 
+  std::optional<Mutant> AddAnyWait() {
+    const int i = 1 + static_cast<int>(Below(size() - 1));
+    const int wait = static_cast<int>(Below(i));
+    Instruction changed = At(i);
+    if (std::find(changed.waits.begin(), changed.waits.end(), wait) != changed.waits.end()) {
+      return std::nullopt;
+    }
+    changed.waits.push_back(wait);
+    std::sort(changed.waits.begin(), changed.waits.end());
+    return With(i, "one more wait, for " + Name(wait) + ",", changed);
+  }
+
   std::optional<Mutant> DropMemory() {
     const std::optional<int> i = PickMemory();
     return i ? std::optional<Mutant>({"drop " + Name(*i), Without(program_, *i)}) : std::nullopt;
@@ -209,7 +273,8 @@ class Mutator {
     return With(*i, "slot " + ToText(slot), changed);
   }
 
-  // From an Unshard to its Reshard, or from the first contribution to the reduction: another slot of the class.
+  // From an Unshard to its Reshard, or from the first contribution to the reduction: another slot of the
+  // class.
   std::optional<Mutant> RenameLease() {
     const std::optional<int> first = Pick([](const Instruction& in) { return !in.slots.empty(); });
     if (!first) {
@@ -254,9 +319,9 @@ class Mutator {
 
   std::optional<Mutant> ChangeStream() {
     // Every stream, but sooner one that is in use.
-    static constexpr StreamKind kStreams[] = {StreamKind::kCompute,  StreamKind::kGather, StreamKind::kReduce,
-                                              StreamKind::kDispatch, StreamKind::kCompute, StreamKind::kSend,
-                                              StreamKind::kGather,   StreamKind::kReduce};
+    static constexpr StreamKind kStreams[] = {
+        StreamKind::kCompute, StreamKind::kGather, StreamKind::kReduce, StreamKind::kDispatch,
+        StreamKind::kCompute, StreamKind::kSend,   StreamKind::kGather, StreamKind::kReduce};
     const int i = static_cast<int>(Below(size()));
     Instruction changed = At(i);
     changed.stream = kStreams[Below(std::size(kStreams))];
@@ -287,9 +352,8 @@ class Mutator {
 
   // Which unit, and so which parts, a slot is used for.
   std::optional<Mutant> ChangeUnit() {
-    const std::optional<int> i = Pick([](const Instruction& in) {
-      return TargetsUnit(in.opcode) || !in.slots.empty();
-    });
+    const std::optional<int> i =
+        Pick([](const Instruction& in) { return TargetsUnit(in.opcode) || !in.slots.empty(); });
     if (!i) {
       return std::nullopt;
     }
@@ -342,6 +406,45 @@ class Mutator {
 
 Mutant Mutate(const Outline& outline, const Program& program, std::mt19937_64& random) {
   return Mutator(outline, program, random).Mutate();
+}
+
+Mutant Reorder(const Outline& outline, const FsdpOptions& options, int num_microbatches,
+               std::mt19937_64& random) {
+  Mutant mutant{"", BuildSequential(outline, num_microbatches)};
+  std::vector<Instruction>& instructions = mutant.program.instructions;
+  const int size = static_cast<int>(instructions.size());
+  if (random() % 4 == 0) {
+    const int a = static_cast<int>(random() % num_microbatches);
+    const int b = static_cast<int>(random() % num_microbatches);
+    for (Instruction& instruction : instructions) {
+      const int old = instruction.microbatch;
+      instruction.microbatch = old == a ? b : old == b ? a : old;
+    }
+    mutant.change = "microbatches " + std::to_string(a) + " and " + std::to_string(b) + " change places";
+  } else {
+    const int i = static_cast<int>(random() % size);
+    const int distance = 1 + static_cast<int>(random() % 5);
+    const int j = random() % 2 == 0 ? std::min(i + distance + 1, size) : std::max(i - distance, 0);
+    mutant.change = "issue " + ToText(instructions[i], outline) + " " + std::to_string(std::abs(i - j)) +
+                    (j < i ? " earlier" : " later");
+    mutant.program = Moved(mutant.program, i, j);
+  }
+  InsertFsdp(outline, options.prefetch, mutant.program);
+  AssignStreams(outline, mutant.program);
+  InsertReleases(outline, mutant.program);
+  ChooseGradientModes(outline, mutant.program);
+  AssignSlots(outline, options.unit_parameter_slot_bytes, options.unit_gradient_slot_bytes, mutant.program);
+  InsertWaits(outline, mutant.program);
+  return mutant;
+}
+
+Mutant MoveMeeting(const Outline& outline, const Program& program, std::mt19937_64& random) {
+  return Mutator(outline, program, random).MoveMeeting();
+}
+
+std::pair<Mutant, Mutant> OpposeMeetings(const Outline& outline, const Program& program,
+                                         std::mt19937_64& random) {
+  return Mutator(outline, program, random).OpposeMeetings();
 }
 
 }  // namespace tandem::schedules

@@ -87,6 +87,7 @@ class OutlineBuilder {
     const ValueId probabilities = Add(name + ".probabilities", 300, 300);
     const ValueId dispatched = Add(name + ".dispatched", 8192, 8192);
     const ValueId made = Add(name + ".made", 8192, 8192);
+    const ValueId shared = Add(name + ".shared", 4096, 4096);
     const ValueId combined = Add(name + ".combined", 4096, 4096);
     const ValueId output = Add(name + ".hidden", 4096, 4096);
     outline_.nodes.push_back({
@@ -108,6 +109,17 @@ class OutlineBuilder {
         .stream = StreamKind::kDispatch,
         .forward = {.reads = {tokens}, .writes = {dispatched}, .scratch = {4096, 4096}},
         .backward = {.gradient_reads = {dispatched}, .gradient_writes = {tokens}, .scratch = {4096, 4096}},
+    });
+    outline_.nodes.push_back({
+        .name = name + ".shared",
+        .kind = NodeKind::kMlp,
+        .layer = layer,
+        .forward = {.reads = {input}, .writes = {shared}, .parameters = {router}},
+        .backward = {.reads = {input},
+                     .gradient_reads = {shared},
+                     .gradient_writes = {input},
+                     .parameters = {router},
+                     .parameter_gradients = {router}},
     });
     outline_.nodes.push_back({
         .name = name + ".experts",
@@ -146,8 +158,8 @@ class OutlineBuilder {
         .name = name + ".finish",
         .kind = NodeKind::kFinish,
         .layer = layer,
-        .forward = {.reads = {gated, input}, .writes = {output}},
-        .backward = {.gradient_reads = {output}, .gradient_writes = {gated, input}},
+        .forward = {.reads = {gated, shared, input}, .writes = {output}},
+        .backward = {.gradient_reads = {output}, .gradient_writes = {gated, shared, input}},
     });
     return output;
   }

@@ -9,9 +9,11 @@ namespace tandem::schedules {
 // "embedding", "layers.N" (two parts), "head". tied: the head also uses the embedding's parameters.
 Outline TestOutline(int layers, bool tied);
 
-// The same with mixtures of experts: `layers` times attention, route, dispatch, experts, combine, gate, finish,
-// of which dispatch and combine run on the dispatch stream. The layer's middle value has three readers, so that
-// three nodes contribute to its gradient. Units "layers.N" have parts for attention, router and experts.
+// The same with mixtures of experts: `layers` times attention, route, dispatch, shared, experts, combine,
+// gate, finish. Dispatch and combine run on the dispatch stream. Four nodes contribute to the gradient of the
+// value after attention, two of them to one part as well, and the backward of "shared" may come anywhere
+// between those of finish and route. Units "layers.N" have parts for attention, router (with shared) and
+// experts.
 Outline TestMoeOutline(int layers);
 
 // Slot sizes that put the layers in a class of their own, and so the embedding and the head.
