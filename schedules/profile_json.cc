@@ -98,7 +98,7 @@ class ObjectReader {
   const Json* Require(const std::string& key, bool required) {
     const Json* found = Find(key);
     if (found == nullptr && required && error_.empty()) {
-      Refuse(Path(key), "is missing", "every profile gives it");
+      error_ = absl::StrCat(Path(key), ": is missing; every profile gives it");
     }
     return found;
   }

@@ -113,7 +113,7 @@ TEST(CostTest, KindsForgetNumbersAndMicrobatches) {
   }
   for (const char* kind :
        {"forward layers.*.mlp", "backward layers.*.attention", "unshard layers.*", "reduce layers.*",
-        "reduce layers.* add", "unshard head", "norm", "step embedding"}) {
+        "reduce layers.* add", "unshard head", "gradient-norm", "optimizer embedding"}) {
     EXPECT_EQ(kinds.count(kind), 1u) << kind << " of " << testing::PrintToString(kinds);
   }
 }
