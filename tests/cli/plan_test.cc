@@ -202,14 +202,14 @@ class ChartTest : public testing::Test {
 
 TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
   const std::vector<std::string> lines =
-      Render(TimelineChart(program_, timeline_, {.columns = 27, .unicode = false}));
+      Render(TimelineChart(program_, timeline_, {.columns = 28, .unicode = false}));
   ASSERT_EQ(lines.size(), 7u);
-  EXPECT_EQ(lines[0], "compute   ..FFFBBBb.   63 %");
-  EXPECT_EQ(lines[1], "gather    GG........   20 %");
-  EXPECT_EQ(lines[2], "reduce    ........RR   17 %");
-  EXPECT_EQ(lines[3], "exposed   ^^      ^^   37 %");
-  EXPECT_EQ(lines[4], "critical  ggccccccrr       ");
-  EXPECT_EQ(lines[6], "          F forward  B backward  G gather  R reduce  small: less than half");
+  EXPECT_EQ(lines[0], "compute    ..FFFBBBb.   63 %");
+  EXPECT_EQ(lines[1], "gather     GG........   20 %");
+  EXPECT_EQ(lines[2], "reduce     ........RR   17 %");
+  EXPECT_EQ(lines[3], "exposed    ^^      ^^   37 %");
+  EXPECT_EQ(lines[4], "critical   ggccccccrr       ");
+  EXPECT_EQ(lines[6], "           F forward  B backward  G gather  R reduce  small: less than half");
 }
 
 TEST_F(ChartTest, MemoryIsStackedUpToItsPeak) {
@@ -219,14 +219,14 @@ TEST_F(ChartTest, MemoryIsStackedUpToItsPeak) {
                   {.use = {.activations = 300, .gradients = 100, .scratch = 100}},
                   {.use = {.activations = 100}}};
   const std::vector<std::string> lines =
-      Render(MemoryChart(curve, timeline_, {.columns = 27, .unicode = false}));
+      Render(MemoryChart(curve, timeline_, {.columns = 28, .unicode = false}));
   ASSERT_EQ(lines.size(), 12u);
-  EXPECT_EQ(lines[0], "   1000 B      xxxx ");
-  EXPECT_EQ(lines[1], "               ++++ ");
-  EXPECT_EQ(lines[2], "            ####### ");
-  EXPECT_EQ(lines[4], "            ########");
-  EXPECT_EQ(lines[5].substr(10), "..........");
-  EXPECT_EQ(lines[9], "        0 ..........");
+  EXPECT_EQ(lines[0], "    1000 B      xxxx ");
+  EXPECT_EQ(lines[1], "                ++++ ");
+  EXPECT_EQ(lines[2], "             ####### ");
+  EXPECT_EQ(lines[4], "             ########");
+  EXPECT_EQ(lines[5].substr(11), "..........");
+  EXPECT_EQ(lines[9], "         0 ..........");
 }
 
 TEST_F(ChartTest, IsLeftOutWhereThereIsNoRoomOrNoTime) {

@@ -59,6 +59,18 @@ TEST(MeasurementTest, ComputeThatSharedItsProcessorCountsItsProcessorTime) {
   EXPECT_NEAR(seconds("forward layers.*.b"), 2e-6, 1e-15);
 }
 
+TEST(MeasurementTest, GapsAndWakesOfARunAreThoseOfItsDevice) {
+  DeviceProfile profile = HandProfile();
+  profile.gap_seconds = 100e-9;
+  profile.wake_seconds = 300e-9;
+  const Program program = HandProgram();
+  const Timeline timeline = Simulate(HandOutline(), program, HandWorkload(), profile).timeline;
+  const Gaps gaps = MeasureGaps(program, {timeline, timeline});
+  EXPECT_NEAR(gaps.gap_seconds, 100e-9, 1e-12);
+  EXPECT_NEAR(gaps.wake_seconds, 300e-9, 1e-12);
+  EXPECT_EQ(MeasureGaps(program, {}).wake_seconds, 0);
+}
+
 // Measuring a run on one device predicts other programs there, whatever the rates say.
 TEST(MeasurementTest, ARunPredictsProgramsWithOtherMicrobatchesAndPrefetch) {
   Outline outline = TestOutline(4, /*tied=*/false);

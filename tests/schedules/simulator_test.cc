@@ -64,6 +64,17 @@ TEST(SimulatorTest, CommunicationSlowsComputeWhereTheProfileSaysSo) {
   EXPECT_EQ(Ends(SimulateHand(profile)), (std::vector<int64_t>{1000, 5500, 2000, 7500, 8500, 12500}));
 }
 
+TEST(SimulatorTest, AStreamTakesTimeToWakeAndBetweenInstructions) {
+  DeviceProfile profile = HandProfile();
+  profile.gap_seconds = 100e-9;
+  profile.wake_seconds = 300e-9;
+  // 1 wakes at 1300; 2 follows 0 at 1100; 3 follows 1, whose end is later than 2's; 4 wakes after 3, 5
+  // after 4.
+  const Simulation simulation = SimulateHand(profile);
+  EXPECT_EQ(Ends(simulation), (std::vector<int64_t>{1000, 5300, 2100, 7400, 8700, 13000}));
+  EXPECT_EQ(simulation.timeline.instructions[3].start_ns, 5400);
+}
+
 TEST(SimulatorTest, EveryInstructionRunsAfterWhatItWaitsFor) {
   const Outline outline = TestOutline(3, /*tied=*/true);
   DeviceProfile profile = HandProfile();

@@ -67,6 +67,18 @@ TEST(TimelineTest, WhatFollowsTheLastComputeIsAStallOfTheStep) {
   EXPECT_EQ(stalls[1].exposed_ns, 1000);
 }
 
+TEST(TimelineTest, WhatTheCauseQueuedBehindIsChargedForItsPartOfTheStall) {
+  Program program = HandProgram();
+  program.instructions[4].opcode = Opcode::kGradientNorm;
+  Timeline timeline = HandTimeline();
+  // The gather of layers.1 keeps the stream until 7600; what compute waits for runs from there.
+  timeline.instructions[2] = {6500, 7600};
+  timeline.instructions[4] = {7600, 8000};
+  program.instructions[3].waits = {};
+  const std::map<Opcode, int64_t> expected = {{Opcode::kUnshard, 1000 + 600}, {Opcode::kGradientNorm, 400}};
+  EXPECT_EQ(StallsByOpcode(program, timeline), expected);
+}
+
 TEST(TimelineTest, AReleaseThatWaitedIsLookedThrough) {
   Program program = HandProgram();
   // The release, on compute, waits for the gather; the forward behind it waits for nothing itself.
