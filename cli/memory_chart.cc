@@ -11,7 +11,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr int kLabel = 10;
+constexpr int kLabel = 11;
 constexpr int kMargin = 7;  // as wide as what stands behind the bars of a timeline
 constexpr int kRows = 10;
 constexpr int kMinColumns = 10;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -76,7 +77,9 @@ std::string Render(const std::vector<StyledLine>& lines, const Context& context,
   const bool color = console.color() && console.IsTerminal(Stream::kOut);
   std::string text;
   for (const StyledLine& line : lines) {
-    absl::StrAppend(&text, line.Render(columns, color, console.unicode()), "\n");
+    std::string rendered = line.Render(columns, color, console.unicode());
+    absl::StripTrailingAsciiWhitespace(&rendered);
+    absl::StrAppend(&text, rendered, "\n");
   }
   return text;
 }
