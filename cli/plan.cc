@@ -1,6 +1,8 @@
 #include <exception>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,6 +23,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/advice.h"
 #include "plan/job_plan.h"
+#include "plan/memory.h"
 #include "plan/prediction.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
@@ -67,9 +70,14 @@ struct Result {
 };
 
 std::string Trace(const Result& result) {
+  std::map<std::string, int64_t> persistent;
+  for (const plan::Buffer& buffer : plan::PersistentBuffers(result.plan)) {
+    persistent[buffer.category] += buffer.bytes;
+  }
   return schedules::TraceToJson(result.plan.outline, {{.program = &result.plan.train_program,
                                                        .timeline = &result.prediction.simulation.timeline,
-                                                       .memory = &result.prediction.memory.train}});
+                                                       .memory = &result.prediction.memory.train,
+                                                       .persistent = std::move(persistent)}});
 }
 
 std::string Render(const std::vector<StyledLine>& lines, const Context& context, int columns) {
@@ -118,8 +126,8 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
       Render(TimelineChart(result.plan.train_program, result.prediction.simulation.timeline, shape), context,
              columns),
       "\nMemory of one rank over the step\n",
-      Render(MemoryChart(result.prediction.memory.train, result.prediction.simulation.timeline, shape),
-             context, columns));
+      Render(MemoryChart(result.prediction.memory, result.prediction.simulation.timeline, shape), context,
+             columns));
   if (!result.compared.empty()) {
     absl::StrAppend(&text, "\nCompared (change of the time a token takes)\n",
                     ComparisonTable(result, context));

@@ -144,6 +144,14 @@ TEST_F(PlanTest, WritesATraceAndSaysWhere) {
   size_t events = 0;
   for (const nlohmann::json& event : trace["traceEvents"]) {
     events += event["ph"] == "X";
+    if (event["ph"] == "C") {
+      for (const nlohmann::json& category : plan["memory"]["categories"]) {
+        const std::string name = category["category"];
+        if (!absl::StartsWith(name, "activation") && name != "scratch") {
+          EXPECT_EQ(event["args"][name], category["bytes"]) << name;
+        }
+      }
+    }
   }
   size_t worked = 0;
   for (const nlohmann::json& row : plan["prediction"]["timeline"]) {
@@ -165,6 +173,19 @@ TEST_F(PlanTest, EveryViolationOfAFileIsShownAtOnce) {
     EXPECT_THAT(console_.err, HasSubstr(expected));
   }
   EXPECT_EQ(std::count(console_.err.begin(), console_.err.end(), '\n'), 4) << console_.err;
+}
+
+TEST_F(PlanTest, PlansEveryExampleWithoutItsDataOrWeights) {
+  int examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(EXAMPLES_DIRECTORY)) {
+    for (const char* profile : {"cpu", "h100", "h200"}) {
+      EXPECT_EQ(Tandem({"plan", "-f", entry.path().string(), "--profile", profile}), kOk)
+          << entry.path() << console_.err;
+      EXPECT_THAT(console_.out, HasSubstr(std::string("device profile         ") + profile + ": "));
+    }
+    ++examples;
+  }
+  EXPECT_GE(examples, 3);
 }
 
 TEST(PlanVariantsTest, AKeyThatTwoBlocksHaveNeedsItsPath) {
@@ -213,20 +234,24 @@ TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
 }
 
 TEST_F(ChartTest, MemoryIsStackedUpToItsPeak) {
-  schedules::MemoryCurve curve{.persistent = 500};
-  curve.points = {{.use = {}},
-                  {.use = {.activations = 300}},
-                  {.use = {.activations = 300, .gradients = 100, .scratch = 100}},
-                  {.use = {.activations = 100}}};
+  plan::MemoryPlan memory;
+  memory.categories = {{"weights", 100},        {"gradients", 100}, {"optimizer", 200},
+                       {"parameter slots", 50}, {"staging", 50},    {"activations", 300}};
+  memory.train.points = {{.use = {}},
+                         {.use = {.activations = 300}},
+                         {.use = {.activations = 300, .gradients = 100, .scratch = 100}},
+                         {.use = {.activations = 100}}};
   const std::vector<std::string> lines =
-      Render(MemoryChart(curve, timeline_, {.columns = 28, .unicode = false}));
+      Render(MemoryChart(memory, timeline_, {.columns = 28, .unicode = false}));
   ASSERT_EQ(lines.size(), 12u);
   EXPECT_EQ(lines[0], "    1000 B      xxxx ");
   EXPECT_EQ(lines[1], "                ++++ ");
   EXPECT_EQ(lines[2], "             ####### ");
   EXPECT_EQ(lines[4], "             ########");
-  EXPECT_EQ(lines[5].substr(11), "..........");
-  EXPECT_EQ(lines[9], "         0 ..........");
+  EXPECT_EQ(lines[5].substr(11), "ssssssssss");
+  EXPECT_EQ(lines[6].substr(11), "oooooooooo");
+  EXPECT_EQ(lines[8].substr(11), "gggggggggg");
+  EXPECT_EQ(lines[9], "         0 wwwwwwwwww");
 }
 
 TEST_F(ChartTest, IsLeftOutWhereThereIsNoRoomOrNoTime) {
