@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "comm/gloo_communicator.h"
+#include "device/stream.h"
 #include "jobspec/jobspec.h"
 #include "link/channel.h"
 #include "link/exit_code.h"
@@ -300,7 +301,7 @@ class Door {
                                               .job = assignment.id().job_id(),
                                               .spec_digest = jobspec::Digest(assignment.resolved()),
                                               .resume_from = assignment.resume_from()},
-                                   communicators_, platform::SystemFiles(), requests_, **page_, *observer_);
+                                   communicators_, streams_, platform::SystemFiles(), requests_, **page_, *observer_);
     return rank_->Run();
   }
 
@@ -387,6 +388,7 @@ class Door {
   plan::JobPlan plan_;
   std::string connecting_;  // the group that is being created
   std::vector<std::unique_ptr<comm::Communicator>> communicators_;
+  device::CpuStreams streams_;
   std::unique_ptr<DaemonObserver> observer_;
   std::unique_ptr<Rank> rank_;
 };

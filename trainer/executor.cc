@@ -53,13 +53,15 @@ double ReadScalar(const at::Tensor& tensor) {
 class Executor::Impl {
  public:
   Impl(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes, RankMemory& memory,
-       const ExecutorCommunicators& communicators, RequestBox& requests, link::SharedPage& page, bool poison)
+       const ExecutorCommunicators& communicators, device::StreamFactory& factory, RequestBox& requests,
+       link::SharedPage& page, const ExecutorOptions& options)
       : plan_(plan),
         memory_(memory),
         communicators_(communicators),
+        factory_(factory),
         requests_(requests),
         page_(page),
-        poison_released_(poison),
+        options_(options),
         train_(plan.train_program, plan, nodes, memory) {
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       validate_ = std::make_unique<BoundProgram>(plan.validate_program, plan, nodes, memory);
@@ -92,6 +94,7 @@ class Executor::Impl {
       Guarded([&] { return std::current_exception(); }, work);
       Arrive();
     });
+    factory_.Flush();
     WaitUntilIdle();
   }
 
@@ -114,27 +117,11 @@ class Executor::Impl {
   const BoundProgram* validate() const { return validate_.get(); }
 
  private:
-  static const char* StreamName(StreamKind kind) {
-    switch (kind) {
-      case StreamKind::kCompute:
-        return "compute";
-      case StreamKind::kGather:
-        return "gather";
-      case StreamKind::kReduce:
-        return "reduce";
-      case StreamKind::kDispatch:
-        return "dispatch";
-      case StreamKind::kSend:
-        return "send";
-    }
-    return "";
-  }
-
   void MakeStreams(const schedules::Program& program) {
     for (const Instruction& instruction : program.instructions) {
       std::unique_ptr<device::Stream>& stream = streams_[instruction.stream];
       if (stream == nullptr) {
-        stream = device::MakeCpuStream(StreamName(instruction.stream), poison_);
+        stream = factory_.MakeStream(schedules::ToText(instruction.stream), poison_);
       }
       if (instruction.communicator == schedules::Communicator::kNorm) {
         norm_stream_ = instruction.stream;
@@ -154,7 +141,13 @@ class Executor::Impl {
       for (const int awaited : segment.waits) {
         stream.Wait(events_[awaited]);
       }
-      stream.Enqueue([this, &segment] { RunSegment(segment); });
+      if (options_.separate_instructions) {
+        for (const BoundInstruction* bound : segment.instructions) {
+          stream.Enqueue([this, bound] { RunGuarded(*bound); });
+        }
+      } else {
+        stream.Enqueue([this, &segment] { RunSegment(segment); });
+      }
       if (segment.awaited) {
         events_[i] = stream.Record();
       }
@@ -162,6 +155,7 @@ class Executor::Impl {
     for (auto& [kind, stream] : streams_) {
       stream->Enqueue([this] { Arrive(); });
     }
+    factory_.Flush();
   }
 
   // Every stream waits for all that was issued on the others.
@@ -219,16 +213,20 @@ class Executor::Impl {
       if (poison_.is_set()) {
         return;
       }
-      const Instruction& instruction = *bound->instruction;
-      Guarded(
-          [&] {
-            const GroupCommunicator* group = Group(instruction.communicator);
-            return std::make_exception_ptr(InstructionError(
-                std::current_exception(), inputs_.step, schedules::ToText(instruction, plan_.outline),
-                group == nullptr ? "" : group->communicator->name()));
-          },
-          [&] { RunInstruction(*bound); });
+      RunGuarded(*bound);
     }
+  }
+
+  void RunGuarded(const BoundInstruction& bound) {
+    Guarded(
+        [&] {
+          const Instruction& instruction = *bound.instruction;
+          const GroupCommunicator* group = Group(instruction.communicator);
+          return std::make_exception_ptr(InstructionError(
+              std::current_exception(), inputs_.step, schedules::ToText(instruction, plan_.outline),
+              group == nullptr ? "" : group->communicator->name()));
+        },
+        [&] { RunInstruction(bound); });
   }
 
   const GroupCommunicator* Group(schedules::Communicator communicator) const {
@@ -259,7 +257,7 @@ class Executor::Impl {
   void RunInstruction(const BoundInstruction& bound) {
     const Instruction& instruction = *bound.instruction;
     if (instruction.opcode == Opcode::kRelease || instruction.opcode == Opcode::kReshard) {
-      if (poison_released_) {
+      if (options_.poison) {
         FillWithNan(bound.dead);
       }
       return;
@@ -274,7 +272,7 @@ class Executor::Impl {
       case Opcode::kBackwardInput:
       case Opcode::kBackwardWeight:
         bound.node->Run(bound.call);
-        if (poison_released_) {
+        if (options_.poison) {
           FillWithNan(bound.scratch);
         }
         break;
@@ -287,7 +285,7 @@ class Executor::Impl {
         at::Tensor staging = bound.staging[0];
         bound.unit->ReduceGradients(*Group(instruction.communicator)->communicator, bound.slot[0], staging,
                                     instruction.add_parameter_gradients.at(0));
-        if (poison_released_) {
+        if (options_.poison) {
           FillWithNan(bound.slot);
           FillWithNan(bound.staging);
         }
@@ -337,9 +335,10 @@ class Executor::Impl {
   const plan::JobPlan& plan_;
   RankMemory& memory_;
   const ExecutorCommunicators communicators_;
+  device::StreamFactory& factory_;
   RequestBox& requests_;
   link::SharedPage& page_;
-  const bool poison_released_;
+  const ExecutorOptions options_;
 
   const BoundProgram train_;
   std::unique_ptr<BoundProgram> validate_;
@@ -364,9 +363,10 @@ class Executor::Impl {
 };
 
 Executor::Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-                   RankMemory& memory, const ExecutorCommunicators& communicators, RequestBox& requests,
-                   link::SharedPage& page, bool poison)
-    : impl_(std::make_unique<Impl>(plan, nodes, memory, communicators, requests, page, poison)) {}
+                   RankMemory& memory, const ExecutorCommunicators& communicators,
+                   device::StreamFactory& streams, RequestBox& requests, link::SharedPage& page,
+                   const ExecutorOptions& options)
+    : impl_(std::make_unique<Impl>(plan, nodes, memory, communicators, streams, requests, page, options)) {}
 
 Executor::~Executor() = default;
 

@@ -14,6 +14,9 @@
 namespace tandem::comm {
 class Communicator;
 }
+namespace tandem::device {
+class StreamFactory;
+}
 namespace tandem::model {
 class Node;
 }
@@ -36,6 +39,14 @@ struct ExecutorCommunicators {
   GroupCommunicator gather;
   GroupCommunicator reduce;
   GroupCommunicator norm;
+};
+
+struct ExecutorOptions {
+  // Fills what was released with NaN, on the stream that releases it (tests).
+  bool poison = false;
+  // A piece of stream work for each instruction, not one for all up to the next wait: for streams that choose
+  // which piece is next (tests). Hand-overs between threads cost time.
+  bool separate_instructions = false;
 };
 
 // What changes from one run of a program to the next.
@@ -61,10 +72,9 @@ struct RunResult {
 class Executor {
  public:
   // All arguments outlive it. `page` gets instruction, microbatch, time and collectives as they start.
-  // poison: fills what was released with NaN, on the stream that releases it (tests).
   Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-           RankMemory& memory, const ExecutorCommunicators& communicators, RequestBox& requests,
-           link::SharedPage& page, bool poison);
+           RankMemory& memory, const ExecutorCommunicators& communicators, device::StreamFactory& streams,
+           RequestBox& requests, link::SharedPage& page, const ExecutorOptions& options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;

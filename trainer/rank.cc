@@ -59,7 +59,8 @@ std::vector<int64_t> ItemElements(const plan::JobPlan& plan) {
 class Rank::Impl {
  public:
   Impl(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,
-       platform::Files& files, RequestBox& requests, link::SharedPage& page, RankObserver& observer)
+       device::StreamFactory& streams, platform::Files& files, RequestBox& requests, link::SharedPage& page,
+       RankObserver& observer)
       : plan_(plan),
         config_(config),
         files_(files),
@@ -76,9 +77,9 @@ class Rank::Impl {
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
         nodes_(model::DecoderNodes(plan.model, plan.batch, plan.compute)),
-        memory_(plan, config.rank, config.poison),
+        memory_(plan, config.rank, config.executor.poison),
         arrays_(memory_.units()),
-        executor_(plan, nodes_, memory_, groups_, requests, page, config.poison) {
+        executor_(plan, nodes_, memory_, groups_, streams, requests, page, config.executor) {
     if (Validates()) {
       validation_loader_.emplace(corpus_, data::Split::kValidation, plan.train.seed,
                                  plan.batch.sequence_length);
@@ -325,8 +326,9 @@ class Rank::Impl {
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,
-           platform::Files& files, RequestBox& requests, link::SharedPage& page, RankObserver& observer)
-    : impl_(std::make_unique<Impl>(plan, config, communicators, files, requests, page, observer)) {}
+           device::StreamFactory& streams, platform::Files& files, RequestBox& requests,
+           link::SharedPage& page, RankObserver& observer)
+    : impl_(std::make_unique<Impl>(plan, config, communicators, streams, files, requests, page, observer)) {}
 
 Rank::~Rank() = default;
 

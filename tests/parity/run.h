@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/seeded_scheduler.h"
 #include "plan/job_plan.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
@@ -36,6 +37,8 @@ struct JobRun {
 
 struct RunOptions {
   bool poison = false;
+  // Every rank's streams are this scheduler's, an instruction at a time; null: threads.
+  device::SeededScheduler* scheduler = nullptr;
   // Called on rank 0's reporter thread after each step.
   std::function<void(const trainer::StepSummary&)> on_report;
   // Gets the requests of every rank before they start.

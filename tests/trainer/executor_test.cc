@@ -13,6 +13,7 @@
 #include "comm/communicator.h"
 #include "comm/thread_communicator.h"
 #include "device/arena.h"
+#include "device/stream.h"
 #include "model/node.h"
 #include "plan/memory.h"
 #include "tests/parity/job.h"
@@ -39,9 +40,8 @@ class ExecutorTest : public testing::Test {
     }
     executor_ = std::make_unique<Executor>(
         plan_, nodes_, memory_,
-        ExecutorCommunicators{{groups_[0].get(), 0}, {groups_[1].get(), 1}, {groups_[2].get(), 2}}, requests_,
-        page_,
-        /*poison=*/true);
+        ExecutorCommunicators{{groups_[0].get(), 0}, {groups_[1].get(), 1}, {groups_[2].get(), 2}}, streams_,
+        requests_, page_, ExecutorOptions{.poison = true});
   }
 
   RunInputs Inputs(int64_t step) {
@@ -57,6 +57,7 @@ class ExecutorTest : public testing::Test {
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   RankMemory memory_;
   std::vector<std::unique_ptr<comm::Communicator>> groups_;
+  device::CpuStreams streams_;
   RequestBox requests_;
   link::SharedPage page_;
   std::unique_ptr<Executor> executor_;
