@@ -60,7 +60,7 @@ struct DeviceProfile {
 };
 
 // "cpu", "h100", "h200".
-const std::vector<std::string>& PresetProfileNames();
+std::vector<std::string> PresetProfileNames();
 
 // NotFound for another name, with those that there are.
 absl::StatusOr<DeviceProfile> PresetProfile(absl::string_view name);

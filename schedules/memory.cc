@@ -17,6 +17,7 @@ class Replay {
     }
     curve_.peak_bytes = blocks_.peak();
     curve_.peak_in_use = blocks_.in_use();
+    curve_.persistent = blocks_.in_use();
   }
 
   MemoryCurve Run() {
@@ -57,7 +58,7 @@ class Replay {
   }
 
   void Note() {
-    curve_.points.push_back({blocks_.in_use(), blocks_.peak()});
+    curve_.points.push_back({blocks_.in_use(), blocks_.peak(), use_});
     if (curve_.peak_instruction < 0 || blocks_.in_use() > curve_.peak_in_use) {
       curve_.peak_instruction = static_cast<int>(curve_.points.size()) - 1;
       curve_.peak_in_use = blocks_.in_use();

@@ -26,10 +26,12 @@ struct MemoryUse {
 struct MemoryPoint {
   int64_t in_use = 0;  // bytes of the arena in use at the most while the instruction is issued, rounded sizes
   int64_t extent = 0;  // end of the highest block in use so far: what the arena must hold up to here
+  MemoryUse use;       // as asked for, beside the persistent blocks
 };
 
 struct MemoryCurve {
   std::vector<MemoryPoint> points;  // per instruction
+  int64_t persistent = 0;           // bytes of the persistent blocks, rounded sizes
   int64_t peak_bytes = 0;           // what the arena must hold, persistent blocks and fragmentation included
   int peak_instruction = -1;        // the first at which the most is in use; -1: the program is empty
   int64_t peak_in_use = 0;          // there, persistent blocks included, rounded sizes

@@ -44,7 +44,7 @@ std::array<int64_t, kNumStreams> BusyNanoseconds(const Program& program, const T
 // Why compute stood still: the instruction for which it waited, and for how long.
 struct Stall {
   int instruction = -1;  // compute instruction that started late; -1: compute was done before the step was
-  int cause = -1;        // instruction whose end it waited for: instructions[cause] is of another stream
+  int cause = -1;  // instruction of another stream whose end it waited for; of the last gap, what ended last
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   // Of it, how long a communication stream worked: the exposed part.
@@ -65,5 +65,10 @@ std::vector<int> BoundBy(const Program& program, const Timeline& timeline);
 // From an instruction that nothing bound to the one that ended last, each bound by the one before it.
 // Instructions without duration are left out.
 std::vector<int> CriticalPath(const Program& program, const Timeline& timeline);
+
+// Per instruction, when its place in issue order was reached: its start, or that of an earlier instruction
+// where that is later. What the program allocates and frees (memory.h) is drawn at these times; the arena
+// itself follows the issuing thread, which runs ahead of the streams.
+std::vector<int64_t> IssueTimes(const Timeline& timeline);
 
 }  // namespace tandem::schedules

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "schedules/cost.h"
+#include "schedules/timeline.h"
+
+namespace tandem::schedules {
+
+// What measured timelines of a program say of its kinds of instructions, for DeviceProfile::measured, sorted.
+// Each is the median over its instructions; of
+//
+//   a collective     the least of the ranks at that instruction and step: the rank that comes last waits
+//                    for nobody, so its time is the transfer's. Give the timelines of every rank.
+//   other work       how long it ran where it ran alone (Timeline::alone) or where its processor time is
+//                    not known; else its processor time, since beside other streams it was slowed down
+//
+// Requires timelines of `program`, each with a time for every instruction.
+std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& program,
+                                       const Workload& workload, absl::Span<const Timeline> timelines);
+
+}  // namespace tandem::schedules

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "schedules/cost.h"
+#include "schedules/device_profile.h"
+#include "schedules/outline.h"
+#include "schedules/program.h"
+#include "schedules/timeline.h"
+
+namespace tandem::schedules {
+
+// A program run on paper: when each instruction would run on a device, without the device.
+struct Simulation {
+  Timeline timeline;  // ends where every stream has joined every other
+  // Instructions whose time was measured as it stands, measured with other sizes, and estimated from rates.
+  int measured = 0;
+  int scaled = 0;
+  int estimated = 0;
+};
+
+// Streams run their instructions in order; one starts when the one before it on its stream and those that it
+// waits for have ended. While several streams work,
+//   * they share DeviceProfile::cores: what needs a processor for a share s of its time, while needs for p
+//     processors meet c < p of them, takes 1 - s + s · p / c as long
+//   * compute beside a communication stream runs at 1 - compute_slowdown of its speed
+// Every rank of a job runs the same program with shards of the same size, so one stands for all and a
+// collective waits for nobody.
+//
+// Requires a program that the checker accepts and a compute type that the profile has. Linear in the number
+// of instructions.
+Simulation Simulate(const Outline& outline, const Program& program, const Workload& workload,
+                    const DeviceProfile& profile);
+
+}  // namespace tandem::schedules

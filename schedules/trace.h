@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedules/memory.h"
+#include "schedules/outline.h"
+#include "schedules/program.h"
+#include "schedules/timeline.h"
+
+namespace tandem::schedules {
+
+// One run of a program in a trace. What it points to outlives the call.
+struct TraceRun {
+  const Program* program = nullptr;
+  const Timeline* timeline = nullptr;
+  int64_t offset_ns = 0;                // of the program's start from the trace's
+  const MemoryCurve* memory = nullptr;  // null: no counters
+};
+
+// Timelines in Chrome's trace event format, as JSON, which Perfetto (ui.perfetto.dev) opens: a process per
+// rank, a track per stream, an event per instruction that ran something (with its index, microbatch and the
+// instruction that its start was bound by), and a counter of the arena's bytes by category. Times are
+// microseconds from the trace's start.
+std::string TraceToJson(const Outline& outline, const std::vector<TraceRun>& runs);
+
+}  // namespace tandem::schedules
