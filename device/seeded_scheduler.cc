@@ -195,8 +195,9 @@ class SeededScheduler::Impl {
         return;
       }
       ++num_pieces_;
-      const auto place = std::find_if(lanes_.begin(), lanes_.end(),
-                                      [lane](const std::unique_ptr<Lane>& each) { return each.get() == lane; });
+      const auto place =
+          std::find_if(lanes_.begin(), lanes_.end(),
+                       [lane](const std::unique_ptr<Lane>& each) { return each.get() == lane; });
       order_digest_ = (order_digest_ ^ static_cast<uint64_t>(place - lanes_.begin())) * 0x100000001b3u;
       if (lane->waiting != nullptr) {
         Pass(carrier, *lane->waiting);
@@ -254,7 +255,8 @@ class SeededScheduler::Impl {
     return moved;
   }
 
-  // Called when nothing is ready. False: nothing is left either. Otherwise every lane that waits gets an error.
+  // Called when nothing is ready. False: nothing is left either. Otherwise every lane that waits gets an
+  // error.
   bool BreakDeadlock() {
     std::ostringstream text;
     text << "nothing can run any more:";

@@ -8,9 +8,9 @@
 
 namespace tandem::device {
 
-// For tests. The streams of all ranks of a process, run one piece of work at a time: which ready piece is next
-// is drawn from a seed. A piece is ready when what its stream waits for is reached. The same seed and the same
-// program give the same order, so an order that shows a fault can be run again.
+// For tests. The streams of all ranks of a process, run one piece of work at a time: which ready piece is
+// next is drawn from a seed. A piece is ready when what its stream waits for is reached. The same seed and
+// the same program give the same order, so an order that shows a fault can be run again.
 //
 // Nothing starts before every rank has flushed; then everything flushed runs to its end, and so on: ranks
 // must flush equally often, as ranks that run the same programs do. A rank whose streams are all gone is not

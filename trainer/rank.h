@@ -88,9 +88,8 @@ class Rank {
   // "intra_dist_opt" is for norms, and between programs for checkpoints, "report" for reports.
   // All arguments outlive it. Throws UserError where the data or the checkpoint does not fit the job.
   Rank(const plan::JobPlan& plan, const RankConfig& config,
-       const std::vector<std::unique_ptr<comm::Communicator>>& communicators,
-       device::StreamFactory& streams, platform::Files& files, RequestBox& requests, link::SharedPage& page,
-       RankObserver& observer);
+       const std::vector<std::unique_ptr<comm::Communicator>>& communicators, device::StreamFactory& streams,
+       platform::Files& files, RequestBox& requests, link::SharedPage& page, RankObserver& observer);
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;

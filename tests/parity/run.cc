@@ -89,7 +89,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   JobRun run;
   for (const char* name : {"dp_cp", "dp_cp_ag", "intra_dist_opt", "report"}) {
     comm::WaitUntil wait_until;
-    if (options.scheduler != nullptr && std::string_view(name) != "report") {  // which has a thread of its own
+    if (options.scheduler != nullptr &&
+        std::string_view(name) != "report") {  // which has a thread of its own
       wait_until = [&](const std::function<bool()>& ready) { options.scheduler->WaitUntil(ready); };
     }
     auto group = comm::MakeThreadCommunicators(name, ranks, wait_until);
