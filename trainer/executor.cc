@@ -16,6 +16,7 @@
 #include "device/stream.h"
 #include "fsdp/sharded_unit.h"
 #include "plan/job_plan.h"
+#include "schedules/cost.h"
 #include "schedules/text.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
@@ -29,9 +30,9 @@ using schedules::StreamKind;
 
 namespace {
 
-int64_t MonotonicNanoseconds() {
+int64_t Nanoseconds(clockid_t clock) {
   timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
@@ -83,8 +84,12 @@ class Executor::Impl {
     running_ = program;
     result_ = {};
     result_.losses.resize(program->losses().size());
-    Issue(*program);
-    WaitUntilIdle();
+    if (inputs.recording == Recording::kNone) {
+      Issue(*program);
+      WaitUntilIdle();
+    } else {
+      Record(*program);
+    }
     return std::move(result_);
   }
 
@@ -151,6 +156,40 @@ class Executor::Impl {
       if (segment.awaited) {
         events_[i] = stream.Record();
       }
+    }
+    for (auto& [kind, stream] : streams_) {
+      stream->Enqueue([this] { Arrive(); });
+    }
+    factory_.Flush();
+  }
+
+  // The same with every instruction timed.
+  void Record(const BoundProgram& program) {
+    result_.recorded = RecordedRun{.timeline = {.program = program.program().name,
+                                                .step = inputs_.step,
+                                                .alone = inputs_.recording == Recording::kAlone},
+                                   .start_unix_ns = Nanoseconds(CLOCK_REALTIME)};
+    result_.recorded->timeline.instructions.resize(program.program().instructions.size());
+    start_ns_ = Nanoseconds(CLOCK_MONOTONIC);
+    if (inputs_.recording == Recording::kAlone) {
+      IssueOneByOne(program);
+    } else {
+      Issue(program);
+    }
+    WaitUntilIdle();
+  }
+
+  // In the program's order, each after the end of the one before.
+  void IssueOneByOne(const BoundProgram& program) {
+    Expect(static_cast<int>(streams_.size()));
+    device::Stream* last = nullptr;
+    for (const BoundInstruction& bound : program.instructions()) {
+      device::Stream& stream = StreamOf(bound.instruction->stream);
+      if (last != nullptr && last != &stream) {
+        stream.Wait(last->Record());
+      }
+      stream.Enqueue([this, &bound] { RunGuarded(bound); });
+      last = &stream;
     }
     for (auto& [kind, stream] : streams_) {
       stream->Enqueue([this] { Arrive(); });
@@ -226,7 +265,31 @@ class Executor::Impl {
               std::current_exception(), inputs_.step, schedules::ToText(instruction, plan_.outline),
               group == nullptr ? "" : group->communicator->name()));
         },
-        [&] { RunInstruction(bound); });
+        [&] {
+          if (inputs_.recording == Recording::kNone) {
+            RunInstruction(bound);
+          } else {
+            RunRecorded(bound);
+          }
+        });
+  }
+
+  void RunRecorded(const BoundInstruction& bound) {
+    schedules::InstructionTime& time = result_.recorded->timeline.instructions[bound.index];
+    const bool alone = inputs_.recording == Recording::kAlone;
+    // A collective has helpers: threads of the communicator. Nothing else of this rank runs beside it when it
+    // runs alone; then the process's time is its time.
+    const bool knows_cpu = alone || bound.instruction->communicator == schedules::Communicator::kNone;
+    const clockid_t cpu = alone ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
+    const int64_t cpu_before = Nanoseconds(cpu);
+    time.start_ns = Nanoseconds(CLOCK_MONOTONIC) - start_ns_;
+    RunInstruction(bound);
+    time.end_ns = Nanoseconds(CLOCK_MONOTONIC) - start_ns_;
+    if (!schedules::RunsSomething(bound.instruction->opcode)) {
+      time.end_ns = time.start_ns;
+    } else if (knows_cpu) {
+      time.cpu_ns = Nanoseconds(cpu) - cpu_before;
+    }
   }
 
   const GroupCommunicator* Group(schedules::Communicator communicator) const {
@@ -246,7 +309,7 @@ class Executor::Impl {
   void Tell(const BoundInstruction& bound) {
     page_.instruction.store(bound.index, std::memory_order_relaxed);
     page_.microbatch.store(bound.instruction->microbatch, std::memory_order_relaxed);
-    page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
+    page_.progress_monotonic_ns.store(Nanoseconds(CLOCK_MONOTONIC), std::memory_order_relaxed);
     if (const GroupCommunicator* group = Group(bound.instruction->communicator)) {
       // Every instruction with a communicator is one collective.
       page_.collectives[group->group].store(group->communicator->num_collectives() + 1,
@@ -296,8 +359,8 @@ class Executor::Impl {
           terms_[unit] = memory_.units()[unit].Terms();
         }
         result_.norm =
-            AgreeOnNorm(terms_, requests_.Take(), Contributions(), plan_.train.optimizer.clip_grad_norm,
-                        *Group(instruction.communicator)->communicator);
+            AgreeOnNorm(terms_, requests_.Take(), requests_.WantedProfile(), Contributions(),
+                        plan_.train.optimizer.clip_grad_norm, *Group(instruction.communicator)->communicator);
         break;
       case Opcode::kOptimizerStep:
         bound.unit->OptimizerStep(Inputs());
@@ -349,6 +412,7 @@ class Executor::Impl {
   RunInputs inputs_;  // a copy: after an error the caller is gone before the streams are
   const BoundProgram* running_ = nullptr;
   RunResult result_;
+  int64_t start_ns_ = 0;  // CLOCK_MONOTONIC, of a run that is recorded
   std::vector<fsdp::GradientTerms> terms_;
   std::vector<device::Event> events_;  // by segment
 

@@ -4,11 +4,13 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "link/shared_page.h"
 #include "schedules/program.h"
 #include "trainer/gradient_norm.h"
+#include "trainer/profiling.h"
 #include "trainer/requests.h"
 
 namespace tandem::comm {
@@ -55,11 +57,13 @@ struct RunInputs {
   double learning_rate = 0;
   // Writes the tokens [B, S + 1] of one of this rank's microbatches. Called on the stream of LoadBatch.
   std::function<void(int microbatch, int64_t* tokens)> load;
+  Recording recording = Recording::kNone;
 };
 
 struct RunResult {
-  std::vector<double> losses;  // of this rank's microbatches
-  NormResult norm;             // of programs with a GradientNorm
+  std::vector<double> losses;           // of this rank's microbatches
+  NormResult norm;                      // of programs with a GradientNorm
+  std::optional<RecordedRun> recorded;  // where it was wanted; without its rank
 };
 
 // Runs the programs of one rank: wait, set stream, call, record. It adds no wait and guesses no lifetime:

@@ -196,11 +196,22 @@ class Rank::Impl {
     RunResult result =
         executor_.Train({.step = step,
                          .learning_rate = plan::LearningRate(plan_.train.optimizer, step, plan_.train.steps),
-                         .load = [this, step](int round, int64_t* tokens) {
-                           train_loader_.Fill(step, GlobalMicrobatch(round),
-                                              plan_.train.microbatches_per_rank * plan_.train.ranks,
-                                              plan_.batch.sequences, tokens);
-                         }});
+                         .load =
+                             [this, step](int round, int64_t* tokens) {
+                               train_loader_.Fill(step, GlobalMicrobatch(round),
+                                                  plan_.train.microbatches_per_rank * plan_.train.ranks,
+                                                  plan_.batch.sequences, tokens);
+                             },
+                         .recording = profiles_.next()});
+    if (result.recorded.has_value()) {
+      result.recorded->timeline.rank = config_.rank;
+      const ProfileQueue::Recorded recorded = profiles_.Advance();
+      observer_.OnProfiledStep(recorded.id, *result.recorded, recorded.last);
+    }
+    if (result.norm.profile.id != 0) {
+      requests_.ProfileAgreed(result.norm.profile.id);
+      profiles_.Add(result.norm.profile);
+    }
     StepRecord record{.step = step,
                       .grad_norm = result.norm.norm,
                       .learning_rate = plan::LearningRate(plan_.train.optimizer, step, plan_.train.steps),
@@ -307,6 +318,7 @@ class Rank::Impl {
   const GroupCommunicator report_;
 
   std::chrono::steady_clock::time_point lap_;
+  ProfileQueue profiles_;
   int64_t step_ = 0;        // done
   int64_t saved_step_ = 0;  // of the newest checkpoint of this run
   // What work on the norm stream fills: members, so that it outlives a wait that an error ends.

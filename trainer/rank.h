@@ -69,6 +69,8 @@ class RankObserver {
   virtual void OnReport(const StepSummary& summary) = 0;
   // Rank 0 only.
   virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
+  // A step was recorded for the profile of that id; last: it has no further steps.
+  virtual void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) = 0;
   // The ranks have acted on these requests.
   virtual void OnRequestsDone(const std::vector<uint64_t>& ids) = 0;
 };

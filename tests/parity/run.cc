@@ -60,6 +60,10 @@ class Recorder final : public trainer::RankObserver {
     }
   }
   void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
+  void OnProfiledStep(uint64_t id, const trainer::RecordedRun& recorded, bool last) override {
+    const std::lock_guard<std::mutex> lock(mu_);
+    run_.profiled.push_back({.id = id, .timeline = recorded.timeline, .last = last});
+  }
   void OnRequestsDone(const std::vector<uint64_t>& ids) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.answered.insert(run_.answered.end(), ids.begin(), ids.end());

@@ -105,6 +105,44 @@ TEST_F(ExecutorTest, RequestsOfThisRankComeBackWithTheNorm) {
   EXPECT_EQ(executor_->Train(Inputs(2)).norm.requests, 0u);
 }
 
+TEST_F(ExecutorTest, NothingIsRecordedUnlessItIsWanted) {
+  EXPECT_FALSE(executor_->Train(Inputs(1)).recorded.has_value());
+}
+
+TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
+  for (const Recording recording : {Recording::kOverlapped, Recording::kAlone}) {
+    RunInputs inputs = Inputs(7);
+    inputs.recording = recording;
+    const RunResult result = executor_->Train(inputs);
+    ASSERT_TRUE(result.recorded.has_value());
+    const schedules::Timeline& timeline = result.recorded->timeline;
+    const auto& instructions = plan_.train_program.instructions;
+    EXPECT_EQ(timeline.program, "train");
+    EXPECT_EQ(timeline.step, 7);
+    EXPECT_EQ(timeline.alone, recording == Recording::kAlone);
+    EXPECT_GT(result.recorded->start_unix_ns, 0);
+    ASSERT_EQ(timeline.instructions.size(), instructions.size());
+    std::map<schedules::StreamKind, int64_t> end;
+    int64_t last_end = 0;
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      const schedules::InstructionTime& time = timeline.instructions[i];
+      EXPECT_LE(end[instructions[i].stream], time.start_ns) << i;
+      EXPECT_LE(time.start_ns, time.end_ns) << i;
+      for (const int wait : instructions[i].waits) {
+        EXPECT_LE(timeline.instructions[wait].end_ns, time.start_ns) << i << " waits for " << wait;
+      }
+      if (recording == Recording::kAlone) {
+        EXPECT_LE(last_end, time.start_ns) << i;
+      }
+      if (instructions[i].opcode == schedules::Opcode::kForward) {
+        EXPECT_LT(time.start_ns, time.end_ns);
+        EXPECT_GT(time.cpu_ns, 0);
+      }
+      end[instructions[i].stream] = last_end = time.end_ns;
+    }
+  }
+}
+
 TEST_F(ExecutorTest, TheFirstErrorIsToldOnceWithItsInstruction) {
   RunInputs inputs = Inputs(3);
   std::atomic<int> loads{0};
