@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "plan/memory.h"
 #include "schedules/measurement.h"
-#include "schedules/memory.h"
 #include "schedules/timeline.h"
 #include "schedules/trace.h"
 
@@ -23,6 +22,12 @@ schedules::Timeline ToTimeline(const v1::StepTimeline& step) {
         .start_ns = step.start_ns(i), .end_ns = step.end_ns(i), .cpu_ns = step.cpu_ns(i)};
   }
   return timeline;
+}
+
+schedules::Workload WorkloadOf(const JobPlan& plan) {
+  return {.compute = plan.compute == model::ComputeType::kFp64 ? "fp64" : "fp32",
+          .element_bytes = model::ElementBytes(plan.compute),
+          .ranks = plan.train.ranks};
 }
 
 }  // namespace
@@ -46,11 +51,7 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
   for (const v1::StepTimeline& step : steps) {
     first = first == 0 ? step.start_unix_ns() : std::min(first, step.start_unix_ns());
   }
-  std::vector<int64_t> persistent;
-  for (const Buffer& buffer : PersistentBuffers(plan)) {
-    persistent.push_back(buffer.bytes);
-  }
-  const schedules::MemoryCurve memory = schedules::ReplayMemory(plan.outline, plan.train_program, persistent);
+  const MemoryPlan memory = PlanMemory(plan);
   std::vector<schedules::Timeline> timelines;
   for (const v1::StepTimeline& step : steps) {
     timelines.push_back(ToTimeline(step));
@@ -60,7 +61,7 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
     runs.push_back({.program = &plan.train_program,
                     .timeline = &timelines[i],
                     .offset_ns = steps[i].start_unix_ns() - first,
-                    .memory = &memory});
+                    .memory = &memory.train});
   }
   return schedules::TraceToJson(plan.outline, runs);
 }
