@@ -99,11 +99,19 @@ int Logs(Context& context, const LogsOptions& options);
 struct FileOptions {
   std::string file;
   Format format = Format::kTable;
-  bool program = false;  // plan: print the step program too
 };
 int Validate(Context& context, const FileOptions& options);
-int Plan(Context& context, const FileOptions& options);
 int Groups(Context& context, const FileOptions& options);
+
+struct PlanOptions {
+  std::string file;
+  Format format = Format::kTable;
+  bool program = false;         // print the step program too
+  std::string profile = "cpu";  // of the device: a preset's name or a file
+  std::string compare;          // "prefetch=0,1,2", or empty
+  std::string trace;            // file to write, or empty
+};
+int Plan(Context& context, const PlanOptions& options);
 
 int Version(Context& context);
 

@@ -32,28 +32,20 @@ void Print(Context& context, const std::vector<v1::Violation>& violations) {
 std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, const std::string& name,
                                    std::optional<bool> files_are_here) {
   jobspec::ReadResult read = jobspec::ReadFile(file);
-  if (!read.violations.empty()) {
-    Print(context, read.violations);
-    return std::nullopt;
-  }
   if (!name.empty()) {
     read.spec.set_name(name);
   }
-  std::vector<v1::Violation> violations = jobspec::Localize(read.spec);
-  for (v1::Violation& violation : jobspec::Validate(read.spec)) {
-    violations.push_back(std::move(violation));
-  }
-  JobFile job{read.spec, jobspec::Resolve(read.spec)};
-  const std::string& train = job.resolved.data().train();
+  // Where the data lies is only known of what was read; CheckAll leaves it localized.
+  v1::JobSpec localized = read.spec;
+  jobspec::Localize(localized);
+  const std::string train = jobspec::Resolve(localized).data().train();
   const bool look = files_are_here.has_value() && (*files_are_here || (!train.empty() && ExistsHere(train)));
-  if (violations.empty() && look) {
-    violations = jobspec::CheckFiles(job.resolved);
-  }
+  const std::vector<v1::Violation> violations = jobspec::CheckAll(read, look);
   if (!violations.empty()) {
-    jobspec::Locate(read, violations);
     Print(context, violations);
     return std::nullopt;
   }
+  JobFile job{read.spec, jobspec::Resolve(read.spec)};
   if (!look && files_are_here.has_value()) {
     Note(context.console,
          absl::StrCat("data.train: ", Escape(train), " is not on this machine; the workers will check it"));

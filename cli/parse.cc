@@ -23,7 +23,7 @@ Examples:
   tandem run -f job.yaml                 train on this machine: starts all, shows it, stops all
   tandem up --workers 2                  a cluster on this machine, until Ctrl-C
   tandem submit -f job.yaml --follow     a job for the cluster that --addr, TANDEM_ADDR or `up` names
-  tandem plan -f job.yaml                memory and step program, before anything runs
+  tandem plan -f job.yaml                time, memory and step program, before it runs
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
 run, watch, wait and submit --wait mirror the job: SUCCEEDED 0, FAILED 1, CANCELLED 130.)";
@@ -207,8 +207,16 @@ class Parser {
     AddFile(validate, validate_options->file);
 
     auto [plan, plan_options] =
-        Add<FileOptions>("plan", "Memory and step program of a job, before it runs", Plan);
+        Add<PlanOptions>("plan", "Time, memory and step program of a job, before it runs", Plan);
     AddFile(plan, plan_options->file);
+    plan->add_option("--profile", plan_options->profile,
+                     "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
+        ->type_name("NAME|FILE");
+    plan->add_option("--compare", plan_options->compare,
+                     "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4")
+        ->type_name("FIELD=VALUES");
+    plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
+        ->type_name("FILE");
     plan->add_flag("--program", plan_options->program, "Print the program, instruction by instruction");
     AddFormat(plan, plan_options->format, {"table", "json"});
 

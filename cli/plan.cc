@@ -1,34 +1,231 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/command_client.h"
+#include "cli/display_text.h"
 #include "cli/job_file.h"
+#include "cli/memory_chart.h"
+#include "cli/number_text.h"
+#include "cli/plan_variants.h"
+#include "cli/table.h"
+#include "cli/timeline_chart.h"
+#include "jobspec/jobspec.h"
+#include "nlohmann/json.hpp"
+#include "plan/advice.h"
 #include "plan/job_plan.h"
+#include "plan/prediction.h"
+#include "plan/prediction_text.h"
+#include "plan/quantity_text.h"
 #include "plan/text.h"
+#include "platform/files.h"
+#include "schedules/device_profile.h"
+#include "schedules/trace.h"
 
 namespace tandem::cli {
+namespace {
 
-int Plan(Context& context, const FileOptions& options) {
+constexpr int kPipedColumns = 100;
+
+// A preset's name, or else a file. What it is called in the file may be anything.
+absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile) {
+  absl::StatusOr<schedules::DeviceProfile> preset = schedules::PresetProfile(profile);
+  if (preset.ok()) {
+    return preset;
+  }
+  const absl::StatusOr<std::string> text = platform::SystemFiles().Read(profile);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it is neither a preset (", absl::StrJoin(schedules::PresetProfileNames(), ", "),
+                     ") nor a file that can be read: ", text.status().message()));
+  }
+  return schedules::ProfileFromJson(*text);
+}
+
+struct Compared {
+  std::string value;
+  bool current = false;  // what the file says
+  plan::Prediction prediction;
+  int64_t tokens = 0;  // of a step
+};
+
+// The whole of what the command works out.
+struct Result {
+  plan::JobPlan plan;
+  schedules::DeviceProfile profile;
+  plan::Prediction prediction;
+  plan::Advice advice;
+  Comparison comparison;
+  std::vector<Compared> compared;  // empty: nothing was asked for
+};
+
+std::string Trace(const Result& result) {
+  return schedules::TraceToJson(result.plan.outline, {{.program = &result.plan.train_program,
+                                                       .timeline = &result.prediction.simulation.timeline,
+                                                       .memory = &result.prediction.memory.train}});
+}
+
+std::string Render(const std::vector<StyledLine>& lines, const Context& context, int columns) {
+  const Console& console = context.console;
+  const bool color = console.color() && console.IsTerminal(Stream::kOut);
+  std::string text;
+  for (const StyledLine& line : lines) {
+    absl::StrAppend(&text, line.Render(columns, color, console.unicode()), "\n");
+  }
+  return text;
+}
+
+std::string ComparisonTable(const Result& result, const Context& context) {
+  Table table({{.heading = result.comparison.path},
+               {.heading = "STEP", .align = Table::Align::kRight},
+               {.heading = "CHANGE", .align = Table::Align::kRight},
+               {.heading = "TOKENS/S", .align = Table::Align::kRight},
+               {.heading = "EXPOSED", .align = Table::Align::kRight},
+               {.heading = "MEMORY", .align = Table::Align::kRight},
+               {.heading = ""}});
+  // Relative to the job as it is, by token, so that batches of different sizes compare.
+  const double base = result.prediction.tokens_per_second;
+  for (const Compared& row : result.compared) {
+    const double change = 100 * (base / row.prediction.tokens_per_second - 1);
+    const bool fits =
+        result.profile.memory_bytes == 0 || row.prediction.memory.arena_bytes <= result.profile.memory_bytes;
+    table.Add({row.value, plan::DurationText(row.prediction.step_ns),
+               row.current ? "" : absl::StrFormat("%+.1f %%", change),
+               RateText(row.prediction.tokens_per_second), plan::DurationText(row.prediction.exposed_ns),
+               plan::SizeText(row.prediction.memory.arena_bytes),
+               absl::StrCat(row.current ? "as it is" : "", row.current && !fits ? ", " : "",
+                            fits ? "" : "does not fit")});
+  }
+  return table.Render(TableWidth(context), context.console.unicode());
+}
+
+std::string Text(const Result& result, const Context& context, const PlanOptions& options) {
+  const int width = TableWidth(context);
+  const int columns = width > 0 ? width : kPipedColumns;
+  const ChartShape shape{.columns = columns, .unicode = context.console.unicode()};
+  std::string text = plan::PlanToText(result.plan, {.program = options.program});
+  absl::StrAppend(
+      &text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
+      Render(TimelineChart(result.plan.train_program, result.prediction.simulation.timeline, shape), context,
+             columns),
+      "\nMemory of one rank over the step\n",
+      Render(MemoryChart(result.prediction.memory.train, result.prediction.simulation.timeline, shape),
+             context, columns));
+  if (!result.compared.empty()) {
+    absl::StrAppend(&text, "\nCompared (change of the time a token takes)\n",
+                    ComparisonTable(result, context));
+  }
+  text += "\nWhat limits this step, and what would help\n";
+  for (const std::string& sentence : result.advice.sentences) {
+    for (const std::string& line : Wrap(sentence, columns, "  ")) {
+      absl::StrAppend(&text, line, "\n");
+    }
+  }
+  return text;
+}
+
+std::string Json(const Result& result) {
+  nlohmann::json json = plan::PlanToJson(result.plan);
+  json["prediction"] = plan::PredictionToJson(result.plan, result.prediction, result.profile);
+  json["advice"] = plan::AdviceToJson(result.advice);
+  if (!result.compared.empty()) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const Compared& row : result.compared) {
+      rows.push_back({{"value", row.value},
+                      {"current", row.current},
+                      {"tokens", row.tokens},
+                      {"step_seconds", static_cast<double>(row.prediction.step_ns) * 1e-9},
+                      {"tokens_per_second", row.prediction.tokens_per_second},
+                      {"exposed_seconds", static_cast<double>(row.prediction.exposed_ns) * 1e-9},
+                      {"arena_bytes", row.prediction.memory.arena_bytes}});
+    }
+    json["comparison"] = {{"path", result.comparison.path}, {"rows", rows}};
+  }
+  return json.dump(2) + "\n";
+}
+
+// Plans every variant; an exit code where one is refused.
+std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::JobSpec& resolved,
+                           Result& result) {
+  std::string refused;
+  for (const std::string& value : result.comparison.values) {
+    const Variant variant = MakeVariant(spec, result.comparison.path, value);
+    for (const v1::Violation& violation : variant.violations) {
+      absl::StrAppend(&refused, "--compare: ", jobspec::ToText(violation), "\n");
+    }
+    if (!variant.violations.empty()) {
+      continue;
+    }
+    const plan::JobPlan job_plan = plan::MakeJobPlan(variant.resolved);
+    absl::StatusOr<plan::Prediction> prediction = plan::Predict(job_plan, result.profile);
+    if (!prediction.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
+    }
+    result.compared.push_back({.value = value,
+                               .current = value == CurrentValue(resolved, result.comparison.path),
+                               .prediction = *std::move(prediction),
+                               .tokens = plan::TokensPerStep(job_plan)});
+  }
+  if (!refused.empty()) {
+    context.console.Write(Stream::kErr, refused);
+    return kInvalidSpec;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int Plan(Context& context, const PlanOptions& options) {
+  Result result;
+  absl::StatusOr<schedules::DeviceProfile> profile = LoadProfile(options.profile);
+  if (!profile.ok()) {
+    return Fail(context.console, kUsage,
+                absl::StrCat("plan: --profile ", Escape(options.profile), ": ", profile.status().message()));
+  }
+  result.profile = *std::move(profile);
+  if (!options.compare.empty()) {
+    absl::StatusOr<Comparison> comparison = ParseComparison(options.compare);
+    if (!comparison.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("plan: --compare: ", comparison.status().message()));
+    }
+    result.comparison = *std::move(comparison);
+  }
   // A plan needs no data, wherever it is.
   const std::optional<JobFile> job = LoadJobFile(context, options.file, /*name=*/"", std::nullopt);
   if (!job.has_value()) {
     return kInvalidSpec;
   }
-  std::string text;
   try {
-    const plan::JobPlan job_plan = plan::MakeJobPlan(job->resolved);
-    text = options.format == Format::kJson
-               ? plan::PlanToJson(job_plan).dump(2)
-               : plan::PlanToText(job_plan, plan::PlanTextOptions{.program = options.program});
+    result.plan = plan::MakeJobPlan(job->resolved);
+    absl::StatusOr<plan::Prediction> prediction = plan::Predict(result.plan, result.profile);
+    if (!prediction.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
+    }
+    result.prediction = *std::move(prediction);
+    result.advice = plan::Advise(job->resolved, result.plan, result.prediction, result.profile);
+    if (!options.compare.empty()) {
+      if (const std::optional<int> failed = Compare(context, job->spec, job->resolved, result)) {
+        return *failed;
+      }
+    }
   } catch (const std::exception& e) {  // the checker refuses our own program
     return Fail(context.console, kFailed, absl::StrCat("plan: ", e.what()));
   }
-  if (text.empty() || text.back() != '\n') {
-    text += '\n';
+  if (!options.trace.empty()) {
+    const absl::Status written = platform::SystemFiles().Write(options.trace, Trace(result));
+    if (!written.ok()) {
+      return Fail(context.console, kFailed, absl::StrCat("plan: --trace: ", written.message()));
+    }
+    Note(context.console,
+         absl::StrCat("the trace is in ", Escape(options.trace), "; open it at ui.perfetto.dev"));
   }
-  context.console.Write(Stream::kOut, text);
+  context.console.Write(Stream::kOut,
+                        options.format == Format::kJson ? Json(result) : Text(result, context, options));
   return kOk;
 }
 

@@ -148,6 +148,15 @@ void BuildPrograms(int prefetch, JobPlan& plan) {
 
 }  // namespace
 
+int64_t TokensPerStep(const JobPlan& plan) {
+  return plan.batch.sequences * plan.batch.sequence_length * plan.train.microbatches_per_rank *
+         plan.train.ranks;
+}
+
+std::string ComputeName(model::ComputeType type) {
+  return type == model::ComputeType::kFp64 ? "fp64" : "fp32";
+}
+
 JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   JobPlan plan;
   plan.train = Train(resolved);

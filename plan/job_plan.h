@@ -74,6 +74,12 @@ struct JobPlan {
 // program that was built (a bug of ours, with the checker's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
+// Of all ranks.
+int64_t TokensPerStep(const JobPlan& plan);
+
+// "fp32", "fp64"
+std::string ComputeName(model::ComputeType type);
+
 // Learning rate of a step (from 1), spec of LearningRateSchedule.
 double LearningRate(const OptimizerConfig& config, int64_t step, int64_t steps);
 

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "plan/memory.h"
+#include "plan/prediction.h"
 #include "schedules/measurement.h"
 #include "schedules/timeline.h"
 #include "schedules/trace.h"
 
 namespace tandem::plan {
-namespace {
 
 schedules::Timeline ToTimeline(const v1::StepTimeline& step) {
   schedules::Timeline timeline{
@@ -23,14 +23,6 @@ schedules::Timeline ToTimeline(const v1::StepTimeline& step) {
   }
   return timeline;
 }
-
-schedules::Workload WorkloadOf(const JobPlan& plan) {
-  return {.compute = plan.compute == model::ComputeType::kFp64 ? "fp64" : "fp32",
-          .element_bytes = model::ElementBytes(plan.compute),
-          .ranks = plan.train.ranks};
-}
-
-}  // namespace
 
 absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps) {
   const auto size = static_cast<int>(plan.train_program.instructions.size());

@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "plan/job_plan.h"
 #include "schedules/device_profile.h"
+#include "schedules/timeline.h"
 #include "tandem/v1/state.pb.h"
 
 namespace tandem::plan {
@@ -16,6 +17,8 @@ namespace tandem::plan {
 
 // FailedPrecondition where a timeline is of another program.
 absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
+
+schedules::Timeline ToTimeline(const v1::StepTimeline& step);
 
 // In Chrome's trace event format, with the arena's memory; the first step starts at 0. Ranks are placed by
 // the clocks of their machines.

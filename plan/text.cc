@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "plan/memory.h"
+#include "plan/quantity_text.h"
 #include "schedules/counts.h"
 #include "schedules/text.h"
 
@@ -13,49 +14,6 @@ namespace tandem::plan {
 namespace {
 
 using nlohmann::json;
-
-// "1,234,567". Requires number >= 0.
-std::string Grouped(int64_t number) {
-  const std::string digits = absl::StrCat(number);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) {
-      text += ',';
-    }
-    text += digits[i];
-  }
-  return text;
-}
-
-// "1.50 GiB"
-std::string Sized(int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? absl::StrCat(bytes, " B") : absl::StrFormat("%.2f %s", value, kUnits[unit]);
-}
-
-// "1.23 G": powers of 1000.
-std::string Counted(double number) {
-  constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P", " E"};
-  size_t unit = 0;
-  while (number >= 1000 && unit + 1 < std::size(kUnits)) {
-    number /= 1000;
-    ++unit;
-  }
-  return absl::StrFormat("%.4g%s", number, kUnits[unit]);
-}
-
-const char* Name(model::ComputeType type) { return type == model::ComputeType::kFp64 ? "fp64" : "fp32"; }
-
-int64_t TokensPerStep(const JobPlan& plan) {
-  return plan.batch.sequences * plan.batch.sequence_length * plan.train.microbatches_per_rank *
-         plan.train.ranks;
-}
 
 bool HasValidation(const JobPlan& plan) { return !plan.validate_program.instructions.empty(); }
 
@@ -66,15 +24,15 @@ void AppendRow(std::string& text, const std::string& key, const std::string& val
 void AppendModel(const JobPlan& plan, std::string& text) {
   const model::DecoderConfig& model = plan.model;
   text += "Model\n";
-  AppendRow(text, "parameters", Grouped(model::NumParameters(model)));
-  AppendRow(text, "layers", Grouped(model.num_hidden_layers));
+  AppendRow(text, "parameters", GroupedText(model::NumParameters(model)));
+  AppendRow(text, "layers", GroupedText(model.num_hidden_layers));
   AppendRow(text, "hidden, intermediate", absl::StrCat(model.hidden_size, ", ", model.intermediate_size));
   AppendRow(text, "heads",
             absl::StrCat(model.num_attention_heads, " of ", model.head_dim, " (", model.num_key_value_heads,
                          " for keys and values)"));
   AppendRow(text, "vocabulary",
             absl::StrCat(model.vocab_size, model.tie_word_embeddings ? " (tied head)" : " (untied head)"));
-  AppendRow(text, "compute type", Name(plan.compute));
+  AppendRow(text, "compute type", ComputeName(plan.compute));
 }
 
 void AppendStep(const JobPlan& plan, std::string& text) {
@@ -82,19 +40,20 @@ void AppendStep(const JobPlan& plan, std::string& text) {
   const double tokens = static_cast<double>(TokensPerStep(plan));
   text += "Step\n";
   AppendRow(text, "tokens",
-            absl::StrCat(Grouped(TokensPerStep(plan)), " = ranks ", plan.train.ranks, " x microbatches ",
+            absl::StrCat(GroupedText(TokensPerStep(plan)), " = ranks ", plan.train.ranks, " x microbatches ",
                          plan.train.microbatches_per_rank, " x sequences ", plan.batch.sequences,
                          " x length ", plan.batch.sequence_length));
-  AppendRow(text, "FLOPs a token", Counted(flops));
-  AppendRow(text, "FLOPs a step",
-            absl::StrCat(Counted(flops * tokens), ", a rank ", Counted(flops * tokens / plan.train.ranks)));
+  AppendRow(text, "FLOPs a token", CountText(flops));
+  AppendRow(
+      text, "FLOPs a step",
+      absl::StrCat(CountText(flops * tokens), ", a rank ", CountText(flops * tokens / plan.train.ranks)));
   AppendRow(text, "steps",
-            absl::StrCat(Grouped(plan.train.steps), ", ", Grouped(plan.train.steps * TokensPerStep(plan)),
-                         " tokens in all"));
+            absl::StrCat(GroupedText(plan.train.steps), ", ",
+                         GroupedText(plan.train.steps * TokensPerStep(plan)), " tokens in all"));
 }
 
 void AppendMemoryRow(std::string& text, const std::string& key, int64_t bytes) {
-  absl::StrAppendFormat(&text, "  %-22s %12s  %18s\n", key, Sized(bytes), Grouped(bytes));
+  absl::StrAppendFormat(&text, "  %-22s %12s  %18s\n", key, SizeText(bytes), GroupedText(bytes));
 }
 
 void AppendMemory(const JobPlan& plan, const MemoryPlan& memory, std::string& text) {
@@ -130,6 +89,7 @@ struct UnitRow {
   int gradient_class = -1;
   schedules::UnitCounts train;
   schedules::UnitCounts validate;
+  bool operator==(const UnitRow&) const = default;
 };
 
 std::vector<UnitRow> UnitRows(const JobPlan& plan) {
@@ -146,20 +106,47 @@ std::vector<UnitRow> UnitRows(const JobPlan& plan) {
   return rows;
 }
 
-void AppendUnits(const JobPlan& plan, std::string& text) {
-  size_t width = 4;
-  for (const model::UnitParameters& unit : plan.units) {
-    width = std::max(width, unit.name.size());
+// "layers.0-31": the units [first, last], which differ in the number at the end only.
+std::string RangeName(const JobPlan& plan, size_t first, size_t last) {
+  const std::string& name = plan.units[first].name;
+  if (first == last) {
+    return name;
   }
+  const std::string& end = plan.units[last].name;
+  return absl::StrCat(name, "-", end.substr(end.rfind('.') + 1));
+}
+
+// Whether two units following each other have the same numbers, and names like "layers.3".
+bool IsAlike(const JobPlan& plan, const std::vector<UnitRow>& rows, size_t a, size_t b) {
+  const auto stem = [&](size_t unit) {
+    const std::string& name = plan.units[unit].name;
+    const size_t dot = name.rfind('.');
+    return dot == std::string::npos ? "" : name.substr(0, dot);
+  };
+  return !stem(a).empty() && stem(a) == stem(b) && plan.layouts[a].elements == plan.layouts[b].elements &&
+         rows[a] == rows[b];
+}
+
+void AppendUnits(const JobPlan& plan, std::string& text) {
   const std::vector<UnitRow> rows = UnitRows(plan);
+  std::vector<std::pair<size_t, size_t>> ranges;  // first, last
+  size_t width = 4;
+  for (size_t unit = 0; unit < rows.size(); ++unit) {
+    if (unit > 0 && IsAlike(plan, rows, ranges.back().first, unit)) {
+      ranges.back().second = unit;
+    } else {
+      ranges.emplace_back(unit, unit);
+    }
+    width = std::max(width, RangeName(plan, ranges.back().first, unit).size());
+  }
   absl::StrAppendFormat(&text, "Units\n  %-*s %14s %14s %6s %9s %11s\n", static_cast<int>(width), "unit",
                         "elements", "of one rank", "slots", "gathers", "reductions");
-  for (size_t unit = 0; unit < rows.size(); ++unit) {
+  for (const auto& [first, last] : ranges) {
     absl::StrAppendFormat(&text, "  %-*s %14s %14s %6s %9d %11d\n", static_cast<int>(width),
-                          plan.units[unit].name, Grouped(plan.layouts[unit].elements),
-                          Grouped(fsdp::ShardElements(plan.layouts[unit], plan.train.ranks)),
-                          absl::StrCat("p", rows[unit].parameter_class, " g", rows[unit].gradient_class),
-                          rows[unit].train.gathers, rows[unit].train.reductions);
+                          RangeName(plan, first, last), GroupedText(plan.layouts[first].elements),
+                          GroupedText(fsdp::ShardElements(plan.layouts[first], plan.train.ranks)),
+                          absl::StrCat("p", rows[first].parameter_class, " g", rows[first].gradient_class),
+                          rows[first].train.gathers, rows[first].train.reductions);
   }
 }
 
@@ -167,7 +154,7 @@ void AppendSlotRows(const char* role, char letter, const std::vector<int64_t>& b
                     const std::vector<int>& counts, std::string& text) {
   for (size_t i = 0; i < counts.size(); ++i) {
     AppendRow(text, absl::StrCat(role, " ", std::string(1, letter), i),
-              absl::StrCat(counts[i], " x ", Sized(bytes[i])));
+              absl::StrCat(counts[i], " x ", SizeText(bytes[i])));
   }
 }
 
@@ -196,7 +183,7 @@ json ModelJson(const JobPlan& plan) {
           {"head_dim", model.head_dim},
           {"vocab_size", model.vocab_size},
           {"tie_word_embeddings", model.tie_word_embeddings},
-          {"compute", Name(plan.compute)}};
+          {"compute", ComputeName(plan.compute)}};
 }
 
 json StepJson(const JobPlan& plan) {

@@ -38,6 +38,9 @@ class Simulator {
       TANDEM_CHECK(next_[s] == queues_[s].size(),
                    "the checker accepts the program: no stream waits for ever");
     }
+    for (int s = 0; s < kNumStreams; ++s) {
+      result_.alone_ns[s] = std::llround(alone_[s] * 1e9);
+    }
     return std::move(result_);
   }
 
@@ -70,6 +73,7 @@ class Simulator {
     Count(cost.source);
     result_.timeline.instructions[i].start_ns = Now();
     running_[stream] = {i, cost.seconds, cost.cores};
+    alone_[stream] += cost.seconds;
     if (cost.seconds <= 0) {
       End(stream);
     }
@@ -148,6 +152,7 @@ class Simulator {
   std::array<std::vector<int>, kNumStreams> queues_;  // instructions of each stream, in order
   std::array<size_t, kNumStreams> next_{};            // in the queue: the one that runs or starts next
   std::array<Running, kNumStreams> running_;
+  std::array<double, kNumStreams> alone_{};  // seconds
   std::vector<bool> ended_;
   double seconds_ = 0;  // since the program's start
   Simulation result_;

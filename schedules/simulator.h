@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include "schedules/cost.h"
 #include "schedules/device_profile.h"
 #include "schedules/outline.h"
@@ -15,6 +18,9 @@ struct Simulation {
   int measured = 0;
   int scaled = 0;
   int estimated = 0;
+  // Per StreamKind: what its instructions would take alone; the timeline's busy time is longer by how much
+  // they slowed each other.
+  std::array<int64_t, kNumStreams> alone_ns{};
 };
 
 // Streams run their instructions in order; one starts when the one before it on its stream and those that it

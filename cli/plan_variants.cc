@@ -1,0 +1,136 @@
+#include "cli/plan_variants.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/display_text.h"
+#include "cli/message_text.h"
+#include "jobspec/schema.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kAccumulation[] = "accumulation";
+
+// Paths of the fields below a block that hold one value.
+void CollectPaths(const google::protobuf::Descriptor& type, const std::string& parent,
+                  std::vector<std::string>& paths) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *type.field(i);
+    const std::string path = jobspec::JoinPath(parent, std::string(field.name()));
+    if (field.message_type() != nullptr) {
+      CollectPaths(*field.message_type(), path, paths);
+    } else if (!field.is_repeated()) {
+      paths.push_back(path);
+    }
+  }
+}
+
+std::string LastKey(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+// The fields that `key` may mean: the one of that path, else all with that last key.
+std::vector<std::string> Meanings(const std::string& key) {
+  std::vector<std::string> paths;
+  CollectPaths(*v1::JobSpec::descriptor(), "", paths);
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    if (path == key) {
+      return {path};
+    }
+    if (LastKey(path) == key) {
+      found.push_back(path);
+    }
+  }
+  return found;
+}
+
+// As in a job file: 2, true, 1e-3 and text.
+Json ValueOf(const std::string& text) {
+  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_number() || value.is_boolean() ? value : Json(text);
+}
+
+}  // namespace
+
+absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string key = text.substr(0, equals);
+  Comparison result;
+  if (equals != std::string::npos) {
+    result.values = absl::StrSplit(text.substr(equals + 1), ',', absl::SkipEmpty());
+  }
+  if (key.empty() || result.values.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", Escape(text), "\" is no comparison; write a field and its values: prefetch=0,1,2"));
+  }
+  if (key == kAccumulation) {
+    result.path = key;
+    return result;
+  }
+  const std::vector<std::string> meanings = Meanings(key);
+  if (meanings.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", Escape(key), "\" may be ", absl::StrJoin(meanings, " or "), "; write the whole path"));
+  }
+  if (meanings.empty()) {
+    const std::string meant = jobspec::SuggestPath("", *v1::JobSpec::descriptor(), LastKey(key));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a job has no field \"", Escape(key), "\" with one value; ",
+                     meant.empty() ? "write its path, for instance parallelism.fsdp.prefetch, or accumulation"
+                                   : absl::StrCat("did you mean ", meant, "?")));
+  }
+  result.path = meanings[0];
+  return result;
+}
+
+Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std::string& value) {
+  Variant variant{.value = value};
+  Json job = Json::parse(ToJson(spec, -1));
+  if (path == kAccumulation) {
+    const v1::JobSpec resolved = jobspec::Resolve(spec);
+    const Json rounds = ValueOf(value);
+    if (!rounds.is_number_integer() || rounds.get<int64_t>() < 1 || rounds.get<int64_t>() > 65536) {
+      v1::Violation violation;
+      violation.set_path(path);
+      violation.set_value(value);
+      violation.set_allowed("1 to 65536 microbatches a rank");
+      variant.violations.push_back(std::move(violation));
+      return variant;
+    }
+    job["training"]["global_batch_size"] =
+        rounds.get<int64_t>() * resolved.training().micro_batch_size() * resolved.parallelism().ranks();
+  } else {
+    Json* block = &job;
+    for (const auto key : absl::StrSplit(path, '.')) {
+      block = &(*block)[std::string(key)];
+    }
+    *block = ValueOf(value);
+  }
+  const jobspec::ReadResult read = jobspec::ReadText(job.dump(), "");
+  variant.violations = read.violations;
+  if (variant.violations.empty()) {
+    variant.violations = jobspec::Validate(read.spec);
+  }
+  for (v1::Violation& violation : variant.violations) {
+    violation.clear_line();  // of a text that nobody wrote
+    violation.clear_column();
+  }
+  variant.resolved = jobspec::Resolve(read.spec);
+  return variant;
+}
+
+std::string CurrentValue(const v1::JobSpec& resolved, const std::string& path) {
+  if (path == kAccumulation) {
+    const int64_t round = resolved.training().micro_batch_size() * resolved.parallelism().ranks();
+    return absl::StrCat(resolved.training().global_batch_size() / round);
+  }
+  const jobspec::FieldValue value = jobspec::FindValue(resolved, path);
+  return value.message == nullptr ? "" : jobspec::ValueText(value);
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,214 @@
+#include "cli/timeline_chart.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/display_text.h"
+#include "plan/quantity_text.h"
+#include "schedules/text.h"
+
+namespace tandem::cli {
+namespace {
+
+using schedules::Opcode;
+using schedules::StreamKind;
+
+constexpr int kLabel = 10;  // columns before the bars
+constexpr int kShare = 7;   // columns behind them: "  98 %"
+constexpr int kMinColumns = 10;
+
+enum Mark { kForward, kBackward, kOptimizer, kGather, kReduce, kOther, kNumMarks };
+
+struct Glyph {
+  const char* unicode;
+  const char* ascii;
+  const char* ascii_partly;
+  Style style;
+  const char* meaning;
+};
+
+constexpr Glyph kGlyphs[kNumMarks] = {
+    {"█", "F", "f", Style::kBusy, "forward"},     {"▓", "B", "b", Style::kGood, "backward"},
+    {"▒", "O", "o", Style::kStrong, "optimizer"}, {"█", "G", "g", Style::kBusy, "gather"},
+    {"▓", "R", "r", Style::kGood, "reduce"},      {"▒", "X", "x", Style::kStrong, "other"},
+};
+
+Mark MarkOf(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kForward:
+      return kForward;
+    case Opcode::kBackward:
+    case Opcode::kBackwardInput:
+    case Opcode::kBackwardWeight:
+      return kBackward;
+    case Opcode::kOptimizerStep:
+      return kOptimizer;
+    case Opcode::kUnshard:
+      return kGather;
+    case Opcode::kReduceGradients:
+      return kReduce;
+    default:
+      return kOther;
+  }
+}
+
+// Time of each mark in each column.
+class Row {
+ public:
+  Row(int columns, int64_t step_ns) : width_(static_cast<double>(step_ns) / columns), cells_(columns) {}
+
+  void Add(Mark mark, int64_t start_ns, int64_t end_ns) {
+    const double end = static_cast<double>(end_ns) / width_;
+    for (double at = static_cast<double>(start_ns) / width_; at < end;) {
+      const int column = std::min(static_cast<int>(at), static_cast<int>(cells_.size()) - 1);
+      const double until = std::min(end, static_cast<double>(column + 1));
+      cells_[column][mark] += until - at;
+      at = column + 1 == static_cast<int>(cells_.size()) ? end : std::max(until, column + 1.0);
+    }
+  }
+
+  // Share of the column.
+  double Busy(int column) const {
+    double sum = 0;
+    for (const double part : cells_[column]) {
+      sum += part;
+    }
+    return sum;
+  }
+
+  Mark Largest(int column) const {
+    const auto& cell = cells_[column];
+    return static_cast<Mark>(std::max_element(cell.begin(), cell.end()) - cell.begin());
+  }
+
+  int columns() const { return static_cast<int>(cells_.size()); }
+
+ private:
+  double width_;  // nanoseconds of a column
+  std::vector<std::array<double, kNumMarks>> cells_;
+};
+
+StyledLine Bars(const Row& row, bool unicode) {
+  StyledLine line;
+  for (int column = 0; column < row.columns(); ++column) {
+    const double busy = row.Busy(column);
+    const Glyph& glyph = kGlyphs[row.Largest(column)];
+    if (busy < 0.02) {
+      line.Add(unicode ? "·" : ".", Style::kDim);
+    } else if (busy < 0.5) {
+      line.Add(unicode ? "░" : glyph.ascii_partly, glyph.style);
+    } else {
+      line.Add(unicode ? glyph.unicode : glyph.ascii, glyph.style);
+    }
+  }
+  return line;
+}
+
+StyledLine Labelled(const std::string& label, const StyledLine& bars, const std::string& behind) {
+  StyledLine line(PadRight(label, kLabel));
+  line.Append(bars);
+  line.Add(PadLeft(behind, kShare));
+  return line;
+}
+
+StyledLine Legend(const std::array<bool, kNumMarks>& used, bool unicode) {
+  StyledLine line(std::string(kLabel, ' '));
+  for (int mark = 0; mark < kNumMarks; ++mark) {
+    if (used[mark]) {
+      const Glyph& glyph = kGlyphs[mark];
+      line.Add(unicode ? glyph.unicode : glyph.ascii, glyph.style)
+          .Add(absl::StrCat(" ", glyph.meaning, "  "));
+    }
+  }
+  return line.Add(unicode ? "░ less than half" : "small: less than half", Style::kDim);
+}
+
+}  // namespace
+
+StyledLine TimeAxis(int64_t step_ns, int left, int columns, bool unicode) {
+  const std::string end = plan::DurationText(step_ns);
+  const std::string middle = plan::DurationText(step_ns / 2);
+  StyledLine line(std::string(left, ' '));
+  line.Add(unicode ? "└0 " : "|0 ", Style::kDim);
+  const int middle_start = left + columns / 2 - 1;
+  const int end_start = left + columns - static_cast<int>(end.size()) - 1;
+  if (middle_start + static_cast<int>(middle.size()) + 2 < end_start && middle_start > line.width()) {
+    line.PadTo(middle_start).Add(absl::StrCat(unicode ? "└" : "|", middle), Style::kDim);
+  }
+  if (end_start > line.width()) {
+    line.PadTo(end_start).Add(absl::StrCat(end, unicode ? "┘" : "|"), Style::kDim);
+  }
+  return line;
+}
+
+std::vector<StyledLine> TimelineChart(const schedules::Program& program, const schedules::Timeline& timeline,
+                                      const ChartShape& shape) {
+  const int64_t step_ns = schedules::StepNanoseconds(timeline);
+  const int columns = shape.columns - kLabel - kShare;
+  if (step_ns <= 0 || columns < kMinColumns) {
+    return {};
+  }
+  std::vector<Row> rows(schedules::kNumStreams, Row(columns, step_ns));
+  std::array<bool, schedules::kNumStreams> streams{};
+  std::array<bool, kNumMarks> marks{};
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const schedules::InstructionTime& time = timeline.instructions[i];
+    if (time.end_ns > time.start_ns) {
+      const int stream = static_cast<int>(program.instructions[i].stream);
+      const Mark mark = MarkOf(program.instructions[i].opcode);
+      rows[stream].Add(mark, time.start_ns, time.end_ns);
+      streams[stream] = true;
+      marks[mark] = true;
+    }
+  }
+
+  std::vector<StyledLine> lines;
+  const auto busy = schedules::BusyNanoseconds(program, timeline);
+  const auto share = [step_ns](int64_t part) {
+    return plan::ShareText(static_cast<double>(part), static_cast<double>(step_ns));
+  };
+  for (int s = 0; s < schedules::kNumStreams; ++s) {
+    if (streams[s]) {
+      lines.push_back(Labelled(schedules::ToText(static_cast<StreamKind>(s)), Bars(rows[s], shape.unicode),
+                               share(busy[s])));
+    }
+  }
+
+  Row exposed(columns, step_ns);
+  int64_t exposed_ns = 0;
+  for (const schedules::Stall& stall : schedules::ComputeStalls(program, timeline)) {
+    if (stall.exposed_ns > 0) {
+      exposed.Add(kOther, stall.start_ns, stall.end_ns);
+      exposed_ns += stall.exposed_ns;
+    }
+  }
+  if (exposed_ns > 0) {
+    StyledLine bars;
+    for (int column = 0; column < columns; ++column) {
+      bars.Add(exposed.Busy(column) >= 0.5 ? "^" : exposed.Busy(column) >= 0.02 ? "'" : " ", Style::kBad);
+    }
+    lines.push_back(Labelled("exposed", bars, share(exposed_ns)));
+  }
+
+  std::vector<Row> path(schedules::kNumStreams, Row(columns, step_ns));
+  for (const int i : schedules::CriticalPath(program, timeline)) {
+    path[static_cast<int>(program.instructions[i].stream)].Add(kOther, timeline.instructions[i].start_ns,
+                                                               timeline.instructions[i].end_ns);
+  }
+  StyledLine critical;
+  for (int column = 0; column < columns; ++column) {
+    const auto longest = std::max_element(path.begin(), path.end(), [column](const Row& a, const Row& b) {
+      return a.Busy(column) < b.Busy(column);
+    });
+    const auto stream = static_cast<StreamKind>(longest - path.begin());
+    critical.Add(longest->Busy(column) > 0 ? std::string(1, schedules::ToText(stream)[0]) : " ", Style::kDim);
+  }
+  lines.push_back(Labelled("critical", critical, ""));
+  lines.push_back(TimeAxis(step_ns, kLabel, columns, shape.unicode));
+  lines.push_back(Legend(marks, shape.unicode));
+  return lines;
+}
+
+}  // namespace tandem::cli

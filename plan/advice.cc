@@ -1,0 +1,284 @@
+#include "plan/advice.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "jobspec/jobspec.h"
+#include "plan/quantity_text.h"
+#include "schedules/text.h"
+
+namespace tandem::plan {
+namespace {
+
+using schedules::Opcode;
+using schedules::StreamKind;
+
+constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
+constexpr char kMicroBatch[] = "training.micro_batch_size";
+constexpr double kHidden = 0.02;      // of the step: below it, communication counts as hidden
+constexpr double kWorthwhile = 0.01;  // of the step: what a change must save to be recommended
+
+// What a person calls what compute waits for.
+std::string Plural(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kUnshard:
+      return "gathers";
+    case Opcode::kReduceGradients:
+      return "reductions";
+    case Opcode::kGradientNorm:
+      return "the norm";
+    default:
+      return schedules::ToText(opcode);
+  }
+}
+
+class Adviser {
+ public:
+  Adviser(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
+          const schedules::DeviceProfile& profile)
+      : resolved_(resolved), plan_(plan), prediction_(prediction), profile_(profile) {}
+
+  Advice Run() {
+    TryAll();
+    SayMemory();
+    if (static_cast<double>(prediction_.exposed_ns) < kHidden * Step()) {
+      SayCompute();
+    } else {
+      SayCommunication();
+    }
+    return std::move(advice_);
+  }
+
+ private:
+  double Step() const { return static_cast<double>(prediction_.step_ns); }
+  int64_t Busy(StreamKind kind) const { return prediction_.busy_ns[static_cast<int>(kind)]; }
+
+  void TryAll() {
+    const int prefetch = resolved_.parallelism().fsdp().prefetch();
+    for (const int distance : {0, 1, 2}) {
+      if (distance != prefetch) {
+        v1::JobSpec changed = resolved_;
+        changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(distance);
+        Try(kPrefetch, prefetch, distance, changed);
+      }
+    }
+    const int64_t micro = resolved_.training().micro_batch_size();
+    for (const int64_t size : {micro * 2, micro / 2}) {
+      if (size > 0 && size != micro) {
+        v1::JobSpec changed = resolved_;
+        changed.mutable_training()->set_micro_batch_size(size);
+        Try(kMicroBatch, micro, size, changed);
+      }
+    }
+  }
+
+  void Try(const char* path, int64_t from, int64_t to, const v1::JobSpec& changed) {
+    if (!jobspec::Validate(changed).empty()) {
+      return;
+    }
+    const absl::StatusOr<Prediction> result = Predict(MakeJobPlan(changed), profile_);
+    if (result.ok()) {
+      advice_.trials.push_back({.path = path,
+                                .from = from,
+                                .to = to,
+                                .step_ns = result->step_ns,
+                                .exposed_ns = result->exposed_ns,
+                                .arena_bytes = result->memory.arena_bytes});
+    }
+  }
+
+  bool Fits(int64_t arena_bytes) const {
+    return profile_.memory_bytes == 0 || arena_bytes <= profile_.memory_bytes;
+  }
+
+  static std::string Change(const Trial& trial) {
+    return absl::StrCat(trial.path, " ", trial.to, " instead of ", trial.from,
+                        trial.path == kMicroBatch ? " (same global batch)" : "");
+  }
+
+  std::string MemoryChange(const Trial& trial) const {
+    const int64_t more = trial.arena_bytes - prediction_.memory.arena_bytes;
+    return more == 0  ? "no more memory"
+           : more > 0 ? absl::StrCat(SizeText(more), " more memory")
+                      : absl::StrCat(SizeText(-more), " less memory");
+  }
+
+  // The trial that fits and whose step is the shortest; null where none of that path does.
+  const Trial* Fastest(const char* path) const {
+    const Trial* best = nullptr;
+    for (const Trial& trial : advice_.trials) {
+      if (trial.path == path && Fits(trial.arena_bytes) &&
+          (best == nullptr || trial.step_ns < best->step_ns)) {
+        best = &trial;
+      }
+    }
+    return best;
+  }
+
+  bool Saves(const Trial* trial) const {
+    return trial != nullptr &&
+           static_cast<double>(prediction_.step_ns - trial->step_ns) >= kWorthwhile * Step();
+  }
+
+  std::string Saving(const Trial& trial) const {
+    const int64_t saved = prediction_.step_ns - trial.step_ns;
+    return absl::StrCat(Change(trial), " saves ", DurationText(saved), " (",
+                        ShareText(static_cast<double>(saved), Step()), ") for ", MemoryChange(trial));
+  }
+
+  void SayMemory() {
+    const int64_t needed = prediction_.memory.arena_bytes;
+    if (Fits(needed)) {
+      return;
+    }
+    std::string help = "use more ranks, or shorter sequences";
+    const Trial* smallest = nullptr;
+    for (const Trial& trial : advice_.trials) {
+      if (Fits(trial.arena_bytes) && (smallest == nullptr || trial.step_ns < smallest->step_ns)) {
+        smallest = &trial;
+      }
+    }
+    if (smallest != nullptr) {
+      help = absl::StrCat(Change(*smallest), " needs ", SizeText(smallest->arena_bytes), " and fits");
+    }
+    advice_.sentences.push_back(absl::StrCat("It does not fit: a rank needs ", SizeText(needed), " and ",
+                                             profile_.name, " has ", SizeText(profile_.memory_bytes), "; ",
+                                             help, "."));
+  }
+
+  // "backward layers.*.mlp 41 %": what takes the most of compute's time.
+  std::string LargestKind() const {
+    std::map<std::string, int64_t> kinds;
+    const schedules::Program& program = plan_.train_program;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      if (program.instructions[i].stream == StreamKind::kCompute) {
+        const schedules::InstructionTime& time = prediction_.simulation.timeline.instructions[i];
+        if (time.end_ns > time.start_ns) {
+          kinds[schedules::KindOf(plan_.outline, program.instructions[i])] += time.end_ns - time.start_ns;
+        }
+      }
+    }
+    const auto largest = std::max_element(kinds.begin(), kinds.end(),
+                                          [](const auto& a, const auto& b) { return a.second < b.second; });
+    return largest == kinds.end() ? ""
+                                  : absl::StrCat(largest->first, " ",
+                                                 ShareText(static_cast<double>(largest->second),
+                                                           static_cast<double>(Busy(StreamKind::kCompute))));
+  }
+
+  void SayCompute() {
+    const double compute = static_cast<double>(Busy(StreamKind::kCompute));
+    std::string text = absl::StrCat("Compute-bound: the compute stream works ", ShareText(compute, Step()),
+                                    " of the step (most in ", LargestKind(), ")");
+    const int64_t slowed = SlowedNanoseconds(prediction_);
+    if (static_cast<double>(slowed) > kHidden * Step()) {
+      absl::StrAppend(&text, ", ", DurationText(slowed),
+                      " of it since communication beside it slows it down");
+    }
+    if (Communicates()) {
+      absl::StrAppend(&text, "; of the communication only ", DurationText(prediction_.exposed_ns), " (",
+                      ShareText(static_cast<double>(prediction_.exposed_ns), Step()), ") is exposed");
+    }
+    advice_.sentences.push_back(text + ".");
+
+    // A smaller prefetch distance may hide as well and need less memory.
+    const Trial* smaller = nullptr;
+    for (const Trial& trial : advice_.trials) {
+      if (trial.path == kPrefetch && trial.to < trial.from &&
+          static_cast<double>(trial.step_ns - prediction_.step_ns) < kWorthwhile / 2 * Step() &&
+          trial.arena_bytes < prediction_.memory.arena_bytes) {
+        if (smaller == nullptr || trial.arena_bytes < smaller->arena_bytes) {
+          smaller = &trial;
+        }
+      }
+    }
+    const Trial* larger = Fastest(kMicroBatch);
+    if (Saves(larger)) {
+      advice_.sentences.push_back(absl::StrCat("Tried: ", Saving(*larger), "."));
+    } else if (smaller != nullptr) {
+      advice_.sentences.push_back(
+          absl::StrCat("Tried: ", Change(*smaller), " takes ", MemoryChange(*smaller), " and no longer."));
+    } else if (Fits(prediction_.memory.arena_bytes)) {
+      advice_.sentences.push_back("No other prefetch or micro_batch_size that was tried is faster by 1 %.");
+    }
+  }
+
+  bool Communicates() const { return plan_.train.ranks > 1; }
+
+  void SayCommunication() {
+    std::vector<std::string> parts;
+    for (const auto& [opcode, nanoseconds] : prediction_.exposed_by) {
+      parts.push_back(absl::StrCat(DurationText(nanoseconds), " for ", Plural(opcode)));
+    }
+    advice_.sentences.push_back(
+        absl::StrCat(Communicates() ? "Communication" : "The copies of weights and gradients", ": ",
+                     DurationText(prediction_.exposed_ns), " of the step (",
+                     ShareText(static_cast<double>(prediction_.exposed_ns), Step()),
+                     ") is exposed; compute waits ", absl::StrJoin(parts, ", "), "."));
+
+    const Trial* prefetch = Fastest(kPrefetch);
+    const Trial* micro = Fastest(kMicroBatch);
+    std::vector<std::string> help;
+    if (Saves(prefetch)) {
+      help.push_back(Saving(*prefetch));
+    }
+    if (Saves(micro)) {
+      help.push_back(Saving(*micro));
+    }
+    std::string text = LinkText(help.empty());
+    if (!help.empty()) {
+      absl::StrAppend(&text, text.empty() ? "" : " ", "Tried: ", absl::StrJoin(help, "; "), ".");
+    }
+    if (!text.empty()) {
+      advice_.sentences.push_back(text);
+    }
+  }
+
+  // Where one communication stream alone works longer than compute, no schedule hides it.
+  std::string LinkText(bool nothing_helps) const {
+    const StreamKind streams[] = {StreamKind::kGather, StreamKind::kReduce};
+    const StreamKind busiest =
+        *std::max_element(std::begin(streams), std::end(streams),
+                          [this](StreamKind a, StreamKind b) { return Busy(a) < Busy(b); });
+    const std::string help =
+        nothing_helps ? " No other prefetch or micro_batch_size that was tried saves 1 %." : "";
+    if (Communicates() && Busy(busiest) > Busy(StreamKind::kCompute)) {
+      return absl::StrCat("The link limits: the ", schedules::ToText(busiest), " stream needs ",
+                          DurationText(Busy(busiest)), " and compute ",
+                          DurationText(Busy(StreamKind::kCompute)),
+                          ", so only a faster link or more work a gather helps.", help);
+    }
+    return nothing_helps ? help.substr(1) : "";
+  }
+
+  const v1::JobSpec& resolved_;
+  const JobPlan& plan_;
+  const Prediction& prediction_;
+  const schedules::DeviceProfile& profile_;
+  Advice advice_;
+};
+
+}  // namespace
+
+Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
+              const schedules::DeviceProfile& profile) {
+  return Adviser(resolved, plan, prediction, profile).Run();
+}
+
+nlohmann::json AdviceToJson(const Advice& advice) {
+  nlohmann::json tried = nlohmann::json::array();
+  for (const Trial& trial : advice.trials) {
+    tried.push_back({{"path", trial.path},
+                     {"from", trial.from},
+                     {"to", trial.to},
+                     {"step_seconds", static_cast<double>(trial.step_ns) * 1e-9},
+                     {"exposed_seconds", static_cast<double>(trial.exposed_ns) * 1e-9},
+                     {"arena_bytes", trial.arena_bytes}});
+  }
+  return {{"sentences", advice.sentences}, {"tried", tried}};
+}
+
+}  // namespace tandem::plan

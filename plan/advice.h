@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "plan/job_plan.h"
+#include "plan/prediction.h"
+#include "schedules/device_profile.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::plan {
+
+// A change of the spec whose step was simulated, too.
+struct Trial {
+  std::string path;  // "parallelism.fsdp.prefetch"
+  int64_t from = 0;
+  int64_t to = 0;
+  int64_t step_ns = 0;
+  int64_t exposed_ns = 0;
+  int64_t arena_bytes = 0;
+};
+
+struct Advice {
+  // One to three sentences: what the step's time goes to, what would help by how much, whether the memory
+  // suffices.
+  std::vector<std::string> sentences;
+  std::vector<Trial> trials;
+};
+
+// What limits the step that `prediction` says of `plan`, and which change helps: the other prefetch
+// distances, and microbatches of twice and half the size with the same global batch, are planned and
+// simulated; only what jobspec::Validate accepts is tried. `resolved` is the plan's spec.
+Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
+              const schedules::DeviceProfile& profile);
+
+// {sentences[], tried[{path, from, to, step_seconds, exposed_seconds, arena_bytes}]}
+nlohmann::json AdviceToJson(const Advice& advice);
+
+}  // namespace tandem::plan

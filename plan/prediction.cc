@@ -1,0 +1,58 @@
+#include "plan/prediction.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "schedules/timeline.h"
+
+namespace tandem::plan {
+
+schedules::Workload WorkloadOf(const JobPlan& plan) {
+  return {.compute = ComputeName(plan.compute),
+          .element_bytes = model::ElementBytes(plan.compute),
+          .ranks = plan.train.ranks};
+}
+
+int64_t SlowedNanoseconds(const Prediction& prediction) {
+  const int compute = static_cast<int>(schedules::StreamKind::kCompute);
+  const int64_t slowed = prediction.busy_ns[compute] - prediction.simulation.alone_ns[compute];
+  // Each instruction's times are rounded to nanoseconds.
+  return slowed > static_cast<int64_t>(prediction.simulation.timeline.instructions.size()) ? slowed : 0;
+}
+
+absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile) {
+  const schedules::Workload workload = WorkloadOf(plan);
+  const auto rate = profile.compute.find(workload.compute);
+  if (rate == profile.compute.end()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "precision.compute: the device profile ", profile.name, " has no rate for ", workload.compute,
+        "; it has ", absl::StrJoin(profile.compute, ", ", [](std::string* out, const auto& entry) {
+          *out += entry.first;
+        })));
+  }
+  Prediction result;
+  result.simulation = schedules::Simulate(plan.outline, plan.train_program, workload, profile);
+  const schedules::Timeline& timeline = result.simulation.timeline;
+  result.step_ns = schedules::StepNanoseconds(timeline);
+  const double seconds = static_cast<double>(result.step_ns) * 1e-9;
+  const double tokens = static_cast<double>(TokensPerStep(plan));
+  if (seconds > 0) {
+    result.tokens_per_second = tokens / seconds;
+    if (rate->second.peak_flops_per_second > 0) {
+      result.model_flops_utilization = model::FlopsPerToken(plan.model, plan.batch.sequence_length) *
+                                       result.tokens_per_second / plan.train.ranks /
+                                       rate->second.peak_flops_per_second;
+    }
+  }
+  result.busy_ns = schedules::BusyNanoseconds(plan.train_program, timeline);
+  for (const schedules::Stall& stall : schedules::ComputeStalls(plan.train_program, timeline)) {
+    result.exposed_ns += stall.exposed_ns;
+    if (stall.cause >= 0 && stall.exposed_ns > 0) {
+      result.exposed_by[plan.train_program.instructions[stall.cause].opcode] += stall.exposed_ns;
+    }
+  }
+  result.critical_path = schedules::CriticalPath(plan.train_program, timeline);
+  result.memory = PlanMemory(plan);
+  return result;
+}
+
+}  // namespace tandem::plan

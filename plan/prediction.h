@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plan/job_plan.h"
+#include "plan/memory.h"
+#include "schedules/device_profile.h"
+#include "schedules/simulator.h"
+
+namespace tandem::plan {
+
+// How one optimizer step of a job would run on a device, from the simulation of its training program.
+struct Prediction {
+  schedules::Simulation simulation;
+  int64_t step_ns = 0;
+  double tokens_per_second = 0;  // of all ranks
+  // Model FLOPs over what the ranks' peaks could do in the step; 0 where the profile knows no peak.
+  double model_flops_utilization = 0;
+  std::array<int64_t, schedules::kNumStreams> busy_ns{};  // by StreamKind
+  int64_t exposed_ns = 0;                                 // a communication stream works and compute does not
+  // Of that, by what compute waited for: opcode of the collective. What follows the last compute counts for
+  // the instruction that ended last.
+  std::map<schedules::Opcode, int64_t> exposed_by;
+  std::vector<int> critical_path;  // instructions
+  MemoryPlan memory;
+};
+
+// By how much longer compute took than it would alone: it shares processors or memory with communication.
+int64_t SlowedNanoseconds(const Prediction& prediction);
+
+// FailedPrecondition where the profile has no rate for the job's compute type.
+absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile);
+
+// What the simulation and a measurement must know of a job beside its program.
+schedules::Workload WorkloadOf(const JobPlan& plan);
+
+}  // namespace tandem::plan
