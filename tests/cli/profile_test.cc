@@ -61,7 +61,8 @@ TEST_F(ProfileTest, WritesTraceAndProfileAndSaysWhatTheyShow) {
   EXPECT_EQ(server_->profile_requests.at(0).job(), "3f2a91c07be4");
 
   double last = 0;
-  for (const auto& event : nlohmann::json::parse(Content(trace_)).at("traceEvents")) {
+  const nlohmann::json trace = nlohmann::json::parse(Content(trace_));
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
     if (event.at("ph") == "X") {
       last = std::max(last, event.at("ts").get<double>());
     }

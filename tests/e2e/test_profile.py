@@ -15,10 +15,10 @@ def program_of(cluster, path):
     streams = {}
     for line in lines:
         words = line.split()
-        if line.startswith("#") and streams:
-            break
-        if not words or not words[0].isdigit():
+        if line.startswith("#"):  # slots
             continue
+        if not words or not words[0].isdigit():
+            break
         if words[2] not in ("release", "reshard"):
             streams[int(words[0])] = words[1]
     return streams
