@@ -87,6 +87,23 @@ class GrpcWatchStream : public WatchStream {
   std::unique_ptr<grpc::ClientAsyncReader<v1::WatchResponse>> reader_;
 };
 
+// Until the stream ends, or `each` returns false.
+template <typename Chunk>
+absl::Status ReadAll(grpc::ClientContext& context, grpc::ClientReader<Chunk>& reader,
+                     const std::function<bool(const Chunk&)>& each) {
+  Chunk chunk;
+  bool wanted = true;
+  while (wanted && reader.Read(&chunk)) {
+    wanted = each(chunk);
+  }
+  if (!wanted) {
+    context.TryCancel();
+    reader.Finish();
+    return absl::OkStatus();
+  }
+  return ToStatus(reader.Finish());
+}
+
 }  // namespace
 
 struct Client::Connection {
@@ -220,19 +237,13 @@ absl::Status Client::ReadLog(const v1::LogRequest& request,
   if (!request.follow()) {
     context.set_deadline(Deadline(absl::Minutes(10)));
   }
-  const std::unique_ptr<grpc::ClientReader<v1::LogChunk>> reader =
-      connection_->stub->ReadLog(&context, request);
-  v1::LogChunk chunk;
-  bool wanted = true;
-  while (wanted && reader->Read(&chunk)) {
-    wanted = each(chunk);
-  }
-  if (!wanted) {
-    context.TryCancel();
-    reader->Finish();
-    return absl::OkStatus();
-  }
-  return ToStatus(reader->Finish());
+  return ReadAll<v1::LogChunk>(context, *connection_->stub->ReadLog(&context, request), each);
+}
+
+absl::Status Client::Profile(const v1::ProfileRequest& request,
+                             const std::function<bool(const v1::ProfileChunk&)>& each) {
+  grpc::ClientContext context;  // without a deadline: a step may take long
+  return ReadAll<v1::ProfileChunk>(context, *connection_->stub->Profile(&context, request), each);
 }
 
 std::unique_ptr<WatchStream> Client::Watch(const v1::WatchRequest& request) {

@@ -52,6 +52,10 @@ class Client {
   // Until the log ends (with follow: until its attempt does), or `each` returns false.
   absl::Status ReadLog(const v1::LogRequest& request, const std::function<bool(const v1::LogChunk&)>& each);
 
+  // Until every step of every rank has come, or `each` returns false.
+  absl::Status Profile(const v1::ProfileRequest& request,
+                       const std::function<bool(const v1::ProfileChunk&)>& each);
+
   std::unique_ptr<WatchStream> Watch(const v1::WatchRequest& request);
 
  private:

@@ -96,6 +96,15 @@ struct LogsOptions {
 };
 int Logs(Context& context, const LogsOptions& options);
 
+struct ProfileOptions {
+  std::string job;
+  int steps = 2;
+  std::string trace;    // file to write; empty: none
+  std::string profile;  // likewise
+  std::string base;     // preset whose rates the profile keeps; empty: the CPU's, for a job that runs there
+};
+int Profile(Context& context, const ProfileOptions& options);
+
 struct FileOptions {
   std::string file;
   Format format = Format::kTable;

@@ -186,6 +186,24 @@ class Parser {
     AddJob(events, events_options->job);
     AddFormat(events, events_options->format, {"table", "json"});
 
+    auto [profile, profile_options] = Add<ProfileOptions>(
+        "profile", "Time the next steps of a running job, instruction by instruction", Profile);
+    AddJob(profile, profile_options->job);
+    profile->add_option("--steps", profile_options->steps, "Steps to record (default 2)")
+        ->check(CLI::Range(1, 16));
+    profile->add_option("--trace", profile_options->trace, "Write a trace, for ui.perfetto.dev")
+        ->type_name("FILE");
+    profile
+        ->add_option("--profile", profile_options->profile,
+                     "Record as many steps more, one instruction at a time, and write a device profile, for "
+                     "`tandem plan --profile`")
+        ->type_name("FILE");
+    profile
+        ->add_option(
+            "--base", profile_options->base,
+            "Preset whose rates the profile keeps for what it did not measure (default on CPUs: cpu)")
+        ->type_name("NAME");
+
     auto [metrics, metrics_options] =
         Add<JobOptions>("metrics", "Loss, norm and speed of every step", Metrics);
     AddJob(metrics, metrics_options->job);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "comm/collective.h"
 
@@ -15,7 +16,8 @@ namespace {
 // What the ranks of a group share: a place per rank for the call it is in, and a barrier.
 class Meeting {
  public:
-  explicit Meeting(int size) : calls_(static_cast<size_t>(size)) {}
+  Meeting(int size, WaitUntil wait_until)
+      : wait_until_(std::move(wait_until)), calls_(static_cast<size_t>(size)) {}
 
   int size() const { return static_cast<int>(calls_.size()); }
 
@@ -49,11 +51,22 @@ class Meeting {
       changed_.notify_all();
       return;
     }
-    changed_.wait(lock, [&] { return generation_ != generation || !ended_.empty(); });
+    const auto ready = [&] { return generation_ != generation || !ended_.empty(); };
+    if (wait_until_) {
+      lock.unlock();
+      wait_until_([&] {
+        const std::lock_guard asking(mu_);
+        return ready();
+      });
+      lock.lock();
+    } else {
+      changed_.wait(lock, ready);
+    }
     // A rank that left after all had arrived does not undo that.
     if (generation_ == generation) throw CommError(where + ": " + ended_);
   }
 
+  const WaitUntil wait_until_;
   std::vector<Collective> calls_;  // [r] is written by rank r alone, between its Leave and its Enter
   std::mutex mu_;
   std::condition_variable changed_;
@@ -121,9 +134,10 @@ class ThreadCommunicator final : public Communicator {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> MakeThreadCommunicators(const std::string& name, int size) {
+std::vector<std::unique_ptr<Communicator>> MakeThreadCommunicators(const std::string& name, int size,
+                                                                   WaitUntil wait_until) {
   if (size <= 0) throw std::invalid_argument("group " + name + " of " + std::to_string(size) + " ranks");
-  const auto meeting = std::make_shared<Meeting>(size);
+  const auto meeting = std::make_shared<Meeting>(size, std::move(wait_until));
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < size; ++rank) {
     communicators.push_back(std::make_unique<ThreadCommunicator>(name, rank, meeting));

@@ -7,8 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "controller/group_list.h"
 #include "controller/last_step.h"
-#include "controller/log_stream.h"
 #include "controller/rpc_errors.h"
+#include "controller/upload_stream.h"
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/log.h"
@@ -19,6 +19,7 @@ namespace {
 constexpr char kOwner[] = "local";              // until there is TLS
 constexpr size_t kPageBytes = size_t{3} << 20;  // clients take messages of 4 MiB
 constexpr size_t kMostRequestId = 128;
+constexpr int kMostProfiledSteps = 16;
 
 grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -318,20 +319,20 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
                                                              const v1::LogRequest* request) {
   const absl::StatusOr<v1::Job> job = FindJob(parts_.store, request->job());
   if (!job.ok()) {
-    return OpenLog(parts_.logs, job.status());
+    return OpenLog(parts_.uploads, job.status());
   }
   if (request->attempt() < 0 || request->tail_lines() < 0) {
-    return OpenLog(parts_.logs, absl::InvalidArgumentError("attempt, tail_lines: must not be negative"));
+    return OpenLog(parts_.uploads, absl::InvalidArgumentError("attempt, tail_lines: must not be negative"));
   }
   const int number = request->attempt() == 0 ? job->attempt() : request->attempt();
-  std::vector<LogRelay::Wanted> wanted;
+  std::vector<UploadRelay::Wanted> wanted;
   for (const v1::Attempt& attempt : job->attempts()) {
     if (attempt.number() != number) {
       continue;
     }
     for (const v1::RankPlace& place : attempt.places()) {
       if (!request->has_rank() || request->rank() == place.rank()) {
-        LogRelay::Wanted& want = wanted.emplace_back();
+        UploadRelay::Wanted& want = wanted.emplace_back();
         want.place = place;
         want.request.mutable_id()->set_job_id(job->id());
         want.request.mutable_id()->set_attempt(number);
@@ -341,12 +342,12 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
     }
   }
   if (number == 0) {
-    return OpenLog(parts_.logs, absl::FailedPreconditionError(absl::StrCat(
-                                    "job ", job->name(), " has not been placed yet: ",
-                                    StateName(job->state()), ", ", job->reason(), ": ", job->message())));
+    return OpenLog(parts_.uploads, absl::FailedPreconditionError(absl::StrCat(
+                                       "job ", job->name(), " has not been placed yet: ",
+                                       StateName(job->state()), ", ", job->reason(), ": ", job->message())));
   }
   if (wanted.empty()) {
-    return OpenLog(parts_.logs,
+    return OpenLog(parts_.uploads,
                    absl::NotFoundError(absl::StrCat(
                        "job ", job->name(), " has no ",
                        request->has_rank() ? absl::StrCat("rank ", request->rank(), " in attempt ", number)
@@ -354,7 +355,41 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
                        "; it has ", job->attempts_size(), " attempts of ",
                        job->resolved().parallelism().ranks(), " ranks")));
   }
-  return OpenLog(parts_.logs, wanted);
+  return OpenLog(parts_.uploads, wanted);
+}
+
+grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackServerContext* /*context*/,
+                                                                 const v1::ProfileRequest* request) {
+  if (request->steps() < 1 || request->steps() > kMostProfiledSteps) {
+    return OpenProfile(parts_.uploads,
+                       absl::InvalidArgumentError(absl::StrCat("steps: ", request->steps(),
+                                                               "; allowed are 1 to ", kMostProfiledSteps)));
+  }
+  const absl::StatusOr<v1::Job> job = FindJob(parts_.store, request->job());
+  if (!job.ok()) {
+    return OpenProfile(parts_.uploads, job.status());
+  }
+  if (job->state() != v1::JOB_STATE_RUNNING || job->attempts().empty()) {
+    return OpenProfile(
+        parts_.uploads,
+        absl::FailedPreconditionError(absl::StrCat(
+            "job ", job->name(), " (", job->id(), ") is not running: ", StateName(job->state()),
+            IsTerminal(job->state()) ? "; only a running job can be profiled" : "; try again when it runs")));
+  }
+  // Below 2^46, so that ranks can agree on it as a part of a double; 0 means none.
+  const uint64_t id = (parts_.random.Next64() >> 18) | 1;
+  std::vector<UploadRelay::Wanted> wanted;
+  const v1::Attempt& attempt = job->attempts(job->attempts_size() - 1);
+  for (const v1::RankPlace& place : attempt.places()) {
+    UploadRelay::Wanted& want = wanted.emplace_back();
+    want.place = place;
+    want.request.mutable_id()->set_job_id(job->id());
+    want.request.mutable_id()->set_attempt(attempt.number());
+    want.request.mutable_profile()->set_id(id);
+    want.request.mutable_profile()->set_steps(request->steps());
+    want.request.mutable_profile()->set_alone(request->alone());
+  }
+  return OpenProfile(parts_.uploads, wanted);
 }
 
 grpc::ServerUnaryReactor* JobsService::GetServerInfo(grpc::CallbackServerContext* context,

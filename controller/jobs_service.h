@@ -4,9 +4,9 @@
 
 #include "controller/engine.h"
 #include "controller/history.h"
-#include "controller/log_relay.h"
 #include "controller/sessions.h"
 #include "controller/store.h"
+#include "controller/upload_relay.h"
 #include "controller/watch_stream.h"
 #include "platform/random.h"
 #include "tandem/v1/jobs.grpc.pb.h"
@@ -23,7 +23,7 @@ class JobsService final : public v1::Jobs::CallbackService {
     History& history;
     Sessions& sessions;
     Watches& watches;
-    LogRelay& logs;
+    UploadRelay& uploads;
     platform::Random& random;
   };
   explicit JobsService(const Parts& parts) : parts_(parts) {}
@@ -51,6 +51,8 @@ class JobsService final : public v1::Jobs::CallbackService {
                                         v1::ListReportsResponse* response) override;
   grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(grpc::CallbackServerContext* context,
                                                   const v1::LogRequest* request) override;
+  grpc::ServerWriteReactor<v1::ProfileChunk>* Profile(grpc::CallbackServerContext* context,
+                                                      const v1::ProfileRequest* request) override;
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest* request,
                                           v1::ServerInfo* response) override;

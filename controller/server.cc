@@ -22,11 +22,11 @@
 #include "controller/engine.h"
 #include "controller/history.h"
 #include "controller/jobs_service.h"
-#include "controller/log_relay.h"
 #include "controller/metrics.h"
 #include "controller/rpc_metrics.h"
 #include "controller/sessions.h"
 #include "controller/store.h"
+#include "controller/upload_relay.h"
 #include "controller/watch_stream.h"
 #include "controller/workers_service.h"
 #include "platform/log.h"
@@ -111,7 +111,7 @@ struct Server::Parts {
   std::unique_ptr<History> history;
   std::shared_ptr<Metrics> metrics;
   std::unique_ptr<Sessions> sessions;
-  std::unique_ptr<LogRelay> logs;
+  std::unique_ptr<UploadRelay> uploads;
   std::unique_ptr<Watches> watches;
   std::unique_ptr<Engine> engine;  // its outbox leads to sessions, watches, metrics
   std::unique_ptr<JobsService> jobs;
@@ -142,7 +142,7 @@ void Server::Parts::RunTicks() {
     if (now - beat >= absl::Seconds(1)) {
       beat = now;
       sessions->Beat();
-      logs->Tick();
+      uploads->Tick();
     }
   }
 }
@@ -195,10 +195,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                                  .term = parts->store->term(),
                                                                  .orphan_timeout = options.orphan_timeout},
                                                clock, random);
-  parts->logs = std::make_unique<LogRelay>(*parts->sessions, clock, random);
+  parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, clock, random);
   parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, clock);
   Parts* raw = parts.get();
-  parts->sessions->OnGone([raw](const std::string& worker) { raw->logs->WorkerGone(worker); });
+  parts->sessions->OnGone([raw](const std::string& worker) { raw->uploads->WorkerGone(worker); });
   parts->engine = std::make_unique<Engine>(
       *parts->store, clock, *std::move(state),
       Engine::Outbox{
@@ -215,9 +215,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       });
   parts->jobs = std::make_unique<JobsService>(JobsService::Parts{*parts->engine, *parts->store,
                                                                  *parts->history, *parts->sessions,
-                                                                 *parts->watches, *parts->logs, random});
+                                                                 *parts->watches, *parts->uploads, random});
   parts->workers = std::make_unique<WorkersService>(
-      WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->logs,
+      WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
                             *parts->metrics, clock, [raw] { raw->watches->Poke(); }});
 
   if (options.metrics_listen != "off") {

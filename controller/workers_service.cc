@@ -1,7 +1,7 @@
 #include "controller/workers_service.h"
 
-#include "controller/log_stream.h"
 #include "controller/reports_stream.h"
+#include "controller/upload_stream.h"
 
 namespace tandem::controller {
 
@@ -17,7 +17,7 @@ grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>* WorkersService::Reports
 
 grpc::ServerReadReactor<v1::UploadChunk>* WorkersService::Upload(grpc::CallbackServerContext* /*context*/,
                                                                  v1::UploadDone* /*response*/) {
-  return OpenUpload(parts_.logs);
+  return OpenUpload(parts_.uploads);
 }
 
 }  // namespace tandem::controller

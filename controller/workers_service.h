@@ -4,10 +4,10 @@
 
 #include "controller/engine.h"
 #include "controller/history.h"
-#include "controller/log_relay.h"
 #include "controller/metrics.h"
 #include "controller/sessions.h"
 #include "controller/store.h"
+#include "controller/upload_relay.h"
 #include "platform/clock.h"
 #include "tandem/v1/workers.grpc.pb.h"
 
@@ -22,7 +22,7 @@ class WorkersService final : public v1::Workers::CallbackService {
     Store& store;
     History& history;
     Sessions& sessions;
-    LogRelay& logs;
+    UploadRelay& uploads;
     Metrics& metrics;
     const platform::Clock& clock;
     std::function<void()> reports_arrived;

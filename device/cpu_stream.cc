@@ -11,9 +11,10 @@
 #include "device/stream.h"
 
 namespace tandem::device {
+namespace {
 
 // Reached once, forever.
-struct Event::State {
+struct CpuEvent final : Event::State {
   std::mutex mu;
   std::condition_variable changed;
   bool reached = false;
@@ -35,15 +36,13 @@ struct Event::State {
   }
 };
 
-namespace {
-
 // Events are reached and waited for even when poisoned: only work is skipped, so nobody waits forever for
 // a stream whose work failed.
 struct Reach {
-  std::shared_ptr<Event::State> event;
+  std::shared_ptr<CpuEvent> event;
 };
 struct Await {
-  std::shared_ptr<Event::State> event;
+  std::shared_ptr<CpuEvent> event;
 };
 using Task = std::variant<std::function<void()>, Reach, Await>;
 
@@ -65,18 +64,21 @@ class CpuStream final : public Stream {
   void Enqueue(std::function<void()> work) override { Push(std::move(work)); }
 
   Event Record() override {
-    auto state = std::make_shared<Event::State>();
+    auto state = std::make_shared<CpuEvent>();
     Push(Reach{state});
     return Event(std::move(state));
   }
 
   void Wait(const Event& event) override {
-    if (event.state() == nullptr || event.state()->IsReached()) return;
-    Push(Await{event.state()});
+    const auto state = std::static_pointer_cast<CpuEvent>(event.state());
+    if (state == nullptr || state->IsReached()) return;
+    Push(Await{state});
   }
 
   void Synchronize() override {
-    Record().state()->Await();
+    const auto end = std::make_shared<CpuEvent>();
+    Push(Reach{end});
+    end->Await();
     poison_.RethrowIfSet();
   }
 
@@ -145,5 +147,11 @@ class CpuStream final : public Stream {
 std::unique_ptr<Stream> MakeCpuStream(const std::string& name, Poison poison) {
   return std::make_unique<CpuStream>(name, std::move(poison));
 }
+
+std::unique_ptr<Stream> CpuStreams::MakeStream(const std::string& name, Poison poison) {
+  return MakeCpuStream(name, std::move(poison));
+}
+
+void CpuStreams::Flush() {}  // the threads are at it already
 
 }  // namespace tandem::device

@@ -12,7 +12,10 @@ namespace tandem::device {
 // On the CPU a shared future; on CUDA a cudaEvent.
 class Event {
  public:
-  struct State;
+  // What the streams of one factory keep of it; they know each other's, and nobody else does.
+  struct State {
+    virtual ~State() = default;
+  };
 
   Event() = default;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -62,5 +65,24 @@ class Stream {
 
 // A thread with an in-order queue. `name` shows in `ps -T` (15 characters).
 std::unique_ptr<Stream> MakeCpuStream(const std::string& name, Poison poison);
+
+// Where one rank gets its streams from. Outlives them. Used by the rank's issuing thread.
+class StreamFactory {
+ public:
+  virtual ~StreamFactory() = default;
+
+  virtual std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) = 0;
+
+  // The host has enqueued all that belongs together and waits for it next. Work may start before; at the
+  // latest it starts now.
+  virtual void Flush() = 0;
+};
+
+// A thread each.
+class CpuStreams final : public StreamFactory {
+ public:
+  std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) override;
+  void Flush() override;
+};
 
 }  // namespace tandem::device

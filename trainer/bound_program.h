@@ -84,6 +84,7 @@ class BoundProgram {
   const schedules::Program& program() const { return program_; }
 
   // In issue order.
+  const std::vector<BoundInstruction>& instructions() const { return instructions_; }
   const std::vector<Segment>& segments() const { return segments_; }
 
   // The loss of each microbatch, one element, until Report.

@@ -1,5 +1,6 @@
 #include "trainer/door.h"
 
+#include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "comm/gloo_communicator.h"
+#include "device/stream.h"
 #include "jobspec/jobspec.h"
 #include "link/channel.h"
 #include "link/exit_code.h"
@@ -105,6 +107,27 @@ v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::strin
   return report;
 }
 
+v1::StepTimeline ToProto(const RecordedRun& recorded) {
+  const schedules::Timeline& from = recorded.timeline;
+  v1::StepTimeline timeline;
+  timeline.set_program(from.program);
+  timeline.set_rank(from.rank);
+  timeline.set_step(from.step);
+  timeline.set_alone(from.alone);
+  timeline.set_start_unix_ns(recorded.start_unix_ns);
+  for (const schedules::InstructionTime& time : from.instructions) {
+    timeline.add_start_ns(time.start_ns);
+    timeline.add_end_ns(time.end_ns);
+    timeline.add_cpu_ns(time.cpu_ns);
+  }
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  if (sched_getaffinity(0, sizeof processors, &processors) == 0) {
+    timeline.set_processors(CPU_COUNT(&processors));
+  }
+  return timeline;
+}
+
 // Tells the daemon what the rank does.
 class DaemonObserver final : public RankObserver {
  public:
@@ -147,6 +170,15 @@ class DaemonObserver final : public RankObserver {
     committed.set_path(saved.path);
     committed.set_bytes(saved.bytes);
     committed.set_manifest_digest(saved.manifest_digest);
+    outbox_.Push(std::move(message));
+  }
+
+  void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) override {
+    v1::FromTrainer message;
+    v1::ProfiledStep& profiled = *message.mutable_profiled();
+    profiled.set_id(id);
+    *profiled.mutable_timeline() = ToProto(recorded);
+    profiled.set_last(last);
     outbox_.Push(std::move(message));
   }
 
@@ -249,6 +281,11 @@ class Door {
         case v1::ToTrainer::kRequest:
           Request(message.request(), message.request_id());
           break;
+        case v1::ToTrainer::kProfile:
+          requests_.AddProfile({.id = message.profile().id(),
+                                .steps = message.profile().steps(),
+                                .alone = message.profile().alone()});
+          break;
         case v1::ToTrainer::kStart:
         case v1::ToTrainer::ITEM_NOT_SET:
           Log(LogLevel::kWarning, "a frame that a running trainer has no use for", {});
@@ -300,7 +337,8 @@ class Door {
                                               .job = assignment.id().job_id(),
                                               .spec_digest = jobspec::Digest(assignment.resolved()),
                                               .resume_from = assignment.resume_from()},
-                                   communicators_, platform::SystemFiles(), requests_, **page_, *observer_);
+                                   communicators_, streams_, platform::SystemFiles(), requests_, **page_,
+                                   *observer_);
     return rank_->Run();
   }
 
@@ -387,6 +425,7 @@ class Door {
   plan::JobPlan plan_;
   std::string connecting_;  // the group that is being created
   std::vector<std::unique_ptr<comm::Communicator>> communicators_;
+  device::CpuStreams streams_;
   std::unique_ptr<DaemonObserver> observer_;
   std::unique_ptr<Rank> rank_;
 };

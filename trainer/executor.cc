@@ -16,6 +16,7 @@
 #include "device/stream.h"
 #include "fsdp/sharded_unit.h"
 #include "plan/job_plan.h"
+#include "schedules/cost.h"
 #include "schedules/text.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
@@ -29,9 +30,9 @@ using schedules::StreamKind;
 
 namespace {
 
-int64_t MonotonicNanoseconds() {
+int64_t Nanoseconds(clockid_t clock) {
   timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
@@ -53,13 +54,15 @@ double ReadScalar(const at::Tensor& tensor) {
 class Executor::Impl {
  public:
   Impl(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes, RankMemory& memory,
-       const ExecutorCommunicators& communicators, RequestBox& requests, link::SharedPage& page, bool poison)
+       const ExecutorCommunicators& communicators, device::StreamFactory& factory, RequestBox& requests,
+       link::SharedPage& page, const ExecutorOptions& options)
       : plan_(plan),
         memory_(memory),
         communicators_(communicators),
+        factory_(factory),
         requests_(requests),
         page_(page),
-        poison_released_(poison),
+        options_(options),
         train_(plan.train_program, plan, nodes, memory) {
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       validate_ = std::make_unique<BoundProgram>(plan.validate_program, plan, nodes, memory);
@@ -81,8 +84,12 @@ class Executor::Impl {
     running_ = program;
     result_ = {};
     result_.losses.resize(program->losses().size());
-    Issue(*program);
-    WaitUntilIdle();
+    if (inputs.recording == Recording::kNone) {
+      Issue(*program);
+      WaitUntilIdle();
+    } else {
+      Record(*program);
+    }
     return std::move(result_);
   }
 
@@ -92,6 +99,7 @@ class Executor::Impl {
       Guarded([&] { return std::current_exception(); }, work);
       Arrive();
     });
+    factory_.Flush();
     WaitUntilIdle();
   }
 
@@ -114,27 +122,11 @@ class Executor::Impl {
   const BoundProgram* validate() const { return validate_.get(); }
 
  private:
-  static const char* StreamName(StreamKind kind) {
-    switch (kind) {
-      case StreamKind::kCompute:
-        return "compute";
-      case StreamKind::kGather:
-        return "gather";
-      case StreamKind::kReduce:
-        return "reduce";
-      case StreamKind::kDispatch:
-        return "dispatch";
-      case StreamKind::kSend:
-        return "send";
-    }
-    return "";
-  }
-
   void MakeStreams(const schedules::Program& program) {
     for (const Instruction& instruction : program.instructions) {
       std::unique_ptr<device::Stream>& stream = streams_[instruction.stream];
       if (stream == nullptr) {
-        stream = device::MakeCpuStream(StreamName(instruction.stream), poison_);
+        stream = factory_.MakeStream(schedules::ToText(instruction.stream), poison_);
       }
       if (instruction.communicator == schedules::Communicator::kNorm) {
         norm_stream_ = instruction.stream;
@@ -154,7 +146,13 @@ class Executor::Impl {
       for (const int awaited : segment.waits) {
         stream.Wait(events_[awaited]);
       }
-      stream.Enqueue([this, &segment] { RunSegment(segment); });
+      if (options_.separate_instructions) {
+        for (const BoundInstruction* bound : segment.instructions) {
+          stream.Enqueue([this, bound] { RunGuarded(*bound); });
+        }
+      } else {
+        stream.Enqueue([this, &segment] { RunSegment(segment); });
+      }
       if (segment.awaited) {
         events_[i] = stream.Record();
       }
@@ -162,6 +160,41 @@ class Executor::Impl {
     for (auto& [kind, stream] : streams_) {
       stream->Enqueue([this] { Arrive(); });
     }
+    factory_.Flush();
+  }
+
+  // The same with every instruction timed.
+  void Record(const BoundProgram& program) {
+    result_.recorded = RecordedRun{.timeline = {.program = program.program().name,
+                                                .step = inputs_.step,
+                                                .alone = inputs_.recording == Recording::kAlone},
+                                   .start_unix_ns = Nanoseconds(CLOCK_REALTIME)};
+    result_.recorded->timeline.instructions.resize(program.program().instructions.size());
+    start_ns_ = Nanoseconds(CLOCK_MONOTONIC);
+    if (inputs_.recording == Recording::kAlone) {
+      IssueOneByOne(program);
+    } else {
+      Issue(program);
+    }
+    WaitUntilIdle();
+  }
+
+  // In the program's order, each after the end of the one before.
+  void IssueOneByOne(const BoundProgram& program) {
+    Expect(static_cast<int>(streams_.size()));
+    device::Stream* last = nullptr;
+    for (const BoundInstruction& bound : program.instructions()) {
+      device::Stream& stream = StreamOf(bound.instruction->stream);
+      if (last != nullptr && last != &stream) {
+        stream.Wait(last->Record());
+      }
+      stream.Enqueue([this, &bound] { RunGuarded(bound); });
+      last = &stream;
+    }
+    for (auto& [kind, stream] : streams_) {
+      stream->Enqueue([this] { Arrive(); });
+    }
+    factory_.Flush();
   }
 
   // Every stream waits for all that was issued on the others.
@@ -219,15 +252,43 @@ class Executor::Impl {
       if (poison_.is_set()) {
         return;
       }
-      const Instruction& instruction = *bound->instruction;
-      Guarded(
-          [&] {
-            const GroupCommunicator* group = Group(instruction.communicator);
-            return std::make_exception_ptr(InstructionError(
-                std::current_exception(), inputs_.step, schedules::ToText(instruction, plan_.outline),
-                group == nullptr ? "" : group->communicator->name()));
-          },
-          [&] { RunInstruction(*bound); });
+      RunGuarded(*bound);
+    }
+  }
+
+  void RunGuarded(const BoundInstruction& bound) {
+    Guarded(
+        [&] {
+          const Instruction& instruction = *bound.instruction;
+          const GroupCommunicator* group = Group(instruction.communicator);
+          return std::make_exception_ptr(InstructionError(
+              std::current_exception(), inputs_.step, schedules::ToText(instruction, plan_.outline),
+              group == nullptr ? "" : group->communicator->name()));
+        },
+        [&] {
+          if (inputs_.recording == Recording::kNone) {
+            RunInstruction(bound);
+          } else {
+            RunRecorded(bound);
+          }
+        });
+  }
+
+  void RunRecorded(const BoundInstruction& bound) {
+    schedules::InstructionTime& time = result_.recorded->timeline.instructions[bound.index];
+    const bool alone = inputs_.recording == Recording::kAlone;
+    // A collective has helpers: threads of the communicator. Nothing else of this rank runs beside it when it
+    // runs alone; then the process's time is its time.
+    const bool knows_cpu = alone || bound.instruction->communicator == schedules::Communicator::kNone;
+    const clockid_t cpu = alone ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
+    const int64_t cpu_before = Nanoseconds(cpu);
+    time.start_ns = Nanoseconds(CLOCK_MONOTONIC) - start_ns_;
+    RunInstruction(bound);
+    time.end_ns = Nanoseconds(CLOCK_MONOTONIC) - start_ns_;
+    if (!schedules::RunsSomething(bound.instruction->opcode)) {
+      time.end_ns = time.start_ns;
+    } else if (knows_cpu) {
+      time.cpu_ns = Nanoseconds(cpu) - cpu_before;
     }
   }
 
@@ -248,7 +309,7 @@ class Executor::Impl {
   void Tell(const BoundInstruction& bound) {
     page_.instruction.store(bound.index, std::memory_order_relaxed);
     page_.microbatch.store(bound.instruction->microbatch, std::memory_order_relaxed);
-    page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
+    page_.progress_monotonic_ns.store(Nanoseconds(CLOCK_MONOTONIC), std::memory_order_relaxed);
     if (const GroupCommunicator* group = Group(bound.instruction->communicator)) {
       // Every instruction with a communicator is one collective.
       page_.collectives[group->group].store(group->communicator->num_collectives() + 1,
@@ -259,7 +320,7 @@ class Executor::Impl {
   void RunInstruction(const BoundInstruction& bound) {
     const Instruction& instruction = *bound.instruction;
     if (instruction.opcode == Opcode::kRelease || instruction.opcode == Opcode::kReshard) {
-      if (poison_released_) {
+      if (options_.poison) {
         FillWithNan(bound.dead);
       }
       return;
@@ -274,7 +335,7 @@ class Executor::Impl {
       case Opcode::kBackwardInput:
       case Opcode::kBackwardWeight:
         bound.node->Run(bound.call);
-        if (poison_released_) {
+        if (options_.poison) {
           FillWithNan(bound.scratch);
         }
         break;
@@ -287,7 +348,7 @@ class Executor::Impl {
         at::Tensor staging = bound.staging[0];
         bound.unit->ReduceGradients(*Group(instruction.communicator)->communicator, bound.slot[0], staging,
                                     instruction.add_parameter_gradients.at(0));
-        if (poison_released_) {
+        if (options_.poison) {
           FillWithNan(bound.slot);
           FillWithNan(bound.staging);
         }
@@ -298,8 +359,8 @@ class Executor::Impl {
           terms_[unit] = memory_.units()[unit].Terms();
         }
         result_.norm =
-            AgreeOnNorm(terms_, requests_.Take(), Contributions(), plan_.train.optimizer.clip_grad_norm,
-                        *Group(instruction.communicator)->communicator);
+            AgreeOnNorm(terms_, requests_.Take(), requests_.WantedProfile(), Contributions(),
+                        plan_.train.optimizer.clip_grad_norm, *Group(instruction.communicator)->communicator);
         break;
       case Opcode::kOptimizerStep:
         bound.unit->OptimizerStep(Inputs());
@@ -337,9 +398,10 @@ class Executor::Impl {
   const plan::JobPlan& plan_;
   RankMemory& memory_;
   const ExecutorCommunicators communicators_;
+  device::StreamFactory& factory_;
   RequestBox& requests_;
   link::SharedPage& page_;
-  const bool poison_released_;
+  const ExecutorOptions options_;
 
   const BoundProgram train_;
   std::unique_ptr<BoundProgram> validate_;
@@ -350,6 +412,7 @@ class Executor::Impl {
   RunInputs inputs_;  // a copy: after an error the caller is gone before the streams are
   const BoundProgram* running_ = nullptr;
   RunResult result_;
+  int64_t start_ns_ = 0;  // CLOCK_MONOTONIC, of a run that is recorded
   std::vector<fsdp::GradientTerms> terms_;
   std::vector<device::Event> events_;  // by segment
 
@@ -364,9 +427,10 @@ class Executor::Impl {
 };
 
 Executor::Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-                   RankMemory& memory, const ExecutorCommunicators& communicators, RequestBox& requests,
-                   link::SharedPage& page, bool poison)
-    : impl_(std::make_unique<Impl>(plan, nodes, memory, communicators, requests, page, poison)) {}
+                   RankMemory& memory, const ExecutorCommunicators& communicators,
+                   device::StreamFactory& streams, RequestBox& requests, link::SharedPage& page,
+                   const ExecutorOptions& options)
+    : impl_(std::make_unique<Impl>(plan, nodes, memory, communicators, streams, requests, page, options)) {}
 
 Executor::~Executor() = default;
 

@@ -4,15 +4,20 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "link/shared_page.h"
 #include "schedules/program.h"
 #include "trainer/gradient_norm.h"
+#include "trainer/profiling.h"
 #include "trainer/requests.h"
 
 namespace tandem::comm {
 class Communicator;
+}
+namespace tandem::device {
+class StreamFactory;
 }
 namespace tandem::model {
 class Node;
@@ -38,17 +43,27 @@ struct ExecutorCommunicators {
   GroupCommunicator norm;
 };
 
+struct ExecutorOptions {
+  // Fills what was released with NaN, on the stream that releases it (tests).
+  bool poison = false;
+  // A piece of stream work for each instruction, not one for all up to the next wait: for streams that choose
+  // which piece is next (tests). Hand-overs between threads cost time.
+  bool separate_instructions = false;
+};
+
 // What changes from one run of a program to the next.
 struct RunInputs {
   int64_t step = 0;  // from 1
   double learning_rate = 0;
   // Writes the tokens [B, S + 1] of one of this rank's microbatches. Called on the stream of LoadBatch.
   std::function<void(int microbatch, int64_t* tokens)> load;
+  Recording recording = Recording::kNone;
 };
 
 struct RunResult {
-  std::vector<double> losses;  // of this rank's microbatches
-  NormResult norm;             // of programs with a GradientNorm
+  std::vector<double> losses;           // of this rank's microbatches
+  NormResult norm;                      // of programs with a GradientNorm
+  std::optional<RecordedRun> recorded;  // where it was wanted; without its rank
 };
 
 // Runs the programs of one rank: wait, set stream, call, record. It adds no wait and guesses no lifetime:
@@ -61,10 +76,9 @@ struct RunResult {
 class Executor {
  public:
   // All arguments outlive it. `page` gets instruction, microbatch, time and collectives as they start.
-  // poison: fills what was released with NaN, on the stream that releases it (tests).
   Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-           RankMemory& memory, const ExecutorCommunicators& communicators, RequestBox& requests,
-           link::SharedPage& page, bool poison);
+           RankMemory& memory, const ExecutorCommunicators& communicators, device::StreamFactory& streams,
+           RequestBox& requests, link::SharedPage& page, const ExecutorOptions& options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fsdp/sharded_unit.h"
+#include "trainer/profiling.h"
 
 namespace tandem::comm {
 class Communicator;
@@ -18,14 +19,16 @@ struct NormResult {
   bool finite = true;     // false: the optimizer leaves weights and state alone
   int64_t nonfinite = 0;  // gradient elements, over all ranks
   uint32_t requests = 0;  // union of the ranks' RequestBits
+  ProfileSteps profile;   // the one with the highest id of those that ranks want; id 0: none
 };
 
-// One all-gather of {high, low, nonfinite, request bits}; folded in rank order on every rank.
+// One all-gather of {high, low, nonfinite, request bits, profile}; folded in rank order on every rank.
 //   units: the terms of this rank's shards, in unit order
 //   num_microbatches: contributions of the step over all ranks, which the mean divides by
 //   max_norm: the norm that clipping leaves; 0: no clipping
 // Throws CommError.
 NormResult AgreeOnNorm(const std::vector<fsdp::GradientTerms>& units, uint32_t requests,
-                       double num_microbatches, double max_norm, comm::Communicator& comm);
+                       const ProfileSteps& profile, double num_microbatches, double max_norm,
+                       comm::Communicator& comm);
 
 }  // namespace tandem::trainer

@@ -59,7 +59,8 @@ std::vector<int64_t> ItemElements(const plan::JobPlan& plan) {
 class Rank::Impl {
  public:
   Impl(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,
-       platform::Files& files, RequestBox& requests, link::SharedPage& page, RankObserver& observer)
+       device::StreamFactory& streams, platform::Files& files, RequestBox& requests, link::SharedPage& page,
+       RankObserver& observer)
       : plan_(plan),
         config_(config),
         files_(files),
@@ -76,9 +77,9 @@ class Rank::Impl {
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
         nodes_(model::DecoderNodes(plan.model, plan.batch, plan.compute)),
-        memory_(plan, config.rank, config.poison),
+        memory_(plan, config.rank, config.executor.poison),
         arrays_(memory_.units()),
-        executor_(plan, nodes_, memory_, groups_, requests, page, config.poison) {
+        executor_(plan, nodes_, memory_, groups_, streams, requests, page, config.executor) {
     if (Validates()) {
       validation_loader_.emplace(corpus_, data::Split::kValidation, plan.train.seed,
                                  plan.batch.sequence_length);
@@ -195,11 +196,22 @@ class Rank::Impl {
     RunResult result =
         executor_.Train({.step = step,
                          .learning_rate = plan::LearningRate(plan_.train.optimizer, step, plan_.train.steps),
-                         .load = [this, step](int round, int64_t* tokens) {
-                           train_loader_.Fill(step, GlobalMicrobatch(round),
-                                              plan_.train.microbatches_per_rank * plan_.train.ranks,
-                                              plan_.batch.sequences, tokens);
-                         }});
+                         .load =
+                             [this, step](int round, int64_t* tokens) {
+                               train_loader_.Fill(step, GlobalMicrobatch(round),
+                                                  plan_.train.microbatches_per_rank * plan_.train.ranks,
+                                                  plan_.batch.sequences, tokens);
+                             },
+                         .recording = profiles_.next()});
+    if (result.recorded.has_value()) {
+      result.recorded->timeline.rank = config_.rank;
+      const ProfileQueue::Recorded recorded = profiles_.Advance();
+      observer_.OnProfiledStep(recorded.id, *result.recorded, recorded.last);
+    }
+    if (result.norm.profile.id != 0) {
+      requests_.ProfileAgreed(result.norm.profile.id);
+      profiles_.Add(result.norm.profile);
+    }
     StepRecord record{.step = step,
                       .grad_norm = result.norm.norm,
                       .learning_rate = plan::LearningRate(plan_.train.optimizer, step, plan_.train.steps),
@@ -306,6 +318,7 @@ class Rank::Impl {
   const GroupCommunicator report_;
 
   std::chrono::steady_clock::time_point lap_;
+  ProfileQueue profiles_;
   int64_t step_ = 0;        // done
   int64_t saved_step_ = 0;  // of the newest checkpoint of this run
   // What work on the norm stream fills: members, so that it outlives a wait that an error ends.
@@ -325,8 +338,9 @@ class Rank::Impl {
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,
-           platform::Files& files, RequestBox& requests, link::SharedPage& page, RankObserver& observer)
-    : impl_(std::make_unique<Impl>(plan, config, communicators, files, requests, page, observer)) {}
+           device::StreamFactory& streams, platform::Files& files, RequestBox& requests,
+           link::SharedPage& page, RankObserver& observer)
+    : impl_(std::make_unique<Impl>(plan, config, communicators, streams, files, requests, page, observer)) {}
 
 Rank::~Rank() = default;
 

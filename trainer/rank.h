@@ -10,8 +10,13 @@
 #include "link/shared_page.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
+#include "trainer/executor.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
+
+namespace tandem::device {
+class StreamFactory;
+}
 
 namespace tandem::trainer {
 
@@ -24,7 +29,8 @@ struct RankConfig {
   std::string job;          // id
   std::string spec_digest;  // of the resolved spec
   std::string resume_from;  // a checkpoint that the controller chose; empty: what the plan says
-  bool poison = false;      // released memory holds NaN (tests)
+  // Its poison: all memory that nobody has written, or that was released, holds NaN.
+  ExecutorOptions executor;
 };
 
 // Where a rank is, in SharedPage::phase; the values are those of v1.RankPhase.
@@ -63,6 +69,8 @@ class RankObserver {
   virtual void OnReport(const StepSummary& summary) = 0;
   // Rank 0 only.
   virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
+  // A step was recorded for the profile of that id; last: it has no further steps.
+  virtual void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) = 0;
   // The ranks have acted on these requests.
   virtual void OnRequestsDone(const std::vector<uint64_t>& ids) = 0;
 };
@@ -82,8 +90,8 @@ class Rank {
   // "intra_dist_opt" is for norms, and between programs for checkpoints, "report" for reports.
   // All arguments outlive it. Throws UserError where the data or the checkpoint does not fit the job.
   Rank(const plan::JobPlan& plan, const RankConfig& config,
-       const std::vector<std::unique_ptr<comm::Communicator>>& communicators, platform::Files& files,
-       RequestBox& requests, link::SharedPage& page, RankObserver& observer);
+       const std::vector<std::unique_ptr<comm::Communicator>>& communicators, device::StreamFactory& streams,
+       platform::Files& files, RequestBox& requests, link::SharedPage& page, RankObserver& observer);
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;

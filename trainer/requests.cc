@@ -22,6 +22,24 @@ uint32_t RequestBox::Take() {
   return std::exchange(bits_, 0);
 }
 
+void RequestBox::AddProfile(const ProfileSteps& asked) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  if (seen_profiles_.insert(asked.id).second) {
+    profiles_.push_back(asked);
+  }
+}
+
+ProfileSteps RequestBox::WantedProfile() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  return profiles_.empty() ? ProfileSteps{} : profiles_.front();
+}
+
+void RequestBox::ProfileAgreed(uint64_t id) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  seen_profiles_.insert(id);
+  std::erase_if(profiles_, [id](const ProfileSteps& asked) { return asked.id == id; });
+}
+
 std::vector<uint64_t> RequestBox::Finish() {
   const std::lock_guard<std::mutex> lock(mu_);
   return std::exchange(in_flight_, {});

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <set>
 #include <vector>
+
+#include "trainer/profiling.h"
 
 namespace tandem::trainer {
 
@@ -23,6 +26,15 @@ class RequestBox {
   // The bits of everything that has come since the last Take; those are in flight until Finish.
   uint32_t Take();
 
+  // Steps to record. An id that came before is ignored.
+  void AddProfile(const ProfileSteps& asked);
+
+  // The first of those that the ranks have not agreed on; id 0: none.
+  ProfileSteps WantedProfile();
+
+  // The ranks have, perhaps before this one was asked.
+  void ProfileAgreed(uint64_t id);
+
   // The ids in flight: the ranks have acted on them.
   std::vector<uint64_t> Finish();
 
@@ -35,6 +47,8 @@ class RequestBox {
   std::set<uint64_t> seen_;
   std::vector<uint64_t> waiting_;
   std::vector<uint64_t> in_flight_;
+  std::deque<ProfileSteps> profiles_;  // not agreed on
+  std::set<uint64_t> seen_profiles_;
 };
 
 }  // namespace tandem::trainer

@@ -54,12 +54,13 @@ Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clo
   const auto sink = [this](Input input) { inputs_.Put(std::move(input)); };
   records_thread_ = std::make_unique<TaskThread>();
   checks_thread_ = std::make_unique<TaskThread>();
+  profiles_ = std::make_unique<ProfileUploads>();
   launcher_ = std::make_unique<Launcher>(
       config_.trainer, reports_,
       [this](const RankKey& rank, const ProcessId& process) {
         records_thread_->Run([this, rank, process] { RecordProcess(rank, process); });
       },
-      sink);
+      [this](const RankKey& rank, v1::ProfiledStep step) { profiles_->Add(rank, std::move(step)); }, sink);
   client_ = std::make_unique<ControllerClient>(config_.controller, random_, reports_, sink);
   uploads_ = std::make_unique<LogUploads>(
       client_->channel(), LogUploads::Sources{
@@ -75,6 +76,7 @@ Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clo
 Daemon::~Daemon() {
   // What feeds the daemon ends before what it feeds.
   uploads_.reset();
+  profiles_->Stop();
   client_.reset();
   launcher_.reset();
 }
@@ -143,7 +145,13 @@ void Daemon::Do(const Command& command) {
                    });
                  },
                  [this](const RenewDeadline& c) { launcher_->SetOrphanDeadline(c.after); },
-                 [this](const StartUpload& c) { uploads_->Start(c.request); },
+                 [this](const StartUpload& c) {
+                   if (!c.request.has_profile()) return uploads_->Start(c.request);
+                   profiles_->Start(client_->channel(), c.request);
+                   v1::ToTrainer message;
+                   *message.mutable_profile() = c.request.profile();
+                   launcher_->Send({KeyOf(c.request.id()), c.request.rank()}, std::move(message));
+                 },
                  [this](const ExitProcess& c) {
                    ended_ = true;
                    problem_ = c.problem;
@@ -186,6 +194,7 @@ void Daemon::Note(const Event& event) {
                    attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.stop.reason));
                  },
                  [&](const RankStarted& e) {
+                   profiles_->RankStarted(e.rank);
                    attempt_fields(e.rank.attempt,
                                   absl::StrCat("rank ", e.rank.rank, " runs as process ", e.pid));
                  },
@@ -193,6 +202,7 @@ void Daemon::Note(const Event& event) {
                    cause_fields(e.rank.attempt, e.cause, LogLevel::kWarning, "a rank failed");
                  },
                  [&](const RankGone& e) {
+                   profiles_->RankGone(e.rank);
                    if (!e.cause) {
                      attempt_fields(e.rank.attempt, absl::StrCat("rank ", e.rank.rank, " finished"));
                    } else {

@@ -18,6 +18,7 @@
 #include "worker/launcher.h"
 #include "worker/log_upload.h"
 #include "worker/mailbox.h"
+#include "worker/profile_upload.h"
 #include "worker/records.h"
 #include "worker/report_queue.h"
 #include "worker/task_thread.h"
@@ -84,6 +85,7 @@ class Daemon {
   // Threads that use what is above; in this order, so that what feeds the daemon ends first.
   std::unique_ptr<TaskThread> records_thread_;
   std::unique_ptr<TaskThread> checks_thread_;  // may hang with a file system that hangs
+  std::unique_ptr<ProfileUploads> profiles_;   // which the launcher feeds
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<ControllerClient> client_;
   std::unique_ptr<LogUploads> uploads_;

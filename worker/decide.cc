@@ -193,8 +193,9 @@ class Decider {
       case v1::FromTrainer::kRequestDone:
         Add(worker::RequestDone{attempt, message.request_done()});
         break;
-      case v1::FromTrainer::kTable:   // of the report queue
-      case v1::FromTrainer::kReport:  // of the report queue
+      case v1::FromTrainer::kTable:     // of the report queue
+      case v1::FromTrainer::kReport:    // of the report queue
+      case v1::FromTrainer::kProfiled:  // of the profiles
       case v1::FromTrainer::ITEM_NOT_SET:
         break;
     }

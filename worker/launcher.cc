@@ -176,6 +176,8 @@ class Launcher::Rank {
       launcher_.reports_.Add(key_.attempt, std::move(*message.mutable_report()));
     } else if (message.has_table()) {
       launcher_.reports_.AddTable(key_.attempt, std::move(*message.mutable_table()));
+    } else if (message.has_profiled()) {
+      launcher_.profiled_(key_, std::move(*message.mutable_profiled()));
     } else {
       Tell(std::move(message));
     }
@@ -224,8 +226,13 @@ class Launcher::Rank {
   std::thread thread_;
 };
 
-Launcher::Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, Sink sink)
-    : trainer_(std::move(trainer)), reports_(reports), spawned_(std::move(spawned)), sink_(std::move(sink)) {}
+Launcher::Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, ProfiledSink profiled,
+                   Sink sink)
+    : trainer_(std::move(trainer)),
+      reports_(reports),
+      spawned_(std::move(spawned)),
+      profiled_(std::move(profiled)),
+      sink_(std::move(sink)) {}
 
 Launcher::~Launcher() {
   std::map<RankKey, std::shared_ptr<Rank>> ranks;

@@ -27,10 +27,12 @@ class Launcher {
   // Gets RankSpawned (with the process, for the record), SpawnFailed, FromRank, RankExited. Called from the
   // ranks' threads.
   using Sink = std::function<void(Input)>;
+  // Steps that a rank has recorded, in order, before its RankExited.
+  using ProfiledSink = std::function<void(const RankKey&, v1::ProfiledStep)>;
   using SpawnedSink = std::function<void(const RankKey&, const ProcessId&)>;
 
   // `trainer`: path of the program. Reports and tables go to `reports`.
-  Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, Sink sink);
+  Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, ProfiledSink profiled, Sink sink);
 
   // Kills what is left and waits for it.
   ~Launcher();
@@ -60,6 +62,7 @@ class Launcher {
   const std::string trainer_;
   ReportQueue& reports_;
   const SpawnedSink spawned_;
+  const ProfiledSink profiled_;
   const Sink sink_;
   Spawner spawner_;
   mutable absl::Mutex mu_;

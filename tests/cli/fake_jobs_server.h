@@ -47,6 +47,7 @@ class FakeJobsServer : public v1::Jobs::Service {
   v1::ItemTable table;
   std::deque<WatchScript> watches;  // one per call; without one the call ends UNAVAILABLE
   std::vector<v1::LogChunk> log;
+  std::vector<v1::ProfileChunk> profile;
   grpc::Status submit_status;
   std::string build = "other";
 
@@ -55,6 +56,7 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::CancelRequest> cancelled;
   std::vector<std::string> cursors;
   std::vector<v1::LogRequest> log_requests;
+  std::vector<v1::ProfileRequest> profile_requests;
 
   grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request, v1::Job* job) override {
     absl::MutexLock lock(&mu_);
@@ -134,6 +136,18 @@ class FakeJobsServer : public v1::Jobs::Service {
       log_requests.push_back(*request);
     }
     for (const v1::LogChunk& chunk : log) {
+      writer->Write(chunk);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Profile(grpc::ServerContext*, const v1::ProfileRequest* request,
+                       grpc::ServerWriter<v1::ProfileChunk>* writer) override {
+    {
+      absl::MutexLock lock(&mu_);
+      profile_requests.push_back(*request);
+    }
+    for (const v1::ProfileChunk& chunk : profile) {
       writer->Write(chunk);
     }
     return grpc::Status::OK;

@@ -238,8 +238,16 @@ void SimulatedWorker::Upload(const v1::UploadRequest& request) {
   const auto writer = stub_->Upload(&context, &done);
   v1::UploadChunk chunk;
   chunk.set_upload(request.upload());
-  chunk.mutable_chunk()->set_data(script_.log_line);
-  writer->Write(chunk);
+  if (request.has_profile()) {
+    writer->Write(chunk);
+    for (int i = 1; i <= script_.timelines; ++i) {
+      chunk.mutable_profile()->mutable_timeline()->set_step(i);
+      writer->Write(chunk);
+    }
+  } else {
+    chunk.mutable_chunk()->set_data(script_.log_line);
+    writer->Write(chunk);
+  }
   writer->WritesDone();
   writer->Finish();
 }

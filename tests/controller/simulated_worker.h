@@ -24,7 +24,8 @@ class SimulatedWorker {
     int64_t steps = 256;   // reported by rank 0; that many are committed at once
     bool hold = false;     // the ranks stay at READY until Release()
     bool fail = false;     // the ranks are killed instead of finishing
-    std::string log_line;  // what an upload answers
+    std::string log_line;  // what the upload of a log answers
+    int timelines = 0;     // how many that of a profile answers
   };
 
   SimulatedWorker(std::string id, std::string address, Script script);

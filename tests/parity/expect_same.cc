@@ -5,36 +5,58 @@
 #include <bit>
 #include <cstdint>
 
+#include "absl/strings/str_cat.h"
+
 namespace tandem::parity {
 namespace {
 
-std::vector<uint64_t> Bits(const std::vector<double>& numbers) {
-  std::vector<uint64_t> bits;
-  for (const double number : numbers) {
-    bits.push_back(std::bit_cast<uint64_t>(number));
+bool SameBits(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) {
+    return false;
   }
-  return bits;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<uint64_t>(a[i]) != std::bit_cast<uint64_t>(b[i])) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
 
-void ExpectSameBits(const JobRun& a, const JobRun& b) {
-  ASSERT_EQ(a.steps.size(), b.steps.size());
+std::string FirstDifference(const JobRun& a, const JobRun& b) {
+  if (a.steps.size() != b.steps.size()) {
+    return absl::StrCat(a.steps.size(), " and ", b.steps.size(), " steps");
+  }
   for (size_t i = 0; i < a.steps.size(); ++i) {
     const trainer::StepSummary& x = a.steps[i];
     const trainer::StepSummary& y = b.steps[i];
-    ASSERT_EQ(x.step, y.step);
-    EXPECT_EQ(Bits({x.loss, x.grad_norm, x.learning_rate}), Bits({y.loss, y.grad_norm, y.learning_rate}))
-        << "step " << x.step << ": loss " << x.loss << " and " << y.loss << ", norm " << x.grad_norm
-        << " and " << y.grad_norm;
-    EXPECT_EQ(Bits(x.weight), Bits(y.weight)) << "step " << x.step;
-    EXPECT_EQ(Bits(x.gradient), Bits(y.gradient)) << "step " << x.step;
-    EXPECT_EQ(Bits(x.update), Bits(y.update)) << "step " << x.step;
+    const std::string where = absl::StrCat("step ", x.step, ": ");
+    if (x.step != y.step) {
+      return absl::StrCat("steps ", x.step, " and ", y.step);
+    }
+    if (!SameBits({x.loss, x.grad_norm, x.learning_rate}, {y.loss, y.grad_norm, y.learning_rate})) {
+      return absl::StrCat(where, "loss ", x.loss, " and ", y.loss, ", norm ", x.grad_norm, " and ",
+                          y.grad_norm);
+    }
+    if (!SameBits(x.weight, y.weight) || !SameBits(x.gradient, y.gradient) || !SameBits(x.update, y.update)) {
+      return absl::StrCat(where, "the norms of an item");
+    }
+    const auto v = x.scalars.find("validation_loss");
+    const auto w = y.scalars.find("validation_loss");
+    if (v != x.scalars.end() && w != y.scalars.end() && !SameBits({v->second}, {w->second})) {
+      return absl::StrCat(where, "validation loss ", v->second, " and ", w->second);
+    }
   }
-  ASSERT_EQ(a.arrays.size(), b.arrays.size());
   for (const auto& [name, bytes] : a.arrays) {
-    EXPECT_TRUE(bytes == b.arrays.at(name)) << name << " differs";
+    const auto found = b.arrays.find(name);
+    if (found == b.arrays.end() || found->second != bytes) {
+      return absl::StrCat(name, " differs");
+    }
   }
+  return a.arrays.size() == b.arrays.size() ? "" : "one run has more arrays";
 }
+
+void ExpectSameBits(const JobRun& a, const JobRun& b) { EXPECT_EQ(FirstDifference(a, b), ""); }
 
 }  // namespace tandem::parity

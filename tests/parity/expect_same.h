@@ -1,11 +1,15 @@
 #pragma once
 
+#include <string>
+
 #include "tests/parity/run.h"
 
 namespace tandem::parity {
 
-// Losses, gradient norms, per-item norms, weights and optimizer state, bit for bit. What depends on time is
-// left out.
+// The first difference in losses, gradient norms, per-item norms, weights or optimizer state, bit for bit;
+// in validation losses where both runs have them. Empty: there is none. What depends on time is left out.
+std::string FirstDifference(const JobRun& a, const JobRun& b);
+
 void ExpectSameBits(const JobRun& a, const JobRun& b);
 
 }  // namespace tandem::parity

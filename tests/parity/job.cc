@@ -21,7 +21,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   model.set_num_key_value_heads(options.kv_heads);
   model.set_vocab_size(256);
   model.set_tie_word_embeddings(options.tied);
-  spec.mutable_data()->set_train(PARITY_TEXT);  // a folder of this repository: real text
+  spec.mutable_data()->set_train(PARITY_TEXT + options.files);  // a folder of this repository: real text
   spec.mutable_data()->set_validation_fraction(0.1);
   v1::Training& training = *spec.mutable_training();
   training.set_steps(options.steps);

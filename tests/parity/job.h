@@ -31,6 +31,7 @@ struct JobOptions {
   std::string checkpoint_directory;
   int64_t checkpoint_every_steps = 0;
   std::string resume;
+  std::string files;  // of the folder of text: "/text.*"; empty: all
 };
 
 plan::JobPlan MakeJob(const JobOptions& options);

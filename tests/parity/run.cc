@@ -3,11 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
 #include "device/arena.h"
+#include "device/stream.h"
 #include "fsdp/sharded_unit.h"
 #include "link/shared_page.h"
 #include "platform/files.h"
@@ -58,6 +60,10 @@ class Recorder final : public trainer::RankObserver {
     }
   }
   void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
+  void OnProfiledStep(uint64_t id, const trainer::RecordedRun& recorded, bool last) override {
+    const std::lock_guard<std::mutex> lock(mu_);
+    run_.profiled.push_back({.id = id, .timeline = recorded.timeline, .last = last});
+  }
   void OnRequestsDone(const std::vector<uint64_t>& ids) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.answered.insert(run_.answered.end(), ids.begin(), ids.end());
@@ -86,7 +92,12 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   std::vector<std::vector<std::unique_ptr<comm::Communicator>>> communicators(ranks);
   JobRun run;
   for (const char* name : {"dp_cp", "dp_cp_ag", "intra_dist_opt", "report"}) {
-    auto group = comm::MakeThreadCommunicators(name, ranks);
+    comm::WaitUntil wait_until;
+    if (options.scheduler != nullptr &&
+        std::string_view(name) != "report") {  // which has a thread of its own
+      wait_until = [&](const std::function<bool()>& ready) { options.scheduler->WaitUntil(ready); };
+    }
+    auto group = comm::MakeThreadCommunicators(name, ranks, wait_until);
     group[0] = std::make_unique<CountingCommunicator>(std::move(group[0]), run.collectives[name]);
     for (int rank = 0; rank < ranks; ++rank) {
       communicators[rank].push_back(std::move(group[rank]));
@@ -102,8 +113,14 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     link::SharedPage page;
     Recorder recorder(run, mu, options);
     const std::vector<std::unique_ptr<comm::Communicator>> own = std::move(communicators[rank]);
-    trainer::Rank trainer(plan, {.rank = rank, .job = "parity", .poison = options.poison}, own,
-                          platform::SystemFiles(), requests[rank], page, recorder);
+    device::CpuStreams threads;
+    trainer::Rank trainer(
+        plan,
+        {.rank = rank,
+         .job = "parity",
+         .executor = {.poison = options.poison, .separate_instructions = options.scheduler != nullptr}},
+        own, options.scheduler == nullptr ? threads : options.scheduler->streams(rank),
+        platform::SystemFiles(), requests[rank], page, recorder);
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;

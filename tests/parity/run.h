@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/seeded_scheduler.h"
 #include "plan/job_plan.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
@@ -20,6 +21,12 @@ struct Collective {
   int64_t elements = 0;     // of the input
 };
 
+struct ProfiledStep {
+  uint64_t id = 0;
+  schedules::Timeline timeline;
+  bool last = false;
+};
+
 // What a job did, all ranks together.
 struct JobRun {
   std::vector<trainer::StepSummary> steps;
@@ -27,15 +34,18 @@ struct JobRun {
   std::map<std::string, std::string> arrays;
   // Of rank 0, by group name.
   std::map<std::string, std::vector<Collective>> collectives;
-  std::vector<int64_t> arena_peaks;  // by rank, bytes
-  std::vector<uint64_t> answered;    // request ids, of all ranks
-  std::vector<int64_t> checkpoints;  // steps
+  std::vector<int64_t> arena_peaks;    // by rank, bytes
+  std::vector<uint64_t> answered;      // request ids, of all ranks
+  std::vector<ProfiledStep> profiled;  // of all ranks, in no order
+  std::vector<int64_t> checkpoints;    // steps
   int64_t resumed_step = 0;
   bool stopped = false;  // on request
 };
 
 struct RunOptions {
   bool poison = false;
+  // Every rank's streams are this scheduler's, an instruction at a time; null: threads.
+  device::SeededScheduler* scheduler = nullptr;
   // Called on rank 0's reporter thread after each step.
   std::function<void(const trainer::StepSummary&)> on_report;
   // Gets the requests of every rank before they start.

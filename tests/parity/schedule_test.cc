@@ -4,6 +4,8 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "fsdp/layout.h"
 #include "plan/memory.h"
@@ -87,6 +89,29 @@ TEST(NonfiniteTest, StepsWithoutAFiniteGradientLeaveTheWeightsAloneAndTrainingGo
     EXPECT_GT(five.steps[i].nonfinite, 0) << five.steps[i].step;
   }
   EXPECT_TRUE(two.arrays == five.arrays);
+}
+
+TEST(ProfileTest, EveryRankRecordsTheSameStepsAndNoBitChanges) {
+  const plan::JobPlan plan = MakeJob({.ranks = 2, .microbatches_per_rank = 2, .steps = 7});
+  const JobRun plain = RunJob(plan);
+  const trainer::ProfileSteps asked{.id = 99, .steps = 2, .alone = true};
+  const JobRun profiled = RunJob(plan, {.with_requests = [&asked](std::vector<trainer::RequestBox>& ranks) {
+                                   ranks[1].AddProfile(asked);  // rank 0 is never told
+                                 }});
+  ExpectSameBits(plain, profiled);
+  for (const int rank : {0, 1}) {
+    std::vector<std::tuple<int64_t, bool, bool>> steps;
+    for (const ProfiledStep& step : profiled.profiled) {
+      EXPECT_EQ(step.id, 99u);
+      EXPECT_EQ(step.timeline.instructions.size(), plan.train_program.instructions.size());
+      if (step.timeline.rank == rank) {
+        steps.emplace_back(step.timeline.step, step.timeline.alone, step.last);
+      }
+    }
+    EXPECT_EQ(steps, (std::vector<std::tuple<int64_t, bool, bool>>{
+                         {2, false, false}, {3, false, false}, {4, true, false}, {5, true, true}}))
+        << "rank " << rank;
+  }
 }
 
 TEST(CollectivesTest, EveryUnitIsGatheredAndReducedAsOftenAsTheProgramSays) {

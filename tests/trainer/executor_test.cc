@@ -13,6 +13,7 @@
 #include "comm/communicator.h"
 #include "comm/thread_communicator.h"
 #include "device/arena.h"
+#include "device/stream.h"
 #include "model/node.h"
 #include "plan/memory.h"
 #include "tests/parity/job.h"
@@ -39,9 +40,8 @@ class ExecutorTest : public testing::Test {
     }
     executor_ = std::make_unique<Executor>(
         plan_, nodes_, memory_,
-        ExecutorCommunicators{{groups_[0].get(), 0}, {groups_[1].get(), 1}, {groups_[2].get(), 2}}, requests_,
-        page_,
-        /*poison=*/true);
+        ExecutorCommunicators{{groups_[0].get(), 0}, {groups_[1].get(), 1}, {groups_[2].get(), 2}}, streams_,
+        requests_, page_, ExecutorOptions{.poison = true});
   }
 
   RunInputs Inputs(int64_t step) {
@@ -57,6 +57,7 @@ class ExecutorTest : public testing::Test {
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   RankMemory memory_;
   std::vector<std::unique_ptr<comm::Communicator>> groups_;
+  device::CpuStreams streams_;
   RequestBox requests_;
   link::SharedPage page_;
   std::unique_ptr<Executor> executor_;
@@ -102,6 +103,44 @@ TEST_F(ExecutorTest, RequestsOfThisRankComeBackWithTheNorm) {
   requests_.Add(kRequestCheckpoint, 4);
   EXPECT_EQ(executor_->Train(Inputs(1)).norm.requests, uint32_t{kRequestCheckpoint});
   EXPECT_EQ(executor_->Train(Inputs(2)).norm.requests, 0u);
+}
+
+TEST_F(ExecutorTest, NothingIsRecordedUnlessItIsWanted) {
+  EXPECT_FALSE(executor_->Train(Inputs(1)).recorded.has_value());
+}
+
+TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
+  for (const Recording recording : {Recording::kOverlapped, Recording::kAlone}) {
+    RunInputs inputs = Inputs(7);
+    inputs.recording = recording;
+    const RunResult result = executor_->Train(inputs);
+    ASSERT_TRUE(result.recorded.has_value());
+    const schedules::Timeline& timeline = result.recorded->timeline;
+    const auto& instructions = plan_.train_program.instructions;
+    EXPECT_EQ(timeline.program, "train");
+    EXPECT_EQ(timeline.step, 7);
+    EXPECT_EQ(timeline.alone, recording == Recording::kAlone);
+    EXPECT_GT(result.recorded->start_unix_ns, 0);
+    ASSERT_EQ(timeline.instructions.size(), instructions.size());
+    std::map<schedules::StreamKind, int64_t> end;
+    int64_t last_end = 0;
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      const schedules::InstructionTime& time = timeline.instructions[i];
+      EXPECT_LE(end[instructions[i].stream], time.start_ns) << i;
+      EXPECT_LE(time.start_ns, time.end_ns) << i;
+      for (const int wait : instructions[i].waits) {
+        EXPECT_LE(timeline.instructions[wait].end_ns, time.start_ns) << i << " waits for " << wait;
+      }
+      if (recording == Recording::kAlone) {
+        EXPECT_LE(last_end, time.start_ns) << i;
+      }
+      if (instructions[i].opcode == schedules::Opcode::kForward) {
+        EXPECT_LT(time.start_ns, time.end_ns);
+        EXPECT_GT(time.cpu_ns, 0);
+      }
+      end[instructions[i].stream] = last_end = time.end_ns;
+    }
+  }
 }
 
 TEST_F(ExecutorTest, TheFirstErrorIsToldOnceWithItsInstruction) {

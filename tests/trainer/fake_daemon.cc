@@ -137,6 +137,11 @@ void FakeDaemon::Request(int rank, v1::Desired desired, uint64_t id) {
   v1::ToTrainer message;
   message.set_request(desired);
   message.set_request_id(id);
+  Send(rank, message);
+}
+
+// A rank that is gone hears nothing.
+void FakeDaemon::Send(int rank, const v1::ToTrainer& message) {
   ranks_.at(rank)->channel->Send(message).IgnoreError();
 }
 

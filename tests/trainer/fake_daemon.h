@@ -56,6 +56,7 @@ class FakeDaemon {
 
   std::vector<v1::FromTrainer> Said(int rank);
 
+  void Send(int rank, const v1::ToTrainer& message);
   void Request(int rank, v1::Desired desired, uint64_t id);
   void CloseChannel(int rank);
   link::SharedPage& page(int rank) { return **ranks_.at(rank)->page; }

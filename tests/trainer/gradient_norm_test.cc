@@ -24,7 +24,7 @@ TEST(GradientNormTest, IsThatOfTheMeanGradientOverAllRanksAndUnits) {
   comm::RunThreadRanks(2, [](Communicator& comm) {
     const std::vector<fsdp::GradientTerms> units =
         comm.rank() == 0 ? std::vector{Terms(16), Terms(9)} : std::vector{Terms(0), Terms(75)};
-    const NormResult result = AgreeOnNorm(units, 0, /*num_microbatches=*/5, /*max_norm=*/0, comm);
+    const NormResult result = AgreeOnNorm(units, 0, {}, /*num_microbatches=*/5, /*max_norm=*/0, comm);
     EXPECT_EQ(result.norm, 2);  // sqrt(100) / 5
     EXPECT_EQ(result.clip, 1);
     EXPECT_TRUE(result.finite);
@@ -33,14 +33,14 @@ TEST(GradientNormTest, IsThatOfTheMeanGradientOverAllRanksAndUnits) {
 
 TEST(GradientNormTest, ClipsOnlyWhatIsLonger) {
   comm::RunThreadRanks(1, [](Communicator& comm) {
-    EXPECT_EQ(AgreeOnNorm({Terms(4)}, 0, 1, 3, comm).clip, 1);
-    EXPECT_DOUBLE_EQ(AgreeOnNorm({Terms(4)}, 0, 1, 0.5, comm).clip, 0.5 / (2 + 1e-6));
+    EXPECT_EQ(AgreeOnNorm({Terms(4)}, 0, {}, 1, 3, comm).clip, 1);
+    EXPECT_DOUBLE_EQ(AgreeOnNorm({Terms(4)}, 0, {}, 1, 0.5, comm).clip, 0.5 / (2 + 1e-6));
   });
 }
 
 TEST(GradientNormTest, OneNonfiniteElementAnywhereIsKnownEverywhere) {
   comm::RunThreadRanks(3, [](Communicator& comm) {
-    const NormResult result = AgreeOnNorm({Terms(1, comm.rank() == 1 ? 7 : 0)}, 0, 1, 1, comm);
+    const NormResult result = AgreeOnNorm({Terms(1, comm.rank() == 1 ? 7 : 0)}, 0, {}, 1, 1, comm);
     EXPECT_FALSE(result.finite);
     EXPECT_EQ(result.nonfinite, 7);
   });
@@ -48,14 +48,23 @@ TEST(GradientNormTest, OneNonfiniteElementAnywhereIsKnownEverywhere) {
 
 TEST(GradientNormTest, SquaresThatOverflowAreNotFinite) {
   comm::RunThreadRanks(2, [](Communicator& comm) {
-    EXPECT_FALSE(AgreeOnNorm({Terms(std::numeric_limits<double>::max())}, 0, 1, 1, comm).finite);
+    EXPECT_FALSE(AgreeOnNorm({Terms(std::numeric_limits<double>::max())}, 0, {}, 1, 1, comm).finite);
   });
 }
 
 TEST(GradientNormTest, RequestOfOneRankReachesAll) {
   comm::RunThreadRanks(3, [](Communicator& comm) {
     const uint32_t mine = comm.rank() == 2 ? uint32_t{kRequestStop} : 0;
-    EXPECT_EQ(AgreeOnNorm({Terms(1)}, mine, 1, 1, comm).requests, uint32_t{kRequestStop});
+    EXPECT_EQ(AgreeOnNorm({Terms(1)}, mine, {}, 1, 1, comm).requests, uint32_t{kRequestStop});
+  });
+}
+
+TEST(GradientNormTest, AProfileThatOneRankWantsIsKnownToAll) {
+  comm::RunThreadRanks(3, [](comm::Communicator& comm) {
+    const ProfileSteps asked{.id = ProfileSteps::kMaxId, .steps = ProfileSteps::kMaxSteps, .alone = true};
+    const ProfileSteps mine = comm.rank() == 1 ? asked : ProfileSteps{};
+    EXPECT_EQ(AgreeOnNorm({Terms(1)}, 0, mine, 1, 1, comm).profile, asked);
+    EXPECT_EQ(AgreeOnNorm({Terms(1)}, 0, {}, 1, 1, comm).profile, ProfileSteps{});
   });
 }
 
@@ -74,7 +83,7 @@ TEST(GradientNormTest, DoesNotDependOnHowTermsAreSplit) {
       for (size_t i = 0; i < share; ++i) {
         own.squares.Add(squares[comm.rank() * share + i]);
       }
-      const double norm = AgreeOnNorm({own}, 0, 1, 1, comm).norm;
+      const double norm = AgreeOnNorm({own}, 0, {}, 1, 1, comm).norm;
       if (comm.rank() == 0) {
         norms[run] = norm;
       }

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+#include <vector>
+
 namespace tandem::trainer {
 namespace {
 
@@ -35,6 +38,39 @@ TEST(RequestBoxTest, EndAnswersWhatCameTooLate) {
   box.Take();
   box.Add(kRequestStop, 2);
   EXPECT_EQ(box.FinishAll(), (Ids{1, 2}));
+}
+
+TEST(RequestBoxTest, AProfileIsWantedUntilTheRanksHaveAgreedOnIt) {
+  RequestBox box;
+  EXPECT_EQ(box.WantedProfile(), ProfileSteps{});
+  box.AddProfile({.id = 5, .steps = 2});
+  box.AddProfile({.id = 3, .steps = 1, .alone = true});
+  EXPECT_EQ(box.WantedProfile().id, 5u);
+  EXPECT_EQ(box.WantedProfile().id, 5u);
+  box.ProfileAgreed(5);
+  EXPECT_EQ(box.WantedProfile(), (ProfileSteps{.id = 3, .steps = 1, .alone = true}));
+  box.ProfileAgreed(3);
+  box.ProfileAgreed(7);  // another rank was asked first
+  box.AddProfile({.id = 7, .steps = 1});
+  EXPECT_EQ(box.WantedProfile(), ProfileSteps{});
+}
+
+TEST(ProfileQueueTest, OneRequestAfterTheOtherOverlappedThenAlone) {
+  ProfileQueue queue;
+  EXPECT_EQ(queue.next(), Recording::kNone);
+  queue.Add({.id = 1, .steps = 2, .alone = true});
+  queue.Add({.id = 2, .steps = 1});
+  std::vector<std::tuple<Recording, uint64_t, bool>> steps;
+  while (queue.next() != Recording::kNone) {
+    const Recording recording = queue.next();
+    const ProfileQueue::Recorded recorded = queue.Advance();
+    steps.emplace_back(recording, recorded.id, recorded.last);
+  }
+  EXPECT_EQ(steps, (std::vector<std::tuple<Recording, uint64_t, bool>>{{Recording::kOverlapped, 1, false},
+                                                                       {Recording::kOverlapped, 1, false},
+                                                                       {Recording::kAlone, 1, false},
+                                                                       {Recording::kAlone, 1, true},
+                                                                       {Recording::kOverlapped, 2, true}}));
 }
 
 }  // namespace

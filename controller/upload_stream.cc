@@ -1,4 +1,4 @@
-#include "controller/log_stream.h"
+#include "controller/upload_stream.h"
 
 #include <memory>
 #include <optional>
@@ -11,22 +11,28 @@
 namespace tandem::controller {
 namespace {
 
-class LogStream : public grpc::ServerWriteReactor<v1::LogChunk> {
- public:
-  explicit LogStream(LogRelay& relay) : relay_(relay) {}
+// What a reader gets of a chunk.
+void Take(v1::UploadChunk& from, v1::LogChunk& to) { to = std::move(*from.mutable_chunk()); }
+void Take(v1::UploadChunk& from, v1::ProfileChunk& to) { to = std::move(*from.mutable_profile()); }
 
-  void Start(std::shared_ptr<LogStream> self, const absl::StatusOr<std::vector<LogRelay::Wanted>>& wanted) {
+template <typename Chunk>
+class ReaderStream : public grpc::ServerWriteReactor<Chunk> {
+ public:
+  explicit ReaderStream(UploadRelay& relay) : relay_(relay) {}
+
+  void Start(std::shared_ptr<ReaderStream> self,
+             const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
     {
       const absl::MutexLock lock(&mu_);
       self_ = self;
       if (!wanted.ok()) {
         finished_ = true;
-        Finish(ToRpc(wanted.status()));
+        this->Finish(ToRpc(wanted.status()));
         return;
       }
     }
-    const uint64_t reader = relay_.Open(*wanted, [weak = std::weak_ptr<LogStream>(self)] {
-      if (const std::shared_ptr<LogStream> stream = weak.lock()) {
+    const uint64_t reader = relay_.Open(*wanted, [weak = std::weak_ptr<ReaderStream>(self)] {
+      if (const std::shared_ptr<ReaderStream> stream = weak.lock()) {
         stream->Pump();
       }
     });
@@ -57,7 +63,7 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogChunk> {
   void OnDone() override {
     std::optional<uint64_t> reader;
     // Dropped, and perhaps deleted, after the lock is released.
-    std::shared_ptr<LogStream> self;
+    std::shared_ptr<ReaderStream> self;
     {
       const absl::MutexLock lock(&mu_);
       reader = reader_;
@@ -77,24 +83,24 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogChunk> {
     }
     if (cancelled_) {
       finished_ = true;
-      Finish(grpc::Status::CANCELLED);
+      this->Finish(grpc::Status::CANCELLED);
       return;
     }
-    LogRelay::Next next = relay_.Read(*reader_);
+    UploadRelay::Next next = relay_.Read(*reader_);
     if (next.chunk.has_value()) {
-      outgoing_ = *std::move(next.chunk);
+      Take(*next.chunk, outgoing_);
       writing_ = true;
-      StartWrite(&outgoing_);
+      this->StartWrite(&outgoing_);
     } else if (next.end) {
       finished_ = true;
-      Finish(grpc::Status::OK);
+      this->Finish(grpc::Status::OK);
     }
   }
 
-  LogRelay& relay_;
-  v1::LogChunk outgoing_;
+  UploadRelay& relay_;
+  Chunk outgoing_;
   absl::Mutex mu_;
-  std::shared_ptr<LogStream> self_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<ReaderStream> self_ ABSL_GUARDED_BY(mu_);
   std::optional<uint64_t> reader_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
@@ -103,7 +109,7 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogChunk> {
 
 class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
  public:
-  explicit UploadStream(LogRelay& relay) : relay_(relay) {}
+  explicit UploadStream(UploadRelay& relay) : relay_(relay) {}
 
   void Start(std::shared_ptr<UploadStream> self) {
     {
@@ -128,13 +134,13 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
       self = self_;
     }
     switch (relay_.Deliver(incoming_, [self] { self->Resume(); })) {
-      case LogRelay::Taken::kOk:
+      case UploadRelay::Taken::kOk:
         Resume();
         break;
-      case LogRelay::Taken::kFull:
+      case UploadRelay::Taken::kFull:
         break;
-      case LogRelay::Taken::kGone:
-        End({grpc::StatusCode::CANCELLED, "nobody reads this log any more"});
+      case UploadRelay::Taken::kGone:
+        End({grpc::StatusCode::CANCELLED, "nobody reads this any more"});
         break;
     }
   }
@@ -170,7 +176,7 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
     }
   }
 
-  LogRelay& relay_;
+  UploadRelay& relay_;
   v1::UploadChunk incoming_;  // of the chain of reads, like uploads_
   std::set<std::string> uploads_;
   absl::Mutex mu_;
@@ -178,16 +184,27 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-}  // namespace
-
-grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(LogRelay& relay,
-                                                const absl::StatusOr<std::vector<LogRelay::Wanted>>& wanted) {
-  const auto stream = std::make_shared<LogStream>(relay);
+template <typename Chunk>
+grpc::ServerWriteReactor<Chunk>* OpenReader(UploadRelay& relay,
+                                            const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
+  const auto stream = std::make_shared<ReaderStream<Chunk>>(relay);
   stream->Start(stream, wanted);
   return stream.get();
 }
 
-grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(LogRelay& relay) {
+}  // namespace
+
+grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(
+    UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
+  return OpenReader<v1::LogChunk>(relay, wanted);
+}
+
+grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
+    UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
+  return OpenReader<v1::ProfileChunk>(relay, wanted);
+}
+
+grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay) {
   const auto stream = std::make_shared<UploadStream>(relay);
   stream->Start(stream);
   return stream.get();

@@ -1,4 +1,4 @@
-#include "controller/log_relay.h"
+#include "controller/upload_relay.h"
 
 #include "absl/strings/str_cat.h"
 
@@ -8,9 +8,13 @@ namespace {
 constexpr size_t kMostChunks = 64;  // of one reader; then its uploads wait
 constexpr absl::Duration kAnswer = absl::Seconds(10);
 
+std::string WhatIsLost(const v1::RankPlace& place, bool is_profile) {
+  return is_profile ? absl::StrCat("rank ", place.rank(), " runs there") : "the log lies there";
+}
+
 }  // namespace
 
-uint64_t LogRelay::Open(const std::vector<Wanted>& wanted, std::function<void()> more) {
+uint64_t UploadRelay::Open(const std::vector<Wanted>& wanted, std::function<void()> more) {
   std::vector<std::pair<std::string, v1::UploadRequest>> requests;  // worker, request
   uint64_t id = 0;
   {
@@ -22,7 +26,12 @@ uint64_t LogRelay::Open(const std::vector<Wanted>& wanted, std::function<void()>
       v1::UploadRequest request = want.request;
       request.set_upload(random_.HexId(32));
       request.set_rank(want.place.rank());
-      uploads_[request.upload()] = {.reader = id, .place = want.place, .asked = clock_.Now()};
+      uploads_[request.upload()] = {
+          .reader = id,
+          .place = want.place,
+          .asked = clock_.Now(),
+          .is_profile = request.has_profile(),
+          .missing = request.profile().steps() * (request.profile().alone() ? 2 : 1)};
       reader.open.insert(request.upload());
       requests.emplace_back(want.place.worker(), std::move(request));
     }
@@ -30,13 +39,17 @@ uint64_t LogRelay::Open(const std::vector<Wanted>& wanted, std::function<void()>
   for (const auto& [worker, request] : requests) {
     if (!sessions_.Ask(worker, request)) {
       const absl::MutexLock lock(&mu_);
-      Fail(request.upload(), absl::StrCat("worker ", worker, " is not connected; the log lies there"));
+      const auto upload = uploads_.find(request.upload());
+      if (upload != uploads_.end()) {
+        Fail(request.upload(), absl::StrCat("worker ", worker, " is not connected; ",
+                                            WhatIsLost(upload->second.place, request.has_profile())));
+      }
     }
   }
   return id;
 }
 
-LogRelay::Next LogRelay::Read(uint64_t id) {
+UploadRelay::Next UploadRelay::Read(uint64_t id) {
   Next out;
   std::vector<std::function<void()>> resumes;
   {
@@ -62,7 +75,7 @@ LogRelay::Next LogRelay::Read(uint64_t id) {
   return out;
 }
 
-void LogRelay::Close(uint64_t id) {
+void UploadRelay::Close(uint64_t id) {
   std::vector<std::function<void()>> resumes;
   {
     const absl::MutexLock lock(&mu_);
@@ -81,7 +94,7 @@ void LogRelay::Close(uint64_t id) {
   }
 }
 
-LogRelay::Taken LogRelay::Deliver(const v1::UploadChunk& chunk, std::function<void()> resume) {
+UploadRelay::Taken UploadRelay::Deliver(const v1::UploadChunk& chunk, std::function<void()> resume) {
   std::function<void()> more;
   Taken taken = Taken::kOk;
   {
@@ -91,12 +104,17 @@ LogRelay::Taken LogRelay::Deliver(const v1::UploadChunk& chunk, std::function<vo
       return Taken::kGone;
     }
     upload->second.begun = true;
-    if (chunk.chunk().data().empty() && chunk.chunk().error().empty()) {
+    if (!chunk.has_profile() && chunk.chunk().data().empty() && chunk.chunk().error().empty()) {
       return Taken::kOk;  // the worker asks whether anybody reads still
     }
     Reader& reader = readers_.at(upload->second.reader);
-    v1::LogChunk& last = reader.chunks.emplace_back(chunk.chunk());
-    last.set_rank(upload->second.place.rank());
+    v1::UploadChunk& last = reader.chunks.emplace_back(chunk);
+    if (last.has_profile()) {
+      last.mutable_profile()->set_rank(upload->second.place.rank());
+      upload->second.missing = last.profile().error().empty() ? upload->second.missing - 1 : 0;
+    } else {
+      last.mutable_chunk()->set_rank(upload->second.place.rank());
+    }
     more = reader.more;
     if (reader.chunks.size() >= kMostChunks) {
       reader.resumes.push_back(std::move(resume));
@@ -107,7 +125,7 @@ LogRelay::Taken LogRelay::Deliver(const v1::UploadChunk& chunk, std::function<vo
   return taken;
 }
 
-void LogRelay::Finish(const std::string& id) {
+void UploadRelay::Finish(const std::string& id) {
   std::function<void()> more;
   {
     const absl::MutexLock lock(&mu_);
@@ -116,39 +134,51 @@ void LogRelay::Finish(const std::string& id) {
       return;
     }
     Reader& reader = readers_.at(upload->second.reader);
-    reader.open.erase(id);
-    more = reader.more;
-    uploads_.erase(upload);
+    if (upload->second.missing > 0) {
+      more = Fail(id, absl::StrCat("worker ", upload->second.place.worker(),
+                                   " stopped sending before every step had come"));
+    } else {
+      reader.open.erase(id);
+      more = reader.more;
+      uploads_.erase(upload);
+    }
   }
   more();
 }
 
-std::function<void()> LogRelay::Fail(const std::string& id, const std::string& error) {
+std::function<void()> UploadRelay::Fail(const std::string& id, const std::string& error) {
   const auto upload = uploads_.find(id);
   if (upload == uploads_.end()) {
     return nullptr;
   }
   Reader& reader = readers_.at(upload->second.reader);
-  v1::LogChunk& chunk = reader.chunks.emplace_back();
-  chunk.set_rank(upload->second.place.rank());
-  chunk.set_error(error);
+  v1::UploadChunk& chunk = reader.chunks.emplace_back();
+  if (upload->second.is_profile) {
+    chunk.mutable_profile()->set_rank(upload->second.place.rank());
+    chunk.mutable_profile()->set_error(error);
+  } else {
+    chunk.mutable_chunk()->set_rank(upload->second.place.rank());
+    chunk.mutable_chunk()->set_error(error);
+  }
   reader.open.erase(id);
   uploads_.erase(upload);
   return reader.more;
 }
 
-void LogRelay::WorkerGone(const std::string& worker) {
+void UploadRelay::WorkerGone(const std::string& worker) {
   std::vector<std::function<void()>> mores;
   {
     const absl::MutexLock lock(&mu_);
     std::vector<std::string> lost;
     for (const auto& [id, upload] : uploads_) {
-      if (upload.place.worker() == worker && !upload.begun) {
+      if (upload.place.worker() == worker && (!upload.begun || upload.missing > 0)) {
         lost.push_back(id);
       }
     }
     for (const std::string& id : lost) {
-      mores.push_back(Fail(id, absl::StrCat("worker ", worker, " went away; the log lies there")));
+      const Upload& upload = uploads_.at(id);
+      mores.push_back(Fail(
+          id, absl::StrCat("worker ", worker, " went away; ", WhatIsLost(upload.place, upload.is_profile))));
     }
   }
   for (const std::function<void()>& more : mores) {
@@ -156,7 +186,7 @@ void LogRelay::WorkerGone(const std::string& worker) {
   }
 }
 
-void LogRelay::Tick() {
+void UploadRelay::Tick() {
   std::vector<std::function<void()>> mores;
   {
     const absl::MutexLock lock(&mu_);
@@ -167,7 +197,7 @@ void LogRelay::Tick() {
       }
     }
     for (const auto& [id, worker] : late) {
-      mores.push_back(Fail(id, absl::StrCat("worker ", worker, " has not sent the log within ",
+      mores.push_back(Fail(id, absl::StrCat("worker ", worker, " has not begun to send within ",
                                             absl::FormatDuration(kAnswer))));
     }
   }

@@ -20,11 +20,11 @@
 
 namespace tandem::controller {
 
-// Logs lie on the workers. A reader asks here; the workers are asked to upload; what they send is handed
-// on. A reader that is slow holds back its uploads alone. Thread-safe.
-class LogRelay {
+// Logs lie on the workers, and timelines are recorded there. A reader asks here; the workers are asked to
+// upload; what they send is handed on. A reader that is slow holds back its uploads alone. Thread-safe.
+class UploadRelay {
  public:
-  LogRelay(Sessions& sessions, const platform::Clock& clock, platform::Random& random)
+  UploadRelay(Sessions& sessions, const platform::Clock& clock, platform::Random& random)
       : sessions_(sessions), clock_(clock), random_(random) {}
 
   struct Wanted {
@@ -34,7 +34,7 @@ class LogRelay {
 
   // What a reader gets: the next chunk, none for now (`more` is called when that changes), or the end.
   struct Next {
-    std::optional<v1::LogChunk> chunk;
+    std::optional<v1::UploadChunk> chunk;  // a log's or a profile's, with its rank
     bool end = false;
   };
   // Ids are those of readers. `more` is called from any thread, with no lock held.
@@ -48,7 +48,7 @@ class LogRelay {
   // The upload is over.
   void Finish(const std::string& upload) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A worker is not connected any more: uploads that it has not begun never come.
+  // A worker is not connected any more: logs that it has not begun never come, and no timelines.
   void WorkerGone(const std::string& worker) ABSL_LOCKS_EXCLUDED(mu_);
   // Gives up on workers that do not answer. Call about once a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mu_);
@@ -59,9 +59,11 @@ class LogRelay {
     v1::RankPlace place;
     absl::Time asked;
     bool begun = false;
+    bool is_profile = false;
+    int missing = 0;  // timelines of a profile that have not come
   };
   struct Reader {
-    std::deque<v1::LogChunk> chunks;
+    std::deque<v1::UploadChunk> chunks;
     std::set<std::string> open;  // uploads
     std::function<void()> more;
     std::vector<std::function<void()>> resumes;

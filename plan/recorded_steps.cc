@@ -1,0 +1,83 @@
+#include "plan/recorded_steps.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "plan/memory.h"
+#include "plan/prediction.h"
+#include "schedules/measurement.h"
+#include "schedules/timeline.h"
+#include "schedules/trace.h"
+
+namespace tandem::plan {
+
+schedules::Timeline ToTimeline(const v1::StepTimeline& step) {
+  schedules::Timeline timeline{
+      .program = step.program(), .rank = step.rank(), .step = step.step(), .alone = step.alone()};
+  timeline.instructions.resize(static_cast<size_t>(step.start_ns_size()));
+  for (int i = 0; i < step.start_ns_size(); ++i) {
+    timeline.instructions[static_cast<size_t>(i)] = {
+        .start_ns = step.start_ns(i), .end_ns = step.end_ns(i), .cpu_ns = step.cpu_ns(i)};
+  }
+  return timeline;
+}
+
+absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps) {
+  const auto size = static_cast<int>(plan.train_program.instructions.size());
+  for (const v1::StepTimeline& step : steps) {
+    if (step.program() != plan.train_program.name || step.start_ns_size() != size ||
+        step.end_ns_size() != size || step.cpu_ns_size() != size) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", step.rank(), " recorded a program \"", step.program(), "\" of ",
+                       step.start_ns_size(), " instructions, this build plans \"", plan.train_program.name,
+                       "\" of ", size, " for the job; use the build that the job runs with"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps) {
+  int64_t first = 0;
+  for (const v1::StepTimeline& step : steps) {
+    first = first == 0 ? step.start_unix_ns() : std::min(first, step.start_unix_ns());
+  }
+  const MemoryPlan memory = PlanMemory(plan);
+  std::vector<schedules::Timeline> timelines;
+  for (const v1::StepTimeline& step : steps) {
+    timelines.push_back(ToTimeline(step));
+  }
+  std::vector<schedules::TraceRun> runs;
+  for (size_t i = 0; i < timelines.size(); ++i) {
+    runs.push_back({.program = &plan.train_program,
+                    .timeline = &timelines[i],
+                    .offset_ns = steps[i].start_unix_ns() - first,
+                    .memory = &memory.train});
+  }
+  return schedules::TraceToJson(plan.outline, runs);
+}
+
+schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
+                                         schedules::DeviceProfile base, int ranks_per_machine) {
+  const bool any_alone =
+      std::any_of(steps.begin(), steps.end(), [](const v1::StepTimeline& step) { return step.alone(); });
+  std::vector<schedules::Timeline> timelines;
+  int processors = 0;
+  for (const v1::StepTimeline& step : steps) {
+    if (step.alone() == any_alone) {
+      timelines.push_back(ToTimeline(step));
+      processors = std::max(processors, step.processors());
+    }
+  }
+  base.measured = schedules::MeasureTimes(plan.outline, plan.train_program, WorkloadOf(plan), timelines);
+  base.describe = absl::StrCat("measured from ", timelines.size(), " recorded steps of job ", plan.train.name,
+                               "; rates: ", base.describe);
+  base.name += "-measured";
+  if (base.cores > 0 && processors > 0) {
+    base.cores = static_cast<double>(processors) / std::max(1, ranks_per_machine);
+  }
+  return base;
+}
+
+}  // namespace tandem::plan
