@@ -2,6 +2,7 @@
 #include <c10/core/InferenceMode.h>
 #include <pthread.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -12,38 +13,48 @@
 
 namespace tandem::device {
 
-// Reached once, forever.
-struct Event::State {
-  std::mutex mu;
-  std::condition_variable changed;
-  bool reached = false;
+namespace {
 
-  bool IsReached() {
-    const std::lock_guard lock(mu);
-    return reached;
+// Reached once, forever.
+class Future final : public Event::State {
+ public:
+  bool IsReached() override {
+    const std::lock_guard lock(mu_);
+    return reached_;
   }
   void Reach() {
     {
-      const std::lock_guard lock(mu);
-      reached = true;
+      const std::lock_guard lock(mu_);
+      reached_ = true;
     }
-    changed.notify_all();
+    changed_.notify_all();
   }
   void Await() {
-    std::unique_lock lock(mu);
-    changed.wait(lock, [this] { return reached; });
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, [this] { return reached_; });
   }
+  // False when the time is over.
+  bool AwaitFor(std::chrono::milliseconds time) {
+    std::unique_lock lock(mu_);
+    return changed_.wait_for(lock, time, [this] { return reached_; });
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool reached_ = false;
 };
 
-namespace {
+// How late a poison may be noticed by a host that waits for a stream.
+constexpr std::chrono::milliseconds kPoisonPoll{5};
 
 // Events are reached and waited for even when poisoned: only work is skipped, so nobody waits forever for
 // a stream whose work failed.
 struct Reach {
-  std::shared_ptr<Event::State> event;
+  std::shared_ptr<Future> event;
 };
 struct Await {
-  std::shared_ptr<Event::State> event;
+  std::shared_ptr<Future> event;
 };
 using Task = std::variant<std::function<void()>, Reach, Await>;
 
@@ -64,23 +75,27 @@ class CpuStream final : public Stream {
 
   void Enqueue(std::function<void()> work) override { Push(std::move(work)); }
 
-  Event Record() override {
-    auto state = std::make_shared<Event::State>();
-    Push(Reach{state});
-    return Event(std::move(state));
-  }
+  Event Record() override { return Event(RecordFuture()); }
 
   void Wait(const Event& event) override {
     if (event.state() == nullptr || event.state()->IsReached()) return;
-    Push(Await{event.state()});
+    Push(Await{std::static_pointer_cast<Future>(event.state())});
   }
 
   void Synchronize() override {
-    Record().state()->Await();
+    const std::shared_ptr<Future> end = RecordFuture();
+    while (!poison_.is_set() && !end->AwaitFor(kPoisonPoll)) {
+    }
     poison_.RethrowIfSet();
   }
 
  private:
+  std::shared_ptr<Future> RecordFuture() {
+    auto future = std::make_shared<Future>();
+    Push(Reach{future});
+    return future;
+  }
+
   void Push(Task task) {
     bool wake = false;
     {

@@ -12,7 +12,12 @@ namespace tandem::device {
 // On the CPU a shared future; on CUDA a cudaEvent.
 class Event {
  public:
-  struct State;
+  // Each kind of stream has its own; a stream waits for events of its kind only.
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual bool IsReached() = 0;  // any thread
+  };
 
   Event() = default;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -40,8 +45,9 @@ class Poison {
 };
 
 // Work that runs in order, asynchronously to the host.
-// One issuing thread; the work itself runs elsewhere (CPU: the stream's own thread, with gradients
-// disabled, one intra-op thread, blocking while idle).
+// One issuing thread. On the CPU the work runs on the stream's own thread, with gradients disabled, one
+// intra-op thread, blocking while idle. On CUDA it runs in Enqueue, on the issuing thread, with this as the
+// current stream, and launches kernels: work never waits for the device.
 // An exception in the work poisons: everything queued, here and on the other streams of that Poison, is
 // skipped, and Synchronize throws it.
 class Stream {
@@ -56,7 +62,8 @@ class Stream {
   // Work enqueued from now on starts after `event`.
   virtual void Wait(const Event& event) = 0;
 
-  // Blocks the caller until everything enqueued has run. Throws the poison's error.
+  // Blocks the caller until everything enqueued has run, or the poison is set, which may leave work under
+  // way. Throws the poison's error.
   virtual void Synchronize() = 0;
 };
 

@@ -35,7 +35,9 @@ class CountingCommunicator final : public comm::Communicator {
     inner_->AllToAll(input, output);
   }
   void Abort() override { inner_->Abort(); }
+  void CheckPending() override { inner_->CheckPending(); }
   uint64_t num_collectives() const override { return inner_->num_collectives(); }
+  uint64_t num_ended() const override { return inner_->num_ended(); }
 
  private:
   std::unique_ptr<comm::Communicator> inner_;

@@ -13,7 +13,9 @@
 #include "comm/communicator.h"
 #include "comm/thread_communicator.h"
 #include "device/arena.h"
+#include "device/device.h"
 #include "model/node.h"
+#include "ops/operations.h"
 #include "plan/memory.h"
 #include "tests/parity/job.h"
 #include "trainer/bound_program.h"
@@ -28,7 +30,7 @@ class ExecutorTest : public testing::Test {
  protected:
   ExecutorTest()
       : plan_(parity::MakeJob({.microbatches_per_rank = 2, .validate_every_steps = 1})),
-        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute)),
+        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute, ops::CpuOperations())),
         memory_(plan_, 0, /*poison=*/true) {
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
       std::vector<fsdp::ItemInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
