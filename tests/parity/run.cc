@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
 #include "device/arena.h"
@@ -71,7 +72,8 @@ class Recorder final : public trainer::RankObserver {
   const RunOptions& options_;
 };
 
-void Put(const std::string& name, const at::Tensor& owned, int64_t begin, int64_t elements, JobRun& run) {
+void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, int64_t elements, JobRun& run) {
+  const at::Tensor owned = on_device.cpu();
   const auto element_bytes = static_cast<int64_t>(owned.itemsize());
   std::string& array = run.arrays[name];
   array.resize(elements * element_bytes);
@@ -87,13 +89,18 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   const int ranks = plan.train.ranks;
   std::vector<std::vector<std::unique_ptr<comm::Communicator>>> communicators(ranks);
   JobRun run;
+  const bool on_host = !options.make_backend;
   for (const char* name : {"dp_cp", "dp_cp_ag", "intra_dist_opt", "report"}) {
+    if (!on_host && name != std::string("report")) continue;
     auto group = comm::MakeThreadCommunicators(name, ranks);
     group[0] = std::make_unique<CountingCommunicator>(std::move(group[0]), run.collectives[name]);
     for (int rank = 0; rank < ranks; ++rank) {
       communicators[rank].push_back(std::move(group[rank]));
     }
   }
+  const trainer::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
+                                       .data_address = "127.0.0.1",
+                                       .timeout = absl::Minutes(2)};
   std::vector<trainer::RequestBox> requests(ranks);
   if (options.with_requests) {
     options.with_requests(requests);
@@ -103,9 +110,21 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   comm::RunThreadRanks(ranks, [&](int rank) {
     link::SharedPage page;
     Recorder recorder(run, mu, options);
-    const std::vector<std::unique_ptr<comm::Communicator>> own = std::move(communicators[rank]);
+    const std::unique_ptr<trainer::Backend> backend =
+        on_host ? trainer::MakeCpuBackend() : options.make_backend(rank);
+    std::vector<std::unique_ptr<comm::Communicator>> own = std::move(communicators[rank]);
+    if (!on_host) {
+      const auto join = [&](const char* name, comm::Communicator* clone_of) {
+        own.push_back(backend->MakeCommunicator({.name = name, .prefix = name, .rank = rank, .size = ranks},
+                                                rendezvous, clone_of));
+        return own.back().get();
+      };
+      comm::Communicator* const reduce = join("dp_cp", nullptr);
+      join("dp_cp_ag", reduce);
+      join("intra_dist_opt", nullptr);
+    }
     trainer::Rank trainer(plan, {.rank = rank, .job = "parity", .poison = options.poison}, own,
-                          platform::SystemFiles(), requests[rank], page, recorder);
+                          platform::SystemFiles(), requests[rank], page, *backend, recorder);
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;
