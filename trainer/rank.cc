@@ -213,7 +213,8 @@ class Rank::Impl {
                       .losses = std::move(result.losses)};
     if (plan_.train.parameter_norms) {
       for (const fsdp::ShardedUnit& unit : memory_.units()) {
-        record.norms.insert(record.norms.end(), unit.norms().begin(), unit.norms().end());
+        const std::vector<fsdp::ItemNorms> norms = unit.norms();
+        record.norms.insert(record.norms.end(), norms.begin(), norms.end());
       }
     }
     step_ = step;
