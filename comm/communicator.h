@@ -19,11 +19,11 @@ class CommError : public std::runtime_error {
 
 // A group of ranks that run collectives together, in the order of one stream.
 //
-// Every rank makes the same calls in the same order, from one thread (the stream's; on the CPU a call
-// returns when the collective is done). Tensors are contiguous, any dtype (bytes are moved), and stay
-// alive until then. A group of one rank is a communicator like any other.
-// Throws CommError when a peer is lost or the deadline passes. Not thread-safe, except Abort() and
-// num_collectives().
+// Every rank makes the same calls in the same order, from one thread (the stream's). On the CPU a call
+// returns when the collective is done; on a GPU it is enqueued on the current stream. Tensors are contiguous,
+// any dtype (bytes are moved), and stay alive until it is done. A group of one rank is a communicator like
+// any other. Throws CommError when a peer is lost or the deadline passes; what a GPU notices later,
+// CheckPending throws. Not thread-safe, except Abort, CheckPending and the two counts.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -41,8 +41,13 @@ class Communicator {
   // No new call starts, and pending ones end, or the process does. Callable from any thread.
   virtual void Abort() = 0;
 
-  // Collectives started so far, for the shared page and for tests.
+  // Throws CommError where a collective that was started has failed, or has not ended within the deadline. On
+  // the CPU the calls themselves throw.
+  virtual void CheckPending() = 0;
+
+  // Collectives started so far, for the shared page and for tests; and those of them that have ended.
   virtual uint64_t num_collectives() const = 0;
+  virtual uint64_t num_ended() const = 0;
 };
 
 }  // namespace tandem::comm

@@ -78,7 +78,9 @@ class GlooCommunicator final : public Communicator {
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  void CheckPending() override {}  // nothing is pending once a call has returned
   uint64_t num_collectives() const override { return num_collectives_; }
+  uint64_t num_ended() const override { return num_ended_; }
 
   void AllGather(const at::Tensor& input, at::Tensor& output) override {
     Exchange(CheckAllGather(name_, size_, input, output), /*stride=*/0);
@@ -102,7 +104,10 @@ class GlooCommunicator final : public Communicator {
     const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + call.operation;
     if (aborted_) throw CommError(where + ": aborted");
     const uint64_t sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed);
-    if (call.slice == 0) return;
+    if (call.slice == 0) {
+      num_ended_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
     // In flight at most this and the next collective: a few bits keep them apart.
     const int tag = static_cast<int>(sequence & 0xFFFF);
     std::vector<Transfer> transfers;
@@ -126,6 +131,7 @@ class GlooCommunicator final : public Communicator {
         peer = transfer.peer;
         transfer.work->wait();
       }
+      num_ended_.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::exception& error) {
       aborted_ = true;  // the buffers of this call may still be written; no further call may start
       throw CommError(where + ": " + Reason(error.what(), "rank " + std::to_string(peer), timeout_));
@@ -141,6 +147,7 @@ class GlooCommunicator final : public Communicator {
   const c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
   std::atomic<bool> aborted_{false};
   std::atomic<uint64_t> num_collectives_{0};
+  std::atomic<uint64_t> num_ended_{0};
 };
 
 // Gloo's device thread spins on epoll while a caller holds a connection's lock. Where it preempts that

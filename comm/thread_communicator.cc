@@ -85,7 +85,9 @@ class ThreadCommunicator final : public Communicator {
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
   int size() const override { return meeting_->size(); }
+  void CheckPending() override {}  // nothing is pending once a call has returned
   uint64_t num_collectives() const override { return num_collectives_; }
+  uint64_t num_ended() const override { return num_ended_; }
 
   void AllGather(const at::Tensor& input, at::Tensor& output) override {
     // Everybody's slice is the whole input.
@@ -123,6 +125,7 @@ class ThreadCommunicator final : public Communicator {
       if (from != to) std::memcpy(to, from, bytes);
     }
     meeting_->Leave(where);
+    num_ended_.fetch_add(1, std::memory_order_relaxed);
   }
 
   const std::string name_;
@@ -130,6 +133,7 @@ class ThreadCommunicator final : public Communicator {
   const std::shared_ptr<Meeting> meeting_;
   std::atomic<bool> aborted_{false};
   std::atomic<uint64_t> num_collectives_{0};
+  std::atomic<uint64_t> num_ended_{0};
 };
 
 }  // namespace

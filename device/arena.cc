@@ -2,19 +2,19 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <sstream>
 #include <utility>
+
+#include "device/device.h"
 
 namespace tandem::device {
 namespace {
 
-constexpr int kNanByte = 0xFF;
+constexpr uint8_t kNanByte = 0xFF;
 
 std::string Describe(const std::vector<int64_t>& shape, c10::ScalarType dtype) {
   std::ostringstream text;
@@ -32,30 +32,13 @@ char* Begin(const at::Tensor& tensor) {
 
 }  // namespace
 
-// Pages come zeroed from the kernel, on first touch, on the node of the thread that touches them.
-struct Arena::Memory {
-  explicit Memory(int64_t capacity) : bytes(capacity) {
-    if (bytes == 0) return;
-    void* const mapped = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapped == MAP_FAILED) throw std::bad_alloc();
-    base = static_cast<char*>(mapped);
-    madvise(base, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a wish; without it the arena is only slower
-  }
-  ~Memory() {
-    if (base != nullptr) munmap(base, static_cast<size_t>(bytes));
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  char* base = nullptr;
-  int64_t bytes;
-};
-
-Arena::Arena(int64_t capacity, bool poison) : poison_(poison) {
+Arena::Arena(Device& device, int64_t capacity, bool poison) : device_(device), poison_(poison) {
   if (capacity < 0) throw std::invalid_argument("arena of " + std::to_string(capacity) + " bytes");
-  memory_ = std::make_unique<Memory>(capacity);
-  if (poison_ && capacity > 0) std::memset(memory_->base, kNanByte, static_cast<size_t>(capacity));
+  memory_ = device.Reserve(capacity);
+  if (poison_ && capacity > 0) {
+    device_.Fill(memory_->begin(), kNanByte, capacity);
+    device_.Synchronize();
+  }
 }
 
 Arena::~Arena() = default;
@@ -69,19 +52,26 @@ at::Tensor Arena::Allocate(const std::vector<int64_t>& shape, c10::ScalarType dt
   }
   const int64_t offset = blocks_.Allocate(bytes);
   // Also where nothing new was appended: an earlier refusal may have left free blocks beyond the end.
-  if (offset + bytes > memory_->bytes) {
+  if (offset + bytes > memory_->bytes()) {
     blocks_.Free(offset);
     Exhausted(bytes, Describe(shape, dtype));
   }
   in_use_.emplace(offset, Block{.bytes = bytes, .what = Describe(shape, dtype)});
-  return at::from_blob(memory_->base + offset, shape, at::TensorOptions().dtype(dtype));
+  const c10::Device where = device_.torch_device();
+  return at::for_blob(memory_->begin() + offset, shape)
+      .options(at::TensorOptions().dtype(dtype).device(where))
+      .target_device(where)
+      .make_tensor();
 }
 
 void Arena::Free(const at::Tensor& tensor) {
   char* const begin = Begin(tensor);
-  const auto block = in_use_.find(begin - memory_->base);
+  const auto block = in_use_.find(begin - memory_->begin());
   if (block == in_use_.end()) throw std::logic_error("arena: Free of a tensor that is not allocated");
-  if (poison_) std::memset(begin, kNanByte, static_cast<size_t>(block->second.bytes));
+  if (poison_) {
+    device_.Fill(begin, kNanByte, block->second.bytes);
+    device_.Synchronize();
+  }
   blocks_.Free(block->first);
   in_use_.erase(block);
 }
@@ -93,8 +83,9 @@ void Arena::Exhausted(int64_t bytes, const std::string& what) const {
                    [](const auto& a, const auto& b) { return a.second->bytes > b.second->bytes; });
   constexpr size_t kRows = 32;
   std::ostringstream text;
-  text << "arena exhausted: " << bytes << " bytes for " << what << " do not fit; capacity " << memory_->bytes
-       << ", in use " << blocks_.in_use() << " in " << blocks.size() << " blocks (offset, bytes, what):";
+  text << "arena exhausted: " << bytes << " bytes for " << what << " do not fit; capacity "
+       << memory_->bytes() << ", in use " << blocks_.in_use() << " in " << blocks.size()
+       << " blocks (offset, bytes, what):";
   for (size_t i = 0; i < std::min(kRows, blocks.size()); ++i) {
     text << "\n  " << blocks[i].first << "  " << blocks[i].second->bytes << "  " << blocks[i].second->what;
   }
@@ -104,6 +95,6 @@ void Arena::Exhausted(int64_t bytes, const std::string& what) const {
 
 int64_t Arena::in_use() const { return blocks_.in_use(); }
 int64_t Arena::peak() const { return blocks_.peak(); }
-int64_t Arena::capacity() const { return memory_->bytes; }
+int64_t Arena::capacity() const { return memory_->bytes(); }
 
 }  // namespace tandem::device

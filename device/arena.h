@@ -18,6 +18,9 @@ enum class ScalarType : int8_t;
 
 namespace tandem::device {
 
+class Device;
+class Region;
+
 // The arena is smaller than what is asked of it: the plan and the run disagree. what() lists what is in use.
 class ArenaExhausted : public std::runtime_error {
  public:
@@ -29,9 +32,10 @@ class ArenaExhausted : public std::runtime_error {
 // checker proves. A tensor does not own its memory: it is valid until Free. Not thread-safe.
 class Arena {
  public:
-  // Reserves `capacity` bytes, aligned to BlockAllocator::kAlignment. Throws std::bad_alloc.
+  // Reserves `capacity` bytes of `device`, which outlives it, aligned to BlockAllocator::kAlignment. Throws
+  // OutOfMemory.
   // poison: fills fresh memory, and every block on Free, with NaN bytes (0xFF).
-  explicit Arena(int64_t capacity, bool poison = false);
+  Arena(Device& device, int64_t capacity, bool poison = false);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -48,7 +52,6 @@ class Arena {
   int64_t capacity() const;
 
  private:
-  struct Memory;
   struct Block {
     int64_t bytes = 0;
     std::string what;  // "fp32 [4, 256, 128]"
@@ -56,7 +59,8 @@ class Arena {
 
   [[noreturn]] void Exhausted(int64_t bytes, const std::string& what) const;
 
-  std::unique_ptr<Memory> memory_;
+  Device& device_;
+  std::unique_ptr<Region> memory_;
   schedules::BlockAllocator blocks_;
   bool poison_;
   std::map<int64_t, Block> in_use_;  // by offset

@@ -2,6 +2,7 @@
 #include <c10/core/InferenceMode.h>
 #include <pthread.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -14,35 +15,45 @@ namespace tandem::device {
 namespace {
 
 // Reached once, forever.
-struct CpuEvent final : Event::State {
-  std::mutex mu;
-  std::condition_variable changed;
-  bool reached = false;
-
-  bool IsReached() {
-    const std::lock_guard lock(mu);
-    return reached;
+class Future final : public Event::State {
+ public:
+  bool IsReached() override {
+    const std::lock_guard lock(mu_);
+    return reached_;
   }
   void Reach() {
     {
-      const std::lock_guard lock(mu);
-      reached = true;
+      const std::lock_guard lock(mu_);
+      reached_ = true;
     }
-    changed.notify_all();
+    changed_.notify_all();
   }
   void Await() {
-    std::unique_lock lock(mu);
-    changed.wait(lock, [this] { return reached; });
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, [this] { return reached_; });
   }
+  // False when the time is over.
+  bool AwaitFor(std::chrono::milliseconds time) {
+    std::unique_lock lock(mu_);
+    return changed_.wait_for(lock, time, [this] { return reached_; });
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool reached_ = false;
 };
+
+// How late a poison may be noticed by a host that waits for a stream.
+constexpr std::chrono::milliseconds kPoisonPoll{5};
 
 // Events are reached and waited for even when poisoned: only work is skipped, so nobody waits forever for
 // a stream whose work failed.
 struct Reach {
-  std::shared_ptr<CpuEvent> event;
+  std::shared_ptr<Future> event;
 };
 struct Await {
-  std::shared_ptr<CpuEvent> event;
+  std::shared_ptr<Future> event;
 };
 using Task = std::variant<std::function<void()>, Reach, Await>;
 
@@ -63,26 +74,27 @@ class CpuStream final : public Stream {
 
   void Enqueue(std::function<void()> work) override { Push(std::move(work)); }
 
-  Event Record() override {
-    auto state = std::make_shared<CpuEvent>();
-    Push(Reach{state});
-    return Event(std::move(state));
-  }
+  Event Record() override { return Event(RecordFuture()); }
 
   void Wait(const Event& event) override {
-    const auto state = std::static_pointer_cast<CpuEvent>(event.state());
-    if (state == nullptr || state->IsReached()) return;
-    Push(Await{state});
+    if (event.state() == nullptr || event.state()->IsReached()) return;
+    Push(Await{std::static_pointer_cast<Future>(event.state())});
   }
 
   void Synchronize() override {
-    const auto end = std::make_shared<CpuEvent>();
-    Push(Reach{end});
-    end->Await();
+    const std::shared_ptr<Future> end = RecordFuture();
+    while (!poison_.is_set() && !end->AwaitFor(kPoisonPoll)) {
+    }
     poison_.RethrowIfSet();
   }
 
  private:
+  std::shared_ptr<Future> RecordFuture() {
+    auto future = std::make_shared<Future>();
+    Push(Reach{future});
+    return future;
+  }
+
   void Push(Task task) {
     bool wake = false;
     {
@@ -151,7 +163,5 @@ std::unique_ptr<Stream> MakeCpuStream(const std::string& name, Poison poison) {
 std::unique_ptr<Stream> CpuStreams::MakeStream(const std::string& name, Poison poison) {
   return MakeCpuStream(name, std::move(poison));
 }
-
-void CpuStreams::Flush() {}  // the threads are at it already
 
 }  // namespace tandem::device

@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -20,7 +21,8 @@ namespace tandem::device {
 namespace {
 
 struct SeededEvent final : Event::State {
-  bool reached = false;
+  bool IsReached() override { return reached; }
+  std::atomic<bool> reached = false;
 };
 
 struct Reach {
@@ -328,7 +330,7 @@ class SeededScheduler::Impl::LaneStream final : public Stream {
     {
       std::unique_lock lock(impl_.mu_);
       impl_.Flush(lane_.rank);
-      impl_.idle_.wait(lock, [&] { return end->reached; });
+      impl_.idle_.wait(lock, [&] { return end->reached.load(); });
     }
     poison_.RethrowIfSet();
   }
@@ -350,11 +352,6 @@ class SeededScheduler::Impl::Factory final : public StreamFactory {
 
   std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) override {
     return std::make_unique<LaneStream>(impl_, rank_, name, poison);
-  }
-
-  void Flush() override {
-    const std::lock_guard lock(impl_.mu_);
-    impl_.Flush(rank_);
   }
 
  private:

@@ -12,9 +12,9 @@ namespace tandem::device {
 // next is drawn from a seed. A piece is ready when what its stream waits for is reached. The same seed and
 // the same program give the same order, so an order that shows a fault can be run again.
 //
-// Nothing starts before every rank has flushed; then everything flushed runs to its end, and so on: ranks
-// must flush equally often, as ranks that run the same programs do. A rank whose streams are all gone is not
-// waited for.
+// Nothing starts before every rank synchronizes one of its streams; then everything enqueued so far, on all
+// of them, runs to its end, and so on: ranks must synchronize equally often, as ranks that run the same
+// programs do. A rank whose streams are all gone is not waited for.
 //
 // A collective is two events, not one: it starts when its piece does, and WaitUntil lets any other piece run
 // until the peers have come. (Each unfinished collective keeps the thread that it is on; another one takes
@@ -32,8 +32,8 @@ class SeededScheduler {
   SeededScheduler(const SeededScheduler&) = delete;
   SeededScheduler& operator=(const SeededScheduler&) = delete;
 
-  // The streams of one rank. Their Synchronize flushes. Their destruction drops what was not flushed, and
-  // waits for the rest. Lives as long as the scheduler.
+  // The streams of one rank. Their destruction drops what is enqueued and has not started, and waits for the
+  // rest. Lives as long as the scheduler.
   StreamFactory& streams(int rank);
 
   // Called by a piece of work: others run until ready() is true. Throws std::runtime_error in a piece that

@@ -12,9 +12,11 @@ namespace tandem::device {
 // On the CPU a shared future; on CUDA a cudaEvent.
 class Event {
  public:
-  // What the streams of one factory keep of it; they know each other's, and nobody else does.
-  struct State {
+  // Each kind of stream has its own; a stream waits for events of its kind only.
+  class State {
+   public:
     virtual ~State() = default;
+    virtual bool IsReached() = 0;  // any thread
   };
 
   Event() = default;
@@ -43,8 +45,9 @@ class Poison {
 };
 
 // Work that runs in order, asynchronously to the host.
-// One issuing thread; the work itself runs elsewhere (CPU: the stream's own thread, with gradients
-// disabled, one intra-op thread, blocking while idle).
+// One issuing thread. On the CPU the work runs on the stream's own thread, with gradients disabled, one
+// intra-op thread, blocking while idle. On CUDA it runs in Enqueue, on the issuing thread, with this as the
+// current stream, and launches kernels: work never waits for the device.
 // An exception in the work poisons: everything queued, here and on the other streams of that Poison, is
 // skipped, and Synchronize throws it.
 class Stream {
@@ -59,7 +62,8 @@ class Stream {
   // Work enqueued from now on starts after `event`.
   virtual void Wait(const Event& event) = 0;
 
-  // Blocks the caller until everything enqueued has run. Throws the poison's error.
+  // Blocks the caller until everything enqueued has run, or the poison is set, which may leave work under
+  // way. Throws the poison's error.
   virtual void Synchronize() = 0;
 };
 
@@ -72,17 +76,12 @@ class StreamFactory {
   virtual ~StreamFactory() = default;
 
   virtual std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) = 0;
-
-  // The host has enqueued all that belongs together and waits for it next. Work may start before; at the
-  // latest it starts now.
-  virtual void Flush() = 0;
 };
 
 // A thread each.
 class CpuStreams final : public StreamFactory {
  public:
   std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) override;
-  void Flush() override;
 };
 
 }  // namespace tandem::device

@@ -36,9 +36,9 @@ template <typename T>
 }  // namespace
 
 template <typename T>
-AdamWScalars<T>::AdamWScalars(const OptimizerInputs& inputs)
+AdamWScalars<T>::AdamWScalars(const OptimizerInputs& inputs, double clip)
     : divisor(static_cast<T>(inputs.divisor)),
-      clip(static_cast<T>(inputs.clip)),
+      clip(static_cast<T>(clip)),
       beta1(static_cast<T>(inputs.beta1)),
       beta2(static_cast<T>(inputs.beta2)),
       one_minus_beta1(static_cast<T>(1 - inputs.beta1)),

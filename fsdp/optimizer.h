@@ -9,7 +9,7 @@ struct OptimizerInputs;
 // What the formula of OptimizerInputs needs for one element, in the type of the shard.
 template <typename T>
 struct AdamWScalars {
-  explicit AdamWScalars(const OptimizerInputs& inputs);
+  AdamWScalars(const OptimizerInputs& inputs, double clip);
 
   T divisor;
   T clip;

@@ -1,15 +1,13 @@
 #include "fsdp/sharded_unit.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <stdexcept>
 #include <utility>
 
 #include "comm/communicator.h"
-#include "fsdp/fold.h"
 #include "fsdp/initialize.h"
-#include "fsdp/norms.h"
-#include "fsdp/optimizer.h"
 #include "fsdp/pieces.h"
 
 namespace tandem::fsdp {
@@ -26,8 +24,7 @@ struct UnitState {
   at::Tensor exp_avg;
   at::Tensor exp_avg_sq;
   std::vector<Piece> pieces;
-  std::vector<Range> runs;
-  std::vector<ItemNorms> norms;
+  std::unique_ptr<ShardWork> work;
 };
 
 namespace {
@@ -40,12 +37,6 @@ void WithType(const at::Tensor& tensor, Function function) {
   } else {
     function(double{});
   }
-}
-
-// Element `flat` of the shard.
-template <typename T>
-T* At(const UnitState& unit, const at::Tensor& shard, int64_t flat) {
-  return shard.mutable_data_ptr<T>() + (flat - unit.begin);
 }
 
 void CheckShard(const UnitState& unit, const char* what, const at::Tensor& shard) {
@@ -79,7 +70,8 @@ at::Tensor Owned(const UnitState& unit, const at::Tensor& shard) {
 }  // namespace
 
 ShardedUnit::ShardedUnit(std::string name, Layout layout, int num_ranks, int rank, at::Tensor weight,
-                         at::Tensor gradient, at::Tensor exp_avg, at::Tensor exp_avg_sq)
+                         at::Tensor gradient, at::Tensor exp_avg, at::Tensor exp_avg_sq,
+                         const MakeShardWork& make_work)
     : state_(std::make_unique<UnitState>()) {
   UnitState& unit = *state_;
   unit.name = std::move(name);
@@ -98,8 +90,17 @@ ShardedUnit::ShardedUnit(std::string name, Layout layout, int num_ranks, int ran
   CheckShard(unit, "exp_avg_sq", unit.exp_avg_sq);
   for (at::Tensor* shard : {&unit.weight, &unit.gradient, &unit.exp_avg, &unit.exp_avg_sq}) shard->zero_();
   unit.pieces = PiecesOf(unit.layout, unit.owned);
-  unit.runs = RunsOf(unit.pieces);
-  unit.norms.resize(unit.layout.items.size());
+  unit.work = make_work({.fp64 = unit.weight.scalar_type() == at::kDouble,
+                         .weight = unit.weight.mutable_data_ptr(),
+                         .gradient = unit.gradient.mutable_data_ptr(),
+                         .exp_avg = unit.exp_avg.mutable_data_ptr(),
+                         .exp_avg_sq = unit.exp_avg_sq.mutable_data_ptr(),
+                         .begin = unit.begin,
+                         .shard_elements = unit.shard_elements,
+                         .num_ranks = unit.num_ranks,
+                         .granule = unit.layout.granule,
+                         .num_items = static_cast<int>(unit.layout.items.size()),
+                         .pieces = unit.pieces});
 }
 
 ShardedUnit::~ShardedUnit() = default;
@@ -115,13 +116,16 @@ void ShardedUnit::Initialize(uint64_t seed, const std::vector<ItemInit>& inits) 
     throw std::invalid_argument("unit " + unit.name + ": " + std::to_string(inits.size()) +
                                 " initialisers for " + std::to_string(unit.layout.items.size()) + " items");
   }
+  // On the host on every device, so that the weights are the same bits.
+  at::Tensor host = at::zeros_like(unit.weight, unit.weight.options().device(at::kCPU));
   WithType(unit.weight, [&]<typename T>(T) {
     for (const Piece& piece : unit.pieces) {
       const auto item = static_cast<size_t>(piece.item);
       InitializeItem(seed, unit.layout.items[item], inits[item], piece.range,
-                     At<T>(unit, unit.weight, piece.range.begin));
+                     host.mutable_data_ptr<T>() + (piece.range.begin - unit.begin));
     }
   });
+  at::Tensor(unit.weight).copy_(host);
 }
 
 void ShardedUnit::Unshard(comm::Communicator& comm, at::Tensor& slot) {
@@ -135,61 +139,14 @@ void ShardedUnit::ReduceGradients(comm::Communicator& comm, const at::Tensor& sl
   CheckSlot(unit, comm, "slot", slot);
   CheckSlot(unit, comm, "staging", staging);
   comm.AllToAll(slot, staging);
-  // Only the items: what lies in the gaps of a slot is whatever was there before.
-  WithType(unit.gradient, [&]<typename T>(T) {
-    for (const Range& run : unit.runs) {
-      Fold(At<T>(unit, unit.gradient, run.begin), staging.const_data_ptr<T>() + (run.begin - unit.begin),
-           run.size(), unit.shard_elements, unit.num_ranks, add);
-    }
-  });
+  unit.work->Fold(staging.const_data_ptr(), add);
 }
 
-GradientTerms ShardedUnit::Terms() const {
-  const UnitState& unit = *state_;
-  GradientTerms terms;
-  WithType(unit.gradient, [&]<typename T>(T) {
-    for (const Piece& piece : unit.pieces) {
-      ForEachChunk(piece.range, unit.layout.granule, [&](Range chunk) {
-        terms.squares.Add(
-            SumOfFiniteSquares(At<T>(unit, unit.gradient, chunk.begin), chunk.size(), terms.nonfinite));
-      });
-    }
-  });
-  return terms;
-}
+void ShardedUnit::AddTerms(NormTerms* terms) { state_->work->AddTerms(terms); }
 
-void ShardedUnit::OptimizerStep(const OptimizerInputs& inputs) {
-  UnitState& unit = *state_;
-  for (ItemNorms& norms : unit.norms) norms = {};
-  WithType(unit.weight, [&]<typename T>(T) {
-    const AdamWScalars<T> scalars(inputs);
-    // A block stays in the first-level cache from the update to the sums.
-    const int64_t block_elements = 16 * unit.layout.granule;
-    std::vector<T> mean(static_cast<size_t>(block_elements));
-    std::vector<T> update(static_cast<size_t>(block_elements));
-    for (const Piece& piece : unit.pieces) {
-      ItemNorms& norms = unit.norms[static_cast<size_t>(piece.item)];
-      ForEachChunk(piece.range, block_elements, [&](Range block) {
-        const T* const sum = At<T>(unit, unit.gradient, block.begin);
-        T* const weight = At<T>(unit, unit.weight, block.begin);
-        if (inputs.finite) {
-          AdamWStep(scalars, block.size(), sum, weight, At<T>(unit, unit.exp_avg, block.begin),
-                    At<T>(unit, unit.exp_avg_sq, block.begin), mean.data(), update.data());
-        } else {
-          MeanGradient(scalars, block.size(), sum, mean.data());
-        }
-        ForEachChunk(block, unit.layout.granule, [&](Range chunk) {
-          const int64_t at = chunk.begin - block.begin;
-          norms.weight.Add(SumOfSquares(weight + at, chunk.size()));
-          norms.gradient.Add(SumOfSquares(mean.data() + at, chunk.size()));
-          if (inputs.finite) norms.update.Add(SumOfSquares(update.data() + at, chunk.size()));
-        });
-      });
-    }
-  });
-}
+void ShardedUnit::OptimizerStep(const OptimizerInputs& inputs) { state_->work->OptimizerStep(inputs); }
 
-const std::vector<ItemNorms>& ShardedUnit::norms() const { return state_->norms; }
+std::vector<ItemNorms> ShardedUnit::norms() const { return state_->work->norms(); }
 
 at::Tensor ShardedUnit::weights() const { return Owned(*state_, state_->weight); }
 at::Tensor ShardedUnit::exp_avg() const { return Owned(*state_, state_->exp_avg); }

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "fsdp/layout.h"
-#include "fsdp/sum.h"
+#include "fsdp/norm_outcome.h"
+#include "fsdp/shard_work.h"
 
 namespace at {
 class Tensor;
@@ -23,13 +24,6 @@ struct ItemInit {
   double deviation = 0;
 };
 
-// The squares of the pieces of one item that this rank owns, as sums.
-struct ItemNorms {
-  Sum weight;    // after the update
-  Sum gradient;  // of the mean gradient, before clipping
-  Sum update;    // new - old weight
-};
-
 // What OptimizerStep needs beside the shard. AdamW with decoupled decay (Loshchilov and Hutter, 2019):
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) +
 //   decay w)
@@ -42,14 +36,9 @@ struct OptimizerInputs {
   double epsilon = 0;
   double weight_decay = 0;
   double divisor = 1;  // contributions of the step: microbatches over all ranks
-  double clip = 1;     // coefficient, <= 1
-  bool finite = true;  // false: weights and state stay as they are
-};
-
-// The terms of one unit's accumulated gradient, before division and clipping.
-struct GradientTerms {
-  Sum squares;
-  int64_t nonfinite = 0;  // elements; they do not count in squares
+  // In the device's memory, so that no host waits for it: `clip` is read from there, and where `finite` is
+  // false weights and state stay as they are. Null: no clipping.
+  const NormOutcome* agreed = nullptr;
 };
 
 // Views of a shard's persistent tensors, each 1-D [ShardElements]; padding is kept zero.
@@ -61,9 +50,10 @@ struct UnitState;
 class ShardedUnit {
  public:
   // weight, gradient, exp_avg, exp_avg_sq: [ShardElements(layout, num_ranks)], one dtype (fp32 or fp64).
-  // Zeroes all four.
+  // Zeroes all four. make_work: for the kind of device that they are on.
   ShardedUnit(std::string name, Layout layout, int num_ranks, int rank, at::Tensor weight,
-              at::Tensor gradient, at::Tensor exp_avg, at::Tensor exp_avg_sq);
+              at::Tensor gradient, at::Tensor exp_avg, at::Tensor exp_avg_sq,
+              const MakeShardWork& make_work = MakeCpuShardWork);
   ~ShardedUnit();
   ShardedUnit(ShardedUnit&&) noexcept;
 
@@ -72,7 +62,7 @@ class ShardedUnit {
   Range owned() const;  // in the flat buffer, padding excluded
 
   // Every element depends on seed, item name and its global index alone (Philox 4x32-10, Salmon et al. 2011).
-  // inits: one per item of the layout.
+  // inits: one per item of the layout. Computed on the host; blocks.
   void Initialize(uint64_t seed, const std::vector<ItemInit>& inits);
 
   // slot: [GatheredElements], gets every rank's weights.
@@ -83,13 +73,15 @@ class ShardedUnit {
   // == false: the first one of the step overwrites.
   void ReduceGradients(comm::Communicator& comm, const at::Tensor& slot, at::Tensor& staging, bool add);
 
-  GradientTerms Terms() const;
+  // Adds the terms of the accumulated gradient, before division and clipping; non-finite elements are counted
+  // and not in the squares. `terms` is in the device's memory.
+  void AddTerms(NormTerms* terms);
 
   // One pass over the shard. Leaves norms() of the step.
   void OptimizerStep(const OptimizerInputs& inputs);
 
-  // Per item of the layout, of the last OptimizerStep.
-  const std::vector<ItemNorms>& norms() const;
+  // Per item of the layout, of the last OptimizerStep, once its stream has passed it.
+  std::vector<ItemNorms> norms() const;
 
   // For checkpoints, owned part only: 1-D [owned().size()] views.
   at::Tensor weights() const;

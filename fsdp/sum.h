@@ -1,8 +1,10 @@
 #pragma once
 
-#include <cmath>
+#include "fsdp/host_device.h"
 
 namespace tandem::fsdp {
+
+TANDEM_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 0; }
 
 // A sum of doubles kept as an unevaluated pair, |low| <= ulp(high)/2, error about 2^-100 (Knuth's TwoSum).
 // Its rounded value does not depend on how the terms were split between ranks, which a plain double
@@ -11,23 +13,23 @@ struct Sum {
   double high = 0;
   double low = 0;
 
-  void Add(double term) {
+  TANDEM_HOST_DEVICE void Add(double term) {
     const double sum = high + term;
     const double part = sum - high;
     const double error = (high - (sum - part)) + (term - part);
     low += error;
     Renormalise(sum);
   }
-  void Add(const Sum& other) {
+  TANDEM_HOST_DEVICE void Add(const Sum& other) {
     Add(other.high);
     Add(other.low);
   }
-  double value() const { return high + low; }
+  TANDEM_HOST_DEVICE double value() const { return high + low; }
 
  private:
   // An infinite or NaN sum keeps no low part: inf - inf would turn it into NaN.
-  void Renormalise(double sum) {
-    if (!std::isfinite(sum)) {
+  TANDEM_HOST_DEVICE void Renormalise(double sum) {
+    if (!IsFinite(sum)) {
       high = sum;
       low = 0;
       return;

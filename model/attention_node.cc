@@ -9,10 +9,8 @@
 #include "device/arena.h"
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
-#include "ops/attention.h"
 #include "ops/linear.h"
-#include "ops/residual_add.h"
-#include "ops/rms_norm.h"
+#include "ops/operations.h"
 #include "ops/rope.h"
 
 namespace tandem::model {
@@ -23,12 +21,14 @@ struct RotaryTables {
 };
 
 std::shared_ptr<const RotaryTables> MakeRotaryTables(const DecoderConfig& config, BatchShape batch,
-                                                     ComputeType type) {
+                                                     ComputeType type, const ops::Operations& ops) {
   TORCH_CHECK(config.head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", config.head_dim);
   auto tables = std::make_shared<RotaryTables>();
-  tables->cosines = at::empty({batch.sequence_length, config.head_dim / 2}, ScalarTypeOf(type));
-  tables->sines = at::empty_like(tables->cosines);
-  ops::RopeTables(config.rope_theta, tables->cosines, tables->sines);
+  at::Tensor cosines = at::empty({batch.sequence_length, config.head_dim / 2}, ScalarTypeOf(type));
+  at::Tensor sines = at::empty_like(cosines);
+  ops::RopeTables(config.rope_theta, cosines, sines);
+  tables->cosines = ops.Constant(cosines);
+  tables->sines = ops.Constant(sines);
   return tables;
 }
 
@@ -40,8 +40,9 @@ enum Item { kNorm, kQuery, kKey, kValue, kOutput };
 class AttentionNode final : public Node {
  public:
   AttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                std::shared_ptr<const RotaryTables> tables)
+                std::shared_ptr<const RotaryTables> tables, const ops::Operations& ops)
       : s_(config, batch, type),
+        ops_(ops),
         dtype_(ScalarTypeOf(type)),
         epsilon_(config.rms_norm_eps),
         tables_(std::move(tables)),
@@ -81,12 +82,12 @@ class AttentionNode final : public Node {
         call, attention_forward::kWork,
         {(forward_scratch_.bytes - forward_scratch_.offsets[attention_forward::kWork]) / s_.element_bytes});
 
-    ops::RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops_.RmsNorm(x, weights[kNorm], epsilon_, normed);
     ops::Linear(normed, Block(weights + kQuery, 3), qkv);
-    ops::Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, qkv);
-    ops::Attention(shape_, qkv, context, lse, work);
+    ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, qkv);
+    ops_.Attention(shape_, qkv, context, lse, work);
     ops::Linear(context, weights[kOutput], hidden);
-    ops::ResidualAdd(x, hidden);
+    ops_.ResidualAdd(x, hidden);
   }
 
   void Backward(const NodeCall& call) const {
@@ -109,13 +110,13 @@ class AttentionNode final : public Node {
 
     ops::LinearBackwardWeight(grad_hidden, context, add, gradients[kOutput]);
     ops::LinearBackwardInput(grad_hidden, weights[kOutput], grad_context);
-    ops::AttentionBackward(shape_, qkv, context, lse, grad_context, grad_qkv, work);
-    ops::RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, grad_qkv);
-    ops::RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops_.AttentionBackward(shape_, qkv, context, lse, grad_context, grad_qkv, work);
+    ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, grad_qkv);
+    ops_.RmsNorm(x, weights[kNorm], epsilon_, normed);
     at::Tensor grad_block = Block(gradients + kQuery, 3);
     ops::LinearBackwardWeight(grad_qkv, normed, add, grad_block);
     ops::LinearBackwardInput(grad_qkv, Block(weights + kQuery, 3), grad_normed);
-    ops::RmsNormBackward(grad_normed, x, weights[kNorm], epsilon_, /*residual=*/grad_hidden,
+    ops_.RmsNormBackward(grad_normed, x, weights[kNorm], epsilon_, /*residual=*/grad_hidden,
                          call.add_gradient[0], call.gradient_writes[0], add, gradients[kNorm]);
   }
 
@@ -128,6 +129,7 @@ class AttentionNode final : public Node {
   }
 
   const DecoderShapes s_;
+  const ops::Operations& ops_;
   const at::ScalarType dtype_;
   const double epsilon_;
   const std::shared_ptr<const RotaryTables> tables_;
@@ -139,8 +141,9 @@ class AttentionNode final : public Node {
 }  // namespace
 
 std::unique_ptr<Node> MakeAttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                        std::shared_ptr<const RotaryTables> tables) {
-  return std::make_unique<AttentionNode>(config, batch, type, std::move(tables));
+                                        std::shared_ptr<const RotaryTables> tables,
+                                        const ops::Operations& ops) {
+  return std::make_unique<AttentionNode>(config, batch, type, std::move(tables), ops);
 }
 
 }  // namespace tandem::model

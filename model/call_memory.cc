@@ -4,6 +4,13 @@
 #include <ATen/ops/from_blob.h>
 
 namespace tandem::model {
+namespace {
+
+at::Tensor At(void* memory, at::IntArrayRef shape, const at::TensorOptions& options) {
+  return at::for_blob(memory, shape).options(options).target_device(options.device()).make_tensor();
+}
+
+}  // namespace
 
 at::ScalarType ScalarTypeOf(ComputeType type) {
   return type == ComputeType::kFp64 ? at::kDouble : at::kFloat;
@@ -23,7 +30,7 @@ void PrepareScratch(NodeCall& call, const ScratchLayout& layout, device::Arena& 
 at::Tensor Piece(const NodeCall& call, const ScratchLayout& layout, int piece,
                  std::initializer_list<int64_t> shape, at::ScalarType dtype) {
   char* memory = static_cast<char*>(call.scratch->mutable_data_ptr()) + layout.offsets[piece];
-  return at::from_blob(memory, at::IntArrayRef(shape), call.scratch->options().dtype(dtype));
+  return At(memory, at::IntArrayRef(shape), call.scratch->options().dtype(dtype));
 }
 
 at::Tensor Block(const at::Tensor* items, int count) {
@@ -37,7 +44,7 @@ at::Tensor Block(const at::Tensor* items, int count) {
         "item ", i, " of a block does not follow the one before it without a gap");
     rows += items[i].size(0);
   }
-  return at::from_blob(items[0].mutable_data_ptr(), {rows, columns}, items[0].options());
+  return At(items[0].mutable_data_ptr(), {rows, columns}, items[0].options());
 }
 
 void RefusePass(const char* node, Pass pass) {

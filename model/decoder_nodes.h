@@ -11,16 +11,20 @@ namespace tandem::model {
 
 struct RotaryTables;  // attention_node.cc
 
-std::unique_ptr<Node> MakeEmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type);
+std::unique_ptr<Node> MakeEmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                                        const ops::Operations& ops);
 
 // The layers share one set of tables.
 std::shared_ptr<const RotaryTables> MakeRotaryTables(const DecoderConfig& config, BatchShape batch,
-                                                     ComputeType type);
+                                                     ComputeType type, const ops::Operations& ops);
 std::unique_ptr<Node> MakeAttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                        std::shared_ptr<const RotaryTables> tables);
+                                        std::shared_ptr<const RotaryTables> tables,
+                                        const ops::Operations& ops);
 
-std::unique_ptr<Node> MakeMlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type);
+std::unique_ptr<Node> MakeMlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                                  const ops::Operations& ops);
 
-std::unique_ptr<Node> MakeHeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type);
+std::unique_ptr<Node> MakeHeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                                   const ops::Operations& ops);
 
 }  // namespace tandem::model

@@ -3,15 +3,15 @@
 #include "device/arena.h"
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
-#include "ops/embedding.h"
+#include "ops/operations.h"
 
 namespace tandem::model {
 namespace {
 
 class EmbeddingNode final : public Node {
  public:
-  EmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type)
-      : s_(config, batch, type), dtype_(ScalarTypeOf(type)) {}
+  EmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type, const ops::Operations& ops)
+      : s_(config, batch, type), ops_(ops), dtype_(ScalarTypeOf(type)) {}
 
   void Prepare(NodeCall& call, device::Arena& arena) const override {
     if (call.pass == Pass::kForward) {
@@ -24,22 +24,24 @@ class EmbeddingNode final : public Node {
   void Run(const NodeCall& call) const override {
     const at::Tensor inputs = call.reads[0].narrow(1, 0, s_.length);
     if (call.pass == Pass::kForward) {
-      ops::Embedding(inputs, call.parameters[0][0], call.writes[0]);
+      ops_.Embedding(inputs, call.parameters[0][0], call.writes[0]);
     } else {
-      ops::EmbeddingBackward(inputs, call.gradient_reads[0], call.add_parameter_gradient[0],
+      ops_.EmbeddingBackward(inputs, call.gradient_reads[0], call.add_parameter_gradient[0],
                              call.parameter_gradients[0][0]);
     }
   }
 
  private:
   const DecoderShapes s_;
+  const ops::Operations& ops_;
   const at::ScalarType dtype_;
 };
 
 }  // namespace
 
-std::unique_ptr<Node> MakeEmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type) {
-  return std::make_unique<EmbeddingNode>(config, batch, type);
+std::unique_ptr<Node> MakeEmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                                        const ops::Operations& ops) {
+  return std::make_unique<EmbeddingNode>(config, batch, type, ops);
 }
 
 }  // namespace tandem::model

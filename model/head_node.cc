@@ -6,17 +6,17 @@
 #include "device/arena.h"
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
-#include "ops/cross_entropy.h"
 #include "ops/linear.h"
-#include "ops/rms_norm.h"
+#include "ops/operations.h"
 
 namespace tandem::model {
 namespace {
 
 class HeadNode final : public Node {
  public:
-  HeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type)
+  HeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type, const ops::Operations& ops)
       : s_(config, batch, type),
+        ops_(ops),
         dtype_(ScalarTypeOf(type)),
         epsilon_(config.rms_norm_eps),
         tied_(config.tie_word_embeddings),
@@ -49,10 +49,10 @@ class HeadNode final : public Node {
     at::Tensor normed = Piece(call, forward_scratch_, head_forward::kNormed, {s_.tokens, s_.hidden}, dtype_);
     at::Tensor lse = Piece(call, forward_scratch_, head_forward::kLogSumExp, {s_.tokens}, dtype_);
 
-    ops::RmsNorm(x, call.parameters[0][0], epsilon_, normed);
+    ops_.RmsNorm(x, call.parameters[0][0], epsilon_, normed);
     ops::Linear(normed, tied_ ? call.parameters[1][0] : call.parameters[0][1], logits);
-    ops::CrossEntropy(logits, targets, lse, loss);
-    ops::CrossEntropyBackward(logits, targets, lse, logits);
+    ops_.CrossEntropy(logits, targets, lse, loss);
+    ops_.CrossEntropyBackward(logits, targets, lse, logits);
   }
 
   void Backward(const NodeCall& call) const {
@@ -67,14 +67,15 @@ class HeadNode final : public Node {
     at::Tensor grad_normed =
         Piece(call, backward_scratch_, head_backward::kGradNormed, {s_.tokens, s_.hidden}, dtype_);
 
-    ops::RmsNorm(x, norm, epsilon_, normed);
+    ops_.RmsNorm(x, norm, epsilon_, normed);
     ops::LinearBackwardWeight(grad_logits, normed, call.add_parameter_gradient[tied_ ? 1 : 0], grad_weight);
     ops::LinearBackwardInput(grad_logits, weight, grad_normed);
-    ops::RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/at::Tensor(), call.add_gradient[0],
+    ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/at::Tensor(), call.add_gradient[0],
                          call.gradient_writes[0], call.add_parameter_gradient[0], grad_norm);
   }
 
   const DecoderShapes s_;
+  const ops::Operations& ops_;
   const at::ScalarType dtype_;
   const double epsilon_;
   const bool tied_;
@@ -84,8 +85,9 @@ class HeadNode final : public Node {
 
 }  // namespace
 
-std::unique_ptr<Node> MakeHeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type) {
-  return std::make_unique<HeadNode>(config, batch, type);
+std::unique_ptr<Node> MakeHeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                                   const ops::Operations& ops) {
+  return std::make_unique<HeadNode>(config, batch, type, ops);
 }
 
 }  // namespace tandem::model

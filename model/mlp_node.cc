@@ -6,9 +6,7 @@
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
 #include "ops/linear.h"
-#include "ops/residual_add.h"
-#include "ops/rms_norm.h"
-#include "ops/swiglu.h"
+#include "ops/operations.h"
 
 namespace tandem::model {
 namespace {
@@ -18,8 +16,9 @@ enum Item { kNorm, kGate, kUp, kDown };
 
 class MlpNode final : public Node {
  public:
-  MlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type)
+  MlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type, const ops::Operations& ops)
       : s_(config, batch, type),
+        ops_(ops),
         dtype_(ScalarTypeOf(type)),
         epsilon_(config.rms_norm_eps),
         forward_scratch_(mlp_forward::Scratch(s_)),
@@ -52,11 +51,11 @@ class MlpNode final : public Node {
     at::Tensor activated =
         Piece(call, forward_scratch_, mlp_forward::kActivated, {s_.tokens, s_.inner}, dtype_);
 
-    ops::RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops_.RmsNorm(x, weights[kNorm], epsilon_, normed);
     ops::Linear(normed, Block(weights + kGate, 2), gate_up);
-    ops::SwiGlu(gate_up, activated);
+    ops_.SwiGlu(gate_up, activated);
     ops::Linear(activated, weights[kDown], hidden);
-    ops::ResidualAdd(x, hidden);
+    ops_.ResidualAdd(x, hidden);
   }
 
   void Backward(const NodeCall& call) const {
@@ -76,17 +75,18 @@ class MlpNode final : public Node {
         Piece(call, backward_scratch_, mlp_backward::kGradGateUp, {s_.tokens, 2 * s_.inner}, dtype_);
 
     ops::LinearBackwardInput(grad_hidden, weights[kDown], activated);
-    ops::SwiGluBackward(gate_up, activated, grad_gate_up, activated);
+    ops_.SwiGluBackward(gate_up, activated, grad_gate_up, activated);
     ops::LinearBackwardWeight(grad_hidden, activated, add, gradients[kDown]);
-    ops::RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops_.RmsNorm(x, weights[kNorm], epsilon_, normed);
     at::Tensor grad_block = Block(gradients + kGate, 2);
     ops::LinearBackwardWeight(grad_gate_up, normed, add, grad_block);
     ops::LinearBackwardInput(grad_gate_up, Block(weights + kGate, 2), grad_normed);
-    ops::RmsNormBackward(grad_normed, x, weights[kNorm], epsilon_, /*residual=*/grad_hidden,
+    ops_.RmsNormBackward(grad_normed, x, weights[kNorm], epsilon_, /*residual=*/grad_hidden,
                          call.add_gradient[0], call.gradient_writes[0], add, gradients[kNorm]);
   }
 
   const DecoderShapes s_;
+  const ops::Operations& ops_;
   const at::ScalarType dtype_;
   const double epsilon_;
   const ScratchLayout forward_scratch_;
@@ -95,8 +95,9 @@ class MlpNode final : public Node {
 
 }  // namespace
 
-std::unique_ptr<Node> MakeMlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type) {
-  return std::make_unique<MlpNode>(config, batch, type);
+std::unique_ptr<Node> MakeMlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
+                                  const ops::Operations& ops) {
+  return std::make_unique<MlpNode>(config, batch, type, ops);
 }
 
 }  // namespace tandem::model

@@ -15,6 +15,10 @@ namespace tandem::device {
 class Arena;
 }
 
+namespace tandem::ops {
+class Operations;
+}
+
 namespace tandem::model {
 
 enum class Pass : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
@@ -50,8 +54,9 @@ class Node {
   virtual void Run(const NodeCall& call) const = 0;
 };
 
-// The code for DecoderOutline(config, batch, type, ...), one per outline node in the same order.
+// The code for DecoderOutline(config, batch, type, ...), one per outline node in the same order, on the kind
+// of device that `ops`, which outlives them, computes on.
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
-                                                ComputeType type);
+                                                ComputeType type, const ops::Operations& ops);
 
 }  // namespace tandem::model

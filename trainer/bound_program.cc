@@ -32,7 +32,7 @@ using schedules::ValueId;
 class BoundProgram::Binder {
  public:
   Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-         RankMemory& memory, std::vector<at::Tensor>& losses)
+         RankMemory& memory, std::vector<std::unique_ptr<device::Mirror>>& losses)
       : plan_(plan), nodes_(nodes), memory_(memory), losses_(losses) {}
 
   void Bind(const Instruction& instruction, BoundInstruction& bound) {
@@ -118,7 +118,7 @@ class BoundProgram::Binder {
   void BindLoadBatch(const Instruction& instruction, BoundInstruction& bound) {
     const at::Tensor tokens = memory_.arena().Allocate(
         {plan_.batch.sequences, plan_.batch.sequence_length + 1}, c10::ScalarType::Long);
-    bound.tokens = tokens.mutable_data_ptr<int64_t>();
+    bound.tokens = memory_.device().MakeMirror(tokens);
     values_.emplace(Key{instruction.target, instruction.microbatch}, tokens);
   }
 
@@ -175,7 +175,10 @@ class BoundProgram::Binder {
     for (size_t i = 0; i < access.writes.size(); ++i) {
       values_.emplace(Key{access.writes[i], microbatch}, bound.writes[i]);
       if (access.writes[i] == plan_.outline.loss) {
-        losses_.at(microbatch) = bound.writes[i];
+        if (bound.writes[i].numel() != 1 || bound.writes[i].scalar_type() != c10::ScalarType::Double) {
+          throw std::logic_error("the loss is one double");
+        }
+        losses_.at(microbatch) = memory_.device().MakeMirror(bound.writes[i]);
       }
     }
     for (size_t i = 0; i < access.gradient_writes.size(); ++i) {
@@ -200,7 +203,7 @@ class BoundProgram::Binder {
   const plan::JobPlan& plan_;
   const std::vector<std::unique_ptr<model::Node>>& nodes_;
   RankMemory& memory_;
-  std::vector<at::Tensor>& losses_;
+  std::vector<std::unique_ptr<device::Mirror>>& losses_;
   std::map<Key, at::Tensor> values_;
   std::map<Key, at::Tensor> gradients_;
 };
@@ -225,8 +228,6 @@ BoundProgram::BoundProgram(const schedules::Program& program, const plan::JobPla
 }
 
 BoundProgram::~BoundProgram() = default;
-
-const std::vector<at::Tensor>& BoundProgram::losses() const { return losses_; }
 
 // A segment is issued at the place of its first instruction. That is earlier than the program says for the
 // others, and right: they wait for nothing but that their stream gets there.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/device.h"
 #include "model/node.h"
 #include "schedules/program.h"
 
@@ -41,8 +42,8 @@ struct BoundInstruction {
   std::unique_ptr<bool[]> add_parameter_gradient;
   std::vector<at::Tensor> scratch;  // one, or none where the pass needs no scratch
 
-  // LoadBatch: where the tokens go, [B, S + 1].
-  int64_t* tokens = nullptr;
+  // LoadBatch: of the tokens, int64 [B, S + 1].
+  std::unique_ptr<device::Mirror> tokens;
 
   // Unshard, ReduceGradients: the slot, as large as the unit's gathered buffer; and for the second the
   // staging.
@@ -87,8 +88,8 @@ class BoundProgram {
   const std::vector<BoundInstruction>& instructions() const { return instructions_; }
   const std::vector<Segment>& segments() const { return segments_; }
 
-  // The loss of each microbatch, one element, until Report.
-  const std::vector<at::Tensor>& losses() const;
+  // Of the loss of each microbatch, one double, which is there until Report.
+  const std::vector<std::unique_ptr<device::Mirror>>& losses() const { return losses_; }
 
  private:
   class Binder;
@@ -97,7 +98,7 @@ class BoundProgram {
 
   const schedules::Program& program_;
   std::vector<BoundInstruction> instructions_;
-  std::vector<at::Tensor> losses_;
+  std::vector<std::unique_ptr<device::Mirror>> losses_;
   std::vector<Segment> segments_;
 };
 

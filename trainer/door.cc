@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -18,9 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "comm/gloo_communicator.h"
-#include "device/stream.h"
+#include "absl/strings/strip.h"
+#include "comm/watch.h"
 #include "jobspec/jobspec.h"
 #include "link/channel.h"
 #include "link/exit_code.h"
@@ -31,6 +33,7 @@
 #include "platform/log.h"
 #include "schedules/text.h"
 #include "tandem/v1/trainer.pb.h"
+#include "trainer/backend.h"
 #include "trainer/channel_store.h"
 #include "trainer/failure.h"
 #include "trainer/outbox.h"
@@ -57,6 +60,17 @@ constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
 
 // A daemon that does not read must not keep a failing trainer.
 constexpr absl::Duration kLastWords = absl::Seconds(1);
+
+// How often ranks on GPUs hear of each other, and how long one that is done waits to be heard.
+constexpr absl::Duration kHeartbeat = absl::Milliseconds(200);
+constexpr absl::Duration kFarewell = absl::Seconds(2);
+
+constexpr char kReportGroup[] = "report";
+
+// "cuda": as in a job spec.
+std::string DeviceName(v1::Device device) {
+  return absl::AsciiStrToLower(absl::StripPrefix(v1::Device_Name(device), "DEVICE_"));
+}
 
 [[noreturn]] void Leave(int code) { _exit(code); }
 [[noreturn]] void Leave(ExitCode code) { Leave(static_cast<int>(code)); }
@@ -198,7 +212,8 @@ class DaemonObserver final : public RankObserver {
 
 class Door {
  public:
-  explicit Door(const link::TrainerArgs& args) : channel_(args.control_fd) {
+  Door(const link::TrainerArgs& args, MakeBackend make_backend)
+      : channel_(args.control_fd), make_backend_(std::move(make_backend)) {
     absl::StatusOr<link::MappedPage> page = link::MappedPage::Attach(args.page_fd);
     if (!page.ok()) {
       throw std::runtime_error(std::string(page.status().message()));
@@ -329,6 +344,7 @@ class Door {
     const v1::Assignment& assignment = start_.assignment();
     plan_ = plan::MakeJobPlan(assignment.resolved());
     (*page_)->phase = static_cast<int>(Phase::kConnecting);
+    backend_ = make_backend_(DeviceName(assignment.resolved().resources().device()), Own().place());
     Connect();
     observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
     rank_ = std::make_unique<Rank>(plan_,
@@ -337,21 +353,40 @@ class Door {
                                               .job = assignment.id().job_id(),
                                               .spec_digest = jobspec::Digest(assignment.resolved()),
                                               .resume_from = assignment.resume_from()},
-                                   communicators_, streams_, platform::SystemFiles(), requests_, **page_,
+                                   communicators_, platform::SystemFiles(), requests_, **page_, *backend_,
                                    *observer_);
-    return rank_->Run();
+    if (heartbeat_ == nullptr) {
+      return rank_->Run();
+    }
+    std::vector<comm::Communicator*> watched;
+    for (const std::unique_ptr<comm::Communicator>& communicator : communicators_) {
+      watched.push_back(communicator.get());
+    }
+    watch_ = std::make_unique<comm::Watch>(*heartbeat_, watched, kHeartbeat,
+                                           [this](const std::exception_ptr& error) { rank_->Lose(error); });
+    const RankOutcome outcome = rank_->Run();
+    if (!watch_->Leave(kFarewell)) {
+      Log(LogLevel::kWarning, "the other ranks did not hear that this one is done", {});
+    }
+    return outcome;
   }
 
-  // The groups in the order that all ranks share. A clone of a group is another one with the same members:
-  // Gloo has nothing that they could share.
+  const v1::RankStart& Own() const {
+    for (const v1::RankStart& rank : start_.assignment().ranks()) {
+      if (rank.rank() == start_.rank()) {
+        return rank;
+      }
+    }
+    throw std::logic_error(absl::StrCat("the assignment does not list rank ", start_.rank()));
+  }
+
+  // The groups in the order that all ranks share. Reports are the host's.
   void Connect() {
     const v1::Assignment& assignment = start_.assignment();
-    const auto own = std::find_if(assignment.ranks().begin(), assignment.ranks().end(),
-                                  [this](const v1::RankStart& rank) { return rank.rank() == start_.rank(); });
-    if (own == assignment.ranks().end()) {
-      throw std::logic_error(absl::StrCat("the assignment does not list rank ", start_.rank()));
-    }
-    for (const int index : own->groups()) {
+    const Rendezvous rendezvous{
+        .store = store_, .data_address = start_.data_address(), .timeout = kCollectiveTimeout};
+    std::map<int, comm::Communicator*> live;  // by index in the assignment
+    for (const int index : Own().groups()) {
       const v1::GroupList& group = assignment.groups(index);
       const auto member = std::find(group.ranks().begin(), group.ranks().end(), start_.rank());
       if (member == group.ranks().end()) {
@@ -359,10 +394,23 @@ class Door {
             absl::StrCat("rank ", start_.rank(), " is not a member of its group ", group.name()));
       }
       connecting_ = group.name();
-      communicators_.push_back(
-          comm::MakeGlooCommunicator(group.name(), store_, absl::StrCat("group/", index, "/"),
-                                     static_cast<int>(member - group.ranks().begin()), group.ranks_size(),
-                                     start_.data_address(), kCollectiveTimeout));
+      const GroupMembership membership{.name = group.name(),
+                                       .prefix = absl::StrCat("group/", index, "/"),
+                                       .rank = static_cast<int>(member - group.ranks().begin()),
+                                       .size = group.ranks_size()};
+      if (group.name() == kReportGroup) {
+        communicators_.push_back(MakeHostCommunicator(membership, rendezvous));
+        if (backend_->needs_watch()) {
+          GroupMembership heartbeat = membership;
+          heartbeat.name = "heartbeat";
+          heartbeat.prefix = "heartbeat/";
+          heartbeat_ = MakeHostCommunicator(heartbeat, rendezvous);
+        }
+      } else {
+        comm::Communicator* const clone_of = group.has_clone_of() ? live.at(group.clone_of()) : nullptr;
+        communicators_.push_back(backend_->MakeCommunicator(membership, rendezvous, clone_of));
+      }
+      live[index] = communicators_.back().get();
     }
     connecting_.clear();
   }
@@ -414,6 +462,7 @@ class Door {
   }
 
   link::Channel channel_;
+  const MakeBackend make_backend_;
   std::optional<link::MappedPage> page_;
   v1::Start start_;
   std::shared_ptr<ChannelStore> store_;
@@ -424,20 +473,22 @@ class Door {
   // Members, not locals of RunRank: an exception must not destroy, and so join, what hangs.
   plan::JobPlan plan_;
   std::string connecting_;  // the group that is being created
+  std::unique_ptr<Backend> backend_;
   std::vector<std::unique_ptr<comm::Communicator>> communicators_;
-  device::CpuStreams streams_;
+  std::unique_ptr<comm::Communicator> heartbeat_;  // null: nothing to watch
   std::unique_ptr<DaemonObserver> observer_;
   std::unique_ptr<Rank> rank_;
+  std::unique_ptr<comm::Watch> watch_;
 };
 
 }  // namespace
 
-int RunTrainer(const link::TrainerArgs& args) {
+int RunTrainer(const link::TrainerArgs& args, const MakeBackend& make_backend) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != args.parent_pid) {  // it died before the line above
     return static_cast<int>(ExitCode::kStopped);
   }
-  Door door(args);
+  Door door(args, make_backend);
   return door.Run();
 }
 

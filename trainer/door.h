@@ -1,12 +1,22 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
+
 #include "link/trainer_args.h"
 
 namespace tandem::trainer {
 
+class Backend;
+
+// What a rank runs on, from the job's device (its name in a job spec) and the rank's place on its machine.
+// Throws UserError for a device that this program does not serve.
+using MakeBackend = std::function<std::unique_ptr<Backend>(const std::string& device, int place)>;
+
 // A trainer process from its first frame to its exit code: the one place where protos become plain structs,
 // and exceptions a Cause. Returns the exit code (link/exit_code.h) after Finished; every other end leaves the
 // process from inside, without joining threads: a Gloo operation that waits for a lost peer cannot be ended.
-int RunTrainer(const link::TrainerArgs& args);
+int RunTrainer(const link::TrainerArgs& args, const MakeBackend& make_backend);
 
 }  // namespace tandem::trainer

@@ -4,20 +4,21 @@
 #include <time.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "comm/communicator.h"
-#include "device/stream.h"
+#include "device/device.h"
 #include "fsdp/sharded_unit.h"
 #include "plan/job_plan.h"
 #include "schedules/cost.h"
 #include "schedules/text.h"
+#include "trainer/backend.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
 #include "trainer/rank_memory.h"
@@ -36,17 +37,9 @@ int64_t Nanoseconds(clockid_t clock) {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-void FillWithNan(const std::vector<at::Tensor>& tensors) {
-  for (const at::Tensor& tensor : tensors) {
-    if (tensor.defined()) {
-      std::memset(tensor.mutable_data_ptr(), 0xFF, tensor.nbytes());
-    }
-  }
-}
-
-double ReadScalar(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? *tensor.const_data_ptr<double>()
-                                             : *tensor.const_data_ptr<float>();
+// What NCCL and Gloo call it.
+const char* OperationOf(Opcode opcode) {
+  return opcode == Opcode::kReduceGradients ? "AllToAll" : "AllGather";
 }
 
 }  // namespace
@@ -54,15 +47,16 @@ double ReadScalar(const at::Tensor& tensor) {
 class Executor::Impl {
  public:
   Impl(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes, RankMemory& memory,
-       const ExecutorCommunicators& communicators, device::StreamFactory& factory, RequestBox& requests,
-       link::SharedPage& page, const ExecutorOptions& options)
+       const ExecutorCommunicators& communicators, RequestBox& requests, link::SharedPage& page,
+       Backend& backend, const ExecutorOptions& options)
       : plan_(plan),
         memory_(memory),
         communicators_(communicators),
-        factory_(factory),
         requests_(requests),
         page_(page),
         options_(options),
+        device_(backend.device()),
+        norm_(backend.MakeGradientNorm(plan.train.ranks)),
         train_(plan.train_program, plan, nodes, memory) {
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       validate_ = std::make_unique<BoundProgram>(plan.validate_program, plan, nodes, memory);
@@ -72,64 +66,81 @@ class Executor::Impl {
         MakeStreams(program->program());
       }
     }
-    terms_.resize(memory.units().size());
+    device_.Synchronize();  // with what was set up
   }
 
   RunResult Run(const BoundProgram* program, const RunInputs& inputs) {
     if (program == nullptr) {
       throw std::logic_error("the plan has no such program");
     }
-    ThrowIfFailed();  // streams that an error left behind may still read what is set below
+    poison_.RethrowIfSet();  // streams that an error left behind may still read what is set below
     inputs_ = inputs;
     running_ = program;
-    result_ = {};
-    result_.losses.resize(program->losses().size());
+    has_norm_ = false;
+    recorded_.reset();
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      collectives_.clear();
+    }
     if (inputs.recording == Recording::kNone) {
       Issue(*program);
-      WaitUntilIdle();
     } else {
       Record(*program);
     }
-    return std::move(result_);
-  }
-
-  void OnNormStream(const std::function<void()>& work) {
-    Expect(1);
-    StreamOf(norm_stream_).Enqueue([this, work] {
-      Guarded([&] { return std::current_exception(); }, work);
-      Arrive();
-    });
-    factory_.Flush();
-    WaitUntilIdle();
+    for (auto& [kind, stream] : streams_) {
+      stream->Synchronize();
+    }
+    RunResult result;
+    for (const std::unique_ptr<device::Mirror>& loss : program->losses()) {
+      result.losses.push_back(*static_cast<const double*>(loss->host()));
+    }
+    if (has_norm_) {
+      result.norm = norm_->Read();
+    }
+    result.recorded = std::move(recorded_);
+    return result;
   }
 
   void Fail(const std::exception_ptr& error) {
-    {
-      const std::lock_guard<std::mutex> lock(mu_);
-      if (error_ == nullptr) {
-        error_ = error;
-      }
-    }
     poison_.Set(error);
     for (const GroupCommunicator* group :
          {&communicators_.gather, &communicators_.reduce, &communicators_.norm}) {
       group->communicator->Abort();
     }
-    idle_.notify_all();
+  }
+
+  void Lose(const std::exception_ptr& error) {
+    for (const Collective& collective : Collectives()) {
+      const comm::Communicator& communicator = *collective.group->communicator;
+      if (collective.sequence < communicator.num_ended()) {
+        continue;
+      }
+      Fail(std::make_exception_ptr(InstructionError(
+          std::make_exception_ptr(comm::CommError(
+              absl::StrCat("group ", communicator.name(), " rank ", communicator.rank(), " ",
+                           OperationOf(collective.instruction->opcode), ": ", Message(error)))),
+          collective.step, schedules::ToText(*collective.instruction, plan_.outline), communicator.name())));
+      return;
+    }
+    Fail(error);
   }
 
   const BoundProgram* train() const { return &train_; }
   const BoundProgram* validate() const { return validate_.get(); }
 
  private:
+  struct Collective {
+    const GroupCommunicator* group = nullptr;
+    uint64_t sequence = 0;  // among those of the group
+    const Instruction* instruction = nullptr;
+    int64_t step = 0;
+  };
+
   void MakeStreams(const schedules::Program& program) {
     for (const Instruction& instruction : program.instructions) {
       std::unique_ptr<device::Stream>& stream = streams_[instruction.stream];
       if (stream == nullptr) {
-        stream = factory_.MakeStream(schedules::ToText(instruction.stream), poison_);
-      }
-      if (instruction.communicator == schedules::Communicator::kNorm) {
-        norm_stream_ = instruction.stream;
+        stream = device_.MakeStream(schedules::ToText(instruction.stream), poison_);
       }
     }
   }
@@ -137,7 +148,6 @@ class Executor::Impl {
   device::Stream& StreamOf(StreamKind kind) { return *streams_.at(kind); }
 
   void Issue(const BoundProgram& program) {
-    Expect(static_cast<int>(streams_.size()));
     JoinStreams();
     events_.assign(program.segments().size(), device::Event());
     for (size_t i = 0; i < program.segments().size(); ++i) {
@@ -157,31 +167,25 @@ class Executor::Impl {
         events_[i] = stream.Record();
       }
     }
-    for (auto& [kind, stream] : streams_) {
-      stream->Enqueue([this] { Arrive(); });
-    }
-    factory_.Flush();
   }
 
   // The same with every instruction timed.
   void Record(const BoundProgram& program) {
-    result_.recorded = RecordedRun{.timeline = {.program = program.program().name,
-                                                .step = inputs_.step,
-                                                .alone = inputs_.recording == Recording::kAlone},
-                                   .start_unix_ns = Nanoseconds(CLOCK_REALTIME)};
-    result_.recorded->timeline.instructions.resize(program.program().instructions.size());
+    recorded_ = RecordedRun{.timeline = {.program = program.program().name,
+                                         .step = inputs_.step,
+                                         .alone = inputs_.recording == Recording::kAlone},
+                            .start_unix_ns = Nanoseconds(CLOCK_REALTIME)};
+    recorded_->timeline.instructions.resize(program.program().instructions.size());
     start_ns_ = Nanoseconds(CLOCK_MONOTONIC);
     if (inputs_.recording == Recording::kAlone) {
       IssueOneByOne(program);
     } else {
       Issue(program);
     }
-    WaitUntilIdle();
   }
 
   // In the program's order, each after the end of the one before.
   void IssueOneByOne(const BoundProgram& program) {
-    Expect(static_cast<int>(streams_.size()));
     device::Stream* last = nullptr;
     for (const BoundInstruction& bound : program.instructions()) {
       device::Stream& stream = StreamOf(bound.instruction->stream);
@@ -191,10 +195,6 @@ class Executor::Impl {
       stream.Enqueue([this, &bound] { RunGuarded(bound); });
       last = &stream;
     }
-    for (auto& [kind, stream] : streams_) {
-      stream->Enqueue([this] { Arrive(); });
-    }
-    factory_.Flush();
   }
 
   // Every stream waits for all that was issued on the others.
@@ -206,33 +206,6 @@ class Executor::Impl {
           other->Wait(end);
         }
       }
-    }
-  }
-
-  void Expect(int arrivals) {
-    const std::lock_guard<std::mutex> lock(mu_);
-    missing_ = arrivals;
-  }
-
-  void Arrive() {
-    const std::lock_guard<std::mutex> lock(mu_);
-    if (--missing_ == 0) {
-      idle_.notify_all();
-    }
-  }
-
-  void ThrowIfFailed() {
-    const std::lock_guard<std::mutex> lock(mu_);
-    if (error_ != nullptr) {
-      std::rethrow_exception(error_);
-    }
-  }
-
-  void WaitUntilIdle() {
-    std::unique_lock<std::mutex> lock(mu_);
-    idle_.wait(lock, [this] { return missing_ == 0 || error_ != nullptr; });
-    if (error_ != nullptr) {
-      std::rethrow_exception(error_);
     }
   }
 
@@ -275,7 +248,7 @@ class Executor::Impl {
   }
 
   void RunRecorded(const BoundInstruction& bound) {
-    schedules::InstructionTime& time = result_.recorded->timeline.instructions[bound.index];
+    schedules::InstructionTime& time = recorded_->timeline.instructions[bound.index];
     const bool alone = inputs_.recording == Recording::kAlone;
     // A collective has helpers: threads of the communicator. Nothing else of this rank runs beside it when it
     // runs alone; then the process's time is its time.
@@ -312,8 +285,23 @@ class Executor::Impl {
     page_.progress_monotonic_ns.store(Nanoseconds(CLOCK_MONOTONIC), std::memory_order_relaxed);
     if (const GroupCommunicator* group = Group(bound.instruction->communicator)) {
       // Every instruction with a communicator is one collective.
-      page_.collectives[group->group].store(group->communicator->num_collectives() + 1,
-                                            std::memory_order_relaxed);
+      const uint64_t sequence = group->communicator->num_collectives();
+      page_.collectives[group->group].store(sequence + 1, std::memory_order_relaxed);
+      const std::lock_guard<std::mutex> lock(mu_);
+      collectives_.push_back({group, sequence, bound.instruction, inputs_.step});
+    }
+  }
+
+  std::vector<Collective> Collectives() {
+    const std::lock_guard<std::mutex> lock(mu_);
+    return collectives_;
+  }
+
+  void FillWithNan(const std::vector<at::Tensor>& tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.defined()) {
+        device_.Fill(tensor.mutable_data_ptr(), 0xFF, static_cast<int64_t>(tensor.nbytes()));
+      }
     }
   }
 
@@ -328,7 +316,8 @@ class Executor::Impl {
     Tell(bound);
     switch (instruction.opcode) {
       case Opcode::kLoadBatch:
-        inputs_.load(instruction.microbatch, bound.tokens);
+        inputs_.load(instruction.microbatch, static_cast<int64_t*>(bound.tokens->host()));
+        bound.tokens->ToDevice();
         break;
       case Opcode::kForward:
       case Opcode::kBackward:
@@ -355,19 +344,18 @@ class Executor::Impl {
         break;
       }
       case Opcode::kGradientNorm:
-        for (size_t unit = 0; unit < terms_.size(); ++unit) {
-          terms_[unit] = memory_.units()[unit].Terms();
-        }
-        result_.norm =
-            AgreeOnNorm(terms_, requests_.Take(), requests_.WantedProfile(), Contributions(),
-                        plan_.train.optimizer.clip_grad_norm, *Group(instruction.communicator)->communicator);
+        norm_->Agree(memory_.units(),
+                     {.bits = requests_.Take(), .profile = requests_.WantedProfile().ToNumber()},
+                     Contributions(), plan_.train.optimizer.clip_grad_norm,
+                     *Group(instruction.communicator)->communicator);
+        has_norm_ = true;
         break;
       case Opcode::kOptimizerStep:
         bound.unit->OptimizerStep(Inputs());
         break;
       case Opcode::kReport:
-        for (size_t i = 0; i < result_.losses.size(); ++i) {
-          result_.losses[i] = ReadScalar(running_->losses()[i]);
+        for (const std::unique_ptr<device::Mirror>& loss : running_->losses()) {
+          loss->ToHost();
         }
         break;
       case Opcode::kReshard:
@@ -391,35 +379,32 @@ class Executor::Impl {
             .epsilon = config.epsilon,
             .weight_decay = config.weight_decay,
             .divisor = Contributions(),
-            .clip = result_.norm.clip,
-            .finite = result_.norm.finite};
+            .agreed = norm_->agreed()};
   }
 
   const plan::JobPlan& plan_;
   RankMemory& memory_;
   const ExecutorCommunicators communicators_;
-  device::StreamFactory& factory_;
   RequestBox& requests_;
   link::SharedPage& page_;
   const ExecutorOptions options_;
+  device::Device& device_;
+  const std::unique_ptr<GradientNorm> norm_;
 
   const BoundProgram train_;
   std::unique_ptr<BoundProgram> validate_;
-  StreamKind norm_stream_ = StreamKind::kCompute;
 
   // Of the run in progress: written by the issuing thread while the streams are idle, then by instructions
   // that the program orders.
   RunInputs inputs_;  // a copy: after an error the caller is gone before the streams are
   const BoundProgram* running_ = nullptr;
-  RunResult result_;
-  int64_t start_ns_ = 0;  // CLOCK_MONOTONIC, of a run that is recorded
-  std::vector<fsdp::GradientTerms> terms_;
-  std::vector<device::Event> events_;  // by segment
+  bool has_norm_ = false;
+  std::optional<RecordedRun> recorded_;  // of a run that is recorded, as is the next
+  int64_t start_ns_ = 0;                 // CLOCK_MONOTONIC
+  std::vector<device::Event> events_;    // by segment
 
   std::mutex mu_;
-  std::condition_variable idle_;
-  int missing_ = 0;           // streams that have not reached the end of the run; mu_
-  std::exception_ptr error_;  // the first; mu_
+  std::vector<Collective> collectives_;  // of the run in progress, as they were issued; mu_
 
   device::Poison poison_;
   // Last: joined before anything that their work uses is gone.
@@ -427,10 +412,9 @@ class Executor::Impl {
 };
 
 Executor::Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-                   RankMemory& memory, const ExecutorCommunicators& communicators,
-                   device::StreamFactory& streams, RequestBox& requests, link::SharedPage& page,
-                   const ExecutorOptions& options)
-    : impl_(std::make_unique<Impl>(plan, nodes, memory, communicators, streams, requests, page, options)) {}
+                   RankMemory& memory, const ExecutorCommunicators& communicators, RequestBox& requests,
+                   link::SharedPage& page, Backend& backend, const ExecutorOptions& options)
+    : impl_(std::make_unique<Impl>(plan, nodes, memory, communicators, requests, page, backend, options)) {}
 
 Executor::~Executor() = default;
 
@@ -438,8 +422,8 @@ RunResult Executor::Train(const RunInputs& inputs) { return impl_->Run(impl_->tr
 
 RunResult Executor::Validate(const RunInputs& inputs) { return impl_->Run(impl_->validate(), inputs); }
 
-void Executor::OnNormStream(const std::function<void()>& work) { impl_->OnNormStream(work); }
-
 void Executor::Fail(std::exception_ptr error) { impl_->Fail(error); }
+
+void Executor::Lose(const std::exception_ptr& error) { impl_->Lose(error); }
 
 }  // namespace tandem::trainer

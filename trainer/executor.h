@@ -16,9 +16,6 @@
 namespace tandem::comm {
 class Communicator;
 }
-namespace tandem::device {
-class StreamFactory;
-}
 namespace tandem::model {
 class Node;
 }
@@ -28,6 +25,7 @@ struct JobPlan;
 
 namespace tandem::trainer {
 
+class Backend;
 class RankMemory;
 
 // A communicator and the index of its group among the rank's groups, in creation order.
@@ -68,7 +66,8 @@ struct RunResult {
 
 // Runs the programs of one rank: wait, set stream, call, record. It adds no wait and guesses no lifetime:
 // both are in the program. One host thread calls it; the instructions run on the rank's streams, which live
-// as long as the executor.
+// as long as the executor. On CUDA that thread issues the whole program without waiting for the GPU, and then
+// waits for the streams.
 //
 // The first error poisons: what is queued is skipped, the communicators are aborted, and the run throws one
 // InstructionError. The executor is then good for nothing but destruction, which waits for the streams; with
@@ -77,8 +76,8 @@ class Executor {
  public:
   // All arguments outlive it. `page` gets instruction, microbatch, time and collectives as they start.
   Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-           RankMemory& memory, const ExecutorCommunicators& communicators, device::StreamFactory& streams,
-           RequestBox& requests, link::SharedPage& page, const ExecutorOptions& options = {});
+           RankMemory& memory, const ExecutorCommunicators& communicators, RequestBox& requests,
+           link::SharedPage& page, Backend& backend, const ExecutorOptions& options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -87,13 +86,12 @@ class Executor {
   RunResult Train(const RunInputs& inputs);
   RunResult Validate(const RunInputs& inputs);
 
-  // Runs `work` on the stream of the norm communicator and waits for it: for collectives between programs,
-  // which may use that communicator then, and only then. Rethrows what `work` throws; that poisons as well.
-  // What `work` refers to outlives the executor: when another error ends the wait, `work` may still run.
-  void OnNormStream(const std::function<void()>& work);
-
   // Ends the run in progress, or the next one, with `error`, as if an instruction had thrown it. Any thread.
   void Fail(std::exception_ptr error);
+
+  // The same for a collective that will not end: `error` says why, and the oldest one that has not ended is
+  // the instruction that it is told with. Any thread.
+  void Lose(const std::exception_ptr& error);
 
  private:
   class Impl;

@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "data/corpus.h"
 #include "device/arena.h"
+#include "device/device.h"
 
 namespace tandem::trainer {
 namespace {
@@ -67,6 +68,8 @@ Failure Describe(const std::exception_ptr& error) {
   } catch (const checkpoint::CheckpointError& e) {
     return Own("CheckpointFailed", e.what());
   } catch (const device::ArenaExhausted& e) {
+    return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory", e.what());
+  } catch (const device::OutOfMemory& e) {
     return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory", e.what());
   } catch (const std::bad_alloc&) {
     return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory",

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "fsdp/norm_outcome.h"
 #include "fsdp/sharded_unit.h"
-#include "trainer/profiling.h"
 
 namespace tandem::comm {
 class Communicator;
@@ -12,23 +13,29 @@ class Communicator;
 
 namespace tandem::trainer {
 
-// What all ranks know after GradientNorm, the same bits on each of them.
-struct NormResult {
-  double norm = 0;        // of the mean gradient, before clipping
-  double clip = 1;        // coefficient, <= 1
-  bool finite = true;     // false: the optimizer leaves weights and state alone
-  int64_t nonfinite = 0;  // gradient elements, over all ranks
-  uint32_t requests = 0;  // union of the ranks' RequestBits
-  ProfileSteps profile;   // the one with the highest id of those that ranks want; id 0: none
+using NormResult = fsdp::NormOutcome;
+
+// The instruction GradientNorm on one kind of device, and what it leaves in the device's memory for
+// OptimizerStep: no host waits between the two.
+class GradientNorm {
+ public:
+  virtual ~GradientNorm() = default;
+
+  // On the current stream. One all-gather of this rank's terms and requests, folded in rank order on
+  // every rank. num_microbatches and max_norm are those of fsdp::AgreeOnNorm. Throws CommError.
+  virtual void Agree(std::vector<fsdp::ShardedUnit>& units, const fsdp::NormRequests& asked,
+                     double num_microbatches, double max_norm, comm::Communicator& comm) = 0;
+
+  virtual const fsdp::NormOutcome* agreed() const = 0;  // in the device's memory
+
+  // On the host, once the stream has passed Agree.
+  virtual NormResult Read() const = 0;
 };
 
-// One all-gather of {high, low, nonfinite, request bits, profile}; folded in rank order on every rank.
-//   units: the terms of this rank's shards, in unit order
-//   num_microbatches: contributions of the step over all ranks, which the mean divides by
-//   max_norm: the norm that clipping leaves; 0: no clipping
-// Throws CommError.
-NormResult AgreeOnNorm(const std::vector<fsdp::GradientTerms>& units, uint32_t requests,
-                       const ProfileSteps& profile, double num_microbatches, double max_norm,
-                       comm::Communicator& comm);
+std::unique_ptr<GradientNorm> MakeCpuGradientNorm();
+
+// What the CPU's does: exchanges `own` and folds. Throws CommError.
+NormResult ExchangeNorm(const fsdp::NormTerms& own, double num_microbatches, double max_norm,
+                        comm::Communicator& comm);
 
 }  // namespace tandem::trainer

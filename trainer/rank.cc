@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "model/node.h"
 #include "platform/log.h"
+#include "trainer/backend.h"
 #include "trainer/checkpointing.h"
 #include "trainer/executor.h"
 #include "trainer/failure.h"
@@ -59,7 +60,7 @@ std::vector<int64_t> ItemElements(const plan::JobPlan& plan) {
 class Rank::Impl {
  public:
   Impl(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,
-       device::StreamFactory& streams, platform::Files& files, RequestBox& requests, link::SharedPage& page,
+       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
        RankObserver& observer)
       : plan_(plan),
         config_(config),
@@ -76,10 +77,10 @@ class Rank::Impl {
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
-        nodes_(model::DecoderNodes(plan.model, plan.batch, plan.compute)),
-        memory_(plan, config.rank, config.executor.poison),
+        nodes_(model::DecoderNodes(plan.model, plan.batch, plan.compute, backend.operations())),
+        memory_(plan, config.rank, backend, config.executor.poison),
         arrays_(memory_.units()),
-        executor_(plan, nodes_, memory_, groups_, streams, requests, page, config.executor) {
+        executor_(plan, nodes_, memory_, groups_, requests, page, backend, config.executor) {
     if (Validates()) {
       validation_loader_.emplace(corpus_, data::Split::kValidation, plan.train.seed,
                                  plan.batch.sequence_length);
@@ -97,6 +98,8 @@ class Rank::Impl {
       throw;
     }
   }
+
+  void Lose(const std::exception_ptr& error) { executor_.Lose(error); }
 
   int64_t step() const { return step_; }
   RankMemory& memory() { return memory_; }
@@ -138,14 +141,12 @@ class Rank::Impl {
   // Initial weights, or those of a checkpoint.
   void Load() {
     const plan::CheckpointConfig& config = plan_.train.checkpoint;
-    executor_.OnNormStream([this, &config] {
-      if (HasDirectory()) {
-        CheckSameFolder(files_, *groups_.norm.communicator, config.directory, config_.attempt);
-      }
-      start_ = ChooseCheckpoint(files_, *groups_.norm.communicator, config.directory, config.resume,
-                                config_.resume_from, plan_.layout_digest);
-    });
-    if (start_.path.empty()) {
+    if (HasDirectory()) {
+      CheckSameFolder(files_, *report_.communicator, config.directory, config_.attempt);
+    }
+    const checkpoint::Found start = ChooseCheckpoint(files_, *report_.communicator, config.directory,
+                                                     config.resume, config_.resume_from, plan_.layout_digest);
+    if (start.path.empty()) {
       for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
         std::vector<fsdp::ItemInit> inits;
         for (const model::Parameter& parameter : plan_.units[unit].parameters) {
@@ -155,11 +156,12 @@ class Rank::Impl {
         memory_.units()[unit].Initialize(plan_.train.seed, inits);
       }
     } else {
-      checkpoint::Load(files_, start_.path, arrays_.shards());
-      step_ = start_.info.step;
+      checkpoint::Load(files_, start.path, arrays_.shards());
+      arrays_.ToDevice();
+      step_ = start.info.step;
       if (config_.rank == 0) {
         platform::Log(platform::LogLevel::kInfo, "resumed",
-                      {{"checkpoint", start_.path}, {"step", absl::StrCat(step_)}});
+                      {{"checkpoint", start.path}, {"step", absl::StrCat(step_)}});
       }
     }
     saved_step_ = step_;
@@ -208,9 +210,9 @@ class Rank::Impl {
       const ProfileQueue::Recorded recorded = profiles_.Advance();
       observer_.OnProfiledStep(recorded.id, *result.recorded, recorded.last);
     }
-    if (result.norm.profile.id != 0) {
-      requests_.ProfileAgreed(result.norm.profile.id);
-      profiles_.Add(result.norm.profile);
+    if (const ProfileSteps profile = ProfileSteps::FromNumber(result.norm.profile); profile.id != 0) {
+      requests_.ProfileAgreed(profile.id);
+      profiles_.Add(profile);
     }
     StepRecord record{.step = step,
                       .grad_norm = result.norm.norm,
@@ -222,7 +224,8 @@ class Rank::Impl {
                       .losses = std::move(result.losses)};
     if (plan_.train.parameter_norms) {
       for (const fsdp::ShardedUnit& unit : memory_.units()) {
-        record.norms.insert(record.norms.end(), unit.norms().begin(), unit.norms().end());
+        const std::vector<fsdp::ItemNorms> norms = unit.norms();
+        record.norms.insert(record.norms.end(), norms.begin(), norms.end());
       }
     }
     step_ = step;
@@ -279,32 +282,28 @@ class Rank::Impl {
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
     reporter_->Flush();
     SetPhase(Phase::kCheckpointing);
-    save_error_ = nullptr;
-    executor_.OnNormStream([this] {
-      try {
-        saved_ = checkpoint::Save(files_, *groups_.norm.communicator, plan_.train.checkpoint.directory,
-                                  plan_.train.checkpoint.keep,
-                                  {.step = step_,
-                                   .attempt = config_.attempt,
-                                   .job = config_.job,
-                                   .spec_digest = config_.spec_digest,
-                                   .layout_digest = plan_.layout_digest},
-                                  arrays_.shards());
-      } catch (const checkpoint::CheckpointError&) {
-        save_error_ = std::current_exception();  // every rank gets one: all go on, or all stop
-      }
-    });
-    if (save_error_ != nullptr) {
+    arrays_.FromDevice();
+    checkpoint::Saved saved;
+    try {
+      saved = checkpoint::Save(files_, *report_.communicator, plan_.train.checkpoint.directory,
+                               plan_.train.checkpoint.keep,
+                               {.step = step_,
+                                .attempt = config_.attempt,
+                                .job = config_.job,
+                                .spec_digest = config_.spec_digest,
+                                .layout_digest = plan_.layout_digest},
+                               arrays_.shards());
+    } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
       if (must_succeed) {
-        std::rethrow_exception(save_error_);
+        throw;
       }
       platform::Log(platform::LogLevel::kError, "checkpoint failed; training goes on",
-                    {{"step", absl::StrCat(step_)}, {"error", Message(save_error_)}});
+                    {{"step", absl::StrCat(step_)}, {"error", error.what()}});
       return;
     }
     saved_step_ = step_;
     if (config_.rank == 0) {
-      observer_.OnCheckpoint(step_, saved_);
+      observer_.OnCheckpoint(step_, saved);
     }
   }
 
@@ -321,30 +320,28 @@ class Rank::Impl {
   ProfileQueue profiles_;
   int64_t step_ = 0;        // done
   int64_t saved_step_ = 0;  // of the newest checkpoint of this run
-  // What work on the norm stream fills: members, so that it outlives a wait that an error ends.
-  checkpoint::Found start_;
-  checkpoint::Saved saved_;
-  std::exception_ptr save_error_;
 
   const std::shared_ptr<const data::Corpus> corpus_;
   const data::Loader train_loader_;
   std::optional<data::Loader> validation_loader_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   RankMemory memory_;
-  const StateArrays arrays_;
+  StateArrays arrays_;
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,
-           device::StreamFactory& streams, platform::Files& files, RequestBox& requests,
-           link::SharedPage& page, RankObserver& observer)
-    : impl_(std::make_unique<Impl>(plan, config, communicators, streams, files, requests, page, observer)) {}
+           platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
+           RankObserver& observer)
+    : impl_(std::make_unique<Impl>(plan, config, communicators, files, requests, page, backend, observer)) {}
 
 Rank::~Rank() = default;
 
 RankOutcome Rank::Run() { return impl_->Run(); }
+
+void Rank::Lose(const std::exception_ptr& error) { impl_->Lose(error); }
 
 int64_t Rank::step() const { return impl_->step(); }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,12 +15,9 @@
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
 
-namespace tandem::device {
-class StreamFactory;
-}
-
 namespace tandem::trainer {
 
+class Backend;
 class RankMemory;
 
 // What one rank is told beside the plan.
@@ -87,11 +85,12 @@ enum class RankOutcome : uint8_t {
 class Rank {
  public:
   // communicators: the rank's groups in creation order; by name "dp_cp_ag" gathers, "dp_cp" reduces,
-  // "intra_dist_opt" is for norms, and between programs for checkpoints, "report" for reports.
+  // "intra_dist_opt" is for norms. These take tensors of the backend's device. "report" takes those of the
+  // host: it is for reports, and while none is under way for checkpoints.
   // All arguments outlive it. Throws UserError where the data or the checkpoint does not fit the job.
   Rank(const plan::JobPlan& plan, const RankConfig& config,
-       const std::vector<std::unique_ptr<comm::Communicator>>& communicators, device::StreamFactory& streams,
-       platform::Files& files, RequestBox& requests, link::SharedPage& page, RankObserver& observer);
+       const std::vector<std::unique_ptr<comm::Communicator>>& communicators, platform::Files& files,
+       RequestBox& requests, link::SharedPage& page, Backend& backend, RankObserver& observer);
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -99,6 +98,9 @@ class Rank {
   // Loads, trains, validates, checkpoints, until the last step or a request to stop. Once.
   // Throws InstructionError, UserError, CheckpointError, CommError.
   RankOutcome Run();
+
+  // For a watch: a collective of the run in progress will not end. Any thread.
+  void Lose(const std::exception_ptr& error);
 
   // The step that is done. For Finished.
   int64_t step() const;

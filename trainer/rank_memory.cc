@@ -7,14 +7,18 @@
 #include <utility>
 
 #include "device/arena.h"
+#include "device/device.h"
 #include "plan/job_plan.h"
 #include "plan/memory.h"
+#include "trainer/backend.h"
 
 namespace tandem::trainer {
 
 struct RankMemory::State {
-  State(int64_t capacity, bool poison) : arena(capacity, poison) {}
+  State(device::Device& device, int64_t capacity, bool poison)
+      : device(device), arena(device, capacity, poison) {}
 
+  device::Device& device;
   device::Arena arena;
   std::vector<fsdp::ShardedUnit> units;
   std::vector<std::vector<at::Tensor>> slots[2];  // by role, class, index
@@ -76,8 +80,8 @@ std::vector<std::vector<at::Tensor>> ReadSlots(const std::vector<int>& counts, c
 
 }  // namespace
 
-RankMemory::RankMemory(const plan::JobPlan& plan, int rank, bool poison)
-    : state_(std::make_unique<State>(plan::PlanMemory(plan).arena_bytes, poison)) {
+RankMemory::RankMemory(const plan::JobPlan& plan, int rank, Backend& backend, bool poison)
+    : state_(std::make_unique<State>(backend.device(), plan::PlanMemory(plan).arena_bytes, poison)) {
   BufferReader reader(plan, state_->arena);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     at::Tensor weight = reader.Next("weights");
@@ -86,7 +90,7 @@ RankMemory::RankMemory(const plan::JobPlan& plan, int rank, bool poison)
     at::Tensor exp_avg_sq = reader.Next("optimizer");
     state_->units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan.train.ranks, rank,
                                std::move(weight), std::move(gradient), std::move(exp_avg),
-                               std::move(exp_avg_sq));
+                               std::move(exp_avg_sq), backend.shard_work());
   }
   const schedules::Program& program = plan.train_program;
   state_->slots[0] = ReadSlots(program.parameter_slots, "parameter slots", reader);
@@ -96,6 +100,8 @@ RankMemory::RankMemory(const plan::JobPlan& plan, int rank, bool poison)
 }
 
 RankMemory::~RankMemory() = default;
+
+device::Device& RankMemory::device() { return state_->device; }
 
 device::Arena& RankMemory::arena() { return state_->arena; }
 

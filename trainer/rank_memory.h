@@ -11,24 +11,28 @@ class Tensor;
 }
 namespace tandem::device {
 class Arena;
-}
+class Device;
+}  // namespace tandem::device
 namespace tandem::plan {
 struct JobPlan;
 }
 
 namespace tandem::trainer {
 
+class Backend;
+
 // One rank's arena and every buffer in it that lives as long as the rank: shards, slots, staging, in the
 // order of plan::PersistentBuffers. The arena is exactly as large as plan::PlanMemory says.
-// Used by the issuing thread while nothing runs; the tensors are then the streams'.
+// Used by the issuing thread while nothing runs; the tensors are then the streams'. `backend` outlives it.
 class RankMemory {
  public:
   // poison: memory that nobody has written, or that was released, holds NaN (tests).
-  RankMemory(const plan::JobPlan& plan, int rank, bool poison);
+  RankMemory(const plan::JobPlan& plan, int rank, Backend& backend, bool poison);
   ~RankMemory();
   RankMemory(const RankMemory&) = delete;
   RankMemory& operator=(const RankMemory&) = delete;
 
+  device::Device& device();
   device::Arena& arena();
   std::vector<fsdp::ShardedUnit>& units();
 

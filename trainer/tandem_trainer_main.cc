@@ -6,9 +6,11 @@
 
 #include "link/trainer_args.h"
 #include "platform/log.h"
+#include "trainer/backend.h"
 #include "trainer/door.h"
+#include "trainer/failure.h"
 
-// One rank of one attempt of a job. Only the worker daemon starts it.
+// One rank of one attempt of a job, on the CPU. Only the worker daemon starts it.
 int main(int argc, char** argv) {
   tandem::platform::SetLogComponent("trainer");
   const auto args = tandem::link::TrainerArgs::Parse(argc, argv);
@@ -19,7 +21,12 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   at::set_num_threads(1);  // a rank's parallelism is its streams
   try {
-    return tandem::trainer::RunTrainer(*args);
+    return tandem::trainer::RunTrainer(*args, [](const std::string& device, int) {
+      if (device == "cuda") {
+        throw tandem::trainer::UserError("resources.device: cuda needs the program tandem-trainer-cuda");
+      }
+      return tandem::trainer::MakeCpuBackend();
+    });
   } catch (const std::exception& error) {
     tandem::platform::Log(tandem::platform::LogLevel::kError, error.what());
     return 1;

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <iostream>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "device/device.h"
 
 namespace tandem::device {
 namespace {
@@ -15,7 +18,8 @@ namespace {
 int64_t NumNan(const at::Tensor& tensor) { return at::isnan(tensor).sum().item<int64_t>(); }
 
 TEST(ArenaTest, TensorsAreAlignedContiguousAndApart) {
-  Arena arena(int64_t{1} << 20);
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  Arena arena(*device, int64_t{1} << 20);
   at::Tensor a = arena.Allocate({3, 5}, at::kFloat);
   at::Tensor b = arena.Allocate({7}, at::kDouble);
   at::Tensor c = arena.Allocate({2, 3}, at::kLong);
@@ -32,7 +36,8 @@ TEST(ArenaTest, TensorsAreAlignedContiguousAndApart) {
 }
 
 TEST(ArenaTest, FreedMemoryIsGivenOutAgainAndThePeakStays) {
-  Arena arena(1024);
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  Arena arena(*device, 1024);
   const at::Tensor a = arena.Allocate({128}, at::kFloat);
   const at::Tensor b = arena.Allocate({128}, at::kFloat);
   EXPECT_EQ(arena.in_use(), 1024);
@@ -45,14 +50,16 @@ TEST(ArenaTest, FreedMemoryIsGivenOutAgainAndThePeakStays) {
 }
 
 TEST(ArenaTest, ViewsOfAllocatedTensorsFreeTheirBlock) {
-  Arena arena(1024);
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  Arena arena(*device, 1024);
   const at::Tensor a = arena.Allocate({4, 4}, at::kFloat);
   arena.Free(a.view({16}));
   EXPECT_EQ(arena.in_use(), 0);
 }
 
 TEST(ArenaTest, ExhaustionListsWhatIsInUse) {
-  Arena arena(1024, /*poison=*/true);
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  Arena arena(*device, 1024, /*poison=*/true);
   const at::Tensor a = arena.Allocate({3, 50}, at::kFloat);
   try {
     arena.Allocate({100}, at::kDouble);
@@ -68,7 +75,8 @@ TEST(ArenaTest, ExhaustionListsWhatIsInUse) {
 }
 
 TEST(ArenaTest, FreeOfSomethingElseIsRefused) {
-  Arena arena(1024);
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  Arena arena(*device, 1024);
   const at::Tensor a = arena.Allocate({4}, at::kFloat);
   EXPECT_THROW(arena.Free(a.narrow(0, 1, 3)), std::logic_error);
   arena.Free(a);
@@ -76,7 +84,8 @@ TEST(ArenaTest, FreeOfSomethingElseIsRefused) {
 }
 
 TEST(ArenaTest, PoisonShowsUseBeforeWriteAndAfterFree) {
-  Arena arena(1024, /*poison=*/true);
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  Arena arena(*device, 1024, /*poison=*/true);
   at::Tensor a = arena.Allocate({16}, at::kFloat);
   EXPECT_EQ(NumNan(a), 16);
   a.zero_();
@@ -89,7 +98,8 @@ TEST(ArenaTest, RandomTrafficNeverOverlaps) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
   std::mt19937_64 random(seed);
-  Arena arena(int64_t{1} << 22);
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  Arena arena(*device, int64_t{1} << 22);
   std::vector<std::pair<at::Tensor, int64_t>> live;
   for (int step = 0; step < 5000; ++step) {
     if (live.size() < 40 && random() % 2 == 0) {

@@ -15,7 +15,7 @@
 namespace tandem::device {
 namespace {
 
-TEST(SeededSchedulerTest, NothingRunsBeforeTheFlush) {
+TEST(SeededSchedulerTest, NothingRunsBeforeTheHostWaits) {
   SeededScheduler scheduler(1, 1);
   const auto stream = scheduler.streams(0).MakeStream("compute", Poison());
   int ran = 0;

@@ -19,13 +19,14 @@ TEST(AdamWTest, EqualsLibTorchInDouble) {
   unit.Initialize(3, {{.deviation = 0.5}, {.ones = true}});
   const auto communicators = comm::MakeThreadCommunicators("test", 1);
 
+  const NormOutcome agreed{.clip = 0.7};
   const OptimizerInputs inputs{.learning_rate = 3e-3,
                                .beta1 = 0.9,
                                .beta2 = 0.95,
                                .epsilon = 1e-8,
                                .weight_decay = 0.1,
                                .divisor = 6,
-                               .clip = 0.7};
+                               .agreed = &agreed};
   std::vector<at::Tensor> reference;
   at::Tensor weights = unit.weights();
   for (const at::Tensor& view : ItemViews(layout, weights)) {
@@ -45,7 +46,7 @@ TEST(AdamWTest, EqualsLibTorchInDouble) {
     unit.OptimizerStep(now);
     const std::vector<at::Tensor> gradients = ItemViews(layout, slot);
     for (size_t i = 0; i < reference.size(); ++i) {
-      reference[i].mutable_grad() = gradients[i] / inputs.divisor * inputs.clip;
+      reference[i].mutable_grad() = gradients[i] / inputs.divisor * agreed.clip;
     }
     optimizer.step();
   }

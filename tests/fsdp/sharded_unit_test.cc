@@ -65,8 +65,14 @@ struct Outcome {
   at::Tensor gathered;
 };
 
+NormTerms TermsOf(ShardedUnit& unit) {
+  NormTerms terms;
+  unit.AddTerms(&terms);
+  return terms;
+}
+
 struct RankNorms {
-  GradientTerms terms;
+  NormTerms terms;
   std::vector<ItemNorms> norms;
 };
 
@@ -92,16 +98,17 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, int ranks, int steps) 
         const at::Tensor slot = Contribution(layout, dtype, ranks, step, round * ranks + comm.rank());
         unit.ReduceGradients(comm, slot, staging, /*add=*/round > 0);
       }
-      shared[static_cast<size_t>(comm.rank())].terms = unit.Terms();
+      shared[static_cast<size_t>(comm.rank())].terms = TermsOf(unit);
       comm.AllGather(token, tokens);
       Sum squares;
       int64_t nonfinite = 0;
       for (const RankNorms& rank : shared) {
-        squares.Add(rank.terms.squares);
-        nonfinite += rank.terms.nonfinite;
+        squares.Add(Sum{rank.terms.high, rank.terms.low});
+        nonfinite += static_cast<int64_t>(rank.terms.nonfinite);
       }
       EXPECT_EQ(nonfinite, 0);
       const double norm = std::sqrt(squares.value()) / kContributions;
+      const NormOutcome agreed{.clip = std::min(1.0, 5 / norm)};
       unit.OptimizerStep({.step = step,
                           .learning_rate = 1e-2,
                           .beta1 = 0.9,
@@ -109,7 +116,7 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, int ranks, int steps) 
                           .epsilon = 1e-8,
                           .weight_decay = 0.1,
                           .divisor = kContributions,
-                          .clip = std::min(1.0, 5 / norm)});
+                          .agreed = &agreed});
       if (comm.rank() == 0) outcome.grad_norms.push_back(norm);
       comm.AllGather(token, tokens);
     }
@@ -225,10 +232,11 @@ TEST_P(ShardedUnitTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
     ItemViews(layout, slot)[0][3].fill_(comm.rank() == 0 ? kNan : std::numeric_limits<double>::infinity());
     ItemViews(layout, slot)[0][5].fill_(std::numeric_limits<double>::infinity());
     unit.ReduceGradients(comm, slot, staging, false);
-    EXPECT_EQ(unit.Terms().nonfinite, comm.rank() == 0 ? 2 : 0);
-    EXPECT_TRUE(std::isfinite(unit.Terms().squares.value()));
+    EXPECT_EQ(TermsOf(unit).nonfinite, comm.rank() == 0 ? 2 : 0);
+    EXPECT_TRUE(std::isfinite(TermsOf(unit).high));
     inputs.step = 2;
-    inputs.finite = false;
+    const NormOutcome not_finite{.finite = false};
+    inputs.agreed = &not_finite;
     unit.OptimizerStep(inputs);
     EXPECT_TRUE(SameBits(unit.weights(), weights));
     EXPECT_TRUE(SameBits(unit.exp_avg(), exp_avg));
@@ -245,8 +253,8 @@ TEST_P(ShardedUnitTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
 
     // The next step, with finite gradients, is as if nothing had been.
     unit.ReduceGradients(comm, Contribution(layout, GetParam(), 2, 3, comm.rank()), staging, false);
-    EXPECT_EQ(unit.Terms().nonfinite, 0);
-    inputs.finite = true;
+    EXPECT_EQ(TermsOf(unit).nonfinite, 0);
+    inputs.agreed = nullptr;
     unit.OptimizerStep(inputs);
     EXPECT_FALSE(at::isnan(unit.weights()).any().item<bool>());
     EXPECT_FALSE(SameBits(unit.weights(), weights));
@@ -262,7 +270,7 @@ TEST_P(ShardedUnitTest, RanksWithoutElementsTakePart) {
     unit.Initialize(1, Inits(layout));
     EXPECT_EQ(unit.owned().size(), comm.rank() == 0 ? 64 : 0);
     EXPECT_EQ(unit.weights().numel(), unit.owned().size());
-    EXPECT_EQ(unit.Terms().squares.value(), 0);
+    EXPECT_EQ(TermsOf(unit).high, 0);
     unit.OptimizerStep({.step = 1, .learning_rate = 1, .beta1 = 0.9, .beta2 = 0.9, .epsilon = 1e-8});
     EXPECT_EQ(unit.norms()[0].weight.value(), comm.rank() == 0 ? 9 : 0);
   });

@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 
+#include "ops/operations.h"
 #include "schedules/block_allocator.h"
 
 namespace tandem::model::test {
@@ -39,8 +40,9 @@ int64_t Capacity(const schedules::Outline& outline) {
 DecoderRun::DecoderRun(const DecoderConfig& config, BatchShape batch, ComputeType type, uint64_t seed)
     : config_(config),
       outline_(DecoderOutline(config, batch, type, std::vector<int64_t>(DecoderUnits(config).size(), 1))),
-      nodes_(DecoderNodes(config, batch, type)),
-      arena_(Capacity(outline_), /*poison=*/true),
+      nodes_(DecoderNodes(config, batch, type, ops::CpuOperations())),
+      device_(device::MakeCpuDevice()),
+      arena_(*device_, Capacity(outline_), /*poison=*/true),
       values_(outline_.values.size()),
       value_gradients_(outline_.values.size()) {
   at::set_num_threads(1);  // as on a stream's thread

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/arena.h"
+#include "device/device.h"
 #include "model/config.h"
 #include "model/node.h"
 #include "schedules/outline.h"
@@ -43,6 +44,7 @@ class DecoderRun {
   const DecoderConfig config_;
   const schedules::Outline outline_;
   const std::vector<std::unique_ptr<Node>> nodes_;
+  const std::unique_ptr<device::Device> device_;
   device::Arena arena_;
   std::vector<UnitMemory> units_;
   std::map<std::string, at::Tensor> parameters_;

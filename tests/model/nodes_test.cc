@@ -20,9 +20,11 @@
 #include <string>
 #include <vector>
 
+#include "device/device.h"
 #include "model/decoder_shapes.h"
 #include "model/node.h"
 #include "ops/attention_work.h"
+#include "ops/operations.h"
 #include "tests/model/decoder_run.h"
 
 namespace tandem::model {
@@ -217,9 +219,10 @@ TEST(DecoderScratchTest, HoldsTheWorkOfTheAttentionKernels) {
 }
 
 TEST(DecoderNodesRefusalTest, NodesRefuseHalvesOfTheirBackward) {
-  device::Arena arena(1 << 20);
+  const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
+  device::Arena arena(*device, 1 << 20);
   for (const std::unique_ptr<Node>& node :
-       DecoderNodes(Config(8, 8, 1, 1, 1, 8, 8, false), {1, 4}, ComputeType::kFp32)) {
+       DecoderNodes(Config(8, 8, 1, 1, 1, 8, 8, false), {1, 4}, ComputeType::kFp32, ops::CpuOperations())) {
     NodeCall call{.pass = Pass::kBackwardInput};
     EXPECT_THROW(node->Prepare(call, arena), c10::Error);
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
 #include "device/arena.h"
@@ -37,7 +38,9 @@ class CountingCommunicator final : public comm::Communicator {
     inner_->AllToAll(input, output);
   }
   void Abort() override { inner_->Abort(); }
+  void CheckPending() override { inner_->CheckPending(); }
   uint64_t num_collectives() const override { return inner_->num_collectives(); }
+  uint64_t num_ended() const override { return inner_->num_ended(); }
 
  private:
   std::unique_ptr<comm::Communicator> inner_;
@@ -75,7 +78,8 @@ class Recorder final : public trainer::RankObserver {
   const RunOptions& options_;
 };
 
-void Put(const std::string& name, const at::Tensor& owned, int64_t begin, int64_t elements, JobRun& run) {
+void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, int64_t elements, JobRun& run) {
+  const at::Tensor owned = on_device.cpu();
   const auto element_bytes = static_cast<int64_t>(owned.itemsize());
   std::string& array = run.arrays[name];
   array.resize(elements * element_bytes);
@@ -91,7 +95,9 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   const int ranks = plan.train.ranks;
   std::vector<std::vector<std::unique_ptr<comm::Communicator>>> communicators(ranks);
   JobRun run;
+  const bool on_host = !options.make_backend;
   for (const char* name : {"dp_cp", "dp_cp_ag", "intra_dist_opt", "report"}) {
+    if (!on_host && name != std::string("report")) continue;
     comm::WaitUntil wait_until;
     if (options.scheduler != nullptr &&
         std::string_view(name) != "report") {  // which has a thread of its own
@@ -103,6 +109,9 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       communicators[rank].push_back(std::move(group[rank]));
     }
   }
+  const trainer::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
+                                       .data_address = "127.0.0.1",
+                                       .timeout = absl::Minutes(2)};
   std::vector<trainer::RequestBox> requests(ranks);
   if (options.with_requests) {
     options.with_requests(requests);
@@ -112,15 +121,31 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   comm::RunThreadRanks(ranks, [&](int rank) {
     link::SharedPage page;
     Recorder recorder(run, mu, options);
-    const std::vector<std::unique_ptr<comm::Communicator>> own = std::move(communicators[rank]);
-    device::CpuStreams threads;
+    std::unique_ptr<trainer::Backend> backend;
+    if (!on_host) {
+      backend = options.make_backend(rank);
+    } else if (options.scheduler != nullptr) {
+      backend = trainer::MakeCpuBackend(options.scheduler->streams(rank));
+    } else {
+      backend = trainer::MakeCpuBackend();
+    }
+    std::vector<std::unique_ptr<comm::Communicator>> own = std::move(communicators[rank]);
+    if (!on_host) {
+      const auto join = [&](const char* name, comm::Communicator* clone_of) {
+        own.push_back(backend->MakeCommunicator({.name = name, .prefix = name, .rank = rank, .size = ranks},
+                                                rendezvous, clone_of));
+        return own.back().get();
+      };
+      comm::Communicator* const reduce = join("dp_cp", nullptr);
+      join("dp_cp_ag", reduce);
+      join("intra_dist_opt", nullptr);
+    }
     trainer::Rank trainer(
         plan,
         {.rank = rank,
          .job = "parity",
          .executor = {.poison = options.poison, .separate_instructions = options.scheduler != nullptr}},
-        own, options.scheduler == nullptr ? threads : options.scheduler->streams(rank),
-        platform::SystemFiles(), requests[rank], page, recorder);
+        own, platform::SystemFiles(), requests[rank], page, *backend, recorder);
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;

@@ -10,6 +10,7 @@
 #include "comm/communicator.h"
 #include "device/seeded_scheduler.h"
 #include "plan/job_plan.h"
+#include "trainer/backend.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
 
@@ -46,6 +47,8 @@ struct RunOptions {
   bool poison = false;
   // Every rank's streams are this scheduler's, an instruction at a time; null: threads.
   device::SeededScheduler* scheduler = nullptr;
+  // What rank r runs on; empty: the CPU. Called on the rank's thread.
+  std::function<std::unique_ptr<trainer::Backend>(int rank)> make_backend;
   // Called on rank 0's reporter thread after each step.
   std::function<void(const trainer::StepSummary&)> on_report;
   // Gets the requests of every rank before they start.

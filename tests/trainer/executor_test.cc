@@ -8,6 +8,8 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -15,8 +17,10 @@
 #include "device/arena.h"
 #include "device/stream.h"
 #include "model/node.h"
+#include "ops/operations.h"
 #include "plan/memory.h"
 #include "tests/parity/job.h"
+#include "trainer/backend.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
 #include "trainer/rank_memory.h"
@@ -24,24 +28,53 @@
 namespace tandem::trainer {
 namespace {
 
+// A group of one rank; with `hang`, all-gathers are started, as a GPU does, and never end.
+class HangingCommunicator final : public comm::Communicator {
+ public:
+  explicit HangingCommunicator(std::string name)
+      : inner_(std::move(comm::MakeThreadCommunicators(name, 1)[0])) {}
+
+  const std::string& name() const override { return inner_->name(); }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void AllGather(const at::Tensor& input, at::Tensor& output) override {
+    if (hang) {
+      ++hanging_;
+    } else {
+      inner_->AllGather(input, output);
+    }
+  }
+  void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
+  void Abort() override { inner_->Abort(); }
+  void CheckPending() override {}
+  uint64_t num_collectives() const override { return inner_->num_collectives() + hanging_; }
+  uint64_t num_ended() const override { return inner_->num_ended(); }
+
+  std::atomic<bool> hang{false};
+
+ private:
+  const std::unique_ptr<comm::Communicator> inner_;
+  std::atomic<uint64_t> hanging_{0};
+};
+
 // One rank on a plan, without the loop around it.
 class ExecutorTest : public testing::Test {
  protected:
   ExecutorTest()
       : plan_(parity::MakeJob({.microbatches_per_rank = 2, .validate_every_steps = 1})),
-        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute)),
-        memory_(plan_, 0, /*poison=*/true) {
+        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute, backend_->operations())),
+        memory_(plan_, 0, *backend_, /*poison=*/true) {
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
       std::vector<fsdp::ItemInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
       memory_.units()[unit].Initialize(1, inits);
     }
     for (const char* name : {"gather", "reduce", "norm"}) {
-      groups_.push_back(std::move(comm::MakeThreadCommunicators(name, 1)[0]));
+      groups_.push_back(std::make_unique<HangingCommunicator>(name));
     }
     executor_ = std::make_unique<Executor>(
         plan_, nodes_, memory_,
-        ExecutorCommunicators{{groups_[0].get(), 0}, {groups_[1].get(), 1}, {groups_[2].get(), 2}}, streams_,
-        requests_, page_, ExecutorOptions{.poison = true});
+        ExecutorCommunicators{{groups_[0].get(), 0}, {groups_[1].get(), 1}, {groups_[2].get(), 2}}, requests_,
+        page_, *backend_, ExecutorOptions{.poison = true});
   }
 
   RunInputs Inputs(int64_t step) {
@@ -53,11 +86,11 @@ class ExecutorTest : public testing::Test {
             }};
   }
 
+  const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
   const plan::JobPlan plan_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   RankMemory memory_;
-  std::vector<std::unique_ptr<comm::Communicator>> groups_;
-  device::CpuStreams streams_;
+  std::vector<std::unique_ptr<HangingCommunicator>> groups_;
   RequestBox requests_;
   link::SharedPage page_;
   std::unique_ptr<Executor> executor_;
@@ -179,17 +212,34 @@ TEST_F(ExecutorTest, AnErrorFromOutsideEndsTheRun) {
   EXPECT_THROW(executor_->Train(Inputs(1)), std::runtime_error);
 }
 
-TEST_F(ExecutorTest, WorkBetweenProgramsRunsOnTheNormStream) {
-  std::atomic<bool> ran{false};
-  executor_->OnNormStream([&ran] { ran = true; });
-  EXPECT_TRUE(ran);
-  EXPECT_THROW(executor_->OnNormStream([] { throw UserError("no"); }), UserError);
+// What a watch does with a collective that hangs.
+TEST_F(ExecutorTest, ALossIsToldWithTheOldestCollectiveThatHasNotEnded) {
+  executor_->Train(Inputs(1));
+  RunInputs inputs = Inputs(2);
+  const uint64_t before = groups_[0]->num_collectives();
+  inputs.load = [&](int, int64_t*) {
+    while (groups_[0]->num_collectives() == before) {
+      std::this_thread::yield();  // the gather stream has not come to it yet
+    }
+    executor_->Lose(std::make_exception_ptr(comm::CommError("rank 1 is gone")));
+  };
+  // The first gather of the step hangs: it has been issued, and does not end.
+  groups_[0]->hang = true;
+  try {
+    executor_->Train(inputs);
+    FAIL() << "the error was swallowed";
+  } catch (const InstructionError& error) {
+    EXPECT_EQ(error.step, 2);
+    EXPECT_EQ(error.group, "gather");
+    EXPECT_NE(error.instruction.find("unshard"), std::string::npos) << error.instruction;
+    EXPECT_STREQ(error.what(), "group gather rank 0 AllGather: rank 1 is gone");
+  }
 }
 
 // Nothing in a segment waits but its first instruction, and only its last is waited for; otherwise merging
 // would reorder what the program orders.
 TEST_F(ExecutorTest, SegmentsKeepTheOrderOfEveryStreamAndEveryWait) {
-  RankMemory memory(plan_, 0, false);
+  RankMemory memory(plan_, 0, *backend_, false);
   const BoundProgram bound(plan_.train_program, plan_, nodes_, memory);
   std::vector<int> segment_of(plan_.train_program.instructions.size(), -1);
   std::map<schedules::StreamKind, int> last;

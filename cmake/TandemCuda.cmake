@@ -1,0 +1,92 @@
+# CUDA, for the parts that run on GPUs. Kernels are compiled by calling nvcc, without CMake's CUDA language,
+# which wants a whole toolkit: the PyPI wheels that scripts/setup.sh --cuda installs are enough.
+set(TANDEM_CUDA AUTO CACHE STRING "Build what runs on GPUs: AUTO (where nvcc is), ON, OFF")
+set_property(CACHE TANDEM_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(TANDEM_CUDA_ARCHITECTURES 80 90 CACHE STRING "Compute capabilities that kernels are compiled for")
+set(TANDEM_HAS_CUDA OFF)
+if(NOT TANDEM_TORCH OR TANDEM_CUDA STREQUAL OFF)
+  return()
+endif()
+
+set(_wheels ${TANDEM_TORCH_DIR}/../nvidia)
+find_program(TANDEM_NVCC nvcc HINTS /usr/local/cuda/bin ${_wheels}/cu13/bin)
+set(_missing "")
+if(NOT TANDEM_NVCC)
+  list(APPEND _missing "nvcc 13")
+else()
+  get_filename_component(_nvcc ${TANDEM_NVCC} REALPATH)
+  get_filename_component(_toolkit ${_nvcc}/../.. ABSOLUTE)
+  find_path(TANDEM_CUDA_INCLUDE_DIR crt/host_defines.h
+    HINTS ${_toolkit}/include ${_toolkit}/targets/x86_64-linux/include ${_wheels}/cu13/include NO_DEFAULT_PATH)
+  execute_process(COMMAND ${TANDEM_NVCC} --version OUTPUT_VARIABLE _version)
+  if(NOT _version MATCHES "release 13\\.")
+    list(APPEND _missing "nvcc 13 (${TANDEM_NVCC} is another version)")
+  endif()
+endif()
+if(NOT TANDEM_CUDA_INCLUDE_DIR)
+  list(APPEND _missing "the CUDA runtime's headers")
+endif()
+find_library(TANDEM_CUDART NAMES libcudart.so.13 HINTS ${_wheels}/cu13/lib ${_toolkit}/lib64)
+find_path(TANDEM_NCCL_INCLUDE_DIR nccl.h HINTS ${_wheels}/nccl/include)
+find_library(TANDEM_NCCL NAMES libnccl.so.2 HINTS ${_wheels}/nccl/lib)
+if(NOT TANDEM_CUDART)
+  list(APPEND _missing "libcudart.so.13")
+endif()
+if(NOT TANDEM_NCCL OR NOT TANDEM_NCCL_INCLUDE_DIR)
+  list(APPEND _missing "NCCL")
+endif()
+if(NOT EXISTS ${TANDEM_TORCH_DIR}/lib/libtorch_cuda.so)
+  list(APPEND _missing "a LibTorch with CUDA (${TANDEM_TORCH_DIR} has none)")
+endif()
+if(_missing)
+  list(JOIN _missing ", " _text)
+  if(TANDEM_CUDA STREQUAL ON)
+    message(FATAL_ERROR "TANDEM_CUDA=ON, and not found: ${_text}. Run scripts/setup.sh --cuda, install the "
+      "CUDA 13 toolkit, or configure with -DTANDEM_CUDA=OFF")
+  endif()
+  message(STATUS "Without CUDA: not found: ${_text}")
+  return()
+endif()
+set(TANDEM_HAS_CUDA ON)
+message(STATUS "With CUDA: ${TANDEM_NVCC}")
+
+foreach(lib IN ITEMS c10_cuda torch_cuda)
+  add_library(torch_wheel::${lib} SHARED IMPORTED)
+  set_target_properties(torch_wheel::${lib} PROPERTIES IMPORTED_LOCATION ${TANDEM_TORCH_DIR}/lib/lib${lib}.so)
+endforeach()
+
+# What everything that is compiled against CUDA depends on. LibTorch's kernels register themselves when their
+# library is loaded, so it stays linked though no symbol of it is used.
+add_library(tandem_cuda INTERFACE)
+target_include_directories(tandem_cuda SYSTEM INTERFACE ${TANDEM_CUDA_INCLUDE_DIR})
+target_link_libraries(tandem_cuda INTERFACE tandem_torch torch_wheel::c10_cuda ${TANDEM_CUDART}
+  "-Wl,--push-state,--no-as-needed" torch_wheel::torch_cuda "-Wl,--pop-state")
+
+add_library(tandem_nccl INTERFACE)
+target_include_directories(tandem_nccl SYSTEM INTERFACE ${TANDEM_NCCL_INCLUDE_DIR})
+target_link_libraries(tandem_nccl INTERFACE tandem_cuda ${TANDEM_NCCL})
+
+set(_gencode "")
+foreach(architecture IN LISTS TANDEM_CUDA_ARCHITECTURES)
+  list(APPEND _gencode -gencode arch=compute_${architecture},code=sm_${architecture})
+endforeach()
+# Later GPUs compile the newest one's intermediate code.
+list(GET TANDEM_CUDA_ARCHITECTURES -1 _newest)
+list(APPEND _gencode -gencode arch=compute_${_newest},code=compute_${_newest})
+set(TANDEM_NVCC_FLAGS -std=c++20 -O3 --Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC ${_gencode})
+
+# tandem_cuda_kernels(TARGET [FLAGS f ...] SOURCES a.cu ...)    adds kernels to a target; raw pointers, no torch
+function(tandem_cuda_kernels target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;FLAGS" ${ARGN})
+  foreach(source IN LISTS ARG_SOURCES)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
+    get_filename_component(folder ${object} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${TANDEM_NVCC} ${TANDEM_NVCC_FLAGS} ${ARG_FLAGS} -ccbin ${CMAKE_CXX_COMPILER}
+        -I${CMAKE_SOURCE_DIR} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d
+      COMMENT "Building CUDA object ${source}.o" VERBATIM)
+    target_sources(${target} PRIVATE ${object})
+  endforeach()
+endfunction()

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "comm/communicator.h"
+#include "comm/store.h"
+
+namespace tandem::comm {
+
+// Groups of ranks with a GPU each, over NCCL. Collectives are enqueued on the current stream of GPU `device`
+// (an index among those that this process sees) and never block the host for longer than NCCL takes to start
+// them. Nothing here waits for ever: creation, starts, and what is pending end with a CommError at `timeout`.
+//
+// NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watch does.
+// Abort returns within two seconds even where NCCL does not; such a process must then be left.
+
+// Collective: all `size` ranks make theirs. Rank 0 sets the group's id in `store` under `prefix`, unique per
+// group and attempt.
+std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
+                                                   const std::string& prefix, int rank, int size, int device,
+                                                   absl::Duration timeout);
+
+// Collective over the ranks of `parent`, one of the above: another communicator of the same members in the
+// same order, made from the live one (ncclCommSplit), which shares no resources with it.
+std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent);
+
+}  // namespace tandem::comm

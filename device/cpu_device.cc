@@ -1,0 +1,83 @@
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <vector>
+
+#include "device/device.h"
+
+namespace tandem::device {
+namespace {
+
+// Pages come zeroed from the kernel, on first touch, on the node of the thread that touches them.
+class MappedRegion final : public Region {
+ public:
+  explicit MappedRegion(int64_t bytes) : bytes_(bytes) {
+    if (bytes_ == 0) return;
+    void* const mapped = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+      throw OutOfMemory("the machine has no " + std::to_string(bytes) + " bytes of memory for this rank");
+    }
+    begin_ = static_cast<char*>(mapped);
+    madvise(begin_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);  // a wish; without it memory is only slower
+  }
+  ~MappedRegion() override {
+    if (begin_ != nullptr) munmap(begin_, static_cast<size_t>(bytes_));
+  }
+
+  char* begin() const override { return begin_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  char* begin_ = nullptr;
+  const int64_t bytes_;
+};
+
+// Own memory all the same: a tensor of the arena may be gone when the host reads.
+class CopyMirror final : public Mirror {
+ public:
+  explicit CopyMirror(const at::Tensor& tensor)
+      : tensor_(static_cast<char*>(tensor.mutable_data_ptr())), host_(tensor.nbytes()) {}
+
+  void* host() override { return host_.data(); }
+  void ToDevice() override { std::memcpy(tensor_, host_.data(), host_.size()); }
+  void ToHost() override { std::memcpy(host_.data(), tensor_, host_.size()); }
+
+ private:
+  char* const tensor_;
+  std::vector<char> host_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
+
+  c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
+  std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) override {
+    return streams_->MakeStream(name, std::move(poison));
+  }
+  std::unique_ptr<Region> Reserve(int64_t bytes) override { return std::make_unique<MappedRegion>(bytes); }
+  std::unique_ptr<Mirror> MakeMirror(const at::Tensor& tensor) override {
+    return std::make_unique<CopyMirror>(tensor);
+  }
+  void Fill(void* begin, uint8_t byte, int64_t bytes) override {
+    std::memset(begin, byte, static_cast<size_t>(bytes));
+  }
+  void Synchronize() override {}  // what is called runs at once; streams are joined by their events
+
+ private:
+  CpuStreams threads_;
+  StreamFactory* const streams_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeCpuDevice() { return std::make_unique<CpuDevice>(nullptr); }
+
+std::unique_ptr<Device> MakeCpuDevice(StreamFactory& streams) {
+  return std::make_unique<CpuDevice>(&streams);
+}
+
+}  // namespace tandem::device

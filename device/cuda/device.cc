@@ -1,0 +1,130 @@
+#include "device/cuda/device.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <stdexcept>
+
+#include "device/cuda/check.h"
+
+namespace tandem::device {
+namespace {
+
+cudaStream_t Current(int index) {
+  return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index)).stream();
+}
+
+class CudaRegion final : public Region {
+ public:
+  CudaRegion(int index, int64_t bytes) : index_(index), bytes_(bytes) {
+    if (bytes_ == 0) return;
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    const cudaError_t error = cudaMalloc(&begin_, static_cast<size_t>(bytes_));
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // this one does not stay
+      size_t free = 0;
+      size_t total = 0;
+      CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+      throw OutOfMemory("GPU " + std::to_string(index_) + " has " + std::to_string(free) + " of " +
+                        std::to_string(total) + " bytes free, the job needs " + std::to_string(bytes_) +
+                        " of them");
+    }
+    CheckCuda(error, "allocation of memory");
+  }
+  ~CudaRegion() override {
+    if (begin_ != nullptr) {
+      const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+      cudaFree(begin_);  // an earlier error of the GPU may be told here once more
+    }
+  }
+
+  char* begin() const override { return static_cast<char*>(begin_); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const int index_;
+  void* begin_ = nullptr;
+  const int64_t bytes_;
+};
+
+class PinnedMirror final : public Mirror {
+ public:
+  PinnedMirror(int index, const at::Tensor& tensor)
+      : index_(index), tensor_(tensor.mutable_data_ptr()), bytes_(tensor.nbytes()) {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    CheckCuda(cudaMallocHost(&host_, bytes_), "allocation of pinned memory");
+  }
+  ~PinnedMirror() override { cudaFreeHost(host_); }
+
+  void* host() override { return host_; }
+  void ToDevice() override {
+    CheckCuda(cudaMemcpyAsync(tensor_, host_, bytes_, cudaMemcpyHostToDevice, Current(index_)),
+              "copy to the GPU");
+  }
+  void ToHost() override {
+    CheckCuda(cudaMemcpyAsync(host_, tensor_, bytes_, cudaMemcpyDeviceToHost, Current(index_)),
+              "copy from the GPU");
+  }
+
+ private:
+  const int index_;
+  void* const tensor_;
+  const size_t bytes_;
+  void* host_ = nullptr;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int index) : index_(index) {
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess) {
+      throw std::runtime_error("no GPU can be used here: " + CudaErrorText(error));
+    }
+    if (index >= count) {
+      throw std::runtime_error("there is no GPU " + std::to_string(index) + " here: this process sees " +
+                               std::to_string(count));
+    }
+    // Makes the GPU's context, so that a broken one shows here.
+    CheckCuda(cudaSetDevice(index), "start of the GPU");
+    CheckCuda(cudaFree(nullptr), "start of the GPU");
+  }
+
+  c10::Device torch_device() const override {
+    return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)};
+  }
+  std::unique_ptr<Stream> MakeStream(const std::string&, Poison poison) override {
+    return MakeCudaStream(index_, std::move(poison));
+  }
+  std::unique_ptr<Region> Reserve(int64_t bytes) override {
+    return std::make_unique<CudaRegion>(index_, bytes);
+  }
+  std::unique_ptr<Mirror> MakeMirror(const at::Tensor& tensor) override {
+    return std::make_unique<PinnedMirror>(index_, tensor);
+  }
+  void Fill(void* begin, uint8_t byte, int64_t bytes) override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    CheckCuda(cudaMemsetAsync(begin, byte, static_cast<size_t>(bytes), Current(index_)), "fill");
+  }
+  void Synchronize() override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    CheckCuda(cudaDeviceSynchronize(), "work before the first step");
+  }
+
+ private:
+  const int index_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeCudaDevice(int index) { return std::make_unique<CudaDevice>(index); }
+
+int CountCudaDevices() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+}  // namespace tandem::device

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "device/stream.h"
+
+namespace at {
+class Tensor;
+}
+namespace c10 {
+struct Device;
+}
+
+namespace tandem::device {
+
+// One piece of a device's memory; freed with the object, which no work may use any more.
+class Region {
+ public:
+  virtual ~Region() = default;
+
+  virtual char* begin() const = 0;  // the host dereferences it on the CPU only
+  virtual int64_t bytes() const = 0;
+};
+
+// Host memory of the size of one tensor, which the device copies to and from: pinned where that matters.
+// A copy runs in the order of the current stream, asynchronously to the host on CUDA: what the host writes
+// it writes before ToDevice and leaves alone until the stream has got there, and it reads after the stream
+// has passed ToHost.
+class Mirror {
+ public:
+  virtual ~Mirror() = default;
+
+  virtual void* host() = 0;
+  virtual void ToDevice() = 0;
+  virtual void ToHost() = 0;
+};
+
+// What a rank runs on: its memory and its streams. "The current stream" is the one whose work is running
+// (Stream::Enqueue); outside of streams, on CUDA, the default stream. Outlives what it made.
+// Used by one issuing thread, and by the work of its streams.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual c10::Device torch_device() const = 0;
+
+  // `name` shows in `ps -T` (CPU: 15 characters).
+  virtual std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) = 0;
+
+  // Throws OutOfMemory.
+  virtual std::unique_ptr<Region> Reserve(int64_t bytes) = 0;
+
+  // Of a contiguous tensor on this device, which outlives it.
+  virtual std::unique_ptr<Mirror> MakeMirror(const at::Tensor& tensor) = 0;
+
+  // Every byte of [begin, begin + bytes), in the order of the current stream.
+  virtual void Fill(void* begin, uint8_t byte, int64_t bytes) = 0;
+
+  // Blocks until the device has done everything that was issued, on any stream. For the time before the first
+  // program; never in a step.
+  virtual void Synchronize() = 0;
+};
+
+// Less memory than asked for. what() says how much there is.
+class OutOfMemory : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The host's processor and memory; streams are threads, or what `streams` makes, which outlives it.
+std::unique_ptr<Device> MakeCpuDevice();
+std::unique_ptr<Device> MakeCpuDevice(StreamFactory& streams);
+
+}  // namespace tandem::device

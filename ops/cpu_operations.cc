@@ -1,0 +1,75 @@
+#include <ATen/core/Tensor.h>
+
+#include "ops/attention.h"
+#include "ops/cross_entropy.h"
+#include "ops/embedding.h"
+#include "ops/operations.h"
+#include "ops/residual_add.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/swiglu.h"
+
+namespace tandem::ops {
+namespace {
+
+class Cpu final : public Operations {
+ public:
+  at::Tensor Constant(const at::Tensor& host) const override { return host; }
+
+  void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {
+    ops::Embedding(tokens, weight, output);
+  }
+  void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
+                         at::Tensor& grad_weight) const override {
+    ops::EmbeddingBackward(tokens, grad_output, add, grad_weight);
+  }
+  void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::Tensor& y) const override {
+    ops::RmsNorm(x, weight, epsilon, y);
+  }
+  void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
+                       double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
+                       bool add_weight, at::Tensor& grad_weight) const override {
+    ops::RmsNormBackward(grad_y, x, weight, epsilon, residual, add_x, grad_x, add_weight, grad_weight);
+  }
+  void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x) const override {
+    ops::Rope(cosines, sines, heads, x);
+  }
+  void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
+                    at::Tensor& grad) const override {
+    ops::RopeBackward(cosines, sines, heads, grad);
+  }
+  void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
+                 at::Tensor& work) const override {
+    ops::Attention(shape, qkv, context, lse, work);
+  }
+  void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
+                         const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
+                         at::Tensor& work) const override {
+    ops::AttentionBackward(shape, qkv, context, lse, grad_context, grad_qkv, work);
+  }
+  void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const override {
+    ops::SwiGlu(gate_up, activated);
+  }
+  void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
+                      at::Tensor& activated) const override {
+    ops::SwiGluBackward(gate_up, grad_activated, grad_gate_up, activated);
+  }
+  void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
+                    at::Tensor& loss) const override {
+    ops::CrossEntropy(logits, targets, lse, loss);
+  }
+  void CrossEntropyBackward(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& lse,
+                            at::Tensor& grad_logits) const override {
+    ops::CrossEntropyBackward(logits, targets, lse, grad_logits);
+  }
+  void ResidualAdd(const at::Tensor& x, at::Tensor& y) const override { ops::ResidualAdd(x, y); }
+};
+
+}  // namespace
+
+const Operations& CpuOperations() {
+  static const Cpu operations;
+  return operations;
+}
+
+}  // namespace tandem::ops

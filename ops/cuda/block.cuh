@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::ops::cuda {
+
+// What every row kernel does: one block a row, kThreads threads, sums as trees of one shape.
+constexpr int kThreads = 256;
+
+// Over all threads of the block, the same on each; the order depends on kThreads alone.
+template <typename T, typename Combine>
+__device__ T BlockReduce(T value, Combine combine) {
+  __shared__ T shared[kThreads];
+  __syncthreads();  // the last reduction's readers
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+template <typename T>
+__device__ T BlockSum(T value) {
+  return BlockReduce(value, [](T a, T b) { return a + b; });
+}
+
+template <typename T>
+__device__ T BlockMax(T value) {
+  return BlockReduce(value, [](T a, T b) { return a > b || a != a ? a : b; });
+}
+
+inline unsigned Blocks(int64_t elements) {
+  const int64_t blocks = (elements + kThreads - 1) / kThreads;
+  return static_cast<unsigned>(blocks < 65536 ? blocks : 65536);  // kernels stride over the rest
+}
+
+// The elements of a grid-wide loop.
+#define TANDEM_EACH(i, elements)                                                              \
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < (elements); \
+       i += static_cast<int64_t>(gridDim.x) * kThreads)
+
+}  // namespace tandem::ops::cuda

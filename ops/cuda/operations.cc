@@ -1,0 +1,310 @@
+#include "ops/cuda/operations.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <string>
+
+#include "ops/cuda/kernels.h"
+
+namespace tandem::ops {
+namespace {
+
+void CheckLaunch(int error, const char* operation) {
+  TORCH_CHECK(error == 0, operation, ": the kernel did not start, CUDA error ", error);
+}
+
+cuda::Stream Current() { return c10::cuda::getCurrentCUDAStream().stream(); }
+
+void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements) {
+  TORCH_CHECK(tensor.numel() == elements && tensor.is_contiguous() && tensor.is_cuda(), name,
+              " must be contiguous with ", elements, " elements on a GPU, not ", tensor.sizes());
+}
+
+void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns) {
+  TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns &&
+                  tensor.is_contiguous() && tensor.is_cuda(),
+              name, " must be a contiguous [", rows, ", ", columns, "] matrix on a GPU, not ",
+              tensor.sizes());
+}
+
+cuda::Tokens TokensOf(const at::Tensor& tokens) {
+  TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong && tokens.is_cuda() &&
+                  (tokens.size(1) <= 1 || tokens.stride(1) == 1),
+              "token ids must be an int64 [B, S] matrix with adjacent columns on a GPU, not ",
+              tokens.sizes());
+  return {tokens.const_data_ptr<int64_t>(), tokens.size(0), tokens.size(1), tokens.stride(0)};
+}
+
+// Calls body(T{}) with the element type of `tensor`.
+template <typename Body>
+void WithElementType(const at::Tensor& tensor, const Body& body) {
+  if (tensor.scalar_type() == at::kDouble) {
+    body(double{});
+  } else {
+    TORCH_CHECK(tensor.scalar_type() == at::kFloat, "operations compute in float32 or float64, not ",
+                tensor.scalar_type());
+    body(float{});
+  }
+}
+
+void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, int sign, at::Tensor& x) {
+  const int64_t length = cosines.size(0);
+  const int64_t head_dim = 2 * cosines.size(1);
+  CheckMatrix("cosines", cosines, length, head_dim / 2);
+  CheckMatrix("sines", sines, length, head_dim / 2);
+  TORCH_CHECK(x.dim() == 2 && x.is_cuda() && x.stride(1) == 1 && x.size(0) % length == 0 &&
+                  x.size(1) >= heads * head_dim,
+              "x must have whole sequences of ", length, " rows and at least ", heads * head_dim,
+              " columns, not ", x.sizes());
+  WithElementType(x, [&]<typename T>(T) {
+    CheckLaunch(cuda::Rope(cosines.const_data_ptr<T>(), sines.const_data_ptr<T>(), sign, x.size(0), length,
+                           heads, head_dim, x.stride(0), x.mutable_data_ptr<T>(), Current()),
+                "Rope");
+  });
+}
+
+// The heads of one sequence as batches of matrices: those that share a key-value head lie below each other.
+class Sequence {
+ public:
+  Sequence(const AttentionShape& shape, int64_t index) : s_(shape), begin_(index * shape.length) {}
+
+  // Columns [first head, ...) of a matrix [B * S, ≥ …], copied to [kv_heads, group * S, d].
+  at::Tensor Grouped(const at::Tensor& matrix, int64_t first_head, int64_t heads) const {
+    return Heads(matrix, first_head, heads).contiguous().view({s_.kv_heads, -1, s_.head_dim});
+  }
+
+  // The same columns as a view [heads, S, d].
+  at::Tensor Heads(const at::Tensor& matrix, int64_t first_head, int64_t heads) const {
+    return matrix.narrow(0, begin_, s_.length)
+        .narrow(1, first_head * s_.head_dim, heads * s_.head_dim)
+        .view({s_.length, heads, s_.head_dim})
+        .transpose(0, 1);
+  }
+
+ private:
+  const AttentionShape s_;
+  const int64_t begin_;
+};
+
+class Cuda final : public Operations {
+ public:
+  at::Tensor Constant(const at::Tensor& host) const override {
+    return host.to(host.options().device(at::kCUDA, c10::cuda::current_device()));
+  }
+
+  void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {
+    const cuda::Tokens ids = TokensOf(tokens);
+    CheckMatrix("weight", weight, weight.size(0), weight.size(1));
+    CheckMatrix("output", output, tokens.numel(), weight.size(1));
+    WithElementType(weight, [&]<typename T>(T) {
+      CheckLaunch(cuda::Embedding(ids, weight.const_data_ptr<T>(), weight.size(0), weight.size(1),
+                                  output.mutable_data_ptr<T>(), Current()),
+                  "Embedding");
+    });
+  }
+
+  void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
+                         at::Tensor& grad_weight) const override {
+    const cuda::Tokens ids = TokensOf(tokens);
+    CheckMatrix("grad_weight", grad_weight, grad_weight.size(0), grad_weight.size(1));
+    CheckMatrix("grad_output", grad_output, tokens.numel(), grad_weight.size(1));
+    WithElementType(grad_weight, [&]<typename T>(T) {
+      CheckLaunch(cuda::EmbeddingBackward(ids, grad_output.const_data_ptr<T>(), add, grad_weight.size(0),
+                                          grad_weight.size(1), grad_weight.mutable_data_ptr<T>(), Current()),
+                  "EmbeddingBackward");
+    });
+  }
+
+  void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::Tensor& y) const override {
+    const int64_t rows = x.size(0);
+    const int64_t columns = weight.numel();
+    CheckElements("weight", weight, columns);
+    CheckMatrix("x", x, rows, columns);
+    CheckMatrix("y", y, rows, columns);
+    WithElementType(x, [&]<typename T>(T) {
+      CheckLaunch(cuda::RmsNorm(x.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon, rows, columns,
+                                y.mutable_data_ptr<T>(), Current()),
+                  "RmsNorm");
+    });
+  }
+
+  void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
+                       double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
+                       bool add_weight, at::Tensor& grad_weight) const override {
+    const int64_t rows = x.size(0);
+    const int64_t columns = weight.numel();
+    CheckElements("weight", weight, columns);
+    CheckElements("grad_weight", grad_weight, columns);
+    CheckMatrix("grad_y", grad_y, rows, columns);
+    CheckMatrix("x", x, rows, columns);
+    CheckMatrix("grad_x", grad_x, rows, columns);
+    if (residual.defined()) CheckMatrix("residual", residual, rows, columns);
+    at::Tensor reciprocals = at::empty({rows}, x.options());
+    WithElementType(x, [&]<typename T>(T) {
+      CheckLaunch(cuda::RmsNormBackward(
+                      grad_y.const_data_ptr<T>(), x.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon,
+                      rows, columns, residual.defined() ? residual.const_data_ptr<T>() : nullptr, add_x,
+                      grad_x.mutable_data_ptr<T>(), add_weight, grad_weight.mutable_data_ptr<T>(),
+                      reciprocals.mutable_data_ptr<T>(), Current()),
+                  "RmsNormBackward");
+    });
+  }
+
+  void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x) const override {
+    Rotate(cosines, sines, heads, 1, x);
+  }
+
+  void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
+                    at::Tensor& grad) const override {
+    Rotate(cosines, sines, heads, -1, grad);
+  }
+
+  // `work` is for the CPU's loops.
+  void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
+                 at::Tensor&) const override {
+    CheckAttention(shape, qkv, context, lse);
+    for (int64_t b = 0; b < shape.sequences; ++b) {
+      const Sequence sequence(shape, b);
+      const at::Tensor query = sequence.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
+      const at::Tensor key = sequence.Grouped(qkv, shape.heads, shape.kv_heads);
+      const at::Tensor value = sequence.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
+      const at::Tensor scores = at::bmm(query, key.transpose(1, 2));
+      WithElementType(qkv, [&]<typename T>(T) {
+        CheckLaunch(
+            cuda::CausalSoftmax(shape.heads, shape.length, scores.mutable_data_ptr<T>(),
+                                lse.mutable_data_ptr<T>() + b * shape.heads * shape.length, Current()),
+            "Attention");
+      });
+      sequence.Heads(context, 0, shape.heads).copy_(Ungrouped(shape, at::bmm(scores, value)));
+    }
+  }
+
+  void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
+                         const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
+                         at::Tensor&) const override {
+    CheckAttention(shape, qkv, context, lse);
+    CheckMatrix("grad_context", grad_context, context.size(0), context.size(1));
+    CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1));
+    for (int64_t b = 0; b < shape.sequences; ++b) {
+      const Sequence sequence(shape, b);
+      const at::Tensor query = sequence.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
+      const at::Tensor key = sequence.Grouped(qkv, shape.heads, shape.kv_heads);
+      const at::Tensor value = sequence.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
+      const at::Tensor grad = sequence.Grouped(grad_context, 0, shape.heads);
+      const at::Tensor probabilities = at::bmm(query, key.transpose(1, 2));
+      const at::Tensor grad_scores = at::bmm(grad, value.transpose(1, 2));
+      WithElementType(qkv, [&]<typename T>(T) {
+        CheckLaunch(cuda::CausalProbabilities(shape.heads, shape.length,
+                                              lse.const_data_ptr<T>() + b * shape.heads * shape.length,
+                                              probabilities.mutable_data_ptr<T>(), Current()),
+                    "AttentionBackward");
+        CheckLaunch(cuda::SoftmaxBackward(shape.heads, shape.length, probabilities.const_data_ptr<T>(),
+                                          grad_scores.mutable_data_ptr<T>(), Current()),
+                    "AttentionBackward");
+      });
+      sequence.Heads(grad_qkv, 0, shape.heads)
+          .copy_(Ungrouped(shape, at::bmm(grad_scores, key).mul_(Scale(shape))));
+      sequence.Heads(grad_qkv, shape.heads, shape.kv_heads)
+          .copy_(at::bmm(grad_scores.transpose(1, 2), query));
+      sequence.Heads(grad_qkv, shape.heads + shape.kv_heads, shape.kv_heads)
+          .copy_(at::bmm(probabilities.transpose(1, 2), grad));
+    }
+  }
+
+  void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const override {
+    const int64_t rows = activated.size(0);
+    const int64_t inner = activated.size(1);
+    CheckMatrix("gate_up", gate_up, rows, 2 * inner);
+    CheckMatrix("activated", activated, rows, inner);
+    WithElementType(gate_up, [&]<typename T>(T) {
+      CheckLaunch(
+          cuda::SwiGlu(gate_up.const_data_ptr<T>(), rows, inner, activated.mutable_data_ptr<T>(), Current()),
+          "SwiGlu");
+    });
+  }
+
+  void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
+                      at::Tensor& activated) const override {
+    const int64_t rows = grad_activated.size(0);
+    const int64_t inner = grad_activated.size(1);
+    CheckMatrix("gate_up", gate_up, rows, 2 * inner);
+    CheckMatrix("grad_activated", grad_activated, rows, inner);
+    CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner);
+    CheckMatrix("activated", activated, rows, inner);
+    WithElementType(gate_up, [&]<typename T>(T) {
+      CheckLaunch(cuda::SwiGluBackward(gate_up.const_data_ptr<T>(), grad_activated.const_data_ptr<T>(), rows,
+                                       inner, grad_gate_up.mutable_data_ptr<T>(),
+                                       activated.mutable_data_ptr<T>(), Current()),
+                  "SwiGluBackward");
+    });
+  }
+
+  void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
+                    at::Tensor& loss) const override {
+    const cuda::Tokens ids = TokensOf(targets);
+    CheckMatrix("logits", logits, targets.numel(), logits.size(1));
+    CheckElements("lse", lse, targets.numel());
+    CheckElements("loss", loss, 1);
+    WithElementType(logits, [&]<typename T>(T) {
+      CheckLaunch(cuda::CrossEntropy(logits.const_data_ptr<T>(), ids, logits.size(1),
+                                     lse.mutable_data_ptr<T>(), loss.mutable_data_ptr<double>(), Current()),
+                  "CrossEntropy");
+    });
+  }
+
+  void CrossEntropyBackward(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& lse,
+                            at::Tensor& grad_logits) const override {
+    const cuda::Tokens ids = TokensOf(targets);
+    CheckMatrix("logits", logits, targets.numel(), logits.size(1));
+    CheckElements("lse", lse, targets.numel());
+    CheckMatrix("grad_logits", grad_logits, targets.numel(), logits.size(1));
+    WithElementType(logits, [&]<typename T>(T) {
+      CheckLaunch(cuda::CrossEntropyBackward(logits.const_data_ptr<T>(), ids, lse.const_data_ptr<T>(),
+                                             logits.size(1), grad_logits.mutable_data_ptr<T>(), Current()),
+                  "CrossEntropyBackward");
+    });
+  }
+
+  void ResidualAdd(const at::Tensor& x, at::Tensor& y) const override {
+    CheckElements("x", x, x.numel());
+    CheckElements("y", y, x.numel());
+    WithElementType(x, [&]<typename T>(T) {
+      CheckLaunch(cuda::Add(x.const_data_ptr<T>(), x.numel(), y.mutable_data_ptr<T>(), Current()),
+                  "ResidualAdd");
+    });
+  }
+
+ private:
+  static double Scale(const AttentionShape& shape) {
+    return 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  }
+
+  // [kv_heads, group * S, d] as [heads, S, d].
+  static at::Tensor Ungrouped(const AttentionShape& shape, const at::Tensor& grouped) {
+    return grouped.view({shape.heads, shape.length, shape.head_dim});
+  }
+
+  static void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
+                             const at::Tensor& lse) {
+    TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
+                shape.kv_heads, " key-value heads evenly");
+    const int64_t tokens = shape.sequences * shape.length;
+    CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+    CheckMatrix("context", context, tokens, shape.heads * shape.head_dim);
+    CheckElements("lse", lse, tokens * shape.heads);
+  }
+};
+
+}  // namespace
+
+const Operations& CudaOperations() {
+  static const Cuda operations;
+  return operations;
+}
+
+}  // namespace tandem::ops

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "ops/operations.h"
+
+namespace tandem::ops {
+
+// On the current GPU and stream: own kernels, matrix products by cuBLAS in full precision (no TF32).
+// Attention keeps the scores of one sequence in memory of LibTorch's allocator: [heads, S, S], twice in the
+// backward. Token ids outside the vocabulary give NaN instead of an error.
+const Operations& CudaOperations();
+
+}  // namespace tandem::ops

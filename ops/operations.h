@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ops/attention.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace tandem::ops {
+
+// The forward and backward pairs on one kind of device. Each method is what the function of its name says
+// (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. Deterministic: the
+// same inputs give the same bits, on the same kind of device. Thread-safe.
+class Operations {
+ public:
+  virtual ~Operations() = default;
+
+  // The elements of a host tensor, where these operations read them. Blocks.
+  virtual at::Tensor Constant(const at::Tensor& host) const = 0;
+
+  virtual void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const = 0;
+  virtual void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
+                                 at::Tensor& grad_weight) const = 0;
+
+  virtual void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
+                       at::Tensor& y) const = 0;
+  virtual void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
+                               double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
+                               bool add_weight, at::Tensor& grad_weight) const = 0;
+
+  virtual void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
+                    at::Tensor& x) const = 0;
+  virtual void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
+                            at::Tensor& grad) const = 0;
+
+  virtual void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context,
+                         at::Tensor& lse, at::Tensor& work) const = 0;
+  virtual void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv,
+                                 const at::Tensor& context, const at::Tensor& lse,
+                                 const at::Tensor& grad_context, at::Tensor& grad_qkv,
+                                 at::Tensor& work) const = 0;
+
+  virtual void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const = 0;
+  virtual void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
+                              at::Tensor& grad_gate_up, at::Tensor& activated) const = 0;
+
+  virtual void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
+                            at::Tensor& loss) const = 0;
+  virtual void CrossEntropyBackward(const at::Tensor& logits, const at::Tensor& targets,
+                                    const at::Tensor& lse, at::Tensor& grad_logits) const = 0;
+
+  virtual void ResidualAdd(const at::Tensor& x, at::Tensor& y) const = 0;
+};
+
+// The functions of this folder.
+const Operations& CpuOperations();
+
+}  // namespace tandem::ops

@@ -1,0 +1,164 @@
+#include "comm/nccl_communicator.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "comm/memory_store.h"
+#include "comm/run_thread_ranks.h"
+#include "device/cuda/device.h"
+
+namespace tandem::comm {
+namespace {
+
+// Ranks are threads, each with its own GPU.
+
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+int Gpus() { return device::CountCudaDevices(); }
+
+std::unique_ptr<Communicator> Join(Store& store, int rank, int size, absl::Duration timeout = kTimeout) {
+  return MakeNcclCommunicator("test", store, "t", rank, size, rank, timeout);
+}
+
+// What rank `rank` sends: its numbers differ from the others'.
+at::Tensor Numbers(int64_t count, int rank) {
+  return at::arange(count, at::kLong)
+      .add(1000 * rank)
+      .to(at::kFloat)
+      .to(at::Device(at::kCUDA, rank < 0 ? 0 : rank));
+}
+
+void ExpectTheRightBytes(Communicator& comm, device::Stream& stream) {
+  const int ranks = comm.size();
+  for (const int64_t count : {0, 3, 40'000}) {
+    const auto options = at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, comm.rank());
+    const at::Tensor mine = Numbers(count, comm.rank());
+    at::Tensor gathered = at::zeros({ranks * count}, options);
+    const at::Tensor slices = Numbers(ranks * count, comm.rank());
+    at::Tensor there = at::zeros({ranks * count}, options);
+    at::Tensor back = at::zeros({ranks * count}, options);
+    mine.sum().item<float>();  // what the default stream did is done
+    back.sum().item<float>();
+    stream.Enqueue([&] {
+      comm.AllGather(mine, gathered);
+      comm.AllToAll(slices, there);
+      comm.AllToAll(there, back);
+    });
+    stream.Synchronize();
+    for (int rank = 0; rank < ranks; ++rank) {
+      const at::Tensor theirs = at::arange(count, at::kLong).add(1000 * rank).to(at::kFloat);
+      EXPECT_TRUE(gathered.cpu().narrow(0, rank * count, count).equal(theirs)) << count;
+      const at::Tensor slice = at::arange(ranks * count, at::kLong).add(1000 * rank).to(at::kFloat);
+      EXPECT_TRUE(
+          there.cpu().narrow(0, rank * count, count).equal(slice.narrow(0, comm.rank() * count, count)));
+    }
+    EXPECT_TRUE(back.equal(slices)) << "twice is the identity";
+  }
+  EXPECT_EQ(comm.num_collectives(), 9u);
+  EXPECT_EQ(comm.num_ended(), 9u);
+  EXPECT_NO_THROW(comm.CheckPending());
+}
+
+TEST(NcclCommunicatorTest, GroupsAndTheirClonesMoveTheRightBytes) {
+  for (int ranks = 1; ranks <= Gpus(); ranks *= 2) {
+    SCOPED_TRACE(ranks);
+    MemoryStore store;
+    RunThreadRanks(ranks, [&](int rank) {
+      const auto device = device::MakeCudaDevice(rank);
+      const auto comm = Join(store, rank, ranks);
+      const auto clone = CloneNcclCommunicator("clone", *comm);
+      EXPECT_EQ(clone->name(), "clone");
+      EXPECT_EQ(clone->rank(), rank);
+      const auto stream = device->MakeStream("a", device::Poison());
+      const auto other = device->MakeStream("b", device::Poison());
+      ExpectTheRightBytes(*comm, *stream);
+      ExpectTheRightBytes(*clone, *other);
+    });
+  }
+}
+
+TEST(NcclCommunicatorTest, CreationWithoutAllRanksEndsAtTheDeadline) {
+  MemoryStore store;
+  const auto device = device::MakeCudaDevice(0);
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    Join(store, 0, 2, absl::Seconds(3));
+    FAIL() << "rank 1 never came";
+  } catch (const CommError& error) {
+    EXPECT_EQ(std::string(error.what()), "group test rank 0 creation: not all ranks took part within 3s");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+}
+
+TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
+  if (Gpus() < 2) GTEST_SKIP() << "needs two GPUs";
+  MemoryStore store;
+  RunThreadRanks(2, [&](int rank) {
+    const auto device = device::MakeCudaDevice(rank);
+    const auto comm = Join(store, rank, 2);
+    const auto stream = device->MakeStream("a", device::Poison());
+    const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
+    at::Tensor all = at::zeros({16}, mine.options());
+    stream->Enqueue([&] { comm->AllGather(mine, all); });
+    stream->Synchronize();
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::seconds(2));  // and never comes to the second one
+      return;
+    }
+    stream->Enqueue([&] { comm->AllGather(mine, all); });
+    const device::Event end = stream->Record();
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      EXPECT_EQ(comm->num_collectives(), 2u);
+      EXPECT_EQ(comm->num_ended(), 1u);
+      comm->Abort();
+    });
+    other.join();
+    const auto start = std::chrono::steady_clock::now();
+    while (!end.state()->IsReached() && std::chrono::steady_clock::now() - start < std::chrono::seconds(5)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_TRUE(end.state()->IsReached()) << "the kernel goes on";
+    EXPECT_THROW(comm->AllGather(mine, all), CommError);
+  });
+}
+
+TEST(NcclCommunicatorTest, ACollectiveThatIsNotDoneAtTheDeadlineIsNamed) {
+  if (Gpus() < 2) GTEST_SKIP() << "needs two GPUs";
+  MemoryStore store;
+  RunThreadRanks(2, [&](int rank) {
+    const auto device = device::MakeCudaDevice(rank);
+    const auto comm = Join(store, rank, 2, absl::Seconds(5));
+    const auto stream = device->MakeStream("a", device::Poison());
+    const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
+    at::Tensor all = at::zeros({16}, mine.options());
+    stream->Enqueue([&] { comm->AllGather(mine, all); });
+    stream->Synchronize();
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::seconds(7));
+      return;
+    }
+    stream->Enqueue([&] { comm->AllGather(mine, all); });
+    std::string told;
+    const auto start = std::chrono::steady_clock::now();
+    while (told.empty() && std::chrono::steady_clock::now() - start < std::chrono::seconds(7)) {
+      try {
+        comm->CheckPending();
+      } catch (const CommError& error) {
+        told = error.what();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(told, "group test rank 0 AllGather number 1: not all ranks took part within 5s");
+    comm->Abort();
+  });
+}
+
+}  // namespace
+}  // namespace tandem::comm

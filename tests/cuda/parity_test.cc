@@ -1,0 +1,159 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+#include "device/cuda/device.h"
+#include "plan/memory.h"
+#include "tests/cuda/spinning_backend.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// Whole jobs on GPUs, a rank a GPU: the programs of the CPU, unchanged.
+
+RunOptions OnGpus() { return {.make_backend = trainer::MakeCudaBackend}; }
+
+int Gpus() { return device::CountCudaDevices(); }
+
+// 1, 2 and 4, as far as there are GPUs.
+std::vector<int> Ranks() {
+  std::vector<int> ranks;
+  for (const int count : {1, 2, 4}) {
+    if (count <= Gpus()) ranks.push_back(count);
+  }
+  return ranks;
+}
+
+// Tier T0: kernels of random length in front of everything on every stream change no bit; nor do a
+// repetition, another prefetch distance, and NaN in what was released.
+TEST(CudaParityTest, RandomTimingChangesNoBit) {
+  for (const int ranks : Ranks()) {
+    for (const bool tied : {false, true}) {
+      SCOPED_TRACE(testing::Message() << ranks << " GPUs" << (tied ? ", tied" : ""));
+      JobOptions options{.ranks = ranks, .microbatches_per_rank = 3, .steps = 5, .tied = tied};
+      const JobRun plain = RunJob(MakeJob(options), OnGpus());
+      ASSERT_EQ(plain.steps.size(), 5u);
+      ExpectSameBits(plain, RunJob(MakeJob(options), OnGpus()));
+      for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+        SCOPED_TRACE(testing::Message() << "seed " << seed);
+        options.prefetch = static_cast<int>(seed % 3);
+        const JobRun spun =
+            RunJob(MakeJob(options), {.poison = seed % 2 == 0, .make_backend = [seed](int rank) {
+                                        return cuda::MakeSpinningBackend(
+                                            rank, seed * 100 + static_cast<uint64_t>(rank));
+                                      }});
+        ExpectSameBits(plain, spun);
+      }
+    }
+  }
+}
+
+// Tier T1: the same microbatches, shared among any number of GPUs.
+TEST(CudaParityTest, OneTwoAndFourGpusGiveTheSameBits) {
+  for (const bool fp64 : {false, true}) {
+    for (const bool tied : {false, true}) {
+      JobOptions options{.steps = 20, .tied = tied, .fp64 = fp64, .validate_every_steps = 5};
+      const auto run = [&](int ranks) {
+        options.ranks = ranks;
+        options.microbatches_per_rank = 12 / ranks;
+        options.validation_batches = 4 / ranks;
+        return RunJob(MakeJob(options), OnGpus());
+      };
+      const JobRun one = run(1);
+      EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+      for (const int ranks : Ranks()) {
+        SCOPED_TRACE(testing::Message()
+                     << ranks << " GPUs" << (tied ? ", tied" : "") << (fp64 ? ", fp64" : ""));
+        const JobRun many = run(ranks);
+        ExpectSameBits(one, many);
+        EXPECT_EQ(one.steps.back().scalars.at("validation_loss"),
+                  many.steps.back().scalars.at("validation_loss"));
+      }
+    }
+  }
+}
+
+// Tier T2: the GPU's loss curve is the CPU's. In fp64 rounding stays small over 50 steps; fp32 grows with
+// them.
+TEST(CudaParityTest, TheLossCurveIsTheCpus) {
+  for (const bool fp64 : {true, false}) {
+    for (const int ranks : Ranks()) {
+      const JobOptions options{.ranks = ranks,
+                               .microbatches_per_rank = 4 / ranks,
+                               .steps = 50,
+                               .hidden = 64,
+                               .inner = 96,
+                               .sequence_length = 64,
+                               .fp64 = fp64};
+      const JobRun cpu = RunJob(MakeJob(options));
+      const JobRun gpu = RunJob(MakeJob(options), OnGpus());
+      ASSERT_EQ(cpu.steps.size(), gpu.steps.size());
+      double loss = 0;
+      double norm = 0;
+      for (size_t i = 0; i < cpu.steps.size(); ++i) {
+        loss = std::max(loss, std::abs(gpu.steps[i].loss / cpu.steps[i].loss - 1));
+        norm = std::max(norm, std::abs(gpu.steps[i].grad_norm / cpu.steps[i].grad_norm - 1));
+        ASSERT_EQ(cpu.steps[i].weight.size(), gpu.steps[i].weight.size());
+      }
+      std::cout << ranks << " GPUs, " << (fp64 ? "fp64" : "fp32") << ": loss " << cpu.steps.front().loss
+                << " to " << cpu.steps.back().loss << ", largest difference " << loss << ", of the norm "
+                << norm << "\n";
+      EXPECT_LT(cpu.steps.back().loss, 0.8 * cpu.steps.front().loss);
+      EXPECT_LE(loss, fp64 ? 1e-12 : 2e-6 * 50);
+      EXPECT_LE(std::abs(gpu.steps[0].loss / cpu.steps[0].loss - 1), fp64 ? 1e-13 : 2e-6);
+      EXPECT_LE(std::abs(gpu.steps[0].grad_norm / cpu.steps[0].grad_norm - 1), fp64 ? 1e-12 : 2e-6);
+    }
+  }
+}
+
+TEST(CudaParityTest, TheArenasPeakIsThePlannedOne) {
+  const plan::JobPlan plan = MakeJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
+  const JobRun run = RunJob(plan, OnGpus());
+  EXPECT_EQ(run.arena_peaks[0], plan::PlanMemory(plan).arena_bytes);
+}
+
+// Both devices read each other's checkpoints, and a run that goes on from one is as if it had not stopped.
+TEST(CudaParityTest, ACheckpointHoldsTheWholeState) {
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = Gpus() >= 2 ? 2 : 1, .microbatches_per_rank = 2, .steps = 6};
+  plan::JobPlan whole = MakeJob(options);
+  const JobRun straight = RunJob(whole, OnGpus());
+  options.checkpoint_directory = folder.path();
+  options.checkpoint_every_steps = 3;
+  plan::JobPlan first = MakeJob(options);
+  first.train.steps = 6;
+  const JobRun saved = RunJob(first, OnGpus());
+  EXPECT_EQ(saved.checkpoints, (std::vector<int64_t>{3, 6}));
+  ExpectSameBits(straight, saved);
+  options.resume = folder.path() + "/step-3";
+  options.checkpoint_directory = folder.path() + "/again";
+  const JobRun resumed = RunJob(MakeJob(options), OnGpus());
+  EXPECT_EQ(resumed.resumed_step, 3);
+  EXPECT_TRUE(straight.arrays == resumed.arrays);
+  options.checkpoint_directory = folder.path() + "/cpu";
+  const JobRun on_cpu = RunJob(MakeJob(options));
+  EXPECT_EQ(on_cpu.resumed_step, 3);
+  EXPECT_NEAR(on_cpu.steps.back().loss, straight.steps.back().loss, 1e-5);
+}
+
+TEST(CudaParityTest, StepsWithoutAFiniteGradientLeaveTheWeightsAlone) {
+  plan::JobPlan plan = MakeJob({.steps = 2});
+  plan.train.optimizer.warmup_steps = 0;
+  plan.train.optimizer.decay = plan::Decay::kConstant;
+  plan.train.optimizer.learning_rate = 1e30;
+  const JobRun two = RunJob(plan, OnGpus());
+  plan.train.steps = 5;
+  const JobRun five = RunJob(plan, OnGpus());
+  ASSERT_EQ(five.steps.size(), 5u);
+  EXPECT_EQ(five.steps[0].nonfinite, 0);
+  for (size_t i = 1; i < five.steps.size(); ++i) EXPECT_GT(five.steps[i].nonfinite, 0);
+  EXPECT_TRUE(two.arrays == five.arrays);
+}
+
+}  // namespace
+}  // namespace tandem::parity

@@ -1,0 +1,88 @@
+#include "tests/cuda/spinning_backend.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <random>
+#include <string>
+#include <utility>
+
+#include "device/cuda/device.h"
+#include "ops/operations.h"
+#include "tests/cuda/spin.h"
+
+namespace tandem::cuda {
+namespace {
+
+class SpinningStream final : public device::Stream {
+ public:
+  SpinningStream(std::unique_ptr<device::Stream> inner, uint64_t seed)
+      : inner_(std::move(inner)), engine_(seed) {}
+
+  void Enqueue(std::function<void()> work) override {
+    const auto nanoseconds = static_cast<int64_t>(engine_() % 300'000);
+    inner_->Enqueue([nanoseconds, work = std::move(work)] {
+      Spin(nanoseconds, c10::cuda::getCurrentCUDAStream().stream());
+      work();
+    });
+  }
+  device::Event Record() override { return inner_->Record(); }
+  void Wait(const device::Event& event) override { inner_->Wait(event); }
+  void Synchronize() override { inner_->Synchronize(); }
+
+ private:
+  const std::unique_ptr<device::Stream> inner_;
+  std::mt19937_64 engine_;
+};
+
+class SpinningDevice final : public device::Device {
+ public:
+  SpinningDevice(device::Device& inner, uint64_t seed) : inner_(inner), engine_(seed) {}
+
+  c10::Device torch_device() const override { return inner_.torch_device(); }
+  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::Poison poison) override {
+    return std::make_unique<SpinningStream>(inner_.MakeStream(name, std::move(poison)), engine_());
+  }
+  std::unique_ptr<device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
+  std::unique_ptr<device::Mirror> MakeMirror(const at::Tensor& tensor) override {
+    return inner_.MakeMirror(tensor);
+  }
+  void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
+  void Synchronize() override { inner_.Synchronize(); }
+
+ private:
+  device::Device& inner_;
+  std::mt19937_64 engine_;
+};
+
+class SpinningBackend final : public trainer::Backend {
+ public:
+  SpinningBackend(int index, uint64_t seed)
+      : inner_(trainer::MakeCudaBackend(index)), device_(inner_->device(), seed) {}
+
+  device::Device& device() override { return device_; }
+  const ops::Operations& operations() const override { return inner_->operations(); }
+  fsdp::MakeShardWork shard_work() const override { return inner_->shard_work(); }
+  std::unique_ptr<trainer::GradientNorm> MakeGradientNorm(int ranks) override {
+    return inner_->MakeGradientNorm(ranks);
+  }
+  std::unique_ptr<comm::Communicator> MakeCommunicator(const trainer::GroupMembership& group,
+                                                       const trainer::Rendezvous& rendezvous,
+                                                       comm::Communicator* clone_of) override {
+    return inner_->MakeCommunicator(group, rendezvous, clone_of);
+  }
+  bool needs_watch() const override { return inner_->needs_watch(); }
+
+ private:
+  const std::unique_ptr<trainer::Backend> inner_;
+  SpinningDevice device_;
+};
+
+}  // namespace
+
+std::unique_ptr<trainer::Backend> MakeSpinningBackend(int index, uint64_t seed) {
+  return std::make_unique<SpinningBackend>(index, seed);
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,107 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isnan.h>
+#include <c10/cuda/CUDAStream.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "device/arena.h"
+#include "device/cuda/device.h"
+#include "tests/cuda/spin.h"
+
+namespace tandem::cuda {
+namespace {
+
+class CudaDeviceTest : public testing::Test {
+ protected:
+  const std::unique_ptr<device::Device> device_ = device::MakeCudaDevice(0);
+};
+
+void SpinHere(int64_t nanoseconds) { Spin(nanoseconds, c10::cuda::getCurrentCUDAStream().stream()); }
+
+TEST_F(CudaDeviceTest, AnAbsentGpuIsNamed) {
+  try {
+    device::MakeCudaDevice(99);
+    FAIL() << "there is no GPU 99";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("no GPU 99"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(CudaDeviceTest, MoreMemoryThanThereIsIsOutOfMemoryAndTheGpuGoesOn) {
+  EXPECT_THROW(device_->Reserve(int64_t{1} << 50), device::OutOfMemory);
+  EXPECT_EQ(device_->Reserve(1 << 20)->bytes(), 1 << 20);
+}
+
+TEST_F(CudaDeviceTest, ArenaMemoryIsOnTheGpuAndPoisonedByAskingForIt) {
+  device::Arena arena(*device_, 1 << 20, /*poison=*/true);
+  at::Tensor tensor = arena.Allocate({4, 8}, at::kFloat);
+  EXPECT_TRUE(tensor.is_cuda());
+  EXPECT_EQ(at::isnan(tensor).sum().item<int64_t>(), 32);
+  tensor.fill_(1);
+  EXPECT_EQ(tensor.sum().item<float>(), 32);
+  arena.Free(tensor);
+  EXPECT_EQ(at::isnan(arena.Allocate({32}, at::kFloat)).sum().item<int64_t>(), 32);
+}
+
+TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
+  const device::Poison poison;
+  const auto producer = device_->MakeStream("producer", poison);
+  const auto consumer = device_->MakeStream("consumer", poison);
+  device::Arena arena(*device_, 1 << 20);
+  at::Tensor number = arena.Allocate({1}, at::kDouble);
+  const std::unique_ptr<device::Mirror> mirror = device_->MakeMirror(number);
+  auto* const host = static_cast<double*>(mirror->host());
+  producer->Enqueue([&] { number.fill_(0); });
+  producer->Synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  producer->Enqueue([&] {
+    SpinHere(100'000'000);
+    number.fill_(5);
+  });
+  const device::Event written = producer->Record();
+  consumer->Wait(written);
+  consumer->Enqueue([&] { mirror->ToHost(); });
+  EXPECT_FALSE(written.state()->IsReached());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(90)) << "the host has waited";
+  consumer->Synchronize();
+  EXPECT_EQ(*host, 5);
+  EXPECT_TRUE(written.state()->IsReached());
+  *host = 7;
+  consumer->Enqueue([&] { mirror->ToDevice(); });
+  consumer->Synchronize();
+  EXPECT_EQ(number.item<double>(), 7);
+}
+
+TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
+  const device::Poison poison;
+  const auto a = device_->MakeStream("a", poison);
+  const auto b = device_->MakeStream("b", poison);
+  bool ran = false;
+  a->Enqueue([] { throw std::runtime_error("first"); });
+  b->Enqueue([&] { ran = true; });
+  EXPECT_THROW(b->Synchronize(), std::runtime_error);
+  EXPECT_THROW(a->Synchronize(), std::runtime_error);
+  EXPECT_FALSE(ran);
+}
+
+TEST_F(CudaDeviceTest, APoisonFromOutsideEndsAWaitForWorkThatGoesOn) {
+  device::Poison poison;
+  const auto stream = device_->MakeStream("a", poison);
+  stream->Enqueue([] { SpinHere(2'000'000'000); });
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    poison.Set(std::make_exception_ptr(std::runtime_error("lost")));
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(stream->Synchronize(), std::runtime_error);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  other.join();
+  device_->Synchronize();
+}
+
+}  // namespace
+}  // namespace tandem::cuda
