@@ -11,12 +11,21 @@
 namespace tandem::cli {
 namespace {
 
-constexpr int kLabel = 10;
+constexpr int kLabel = 11;
 constexpr int kMargin = 7;  // as wide as what stands behind the bars of a timeline
 constexpr int kRows = 10;
 constexpr int kMinColumns = 10;
 
-enum Layer { kPersistent, kActivations, kGradients, kScratch, kNumLayers };
+enum Layer {
+  kWeights,
+  kGradients,
+  kOptimizer,
+  kSlots,
+  kActivations,
+  kActivationGradients,
+  kScratch,
+  kNumLayers
+};
 
 struct Glyph {
   const char* unicode;
@@ -26,9 +35,9 @@ struct Glyph {
 };
 
 constexpr Glyph kGlyphs[kNumLayers] = {
-    {"░", ".", Style::kDim, "weights, gradients, optimizer, slots"},
-    {"█", "#", Style::kBusy, "activations"},
-    {"▓", "+", Style::kGood, "activation gradients"},
+    {"w", "w", Style::kDim, "weights"},      {"g", "g", Style::kDim, "gradients"},
+    {"o", "o", Style::kDim, "optimizer"},    {"░", "s", Style::kDim, "slots"},
+    {"█", "#", Style::kBusy, "activations"}, {"▓", "+", Style::kGood, "their gradients"},
     {"▒", "x", Style::kStrong, "scratch"},
 };
 
@@ -42,17 +51,39 @@ int64_t Total(const Stack& stack) {
   return sum;
 }
 
+// What lives as long as the job.
+Stack Persistent(const plan::MemoryPlan& memory) {
+  Stack stack{};
+  for (const plan::CategoryBytes& category : memory.categories) {
+    if (category.category == "weights") {
+      stack[kWeights] += category.bytes;
+    } else if (category.category == "gradients") {
+      stack[kGradients] += category.bytes;
+    } else if (category.category == "optimizer") {
+      stack[kOptimizer] += category.bytes;
+    } else if (category.category == "parameter slots" || category.category == "gradient slots" ||
+               category.category == "staging") {
+      stack[kSlots] += category.bytes;
+    }
+  }
+  return stack;
+}
+
 // The fullest moment of each column. A moment lasts until the next instruction's.
-std::vector<Stack> Columns(const schedules::MemoryCurve& curve, const std::vector<int64_t>& times,
-                           int64_t step_ns, int columns) {
-  std::vector<Stack> result(columns, Stack{curve.persistent, 0, 0, 0});
+std::vector<Stack> Columns(const plan::MemoryPlan& memory, const std::vector<int64_t>& times, int64_t step_ns,
+                           int columns) {
+  const Stack persistent = Persistent(memory);
+  std::vector<Stack> result(columns, persistent);
   const auto column_of = [&](int64_t ns) {
     return std::clamp(static_cast<int>(static_cast<double>(ns) / static_cast<double>(step_ns) * columns), 0,
                       columns - 1);
   };
   for (size_t i = 0; i < times.size(); ++i) {
-    const schedules::MemoryUse& use = curve.points[i].use;
-    const Stack stack = {curve.persistent, use.activations, use.gradients, use.scratch};
+    const schedules::MemoryUse& use = memory.train.points[i].use;
+    Stack stack = persistent;
+    stack[kActivations] = use.activations;
+    stack[kActivationGradients] = use.gradients;
+    stack[kScratch] = use.scratch;
     const int last = i + 1 < times.size() ? column_of(times[i + 1]) : columns - 1;
     for (int column = column_of(times[i]); column <= last; ++column) {
       if (Total(stack) > Total(result[column])) {
@@ -91,14 +122,14 @@ int LayerAt(const Stack& stack, double low, double high) {
 
 }  // namespace
 
-std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, const schedules::Timeline& timeline,
+std::vector<StyledLine> MemoryChart(const plan::MemoryPlan& memory, const schedules::Timeline& timeline,
                                     const ChartShape& shape) {
   const int64_t step_ns = schedules::StepNanoseconds(timeline);
   const int columns = shape.columns - kLabel - kMargin;
-  if (step_ns <= 0 || columns < kMinColumns || curve.points.empty()) {
+  if (step_ns <= 0 || columns < kMinColumns || memory.train.points.empty()) {
     return {};
   }
-  const std::vector<Stack> stacks = Columns(curve, schedules::IssueTimes(timeline), step_ns, columns);
+  const std::vector<Stack> stacks = Columns(memory, schedules::IssueTimes(timeline), step_ns, columns);
   int64_t top = 0;
   std::array<bool, kNumLayers> used{};
   for (const Stack& stack : stacks) {
@@ -128,7 +159,7 @@ std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, const s
     lines.push_back(std::move(line));
   }
   lines.push_back(TimeAxis(step_ns, kLabel, columns, shape.unicode));
-  StyledLine legend(std::string(kLabel, ' '));
+  StyledLine legend("  ");
   for (int layer = 0; layer < kNumLayers; ++layer) {
     if (used[layer]) {
       legend.Add(shape.unicode ? kGlyphs[layer].unicode : kGlyphs[layer].ascii, kGlyphs[layer].style)

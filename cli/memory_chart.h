@@ -9,10 +9,11 @@
 
 namespace tandem::cli {
 
-// The arena's use over the step's time, stacked: what lives as long as the job (weights, gradients,
-// optimizer, slots, staging), activations, their gradients, scratch. Each column shows the most that is in
-// use there. The axis ends at the most that the program uses. Pure; no line is wider than shape.columns.
-std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, const schedules::Timeline& timeline,
+// The arena's use over the step's time by category, stacked: weights, gradients, optimizer, slots and
+// staging, which live as long as the job, then activations, their gradients, scratch. Each column shows the
+// most that is in use there; the axis ends at the most of all. Bytes as asked for, so without alignment and
+// gaps. Pure; no line is wider than shape.columns.
+std::vector<StyledLine> MemoryChart(const plan::MemoryPlan& memory, const schedules::Timeline& timeline,
                                     const ChartShape& shape);
 
 }  // namespace tandem::cli

@@ -1,9 +1,12 @@
 #include <exception>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,6 +22,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/advice.h"
 #include "plan/job_plan.h"
+#include "plan/memory.h"
 #include "plan/prediction.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
@@ -65,9 +69,14 @@ struct Result {
 };
 
 std::string Trace(const Result& result) {
+  std::map<std::string, int64_t> persistent;
+  for (const plan::Buffer& buffer : plan::PersistentBuffers(result.plan)) {
+    persistent[buffer.category] += buffer.bytes;
+  }
   return schedules::TraceToJson(result.plan.outline, {{.program = &result.plan.train_program,
                                                        .timeline = &result.prediction.simulation.timeline,
-                                                       .memory = &result.prediction.memory.train}});
+                                                       .memory = &result.prediction.memory.train,
+                                                       .persistent = std::move(persistent)}});
 }
 
 std::string Render(const std::vector<StyledLine>& lines, const Context& context, int columns) {
@@ -75,7 +84,9 @@ std::string Render(const std::vector<StyledLine>& lines, const Context& context,
   const bool color = console.color() && console.IsTerminal(Stream::kOut);
   std::string text;
   for (const StyledLine& line : lines) {
-    absl::StrAppend(&text, line.Render(columns, color, console.unicode()), "\n");
+    std::string rendered = line.Render(columns, color, console.unicode());
+    absl::StripTrailingAsciiWhitespace(&rendered);
+    absl::StrAppend(&text, rendered, "\n");
   }
   return text;
 }
@@ -114,8 +125,8 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
       Render(TimelineChart(result.plan.train_program, result.prediction.simulation.timeline, shape), context,
              columns),
       "\nMemory of one rank over the step\n",
-      Render(MemoryChart(result.prediction.memory.train, result.prediction.simulation.timeline, shape),
-             context, columns));
+      Render(MemoryChart(result.prediction.memory, result.prediction.simulation.timeline, shape), context,
+             columns));
   if (!result.compared.empty()) {
     absl::StrAppend(&text, "\nCompared (change of the time a token takes)\n",
                     ComparisonTable(result, context));

@@ -1,9 +1,14 @@
 #include "cli/plan_variants.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/display_text.h"
 #include "cli/message_text.h"
@@ -49,10 +54,25 @@ std::vector<std::string> Meanings(const std::string& key) {
   return found;
 }
 
-// As in a job file: 2, true, 1e-3 and text.
-Json ValueOf(const std::string& text) {
-  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return value.is_number() || value.is_boolean() ? value : Json(text);
+std::vector<std::string> LastKeys() {
+  std::vector<std::string> paths;
+  CollectPaths(*v1::JobSpec::descriptor(), "", paths);
+  std::vector<std::string> keys = {kAccumulation};
+  for (const std::string& path : paths) {
+    keys.push_back(LastKey(path));
+  }
+  return keys;
+}
+
+// Stands for the value in the JSON text, where the value is then put as a job file has it: without quotes, so
+// that the reader says of it what it says of a file.
+constexpr char kPlaceholder[] = "tandem:compared-value";
+
+std::string AsInAFile(const std::string& value) {
+  const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("_.+-/", absl::string_view(&c, 1));
+  });
+  return plain ? value : Json(value).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -78,7 +98,7 @@ absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
         "\"", Escape(key), "\" may be ", absl::StrJoin(meanings, " or "), "; write the whole path"));
   }
   if (meanings.empty()) {
-    const std::string meant = jobspec::SuggestPath("", *v1::JobSpec::descriptor(), LastKey(key));
+    const std::string meant = jobspec::Closest(LastKey(key), LastKeys());
     return absl::InvalidArgumentError(
         absl::StrCat("a job has no field \"", Escape(key), "\" with one value; ",
                      meant.empty() ? "write its path, for instance parallelism.fsdp.prefetch, or accumulation"
@@ -93,8 +113,8 @@ Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std:
   Json job = Json::parse(ToJson(spec, -1));
   if (path == kAccumulation) {
     const v1::JobSpec resolved = jobspec::Resolve(spec);
-    const Json rounds = ValueOf(value);
-    if (!rounds.is_number_integer() || rounds.get<int64_t>() < 1 || rounds.get<int64_t>() > 65536) {
+    int64_t rounds = 0;
+    if (!absl::SimpleAtoi(value, &rounds) || rounds < 1 || rounds > 65536) {
       v1::Violation violation;
       violation.set_path(path);
       violation.set_value(value);
@@ -103,15 +123,17 @@ Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std:
       return variant;
     }
     job["training"]["global_batch_size"] =
-        rounds.get<int64_t>() * resolved.training().micro_batch_size() * resolved.parallelism().ranks();
+        rounds * resolved.training().micro_batch_size() * resolved.parallelism().ranks();
   } else {
     Json* block = &job;
     for (const auto key : absl::StrSplit(path, '.')) {
       block = &(*block)[std::string(key)];
     }
-    *block = ValueOf(value);
+    *block = kPlaceholder;
   }
-  const jobspec::ReadResult read = jobspec::ReadText(job.dump(), "");
+  const std::string text =
+      absl::StrReplaceAll(job.dump(), {{absl::StrCat("\"", kPlaceholder, "\""), AsInAFile(value)}});
+  const jobspec::ReadResult read = jobspec::ReadText(text, "");
   variant.violations = read.violations;
   if (variant.violations.empty()) {
     variant.violations = jobspec::Validate(read.spec);

@@ -15,7 +15,7 @@ namespace {
 using schedules::Opcode;
 using schedules::StreamKind;
 
-constexpr int kLabel = 10;  // columns before the bars
+constexpr int kLabel = 11;  // columns before the bars
 constexpr int kShare = 7;   // columns behind them: "  98 %"
 constexpr int kMinColumns = 10;
 
@@ -184,11 +184,13 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
       exposed_ns += stall.exposed_ns;
     }
   }
-  if (exposed_ns > 0) {
-    StyledLine bars;
-    for (int column = 0; column < columns; ++column) {
-      bars.Add(exposed.Busy(column) >= 0.5 ? "^" : exposed.Busy(column) >= 0.02 ? "'" : " ", Style::kBad);
-    }
+  bool visible = false;
+  StyledLine bars;
+  for (int column = 0; column < columns; ++column) {
+    visible = visible || exposed.Busy(column) >= 0.02;
+    bars.Add(exposed.Busy(column) >= 0.5 ? "^" : exposed.Busy(column) >= 0.02 ? "'" : " ", Style::kBad);
+  }
+  if (visible) {
     lines.push_back(Labelled("exposed", bars, share(exposed_ns)));
   }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMaxTokensPerMicrobatch = int64_t{1} << 22;
 constexpr int64_t kMaxTokensPerJob = int64_t{1} << 62;
-constexpr int64_t kMaxLayerPasses = 65536;  // layers × microbatches of a rank: what a step's program can hold
+constexpr int64_t kMaxLayerPasses = 65536;  // layers × microbatches of a rank: what a program can hold
 constexpr size_t kMaxPathBytes = 4000;      // below PATH_MAX, with room for the names that are put below it
 
 // "the nearest are 24 and 36": the multiples of `unit` around `value`, of those in [unit, max].
@@ -268,6 +268,14 @@ class Validator : private FieldChecker {
                           " (", kMaxTokensPerMicrobatch, " tokens a microbatch)"),
              "use a smaller number: global_batch_size says how much a step sees");
     }
+    const int64_t layers = spec().model().num_hidden_layers();
+    if (Usable({"model.num_hidden_layers", "training.validation_batches", "training.validate_every_steps"}) &&
+        training.validate_every_steps() > 0 && training.validation_batches() > kMaxLayerPasses / layers) {
+      Refuse("training.validation_batches", absl::StrCat(training.validation_batches()),
+             absl::StrCat("at most ", kMaxLayerPasses / layers, " (microbatches of a rank, with ", layers,
+                          " layers)"),
+             "use fewer, or a larger micro_batch_size");
+    }
     const int64_t model_ranks = ModelRanks();
     if (!Usable({"training.micro_batch_size", "training.global_batch_size", "parallelism.ranks"}) ||
         model_ranks == 0) {
@@ -282,7 +290,6 @@ class Validator : private FieldChecker {
              NearestMultiples(global, unit, 1 << 24));
       return;
     }
-    const int64_t layers = spec().model().num_hidden_layers();
     if (Usable({"model.num_hidden_layers"}) && global / unit > kMaxLayerPasses / layers) {
       Refuse("training.global_batch_size", absl::StrCat(global),
              absl::StrCat("at most ", kMaxLayerPasses / layers * unit, " (", kMaxLayerPasses / layers,

@@ -44,12 +44,8 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
     }
   }
   result.busy_ns = schedules::BusyNanoseconds(plan.train_program, timeline);
-  for (const schedules::Stall& stall : schedules::ComputeStalls(plan.train_program, timeline)) {
-    result.exposed_ns += stall.exposed_ns;
-    if (stall.cause >= 0 && stall.exposed_ns > 0) {
-      result.exposed_by[plan.train_program.instructions[stall.cause].opcode] += stall.exposed_ns;
-    }
-  }
+  result.exposed_ns = schedules::ExposedCommunication(plan.train_program, timeline);
+  result.exposed_by = schedules::StallsByOpcode(plan.train_program, timeline);
   result.critical_path = schedules::CriticalPath(plan.train_program, timeline);
   result.memory = PlanMemory(plan);
   return result;

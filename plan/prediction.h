@@ -23,10 +23,8 @@ struct Prediction {
   double model_flops_utilization = 0;
   std::array<int64_t, schedules::kNumStreams> busy_ns{};  // by StreamKind
   int64_t exposed_ns = 0;                                 // a communication stream works and compute does not
-  // Of that, by what compute waited for: opcode of the collective. What follows the last compute counts for
-  // the instruction that ended last.
-  std::map<schedules::Opcode, int64_t> exposed_by;
-  std::vector<int> critical_path;  // instructions
+  std::map<schedules::Opcode, int64_t> exposed_by;        // what worked while compute waited for it
+  std::vector<int> critical_path;                         // instructions
   MemoryPlan memory;
 };
 

@@ -49,7 +49,11 @@ struct DeviceProfile {
   double memory_bytes_per_second = 0;
   int64_t memory_bytes = 0;     // of one device; 0: not known
   double overhead_seconds = 0;  // of every instruction that runs something, beside its work
-  LinkRates link;               // within a machine, or its NVLink domain
+  // Before an instruction's work: after the one before it on its stream, and after one of another stream that
+  // it waited for (a thread or a device queue wakes up).
+  double gap_seconds = 0;
+  double wake_seconds = 0;
+  LinkRates link;     // within a machine, or its NVLink domain
   LinkRates network;  // between machines; bytes_per_second 0: there is none, link serves any number of ranks
   // Processors for one rank's streams, which share them; 0: each stream has its own engine.
   double cores = 0;

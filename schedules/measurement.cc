@@ -85,4 +85,21 @@ std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& pr
   return result;
 }
 
+Gaps MeasureGaps(const Program& program, absl::Span<const Timeline> timelines) {
+  std::vector<double> gaps;
+  std::vector<double> wakes;
+  for (const Timeline& timeline : timelines) {
+    const std::vector<int> bound_by = BoundBy(program, timeline);
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      if (bound_by[i] < 0 || !RunsSomething(program.instructions[i].opcode)) {
+        continue;
+      }
+      const int64_t passed = timeline.instructions[i].start_ns - timeline.instructions[bound_by[i]].end_ns;
+      const bool own = program.instructions[bound_by[i]].stream == program.instructions[i].stream;
+      (own ? gaps : wakes).push_back(Seconds(std::max<int64_t>(0, passed)));
+    }
+  }
+  return {.gap_seconds = Median(std::move(gaps)), .wake_seconds = Median(std::move(wakes))};
+}
+
 }  // namespace tandem::schedules

@@ -20,4 +20,13 @@ namespace tandem::schedules {
 std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& program,
                                        const Workload& workload, absl::Span<const Timeline> timelines);
 
+// What passes between the end of what an instruction was bound by and its start, medians, for
+// DeviceProfile::gap_seconds (bound by its own stream) and wake_seconds (by another). From timelines whose
+// streams ran side by side (not Timeline::alone); 0 where there is no such instruction.
+struct Gaps {
+  double gap_seconds = 0;
+  double wake_seconds = 0;
+};
+Gaps MeasureGaps(const Program& program, absl::Span<const Timeline> timelines);
+
 }  // namespace tandem::schedules

@@ -98,7 +98,7 @@ class ObjectReader {
   const Json* Require(const std::string& key, bool required) {
     const Json* found = Find(key);
     if (found == nullptr && required && error_.empty()) {
-      Refuse(Path(key), "is missing", "every profile gives it");
+      error_ = absl::StrCat(Path(key), ": is missing; every profile gives it");
     }
     return found;
   }
@@ -196,6 +196,8 @@ std::string ProfileToJson(const DeviceProfile& profile) {
   json["memory_bytes_per_second"] = profile.memory_bytes_per_second;
   json["memory_bytes"] = profile.memory_bytes;
   json["overhead_seconds"] = profile.overhead_seconds;
+  json["gap_seconds"] = profile.gap_seconds;
+  json["wake_seconds"] = profile.wake_seconds;
   json["link"] = LinkJson(profile.link);
   json["network"] = LinkJson(profile.network);
   json["cores"] = profile.cores;
@@ -233,6 +235,8 @@ absl::StatusOr<DeviceProfile> ProfileFromJson(absl::string_view text) {
   file.Number("memory_bytes", false, false, 9e18, memory_bytes);
   profile.memory_bytes = static_cast<int64_t>(memory_bytes);
   file.Number("overhead_seconds", false, false, kMax, profile.overhead_seconds);
+  file.Number("gap_seconds", false, false, kMax, profile.gap_seconds);
+  file.Number("wake_seconds", false, false, kMax, profile.wake_seconds);
   ReadLink(file, "link", true, error, profile.link);
   ReadLink(file, "network", false, error, profile.network);
   file.Number("cores", false, false, kMax, profile.cores);

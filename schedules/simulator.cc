@@ -19,7 +19,8 @@ class Simulator {
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
       queues_[static_cast<int>(program.instructions[i].stream)].push_back(i);
     }
-    ended_.resize(program.instructions.size(), false);
+    ended_at_.resize(program.instructions.size(), -1);
+    free_since_.fill(-1);
     result_.timeline.program = program.name;
     result_.timeline.instructions.resize(program.instructions.size());
   }
@@ -28,7 +29,7 @@ class Simulator {
     while (true) {
       while (StartWhatCan()) {
       }
-      const double span = TimeToNextEnd();
+      const double span = TimeToNextChange();
       if (std::isinf(span)) {
         break;
       }
@@ -47,8 +48,11 @@ class Simulator {
  private:
   struct Running {
     int instruction = -1;  // -1: the stream is idle
-    double left = 0;       // seconds, alone
+    double delay = 0;      // seconds until its work begins
+    double left = 0;       // seconds of work, alone
     double cores = 0;
+
+    bool works() const { return instruction >= 0 && delay <= 0; }
   };
 
   // Starts the next instruction of every idle stream that may start; whether there was one.
@@ -65,16 +69,33 @@ class Simulator {
 
   bool MayStart(int i) const {
     const std::vector<int>& waits = program_.instructions[i].waits;
-    return std::all_of(waits.begin(), waits.end(), [this](int wait) { return ended_[wait]; });
+    return std::all_of(waits.begin(), waits.end(), [this](int wait) { return ended_at_[wait] >= 0; });
   }
 
   void Start(int stream, int i) {
     const Cost cost = costs_.Of(program_.instructions[i]);
     Count(cost.source);
-    result_.timeline.instructions[i].start_ns = Now();
-    running_[stream] = {i, cost.seconds, cost.cores};
+    running_[stream] = {i, Delay(stream, i, cost), cost.seconds, cost.cores};
     alone_[stream] += cost.seconds;
-    if (cost.seconds <= 0) {
+    if (running_[stream].delay <= 0) {
+      Begin(stream);
+    }
+  }
+
+  // From now, when the last that it depends on has ended.
+  double Delay(int stream, int i, const Cost& cost) const {
+    double ready = cost.source == CostSource::kNothing || free_since_[stream] < 0
+                       ? 0
+                       : free_since_[stream] + profile_.gap_seconds;
+    for (const int wait : program_.instructions[i].waits) {
+      ready = std::max(ready, ended_at_[wait] + profile_.wake_seconds);
+    }
+    return std::max(0.0, ready - seconds_);
+  }
+
+  void Begin(int stream) {
+    result_.timeline.instructions[running_[stream].instruction].start_ns = Now();
+    if (running_[stream].left <= 0) {
       End(stream);
     }
   }
@@ -82,7 +103,8 @@ class Simulator {
   void End(int stream) {
     const int i = running_[stream].instruction;
     result_.timeline.instructions[i].end_ns = Now();
-    ended_[i] = true;
+    ended_at_[i] = seconds_;
+    free_since_[stream] = seconds_;
     running_[stream].instruction = -1;
     ++next_[stream];
   }
@@ -98,7 +120,7 @@ class Simulator {
     double wanted = 0;
     bool communicates = false;
     for (int s = 0; s < kNumStreams; ++s) {
-      if (running_[s].instruction >= 0) {
+      if (running_[s].works()) {
         wanted += running_[s].cores;
         communicates = communicates || s != static_cast<int>(StreamKind::kCompute);
       }
@@ -116,12 +138,14 @@ class Simulator {
   }
 
   // Infinite where nothing runs.
-  double TimeToNextEnd() const {
+  double TimeToNextChange() const {
     const std::array<double, kNumStreams> speeds = Speeds();
     double span = std::numeric_limits<double>::infinity();
     for (int s = 0; s < kNumStreams; ++s) {
-      if (running_[s].instruction >= 0) {
+      if (running_[s].works()) {
         span = std::min(span, running_[s].left / speeds[s]);
+      } else if (running_[s].instruction >= 0) {
+        span = std::min(span, running_[s].delay);
       }
     }
     return span;
@@ -135,8 +159,16 @@ class Simulator {
       if (running.instruction < 0) {
         continue;
       }
-      // What the subtraction leaves of the one that ends now is rounding.
-      const bool ends = running.left / speeds[s] <= span * (1 + 1e-12);
+      // What a subtraction leaves of what ends now is rounding.
+      const double rounding = span * 1e-12;
+      if (running.delay > 0) {
+        running.delay = running.delay <= span + rounding ? 0 : running.delay - span;
+        if (running.delay <= 0) {
+          Begin(s);
+        }
+        continue;
+      }
+      const bool ends = running.left / speeds[s] <= span + rounding;
       running.left -= span * speeds[s];
       if (ends) {
         End(s);
@@ -152,9 +184,10 @@ class Simulator {
   std::array<std::vector<int>, kNumStreams> queues_;  // instructions of each stream, in order
   std::array<size_t, kNumStreams> next_{};            // in the queue: the one that runs or starts next
   std::array<Running, kNumStreams> running_;
-  std::array<double, kNumStreams> alone_{};  // seconds
-  std::vector<bool> ended_;
-  double seconds_ = 0;  // since the program's start
+  std::array<double, kNumStreams> alone_{};     // seconds
+  std::vector<double> ended_at_;                // seconds; -1: not yet
+  std::array<double, kNumStreams> free_since_;  // seconds; -1: nothing ran on it
+  double seconds_ = 0;                          // since the program's start
   Simulation result_;
 };
 

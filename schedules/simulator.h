@@ -24,7 +24,7 @@ struct Simulation {
 };
 
 // Streams run their instructions in order; one starts when the one before it on its stream and those that it
-// waits for have ended. While several streams work,
+// waits for have ended, and gap_seconds or wake_seconds have passed. While several streams work,
 //   * they share DeviceProfile::cores: what needs a processor for a share s of its time, while needs for p
 //     processors meet c < p of them, takes 1 - s + s · p / c as long
 //   * compute beside a communication stream runs at 1 - compute_slowdown of its speed

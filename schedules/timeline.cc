@@ -124,6 +124,26 @@ int64_t ExposedCommunication(const Program& program, const Timeline& timeline) {
   return sum;
 }
 
+std::map<Opcode, int64_t> StallsByOpcode(const Program& program, const Timeline& timeline) {
+  std::map<Opcode, int64_t> result;
+  for (const Stall& stall : ComputeStalls(program, timeline)) {
+    for (int i = stall.cause; i >= 0 && timeline.instructions[stall.cause].end_ns > stall.start_ns; --i) {
+      if (program.instructions[i].stream != program.instructions[stall.cause].stream) {
+        continue;
+      }
+      const InstructionTime& time = timeline.instructions[i];
+      if (time.end_ns <= stall.start_ns) {
+        break;
+      }
+      const int64_t during = std::min(time.end_ns, stall.end_ns) - std::max(time.start_ns, stall.start_ns);
+      if (during > 0) {
+        result[program.instructions[i].opcode] += during;
+      }
+    }
+  }
+  return result;
+}
+
 std::vector<int> BoundBy(const Program& program, const Timeline& timeline) {
   CheckSizes(program, timeline);
   std::array<int, kNumStreams> newest;

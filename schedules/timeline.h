@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,10 @@ std::vector<Stall> ComputeStalls(const Program& program, const Timeline& timelin
 
 // Time in which a communication stream (any but compute) works and the compute stream does not.
 int64_t ExposedCommunication(const Program& program, const Timeline& timeline);
+
+// Per opcode of the instructions that compute waited for or that these queued behind: how long they worked on
+// their stream during the stalls.
+std::map<Opcode, int64_t> StallsByOpcode(const Program& program, const Timeline& timeline);
 
 // The instruction that each start was bound by: of the one before it on its stream and those that it waits
 // for, the one that ended last (of equals, that of its own stream); -1: none, it could start at once.

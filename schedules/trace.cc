@@ -73,15 +73,21 @@ class TraceWriter {
         continue;
       }
       last = &point.use;
+      Json bytes = Json::object();
+      for (const auto& [category, persistent] : run.persistent) {
+        bytes[category] = persistent;
+      }
+      if (run.persistent.empty()) {
+        bytes["persistent"] = run.memory->persistent;
+      }
+      bytes["activations"] = point.use.activations;
+      bytes["activation gradients"] = point.use.gradients;
+      bytes["scratch"] = point.use.scratch;
       Write({{"name", "arena"},
              {"ph", "C"},
              {"pid", rank},
              {"ts", Microseconds(run.offset_ns + times[i])},
-             {"args",
-              {{"persistent", run.memory->persistent},
-               {"activations", point.use.activations},
-               {"activation gradients", point.use.gradients},
-               {"scratch", point.use.scratch}}}});
+             {"args", std::move(bytes)}});
     }
   }
 

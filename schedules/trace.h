@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,9 @@ struct TraceRun {
   const Timeline* timeline = nullptr;
   int64_t offset_ns = 0;                // of the program's start from the trace's
   const MemoryCurve* memory = nullptr;  // null: no counters
+  // Beside the curve, what lives as long as the job: category → bytes; empty: the curve's sum, as
+  // "persistent".
+  std::map<std::string, int64_t> persistent;
 };
 
 // Timelines in Chrome's trace event format, as JSON, which Perfetto (ui.perfetto.dev) opens: a process per

@@ -146,6 +146,9 @@ const BadSpec kRequired[] = {
     {"too many microbatches", "global_batch_size: 8", "global_batch_size: 16777216",
      "job.yaml:3:65: training.global_batch_size: 16777216 is not allowed; allowed: at most 32768 "
      "(16384 microbatches of a rank, with 4 layers); use a larger micro_batch_size, or more ranks\n"},
+    {"too many microbatches of a validation", "steps: 10,", "steps: 10, validation_batches: 16385,",
+     "job.yaml:3:23: training.validation_batches: 16385 is not allowed; allowed: at most 16384 "
+     "(microbatches of a rank, with 4 layers); use fewer, or a larger micro_batch_size\n"},
     {"too many tokens at once", "sequence_length: 16, micro_batch_size: 2, global_batch_size: 8",
      "sequence_length: 1048576, micro_batch_size: 8, global_batch_size: 8",
      "job.yaml:3:49: training.micro_batch_size: 8 is not allowed; allowed: at most 4 with "

@@ -22,7 +22,7 @@ TEST(PlanTextTest, SaysWhatAUserAsksFirst) {
   EXPECT_THAT(text, ContainsRegex("parameters +[0-9,]+\n"));
   EXPECT_THAT(text, ContainsRegex("FLOPs a token +[0-9.]+ [MG]\n"));
   EXPECT_THAT(text, ContainsRegex("arena +[0-9.]+ MiB +[0-9,]+\n"));
-  EXPECT_THAT(text, ContainsRegex("layers.0 +[0-9,]+ +[0-9,]+ +p1 g1 +6 +3\n"));
+  EXPECT_THAT(text, ContainsRegex("  layers.0-3 +[0-9,]+ +[0-9,]+ +p1 g1 +6 +3\n  head "));
   EXPECT_THAT(text, ContainsRegex("parameters p1 +2 x [0-9.]+ KiB\n"));
   EXPECT_THAT(text, ContainsRegex("train +[0-9]+ instructions, 3 microbatches, [0-9]+ waits"));
   EXPECT_THAT(text, Not(HasSubstr("unshard")));

@@ -1,0 +1,264 @@
+// `tandem plan`: what it draws, compares, writes and refuses.
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "cli/display_text.h"
+#include "cli/memory_chart.h"
+#include "cli/plan_variants.h"
+#include "cli/timeline_chart.h"
+#include "nlohmann/json.hpp"
+#include "platform/files.h"
+#include "schedules/device_profile.h"
+#include "tests/cli/command_fixture.h"
+
+namespace tandem::cli {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+class PlanTest : public CommandTest {
+ protected:
+  // A profile file whose link is so many times slower than that of the preset cpu.
+  std::string SlowProfile(double times) {
+    schedules::DeviceProfile profile = *schedules::PresetProfile("cpu");
+    profile.name = "slow";
+    profile.link.bytes_per_second /= times;
+    return File("slow.json", schedules::ProfileToJson(profile));
+  }
+
+  std::vector<std::string> Lines() const { return absl::StrSplit(console_.out, '\n'); }
+};
+
+TEST_F(PlanTest, DrawsStreamsMemoryAndWhatLimitsTheStep) {
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk) << console_.err;
+  EXPECT_THAT(console_.out, ContainsRegex("device profile +cpu: "));
+  EXPECT_THAT(console_.out, ContainsRegex("\ncompute +[█▓▒░·]+ +[0-9.]+ %\ngather +"));
+  EXPECT_THAT(console_.out, ContainsRegex("\ncritical +[cgr ]+\n"));
+  EXPECT_THAT(console_.out, HasSubstr("Memory of one rank over the step\n"));
+  EXPECT_THAT(console_.out, HasSubstr("\nWhat limits this step, and what would help\n  "));
+  EXPECT_THAT(console_.out, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(console_.err, "");
+}
+
+TEST_F(PlanTest, ChartsAreAsWideAsTheTerminalAndAHundredColumnsInAPipe) {
+  const auto widest_chart_line = [this] {
+    int widest = 0;
+    for (const std::string& line : Lines()) {
+      if (absl::StartsWith(line, "compute  ") || absl::StartsWith(line, "gather  ")) {
+        widest = std::max(widest, DisplayWidth(line));
+      }
+    }
+    return widest;
+  };
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk);
+  EXPECT_EQ(widest_chart_line(), 100);
+  console_.terminal = true;
+  console_.size.columns = 61;
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk);
+  EXPECT_EQ(widest_chart_line(), 61);
+  console_.use_color = true;
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk);
+  EXPECT_THAT(console_.out, HasSubstr("\x1b[36m█"));
+}
+
+TEST_F(PlanTest, ASlowLinkIsWhatLimitsTheStep) {
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", SlowProfile(100)}), kOk) << console_.err;
+  EXPECT_THAT(console_.out, ContainsRegex("\n  Communication: .* is exposed; compute\n? *waits"));
+  EXPECT_THAT(console_.out, HasSubstr("The link limits: the "));
+  EXPECT_THAT(console_.out, ContainsRegex("\nexposed +[ '^]*\\^"));
+}
+
+TEST_F(PlanTest, ABadProfileIsOneLine) {
+  const std::string bad = File("bad.json", R"({"name": "x", "compute": {"fp32": {"flops_per_second": 0}}})");
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", bad}), kUsage);
+  EXPECT_EQ(console_.err,
+            "tandem: plan: --profile " + bad +
+                ": compute.fp32.flops_per_second: 0 is not allowed; allowed: a number above 0\n");
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", "h1oo"}), kUsage);
+  EXPECT_THAT(console_.err,
+              HasSubstr("--profile h1oo: it is neither a preset (cpu, h100, h200) nor a file "));
+  EXPECT_EQ(std::count(console_.err.begin(), console_.err.end(), '\n'), 1) << console_.err;
+  EXPECT_EQ(console_.out, "");
+}
+
+TEST_F(PlanTest, ComparesTheValuesOfAField) {
+  EXPECT_EQ(
+      Tandem({"plan", "-f", GoodJobFile(), "--profile", "h100", "--compare", "prefetch=0,1,2", "-o", "json"}),
+      kOk)
+      << console_.err;
+  const nlohmann::json json = nlohmann::json::parse(console_.out);
+  const nlohmann::json& rows = json["comparison"]["rows"];
+  EXPECT_EQ(json["comparison"]["path"], "parallelism.fsdp.prefetch");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1]["current"], true);
+  EXPECT_EQ(rows[1]["step_seconds"], json["prediction"]["step_seconds"]);
+  EXPECT_EQ(rows[1]["arena_bytes"], json["memory"]["arena_bytes"]);
+  EXPECT_LT(rows[0]["arena_bytes"], rows[2]["arena_bytes"]);
+  EXPECT_GT(rows[0]["exposed_seconds"], rows[2]["exposed_seconds"]);
+
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "training.global_batch_size=4,8"}), kOk);
+  EXPECT_THAT(console_.out,
+              ContainsRegex("\ntraining.global_batch_size +STEP +CHANGE +TOKENS/S +EXPOSED +MEMORY"
+                            "\n4 +[0-9.]+ m?s +[0-9.,]+ .* as it is\n8 +[0-9.]+ m?s +[-+][0-9.]+ % "));
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "accumulation=1,3", "-o", "json"}), kOk);
+  const nlohmann::json accumulation = nlohmann::json::parse(console_.out)["comparison"]["rows"];
+  EXPECT_EQ(accumulation[0]["current"], true);
+  EXPECT_EQ(accumulation[1]["tokens"], 3 * accumulation[0]["tokens"].get<int64_t>());
+}
+
+TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
+  const std::map<std::string, std::string> kBad = {
+      {"prefetch", "\"prefetch\" is no comparison; write a field and its values: prefetch=0,1,2"},
+      {"prefetch=", "is no comparison"},
+      {"=1", "is no comparison"},
+      {"prefech=1", "a job has no field \"prefech\" with one value; did you mean prefetch?"},
+      {"fsdp=1", "a job has no field \"fsdp\" with one value; "},
+  };
+  for (const auto& [text, message] : kBad) {
+    EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", text}), kUsage) << text;
+    EXPECT_THAT(console_.err, HasSubstr(message));
+    EXPECT_EQ(std::count(console_.err.begin(), console_.err.end(), '\n'), 1) << console_.err;
+  }
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "prefetch=1,7,many"}), kInvalidSpec);
+  EXPECT_THAT(console_.err,
+              HasSubstr("--compare: parallelism.fsdp.prefetch: 7 is not allowed; allowed: 0 to 2"));
+  EXPECT_THAT(console_.err, HasSubstr("--compare: parallelism.fsdp.prefetch: many is not allowed"));
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "prefetch=1}: [\""}), kInvalidSpec);
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "device=cuda"}), kInvalidSpec);
+  EXPECT_THAT(console_.err, HasSubstr("not built yet: training on GPUs"));
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "accumulation=0"}), kInvalidSpec);
+  EXPECT_EQ(console_.out, "");
+}
+
+TEST_F(PlanTest, WritesATraceAndSaysWhere) {
+  const std::string path = folder_ + "/trace.json";
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--trace", path, "-o", "json"}), kOk) << console_.err;
+  EXPECT_EQ(console_.err, "tandem: the trace is in " + path + "; open it at ui.perfetto.dev\n");
+  const nlohmann::json plan = nlohmann::json::parse(console_.out);
+  const nlohmann::json trace = nlohmann::json::parse(*platform::SystemFiles().Read(path));
+  size_t events = 0;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    events += event["ph"] == "X";
+    if (event["ph"] == "C") {
+      for (const nlohmann::json& category : plan["memory"]["categories"]) {
+        const std::string name = category["category"];
+        if (!absl::StartsWith(name, "activation") && name != "scratch") {
+          EXPECT_EQ(event["args"][name], category["bytes"]) << name;
+        }
+      }
+    }
+  }
+  size_t worked = 0;
+  for (const nlohmann::json& row : plan["prediction"]["timeline"]) {
+    worked += row["end_ns"] > row["start_ns"];
+  }
+  EXPECT_EQ(events, worked);
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--trace", folder_ + "/no/such/file"}), kFailed);
+  EXPECT_EQ(console_.out, "");
+}
+
+TEST_F(PlanTest, EveryViolationOfAFileIsShownAtOnce) {
+  const std::string bad = File("bad.yaml",
+                               "nmae: x\nmodel: {preset: llama-tiny}\ndata: {train: /data}\n"
+                               "training: {steps: 0, sequence_length: 16, micro_batch_size: 2, "
+                               "global_batch_size: 7}\nprecision: {compute: bf16}\n");
+  EXPECT_EQ(Tandem({"plan", "-f", bad}), kInvalidSpec);
+  for (const char* expected : {"bad.yaml:1:1: nmae", "training.steps: 0 is not allowed",
+                               "training.global_batch_size: 7", "precision.compute: bf16"}) {
+    EXPECT_THAT(console_.err, HasSubstr(expected));
+  }
+  EXPECT_EQ(std::count(console_.err.begin(), console_.err.end(), '\n'), 4) << console_.err;
+}
+
+TEST_F(PlanTest, PlansEveryExampleWithoutItsDataOrWeights) {
+  int examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(EXAMPLES_DIRECTORY)) {
+    for (const char* profile : {"cpu", "h100", "h200"}) {
+      EXPECT_EQ(Tandem({"plan", "-f", entry.path().string(), "--profile", profile}), kOk)
+          << entry.path() << console_.err;
+      EXPECT_THAT(console_.out, HasSubstr(std::string("device profile         ") + profile + ": "));
+    }
+    ++examples;
+  }
+  EXPECT_GE(examples, 3);
+}
+
+TEST(PlanVariantsTest, AKeyThatTwoBlocksHaveNeedsItsPath) {
+  EXPECT_EQ(ParseComparison("micro_batch_size=1")->path, "training.micro_batch_size");
+  EXPECT_EQ(ParseComparison("training.micro_batch_size=1,2,")->values, (std::vector<std::string>{"1", "2"}));
+  EXPECT_FALSE(ParseComparison("micro_batch_size.x=1").ok());
+}
+
+// Two streams, 10 columns of 100 ns.
+class ChartTest : public testing::Test {
+ protected:
+  ChartTest() {
+    const auto add = [this](schedules::Opcode opcode, schedules::StreamKind stream, std::vector<int> waits,
+                            int64_t start, int64_t end) {
+      program_.instructions.push_back({.opcode = opcode, .stream = stream, .waits = std::move(waits)});
+      timeline_.instructions.push_back({start, end});
+    };
+    using schedules::Opcode;
+    using schedules::StreamKind;
+    add(Opcode::kUnshard, StreamKind::kGather, {}, 0, 200);
+    add(Opcode::kForward, StreamKind::kCompute, {0}, 200, 500);
+    add(Opcode::kBackward, StreamKind::kCompute, {}, 500, 830);
+    add(Opcode::kReduceGradients, StreamKind::kReduce, {2}, 830, 1000);
+  }
+  std::vector<std::string> Render(const std::vector<StyledLine>& lines) {
+    std::vector<std::string> text;
+    for (const StyledLine& line : lines) {
+      text.push_back(line.Render(0, false, false));
+    }
+    return text;
+  }
+  schedules::Program program_{.name = "train", .num_microbatches = 1};
+  schedules::Timeline timeline_{.program = "train"};
+};
+
+TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
+  const std::vector<std::string> lines =
+      Render(TimelineChart(program_, timeline_, {.columns = 28, .unicode = false}));
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_EQ(lines[0], "compute    ..FFFBBBb.   63 %");
+  EXPECT_EQ(lines[1], "gather     GG........   20 %");
+  EXPECT_EQ(lines[2], "reduce     ........RR   17 %");
+  EXPECT_EQ(lines[3], "exposed    ^^      ^^   37 %");
+  EXPECT_EQ(lines[4], "critical   ggccccccrr       ");
+  EXPECT_EQ(lines[6], "           F forward  B backward  G gather  R reduce  small: less than half");
+}
+
+TEST_F(ChartTest, MemoryIsStackedUpToItsPeak) {
+  plan::MemoryPlan memory;
+  memory.categories = {{"weights", 100},        {"gradients", 100}, {"optimizer", 200},
+                       {"parameter slots", 50}, {"staging", 50},    {"activations", 300}};
+  memory.train.points = {{.use = {}},
+                         {.use = {.activations = 300}},
+                         {.use = {.activations = 300, .gradients = 100, .scratch = 100}},
+                         {.use = {.activations = 100}}};
+  const std::vector<std::string> lines =
+      Render(MemoryChart(memory, timeline_, {.columns = 28, .unicode = false}));
+  ASSERT_EQ(lines.size(), 12u);
+  EXPECT_EQ(lines[0], "    1000 B      xxxx ");
+  EXPECT_EQ(lines[1], "                ++++ ");
+  EXPECT_EQ(lines[2], "             ####### ");
+  EXPECT_EQ(lines[4], "             ########");
+  EXPECT_EQ(lines[5].substr(11), "ssssssssss");
+  EXPECT_EQ(lines[6].substr(11), "oooooooooo");
+  EXPECT_EQ(lines[8].substr(11), "gggggggggg");
+  EXPECT_EQ(lines[9], "         0 wwwwwwwwww");
+}
+
+TEST_F(ChartTest, IsLeftOutWhereThereIsNoRoomOrNoTime) {
+  EXPECT_TRUE(TimelineChart(program_, timeline_, {.columns = 20}).empty());
+  EXPECT_TRUE(TimelineChart({}, {}, {.columns = 100}).empty());
+  EXPECT_TRUE(MemoryChart({}, {}, {.columns = 100}).empty());
+}
+
+}  // namespace
+}  // namespace tandem::cli

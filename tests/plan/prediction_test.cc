@@ -1,0 +1,179 @@
+#include "plan/prediction.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/advice.h"
+#include "plan/prediction_text.h"
+#include "plan/quantity_text.h"
+#include "schedules/device_profile.h"
+#include "tests/plan/test_job.h"
+
+namespace tandem::plan {
+namespace {
+
+using schedules::DeviceProfile;
+using schedules::StreamKind;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+// Fast enough that nothing but compute shows.
+DeviceProfile FastLink() {
+  return {.name = "fast",
+          .compute = {{"fp32", {.flops_per_second = 1e9, .peak_flops_per_second = 2e9}}},
+          .memory_bytes_per_second = 1e15,
+          .link = {.bytes_per_second = 1e15}};
+}
+
+DeviceProfile SlowLink() {
+  DeviceProfile profile = FastLink();
+  profile.name = "slow";
+  profile.link.bytes_per_second = 1e6;
+  return profile;
+}
+
+std::string AdviceText(const v1::JobSpec& job, const DeviceProfile& profile) {
+  const JobPlan plan = MakeJobPlan(job);
+  std::string text;
+  for (const std::string& sentence : Advise(job, plan, *Predict(plan, profile), profile).sentences) {
+    text += sentence + "\n";
+  }
+  return text;
+}
+
+TEST(PredictionTest, WhereOnlyProductsTakeTimeTheStepIsTheirs) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  const Prediction prediction = *Predict(plan, FastLink());
+  double flops = 0;
+  for (const schedules::Node& node : plan.outline.nodes) {
+    flops += node.forward.flops + node.backward.flops;
+  }
+  const double seconds = static_cast<double>(prediction.step_ns) * 1e-9;
+  EXPECT_NEAR(seconds, 3 * flops / 1e9, 1e-6) << "three microbatches";
+  EXPECT_NEAR(prediction.tokens_per_second, 768 / seconds, 1e-3);
+  EXPECT_NEAR(prediction.model_flops_utilization,
+              model::FlopsPerToken(plan.model, 64) * 768 / 2 / seconds / 2e9, 1e-9);
+  EXPECT_LT(prediction.exposed_ns, 1000);
+  EXPECT_FALSE(prediction.critical_path.empty());
+}
+
+TEST(PredictionTest, MemoryIsThatOfThePlanAndItsCurveTheReplays) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  const Prediction prediction = *Predict(plan, SlowLink());
+  const MemoryPlan memory = PlanMemory(plan);
+  EXPECT_EQ(prediction.memory.arena_bytes, memory.arena_bytes);
+  std::vector<int64_t> sizes;
+  for (const Buffer& buffer : PersistentBuffers(plan)) {
+    sizes.push_back(buffer.bytes);
+  }
+  const schedules::MemoryCurve replay = schedules::ReplayMemory(plan.outline, plan.train_program, sizes);
+  const nlohmann::json curve = PredictionToJson(plan, prediction, SlowLink())["memory_curve"];
+  ASSERT_EQ(curve.size(), replay.points.size());
+  int64_t highest = 0;
+  for (size_t i = 0; i < curve.size(); ++i) {
+    EXPECT_EQ(curve[i]["in_use"], replay.points[i].in_use);
+    EXPECT_EQ(curve[i]["activations"], replay.points[i].use.activations);
+    EXPECT_EQ(curve[i]["persistent"], memory.persistent_bytes);
+    highest = std::max(highest, curve[i]["in_use"].get<int64_t>());
+  }
+  EXPECT_EQ(highest, replay.peak_in_use);
+}
+
+TEST(PredictionTest, AProfileWithoutTheComputeTypeIsRefused) {
+  const absl::Status status =
+      Predict(MakeJobPlan(TestJob("{ranks: 2}", "{compute: fp64}")), FastLink()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()),
+            "precision.compute: the device profile fast has no rate for fp64; it has fp32");
+}
+
+TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  DeviceProfile profile = *schedules::PresetProfile("h100");
+  const Prediction prediction = *Predict(plan, profile);
+  const std::string text = PredictionToText(plan, prediction, profile);
+  EXPECT_THAT(text, ContainsRegex("device profile +h100: H100"));
+  EXPECT_THAT(text, ContainsRegex("costs +instructions: [0-9]+ estimated from rates\n"));
+  EXPECT_THAT(text, HasSubstr(DurationText(prediction.step_ns)));
+  EXPECT_THAT(text, ContainsRegex("device memory +[0-9.]+ MiB of 79.18 GiB"));
+  const nlohmann::json json = PredictionToJson(plan, prediction, profile);
+  EXPECT_NEAR(json["step_seconds"].get<double>() * 1e9, static_cast<double>(prediction.step_ns), 1);
+  EXPECT_EQ(json["timeline"].size(), plan.train_program.instructions.size());
+  EXPECT_EQ(json["critical_path"].size(), prediction.critical_path.size());
+  EXPECT_TRUE(json["model_flops_utilization"].is_number());
+  profile.compute["fp32"].peak_flops_per_second = 0;
+  EXPECT_TRUE(PredictionToJson(plan, *Predict(plan, profile), profile)["model_flops_utilization"].is_null());
+  EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("of the peak")));
+}
+
+TEST(AdviceTest, AFastLinkLeavesTheStepComputeBound) {
+  const std::string text = AdviceText(TestJob(), FastLink());
+  EXPECT_THAT(text,
+              HasSubstr("Compute-bound: the compute stream works 100 % of the step (most in backward "));
+  EXPECT_THAT(text, Not(HasSubstr("The link limits")));
+}
+
+TEST(AdviceTest, ASlowLinkIsNamedWithWhatWasTried) {
+  const std::string text = AdviceText(TestJob(), SlowLink());
+  EXPECT_THAT(text,
+              ContainsRegex("^Communication: [0-9.]+ m?s of the step \\([0-9]+ %\\) is exposed; compute "
+                            "waits [0-9.]+ m?s for gathers, "));
+  EXPECT_THAT(text,
+              ContainsRegex("The link limits: the (gather|reduce) stream needs [0-9.]+ m?s and compute "));
+  EXPECT_THAT(text, Not(HasSubstr("Compute-bound")));
+}
+
+TEST(AdviceTest, PrefetchIsRecommendedWithWhatItSavesAndCosts) {
+  const v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}");
+  const JobPlan plan = MakeJobPlan(job);
+  DeviceProfile profile = FastLink();
+  profile.link.bytes_per_second = 3e7;  // a layer's gather takes a part of its compute
+  const Prediction prediction = *Predict(plan, profile);
+  const Advice advice = Advise(job, plan, prediction, profile);
+  const Trial* trial = nullptr;
+  for (const Trial& candidate : advice.trials) {
+    if (candidate.path == "parallelism.fsdp.prefetch" &&
+        (trial == nullptr || candidate.step_ns < trial->step_ns)) {
+      trial = &candidate;
+    }
+  }
+  ASSERT_NE(trial, nullptr);
+  v1::JobSpec changed = job;
+  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(static_cast<int>(trial->to));
+  const Prediction again = *Predict(MakeJobPlan(changed), profile);
+  EXPECT_EQ(trial->step_ns, again.step_ns) << "a trial is that job, planned";
+  EXPECT_EQ(trial->arena_bytes, again.memory.arena_bytes);
+  ASSERT_EQ(advice.sentences.size(), 2u);
+  EXPECT_THAT(advice.sentences[1],
+              HasSubstr("parallelism.fsdp.prefetch " + std::to_string(trial->to) + " instead of 0 saves " +
+                        DurationText(prediction.step_ns - trial->step_ns)));
+}
+
+TEST(AdviceTest, MemoryThatDoesNotSufficeIsSaidFirst) {
+  DeviceProfile profile = FastLink();
+  const JobPlan plan = MakeJobPlan(TestJob());
+  profile.memory_bytes = PlanMemory(plan).arena_bytes;
+  EXPECT_THAT(AdviceText(TestJob(), profile), Not(HasSubstr("does not fit")));
+  --profile.memory_bytes;
+  const std::string text = AdviceText(TestJob(), profile);
+  EXPECT_THAT(text, ContainsRegex("^It does not fit: a rank needs [0-9.]+ MiB and fast has [0-9.]+ MiB; "));
+  EXPECT_THAT(text, ContainsRegex(" instead of [0-9]( \\(same global batch\\))? needs [0-9.]+ MiB and fits"));
+  profile.memory_bytes = 1000;
+  EXPECT_THAT(AdviceText(TestJob(), profile), HasSubstr("use more ranks, or shorter sequences"));
+}
+
+TEST(QuantityTextTest, HasThreeDigitsAndAUnit) {
+  EXPECT_EQ(DurationText(0), "0 ns");
+  EXPECT_EQ(DurationText(999), "999 ns");
+  EXPECT_EQ(DurationText(999'499), "999 us");
+  EXPECT_EQ(DurationText(999'999), "1.00 ms");
+  EXPECT_EQ(DurationText(12'345'678), "12.3 ms");
+  EXPECT_EQ(DurationText(12'345'678'901'234), "12346 s");
+  EXPECT_EQ(ShareText(1, 3), "33 %");
+  EXPECT_EQ(ShareText(0.0341, 1), "3.4 %");
+  EXPECT_EQ(ShareText(1, 0), "0 %");
+}
+
+}  // namespace
+}  // namespace tandem::plan
