@@ -1,6 +1,7 @@
 #include "plan/recorded_steps.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,10 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
     first = first == 0 ? step.start_unix_ns() : std::min(first, step.start_unix_ns());
   }
   const MemoryPlan memory = PlanMemory(plan);
+  std::map<std::string, int64_t> persistent;
+  for (const Buffer& buffer : PersistentBuffers(plan)) {
+    persistent[buffer.category] += buffer.bytes;
+  }
   std::vector<schedules::Timeline> timelines;
   for (const v1::StepTimeline& step : steps) {
     timelines.push_back(ToTimeline(step));
@@ -53,25 +58,27 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
     runs.push_back({.program = &plan.train_program,
                     .timeline = &timelines[i],
                     .offset_ns = steps[i].start_unix_ns() - first,
-                    .memory = &memory.train});
+                    .memory = &memory.train,
+                    .persistent = persistent});
   }
   return schedules::TraceToJson(plan.outline, runs);
 }
 
 schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
                                          schedules::DeviceProfile base, int ranks_per_machine) {
-  const bool any_alone =
-      std::any_of(steps.begin(), steps.end(), [](const v1::StepTimeline& step) { return step.alone(); });
-  std::vector<schedules::Timeline> timelines;
+  std::vector<schedules::Timeline> alone;
+  std::vector<schedules::Timeline> overlapped;
   int processors = 0;
   for (const v1::StepTimeline& step : steps) {
-    if (step.alone() == any_alone) {
-      timelines.push_back(ToTimeline(step));
-      processors = std::max(processors, step.processors());
-    }
+    (step.alone() ? alone : overlapped).push_back(ToTimeline(step));
+    processors = std::max(processors, step.processors());
   }
-  base.measured = schedules::MeasureTimes(plan.outline, plan.train_program, WorkloadOf(plan), timelines);
-  base.describe = absl::StrCat("measured from ", timelines.size(), " recorded steps of job ", plan.train.name,
+  base.measured = schedules::MeasureTimes(plan.outline, plan.train_program, WorkloadOf(plan),
+                                          alone.empty() ? overlapped : alone);
+  const schedules::Gaps gaps = schedules::MeasureGaps(plan.train_program, overlapped);
+  base.gap_seconds = gaps.gap_seconds;
+  base.wake_seconds = gaps.wake_seconds;
+  base.describe = absl::StrCat("measured from ", steps.size(), " recorded steps of job ", plan.train.name,
                                "; rates: ", base.describe);
   base.name += "-measured";
   if (base.cores > 0 && processors > 0) {

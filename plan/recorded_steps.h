@@ -24,8 +24,9 @@ schedules::Timeline ToTimeline(const v1::StepTimeline& step);
 // the clocks of their machines.
 std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
 
-// `base` with the times of these steps: of those that ran alone where there are any. ranks_per_machine: how
-// many ranks shared the processors that the timelines tell of.
+// `base` with what these steps measured: the times of instructions from those that ran alone, where there are
+// any, the gaps between instructions from the others. ranks_per_machine: how many ranks shared the processors
+// that the timelines tell of.
 schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
                                          schedules::DeviceProfile base, int ranks_per_machine);
 
