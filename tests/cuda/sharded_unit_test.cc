@@ -62,7 +62,7 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, bool on_gpu, int broke
     NormOutcome agreed;
     const NormOutcome* pointer = &agreed;
     if (on_gpu) {
-      norm->Start(5);
+      norm->Start({.bits = 5});
       unit.AddTerms(norm->terms());
       norm->Agree(*comm, kContributions, 1.5);
       pointer = norm->outcome();
