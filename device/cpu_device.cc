@@ -2,6 +2,7 @@
 #include <c10/core/Device.h>
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -50,6 +51,16 @@ class CopyMirror final : public Mirror {
   std::vector<char> host_;
 };
 
+class ClockMark final : public TimeMark {
+ public:
+  int64_t Since(const TimeMark& origin) const override {
+    return std::chrono::nanoseconds(now_ - static_cast<const ClockMark&>(origin).now_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point now_ = std::chrono::steady_clock::now();
+};
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
@@ -65,6 +76,7 @@ class CpuDevice final : public Device {
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
     std::memset(begin, byte, static_cast<size_t>(bytes));
   }
+  std::unique_ptr<TimeMark> MarkTime() override { return std::make_unique<ClockMark>(); }
   void Synchronize() override {}  // what is called runs at once; streams are joined by their events
 
  private:

@@ -38,6 +38,16 @@ class Mirror {
   virtual void ToHost() = 0;
 };
 
+// When a stream got to a point of its order.
+class TimeMark {
+ public:
+  virtual ~TimeMark() = default;
+
+  // Nanoseconds since `origin`, a mark of the same device, which may be on another stream. Both streams have
+  // passed their marks.
+  virtual int64_t Since(const TimeMark& origin) const = 0;
+};
+
 // What a rank runs on: its memory and its streams. "The current stream" is the one whose work is running
 // (Stream::Enqueue); outside of streams, on CUDA, the default stream. Outlives what it made.
 // Used by one issuing thread, and by the work of its streams.
@@ -58,6 +68,9 @@ class Device {
 
   // Every byte of [begin, begin + bytes), in the order of the current stream.
   virtual void Fill(void* begin, uint8_t byte, int64_t bytes) = 0;
+
+  // On the current stream, asynchronously to the host.
+  virtual std::unique_ptr<TimeMark> MarkTime() = 0;
 
   // Blocks until the device has done everything that was issued, on any stream. For the time before the first
   // program; never in a step.

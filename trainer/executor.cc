@@ -1,12 +1,12 @@
 #include "trainer/executor.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <time.h>
 
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -77,7 +77,6 @@ class Executor::Impl {
     inputs_ = inputs;
     running_ = program;
     has_norm_ = false;
-    recorded_.reset();
     {
       const std::lock_guard<std::mutex> lock(mu_);
       collectives_.clear();
@@ -97,7 +96,9 @@ class Executor::Impl {
     if (has_norm_) {
       result.norm = norm_->Read();
     }
-    result.recorded = std::move(recorded_);
+    if (inputs.recording != Recording::kNone) {
+      result.recorded = TakeRecord(program->program());
+    }
     return result;
   }
 
@@ -136,6 +137,12 @@ class Executor::Impl {
     int64_t step = 0;
   };
 
+  struct Recorded {
+    std::unique_ptr<device::TimeMark> start;
+    std::unique_ptr<device::TimeMark> end;  // null: nothing runs
+    int64_t cpu_ns = -1;
+  };
+
   void MakeStreams(const schedules::Program& program) {
     for (const Instruction& instruction : program.instructions) {
       std::unique_ptr<device::Stream>& stream = streams_[instruction.stream];
@@ -171,25 +178,24 @@ class Executor::Impl {
 
   // The same with every instruction timed.
   void Record(const BoundProgram& program) {
-    recorded_ = RecordedRun{.timeline = {.program = program.program().name,
-                                         .step = inputs_.step,
-                                         .alone = inputs_.recording == Recording::kAlone},
-                            .start_unix_ns = Nanoseconds(CLOCK_REALTIME)};
-    recorded_->timeline.instructions.resize(program.program().instructions.size());
-    start_ns_ = Nanoseconds(CLOCK_MONOTONIC);
+    recorded_.clear();
+    recorded_.resize(program.instructions().size());
+    start_unix_ns_ = Nanoseconds(CLOCK_REALTIME);
+    device::Stream& first = *streams_.begin()->second;
+    first.Enqueue([this] { origin_ = device_.MarkTime(); });
     if (inputs_.recording == Recording::kAlone) {
-      IssueOneByOne(program);
+      IssueOneByOne(program, first);
     } else {
       Issue(program);
     }
   }
 
-  // In the program's order, each after the end of the one before.
-  void IssueOneByOne(const BoundProgram& program) {
-    device::Stream* last = nullptr;
+  // In the program's order, each after the end of the one before; the first after what is on `begin`.
+  void IssueOneByOne(const BoundProgram& program, device::Stream& begin) {
+    device::Stream* last = &begin;
     for (const BoundInstruction& bound : program.instructions()) {
       device::Stream& stream = StreamOf(bound.instruction->stream);
-      if (last != nullptr && last != &stream) {
+      if (last != &stream) {
         stream.Wait(last->Record());
       }
       stream.Enqueue([this, &bound] { RunGuarded(bound); });
@@ -248,21 +254,36 @@ class Executor::Impl {
   }
 
   void RunRecorded(const BoundInstruction& bound) {
-    schedules::InstructionTime& time = recorded_->timeline.instructions[bound.index];
+    Recorded& recorded = recorded_[static_cast<size_t>(bound.index)];
     const bool alone = inputs_.recording == Recording::kAlone;
     // A collective has helpers: threads of the communicator. Nothing else of this rank runs beside it when it
-    // runs alone; then the process's time is its time.
-    const bool knows_cpu = alone || bound.instruction->communicator == schedules::Communicator::kNone;
+    // runs alone; then the process's time is its time. On CUDA the host only issues.
+    const bool knows_cpu = device_.torch_device().is_cpu() &&
+                           (alone || bound.instruction->communicator == schedules::Communicator::kNone);
     const clockid_t cpu = alone ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
     const int64_t cpu_before = Nanoseconds(cpu);
-    time.start_ns = Nanoseconds(CLOCK_MONOTONIC) - start_ns_;
+    recorded.start = device_.MarkTime();
     RunInstruction(bound);
-    time.end_ns = Nanoseconds(CLOCK_MONOTONIC) - start_ns_;
-    if (!schedules::RunsSomething(bound.instruction->opcode)) {
-      time.end_ns = time.start_ns;
-    } else if (knows_cpu) {
-      time.cpu_ns = Nanoseconds(cpu) - cpu_before;
+    if (schedules::RunsSomething(bound.instruction->opcode)) {
+      recorded.end = device_.MarkTime();
+      recorded.cpu_ns = knows_cpu ? Nanoseconds(cpu) - cpu_before : -1;
     }
+  }
+
+  // Of what has been recorded, while the streams are idle.
+  RecordedRun TakeRecord(const schedules::Program& program) {
+    RecordedRun run{.timeline = {.program = program.name,
+                                 .step = inputs_.step,
+                                 .alone = inputs_.recording == Recording::kAlone},
+                    .start_unix_ns = start_unix_ns_};
+    for (const Recorded& recorded : recorded_) {
+      schedules::InstructionTime& time = run.timeline.instructions.emplace_back();
+      time.start_ns = recorded.start->Since(*origin_);
+      time.end_ns = recorded.end == nullptr ? time.start_ns : recorded.end->Since(*origin_);
+      time.cpu_ns = recorded.cpu_ns;
+    }
+    recorded_.clear();
+    return run;
   }
 
   const GroupCommunicator* Group(schedules::Communicator communicator) const {
@@ -399,9 +420,11 @@ class Executor::Impl {
   RunInputs inputs_;  // a copy: after an error the caller is gone before the streams are
   const BoundProgram* running_ = nullptr;
   bool has_norm_ = false;
-  std::optional<RecordedRun> recorded_;  // of a run that is recorded, as is the next
-  int64_t start_ns_ = 0;                 // CLOCK_MONOTONIC
-  std::vector<device::Event> events_;    // by segment
+  // Of a run that is recorded: by instruction, and when it began.
+  std::vector<Recorded> recorded_;
+  std::unique_ptr<device::TimeMark> origin_;
+  int64_t start_unix_ns_ = 0;
+  std::vector<device::Event> events_;  // by segment
 
   std::mutex mu_;
   std::vector<Collective> collectives_;  // of the run in progress, as they were issued; mu_

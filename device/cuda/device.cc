@@ -76,6 +76,25 @@ class PinnedMirror final : public Mirror {
   void* host_ = nullptr;
 };
 
+class EventMark final : public TimeMark {
+ public:
+  explicit EventMark(cudaStream_t stream) {
+    CheckCuda(cudaEventCreate(&event_), "creation of a timed event");
+    CheckCuda(cudaEventRecord(event_, stream), "record of a timed event");
+  }
+  ~EventMark() override { cudaEventDestroy(event_); }
+
+  int64_t Since(const TimeMark& origin) const override {
+    float milliseconds = 0;
+    CheckCuda(cudaEventElapsedTime(&milliseconds, static_cast<const EventMark&>(origin).event_, event_),
+              "time between two events");
+    return static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
@@ -109,6 +128,7 @@ class CudaDevice final : public Device {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
     CheckCuda(cudaMemsetAsync(begin, byte, static_cast<size_t>(bytes), Current(index_)), "fill");
   }
+  std::unique_ptr<TimeMark> MarkTime() override { return std::make_unique<EventMark>(Current(index_)); }
   void Synchronize() override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
     CheckCuda(cudaDeviceSynchronize(), "work before the first step");

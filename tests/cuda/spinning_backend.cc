@@ -29,6 +29,7 @@ class SpinningStream final : public device::Stream {
   }
   device::Event Record() override { return inner_->Record(); }
   void Wait(const device::Event& event) override { inner_->Wait(event); }
+  std::unique_ptr<device::TimeMark> MarkTime() override { return inner_->MarkTime(); }
   void Synchronize() override { inner_->Synchronize(); }
 
  private:
