@@ -78,6 +78,7 @@ schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v
   const schedules::Gaps gaps = schedules::MeasureGaps(plan.train_program, overlapped);
   base.gap_seconds = gaps.gap_seconds;
   base.wake_seconds = gaps.wake_seconds;
+  base.skew_seconds = schedules::MeasureSkew(plan.train_program, overlapped);
   base.describe = absl::StrCat("measured from ", steps.size(), " recorded steps of job ", plan.train.name,
                                "; rates: ", base.describe);
   base.name += "-measured";

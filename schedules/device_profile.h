@@ -53,6 +53,9 @@ struct DeviceProfile {
   // it waited for (a thread or a device queue wakes up).
   double gap_seconds = 0;
   double wake_seconds = 0;
+  // Of every collective of several ranks, beside its transfer: ranks do not arrive together, and an average
+  // rank waits so long for the last.
+  double skew_seconds = 0;
   LinkRates link;     // within a machine, or its NVLink domain
   LinkRates network;  // between machines; bytes_per_second 0: there is none, link serves any number of ranks
   // Processors for one rank's streams, which share them; 0: each stream has its own engine.

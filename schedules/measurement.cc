@@ -1,6 +1,7 @@
 #include "schedules/measurement.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -100,6 +101,31 @@ Gaps MeasureGaps(const Program& program, absl::Span<const Timeline> timelines) {
     }
   }
   return {.gap_seconds = Median(std::move(gaps)), .wake_seconds = Median(std::move(wakes))};
+}
+
+double MeasureSkew(const Program& program, absl::Span<const Timeline> timelines) {
+  std::map<int64_t, std::vector<const Timeline*>> steps;  // step → its ranks
+  for (const Timeline& timeline : timelines) {
+    steps[timeline.step].push_back(&timeline);
+  }
+  std::vector<double> skews;
+  for (const auto& [step, ranks] : steps) {
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      if (program.instructions[i].communicator == Communicator::kNone) {
+        continue;
+      }
+      double least = std::numeric_limits<double>::infinity();
+      double sum = 0;
+      for (const Timeline* timeline : ranks) {
+        const InstructionTime& time = timeline->instructions[i];
+        const double seconds = Seconds(time.end_ns - time.start_ns);
+        least = std::min(least, seconds);
+        sum += seconds;
+      }
+      skews.push_back(sum / static_cast<double>(ranks.size()) - least);
+    }
+  }
+  return Median(std::move(skews));
 }
 
 }  // namespace tandem::schedules

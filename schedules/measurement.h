@@ -29,4 +29,9 @@ struct Gaps {
 };
 Gaps MeasureGaps(const Program& program, absl::Span<const Timeline> timelines);
 
+// How long an average rank waits in a collective for the last one, for DeviceProfile::skew_seconds: the mean
+// over the ranks of its duration, less the least, of all collectives of all steps the median. Give the
+// timelines of every rank, with streams side by side; 0 from those of one rank.
+double MeasureSkew(const Program& program, absl::Span<const Timeline> timelines);
+
 }  // namespace tandem::schedules

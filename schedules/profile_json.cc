@@ -198,6 +198,7 @@ std::string ProfileToJson(const DeviceProfile& profile) {
   json["overhead_seconds"] = profile.overhead_seconds;
   json["gap_seconds"] = profile.gap_seconds;
   json["wake_seconds"] = profile.wake_seconds;
+  json["skew_seconds"] = profile.skew_seconds;
   json["link"] = LinkJson(profile.link);
   json["network"] = LinkJson(profile.network);
   json["cores"] = profile.cores;
@@ -237,6 +238,7 @@ absl::StatusOr<DeviceProfile> ProfileFromJson(absl::string_view text) {
   file.Number("overhead_seconds", false, false, kMax, profile.overhead_seconds);
   file.Number("gap_seconds", false, false, kMax, profile.gap_seconds);
   file.Number("wake_seconds", false, false, kMax, profile.wake_seconds);
+  file.Number("skew_seconds", false, false, kMax, profile.skew_seconds);
   ReadLink(file, "link", true, error, profile.link);
   ReadLink(file, "network", false, error, profile.network);
   file.Number("cores", false, false, kMax, profile.cores);

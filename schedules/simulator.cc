@@ -15,7 +15,10 @@ class Simulator {
  public:
   Simulator(const Outline& outline, const Program& program, const Workload& workload,
             const DeviceProfile& profile)
-      : program_(program), profile_(profile), costs_(outline, program, workload, profile) {
+      : program_(program),
+        profile_(profile),
+        ranks_(workload.ranks),
+        costs_(outline, program, workload, profile) {
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
       queues_[static_cast<int>(program.instructions[i].stream)].push_back(i);
     }
@@ -73,8 +76,13 @@ class Simulator {
   }
 
   void Start(int stream, int i) {
-    const Cost cost = costs_.Of(program_.instructions[i]);
+    Cost cost = costs_.Of(program_.instructions[i]);
     Count(cost.source);
+    if (ranks_ > 1 && program_.instructions[i].communicator != Communicator::kNone) {
+      const double work = cost.seconds;
+      cost.seconds += profile_.skew_seconds;
+      cost.cores = cost.seconds > 0 ? cost.cores * work / cost.seconds : 0;
+    }
     running_[stream] = {i, Delay(stream, i, cost), cost.seconds, cost.cores};
     alone_[stream] += cost.seconds;
     if (running_[stream].delay <= 0) {
@@ -180,6 +188,7 @@ class Simulator {
 
   const Program& program_;
   const DeviceProfile& profile_;
+  const int ranks_;
   const CostModel costs_;
   std::array<std::vector<int>, kNumStreams> queues_;  // instructions of each stream, in order
   std::array<size_t, kNumStreams> next_{};            // in the queue: the one that runs or starts next

@@ -27,9 +27,9 @@ struct Simulation {
 // waits for have ended, and gap_seconds or wake_seconds have passed. While several streams work,
 //   * they share DeviceProfile::cores: what needs a processor for a share s of its time, while needs for p
 //     processors meet c < p of them, takes 1 - s + s · p / c as long
+//   * a collective of several ranks takes skew_seconds longer, without needing a processor
 //   * compute beside a communication stream runs at 1 - compute_slowdown of its speed
-// Every rank of a job runs the same program with shards of the same size, so one stands for all and a
-// collective waits for nobody.
+// Every rank of a job runs the same program with shards of the same size, so one stands for all.
 //
 // Requires a program that the checker accepts and a compute type that the profile has. Linear in the number
 // of instructions.

@@ -78,8 +78,8 @@ TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
        "measured[0]: is no object; allowed: an object {...}"},
       {"\"link\": {", "\"links\": {},  \"link\": {",
        "links: is not a key of a device profile; allowed: name, describe, compute, memory_bytes_per_second, "
-       "memory_bytes, overhead_seconds, gap_seconds, wake_seconds, link, network, cores, compute_slowdown, "
-       "measured"},
+       "memory_bytes, overhead_seconds, gap_seconds, wake_seconds, skew_seconds, link, network, cores, "
+       "compute_slowdown, measured"},
   };
   for (const auto& bad : kBad) {
     std::string text = kGood;

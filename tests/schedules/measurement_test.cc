@@ -71,6 +71,20 @@ TEST(MeasurementTest, GapsAndWakesOfARunAreThoseOfItsDevice) {
   EXPECT_EQ(MeasureGaps(program, {}).wake_seconds, 0);
 }
 
+TEST(MeasurementTest, SkewIsWhatAnAverageRankWaitsForTheLast) {
+  const Program program = HandProgram();
+  const Timeline last = Simulate(HandOutline(), program, HandWorkload(), HandProfile()).timeline;
+  Timeline early = last;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].communicator != Communicator::kNone) {
+      early.instructions[i].start_ns -= 600;
+    }
+  }
+  EXPECT_NEAR(MeasureSkew(program, {last, early}), 300e-9, 1e-12);
+  EXPECT_EQ(MeasureSkew(program, {last}), 0);
+  EXPECT_EQ(MeasureSkew(program, {}), 0);
+}
+
 // Measuring a run on one device predicts other programs there, whatever the rates say.
 TEST(MeasurementTest, ARunPredictsProgramsWithOtherMicrobatchesAndPrefetch) {
   Outline outline = TestOutline(4, /*tied=*/false);

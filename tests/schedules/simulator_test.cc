@@ -75,6 +75,15 @@ TEST(SimulatorTest, AStreamTakesTimeToWakeAndBetweenInstructions) {
   EXPECT_EQ(simulation.timeline.instructions[3].start_ns, 5400);
 }
 
+TEST(SimulatorTest, CollectivesOfSeveralRanksWaitForTheLastOne) {
+  DeviceProfile profile = HandProfile();
+  const std::vector<int64_t> before = Ends(SimulateHand(profile));
+  profile.skew_seconds = 500e-9;
+  const Simulation simulation = SimulateHand(profile);
+  const InstructionTime& gather = simulation.timeline.instructions[1];
+  EXPECT_EQ(gather.end_ns, before[1] + 500);
+}
+
 TEST(SimulatorTest, EveryInstructionRunsAfterWhatItWaitsFor) {
   const Outline outline = TestOutline(3, /*tied=*/true);
   DeviceProfile profile = HandProfile();
