@@ -23,7 +23,7 @@ namespace tandem::comm {
 namespace {
 
 constexpr std::chrono::microseconds kPoll{50};
-constexpr std::chrono::seconds kAbortPatience{2};
+constexpr std::chrono::milliseconds kAbortPatience{300};
 constexpr absl::Duration kFarewell = absl::Seconds(5);
 
 std::string Text(ncclResult_t result, ncclComm_t comm) {
