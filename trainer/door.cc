@@ -383,6 +383,10 @@ class Door {
   // On the watch's thread. The rank's own thread ends with the same error, unless it hangs as well: the host
   // blocks in a launch when the GPU has too much to do still.
   [[noreturn]] void Lose(const std::exception_ptr& error) {
+    std::thread([this, error] {
+      std::this_thread::sleep_for(absl::ToChronoNanoseconds(3 * kLastWords));
+      Fail(error);  // the GPU's driver does not answer
+    }).detach();
     const std::exception_ptr told = rank_->Lose(error);
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(kLastWords));
     Fail(told);
