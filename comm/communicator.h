@@ -45,7 +45,8 @@ class Communicator {
   // the CPU the calls themselves throw.
   virtual void CheckPending() = 0;
 
-  // Collectives started so far, for the shared page and for tests; and those of them that have ended.
+  // Collectives started so far, for the shared page and for tests; and those of them that have ended, on a
+  // GPU as of the last CheckPending: neither waits for anything.
   virtual uint64_t num_collectives() const = 0;
   virtual uint64_t num_ended() const = 0;
 };

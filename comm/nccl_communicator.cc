@@ -23,7 +23,8 @@ namespace tandem::comm {
 namespace {
 
 constexpr std::chrono::microseconds kPoll{50};
-constexpr std::chrono::seconds kAbortPatience{2};
+constexpr std::chrono::milliseconds kAbortPatience{300};
+constexpr std::chrono::milliseconds kLockPatience{100};
 constexpr absl::Duration kFarewell = absl::Seconds(5);
 
 std::string Text(ncclResult_t result, ncclComm_t comm) {
@@ -102,11 +103,13 @@ class NcclCommunicator final : public Communicator {
   }
 
   // The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
-  // what else it may.
+  // what else it may. Where a call is stuck inside NCCL, because the GPU takes no more work, there is nothing
+  // that could be aborted beside it.
   void Abort() override {
     ncclComm_t comm = nullptr;
     {
-      const std::lock_guard lock(mu_);
+      const std::unique_lock lock(mu_, kLockPatience);
+      if (!lock.owns_lock()) return;
       comm = std::exchange(comm_, nullptr);
     }
     if (comm == nullptr) return;
@@ -121,8 +124,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   void CheckPending() override {
-    const std::lock_guard lock(mu_);
-    if (comm_ == nullptr) return;
+    const std::unique_lock lock(mu_, std::try_to_lock);
+    if (!lock.owns_lock() || comm_ == nullptr) return;  // a call is starting: the next look sees it
     Prune();
     ncclResult_t state = ncclSuccess;
     ncclCommGetAsyncError(comm_, &state);
@@ -136,11 +139,7 @@ class NcclCommunicator final : public Communicator {
 
   uint64_t num_collectives() const override { return num_collectives_; }
 
-  uint64_t num_ended() const override {
-    const std::lock_guard lock(mu_);
-    Prune();
-    return num_collectives_ - pending_.size();
-  }
+  uint64_t num_ended() const override { return num_ended_; }
 
   // Begins to make a clone; for its constructor.
   ncclResult_t Split(ncclComm_t* clone, ncclConfig_t* config) {
@@ -221,12 +220,13 @@ class NcclCommunicator final : public Communicator {
   }
 
   // Requires mu_. Forgets what has ended; an error of the GPU is for the stream to tell.
-  void Prune() const {
+  void Prune() {
     while (!pending_.empty() && cudaEventQuery(pending_.front().end) == cudaSuccess) {
       cudaEventDestroy(pending_.front().end);
       pending_.pop_front();
       oldest_since_ = absl::Now();
     }
+    num_ended_ = num_collectives_ - pending_.size();
   }
 
   void Farewell() {
@@ -250,11 +250,14 @@ class NcclCommunicator final : public Communicator {
   const int size_;
   const int device_;
   const absl::Duration timeout_;
-  mutable std::mutex mu_;  // held for calls into NCCL, none of which waits for a peer
+  // Held for calls into NCCL. None waits for a peer, but a GPU that waits for one may take no more work, and
+  // then a call hangs that should not: who watches or aborts must not wait for this for long.
+  std::timed_mutex mu_;
   ncclComm_t comm_ = nullptr;
-  mutable std::deque<Pending> pending_;  // mu_
-  mutable absl::Time oldest_since_;      // since when the first of them is the first; mu_
+  std::deque<Pending> pending_;  // mu_
+  absl::Time oldest_since_;      // since when the first of them is the first; mu_
   std::atomic<uint64_t> num_collectives_{0};
+  std::atomic<uint64_t> num_ended_{0};
 };
 
 }  // namespace

@@ -14,11 +14,13 @@ Watch::Watch(Communicator& heartbeat, std::vector<Communicator*> watched, absl::
       watched_(std::move(watched)),
       interval_(interval),
       lost_(std::move(lost)),
+      pending_thread_([this] { LookAfterPending(); }),
       thread_([this] { Run(); }) {}
 
 Watch::~Watch() {
   Leave(absl::ZeroDuration());
   thread_.join();
+  pending_thread_.join();
 }
 
 bool Watch::Leave(absl::Duration patience) {
@@ -28,26 +30,33 @@ bool Watch::Leave(absl::Duration patience) {
   return changed_.wait_for(lock, absl::ToChronoNanoseconds(patience), [this] { return ended_; });
 }
 
-void Watch::Run() {
+bool Watch::Leaving(absl::Duration wait) {
   std::unique_lock lock(mu_);
-  bool watching = true;
-  while (watching) {
-    changed_.wait_for(lock, absl::ToChronoNanoseconds(interval_), [this] { return leaving_; });
-    const bool leaving = leaving_;
-    lock.unlock();
-    try {
-      if (!leaving) {
-        for (Communicator* communicator : watched_) communicator->CheckPending();
-      }
-      watching = Exchange(leaving);
-    } catch (...) {
-      watching = false;
-      if (!leaving) lost_(std::current_exception());
-    }
-    lock.lock();
+  return changed_.wait_for(lock, absl::ToChronoNanoseconds(wait), [this] { return leaving_ || ended_; });
+}
+
+void Watch::Run() {
+  bool leaving = false;
+  try {
+    do {
+      leaving = Leaving(interval_);
+    } while (Exchange(leaving));
+  } catch (...) {
+    if (!leaving) lost_(std::current_exception());
   }
+  const std::lock_guard lock(mu_);
   ended_ = true;
   changed_.notify_all();
+}
+
+void Watch::LookAfterPending() {
+  try {
+    while (!Leaving(interval_ / 10)) {
+      for (Communicator* communicator : watched_) communicator->CheckPending();
+    }
+  } catch (...) {
+    lost_(std::current_exception());
+  }
 }
 
 bool Watch::Exchange(bool leaving) {

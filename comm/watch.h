@@ -23,7 +23,7 @@ class Watch {
   // it. lost: called once at most, on the watch's thread, with a CommError.
   Watch(Communicator& heartbeat, std::vector<Communicator*> watched, absl::Duration interval,
         std::function<void(std::exception_ptr)> lost);
-  ~Watch();  // leaves, and waits for the exchange that is under way
+  ~Watch();  // leaves, and waits for what is under way
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
@@ -32,6 +32,9 @@ class Watch {
 
  private:
   void Run();
+  void LookAfterPending();
+  // Waits; true where this rank leaves, or another has left.
+  bool Leaving(absl::Duration wait);
   // False: a rank has left, and so nothing more is to be noticed.
   bool Exchange(bool leaving);
 
@@ -43,6 +46,7 @@ class Watch {
   std::condition_variable changed_;
   bool leaving_ = false;  // mu_
   bool ended_ = false;    // mu_
+  std::thread pending_thread_;
   std::thread thread_;
 };
 

@@ -47,7 +47,8 @@ class Poison {
 // Work that runs in order, asynchronously to the host.
 // One issuing thread. On the CPU the work runs on the stream's own thread, with gradients disabled, one
 // intra-op thread, blocking while idle. On CUDA it runs in Enqueue, on the issuing thread, with this as the
-// current stream, and launches kernels: work never waits for the device.
+// current stream, and launches kernels: work never waits for the device. There Enqueue waits while too much
+// of what was issued before is still to be done.
 // An exception in the work poisons: everything queued, here and on the other streams of that Poison, is
 // skipped, and Synchronize throws it.
 class Stream {

@@ -136,7 +136,7 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"precision.deterministic",
        {"true"},
        "not built yet: faster kernels that do not promise the same bits; leave the key out"},
-      {"resources.device", {"auto", "cpu"}, "not built yet: training on GPUs; use cpu"},
+      {"resources.device", {"auto", "cpu", "cuda"}, "use one of these"},
   };
   return rules;
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tandem needs and what is missing, and says what it does. Safe to repeat.
 #
-#   scripts/setup.sh [--tests] [--torch DIR] [--no-torch]
+#   scripts/setup.sh [--tests] [--cuda] [--torch DIR] [--no-torch]
 #
 #   --tests      also what the tests use: Prometheus, pytest, a Python gRPC client
+#   --cuda       also a CUDA 13 compiler (PyPI wheels beside LibTorch), where there is none
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
 #   --no-torch   nothing of LibTorch (for the torch-free half)
 #
@@ -14,13 +15,14 @@ cd "$(dirname "$0")/.."
 
 torch_version=2.11.0
 cache=$HOME/.cache/tandem
-tests=0 torch=wheel
+tests=0 cuda=0 torch=wheel
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) tests=1 ;;
+    --cuda) cuda=1 ;;
     --torch) [ $# -ge 2 ] || { echo "setup: --torch needs a folder" >&2; exit 2; }; torch=$2; shift ;;
     --no-torch) torch=none ;;
-    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup: unknown argument '$1'; see scripts/setup.sh --help" >&2; exit 2 ;;
   esac
   shift
@@ -86,4 +88,19 @@ case $torch in
        echo "setup: no lib/libtorch_cpu.so in '$torch'; --torch takes the folder that holds LibTorch's include/ and lib/" >&2
        exit 1; } ;;
 esac
+if [ $cuda = 1 ]; then
+  nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
+  if [ -n "$nvcc" ] && "$nvcc" --version | grep -q 'release 13\.'; then
+    echo "setup: $nvcc compiles for CUDA 13"
+  elif [ "$torch" != wheel ]; then
+    echo "setup: no nvcc 13 here; install the CUDA 13 toolkit, or leave --torch and --no-torch out" >&2
+    exit 1
+  elif ls "$cache/torch-$torch_version"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc >/dev/null 2>&1; then
+    echo "setup: $cache/torch-$torch_version has nvcc"
+  else
+    echo "setup: installing nvcc 13.0 into $cache/torch-$torch_version"
+    "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check \
+      nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
+  fi
+fi
 [ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection

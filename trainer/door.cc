@@ -12,6 +12,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -363,7 +364,7 @@ class Door {
       watched.push_back(communicator.get());
     }
     watch_ = std::make_unique<comm::Watch>(*heartbeat_, watched, kHeartbeat,
-                                           [this](const std::exception_ptr& error) { rank_->Lose(error); });
+                                           [this](const std::exception_ptr& error) { Lose(error); });
     const RankOutcome outcome = rank_->Run();
     if (!watch_->Leave(kFarewell)) {
       Log(LogLevel::kWarning, "the other ranks did not hear that this one is done", {});
@@ -415,8 +416,21 @@ class Door {
     connecting_.clear();
   }
 
-  // Says why, and leaves. The streams are not joined.
+  // On the watch's thread. The rank's own thread ends with the same error, unless it hangs as well: the host
+  // blocks in a launch when the GPU has too much to do still.
+  [[noreturn]] void Lose(const std::exception_ptr& error) {
+    std::thread([this, error] {
+      std::this_thread::sleep_for(absl::ToChronoNanoseconds(3 * kLastWords));
+      Fail(error);  // the GPU's driver does not answer
+    }).detach();
+    const std::exception_ptr told = rank_->Lose(error);
+    std::this_thread::sleep_for(absl::ToChronoNanoseconds(kLastWords));
+    Fail(told);
+  }
+
+  // Says why, and leaves. The streams are not joined. Whichever thread comes first tells.
   [[noreturn]] void Fail(const std::exception_ptr& error) {
+    failing_.lock();
     Failure failure = Describe(error);
     if (failure.group.empty()) {
       failure.group = connecting_;
@@ -461,6 +475,7 @@ class Door {
     Leave(code);
   }
 
+  std::mutex failing_;  // never unlocked
   link::Channel channel_;
   const MakeBackend make_backend_;
   std::optional<link::MappedPage> page_;

@@ -110,20 +110,22 @@ class Executor::Impl {
     }
   }
 
-  void Lose(const std::exception_ptr& error) {
+  std::exception_ptr Lose(const std::exception_ptr& error) {
     for (const Collective& collective : Collectives()) {
       const comm::Communicator& communicator = *collective.group->communicator;
       if (collective.sequence < communicator.num_ended()) {
         continue;
       }
-      Fail(std::make_exception_ptr(InstructionError(
+      const std::exception_ptr told = std::make_exception_ptr(InstructionError(
           std::make_exception_ptr(comm::CommError(
               absl::StrCat("group ", communicator.name(), " rank ", communicator.rank(), " ",
                            OperationOf(collective.instruction->opcode), ": ", Message(error)))),
-          collective.step, schedules::ToText(*collective.instruction, plan_.outline), communicator.name())));
-      return;
+          collective.step, schedules::ToText(*collective.instruction, plan_.outline), communicator.name()));
+      Fail(told);
+      return told;
     }
     Fail(error);
+    return error;
   }
 
   const BoundProgram* train() const { return &train_; }
@@ -447,6 +449,6 @@ RunResult Executor::Validate(const RunInputs& inputs) { return impl_->Run(impl_-
 
 void Executor::Fail(std::exception_ptr error) { impl_->Fail(error); }
 
-void Executor::Lose(const std::exception_ptr& error) { impl_->Lose(error); }
+std::exception_ptr Executor::Lose(const std::exception_ptr& error) { return impl_->Lose(error); }
 
 }  // namespace tandem::trainer

@@ -90,8 +90,8 @@ class Executor {
   void Fail(std::exception_ptr error);
 
   // The same for a collective that will not end: `error` says why, and the oldest one that has not ended is
-  // the instruction that it is told with. Any thread.
-  void Lose(const std::exception_ptr& error);
+  // the instruction that it is told with. Returns that. Any thread.
+  std::exception_ptr Lose(const std::exception_ptr& error);
 
  private:
   class Impl;

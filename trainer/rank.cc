@@ -99,7 +99,7 @@ class Rank::Impl {
     }
   }
 
-  void Lose(const std::exception_ptr& error) { executor_.Lose(error); }
+  std::exception_ptr Lose(const std::exception_ptr& error) { return executor_.Lose(error); }
 
   int64_t step() const { return step_; }
   RankMemory& memory() { return memory_; }
@@ -341,7 +341,7 @@ Rank::~Rank() = default;
 
 RankOutcome Rank::Run() { return impl_->Run(); }
 
-void Rank::Lose(const std::exception_ptr& error) { impl_->Lose(error); }
+std::exception_ptr Rank::Lose(const std::exception_ptr& error) { return impl_->Lose(error); }
 
 int64_t Rank::step() const { return impl_->step(); }
 

@@ -99,8 +99,8 @@ class Rank {
   // Throws InstructionError, UserError, CheckpointError, CommError.
   RankOutcome Run();
 
-  // For a watch: a collective of the run in progress will not end. Any thread.
-  void Lose(const std::exception_ptr& error);
+  // For a watch: a collective of the run in progress will not end. Returns what Run throws. Any thread.
+  std::exception_ptr Lose(const std::exception_ptr& error);
 
   // The step that is done. For Finished.
   int64_t step() const;

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "link/trainer_args.h"
@@ -19,7 +20,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::signal(SIGPIPE, SIG_IGN);
-  at::set_num_threads(1);  // a rank's parallelism is its streams
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // CUDA then counts GPUs as nvidia-smi and the worker do
+  at::set_num_threads(1);                        // a rank's parallelism is its streams
   try {
     return tandem::trainer::RunTrainer(*args, [](const std::string& device, int place) {
       if (device != "cuda") {

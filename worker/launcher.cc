@@ -56,6 +56,9 @@ class Launcher::Rank {
       : launcher_(launcher),
         key_(std::move(key)),
         log_file_(std::move(log_file)),
+        program_(start.assignment().resolved().resources().device() == v1::DEVICE_CUDA
+                     ? CudaTrainer(launcher.trainer_)
+                     : launcher.trainer_),
         orphan_deadline_ns_(orphan_deadline_ns) {
     for (const v1::RankStart& rank : start.assignment().ranks()) {
       if (rank.rank() == key_.rank) num_groups_ = rank.groups_size();
@@ -120,7 +123,7 @@ class Launcher::Rank {
     }
     channel_.emplace(ends[0]);
     const absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
-        {.program = launcher_.trainer_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page->fd()});
+        {.program = program_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page->fd()});
     close(ends[1]);
     if (!process.ok()) return process.status();
     const std::lock_guard lock(mu_);
@@ -215,6 +218,7 @@ class Launcher::Rank {
   Launcher& launcher_;
   const RankKey key_;
   const std::string log_file_;
+  const std::string program_;
   int num_groups_ = 0;
   std::optional<link::Channel> channel_;
   Mailbox<v1::ToTrainer> outbox_;
@@ -225,6 +229,8 @@ class Launcher::Rank {
   std::optional<SpawnedProcess> process_;  // while it runs; set by the rank's thread, under mu_
   std::thread thread_;
 };
+
+std::string CudaTrainer(const std::string& trainer) { return trainer + "-cuda"; }
 
 Launcher::Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, ProfiledSink profiled,
                    Sink sink)

@@ -18,6 +18,9 @@
 
 namespace tandem::worker {
 
+// The program for ranks on GPUs, which lies beside the one for the CPU.
+std::string CudaTrainer(const std::string& trainer);
+
 // The trainers of this worker: starts them, speaks with them, looks at their pages, sees them end.
 //
 // Two threads a rank: one reads and waits for the exit (so everything that a rank said comes before its
@@ -31,7 +34,8 @@ class Launcher {
   using ProfiledSink = std::function<void(const RankKey&, v1::ProfiledStep)>;
   using SpawnedSink = std::function<void(const RankKey&, const ProcessId&)>;
 
-  // `trainer`: path of the program. Reports and tables go to `reports`.
+  // `trainer`: path of the program; jobs on GPUs run CudaTrainer(trainer). Reports and tables go to
+  // `reports`.
   Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, ProfiledSink profiled, Sink sink);
 
   // Kills what is left and waits for it.

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
@@ -23,6 +25,8 @@
 #include "platform/log.h"
 #include "platform/random.h"
 #include "worker/daemon.h"
+#include "worker/gpus.h"
+#include "worker/launcher.h"
 #include "worker/program_names.h"
 
 namespace {
@@ -47,12 +51,13 @@ std::string BesideThisBinary(const std::string& name) {
   return error ? name : (self.parent_path() / name).string();
 }
 
-std::vector<tandem::v1::Place> CpuPlaces(int count) {
+// Behind the GPUs, whose index is their number on this machine.
+std::vector<tandem::v1::Place> CpuPlaces(int count, int first_index) {
   const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   std::vector<tandem::v1::Place> places;
   for (int i = 0; i < count; ++i) {
     tandem::v1::Place& place = places.emplace_back();
-    place.set_index(i);
+    place.set_index(first_index + i);
     place.set_device(tandem::v1::DEVICE_CPU);
     place.set_name("cpu");
     place.set_memory_bytes(memory / count);
@@ -100,7 +105,9 @@ int main(int argc, char** argv) {
   app.add_option("--places", places, "Ranks that may run here at once, on CPUs")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--trainer", trainer, "Path of tandem-trainer")->capture_default_str();
+  app.add_option("--trainer", trainer,
+                 "Path of tandem-trainer; GPUs are offered where PATH-cuda is there too")
+      ->capture_default_str();
   app.add_option("--data-address", data_address, "Address at which other workers reach the ranks of this one")
       ->capture_default_str();
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there (test builds only)");
@@ -116,6 +123,18 @@ int main(int argc, char** argv) {
   if (access(trainer.c_str(), X_OK) != 0) {
     return Fail(absl::NotFoundError("there is no program " + trainer + "; name the trainer with --trainer"));
   }
+  std::vector<tandem::v1::Place> all_places;
+  if (access(worker::CudaTrainer(trainer).c_str(), X_OK) == 0) {
+    absl::StatusOr<std::vector<tandem::v1::Place>> gpus = worker::FindGpus();
+    if (!gpus.ok()) {
+      platform::Log(platform::LogLevel::kWarning, "no GPU of this machine is offered",
+                    {{"reason", std::string(gpus.status().message())}});
+    } else {
+      all_places = *std::move(gpus);
+    }
+  }
+  const int first_cpu = all_places.empty() ? 0 : all_places.back().index() + 1;
+  for (tandem::v1::Place& place : CpuPlaces(places, first_cpu)) all_places.push_back(std::move(place));
   RaiseDescriptorLimit();
   // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
   // way.
@@ -135,7 +154,7 @@ int main(int argc, char** argv) {
                        .hostname = HostName(),
                        .data_address = data_address,
                        .build = platform::BuildVersion(),
-                       .places = CpuPlaces(places)},
+                       .places = std::move(all_places)},
           .state_folder = folder,
           .trainer = std::filesystem::absolute(trainer, error).string(),
       },

@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <deque>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -15,6 +17,11 @@ namespace {
 
 // How long a host that waits for a stream sleeps between two looks.
 constexpr std::chrono::microseconds kPoll{20};
+
+// Pieces of work that a stream may have to do still when the next one is issued. The driver takes about a
+// thousand kernels a stream and then blocks the launching thread, and with it every other that asks it
+// something: whoever is to notice that a peer is gone would hang as well.
+constexpr size_t kAhead = 8;
 
 class CudaEvent final : public Event::State {
  public:
@@ -58,10 +65,13 @@ class CudaStream final : public Stream {
   void Enqueue(std::function<void()> work) override {
     if (poison_.is_set()) return;
     try {
+      KeepShort();
+      if (poison_.is_set()) return;
       // Neither graphs nor version counters; a node that wraps autograd lifts this inside itself.
       const c10::InferenceMode no_gradients;
       const c10::cuda::CUDAStreamGuard current(c10::cuda::getStreamFromExternal(stream_, device_));
       work();
+      issued_.push_back(std::make_unique<CudaEvent>(stream_));
     } catch (...) {
       poison_.Set(std::current_exception());
     }
@@ -93,9 +103,20 @@ class CudaStream final : public Stream {
   }
 
  private:
+  void KeepShort() {
+    while (issued_.size() >= kAhead && !poison_.is_set()) {
+      if (issued_.front()->IsReached()) {
+        issued_.pop_front();
+      } else {
+        std::this_thread::sleep_for(kPoll);
+      }
+    }
+  }
+
   const c10::DeviceIndex device_;
   Poison poison_;
   cudaStream_t stream_ = nullptr;
+  std::deque<std::unique_ptr<CudaEvent>> issued_;  // the ends of the work that may be under way
 };
 
 }  // namespace

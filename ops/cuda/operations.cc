@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -68,28 +69,52 @@ void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, i
   });
 }
 
-// The heads of one sequence as batches of matrices: those that share a key-value head lie below each other.
-class Sequence {
+// Sequences whose scores are in memory at once take at most this much of it, or are one.
+constexpr int64_t kScoreBytes = int64_t{1} << 30;
+
+// Some whole sequences, their heads as batches of matrices: heads that share a key-value head lie below each
+// other.
+class Sequences {
  public:
-  Sequence(const AttentionShape& shape, int64_t index) : s_(shape), begin_(index * shape.length) {}
+  Sequences(const AttentionShape& shape, int64_t first, int64_t count)
+      : s_(shape), first_(first), count_(count) {}
 
-  // Columns [first head, ...) of a matrix [B * S, ≥ …], copied to [kv_heads, group * S, d].
+  // Columns [first head, ...) of a matrix [B * S, ≥ …], copied to [count * kv_heads, group * S, d].
   at::Tensor Grouped(const at::Tensor& matrix, int64_t first_head, int64_t heads) const {
-    return Heads(matrix, first_head, heads).contiguous().view({s_.kv_heads, -1, s_.head_dim});
+    return Heads(matrix, first_head, heads).contiguous().view({count_ * s_.kv_heads, -1, s_.head_dim});
   }
 
-  // The same columns as a view [heads, S, d].
+  // The same columns as a view [count, heads, S, d].
   at::Tensor Heads(const at::Tensor& matrix, int64_t first_head, int64_t heads) const {
-    return matrix.narrow(0, begin_, s_.length)
+    return matrix.narrow(0, first_ * s_.length, count_ * s_.length)
         .narrow(1, first_head * s_.head_dim, heads * s_.head_dim)
-        .view({s_.length, heads, s_.head_dim})
-        .transpose(0, 1);
+        .view({count_, s_.length, heads, s_.head_dim})
+        .transpose(1, 2);
   }
+
+  // Writes matrices as Grouped makes them, or one per head, to those columns.
+  void Put(const at::Tensor& grouped, int64_t first_head, int64_t heads, const at::Tensor& matrix) const {
+    Heads(matrix, first_head, heads).copy_(grouped.view({count_, heads, s_.length, s_.head_dim}));
+  }
+
+  int64_t num_heads() const { return count_ * s_.heads; }
+  int64_t first_lse() const { return first_ * s_.heads * s_.length; }
 
  private:
   const AttentionShape s_;
-  const int64_t begin_;
+  const int64_t first_;
+  const int64_t count_;
 };
+
+// Calls body(sequences) for all of them.
+template <typename Body>
+void ForEachBatch(const AttentionShape& shape, int64_t element_bytes, const Body& body) {
+  const int64_t bytes = shape.heads * shape.length * shape.length * element_bytes;
+  const int64_t batch = std::max<int64_t>(1, kScoreBytes / bytes);
+  for (int64_t first = 0; first < shape.sequences; first += batch) {
+    body(Sequences(shape, first, std::min(batch, shape.sequences - first)));
+  }
+}
 
 class Cuda final : public Operations {
  public:
@@ -168,20 +193,18 @@ class Cuda final : public Operations {
   void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
                  at::Tensor&) const override {
     CheckAttention(shape, qkv, context, lse);
-    for (int64_t b = 0; b < shape.sequences; ++b) {
-      const Sequence sequence(shape, b);
-      const at::Tensor query = sequence.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
-      const at::Tensor key = sequence.Grouped(qkv, shape.heads, shape.kv_heads);
-      const at::Tensor value = sequence.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
+    ForEachBatch(shape, qkv.element_size(), [&](const Sequences& batch) {
+      const at::Tensor query = batch.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
+      const at::Tensor key = batch.Grouped(qkv, shape.heads, shape.kv_heads);
+      const at::Tensor value = batch.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
       const at::Tensor scores = at::bmm(query, key.transpose(1, 2));
       WithElementType(qkv, [&]<typename T>(T) {
-        CheckLaunch(
-            cuda::CausalSoftmax(shape.heads, shape.length, scores.mutable_data_ptr<T>(),
-                                lse.mutable_data_ptr<T>() + b * shape.heads * shape.length, Current()),
-            "Attention");
+        CheckLaunch(cuda::CausalSoftmax(batch.num_heads(), shape.length, scores.mutable_data_ptr<T>(),
+                                        lse.mutable_data_ptr<T>() + batch.first_lse(), Current()),
+                    "Attention");
       });
-      sequence.Heads(context, 0, shape.heads).copy_(Ungrouped(shape, at::bmm(scores, value)));
-    }
+      batch.Put(at::bmm(scores, value), 0, shape.heads, context);
+    });
   }
 
   void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
@@ -190,30 +213,27 @@ class Cuda final : public Operations {
     CheckAttention(shape, qkv, context, lse);
     CheckMatrix("grad_context", grad_context, context.size(0), context.size(1));
     CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1));
-    for (int64_t b = 0; b < shape.sequences; ++b) {
-      const Sequence sequence(shape, b);
-      const at::Tensor query = sequence.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
-      const at::Tensor key = sequence.Grouped(qkv, shape.heads, shape.kv_heads);
-      const at::Tensor value = sequence.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
-      const at::Tensor grad = sequence.Grouped(grad_context, 0, shape.heads);
+    ForEachBatch(shape, qkv.element_size(), [&](const Sequences& batch) {
+      const at::Tensor query = batch.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
+      const at::Tensor key = batch.Grouped(qkv, shape.heads, shape.kv_heads);
+      const at::Tensor value = batch.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
+      const at::Tensor grad = batch.Grouped(grad_context, 0, shape.heads);
       const at::Tensor probabilities = at::bmm(query, key.transpose(1, 2));
       const at::Tensor grad_scores = at::bmm(grad, value.transpose(1, 2));
       WithElementType(qkv, [&]<typename T>(T) {
-        CheckLaunch(cuda::CausalProbabilities(shape.heads, shape.length,
-                                              lse.const_data_ptr<T>() + b * shape.heads * shape.length,
+        CheckLaunch(cuda::CausalProbabilities(batch.num_heads(), shape.length,
+                                              lse.const_data_ptr<T>() + batch.first_lse(),
                                               probabilities.mutable_data_ptr<T>(), Current()),
                     "AttentionBackward");
-        CheckLaunch(cuda::SoftmaxBackward(shape.heads, shape.length, probabilities.const_data_ptr<T>(),
+        CheckLaunch(cuda::SoftmaxBackward(batch.num_heads(), shape.length, probabilities.const_data_ptr<T>(),
                                           grad_scores.mutable_data_ptr<T>(), Current()),
                     "AttentionBackward");
       });
-      sequence.Heads(grad_qkv, 0, shape.heads)
-          .copy_(Ungrouped(shape, at::bmm(grad_scores, key).mul_(Scale(shape))));
-      sequence.Heads(grad_qkv, shape.heads, shape.kv_heads)
-          .copy_(at::bmm(grad_scores.transpose(1, 2), query));
-      sequence.Heads(grad_qkv, shape.heads + shape.kv_heads, shape.kv_heads)
-          .copy_(at::bmm(probabilities.transpose(1, 2), grad));
-    }
+      batch.Put(at::bmm(grad_scores, key).mul_(Scale(shape)), 0, shape.heads, grad_qkv);
+      batch.Put(at::bmm(grad_scores.transpose(1, 2), query), shape.heads, shape.kv_heads, grad_qkv);
+      batch.Put(at::bmm(probabilities.transpose(1, 2), grad), shape.heads + shape.kv_heads, shape.kv_heads,
+                grad_qkv);
+    });
   }
 
   void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const override {
@@ -282,11 +302,6 @@ class Cuda final : public Operations {
  private:
   static double Scale(const AttentionShape& shape) {
     return 1 / std::sqrt(static_cast<double>(shape.head_dim));
-  }
-
-  // [kv_heads, group * S, d] as [heads, S, d].
-  static at::Tensor Ungrouped(const AttentionShape& shape, const at::Tensor& grouped) {
-    return grouped.view({shape.heads, shape.length, shape.head_dim});
   }
 
   static void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,

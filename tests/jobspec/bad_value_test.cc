@@ -229,9 +229,6 @@ const BadSpec kLater[] = {
     {"not deterministic", "", "precision: {deterministic: false}",
      "job.yaml:4:13: precision.deterministic: false is not allowed; allowed: true; not built yet: "
      "faster kernels that do not promise the same bits; leave the key out\n"},
-    {"GPU", "", "resources: {device: cuda}",
-     "job.yaml:4:13: resources.device: cuda is not allowed; allowed: auto, cpu; not built yet: "
-     "training on GPUs; use cpu\n"},
     {"ranks per worker", "", "resources: {ranks_per_worker: 2}",
      "job.yaml:4:13: resources.ranks_per_worker: 2 is not allowed; allowed: nothing; not built yet: "
      "a fixed number of ranks a worker; leave the key out and ranks go where places are free\n"},

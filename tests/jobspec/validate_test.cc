@@ -49,7 +49,7 @@ TEST(ValidateTest, EnumNumbersThatNoTextHasAreRefused) {
             "precision.compute: value 42 is not allowed; allowed: fp32, fp64; the client sent a value that "
             "this version "
             "does not know\n"
-            "resources.device: unspecified is not allowed; allowed: auto, cpu; the client sent a value that "
+            "resources.device: unspecified is not allowed; allowed: auto, cpu, cuda; the client sent a value that "
             "this version "
             "does not know\n");
 }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The tests that need GPUs: builds with CUDA where nvcc is, and runs them on the GPUs of this machine. What needs
+# more GPUs than there are is skipped, and said.
+#
+#   scripts/test-cuda.sh [--no-build] [--build DIR] [GOOGLETEST-ARGUMENT ...]
+#
+#   --no-build   run the binaries that are there, for instance on a machine that cannot build them
+#   --build DIR  their build folder (default build/cuda)
+#
+# Streams and arena, NCCL groups, every operation and the sharded unit against the CPU; whole jobs on 1, 2 and
+# 4 GPUs: the same bits under kernels of random length on every stream, the same bits on any number of GPUs, the
+# CPU's loss curve; a killed rank; compute-sanitizer's memcheck where it is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=build/cuda make=1 arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --no-build) make=0 ;;
+    --build) [ $# -ge 2 ] || { echo "test-cuda: --build needs a folder" >&2; exit 2; }; build=$2; shift ;;
+    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) arguments+=("$1") ;;
+  esac
+  shift
+done
+
+if [ $make = 1 ]; then
+  scripts/setup.sh --cuda
+  mkdir -p build
+  cmake --preset cuda >build/configure.log 2>&1 || { tail -n 30 build/configure.log >&2; exit 1; }
+  build=build/cuda
+  cmake --build "$build" --target tandem_cuda_test
+fi
+test=$build/bin/tandem_cuda_test
+[ -x "$test" ] || { echo "test-cuda: no $test; run scripts/test-cuda.sh without --no-build where nvcc is" >&2; exit 1; }
+nvidia-smi -L || { echo "test-cuda: no GPU here" >&2; exit 1; }
+
+"$test" "${arguments[@]}"
+if [ ${#arguments[@]} = 0 ]; then
+  if command -v compute-sanitizer >/dev/null; then
+    # NCCL asks the runtime questions whose answer is an error; that is not ours.
+    compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 "$test" --gtest_brief=1 \
+      --gtest_filter='*CudaOperationsTest.*:*CudaShardedUnitTest.*:CudaDeviceTest.Arena*:CudaParityTest.TheArenas*'
+  else
+    echo "test-cuda: no compute-sanitizer here, memory is not checked" >&2
+  fi
+fi
