@@ -45,13 +45,14 @@ TEST(ValidateTest, EnumNumbersThatNoTextHasAreRefused) {
   v1::JobSpec spec = Good();
   spec.mutable_precision()->set_compute(static_cast<v1::ComputeType>(42));
   spec.mutable_resources()->set_device(v1::DEVICE_UNSPECIFIED);
-  EXPECT_EQ(ToText(Validate(spec)),
-            "precision.compute: value 42 is not allowed; allowed: fp32, fp64; the client sent a value that "
-            "this version "
-            "does not know\n"
-            "resources.device: unspecified is not allowed; allowed: auto, cpu, cuda; the client sent a value that "
-            "this version "
-            "does not know\n");
+  EXPECT_EQ(
+      ToText(Validate(spec)),
+      "precision.compute: value 42 is not allowed; allowed: fp32, fp64; the client sent a value that "
+      "this version "
+      "does not know\n"
+      "resources.device: unspecified is not allowed; allowed: auto, cpu, cuda; the client sent a value that "
+      "this version "
+      "does not know\n");
 }
 
 TEST(ValidateTest, NumbersThatNoTextHasAreRefused) {
