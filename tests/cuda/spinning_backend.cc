@@ -29,7 +29,6 @@ class SpinningStream final : public device::Stream {
   }
   device::Event Record() override { return inner_->Record(); }
   void Wait(const device::Event& event) override { inner_->Wait(event); }
-  std::unique_ptr<device::TimeMark> MarkTime() override { return inner_->MarkTime(); }
   void Synchronize() override { inner_->Synchronize(); }
 
  private:
@@ -50,6 +49,7 @@ class SpinningDevice final : public device::Device {
     return inner_.MakeMirror(tensor);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
+  std::unique_ptr<device::TimeMark> MarkTime() override { return inner_.MarkTime(); }
   void Synchronize() override { inner_.Synchronize(); }
 
  private:
