@@ -22,8 +22,8 @@ Program BuildTrainProgram(const Outline& outline, const FsdpOptions& options, in
 Program BuildValidateProgram(const Outline& outline, const FsdpOptions& options, int num_microbatches);
 
 // One Snapshot. It is a program and not the end of the train program, because whether a step is followed by
-// one is known only when the step runs (a request, a cadence), and a program is fixed. After the seam it reads
-// the state of the finished step, and the next step starts after it.
+// one is known only when the step runs (a request, a cadence), and a program is fixed. After the seam it
+// reads the state of the finished step, and the next step starts after it.
 Program BuildSnapshotProgram();
 
 // Gives programs that share their slots the same number of them, the larger of each class. Requires
