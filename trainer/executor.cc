@@ -1,7 +1,6 @@
 #include "trainer/executor.h"
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 #include <time.h>
 
 #include <atomic>
@@ -16,12 +15,12 @@
 #include "device/device.h"
 #include "fsdp/sharded_unit.h"
 #include "plan/job_plan.h"
-#include "schedules/cost.h"
 #include "schedules/text.h"
 #include "trainer/backend.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
 #include "trainer/rank_memory.h"
+#include "trainer/step_recorder.h"
 
 namespace tandem::trainer {
 
@@ -97,7 +96,7 @@ class Executor::Impl {
       result.norm = norm_->Read();
     }
     if (inputs.recording != Recording::kNone) {
-      result.recorded = TakeRecord(program->program());
+      result.recorded = recorder_->Take();
     }
     return result;
   }
@@ -139,12 +138,6 @@ class Executor::Impl {
     int64_t step = 0;
   };
 
-  struct Recorded {
-    std::unique_ptr<device::TimeMark> start;
-    std::unique_ptr<device::TimeMark> end;  // null: nothing runs
-    int64_t cpu_ns = -1;
-  };
-
   void MakeStreams(const schedules::Program& program) {
     for (const Instruction& instruction : program.instructions) {
       std::unique_ptr<device::Stream>& stream = streams_[instruction.stream];
@@ -180,11 +173,9 @@ class Executor::Impl {
 
   // The same with every instruction timed.
   void Record(const BoundProgram& program) {
-    recorded_.clear();
-    recorded_.resize(program.instructions().size());
-    start_unix_ns_ = Nanoseconds(CLOCK_REALTIME);
+    recorder_ = std::make_unique<StepRecorder>(device_, program.program(), inputs_.step, inputs_.recording);
     device::Stream& first = *streams_.begin()->second;
-    first.Enqueue([this] { origin_ = device_.MarkTime(); });
+    first.Enqueue([this] { recorder_->MarkOrigin(); });
     if (inputs_.recording == Recording::kAlone) {
       IssueOneByOne(program, first);
     } else {
@@ -250,42 +241,9 @@ class Executor::Impl {
           if (inputs_.recording == Recording::kNone) {
             RunInstruction(bound);
           } else {
-            RunRecorded(bound);
+            recorder_->Run(bound.index, [&] { RunInstruction(bound); });
           }
         });
-  }
-
-  void RunRecorded(const BoundInstruction& bound) {
-    Recorded& recorded = recorded_[static_cast<size_t>(bound.index)];
-    const bool alone = inputs_.recording == Recording::kAlone;
-    // A collective has helpers: threads of the communicator. Nothing else of this rank runs beside it when it
-    // runs alone; then the process's time is its time. On CUDA the host only issues.
-    const bool knows_cpu = device_.torch_device().is_cpu() &&
-                           (alone || bound.instruction->communicator == schedules::Communicator::kNone);
-    const clockid_t cpu = alone ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
-    const int64_t cpu_before = Nanoseconds(cpu);
-    recorded.start = device_.MarkTime();
-    RunInstruction(bound);
-    if (schedules::RunsSomething(bound.instruction->opcode)) {
-      recorded.end = device_.MarkTime();
-      recorded.cpu_ns = knows_cpu ? Nanoseconds(cpu) - cpu_before : -1;
-    }
-  }
-
-  // Of what has been recorded, while the streams are idle.
-  RecordedRun TakeRecord(const schedules::Program& program) {
-    RecordedRun run{.timeline = {.program = program.name,
-                                 .step = inputs_.step,
-                                 .alone = inputs_.recording == Recording::kAlone},
-                    .start_unix_ns = start_unix_ns_};
-    for (const Recorded& recorded : recorded_) {
-      schedules::InstructionTime& time = run.timeline.instructions.emplace_back();
-      time.start_ns = recorded.start->Since(*origin_);
-      time.end_ns = recorded.end == nullptr ? time.start_ns : recorded.end->Since(*origin_);
-      time.cpu_ns = recorded.cpu_ns;
-    }
-    recorded_.clear();
-    return run;
   }
 
   const GroupCommunicator* Group(schedules::Communicator communicator) const {
@@ -422,11 +380,8 @@ class Executor::Impl {
   RunInputs inputs_;  // a copy: after an error the caller is gone before the streams are
   const BoundProgram* running_ = nullptr;
   bool has_norm_ = false;
-  // Of a run that is recorded: by instruction, and when it began.
-  std::vector<Recorded> recorded_;
-  std::unique_ptr<device::TimeMark> origin_;
-  int64_t start_unix_ns_ = 0;
-  std::vector<device::Event> events_;  // by segment
+  std::unique_ptr<StepRecorder> recorder_;  // of a run that is recorded
+  std::vector<device::Event> events_;       // by segment
 
   std::mutex mu_;
   std::vector<Collective> collectives_;  // of the run in progress, as they were issued; mu_

@@ -1,0 +1,122 @@
+#include "trainer/daemon_observer.h"
+
+#include <time.h>
+
+#include <utility>
+
+#include "platform/build_info.h"
+#include "tandem/v1/trainer.pb.h"
+#include "trainer/outbox.h"
+
+namespace tandem::trainer {
+namespace {
+
+v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::string& table_digest) {
+  v1::StepReport report;
+  report.set_step(summary.step);
+  report.set_loss(summary.loss);
+  report.set_grad_norm(summary.grad_norm);
+  report.set_learning_rate(summary.learning_rate);
+  report.set_tokens(summary.tokens);
+  report.set_seconds(summary.seconds);
+  report.set_nonfinite(summary.nonfinite);
+  report.set_attempt(attempt);
+  for (const auto& [name, value] : summary.scalars) {
+    (*report.mutable_scalars())[name] = value;
+  }
+  if (!summary.weight.empty()) {
+    v1::Norms& norms = *report.mutable_norms();
+    norms.mutable_weight()->Add(summary.weight.begin(), summary.weight.end());
+    norms.mutable_gradient()->Add(summary.gradient.begin(), summary.gradient.end());
+    norms.mutable_update()->Add(summary.update.begin(), summary.update.end());
+    norms.mutable_rms()->Add(summary.rms.begin(), summary.rms.end());
+    norms.set_table_digest(table_digest);
+  }
+  return report;
+}
+
+v1::StepTimeline ToProto(const RecordedRun& recorded) {
+  const schedules::Timeline& from = recorded.timeline;
+  v1::StepTimeline timeline;
+  timeline.set_program(from.program);
+  timeline.set_rank(from.rank);
+  timeline.set_step(from.step);
+  timeline.set_alone(from.alone);
+  timeline.set_start_unix_ns(recorded.start_unix_ns);
+  for (const schedules::InstructionTime& time : from.instructions) {
+    timeline.add_start_ns(time.start_ns);
+    timeline.add_end_ns(time.end_ns);
+    timeline.add_cpu_ns(time.cpu_ns);
+  }
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  if (sched_getaffinity(0, sizeof processors, &processors) == 0) {
+    timeline.set_processors(CPU_COUNT(&processors));
+  }
+  return timeline;
+}
+
+// Tells the daemon what the rank does.
+
+}  // namespace
+
+DaemonObserver::DaemonObserver(Outbox& outbox, int attempt, std::string table_digest)
+    : outbox_(outbox), attempt_(attempt), table_digest_(std::move(table_digest)) {}
+
+void DaemonObserver::OnReady(const RankReady& ready) {
+  v1::FromTrainer message;
+  v1::Ready& told = *message.mutable_ready();
+  told.set_program_digest(ready.program_digest);
+  told.set_layout_digest(ready.layout_digest);
+  told.set_data_digest(ready.data_digest);
+  told.set_resumed_step(ready.resumed_step);
+  told.set_build(platform::BuildVersion());
+  outbox_.Push(std::move(message));
+}
+
+void DaemonObserver::OnItems(const std::vector<ReportedItem>& items) {
+  v1::FromTrainer message;
+  v1::ItemTable& table = *message.mutable_table();
+  table.set_digest(table_digest_);
+  for (const ReportedItem& item : items) {
+    v1::Item& row = *table.add_items();
+    row.set_name(item.name);
+    row.mutable_shape()->Add(item.shape.begin(), item.shape.end());
+  }
+  outbox_.Push(std::move(message));
+}
+
+void DaemonObserver::OnReport(const StepSummary& summary) {
+  v1::FromTrainer message;
+  *message.mutable_report() = ToProto(summary, attempt_, table_digest_);
+  outbox_.Push(std::move(message));
+}
+
+void DaemonObserver::OnCheckpoint(int64_t step, const checkpoint::Saved& saved) {
+  v1::FromTrainer message;
+  v1::CheckpointCommitted& committed = *message.mutable_checkpoint();
+  committed.set_step(step);
+  committed.set_path(saved.path);
+  committed.set_bytes(saved.bytes);
+  committed.set_manifest_digest(saved.manifest_digest);
+  outbox_.Push(std::move(message));
+}
+
+void DaemonObserver::OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) {
+  v1::FromTrainer message;
+  v1::ProfiledStep& profiled = *message.mutable_profiled();
+  profiled.set_id(id);
+  *profiled.mutable_timeline() = ToProto(recorded);
+  profiled.set_last(last);
+  outbox_.Push(std::move(message));
+}
+
+void DaemonObserver::OnRequestsDone(const std::vector<uint64_t>& ids) {
+  for (const uint64_t id : ids) {
+    v1::FromTrainer message;
+    message.set_request_done(id);
+    outbox_.Push(std::move(message));
+  }
+}
+
+}  // namespace tandem::trainer

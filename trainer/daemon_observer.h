@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/rank.h"
+
+namespace tandem::trainer {
+
+class Outbox;
+
+// Tells the worker daemon, over the socket, what a rank tells. Called on the rank's and the reporter's
+// threads.
+class DaemonObserver final : public RankObserver {
+ public:
+  // `outbox` outlives it.
+  DaemonObserver(Outbox& outbox, int attempt, std::string table_digest);
+
+  void OnReady(const RankReady& ready) override;
+  void OnItems(const std::vector<ReportedItem>& items) override;
+  void OnReport(const StepSummary& summary) override;
+  void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) override;
+  void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) override;
+  void OnRequestsDone(const std::vector<uint64_t>& ids) override;
+
+ private:
+  Outbox& outbox_;
+  const int attempt_;
+  const std::string table_digest_;
+};
+
+}  // namespace tandem::trainer

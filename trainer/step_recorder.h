@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/profiling.h"
+
+namespace tandem::device {
+class Device;
+class TimeMark;
+}  // namespace tandem::device
+namespace tandem::schedules {
+struct Program;
+}
+
+namespace tandem::trainer {
+
+// Times the instructions of one run of a program, on the streams that they run on.
+class StepRecorder {
+ public:
+  // `device` and `program` outlive it. recording != kNone.
+  StepRecorder(device::Device& device, const schedules::Program& program, int64_t step, Recording recording);
+  ~StepRecorder();
+
+  // On a stream, before all instructions: the time that theirs count from.
+  void MarkOrigin();
+
+  // Calls `run`, the work of that instruction, on its stream.
+  void Run(int instruction, const std::function<void()>& run);
+
+  // Once the streams have passed all of it.
+  RecordedRun Take() const;
+
+ private:
+  struct Times {
+    std::unique_ptr<device::TimeMark> start;
+    std::unique_ptr<device::TimeMark> end;  // null: nothing runs
+    int64_t cpu_ns = -1;
+  };
+
+  device::Device& device_;
+  const schedules::Program& program_;
+  const int64_t step_;
+  const bool alone_;
+  const int64_t start_unix_ns_;
+  std::unique_ptr<device::TimeMark> origin_;
+  std::vector<Times> times_;  // by instruction
+};
+
+}  // namespace tandem::trainer
