@@ -17,7 +17,7 @@
 namespace tandem::checkpoint {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 

@@ -141,7 +141,7 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
   return text;
 }
 
-std::string Json(const Result& result) {
+std::string PlanJson(const Result& result) {
   nlohmann::json json = plan::PlanToJson(result.plan);
   json["prediction"] = plan::PredictionToJson(result.plan, result.prediction, result.profile);
   json["advice"] = plan::AdviceToJson(result.advice);
@@ -247,7 +247,7 @@ int Plan(Context& context, const PlanOptions& options) {
          absl::StrCat("the trace is in ", Escape(options.trace), "; open it at ui.perfetto.dev"));
   }
   context.console.Write(Stream::kOut,
-                        options.format == Format::kJson ? Json(result) : Text(result, context, options));
+                        options.format == Format::kJson ? PlanJson(result) : Text(result, context, options));
   return kOk;
 }
 

@@ -6,6 +6,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -86,7 +87,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (!level.has_key) {
       level.key = std::move(node);
     } else {
-      level.node.entries.emplace_back(std::move(level.key), std::move(node));
+      level.node.entries.push_back({std::move(level.key), std::move(node)});
     }
     level.has_key = !level.has_key;
   }

@@ -2,10 +2,11 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace tandem::jobspec {
+
+struct YamlEntry;
 
 // One node of a YAML document, nothing interpreted. Lines and columns count from 1.
 struct YamlNode {
@@ -18,7 +19,12 @@ struct YamlNode {
   std::string text;     // of a scalar
   int line = 0;
   int column = 0;
-  std::vector<std::pair<YamlNode, YamlNode>> entries;  // of a map, in file order, duplicates included
+  std::vector<YamlEntry> entries;  // of a map, in file order, duplicates included
+};
+
+struct YamlEntry {
+  YamlNode key;
+  YamlNode value;
 };
 
 struct YamlProblem {

@@ -35,7 +35,7 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const DecoderConfig& config
 namespace {
 
 // The part's items, in layout order.
-enum Item { kNorm, kQuery, kKey, kValue, kOutput };
+enum AttentionParameter { kInputNorm, kQuery, kKey, kValue, kOutput };
 
 class AttentionNode final : public Node {
  public:
@@ -82,7 +82,7 @@ class AttentionNode final : public Node {
         call, attention_forward::kWork,
         {(forward_scratch_.bytes - forward_scratch_.offsets[attention_forward::kWork]) / s_.element_bytes});
 
-    ops_.RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops_.RmsNorm(x, weights[kInputNorm], epsilon_, normed);
     ops::Linear(normed, Block(weights + kQuery, 3), qkv);
     ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, qkv);
     ops_.Attention(shape_, qkv, context, lse, work);
@@ -112,12 +112,12 @@ class AttentionNode final : public Node {
     ops::LinearBackwardInput(grad_hidden, weights[kOutput], grad_context);
     ops_.AttentionBackward(shape_, qkv, context, lse, grad_context, grad_qkv, work);
     ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, grad_qkv);
-    ops_.RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops_.RmsNorm(x, weights[kInputNorm], epsilon_, normed);
     at::Tensor grad_block = Block(gradients + kQuery, 3);
     ops::LinearBackwardWeight(grad_qkv, normed, add, grad_block);
     ops::LinearBackwardInput(grad_qkv, Block(weights + kQuery, 3), grad_normed);
-    ops_.RmsNormBackward(grad_normed, x, weights[kNorm], epsilon_, /*residual=*/grad_hidden,
-                         call.add_gradient[0], call.gradient_writes[0], add, gradients[kNorm]);
+    ops_.RmsNormBackward(grad_normed, x, weights[kInputNorm], epsilon_, /*residual=*/grad_hidden,
+                         call.add_gradient[0], call.gradient_writes[0], add, gradients[kInputNorm]);
   }
 
   at::Tensor ForwardPiece(const NodeCall& call, int piece, std::initializer_list<int64_t> shape) const {

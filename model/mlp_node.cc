@@ -12,7 +12,7 @@ namespace tandem::model {
 namespace {
 
 // The part's items, in layout order.
-enum Item { kNorm, kGate, kUp, kDown };
+enum MlpParameter { kPostAttentionNorm, kGate, kUp, kDown };
 
 class MlpNode final : public Node {
  public:
@@ -51,7 +51,7 @@ class MlpNode final : public Node {
     at::Tensor activated =
         Piece(call, forward_scratch_, mlp_forward::kActivated, {s_.tokens, s_.inner}, dtype_);
 
-    ops_.RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops_.RmsNorm(x, weights[kPostAttentionNorm], epsilon_, normed);
     ops::Linear(normed, Block(weights + kGate, 2), gate_up);
     ops_.SwiGlu(gate_up, activated);
     ops::Linear(activated, weights[kDown], hidden);
@@ -77,12 +77,12 @@ class MlpNode final : public Node {
     ops::LinearBackwardInput(grad_hidden, weights[kDown], activated);
     ops_.SwiGluBackward(gate_up, activated, grad_gate_up, activated);
     ops::LinearBackwardWeight(grad_hidden, activated, add, gradients[kDown]);
-    ops_.RmsNorm(x, weights[kNorm], epsilon_, normed);
+    ops_.RmsNorm(x, weights[kPostAttentionNorm], epsilon_, normed);
     at::Tensor grad_block = Block(gradients + kGate, 2);
     ops::LinearBackwardWeight(grad_gate_up, normed, add, grad_block);
     ops::LinearBackwardInput(grad_gate_up, Block(weights + kGate, 2), grad_normed);
-    ops_.RmsNormBackward(grad_normed, x, weights[kNorm], epsilon_, /*residual=*/grad_hidden,
-                         call.add_gradient[0], call.gradient_writes[0], add, gradients[kNorm]);
+    ops_.RmsNormBackward(grad_normed, x, weights[kPostAttentionNorm], epsilon_, /*residual=*/grad_hidden,
+                         call.add_gradient[0], call.gradient_writes[0], add, gradients[kPostAttentionNorm]);
   }
 
   const DecoderShapes s_;

@@ -16,10 +16,6 @@ namespace {
 using nlohmann::json;
 using schedules::StreamKind;
 
-void AppendRow(std::string& text, const std::string& key, const std::string& value) {
-  absl::StrAppendFormat(&text, "  %-22s %s\n", key, value);
-}
-
 double Seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
 std::array<int64_t, schedules::kNumStreams> PathTimes(const JobPlan& plan, const Prediction& prediction) {

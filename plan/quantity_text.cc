@@ -61,4 +61,8 @@ std::string ShareText(double part, double whole) {
   return absl::StrFormat("%.*f %%", percent != 0 && percent < 9.95 ? 1 : 0, percent);
 }
 
+void AppendRow(std::string& text, const std::string& key, const std::string& value) {
+  absl::StrAppendFormat(&text, "  %-22s %s\n", key, value);
+}
+
 }  // namespace tandem::plan

@@ -13,4 +13,7 @@ std::string CountText(double number);              // "1.23 G": powers of 1000
 std::string DurationText(int64_t nanoseconds);     // "1.23 ms", three digits: ns, us, ms, s
 std::string ShareText(double part, double whole);  // "12 %", "3.4 %" below ten; "0 %" of nothing
 
+// One line of a section: "  key          value".
+void AppendRow(std::string& text, const std::string& key, const std::string& value);
+
 }  // namespace tandem::plan

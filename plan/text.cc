@@ -17,10 +17,6 @@ using nlohmann::json;
 
 bool HasValidation(const JobPlan& plan) { return !plan.validate_program.instructions.empty(); }
 
-void AppendRow(std::string& text, const std::string& key, const std::string& value) {
-  absl::StrAppendFormat(&text, "  %-22s %s\n", key, value);
-}
-
 void AppendModel(const JobPlan& plan, std::string& text) {
   const model::DecoderConfig& model = plan.model;
   text += "Model\n";

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kNumCommunicatorCells = 4;
 
-bool InRange(int index, size_t size) { return index >= 0 && index < static_cast<int>(size); }
+bool Exists(int index, size_t size) { return index >= 0 && index < static_cast<int>(size); }
 
 std::vector<int> LargestCounts(const std::vector<const Program*>& programs,
                                std::vector<int> Program::*counts) {
@@ -155,7 +155,7 @@ std::string Placement::FindSlot(const Instruction& instruction, SlotRole role, U
     }
     const std::vector<int>& counts =
         role == SlotRole::kParameters ? program_.parameter_slots : program_.gradient_slots;
-    if (!InRange(slot.size_class, counts.size()) || !InRange(slot.index, counts[slot.size_class])) {
+    if (!Exists(slot.size_class, counts.size()) || !Exists(slot.index, counts[slot.size_class])) {
       return absl::StrCat("names the slot ", ToText(slot), ", which there is not");
     }
     cell = role == SlotRole::kParameters ? ParameterSlot(slot.size_class, slot.index)
@@ -167,7 +167,7 @@ std::string Placement::FindSlot(const Instruction& instruction, SlotRole role, U
 
 // Of the instructions that have one slot, that of their unit.
 std::string Placement::PlaceSlot(const Instruction& instruction, SlotRole role, PlacedInstruction& placed) {
-  if (!InRange(instruction.target, outline_.units.size())) {
+  if (!Exists(instruction.target, outline_.units.size())) {
     return "has no such unit";
   }
   Cell cell = -1;
@@ -252,8 +252,8 @@ std::string Placement::Place(int i) {
   switch (instruction.opcode) {
     case Opcode::kLoadBatch:
     case Opcode::kRelease: {
-      if (!InRange(instruction.target, outline_.values.size()) ||
-          !InRange(instruction.microbatch, program_.num_microbatches)) {
+      if (!Exists(instruction.target, outline_.values.size()) ||
+          !Exists(instruction.microbatch, program_.num_microbatches)) {
         return "has no such value";
       }
       const Key key = {instruction.target, instruction.microbatch, instruction.of_gradient};
@@ -275,8 +275,8 @@ std::string Placement::Place(int i) {
     case Opcode::kBackward:
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight:
-      if (!InRange(instruction.target, outline_.nodes.size()) ||
-          !InRange(instruction.microbatch, program_.num_microbatches)) {
+      if (!Exists(instruction.target, outline_.nodes.size()) ||
+          !Exists(instruction.microbatch, program_.num_microbatches)) {
         return "has no such node";
       }
       return PlacePass(instruction, AccessOf(outline_.nodes[instruction.target], instruction.opcode), placed);
@@ -296,7 +296,7 @@ std::string Placement::Place(int i) {
       placed.writes = {norm_};
       return "";
     case Opcode::kOptimizerStep:
-      if (!InRange(instruction.target, outline_.units.size())) {
+      if (!Exists(instruction.target, outline_.units.size())) {
         return "has no such unit";
       }
       placed.reads = {GradientShard(instruction.target), norm_};

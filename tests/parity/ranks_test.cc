@@ -9,11 +9,11 @@ namespace {
 
 // Tier T1 of design.md: the same microbatches, shared among any number of ranks.
 
-constexpr int kMicrobatches = 12;
+constexpr int kMicrobatchesOfAllRanks = 12;
 
 JobRun RunOn(int ranks, JobOptions options) {
   options.ranks = ranks;
-  options.microbatches_per_rank = kMicrobatches / ranks;
+  options.microbatches_per_rank = kMicrobatchesOfAllRanks / ranks;
   return RunJob(MakeJob(options));
 }
 

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-const AttemptKey kJob{.job = "j", .attempt = 2};
+const AttemptKey kSecondAttempt{.job = "j", .attempt = 2};
 const absl::Time kNow = absl::FromUnixSeconds(1000);
 
 class RecordsTest : public testing::Test {
@@ -77,7 +77,7 @@ TEST_F(RecordsTest, LeftoversAreKilledAndReportedAsLostWithTheirWorker) {
   const ProcessId leftover = StartProcess();
   {
     Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kJob, {{0, leftover}, {3, {}}}).ok());
+    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, leftover}, {3, {}}}).ok());
   }
   Records records = Open();
   const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
@@ -85,7 +85,7 @@ TEST_F(RecordsTest, LeftoversAreKilledAndReportedAsLostWithTheirWorker) {
   ASSERT_THAT(*ends, SizeIs(1));
   const v1::AttemptStatus& end = ends->front();
   EXPECT_TRUE(end.ended());
-  EXPECT_EQ(KeyOf(end.id()), kJob);
+  EXPECT_EQ(KeyOf(end.id()), kSecondAttempt);
   ASSERT_EQ(end.ranks_size(), 2);
   EXPECT_TRUE(end.ranks(0).exited());
   EXPECT_EQ(end.ranks(0).cause().reason(), "WorkerLost");
@@ -100,7 +100,7 @@ TEST_F(RecordsTest, AnotherProcessOfTheSameNumberIsLeftAlone) {
   process.start_time -= 1;
   {
     Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kJob, {{0, process}}).ok());
+    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, process}}).ok());
   }
   Records records = Open();
   EXPECT_THAT(*records.Recover("w1", kNow), SizeIs(1));
@@ -109,12 +109,12 @@ TEST_F(RecordsTest, AnotherProcessOfTheSameNumberIsLeftAlone) {
 
 TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
   v1::AttemptStatus end;
-  *end.mutable_id() = IdOf(kJob);
+  *end.mutable_id() = IdOf(kSecondAttempt);
   end.set_ended(true);
   end.add_ranks()->mutable_cause()->set_message("it was the disk");
   {
     Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kJob, {{0, {}}}).ok());
+    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, {}}}).ok());
     ASSERT_TRUE(records.WriteEnd(end).ok());
   }
   for (int i = 0; i < 2; ++i) {
@@ -124,13 +124,13 @@ TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
     EXPECT_EQ(ends->front().ranks(0).cause().message(), "it was the disk");
   }
   Records records = Open();
-  ASSERT_TRUE(records.Forget(kJob).ok());
+  ASSERT_TRUE(records.Forget(kSecondAttempt).ok());
   EXPECT_THAT(*records.Recover("w1", kNow), IsEmpty());
 }
 
 TEST_F(RecordsTest, ATornRecordIsAnEndWithoutRanks) {
   Records records = Open();
-  ASSERT_TRUE(records.WriteRanks(kJob, {{0, {}}}).ok());
+  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, {}}}).ok());
   ASSERT_TRUE(
       platform::SystemFiles().Write(folder_ + "/attempts/j/attempt-2/ranks.json", "{\"boot\": ").ok());
   const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
