@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 
 namespace tandem::controller {
 namespace {
@@ -105,6 +107,56 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
   return std::nullopt;
 }
 
+std::string PhaseName(v1::RankPhase phase) {
+  return absl::AsciiStrToLower(absl::StripPrefix(v1::RankPhase_Name(phase), "RANK_PHASE_"));
+}
+
+// Ranks that are not ready although their time is over, and what they do instead. While one of the workers is
+// away its timeout counts; a controller that was away itself gives them all of the time again.
+std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, absl::Time now) {
+  constexpr int kMostTold = 4;
+  const absl::Time began = std::max(FromProto(Current(job).started()), state.started);
+  if ((job.state() != v1::JOB_STATE_ADMITTED && job.state() != v1::JOB_STATE_STARTING) ||
+      now - began < state.limits.start_timeout) {
+    return std::nullopt;
+  }
+  v1::Cause cause;
+  std::vector<std::string> told;
+  for (const v1::RankPlace& place : Current(job).places()) {
+    const auto worker = state.workers.find(place.worker());
+    if (worker == state.workers.end() || !worker->second.connected) {
+      return std::nullopt;
+    }
+    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+    if (status != nullptr && status->has_ready()) {
+      continue;
+    }
+    if (cause.missing_ranks().empty()) {
+      cause.set_rank(place.rank());
+      cause.set_worker(place.worker());
+    }
+    cause.add_missing_ranks(place.rank());
+    if (cause.missing_ranks_size() <= kMostTold) {
+      told.push_back(absl::StrCat("rank ", place.rank(), " on worker ", place.worker(), " is ",
+                                  status == nullptr ? "not accepted" : PhaseName(status->phase())));
+    }
+  }
+  if (cause.missing_ranks().empty()) {
+    return std::nullopt;
+  }
+  if (cause.missing_ranks_size() > kMostTold) {
+    told.push_back(absl::StrCat("and ", cause.missing_ranks_size() - kMostTold, " more"));
+  }
+  cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+  cause.set_reason("StartTimeout");
+  cause.set_message(absl::StrCat(
+      "not ready within ", absl::FormatDuration(state.limits.start_timeout), ": ", absl::StrJoin(told, ", "),
+      "; see the logs of the ranks and of the worker, or give the controller a longer "
+      "--start-timeout"));
+  *cause.mutable_time() = ToProto(now);
+  return cause;
+}
+
 }  // namespace
 
 int Distance(const v1::Cause& cause) {
@@ -194,6 +246,9 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
             absl::StrCat("has been away for ", absl::FormatDuration(state.limits.worker_timeout))));
       }
     }
+  }
+  if (std::optional<v1::Cause> late = StartTimeout(state, job, now)) {
+    offer(*std::move(late));
   }
   if (first && first->class_() == v1::FAILURE_CLASS_REQUESTED) {
     if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {

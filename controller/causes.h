@@ -15,7 +15,8 @@ int Distance(const v1::Cause& cause);
 bool Precedes(const v1::Cause& a, const v1::Cause& b);
 
 // The first cause of all that is known to have gone wrong in the job's current attempt: failed and refused
-// ranks, workers that are lost at `now`, ranks that disagree on what they run. None while all is well.
+// ranks, workers that are lost at `now`, ranks that disagree on what they run, ranks that are not ready in
+// time. None while all is well.
 std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, absl::Time now);
 
 // A worker that cannot answer for its ranks any more.

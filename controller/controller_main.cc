@@ -45,6 +45,7 @@ std::string CheckDuration(const std::string& text) {
 int main(int argc, char** argv) {
   tandem::controller::ServerOptions options;
   std::string worker_timeout = "30s";
+  std::string start_timeout = "15m";
   std::string orphan_timeout = "10m";
   std::string failpoints;
 
@@ -58,6 +59,10 @@ int main(int argc, char** argv) {
   app.add_option("--metrics-listen", options.metrics_listen, "host:port of Prometheus' scrapes, or off")
       ->capture_default_str();
   app.add_option("--worker-timeout", worker_timeout, "A worker that is away for longer fails its jobs")
+      ->capture_default_str()
+      ->check(CheckDuration);
+  app.add_option("--start-timeout", start_timeout,
+                 "An attempt whose ranks are not all ready this long after it was placed fails")
       ->capture_default_str()
       ->check(CheckDuration);
   app.add_option("--orphan-timeout", orphan_timeout,
@@ -74,6 +79,7 @@ int main(int argc, char** argv) {
   }
 
   absl::ParseDuration(worker_timeout, &options.limits.worker_timeout);
+  absl::ParseDuration(start_timeout, &options.limits.start_timeout);
   absl::ParseDuration(orphan_timeout, &options.orphan_timeout);
   tandem::platform::SetLogComponent("controller");
   if (!failpoints.empty()) {
@@ -97,7 +103,8 @@ int main(int argc, char** argv) {
   };
   // A start that fails says why in one line, and that is ours.
   gpr_set_log_function([](gpr_log_func_args*) {});
-  auto server = tandem::controller::Server::Start(options, tandem::platform::SystemClock(),
+  // Its deadlines must not come early or never because somebody sets the machine's clock.
+  auto server = tandem::controller::Server::Start(options, tandem::platform::SteadyClock(),
                                                   tandem::platform::SystemRandom());
   if (!server.ok()) {
     return Fail(std::string(server.status().message()));

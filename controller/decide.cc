@@ -175,9 +175,9 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
         for (const v1::RankPlace& place : placement.places) {
           workers.insert(place.worker());
         }
-        event.set_message(absl::StrCat(placement.places.size(),
-                                       placement.places.size() == 1 ? " rank" : " ranks", " on ",
-                                       absl::StrJoin(workers, ", ")));
+        event.set_message(
+            absl::StrCat(placement.places.size(), placement.places.size() == 1 ? " rank" : " ranks", " on ",
+                         absl::StrJoin(workers, ", "), ", device ", DeviceName(placement.device)));
         return event;
       }
       reason = std::move(placement.reason);

@@ -15,8 +15,9 @@ struct Placement {
   std::string message;  // "needs 4 places, 2 free of 2 on 1 worker"
 };
 
-// All ranks or none, on free healthy places of the job's device (auto is cpu), ranks in order over the
-// workers in name order and their places in index order.
+// All ranks or none, on free healthy places of one device, ranks in order over the workers in name order and
+// their places in index order. `auto` is cuda where the whole job fits on free GPUs now, else cpu; the first
+// attempt's answer holds for all.
 Placement Place(const State& state, const v1::Job& job);
 
 }  // namespace tandem::controller

@@ -38,6 +38,7 @@ struct WorkerEntry {
 
 struct Limits {
   absl::Duration worker_timeout = absl::Seconds(30);  // away for longer: WorkerLost
+  absl::Duration start_timeout = absl::Minutes(15);   // from admission to Ready of every rank
   absl::Duration settle = absl::Milliseconds(1500);   // what STOPPING waits for ranks that cannot be asked
   size_t live_jobs = 10000;                           // more are refused
 };

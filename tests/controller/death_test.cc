@@ -256,6 +256,47 @@ TEST(DeathTest, AnAdmittedAttemptThatNeverReachedTheWorkerIsSentAgain) {
   EXPECT_EQ(WantedOn(driver.state, "a").all_size(), 1);
 }
 
+TEST(DeathTest, AnAttemptThatIsNotAcceptedInTimeFails) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_ADMITTED);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_SPAWNED);
+  driver.Wait(driver.state.limits.start_timeout - absl::Seconds(1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+  driver.Wait(absl::Seconds(1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
+  EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_THAT(driver.Job().cause().missing_ranks(), ::testing::ElementsAre(0, 1));
+  EXPECT_THAT(
+      driver.Job().message(),
+      ::testing::StartsWith("not ready within 15m: rank 0 on worker a is spawned, rank 1 on worker b is "
+                            "not accepted; "));
+  EXPECT_EQ(WantedOn(driver.state, "b").all_size(), 0) << "withdrawn there";
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  driver.Wait(absl::Seconds(2));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
+}
+
+TEST(DeathTest, ARankThatIsNotReadyInTimeIsNamedWithWhatItDoes) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_READY);
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_CONNECTING);
+  driver.Wait(driver.state.limits.start_timeout);
+  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
+  EXPECT_EQ(driver.Job().cause().rank(), 1);
+  EXPECT_EQ(driver.Job().cause().worker(), "b");
+  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr(": rank 1 on worker b is connecting; "));
+}
+
+TEST(DeathTest, ReadyRanksHaveNoDeadline) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Wait(10 * driver.state.limits.start_timeout);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+}
+
 // A restart of the controller: rows are kept, nothing that was observed.
 State Restarted(const State& before, absl::Time now) {
   State out;
@@ -286,6 +327,24 @@ TEST(DeathTest, ARestartedControllerAdoptsTheRunningAttempt) {
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST(DeathTest, AControllerThatWasAwayGivesRanksTheirWholeTimeToStart) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  std::vector<v1::Hello> hellos;
+  for (const char* worker : {"a", "b"}) {
+    v1::Hello& hello = hellos.emplace_back(HelloOf(worker, 1));
+    *hello.mutable_inventory()->add_attempts() = driver.state.workers.at(worker).attempts.at({"id-job", 1});
+  }
+  driver.now += 2 * driver.state.limits.start_timeout;
+  driver.state = Restarted(driver.state, driver.now);
+  driver.Connect(hellos[0]);
+  driver.Connect(hellos[1]);
+  driver.Wait(absl::Seconds(1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
+  driver.Wait(driver.state.limits.start_timeout);
+  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
 }
 
 TEST(DeathTest, AWorkerThatDoesNotListTheAttemptAfterARestartLosesIt) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/assignments.h"
+#include "controller/placement.h"
 #include "controller/rendezvous.h"
 #include "tests/controller/job_builder.h"
 
@@ -107,6 +108,65 @@ TEST(DecideTest, RanksGoOverWorkersInNameOrder) {
   EXPECT_THAT(where, ElementsAre("a0", "a1", "b0"));
   EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CPU) << "auto is fixed when the job is admitted";
   EXPECT_EQ(Describe(driver.state, "b").places_in_use(), 1);
+}
+
+// Workers with two GPUs and a CPU place each.
+v1::Hello HelloWithGpus(const std::string& worker) {
+  v1::Hello hello = HelloOf(worker, 3);
+  for (int i = 0; i < 2; ++i) {
+    hello.mutable_inventory()->mutable_places(i)->set_device(v1::DEVICE_CUDA);
+  }
+  return hello;
+}
+
+TEST(DecideTest, AutoIsCudaWhereTheWholeJobFitsOnFreeGpus) {
+  Driver driver;
+  driver.Connect(HelloWithGpus("a"));
+  driver.Connect(HelloWithGpus("b"));
+  driver.Feed(SubmitOf("job", 3));
+  EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CUDA);
+  EXPECT_EQ(Current(driver.Job()).places(2).worker(), "b");
+  EXPECT_EQ(Current(driver.Job()).places(2).place(), 0);
+  EXPECT_EQ(WantedOn(driver.state, "b").all(0).resolved().resources().device(), v1::DEVICE_CUDA);
+  EXPECT_EQ(driver.Job().message(), "3 ranks on a, b, device cuda");
+  EXPECT_EQ(driver.Job().resolved().resources().device(), v1::DEVICE_AUTO) << "as submitted";
+
+  driver.Feed(SubmitOf("second", 2));
+  EXPECT_EQ(Current(driver.Job("id-second")).device(), v1::DEVICE_CPU) << "one GPU is free, two are needed";
+  driver.Feed(SubmitOf("third", 2));
+  EXPECT_EQ(driver.Job("id-third").message(),
+            "needs 2 places, 1 free of 4 on 2 workers with cuda and 0 free of 2 on 2 workers with cpu");
+}
+
+TEST(DecideTest, WhatIsAskedForIsNotChanged) {
+  for (const v1::Device device : {v1::DEVICE_CPU, v1::DEVICE_CUDA}) {
+    Driver driver;
+    driver.Connect(HelloWithGpus("a"));
+    Submit submit = SubmitOf("job", 1);
+    submit.resolved.mutable_resources()->set_device(device);
+    driver.Feed(submit);
+    EXPECT_EQ(Current(driver.Job()).device(), device);
+    EXPECT_EQ(Current(driver.Job()).places(0).place(), device == v1::DEVICE_CPU ? 2 : 0);
+  }
+  Driver driver;
+  driver.Connect("a", 2);
+  Submit submit = SubmitOf("job", 1);
+  submit.resolved.mutable_resources()->set_device(v1::DEVICE_CUDA);
+  driver.Feed(submit);
+  EXPECT_EQ(driver.Job().message(), "needs 1 place, 0 free of 0 on 0 workers with cuda");
+}
+
+TEST(DecideTest, TheDeviceOfTheFirstAttemptHoldsForAll) {
+  Driver driver;
+  driver.Connect("a", 1);
+  driver.Feed(SubmitOf("job", 1));
+  EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CPU);
+  v1::Job again = driver.Job();
+  again.set_state(v1::JOB_STATE_QUEUED);
+  driver.state.jobs.clear();
+  driver.Connect(HelloWithGpus("b"));
+  EXPECT_EQ(Place(driver.state, again).device, v1::DEVICE_CPU);
+  EXPECT_EQ(Place(driver.state, again).places.at(0).worker(), "a");
 }
 
 TEST(DecideTest, UnhealthyPlacesTakeNoRanks) {
