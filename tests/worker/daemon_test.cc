@@ -237,6 +237,8 @@ TEST_F(DaemonTest, AControllerThatDiesAndReturnsFindsEverythingAsItWas) {
   StartWorker();
   ASSERT_TRUE(WaitForStep(3));
   const std::vector<pid_t> pids = Pids();
+  // On another stream than the status that told of the step.
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return !seen.reports.empty(); }));
   const int64_t last_report = controller_->seen().reports.rbegin()->first;
   controller_->StopServer();
   controller_->StartServer();

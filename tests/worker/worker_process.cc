@@ -1,6 +1,7 @@
 #include "tests/worker/worker_process.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,8 @@ WorkerProcess::WorkerProcess(const Options& options) {
   argv.push_back(nullptr);
   pid_ = _Fork();
   if (pid_ == 0) {
+    // A test that crashes must not leave a daemon that trains on, and whose output ctest waits for.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     execv(argv[0], argv.data());
     _exit(127);
   }
