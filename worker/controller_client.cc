@@ -18,6 +18,7 @@ namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
+constexpr absl::Duration kTellAway = absl::Seconds(2);  // then twice as long, and so on
 
 std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address) {
   grpc::ChannelArguments args;
@@ -73,27 +74,30 @@ class ControllerClient::Session {
   bool Receive(v1::ControllerMessage& message) { return stream_->Read(&message); }
   void Cancel() { context_.TryCancel(); }
 
-  // No more is sent after what was; false: it did not go out within `limit`.
-  bool Flush(absl::Duration limit) {
+  // No more is sent after what was; waits until the controller, who then ends the stream, has read all of it,
+  // at most `limit`.
+  void Flush(absl::Duration limit) {
     outbox_.Close();
     std::unique_lock lock(mu_);
-    return changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return written_; });
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return ended_; });
   }
 
   // After Receive returned false.
   grpc::Status Finish() {
     outbox_.Close();
-    return stream_->Finish();
+    const grpc::Status status = stream_->Finish();
+    const std::lock_guard lock(mu_);
+    ended_ = true;
+    changed_.notify_all();
+    return status;
   }
 
  private:
   void Write() {
     while (const std::optional<v1::WorkerMessage> message = outbox_.Take(absl::InfiniteDuration())) {
-      if (!stream_->Write(*message)) break;
+      if (!stream_->Write(*message)) return;
     }
-    const std::lock_guard lock(mu_);
-    written_ = true;
-    changed_.notify_all();
+    stream_->WritesDone();
   }
 
   const std::unique_ptr<v1::Workers::Stub> stub_;
@@ -102,7 +106,7 @@ class ControllerClient::Session {
   Mailbox<v1::WorkerMessage> outbox_;
   std::mutex mu_;
   std::condition_variable changed_;
-  bool written_ = false;  // guarded by mu_; all of it, or as much as the stream took
+  bool ended_ = false;  // guarded by mu_
   std::thread writer_;
 };
 
@@ -139,7 +143,11 @@ class ControllerClient::ReportStream {
 
 ControllerClient::ControllerClient(const ControllerAddress& address, platform::Random& random,
                                    ReportQueue& reports, Sink sink)
-    : random_(random), reports_(reports), sink_(std::move(sink)), channel_(Dial(address)) {
+    : random_(random),
+      reports_(reports),
+      sink_(std::move(sink)),
+      target_(address.target),
+      channel_(Dial(address)) {
   sessions_thread_ = std::thread([this] { RunSessions(); });
   reports_thread_ = std::thread([this] { RunReports(); });
 }
@@ -160,16 +168,16 @@ void ControllerClient::Stop(absl::Duration limit) {
   std::shared_ptr<Session> session;
   {
     const std::lock_guard lock(mu_);
+    stopping_ = true;
     session = session_;
+    changed_.notify_all();
   }
   if (session && limit > absl::ZeroDuration()) session->Flush(limit);
   session.reset();
   {
     const std::lock_guard lock(mu_);
-    stopping_ = true;
     if (session_) session_->Cancel();
     if (report_stream_) report_stream_->Cancel();
-    changed_.notify_all();
   }
   reports_.Wake();
   if (sessions_thread_.joinable()) sessions_thread_.join();
@@ -188,10 +196,18 @@ bool ControllerClient::Pause(absl::Duration pause) {
 
 void ControllerClient::RunSessions() {
   Backoff backoff(random_);
+  absl::Time away_since = absl::Now();
+  absl::Duration tell_after = kTellAway;
   while (!stopping()) {
     // In short pieces, so that Stop is seen.
-    if (!channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(100)))
+    if (!channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(100))) {
+      if (absl::Now() - away_since >= tell_after) {
+        platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
+                      {{"address", target_}, {"for", absl::FormatDuration(tell_after)}});
+        tell_after = tell_after * 2;
+      }
       continue;
+    }
     auto session = std::make_shared<Session>(channel_);
     {
       const std::lock_guard lock(mu_);
@@ -200,11 +216,13 @@ void ControllerClient::RunSessions() {
       changed_.notify_all();
     }
     sink_(Connected{});
+    const absl::Time begin = absl::Now();
     v1::ControllerMessage message;
-    while (session->Receive(message)) {
-      backoff.Reset();
-      sink_(FromController{message});
-    }
+    while (session->Receive(message)) sink_(FromController{message});
+    away_since = absl::Now();
+    tell_after = kTellAway;
+    // A controller that answers at once that it will not have this worker is no reason to hurry.
+    if (away_since - begin > kLongestBackoff) backoff.Reset();
     {
       const std::lock_guard lock(mu_);
       session_.reset();

@@ -25,8 +25,8 @@ struct ControllerAddress {
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };
 
-// The streams to the controller: dials, dials again with jittered back-off (200 ms at first, 2 s at most),
-// carries messages, decides nothing. Thread-safe.
+// The streams to the controller: dials, dials again with jittered back-off (200 ms at first, 2 s at most, and
+// from the first again after a session that lasted), carries messages, decides nothing. Thread-safe.
 class ControllerClient {
  public:
   using Sink = std::function<void(Input)>;
@@ -42,7 +42,7 @@ class ControllerClient {
   // Closes the session's stream; dials again later.
   void Drop();
 
-  // What was sent goes out, if that takes no longer than `limit`; then no more streams.
+  // The controller reads what was sent, if that takes no longer than `limit`; then no more streams.
   void Stop(absl::Duration limit);
 
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
@@ -60,6 +60,7 @@ class ControllerClient {
   platform::Random& random_;
   ReportQueue& reports_;
   const Sink sink_;
+  const std::string target_;
   const std::shared_ptr<grpc::Channel> channel_;
   mutable std::mutex mu_;
   std::condition_variable changed_;

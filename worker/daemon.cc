@@ -70,6 +70,7 @@ Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clo
                                     const std::lock_guard lock(live_mu_);
                                     return live_.contains(attempt);
                                   },
+                              .kept = LogLimits().ToText(),
                           });
 }
 

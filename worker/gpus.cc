@@ -3,12 +3,17 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <set>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
@@ -16,6 +21,20 @@ namespace tandem::worker {
 namespace {
 
 constexpr int kNotFound = 127;  // of the shell
+
+// The GPU that an entry of CUDA_VISIBLE_DEVICES means; null for none, or more than one.
+const v1::Place* FindGpu(const std::vector<v1::Place>& gpus, absl::string_view entry) {
+  int index = 0;
+  const bool by_number = absl::SimpleAtoi(entry, &index);
+  const v1::Place* found = nullptr;
+  for (const v1::Place& gpu : gpus) {
+    const bool match = by_number ? gpu.index() == index
+                                 : absl::StartsWith(entry, "GPU-") && absl::StartsWith(gpu.uuid(), entry);
+    if (match && found != nullptr) return nullptr;
+    if (match) found = &gpu;
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -56,6 +75,36 @@ absl::StatusOr<std::vector<v1::Place>> ReadGpus(const std::string& text) {
     place.set_healthy(true);
   }
   return places;
+}
+
+absl::StatusOr<std::vector<v1::Place>> VisibleGpus(const std::vector<v1::Place>& gpus, const char* visible) {
+  std::vector<v1::Place> places;
+  if (visible == nullptr) {
+    places = gpus;
+  } else {
+    const absl::string_view value = absl::StripAsciiWhitespace(visible);
+    // What says "no GPU" to CUDA, and what Slurm says to a job without one.
+    if (value.empty() || value == "-1" || value == "NoDevFiles") return places;
+    std::set<std::string> seen;
+    for (const absl::string_view entry : absl::StrSplit(value, ',')) {
+      const v1::Place* const gpu = FindGpu(gpus, absl::StripAsciiWhitespace(entry));
+      if (gpu == nullptr || !seen.insert(gpu->uuid()).second) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "CUDA_VISIBLE_DEVICES is '", absl::CHexEscape(value), "', and '", absl::CHexEscape(entry), "' ",
+            gpu == nullptr ? absl::StrCat("is none of the ", gpus.size(), " GPUs of this machine")
+                           : "is a GPU that is named twice",
+            "; name GPUs by number or UUID as nvidia-smi -L does, with commas between them"));
+      }
+      places.push_back(*gpu);
+    }
+  }
+  for (size_t i = 0; i < places.size(); ++i) places[i].set_index(static_cast<int>(i));
+  return places;
+}
+
+std::string VisibleDevices(const std::vector<v1::Place>& gpus) {
+  return absl::StrJoin(gpus, ",",
+                       [](std::string* out, const v1::Place& gpu) { absl::StrAppend(out, gpu.uuid()); });
 }
 
 }  // namespace tandem::worker

@@ -15,4 +15,13 @@ absl::StatusOr<std::vector<v1::Place>> FindGpus();
 // Reads what `nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits` prints.
 absl::StatusOr<std::vector<v1::Place>> ReadGpus(const std::string& text);
 
+// Those of the machine's GPUs that this process may use, numbered from 0 as CUDA numbers them for it.
+// `visible` is the value of CUDA_VISIBLE_DEVICES (numbers, or UUIDs that may be cut), by which Slurm and
+// Kubernetes hand out GPUs; null where it is not set: all. An error for what is no GPU of this machine, where
+// CUDA would silently leave out it and all that follow.
+absl::StatusOr<std::vector<v1::Place>> VisibleGpus(const std::vector<v1::Place>& gpus, const char* visible);
+
+// The value of CUDA_VISIBLE_DEVICES with which CUDA numbers the GPUs as these places, whatever it counted by.
+std::string VisibleDevices(const std::vector<v1::Place>& gpus);
+
 }  // namespace tandem::worker

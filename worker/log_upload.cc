@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -125,7 +126,12 @@ void LogUploads::Run(Upload& upload, const v1::UploadRequest& request) {
   const std::string path = sources_.log_file({attempt, request.rank()});
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    fail(absl::ErrnoToStatus(errno, absl::StrCat("open log ", path)));
+    const int error = errno;
+    fail(absl::Status(
+        absl::StatusCode::kNotFound,
+        absl::StrCat(
+            "open log ", path, ": ", std::strerror(error),
+            error == ENOENT ? absl::StrCat("; this worker keeps the logs of ", sources_.kept) : "")));
   } else {
     absl::StatusOr<int64_t> offset = TailOffset(fd, request.tail_lines());
     std::string& data = *chunk.mutable_chunk()->mutable_data();

@@ -28,6 +28,7 @@ class LogUploads {
   struct Sources {
     std::function<std::string(const RankKey&)> log_file;
     std::function<bool(const AttemptKey&)> is_live;  // more may be written
+    std::string kept;                                // which logs are there at all, for messages
   };
 
   LogUploads(std::shared_ptr<grpc::Channel> channel, Sources sources);

@@ -3,8 +3,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,21 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "platform/files.h"
 
 namespace tandem::worker {
-namespace {
-
-absl::StatusOr<std::string> ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-}  // namespace
-
 absl::StatusOr<ProcessId> Identify(pid_t pid) {
-  const absl::StatusOr<std::string> stat = ReadAll(absl::StrCat("/proc/", pid, "/stat"));
-  if (!stat.ok()) return stat.status();
+  const absl::StatusOr<std::string> stat = platform::SystemFiles().Read(absl::StrCat("/proc/", pid, "/stat"));
+  if (!stat.ok()) return stat.status();  // ENOENT and ESRCH are NotFound
   // "123 (name with ) or spaces) S ppid ...": the state is field 3, the start time field 22.
   const size_t name_end = stat->rfind(')');
   if (name_end == std::string::npos) return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
@@ -46,7 +35,9 @@ absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
   const absl::Time deadline = absl::Now() + limit;
   while (true) {
     const absl::StatusOr<ProcessId> now = Identify(process.pid);
-    if (!now.ok() || !(*now == process)) return absl::OkStatus();
+    if (absl::IsNotFound(now.status())) return absl::OkStatus();
+    if (!now.ok()) return now.status();  // out of descriptors: it may well be there
+    if (!(*now == process)) return absl::OkStatus();
     if (getpgid(process.pid) == process.pid) kill(-process.pid, SIGKILL);
     kill(process.pid, SIGKILL);
     if (absl::Now() > deadline) {
@@ -58,7 +49,7 @@ absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
 }
 
 absl::StatusOr<std::string> BootId() {
-  absl::StatusOr<std::string> id = ReadAll("/proc/sys/kernel/random/boot_id");
+  absl::StatusOr<std::string> id = platform::SystemFiles().Read("/proc/sys/kernel/random/boot_id");
   if (id.ok()) absl::StripTrailingAsciiWhitespace(&*id);
   return id;
 }

@@ -18,11 +18,11 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 };
 
-// NotFoundError where there is no such process (a zombie is none).
+// NotFoundError where there is no such process (a zombie is none); another where it cannot be looked at.
 absl::StatusOr<ProcessId> Identify(pid_t pid);
 
 // Kills the process and its group, if it still is that process, and waits until it is gone.
-// DeadlineExceededError where it is not within `limit`.
+// DeadlineExceededError where it is not within `limit`; another error where it cannot be looked at.
 absl::Status KillLeftover(const ProcessId& process, absl::Duration limit);
 
 // Of this boot of the machine.

@@ -5,12 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <optional>
+#include <set>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "platform/failpoint.h"
 #include "platform/log.h"
@@ -19,22 +17,15 @@
 namespace tandem::worker {
 namespace {
 
-constexpr char kAttemptPrefix[] = "attempt-";
 constexpr absl::Duration kKillLimit = absl::Seconds(10);
 
 std::string RanksFile(const std::string& folder) { return folder + "/ranks.json"; }
 std::string EndFile(const std::string& folder) { return folder + "/ended.pb"; }
 
-// Names in a folder that may not be there.
-absl::StatusOr<std::vector<std::string>> ListIfThere(platform::Files& files, const std::string& folder) {
-  absl::StatusOr<std::vector<std::string>> names = files.List(folder);
-  if (absl::IsNotFound(names.status())) return std::vector<std::string>();
-  return names;
-}
-
 }  // namespace
 
-absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string& folder) {
+absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string& folder,
+                                      const LogLimits& log_limits) {
   if (const absl::Status status = files.CreateFolders(folder); !status.ok()) return status;
   const std::string path = folder + "/lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -53,23 +44,25 @@ absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string&
     close(fd);
     return status;
   }
-  return Records(files, folder, fd);
+  return Records(files, folder, log_limits, fd);
 }
 
 Records::Records(Records&& other) noexcept
-    : files_(other.files_), folder_(other.folder_), lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+    : files_(other.files_),
+      folder_(other.folder_),
+      log_limits_(other.log_limits_),
+      lock_fd_(std::exchange(other.lock_fd_, -1)) {}
 
 Records::~Records() {
   if (lock_fd_ >= 0) close(lock_fd_);
 }
 
 std::string Records::AttemptFolder(const AttemptKey& attempt) const {
-  return absl::StrCat(folder_, "/attempts/", attempt.job, "/", kAttemptPrefix, attempt.attempt);
+  return absl::StrCat(folder_, "/attempts/", AttemptPath(attempt));
 }
 
 std::string Records::LogFile(const RankKey& rank) const {
-  return absl::StrCat(folder_, "/logs/", rank.attempt.job, "/", kAttemptPrefix, rank.attempt.attempt,
-                      "/rank-", rank.rank, ".log");
+  return absl::StrCat(folder_, "/logs/", AttemptPath(rank.attempt), "/rank-", rank.rank, ".log");
 }
 
 absl::Status Records::WriteRanks(const AttemptKey& attempt, const std::map<int, ProcessId>& ranks) {
@@ -98,25 +91,23 @@ absl::Status Records::WriteEnd(const v1::AttemptStatus& status) {
   return written;
 }
 
-absl::Status Records::Forget(const AttemptKey& attempt) { return files_.RemoveAll(AttemptFolder(attempt)); }
+absl::Status Records::Forget(const AttemptKey& attempt) {
+  const std::string root = folder_ + "/attempts";
+  if (absl::Status removed = RemoveAttempt(files_, root, attempt); !removed.ok()) return removed;
+  const absl::StatusOr<std::set<AttemptKey>> needed = ListAttempts(files_, root);
+  if (needed.ok()) PruneLogs(files_, folder_ + "/logs", *needed, log_limits_);
+  return needed.status();
+}
 
 absl::StatusOr<std::vector<v1::AttemptStatus>> Records::Recover(const std::string& worker_id,
                                                                 absl::Time now) {
+  const absl::StatusOr<std::set<AttemptKey>> attempts = ListAttempts(files_, folder_ + "/attempts");
+  if (!attempts.ok()) return attempts.status();
   std::vector<v1::AttemptStatus> ends;
-  const std::string root = folder_ + "/attempts";
-  const absl::StatusOr<std::vector<std::string>> jobs = ListIfThere(files_, root);
-  if (!jobs.ok()) return jobs.status();
-  for (const std::string& job : *jobs) {
-    const absl::StatusOr<std::vector<std::string>> attempts = ListIfThere(files_, root + "/" + job);
-    if (!attempts.ok()) return attempts.status();
-    for (const std::string& name : *attempts) {
-      absl::string_view number = name;
-      AttemptKey key{.job = job};
-      if (!absl::ConsumePrefix(&number, kAttemptPrefix) || !absl::SimpleAtoi(number, &key.attempt)) continue;
-      absl::StatusOr<v1::AttemptStatus> end = RecoverAttempt(key, worker_id, now);
-      if (!end.ok()) return end.status();
-      ends.push_back(*std::move(end));
-    }
+  for (const AttemptKey& attempt : *attempts) {
+    absl::StatusOr<v1::AttemptStatus> end = RecoverAttempt(attempt, worker_id, now);
+    if (!end.ok()) return end.status();
+    ends.push_back(*std::move(end));
   }
   return ends;
 }

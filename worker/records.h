@@ -9,27 +9,30 @@
 #include "absl/time/time.h"
 #include "platform/files.h"
 #include "tandem/v1/workers.pb.h"
+#include "worker/log_retention.h"
 #include "worker/processes.h"
 #include "worker/state.h"
 
 namespace tandem::worker {
 
 // What a worker must still know after its own death, below its state folder:
-//   lock                                   held by the running daemon
-//   attempts/JOB/attempt-N/ranks.json      {boot, pid, start time} of the ranks that run
-//   attempts/JOB/attempt-N/ended.pb        v1.AttemptStatus of an end that the controller has not
-//   acknowledged logs/JOB/attempt-N/rank-R.log          what the rank printed; stays after the end
+//   lock                                held by the running daemon
+//   attempts/JOB/attempt-N/ranks.json   {boot, pid, start time} of the ranks that run
+//   attempts/JOB/attempt-N/ended.pb     v1.AttemptStatus of an end that the controller has not acknowledged
+//   logs/JOB/attempt-N/rank-R.log       what the rank printed; after the end as long as LogLimits allow
 // Not thread-safe; LogFile is.
 class Records {
  public:
   // Takes the folder (creates it). FailedPreconditionError, naming the pid, where another daemon has it.
-  static absl::StatusOr<Records> Open(platform::Files& files, const std::string& folder);
+  static absl::StatusOr<Records> Open(platform::Files& files, const std::string& folder,
+                                      const LogLimits& log_limits = {});
   Records(Records&& other) noexcept;
   ~Records();
 
   // Ranks of an attempt that run, or will in a moment (no process yet). Creates the folder of their logs too.
   absl::Status WriteRanks(const AttemptKey& attempt, const std::map<int, ProcessId>& ranks);
   absl::Status WriteEnd(const v1::AttemptStatus& status);
+  // The end is acknowledged: its record goes, and of the logs that are not needed any more the oldest.
   absl::Status Forget(const AttemptKey& attempt);
 
   // At start: kills what an earlier daemon left running, and returns all ends that are not acknowledged.
@@ -39,8 +42,8 @@ class Records {
   std::string LogFile(const RankKey& rank) const;
 
  private:
-  Records(platform::Files& files, std::string folder, int lock_fd)
-      : files_(files), folder_(std::move(folder)), lock_fd_(lock_fd) {}
+  Records(platform::Files& files, std::string folder, const LogLimits& log_limits, int lock_fd)
+      : files_(files), folder_(std::move(folder)), log_limits_(log_limits), lock_fd_(lock_fd) {}
 
   std::string AttemptFolder(const AttemptKey& attempt) const;
   absl::StatusOr<v1::AttemptStatus> RecoverAttempt(const AttemptKey& attempt, const std::string& worker_id,
@@ -48,6 +51,7 @@ class Records {
 
   platform::Files& files_;
   const std::string folder_;
+  const LogLimits log_limits_;
   int lock_fd_ = -1;
 };
 

@@ -51,7 +51,22 @@ std::string BesideThisBinary(const std::string& name) {
   return error ? name : (self.parent_path() / name).string();
 }
 
-// Behind the GPUs, whose index is their number on this machine.
+// The GPUs that ranks may use. The ranks inherit the list by UUID, so that the number of a rank's place is
+// that of its GPU.
+std::vector<tandem::v1::Place> GpuPlaces(const std::string& trainer) {
+  if (access(worker::CudaTrainer(trainer).c_str(), X_OK) != 0) return {};
+  absl::StatusOr<std::vector<tandem::v1::Place>> gpus = worker::FindGpus();
+  if (gpus.ok()) gpus = worker::VisibleGpus(*gpus, getenv("CUDA_VISIBLE_DEVICES"));
+  if (!gpus.ok()) {
+    platform::Log(platform::LogLevel::kWarning, "no GPU of this machine is offered",
+                  {{"reason", std::string(gpus.status().message())}});
+    return {};
+  }
+  if (!gpus->empty()) setenv("CUDA_VISIBLE_DEVICES", worker::VisibleDevices(*gpus).c_str(), 1);
+  return *std::move(gpus);
+}
+
+// Behind the GPUs, whose index is their number for CUDA.
 std::vector<tandem::v1::Place> CpuPlaces(int count, int first_index) {
   const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   std::vector<tandem::v1::Place> places;
@@ -105,8 +120,10 @@ int main(int argc, char** argv) {
   app.add_option("--places", places, "Ranks that may run here at once, on CPUs")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--trainer", trainer,
-                 "Path of tandem-trainer; GPUs are offered where PATH-cuda is there too")
+  app.add_option(
+         "--trainer", trainer,
+         "Path of tandem-trainer; GPUs (those in CUDA_VISIBLE_DEVICES) are offered where PATH-cuda is "
+         "there too")
       ->capture_default_str();
   app.add_option("--data-address", data_address, "Address at which other workers reach the ranks of this one")
       ->capture_default_str();
@@ -123,18 +140,10 @@ int main(int argc, char** argv) {
   if (access(trainer.c_str(), X_OK) != 0) {
     return Fail(absl::NotFoundError("there is no program " + trainer + "; name the trainer with --trainer"));
   }
-  std::vector<tandem::v1::Place> all_places;
-  if (access(worker::CudaTrainer(trainer).c_str(), X_OK) == 0) {
-    absl::StatusOr<std::vector<tandem::v1::Place>> gpus = worker::FindGpus();
-    if (!gpus.ok()) {
-      platform::Log(platform::LogLevel::kWarning, "no GPU of this machine is offered",
-                    {{"reason", std::string(gpus.status().message())}});
-    } else {
-      all_places = *std::move(gpus);
-    }
+  std::vector<tandem::v1::Place> all_places = GpuPlaces(trainer);
+  for (tandem::v1::Place& place : CpuPlaces(places, static_cast<int>(all_places.size()))) {
+    all_places.push_back(std::move(place));
   }
-  const int first_cpu = all_places.empty() ? 0 : all_places.back().index() + 1;
-  for (tandem::v1::Place& place : CpuPlaces(places, first_cpu)) all_places.push_back(std::move(place));
   RaiseDescriptorLimit();
   // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
   // way.

@@ -6,17 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "platform/files.h"
-#include "tests/worker/fake_controller.h"
-#include "tests/worker/worker_process.h"
+#include "tests/worker/daemon_fixture.h"
 #include "worker/cause.h"
 
 namespace tandem::worker {
@@ -25,84 +19,6 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-using Seen = FakeController::Seen;
-
-class DaemonTest : public testing::Test {
- protected:
-  DaemonTest() {
-    std::string name = "/tmp/tandem-worker-test-XXXXXX";
-    folder_ = mkdtemp(name.data());
-    std::ofstream(folder_ + "/data.txt") << std::string(1 << 16, 'x');
-    controller_ = std::make_unique<FakeController>(folder_ + "/socket");
-  }
-  ~DaemonTest() override {
-    worker_.reset();
-    controller_.reset();
-    EXPECT_TRUE(platform::SystemFiles().RemoveAll(folder_).ok());
-  }
-
-  void StartWorker(std::vector<std::string> more = {}) {
-    worker_ = std::make_unique<WorkerProcess>(WorkerProcess::Options{
-        .controller = controller_->address(), .state_folder = folder_ + "/state", .more = std::move(more)});
-  }
-
-  // `script`: see fake_trainer_main.cc.
-  v1::Assignment Job(const std::string& script, int ranks, int attempt = 1) const {
-    v1::Assignment assignment;
-    assignment.mutable_id()->set_job_id("0123456789ab");
-    assignment.mutable_id()->set_attempt(attempt);
-    assignment.set_desired(v1::DESIRED_RUN);
-    assignment.mutable_resolved()->set_name(script);
-    assignment.mutable_resolved()->mutable_data()->set_train(folder_ + "/data.txt");
-    for (int i = 0; i < ranks; ++i) {
-      v1::RankPlace& place = *assignment.add_places();
-      place.set_rank(i);
-      place.set_worker("w1");
-      place.set_place(i);
-      v1::RankStart& start = *assignment.add_ranks();
-      start.set_rank(i);
-      start.set_place(i);
-    }
-    return assignment;
-  }
-
-  static AttemptKey Key(int attempt = 1) { return {.job = "0123456789ab", .attempt = attempt}; }
-
-  static const v1::AttemptStatus* Find(const Seen& seen, int attempt = 1) {
-    const auto it = seen.statuses.find(Key(attempt));
-    return it == seen.statuses.end() ? nullptr : &it->second;
-  }
-
-  static bool Ended(const Seen& seen) {
-    const v1::AttemptStatus* const status = Find(seen);
-    return status != nullptr && status->ended();
-  }
-
-  // All ranks step, `step` at least.
-  bool WaitForStep(int64_t step) {
-    return controller_->WaitFor([&](const Seen& seen) {
-      const v1::AttemptStatus* const status = Find(seen);
-      return status != nullptr && status->ranks_size() > 0 &&
-             std::all_of(status->ranks().begin(), status->ranks().end(), [&](const v1::RankStatus& rank) {
-               return rank.phase() == v1::RANK_PHASE_STEPPING && rank.step() >= step;
-             });
-    });
-  }
-
-  std::vector<pid_t> Pids() const {
-    std::vector<pid_t> pids;
-    const Seen seen = controller_->seen();
-    for (const v1::RankStatus& rank : Find(seen)->ranks()) pids.push_back(static_cast<pid_t>(rank.pid()));
-    return pids;
-  }
-
-  v1::AttemptStatus Status() const { return *Find(controller_->seen()); }
-
-  std::string folder_;
-  std::unique_ptr<FakeController> controller_;
-  std::unique_ptr<WorkerProcess> worker_;
-};
 
 TEST_F(DaemonTest, RunsAJobToItsEndAndLosesNoReport) {
   controller_->Want({Job("steps-50", 2)});
@@ -292,6 +208,26 @@ TEST_F(DaemonTest, ASecondDaemonOnTheSameStateRefuses) {
   EXPECT_EQ(WEXITSTATUS(*status), 1);
 }
 
+TEST_F(DaemonTest, ARefusedWorkerTriesLessAndLessOften) {
+  controller_->Refuse();
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() >= 3; }));
+  EXPECT_FALSE(
+      controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() > 15; }, absl::Seconds(2)));
+}
+
+TEST_F(DaemonTest, AControllerThatCannotBeReachedIsNamed) {
+  WorkerProcess worker({.controller = "unix:" + folder_ + "/nobody",
+                        .state_folder = folder_ + "/state",
+                        .log = folder_ + "/log"});
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (ReadAll(folder_ + "/log").find("the controller cannot be reached; trying on") == std::string::npos) {
+    ASSERT_LT(absl::Now(), deadline);
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_THAT(ReadAll(folder_ + "/log"), HasSubstr("unix:" + folder_ + "/nobody"));
+}
+
 TEST_F(DaemonTest, MissingDataIsRefusedAsAUsersErrorBeforeAnythingRuns) {
   v1::Assignment job = Job("steps-50", 1);
   job.mutable_resolved()->mutable_data()->set_train(folder_ + "/none.txt");
@@ -330,8 +266,7 @@ TEST_F(DaemonTest, LogsAreUploadedFromTheTailAndFollowedToTheEnd) {
   controller_->Want({});
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.uploads_ended == 1; }));
   const std::string log = controller_->seen().log;
-  std::ifstream file(folder_ + "/state/logs/0123456789ab/attempt-1/rank-1.log");
-  const std::string whole(std::istreambuf_iterator<char>(file), {});
+  const std::string whole = ReadAll(folder_ + "/state/logs/0123456789ab/attempt-1/rank-1.log");
   EXPECT_THAT(whole, EndsWith(log)) << "to its last line, without a gap";
 
   request.set_rank(7);
@@ -343,10 +278,13 @@ TEST_F(DaemonTest, LogsAreUploadedFromTheTailAndFollowedToTheEnd) {
 TEST_F(DaemonTest, ATrainerThatIsNotThereIsNamedAtOnce) {
   WorkerProcess worker({.controller = controller_->address(),
                         .state_folder = folder_ + "/state",
-                        .more = {"--trainer", "/nowhere/tandem-trainer"}});
+                        .trainer = "/nowhere/tandem-trainer",
+                        .log = folder_ + "/log"});
   const std::optional<int> status = worker.Wait();
   ASSERT_TRUE(status.has_value());
-  EXPECT_NE(WEXITSTATUS(*status), 0);
+  EXPECT_EQ(WEXITSTATUS(*status), 1);
+  EXPECT_THAT(ReadAll(folder_ + "/log"),
+              HasSubstr("there is no program /nowhere/tandem-trainer; name the trainer with --trainer"));
 }
 
 #ifdef TANDEM_FAILPOINTS

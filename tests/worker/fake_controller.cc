@@ -51,6 +51,11 @@ void FakeController::Send(const v1::ControllerMessage& message) {
   if (stream_ != nullptr) stream_->Write(message);
 }
 
+void FakeController::Refuse() {
+  const std::lock_guard lock(mu_);
+  refuse_ = true;
+}
+
 FakeController::Seen FakeController::seen() const {
   const std::lock_guard lock(mu_);
   return seen_;
@@ -96,6 +101,10 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
   switch (message.item_case()) {
     case v1::WorkerMessage::kHello: {
       seen_.hellos.push_back(message.hello());
+      if (refuse_) {
+        answer.mutable_refused()->set_reason("WorkerIdInUse");
+        break;
+      }
       v1::Welcome& welcome = *answer.mutable_welcome();
       welcome.set_term(term_);
       welcome.set_protocol(kProtocol);

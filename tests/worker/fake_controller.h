@@ -51,6 +51,8 @@ class FakeController final : public v1::Workers::Service {
   // All that the controller wants of the worker from now on; sent now and with every Welcome.
   void Want(std::vector<v1::Assignment> all, std::vector<AttemptKey> forget = {});
   void Send(const v1::ControllerMessage& message);
+  // Every Hello from now on is refused, though not for good.
+  void Refuse();
 
   // Copy of what is seen.
   Seen seen() const;
@@ -81,6 +83,7 @@ class FakeController final : public v1::Workers::Service {
   Stream* stream_ = nullptr;
   std::map<std::string, v1::KvGet> pending_;
   int64_t term_ = 0;
+  bool refuse_ = false;
 };
 
 }  // namespace tandem::worker

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace tandem::worker {
 namespace {
 
@@ -28,6 +30,51 @@ TEST(GpusTest, WhatIsNoGpuIsAnError) {
   EXPECT_EQ(ReadGpus("No devices were found\n").status().message(),
             "nvidia-smi printed 'No devices were found', which is no GPU");
   EXPECT_FALSE(ReadGpus("0, NVIDIA H200, GPU-0be82b0e, [N/A]\n").ok());
+}
+
+class VisibleGpusTest : public testing::Test {
+ protected:
+  // "0:GPU-aa11,1:GPU-bb22": index and UUID of each place.
+  static std::string Offered(const char* visible) {
+    const auto gpus = ReadGpus("0, H200, GPU-aa11, 1\n1, H200, GPU-ab22, 1\n2, H200, GPU-cc33, 1\n");
+    const auto places = VisibleGpus(*gpus, visible);
+    if (!places.ok()) return std::string(places.status().message());
+    std::string text;
+    for (const v1::Place& place : *places) {
+      text += (text.empty() ? "" : ",") + std::to_string(place.index()) + ":" + place.uuid();
+    }
+    return text;
+  }
+};
+
+TEST_F(VisibleGpusTest, AllWhereNothingIsSaid) {
+  EXPECT_EQ(Offered(nullptr), "0:GPU-aa11,1:GPU-ab22,2:GPU-cc33");
+}
+
+TEST_F(VisibleGpusTest, OnlyWhatIsNamedInItsOrderAndNumberedAsCudaDoes) {
+  EXPECT_EQ(Offered("2"), "0:GPU-cc33");
+  EXPECT_EQ(Offered("2,0"), "0:GPU-cc33,1:GPU-aa11");
+  EXPECT_EQ(Offered("GPU-ab22, GPU-c"), "0:GPU-ab22,1:GPU-cc33");
+}
+
+TEST_F(VisibleGpusTest, NoneWhereNoneIsGiven) {
+  for (const char* none : {"", " ", "-1", "NoDevFiles"}) EXPECT_EQ(Offered(none), "") << none;
+}
+
+TEST_F(VisibleGpusTest, WhatIsNoGpuOfThisMachineIsOneLine) {
+  EXPECT_EQ(
+      Offered("0,3"),
+      "CUDA_VISIBLE_DEVICES is '0,3', and '3' is none of the 3 GPUs of this machine; name GPUs by number "
+      "or UUID as nvidia-smi -L does, with commas between them");
+  for (const char* bad : {"0,", "all", "0;1", "MIG-aa11", "GPU-a", "0,1,0", "1,GPU-ab22", "0,-1", "a\nb"}) {
+    EXPECT_EQ(Offered(bad).rfind("CUDA_VISIBLE_DEVICES is '", 0), 0u) << bad << ": " << Offered(bad);
+    EXPECT_EQ(Offered(bad).find('\n'), std::string::npos);
+  }
+}
+
+TEST_F(VisibleGpusTest, RanksGetTheListByUuid) {
+  const auto gpus = ReadGpus("0, H200, GPU-aa11, 1\n1, H200, GPU-ab22, 1\n");
+  EXPECT_EQ(VisibleDevices(*VisibleGpus(*gpus, "1,0")), "GPU-ab22,GPU-aa11");
 }
 
 }  // namespace

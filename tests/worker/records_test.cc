@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@
 namespace tandem::worker {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -137,6 +140,75 @@ TEST_F(RecordsTest, ATornRecordIsAnEndWithoutRanks) {
   ASSERT_TRUE(ends.ok()) << ends.status();
   ASSERT_THAT(*ends, SizeIs(1));
   EXPECT_EQ(ends->front().ranks_size(), 0);
+}
+
+TEST_F(RecordsTest, AForgottenAttemptLeavesNoFolderOfRecords) {
+  Records records = Open();
+  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, {}}}).ok());
+  ASSERT_TRUE(records.Forget(kSecondAttempt).ok());
+  EXPECT_THAT(*platform::SystemFiles().List(folder_ + "/attempts"), IsEmpty());
+}
+
+// The logs of ended attempts, of 10 bytes each.
+class LogLimitsTest : public RecordsTest {
+ protected:
+  // Attempts 1 to `count` of one job, written one after the other, none forgotten yet.
+  void WriteAttempts(Records& records, int count) {
+    for (int i = 1; i <= count; ++i) {
+      const AttemptKey attempt{.job = "j", .attempt = i};
+      ASSERT_TRUE(records.WriteRanks(attempt, {{0, {}}}).ok());
+      const std::string log = records.LogFile({attempt, 0});
+      ASSERT_TRUE(platform::SystemFiles().Write(log, "0123456789").ok());
+      std::filesystem::last_write_time(log, first_ + std::chrono::seconds(i));
+    }
+  }
+  std::vector<std::string> Kept() { return *platform::SystemFiles().List(folder_ + "/logs/j"); }
+  Records OpenWith(const LogLimits& limits) {
+    return *Records::Open(platform::SystemFiles(), folder_, limits);
+  }
+
+  const std::filesystem::file_time_type first_ =
+      std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+};
+
+TEST_F(LogLimitsTest, TheNewestAreKept) {
+  Records records = OpenWith({.attempts = 2});
+  WriteAttempts(records, 4);
+  for (int i = 1; i <= 4; ++i) ASSERT_TRUE(records.Forget({.job = "j", .attempt = i}).ok());
+  EXPECT_THAT(Kept(), ElementsAre("attempt-3", "attempt-4"));
+}
+
+TEST_F(LogLimitsTest, BytesCountTooAndTheNewestStaysHoweverLarge) {
+  {
+    Records records = OpenWith({.bytes = 25});
+    WriteAttempts(records, 4);
+    for (int i = 1; i <= 4; ++i) ASSERT_TRUE(records.Forget({.job = "j", .attempt = i}).ok());
+    EXPECT_THAT(Kept(), ElementsAre("attempt-3", "attempt-4"));
+  }
+  Records records = OpenWith({.bytes = 1});
+  ASSERT_TRUE(records.Forget({.job = "j", .attempt = 4}).ok());
+  EXPECT_THAT(Kept(), ElementsAre("attempt-4"));
+}
+
+TEST_F(LogLimitsTest, WhatRunsOrIsNotAcknowledgedIsNeverRemoved) {
+  Records records = OpenWith({.attempts = 1});
+  WriteAttempts(records, 4);
+  ASSERT_TRUE(records.Forget({.job = "j", .attempt = 3}).ok());
+  ASSERT_TRUE(records.Forget({.job = "j", .attempt = 4}).ok());
+  EXPECT_THAT(Kept(), ElementsAre("attempt-1", "attempt-2", "attempt-4")) << "1 and 2 keep their records";
+  ASSERT_TRUE(records.Forget({.job = "j", .attempt = 1}).ok());
+  EXPECT_THAT(Kept(), ElementsAre("attempt-2", "attempt-4"));
+}
+
+TEST_F(LogLimitsTest, TheFolderOfAJobGoesWithItsLastLog) {
+  Records records = OpenWith({.attempts = 1});
+  WriteAttempts(records, 1);
+  const AttemptKey other{.job = "k", .attempt = 1};
+  ASSERT_TRUE(records.WriteRanks(other, {{0, {}}}).ok());
+  ASSERT_TRUE(platform::SystemFiles().Write(records.LogFile({other, 0}), "new").ok());
+  ASSERT_TRUE(records.Forget({.job = "j", .attempt = 1}).ok());
+  ASSERT_TRUE(records.Forget(other).ok());
+  EXPECT_THAT(*platform::SystemFiles().List(folder_ + "/logs"), ElementsAre("k"));
 }
 
 }  // namespace

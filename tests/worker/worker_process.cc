@@ -1,5 +1,6 @@
 #include "tests/worker/worker_process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,16 +24,28 @@ WorkerProcess::WorkerProcess(const Options& options) {
                                    "--places",
                                    std::to_string(options.places),
                                    "--trainer",
-                                   TANDEM_FAKE_TRAINER};
+                                   options.trainer};
   args.insert(args.end(), options.more.begin(), options.more.end());
   std::vector<char*> argv;
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    if (!options.environment.contains(text.substr(0, text.find('=')))) variables.push_back(text);
+  }
+  for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
+  std::vector<char*> envp;
+  for (std::string& variable : variables) envp.push_back(variable.data());
+  envp.push_back(nullptr);
   pid_ = _Fork();
   if (pid_ == 0) {
     // A test that crashes must not leave a daemon that trains on, and whose output ctest waits for.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execv(argv[0], argv.data());
+    if (!options.log.empty()) {
+      dup2(open(options.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
+    }
+    execve(argv[0], argv.data(), envp.data());
     _exit(127);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,10 @@ class WorkerProcess {
     std::string controller;
     std::string state_folder;
     int places = 4;
-    std::vector<std::string> more;  // further arguments
+    std::string trainer = TANDEM_FAKE_TRAINER;
+    std::vector<std::string> more;                   // further arguments
+    std::map<std::string, std::string> environment;  // set besides the test's
+    std::string log;                                 // file of its standard error; empty: the test's
   };
   explicit WorkerProcess(const Options& options);
   ~WorkerProcess();

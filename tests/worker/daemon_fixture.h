@@ -1,0 +1,106 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "platform/files.h"
+#include "tests/worker/fake_controller.h"
+#include "tests/worker/worker_process.h"
+
+namespace tandem::worker {
+
+using Seen = FakeController::Seen;
+
+inline std::string ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// A controller and a folder; the daemon is the test's to start.
+class DaemonTest : public testing::Test {
+ protected:
+  DaemonTest() {
+    std::string name = "/tmp/tandem-worker-test-XXXXXX";
+    folder_ = mkdtemp(name.data());
+    std::ofstream(folder_ + "/data.txt") << std::string(1 << 16, 'x');
+    controller_ = std::make_unique<FakeController>(folder_ + "/socket");
+  }
+  ~DaemonTest() override {
+    worker_.reset();
+    controller_.reset();
+    EXPECT_TRUE(platform::SystemFiles().RemoveAll(folder_).ok());
+  }
+
+  void StartWorker(std::vector<std::string> more = {}) {
+    worker_ = std::make_unique<WorkerProcess>(WorkerProcess::Options{
+        .controller = controller_->address(), .state_folder = folder_ + "/state", .more = std::move(more)});
+  }
+
+  // `script`: see fake_trainer_main.cc.
+  v1::Assignment Job(const std::string& script, int ranks, int attempt = 1) const {
+    v1::Assignment assignment;
+    assignment.mutable_id()->set_job_id("0123456789ab");
+    assignment.mutable_id()->set_attempt(attempt);
+    assignment.set_desired(v1::DESIRED_RUN);
+    assignment.mutable_resolved()->set_name(script);
+    assignment.mutable_resolved()->mutable_data()->set_train(folder_ + "/data.txt");
+    for (int i = 0; i < ranks; ++i) {
+      v1::RankPlace& place = *assignment.add_places();
+      place.set_rank(i);
+      place.set_worker("w1");
+      place.set_place(i);
+      v1::RankStart& start = *assignment.add_ranks();
+      start.set_rank(i);
+      start.set_place(i);
+    }
+    return assignment;
+  }
+
+  static AttemptKey Key(int attempt = 1) { return {.job = "0123456789ab", .attempt = attempt}; }
+
+  static const v1::AttemptStatus* Find(const Seen& seen, int attempt = 1) {
+    const auto it = seen.statuses.find(Key(attempt));
+    return it == seen.statuses.end() ? nullptr : &it->second;
+  }
+
+  static bool Ended(const Seen& seen) {
+    const v1::AttemptStatus* const status = Find(seen);
+    return status != nullptr && status->ended();
+  }
+
+  // All ranks step, `step` at least.
+  bool WaitForStep(int64_t step) {
+    return controller_->WaitFor([&](const Seen& seen) {
+      const v1::AttemptStatus* const status = Find(seen);
+      return status != nullptr && status->ranks_size() > 0 &&
+             std::all_of(status->ranks().begin(), status->ranks().end(), [&](const v1::RankStatus& rank) {
+               return rank.phase() == v1::RANK_PHASE_STEPPING && rank.step() >= step;
+             });
+    });
+  }
+
+  std::vector<pid_t> Pids() const {
+    std::vector<pid_t> pids;
+    const Seen seen = controller_->seen();
+    for (const v1::RankStatus& rank : Find(seen)->ranks()) pids.push_back(static_cast<pid_t>(rank.pid()));
+    return pids;
+  }
+
+  v1::AttemptStatus Status() const { return *Find(controller_->seen()); }
+
+  std::string folder_;
+  std::unique_ptr<FakeController> controller_;
+  std::unique_ptr<WorkerProcess> worker_;
+};
+
+}  // namespace tandem::worker

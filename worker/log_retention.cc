@@ -1,0 +1,102 @@
+#include "worker/log_retention.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "platform/log.h"
+
+namespace tandem::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kAttemptPrefix[] = "attempt-";
+
+struct AttemptLogs {
+  AttemptKey attempt;
+  fs::file_time_type written = fs::file_time_type::min();
+  int64_t bytes = 0;
+};
+
+// What cannot be looked at counts as old and empty.
+AttemptLogs Look(const std::string& root, const AttemptKey& attempt) {
+  AttemptLogs logs{.attempt = attempt};
+  std::error_code error;
+  for (const fs::directory_entry& file :
+       fs::directory_iterator(absl::StrCat(root, "/", AttemptPath(attempt)), error)) {
+    const fs::file_time_type written = file.last_write_time(error);
+    if (!error) logs.written = std::max(logs.written, written);
+    const auto bytes = file.file_size(error);
+    if (!error) logs.bytes += static_cast<int64_t>(bytes);
+  }
+  return logs;
+}
+
+}  // namespace
+
+std::string AttemptPath(const AttemptKey& attempt) {
+  return absl::StrCat(attempt.job, "/", kAttemptPrefix, attempt.attempt);
+}
+
+absl::StatusOr<std::set<AttemptKey>> ListAttempts(platform::Files& files, const std::string& root) {
+  std::set<AttemptKey> attempts;
+  const absl::StatusOr<std::vector<std::string>> jobs = files.List(root);
+  if (absl::IsNotFound(jobs.status())) return attempts;
+  if (!jobs.ok()) return jobs.status();
+  for (const std::string& job : *jobs) {
+    const absl::StatusOr<std::vector<std::string>> names = files.List(absl::StrCat(root, "/", job));
+    if (!names.ok()) return names.status();
+    for (const std::string& name : *names) {
+      absl::string_view number = name;
+      AttemptKey key{.job = job};
+      if (absl::ConsumePrefix(&number, kAttemptPrefix) && absl::SimpleAtoi(number, &key.attempt)) {
+        attempts.insert(key);
+      }
+    }
+  }
+  return attempts;
+}
+
+absl::Status RemoveAttempt(platform::Files& files, const std::string& root, const AttemptKey& attempt) {
+  if (absl::Status removed = files.RemoveAll(absl::StrCat(root, "/", AttemptPath(attempt))); !removed.ok()) {
+    return removed;
+  }
+  const std::string job = absl::StrCat(root, "/", attempt.job);
+  const absl::StatusOr<std::vector<std::string>> others = files.List(job);
+  return others.ok() && others->empty() ? files.RemoveAll(job) : absl::OkStatus();
+}
+
+std::string LogLimits::ToText() const {
+  return absl::StrCat("its newest ", attempts, " ended attempts, ", bytes >> 20, " MiB at most");
+}
+
+void PruneLogs(platform::Files& files, const std::string& root, const std::set<AttemptKey>& needed,
+               const LogLimits& limits) {
+  const absl::StatusOr<std::set<AttemptKey>> attempts = ListAttempts(files, root);
+  std::vector<AttemptLogs> ended;
+  if (attempts.ok()) {
+    for (const AttemptKey& attempt : *attempts) {
+      if (!needed.contains(attempt)) ended.push_back(Look(root, attempt));
+    }
+  }
+  std::stable_sort(ended.begin(), ended.end(),
+                   [](const AttemptLogs& a, const AttemptLogs& b) { return a.written > b.written; });
+  absl::Status status = attempts.status();
+  int64_t bytes = 0;
+  for (size_t i = 0; i < ended.size(); ++i) {
+    bytes += ended[i].bytes;
+    if (i == 0 || (i < limits.attempts && bytes <= limits.bytes)) continue;
+    if (const absl::Status removed = RemoveAttempt(files, root, ended[i].attempt); !removed.ok())
+      status = removed;
+  }
+  if (!status.ok()) {
+    platform::Log(platform::LogLevel::kWarning, "old logs of ranks could not be removed",
+                  {{"error", std::string(status.message())}});
+  }
+}
+
+}  // namespace tandem::worker
