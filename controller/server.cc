@@ -15,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -22,6 +23,7 @@
 #include "controller/engine.h"
 #include "controller/history.h"
 #include "controller/jobs_service.h"
+#include "controller/listener.h"
 #include "controller/metrics.h"
 #include "controller/rpc_metrics.h"
 #include "controller/sessions.h"
@@ -37,7 +39,7 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
-// A gRPC server that runs out of descriptors never accepts again (CVE-2023-4785).
+// Every connection, watch and log that is read costs one.
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
@@ -72,7 +74,10 @@ absl::Status CheckAddress(const std::string& address) {
     }
     return absl::OkStatus();
   }
-  if (address.rfind(':') == std::string::npos) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
+      port > 65535) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", address, ": give host:port, as in 127.0.0.1:7471, or unix:/path"));
   }
@@ -85,8 +90,6 @@ bool IsLocal(const std::string& address) {
 }
 
 void SetArguments(grpc::ServerBuilder& builder) {
-  // A second daemon on the port fails to bind instead of silently sharing it.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -117,6 +120,7 @@ struct Server::Parts {
   std::unique_ptr<JobsService> jobs;
   std::unique_ptr<WorkersService> workers;
   std::unique_ptr<grpc::Server> server;
+  std::vector<std::unique_ptr<Listener>> listeners;  // which feed the server
   std::unique_ptr<MetricsServer> exposer;
   std::vector<std::string> addresses;
   std::string metrics_address;
@@ -240,9 +244,17 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetArguments(builder);
-  std::vector<int> ports(options.listen.size());
-  for (size_t i = 0; i < options.listen.size(); ++i) {
-    builder.AddListeningPort(options.listen[i], grpc::InsecureServerCredentials(), &ports[i]);
+  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors;
+  for (const std::string& address : options.listen) {
+    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address);
+    if (!listener.ok()) {
+      return listener.status();
+    }
+    parts->listeners.push_back(*std::move(listener));
+    parts->addresses.push_back(parts->listeners.back()->address());
+    acceptors.push_back(builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials()));
   }
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
@@ -251,18 +263,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", absl::StrJoin(options.listen, ", "),
-                     ": an address is taken or not local; give another --listen, or stop "
-                     "what listens there"));
+    return absl::InternalError("the gRPC server did not start");
   }
-  for (size_t i = 0; i < options.listen.size(); ++i) {
-    const std::string& address = options.listen[i];
-    if (absl::StartsWith(address, "unix:")) {
-      parts->addresses.push_back(address);
-      continue;
-    }
-    parts->addresses.push_back(absl::StrCat(address.substr(0, address.rfind(':')), ":", ports[i]));
+  for (const std::string& address : options.listen) {
     if (!IsLocal(address)) {
       platform::Log(
           platform::LogLevel::kWarning,
@@ -273,6 +276,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   grpc::HealthCheckServiceInterface* health = parts->server->GetHealthCheckService();
   for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
     health->SetServingStatus(service, true);
+  }
+  for (size_t i = 0; i < acceptors.size(); ++i) {
+    parts->listeners[i]->Start([acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = fd;
+      acceptor->HandleNewConnection(&connection);
+    });
   }
   parts->ticks = std::thread([raw] { raw->RunTicks(); });
   platform::Log(platform::LogLevel::kInfo, "serving",
@@ -293,6 +303,7 @@ Server::~Server() {
     parts_->stopping = true;
   }
   parts_->ticks.join();
+  parts_->listeners.clear();
   // Streams end themselves: gRPC alone would wait for the endless ones.
   parts_->watches->Close();
   parts_->sessions->Close();

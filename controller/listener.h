@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace tandem::controller {
+
+// A listening socket whose connections somebody else serves. gRPC's own listener never accepts again once an
+// accept has failed for want of descriptors (CVE-2023-4785); this one closes new connections while four
+// fifths of the limit are in use, so those that are open, the store and the metrics keep what they need, and
+// takes them again as soon as there is room. The first of them is logged, then one line in ten seconds.
+class Listener {
+ public:
+  // Binds "host:port" (port 0: any) or "unix:/path", whose socket is replaced if it is there: the caller has
+  // asked whether anybody listens on it. One line on errors.
+  static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address);
+  // Accepts no more; removes the socket of a path.
+  ~Listener();
+
+  // The address with the port that it has.
+  const std::string& address() const { return address_; }
+
+  // From now on connections are given to `accepted`, which owns the descriptor; from a thread of this object.
+  void Start(std::function<void(int fd)> accepted);
+
+ private:
+  Listener(std::string address, std::vector<int> sockets, int wake, int spare);
+
+  void Run();
+  void Accept(int socket);
+  void Shed(int fd, int64_t limit);
+
+  std::string address_;
+  std::string path_;  // of a unix socket
+  std::vector<int> sockets_;
+  int wake_ = -1;   // an eventfd that ends the thread
+  int spare_ = -1;  // given up to accept, and close, a connection for which there is no other descriptor
+  std::function<void(int)> accepted_;
+  absl::Time told_ = absl::InfinitePast();
+  int64_t shed_ = 0;  // since the last line
+  std::thread thread_;
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern char** environ;
+
+namespace tandem::controller {
+
+// A tandem-controller process on a socket in its folder.
+class Daemon {
+ public:
+  Daemon(const std::string& folder, const std::string& failpoint) {
+    std::vector<std::string> arguments = {
+        TANDEM_CONTROLLER_BINARY, "--state", folder + "/state", "--listen", Address(folder),
+        "--metrics-listen",       "off"};
+    if (!failpoint.empty()) {
+      arguments.insert(arguments.end(), {"--failpoint", failpoint});
+    }
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) {
+      argv.push_back(argument.data());
+    }
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    const std::string log = folder + "/log";
+    posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  ~Daemon() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      Wait();
+    }
+  }
+  // How it ended.
+  int Wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, 0), &status, 0);
+    return status;
+  }
+  int Stop() {
+    kill(pid_, SIGTERM);
+    return Wait();
+  }
+  pid_t pid() const { return pid_; }
+
+  static std::string Log(const std::string& folder) {
+    std::ifstream file(folder + "/log");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+  static std::string Address(const std::string& folder) { return "unix:" + folder + "/socket"; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+}  // namespace tandem::controller
