@@ -115,6 +115,22 @@ TEST_F(ValueLivesTest, AContributionThatNeverComesIsMissed) {
               testing::EndsWith("(backward a mb 0) reads the gradient of x with 1 of 2 contributions"));
 }
 
+TEST_F(ValueLivesTest, ALaterContributionDoesNotOverwriteNorComeAfterTheRelease) {
+  Program program = Build([](auto&) {});
+  std::vector<Instruction>& in = program.instructions;
+  const auto side = Find(in, "backward side mb 0");
+  side->add_value_gradients = {false};
+  EXPECT_TRUE(IsHarmful(program));
+  EXPECT_THAT(Message(program), AllOf(HasSubstr("(backward side mb 0) overwrites the gradient of x of train"),
+                                      HasSubstr("(backward b mb 0)")));
+  side->add_value_gradients = {true};
+  const auto place = [&](const std::string& text) { return static_cast<int>(Find(in, text) - in.begin()); };
+  program = Moved(program, place("release d(x) mb 0"), place("backward side mb 0"));
+  EXPECT_TRUE(IsHarmful(program));
+  EXPECT_THAT(Message(program), AllOf(HasSubstr("(backward side mb 0) writes the gradient of x after train"),
+                                      HasSubstr("(release d(x) mb 0)")));
+}
+
 TEST_F(ValueLivesTest, ANodeContributesOnce) {
   for (const std::string node : {"side", "b"}) {
     const std::string text = "backward " + node + " mb 0";
