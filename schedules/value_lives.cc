@@ -69,8 +69,9 @@ absl::Status ValueLives::ReadGradient(int i, ValueId value) {
 absl::Status ValueLives::Write(int i, ValueId value) {
   Life& life = LifeOf(value, program_.instructions[i].microbatch, false);
   if (life.state != State::kNever) {
-    return refuse_.Of(i, absl::StrCat("writes ", outline_.values[value].name, " a second time, after"),
-                      life.opened);
+    return refuse_.ByHygiene(hygiene::kSecondWrite, i,
+                             absl::StrCat("writes ", outline_.values[value].name, " a second time, after"),
+                             life.opened);
   }
   life = {.state = State::kOpen, .opened = i, .last = i, .written = i};
   return absl::OkStatus();

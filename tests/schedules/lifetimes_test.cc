@@ -9,7 +9,7 @@
 #include "schedules/interpreter.h"
 #include "schedules/program_builder.h"
 #include "schedules/text.h"
-#include "tests/schedules/mutations.h"
+#include "tests/schedules/program_edits.h"
 #include "tests/schedules/test_outline.h"
 
 namespace tandem::schedules {
@@ -84,6 +84,16 @@ TEST_F(LifetimesTest, AGradientSlotHasOneUnitAtATime) {
               AllOf(HasSubstr("(backward layers.2.mlp mb 0) collects gradients in " + ToText(of_layer) +
                               ", which is still in use since train " + std::to_string(head)),
                     HasSubstr("(backward head mb 0)")));
+}
+
+TEST_F(LifetimesTest, AValueHasOneProducer) {
+  const int forward = Find("forward layers.1.mlp mb 0");
+  EXPECT_THAT(Message(Doubled(program_, forward, forward + 1)),
+              AllOf(HasSubstr(std::to_string(forward + 1) +
+                              " (forward layers.1.mlp mb 0) writes "
+                              "layers.1.mlp.hidden a second time, after train " +
+                              std::to_string(forward)),
+                    testing::EndsWith("[hygiene: second write]")));
 }
 
 TEST_F(LifetimesTest, AUnitIsGatheredOnceAtATime) {
