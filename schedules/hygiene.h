@@ -27,6 +27,8 @@ inline constexpr absl::string_view kSlotOrder = "slot order";
 inline constexpr absl::string_view kLabel = "label";
 // A gather after the unit's weights have changed, of which no use can follow in the program.
 inline constexpr absl::string_view kGatherAfterStep = "gather after step";
+// A race of a gather that nothing uses before the unit is gathered again: it spoils what nobody reads.
+inline constexpr absl::string_view kUnusedGather = "unused gather";
 // A communicator that is not that of the opcode, or on an instruction that does not communicate.
 inline constexpr absl::string_view kCommunicator = "communicator";
 // A communicator that two streams use, one after the other.

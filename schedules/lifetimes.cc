@@ -77,12 +77,11 @@ absl::Status Lifetimes::ApplyNode(int i) {
 }
 
 absl::Status Lifetimes::ApplyUnshard(int i) {
-  TANDEM_RETURN_IF_ERROR(units_.Unshard(i));
   if (const int step = steps_[program_.instructions[i].target]; step >= 0) {
     return refuse_.ByHygiene(hygiene::kGatherAfterStep, i,
                              "gathers weights that belong to the next step, after", step);
   }
-  return absl::OkStatus();
+  return units_.Unshard(i);
 }
 
 absl::Status Lifetimes::ApplyNorm(int i) {

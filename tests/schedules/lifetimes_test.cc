@@ -106,6 +106,19 @@ TEST_F(LifetimesTest, AUnitIsGatheredOnceAtATime) {
                                       HasSubstr("train " + std::to_string(gather) + " (unshard layers.0")));
 }
 
+// Found by a random mutant: the race is there, but nobody reads what it spoils.
+TEST_F(LifetimesTest, ARaceOfAGatherThatNothingUsesIsHygiene) {
+  const int last = Find("reshard layers.0 mb 1", Find("reshard layers.0 mb 1"));
+  Program program = Doubled(program_, Find("unshard layers.0 mb 1"), last + 1);
+  program.instructions[last + 1].slots = program_.instructions[last].slots;
+  program.instructions[last + 1].waits = {Find("backward layers.0.attention mb 1")};
+  EXPECT_FALSE(IsHarmful(program));
+  EXPECT_THAT(Message(program),
+              AllOf(HasSubstr(std::to_string(last + 1) + " (unshard layers.0 mb 1) and train"),
+                    HasSubstr("(reshard layers.0 mb 1) both touch parameter slot p0."),
+                    testing::EndsWith("[hygiene: unused gather]")));
+}
+
 TEST_F(LifetimesTest, AReshardFreesTheUnitThatItsSlotHolds) {
   Program program = program_;
   Instruction& reshard = program.instructions[Find("reshard layers.0 mb 0")];
