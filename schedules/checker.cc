@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "schedules/access.h"
 #include "schedules/arena_order.h"
 #include "schedules/effects.h"
 #include "schedules/hygiene.h"
@@ -76,9 +77,11 @@ class ProgramChecker {
         }
       });
       if (unordered >= 0) {
-        return absl::InvalidArgumentError(absl::StrCat(Describe(i), " and ", Describe(unordered),
-                                                       " both touch ", table_.Name(effect.resource),
-                                                       ", and nothing makes the first wait for the second"));
+        const std::string race =
+            absl::StrCat(Describe(i), " and ", Describe(unordered), " both touch ",
+                         table_.Name(effect.resource), ", and nothing makes the first wait for the second");
+        return IsUnusedGather(i) || IsUnusedGather(unordered) ? RefusedByHygiene(hygiene::kUnusedGather, race)
+                                                              : absl::InvalidArgumentError(race);
       }
     }
     for (const int freed : arena_.Issue(i)) {
@@ -99,6 +102,26 @@ class ProgramChecker {
   bool IsDone(int earlier, const Clock& clock) const {
     const int stream = static_cast<int>(program_.instructions[earlier].stream);
     return clocks_.end(earlier)[stream] <= clock[stream];
+  }
+
+  bool IsUnusedGather(int i) const {
+    const std::vector<Instruction>& instructions = program_.instructions;
+    const UnitId unit = instructions[i].target;
+    if (instructions[i].opcode != Opcode::kUnshard) {
+      return false;
+    }
+    for (size_t k = static_cast<size_t>(i) + 1; k < instructions.size(); ++k) {
+      if (instructions[k].opcode == Opcode::kUnshard && instructions[k].target == unit) {
+        return true;
+      }
+      if (TargetsNode(instructions[k].opcode) &&
+          std::any_of(instructions[k].slots.begin(), instructions[k].slots.end(), [&](const SlotUse& slot) {
+            return slot.role == SlotRole::kParameters && slot.unit == unit;
+          })) {
+        return false;
+      }
+    }
+    return true;
   }
 
   absl::Status CheckCommunicator(int i) {

@@ -16,6 +16,8 @@ inline constexpr absl::string_view kKnownWait = "known wait";
 // A value, gradient or gather that is open at the end of the program; a gather that is still open when its
 // unit is gathered again, when another unit takes its slot, or when its weights change.
 inline constexpr absl::string_view kNeverClosed = "never closed";
+// A value that is written again: it has one producer.
+inline constexpr absl::string_view kSecondWrite = "second write";
 // A Release on another stream than that of the first write, where it costs no wait.
 inline constexpr absl::string_view kReleaseStream = "release stream";
 // A slot that stands in another place than the instruction's list of units says.
@@ -25,6 +27,8 @@ inline constexpr absl::string_view kSlotOrder = "slot order";
 inline constexpr absl::string_view kLabel = "label";
 // A gather after the unit's weights have changed, of which no use can follow in the program.
 inline constexpr absl::string_view kGatherAfterStep = "gather after step";
+// A race of a gather that nothing uses before the unit is gathered again: it spoils what nobody reads.
+inline constexpr absl::string_view kUnusedGather = "unused gather";
 // A communicator that is not that of the opcode, or on an instruction that does not communicate.
 inline constexpr absl::string_view kCommunicator = "communicator";
 // A communicator that two streams use, one after the other.

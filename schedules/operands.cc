@@ -3,23 +3,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "schedules/access.h"
 #include "schedules/hygiene.h"
+#include "schedules/refusal.h"
 #include "schedules/streams.h"
 #include "schedules/text.h"
 
 namespace tandem::schedules {
 namespace {
-
-absl::Status Refuse(const Outline& outline, const Program& program, int i, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(DescribeInstruction(outline, program, i), " ", what));
-}
-
-absl::Status RefuseByHygiene(const Outline& outline, const Program& program, int i, absl::string_view rule,
-                             absl::string_view what) {
-  return RefusedByHygiene(rule, absl::StrCat(DescribeInstruction(outline, program, i), " ", what));
-}
 
 bool InRange(int index, size_t size) { return index >= 0 && index < static_cast<int>(size); }
 
@@ -94,12 +85,12 @@ absl::Status CheckSlots(const Outline& outline, const Program& program, int i) {
           absl::StrCat("needs a ", need.role == SlotRole::kParameters ? "parameter" : "gradient", " slot of ",
                        outline.units[need.unit].name, elsewhere ? " in this place" : "", " and names ",
                        has ? ToText(instruction.slots[index]) : std::string("none"));
-      status = elsewhere ? RefuseByHygiene(outline, program, i, hygiene::kSlotOrder, what)
-                         : Refuse(outline, program, i, what);
+      status = elsewhere ? Refusal(outline, program).ByHygiene(hygiene::kSlotOrder, i, what)
+                         : Refusal(outline, program).Of(i, what);
     }
   });
   if (status.ok() && instruction.slots.size() > next) {
-    return Refuse(outline, program, i, "names more slots than it uses");
+    return Refusal(outline, program).Of(i, "names more slots than it uses");
   }
   return status;
 }
@@ -117,10 +108,10 @@ absl::Status CheckFlags(const Outline& outline, const Program& program, int i) {
   }
   if (instruction.add_value_gradients.size() != values ||
       instruction.add_parameter_gradients.size() != parts) {
-    return Refuse(outline, program, i, "does not say for each gradient that it writes whether it adds");
+    return Refusal(outline, program).Of(i, "does not say for each gradient that it writes whether it adds");
   }
   if (instruction.of_gradient && instruction.opcode != Opcode::kRelease) {
-    return Refuse(outline, program, i, "is no release and yet of a gradient");
+    return Refusal(outline, program).Of(i, "is no release and yet of a gradient");
   }
   return absl::OkStatus();
 }
@@ -129,11 +120,11 @@ absl::Status CheckWaits(const Outline& outline, const Program& program, int i) {
   const Instruction& instruction = program.instructions[i];
   for (const int wait : instruction.waits) {
     if (wait < 0 || wait >= i) {
-      return Refuse(outline, program, i,
-                    absl::StrCat("waits for ", wait, ", which is no earlier instruction",
-                                 InRange(wait, program.instructions.size()) && wait != i
-                                     ? absl::StrCat(": ", DescribeInstruction(outline, program, wait))
-                                     : ""));
+      return Refusal(outline, program)
+          .Of(i, absl::StrCat("waits for ", wait, ", which is no earlier instruction",
+                              InRange(wait, program.instructions.size()) && wait != i
+                                  ? absl::StrCat(": ", DescribeInstruction(outline, program, wait))
+                                  : ""));
     }
   }
   return absl::OkStatus();
@@ -161,21 +152,22 @@ absl::Status CheckOperands(const Outline& outline, const Program& program, int i
   const Instruction& instruction = program.instructions[i];
   const size_t targets = NumTargets(outline, instruction.opcode);
   if (targets == 0 ? instruction.target != -1 : !InRange(instruction.target, targets)) {
-    return Refuse(outline, program, i, absl::StrCat("has no target ", instruction.target));
+    return Refusal(outline, program).Of(i, absl::StrCat("has no target ", instruction.target));
   }
   if (instruction.opcode == Opcode::kLoadBatch && instruction.target != outline.batch) {
-    return Refuse(outline, program, i, "loads what is not the batch");
+    return Refusal(outline, program).Of(i, "loads what is not the batch");
   }
   if (OfMicrobatch(instruction.opcode) ? !InRange(instruction.microbatch, program.num_microbatches)
                                        : instruction.microbatch != -1) {
     const std::string what = absl::StrCat("cannot be of microbatch ", instruction.microbatch);
-    return IsLabel(instruction.opcode) ? RefuseByHygiene(outline, program, i, hygiene::kLabel, what)
-                                       : Refuse(outline, program, i, what);
+    return IsLabel(instruction.opcode) ? Refusal(outline, program).ByHygiene(hygiene::kLabel, i, what)
+                                       : Refusal(outline, program).Of(i, what);
   }
   if (instruction.communicator != CommunicatorOf(instruction.opcode)) {
-    return RefuseByHygiene(outline, program, i, hygiene::kCommunicator,
-                           absl::StrCat("has communicator ", ToText(instruction.communicator), " and needs ",
-                                        ToText(CommunicatorOf(instruction.opcode))));
+    return Refusal(outline, program)
+        .ByHygiene(hygiene::kCommunicator, i,
+                   absl::StrCat("has communicator ", ToText(instruction.communicator), " and needs ",
+                                ToText(CommunicatorOf(instruction.opcode))));
   }
   for (const auto& check : {CheckSlots, CheckFlags, CheckWaits}) {
     if (absl::Status status = check(outline, program, i); !status.ok()) {

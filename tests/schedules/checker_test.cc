@@ -13,7 +13,7 @@
 #include "schedules/passes.h"
 #include "schedules/sequential.h"
 #include "schedules/text.h"
-#include "tests/schedules/mutations.h"
+#include "tests/schedules/program_edits.h"
 #include "tests/schedules/test_outline.h"
 
 namespace tandem::schedules {
@@ -152,25 +152,6 @@ TEST(CheckerMutationTest, ReductionsCannotComeBeforeTheLastContribution) {
   });
 }
 
-// A value x with two readers, "side" and "b", and a unit.
-Outline TwoReaders() {
-  Outline outline;
-  outline.units.push_back({"unit", {"part"}, 64});
-  outline.values = {{.name = "tokens", .bytes = {8, 8}},
-                    {.name = "x", .bytes = {8, 8}, .gradient_bytes = {8, 8}},
-                    {.name = "loss", .bytes = {8, 8}}};
-  outline.batch = 0;
-  outline.loss = 2;
-  outline.nodes.push_back(
-      {.name = "a",
-       .forward = {.reads = {0}, .writes = {1}, .parameters = {{0, 0}}},
-       .backward = {.gradient_reads = {1}, .parameters = {{0, 0}}, .parameter_gradients = {{0, 0}}}});
-  outline.nodes.push_back({.name = "side", .forward = {.reads = {1}}, .backward = {.gradient_writes = {1}}});
-  outline.nodes.push_back(
-      {.name = "b", .forward = {.reads = {1}, .writes = {2}}, .backward = {.gradient_writes = {1}}});
-  return outline;
-}
-
 // All passes, as the builders run them.
 void RunPasses(const Outline& outline, const FsdpOptions& options, Program& program) {
   InsertFsdp(outline, options.prefetch, program);
@@ -299,28 +280,6 @@ TEST_F(MessageTest, GatheringAfterTheUpdateIsRefused) {
   EXPECT_THAT(Message(program), HasSubstr("weights that belong to the next step"));
 }
 
-TEST_F(MessageTest, AddingToAGradientThatWasReadIsRefused) {
-  // The second reader's backward comes after the first one's result was used.
-  const Outline outline = TwoReaders();
-  const FsdpOptions options{
-      .prefetch = 0, .unit_parameter_slot_bytes = {256}, .unit_gradient_slot_bytes = {256}};
-  const Program good = BuildTrainProgram(outline, options, 1);
-  ASSERT_EQ(CheckProgram(outline, good), absl::OkStatus());
-  const auto find = [&](const std::string& text) {
-    for (int i = 0;; ++i) {
-      if (ToText(good.instructions.at(i), outline) == text) {
-        return i;
-      }
-    }
-  };
-  EXPECT_TRUE(good.instructions[find("backward side mb 0")].add_value_gradients.front())
-      << "the second reader adds";
-  const Program bad = Moved(good, find("backward a mb 0"), find("backward side mb 0"));
-  EXPECT_THAT(std::string(CheckProgram(outline, bad).message()),
-              AllOf(HasSubstr("(backward side mb 0) writes the gradient of x after it was read by"),
-                    HasSubstr("(backward a mb 0)")));
-}
-
 // Random mutants found that this was accepted.
 TEST_F(MessageTest, AReportBeforeTheLastUpdateNamesBoth) {
   const int report = Find("report");
@@ -369,92 +328,6 @@ TEST_F(MessageTest, HygieneHasItsRuleInTheRefusalAndOthersHaveNone) {
   program.instructions[Find("forward layers.0.attention mb 0")].waits.clear();
   EXPECT_EQ(HygieneRule(CheckProgram(outline_, program)), "");
   EXPECT_EQ(HygieneRule(absl::OkStatus()), "");
-}
-
-// Two nodes contribute to the gradient of x, and neither needs the other.
-TEST(FoldOrderTest, ContributionsInAnotherOrderThanTheNodesAreRefused) {
-  const Outline outline = TwoReaders();
-  const auto build = [&](bool swapped) {
-    Program program = BuildSequential(outline, 1);
-    const auto backward = [&](const std::string& node) {
-      return std::find_if(program.instructions.begin(), program.instructions.end(),
-                          [&](const Instruction& instruction) {
-                            return ToText(instruction, outline) == "backward " + node + " mb 0";
-                          });
-    };
-    if (swapped) {
-      std::iter_swap(backward("side"), backward("b"));
-    }
-    RunPasses(outline, {.prefetch = 0, .unit_parameter_slot_bytes = {256}, .unit_gradient_slot_bytes = {256}},
-              program);
-    return program;
-  };
-  EXPECT_EQ(CheckProgram(outline, build(false)), absl::OkStatus());
-  EXPECT_THAT(std::string(CheckProgram(outline, build(true)).message()),
-              AllOf(HasSubstr("(backward b mb 0) adds to the gradient of x after"),
-                    HasSubstr("(backward side mb 0), but contributions are added in the reverse order")));
-}
-
-// Two streams and one arena: what one releases the other is handed.
-class ArenaTest : public testing::Test {
- protected:
-  ArenaTest() {
-    outline_.units.push_back({"unit", {"part"}, 64});
-    const auto value = [&](const std::string& name, int64_t bytes) {
-      outline_.values.push_back({.name = name, .bytes = {bytes, bytes}});
-      return static_cast<ValueId>(outline_.values.size()) - 1;
-    };
-    outline_.batch = value("tokens", 256);
-    outline_.loss = value("loss", 8);
-    const ValueId first = value("first", 4096);
-    const ValueId second = value("second", 4096);
-    outline_.nodes = {
-        {.name = "makes", .forward = {.reads = {outline_.batch}, .writes = {first}}},
-        {.name = "loses", .forward = {.reads = {first}, .writes = {outline_.loss}}},
-        {.name = "other",
-         .stream = StreamKind::kDispatch,
-         .forward = {.reads = {outline_.batch}, .writes = {second}}},
-        {.name = "reads other", .stream = StreamKind::kDispatch, .forward = {.reads = {second}}},
-    };
-    program_ = BuildValidateProgram(
-        outline_, {.prefetch = 0, .unit_parameter_slot_bytes = {256}, .unit_gradient_slot_bytes = {256}}, 1);
-  }
-
-  int Find(const std::string& text) const {
-    for (int i = 0;; ++i) {
-      if (ToText(program_.instructions.at(i), outline_) == text) {
-        return i;
-      }
-    }
-  }
-
-  Outline outline_;
-  Program program_;
-};
-
-TEST_F(ArenaTest, WhoIsHandedMemoryComesAfterItsRelease) {
-  ASSERT_EQ(CheckProgram(outline_, program_), absl::OkStatus()) << ToText(program_, outline_);
-  const int other = Find("forward other mb 0");
-  const int release = Find("release first mb 0");
-  EXPECT_EQ(program_.instructions[other].waits, (std::vector<int>{release}));
-  Program program = program_;
-  program.instructions[other].waits = {Find("load tokens mb 0")};
-  EXPECT_THAT(std::string(CheckProgram(outline_, program).message()),
-              AllOf(HasSubstr("(forward other mb 0) is handed memory that"),
-                    HasSubstr("(release first mb 0) gave back"),
-                    HasSubstr("nothing makes the first wait for the second")));
-}
-
-TEST_F(ArenaTest, WhoIsHandedScratchComesAfterItsUser) {
-  outline_.nodes[1].forward.scratch = {6000, 6000};
-  outline_.values[3].bytes = {6000, 6000};  // "second" fits nowhere else as well
-  program_ = BuildValidateProgram(
-      outline_, {.prefetch = 0, .unit_parameter_slot_bytes = {256}, .unit_gradient_slot_bytes = {256}}, 1);
-  ASSERT_EQ(CheckProgram(outline_, program_), absl::OkStatus());
-  Program program = program_;
-  program.instructions[Find("forward other mb 0")].waits = {Find("forward makes mb 0")};
-  EXPECT_THAT(std::string(CheckProgram(outline_, program).message()),
-              AllOf(HasSubstr("(forward other mb 0) is handed memory that"), HasSubstr("gave back")));
 }
 
 TEST(CheckerSequenceTest, ProgramsThatShareNoClassesAreStillSeparate) {

@@ -11,7 +11,7 @@
 #include "schedules/passes.h"
 #include "schedules/sequential.h"
 #include "schedules/text.h"
-#include "tests/schedules/mutations.h"
+#include "tests/schedules/program_edits.h"
 #include "tests/schedules/test_outline.h"
 
 namespace tandem::schedules {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "schedules/text.h"
-#include "tests/schedules/mutations.h"
 #include "tests/schedules/test_outline.h"
 
 namespace tandem::schedules {

@@ -11,59 +11,9 @@
 #include "schedules/passes.h"
 #include "schedules/sequential.h"
 #include "schedules/text.h"
+#include "tests/schedules/program_edits.h"
 
 namespace tandem::schedules {
-
-Program Without(const Program& program, int i) {
-  Program result = program;
-  result.instructions.erase(result.instructions.begin() + i);
-  for (Instruction& instruction : result.instructions) {
-    std::erase(instruction.waits, i);
-    for (int& wait : instruction.waits) {
-      wait -= wait > i;
-    }
-  }
-  return result;
-}
-
-Program Moved(const Program& program, int i, int j) {
-  const int size = static_cast<int>(program.instructions.size());
-  std::vector<int> order;  // new place → old
-  for (int k = 0; k <= size; ++k) {
-    if (k == j) {
-      order.push_back(i);
-    }
-    if (k < size && k != i) {
-      order.push_back(k);
-    }
-  }
-  std::vector<int> place(size);
-  for (int k = 0; k < size; ++k) {
-    place[order[k]] = k;
-  }
-  Program result = program;
-  for (int k = 0; k < size; ++k) {
-    result.instructions[k] = program.instructions[order[k]];
-    std::vector<int>& waits = result.instructions[k].waits;
-    for (int& wait : waits) {
-      wait = place[wait];
-    }
-    std::erase_if(waits, [&](int wait) { return wait >= k; });
-    std::sort(waits.begin(), waits.end());
-  }
-  return result;
-}
-
-Program Doubled(const Program& program, int i, int j) {
-  Program result = program;
-  for (Instruction& instruction : result.instructions) {
-    for (int& wait : instruction.waits) {
-      wait += wait >= j;
-    }
-  }
-  result.instructions.insert(result.instructions.begin() + j, program.instructions[i]);
-  return result;
-}
 
 namespace {
 
@@ -73,25 +23,34 @@ class Mutator {
       : outline_(outline), program_(program), random_(random) {}
 
   Mutant Mutate() {
-    using Change = std::optional<Mutant> (Mutator::*)();
-    static constexpr Change kChanges[] = {
-        &Mutator::DropWait,         &Mutator::MoveWait,       &Mutator::AddAnyWait,
-        &Mutator::DropMemory,       &Mutator::DoubleMemory,   &Mutator::MoveMemory,
-        &Mutator::MoveAny,          &Mutator::SwapNeighbours, &Mutator::ChangeSlot,
-        &Mutator::RenameLease,      &Mutator::ChangeStream,   &Mutator::ChangeCommunicator,
-        &Mutator::ChangeMicrobatch, &Mutator::ChangeUnit,     &Mutator::FlipMode,
-    };
     while (true) {
-      if (std::optional<Mutant> mutant = (this->*kChanges[Below(std::size(kChanges))])()) {
+      const Kind& kind = Kinds()[Below(Kinds().size())];
+      // One opcode at a time: releases would drown the others.
+      memory_ = kMemory[Below(std::size(kMemory))];
+      if (std::optional<Mutant> mutant = (this->*kind.change)()) {
+        mutant->kind = NameOf(kind, memory_);
         return *std::move(mutant);
       }
     }
   }
 
+  static std::vector<std::string> KindNames() {
+    std::vector<std::string> names;
+    for (const Kind& kind : Kinds()) {
+      for (const Opcode opcode : kMemory) {
+        if (kind.of_memory || opcode == kMemory[0]) {
+          names.push_back(NameOf(kind, opcode));
+        }
+      }
+    }
+    return names;
+  }
+
   Mutant MoveMeeting() {
     const int i = *Pick(Communicates);
     const int next = Next(i, [&](const Instruction& in) { return in.communicator == At(i).communicator; });
-    return {"move " + Name(i) + " to " + std::to_string(next) + ", with the waits that this needs",
+    return {"move meeting",
+            "move " + Name(i) + " to " + std::to_string(next) + ", with the waits that this needs",
             WithWaitsOf(Moved(program_, i, std::min(next + 1, size())))};
   }
 
@@ -100,17 +59,30 @@ class Mutator {
     const int next = Next(
         i, [&](const Instruction& in) { return Communicates(in) && in.communicator != At(i).communicator; });
     if (next == size()) {
-      return {{"nothing", program_}, {"nothing", program_}};
+      return {{"oppose meetings", "nothing", program_}, {"oppose meetings", "nothing", program_}};
     }
-    Mutant in_order{Name(next) + " waits for " + Name(i), program_};
+    Mutant in_order{"oppose meetings", Name(next) + " waits for " + Name(i), program_};
     AddWait(in_order.program, next, i);
-    Mutant reversed{Name(i) + " comes after " + Name(next) + " and waits for it",
+    Mutant reversed{"oppose meetings", Name(i) + " comes after " + Name(next) + " and waits for it",
                     WithWaitsOf(Moved(program_, next, i))};
     AddWait(reversed.program, i + 1, i);
     return {std::move(in_order), std::move(reversed)};
   }
 
  private:
+  struct Kind {
+    const char* name;
+    std::optional<Mutant> (Mutator::*change)();
+    bool of_memory = false;  // of an opcode of kMemory, which its name ends in
+  };
+  static const std::vector<Kind>& Kinds();
+  static constexpr Opcode kMemory[] = {Opcode::kUnshard, Opcode::kReshard, Opcode::kReduceGradients,
+                                       Opcode::kRelease};
+
+  static std::string NameOf(const Kind& kind, Opcode opcode) {
+    return kind.of_memory ? std::string(kind.name) + " " + ToText(opcode) : kind.name;
+  }
+
   static bool Communicates(const Instruction& in) { return in.communicator != Communicator::kNone; }
 
   static void AddWait(Program& program, int i, int wait) {
@@ -154,16 +126,12 @@ class Mutator {
   }
 
   std::optional<int> PickMemory() {
-    // One kind at a time: releases would drown the others.
-    static constexpr Opcode kKinds[] = {Opcode::kUnshard, Opcode::kReshard, Opcode::kReduceGradients,
-                                        Opcode::kRelease};
-    const Opcode kind = kKinds[Below(std::size(kKinds))];
-    return Pick([&](const Instruction& instruction) { return instruction.opcode == kind; });
+    return Pick([this](const Instruction& instruction) { return instruction.opcode == memory_; });
   }
 
   // The program with one instruction changed.
   Mutant With(int i, const std::string& change, const Instruction& instruction) {
-    Mutant mutant{change + " of " + Name(i), program_};
+    Mutant mutant{"", change + " of " + Name(i), program_};
     mutant.program.instructions[i] = instruction;
     return mutant;
   }
@@ -224,7 +192,7 @@ class Mutator {
 
   std::optional<Mutant> DropMemory() {
     const std::optional<int> i = PickMemory();
-    return i ? std::optional<Mutant>({"drop " + Name(*i), Without(program_, *i)}) : std::nullopt;
+    return i ? std::optional<Mutant>({"", "drop " + Name(*i), Without(program_, *i)}) : std::nullopt;
   }
 
   std::optional<Mutant> DoubleMemory() {
@@ -233,13 +201,13 @@ class Mutator {
       return std::nullopt;
     }
     const int j = *i + 1 + static_cast<int>(Below(Below(2) == 0 ? 1 : size() - *i));
-    return Mutant{"double " + Name(*i) + " at " + std::to_string(j), Doubled(program_, *i, j)};
+    return Mutant{"", "double " + Name(*i) + " at " + std::to_string(j), Doubled(program_, *i, j)};
   }
 
   Mutant Move(int i) {
     const int distance = 2 + static_cast<int>(Below(Below(2) == 0 ? 6 : size()));
     const int j = std::clamp(Below(2) == 0 ? i + distance : i - distance + 1, 0, size());
-    return {"move " + Name(i) + " to " + std::to_string(j), Moved(program_, i, j)};
+    return {"", "move " + Name(i) + " to " + std::to_string(j), Moved(program_, i, j)};
   }
 
   std::optional<Mutant> MoveMemory() {
@@ -251,7 +219,7 @@ class Mutator {
 
   std::optional<Mutant> SwapNeighbours() {
     const int i = static_cast<int>(Below(size() - 1));
-    return Mutant{"swap " + Name(i) + " and " + Name(i + 1), Moved(program_, i + 1, i)};
+    return Mutant{"", "swap " + Name(i) + " and " + Name(i + 1), Moved(program_, i + 1, i)};
   }
 
   const std::vector<int>& Counts(SlotRole role) const {
@@ -282,7 +250,7 @@ class Mutator {
     }
     const SlotUse old = At(*first).slots[Below(At(*first).slots.size())];
     const int count = Counts(old.role)[old.size_class];
-    Mutant mutant{"", program_};
+    Mutant mutant{"", "", program_};
     const int index = static_cast<int>(Below(count + 1));
     if (index == count) {  // one slot more than there was
       (old.role == SlotRole::kParameters ? mutant.program.parameter_slots
@@ -397,10 +365,46 @@ class Mutator {
     return With(*i, "overwrite or add", changed);
   }
 
+  // A builder's mistake that unit and slot do not show where the node has no parameters.
+  std::optional<Mutant> RepeatPass() {
+    const std::optional<int> i = Pick([](const Instruction& in) { return TargetsNode(in.opcode); });
+    Mutant mutant{"", "repeat " + Name(*i), Doubled(program_, *i, *i + 1)};
+    for (Instruction& instruction : mutant.program.instructions) {
+      instruction.add_value_gradients.clear();
+      instruction.add_parameter_gradients.clear();
+    }
+    ChooseGradientModes(outline_, mutant.program);
+    mutant.program = WithWaitsOf(std::move(mutant.program));
+    return mutant;
+  }
+
   const Outline& outline_;
   const Program& program_;
   std::mt19937_64& random_;
+  Opcode memory_ = kMemory[0];  // what a kind of_memory changes
 };
+
+const std::vector<Mutator::Kind>& Mutator::Kinds() {
+  static const std::vector<Kind> kinds = {
+      {"drop wait", &Mutator::DropWait},
+      {"move wait", &Mutator::MoveWait},
+      {"add wait", &Mutator::AddAnyWait},
+      {"drop", &Mutator::DropMemory, /*of_memory=*/true},
+      {"double", &Mutator::DoubleMemory, /*of_memory=*/true},
+      {"move", &Mutator::MoveMemory, /*of_memory=*/true},
+      {"move anything", &Mutator::MoveAny},
+      {"swap neighbours", &Mutator::SwapNeighbours},
+      {"change slot", &Mutator::ChangeSlot},
+      {"rename lease", &Mutator::RenameLease},
+      {"change stream", &Mutator::ChangeStream},
+      {"change communicator", &Mutator::ChangeCommunicator},
+      {"change microbatch", &Mutator::ChangeMicrobatch},
+      {"change unit or part", &Mutator::ChangeUnit},
+      {"overwrite or add", &Mutator::FlipMode},
+      {"repeat pass", &Mutator::RepeatPass},
+  };
+  return kinds;
+}
 
 }  // namespace
 
@@ -408,9 +412,11 @@ Mutant Mutate(const Outline& outline, const Program& program, std::mt19937_64& r
   return Mutator(outline, program, random).Mutate();
 }
 
+std::vector<std::string> MutationKinds() { return Mutator::KindNames(); }
+
 Mutant Reorder(const Outline& outline, const FsdpOptions& options, int num_microbatches,
                std::mt19937_64& random) {
-  Mutant mutant{"", BuildSequential(outline, num_microbatches)};
+  Mutant mutant{"reorder", "", BuildSequential(outline, num_microbatches)};
   std::vector<Instruction>& instructions = mutant.program.instructions;
   const int size = static_cast<int>(instructions.size());
   if (random() % 4 == 0) {

@@ -3,6 +3,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "schedules/outline.h"
 #include "schedules/program.h"
@@ -12,25 +13,20 @@ namespace tandem::schedules {
 
 // One small thing changed in a program.
 struct Mutant {
+  std::string kind;    // "move reshard"
   std::string change;  // "move 12 (reshard layers.0 mb 0) to 9"
   Program program;
 };
 
-// Instruction i leaves; what waited for it waits no more.
-Program Without(const Program& program, int i);
-
-// Instruction i moves to directly before instruction j (j == size: to the end). Waits follow what they wait
-// for; those that would no longer point back are dropped.
-Program Moved(const Program& program, int i, int j);
-
-// A copy of instruction i comes directly before instruction j > i; what waited for i still does.
-Program Doubled(const Program& program, int i, int j);
-
 // Drops, moves or adds a wait; drops, doubles or moves an Unshard, Reshard, ReduceGradients or Release; moves
 // anything a little; swaps neighbours; changes slot, stream, communicator, microbatch, the unit that a slot
-// is used for, overwrite or add; renames the slot of a whole lease. The program that it returns may be the
-// same as before, where the change means nothing.
+// is used for, overwrite or add; renames the slot of a whole lease; repeats a node's pass, with the modes and
+// waits of a builder that meant it. The program that it returns may be the same as before, where the change
+// means nothing.
 Mutant Mutate(const Outline& outline, const Program& program, std::mt19937_64& random);
+
+// The kinds of its mutants.
+std::vector<std::string> MutationKinds();
 
 // A step whose builder issues one pass earlier or later, or the microbatches in another order; all passes of
 // the builder run after that, so that nothing but the order is changed.

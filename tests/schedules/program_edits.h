@@ -1,0 +1,19 @@
+#pragma once
+
+#include "schedules/program.h"
+
+namespace tandem::schedules {
+
+// A program with one instruction elsewhere, twice or gone; the waits follow.
+
+// Instruction i leaves; what waited for it waits no more.
+Program Without(const Program& program, int i);
+
+// Instruction i moves to directly before instruction j (j == size: to the end). Waits follow what they wait
+// for; those that would no longer point back are dropped.
+Program Moved(const Program& program, int i, int j);
+
+// A copy of instruction i comes directly before instruction j > i; what waited for i still does.
+Program Doubled(const Program& program, int i, int j);
+
+}  // namespace tandem::schedules
