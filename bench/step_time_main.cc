@@ -16,7 +16,6 @@
 
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
-#include "parallel/process_groups.h"
 #include "plan/recorded_steps.h"
 #include "platform/build_info.h"
 #include "schedules/device_profile.h"
@@ -25,29 +24,6 @@
 namespace {
 
 using tandem::v1::FromTrainer;
-
-tandem::v1::Assignment MakeAssignment(const tandem::v1::JobSpec& resolved) {
-  tandem::v1::Assignment assignment;
-  assignment.mutable_id()->set_job_id("bench");
-  assignment.mutable_id()->set_attempt(1);
-  assignment.set_desired(tandem::v1::DESIRED_RUN);
-  *assignment.mutable_resolved() = resolved;
-  const int ranks = resolved.parallelism().ranks();
-  const auto groups = tandem::parallel::BuildProcessGroups({.world = ranks}).value();
-  for (int rank = 0; rank < ranks; ++rank) {
-    tandem::v1::RankStart& start = *assignment.add_ranks();
-    start.set_rank(rank);
-    for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
-      start.add_groups(i);
-    }
-  }
-  for (const auto& group : groups) {
-    tandem::v1::GroupList& list = *assignment.add_groups();
-    list.set_name(group.name);
-    list.mutable_ranks()->Add(group.ranks.begin(), group.ranks.end());
-  }
-  return assignment;
-}
 
 struct Recorded {
   std::vector<tandem::v1::StepTimeline> steps;
@@ -131,7 +107,8 @@ int main(int argc, char** argv) {
   const int64_t warmup = std::atoll(argv[3]);
   const int64_t steps = resolved.training().steps();
 
-  tandem::trainer::FakeDaemon daemon(argv[2], MakeAssignment(resolved), tandem::platform::BuildVersion());
+  tandem::trainer::FakeDaemon daemon(argv[2], tandem::trainer::AssignmentOf(resolved),
+                                     tandem::platform::BuildVersion());
   for (int rank = 0; rank < resolved.parallelism().ranks(); ++rank) {
     daemon.StartRank(rank);
   }

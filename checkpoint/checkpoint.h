@@ -51,10 +51,10 @@ class CheckpointError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Collective: every rank calls it with its shards. Returns the same on all ranks. If `step-N` is there
-// already and verifies, it stays. Keeps the newest `keep` and removes older valid ones (rank 0) after the
-// commit. Throws CheckpointError on every rank if one rank fails (its temporary files are removed), or
-// CommError.
+// Collective: every rank calls it with its shards. Returns the same on all ranks. If `step-N` of this job is
+// there already and verifies, it stays. Keeps the newest `keep` and removes older valid ones (rank 0) after
+// the commit. Throws CheckpointError on every rank if one rank fails (its temporary files are removed),
+// `step-N` is of another job, or the directory has become another job's (owner.h); or CommError.
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
            const Info& info, const std::vector<Shard>& shards);
 
@@ -67,11 +67,11 @@ struct Found {
 Found FindNewest(platform::Files& files, const std::string& directory,
                  const std::function<void(const std::string& path, const std::string& reason)>& skipped);
 
-// Reads and verifies one manifest, and that its files have the right sizes.
+// Reads and verifies one manifest; the files are for Load. Throws CheckpointError.
 Info ReadInfo(platform::Files& files, const std::string& path);
 
-// Fills `data` of each shard from whatever files hold those elements; digests are verified. Throws
-// CheckpointError.
+// Fills `data` of each shard from whatever files hold those elements; the digests of these files are
+// verified, and of those that hold none. Throws CheckpointError.
 void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards);
 
 }  // namespace tandem::checkpoint

@@ -70,14 +70,14 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
 }
 
 absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::string& path,
-                                         const ManifestFile& file, bool verify_digest) {
+                                         const ManifestFile& file) {
   absl::StatusOr<std::string> content = files.Read(absl::StrCat(path, "/", file.name));
   if (!content.ok()) return content;
   if (static_cast<int64_t>(content->size()) != file.bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.name, ": it has ", content->size(), " bytes, the manifest says ", file.bytes));
   }
-  if (verify_digest && Digest(*content) != file.digest) {
+  if (Digest(*content) != file.digest) {
     return absl::InvalidArgumentError(absl::StrCat(file.name, ": its digest does not match the manifest"));
   }
   return content;

@@ -26,9 +26,9 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std
 // The manifest of a checkpoint, and that it is of the step that its folder's name says.
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path);
 
-// One file's content, of the size, and with verify_digest of the digest, that the manifest says.
+// One file's content, of the size and the digest that the manifest says.
 absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::string& path,
-                                         const ManifestFile& file, bool verify_digest = true);
+                                         const ManifestFile& file);
 
 // Manifest and every file, digests included.
 absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path);

@@ -75,10 +75,6 @@ Found FindNewest(platform::Files& files, const std::string& directory,
 Info ReadInfo(platform::Files& files, const std::string& path) {
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
   if (!manifest.ok()) Fail(path, manifest.status().message());
-  for (const ManifestFile& file : manifest->files) {
-    const absl::StatusOr<std::string> content = ReadVerified(files, path, file, /*verify_digest=*/false);
-    if (!content.ok()) Fail(path, content.status().message());
-  }
   return manifest->info;
 }
 
@@ -101,6 +97,14 @@ void Load(platform::Files& files, const std::string& path, const std::vector<Sha
       if (begin < end)
         by_file[piece.file].push_back({.shard = &shard, .piece = &piece, .begin = begin, .end = end});
     }
+  }
+  // Of a rank that owned nothing: no shard will ever need it, and it must not be damaged all the same.
+  std::vector<bool> has_pieces(manifest->files.size());
+  for (const ManifestArray& array : manifest->arrays) {
+    for (const ManifestPiece& piece : array.pieces) has_pieces[static_cast<size_t>(piece.file)] = true;
+  }
+  for (size_t file = 0; file < has_pieces.size(); ++file) {
+    if (!has_pieces[file]) by_file[static_cast<int>(file)];
   }
   // One file in memory at a time.
   for (const auto& [index, copies] : by_file) {

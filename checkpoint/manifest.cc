@@ -102,14 +102,13 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
   if (Digest(text.substr(begin)) != text.substr(kPrefix.size(), kDigits))
     return Damaged("its digest does not match");
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("format", "") != kFormat) return Damaged("it is not of a checkpoint");
-  const Json& version = json.contains("version") ? json["version"] : Json();
-  if (!version.is_number_integer()) return Damaged("it has no version");
-  if (version.get<int64_t>() != kManifestVersion) {
-    return Damaged(absl::StrCat("it is of version ", version.get<int64_t>(), ", this build reads version ",
-                                kManifestVersion, "; use the build that wrote it or a newer one"));
-  }
   try {
+    if (!json.is_object() || json.at("format") != kFormat) return Damaged("it is not of a checkpoint");
+    const auto version = json.at("version").get<int64_t>();
+    if (version != kManifestVersion) {
+      return Damaged(absl::StrCat("it is of version ", version, ", this build reads version ",
+                                  kManifestVersion, "; use the build that wrote it or a newer one"));
+    }
     Manifest manifest = FromJson(json);
     const absl::Status covered = CheckCoverage(manifest);
     if (!covered.ok()) return covered;

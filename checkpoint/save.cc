@@ -10,6 +10,7 @@
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/owner.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_type.h"
 #include "comm/communicator.h"
@@ -102,7 +103,10 @@ class Saving {
       AgreeOnSuccess(comm_, Text(status));
     } catch (const CheckpointError& error) {
       absl::Status removed;
-      if (comm_.rank() == 0) removed = files_.RemoveAll(temporary_);
+      // A folder of that name may be the new owner's, who removes what is left of ours with his next save.
+      if (comm_.rank() == 0 && CheckOwner(files_, directory_, info_.job).ok()) {
+        removed = files_.RemoveAll(temporary_);
+      }
       const std::string reason = ExchangeTexts(comm_, Text(removed))[0];
       if (reason.empty()) throw;
       throw CheckpointError(
@@ -116,6 +120,7 @@ class Saving {
     Guarded([&]() -> absl::Status {
       if (comm_.rank() != 0) return absl::OkStatus();
       if (absl::Status status = files_.CreateFolders(directory_); !status.ok()) return status;
+      if (absl::Status status = CheckOwner(files_, directory_, info_.job); !status.ok()) return status;
       if (absl::Status status = RemoveTemporaries(files_, directory_, info_.attempt); !status.ok())
         return status;
       const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files_, directory_);
@@ -139,6 +144,10 @@ class Saving {
       if (manifest->info.layout_digest != info_.layout_digest) {
         return absl::FailedPreconditionError(
             absl::StrCat(path_, " is of another model; use another checkpoint.directory"));
+      }
+      if (manifest->info.job != info_.job) {  // other numbers, under the name of ours
+        return absl::FailedPreconditionError(absl::StrCat(
+            path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));
       }
       there = {.path = path_,
                .bytes = TotalBytes(*manifest, text->size()),
@@ -190,7 +199,14 @@ class Saving {
       return status;
     }
     if (absl::Status status = files_.SyncFolder(temporary_); !status.ok()) return status;
-    if (absl::Status status = files_.Publish(temporary_, path_); !status.ok()) return status;
+    if (absl::Status status = CheckOwner(files_, directory_, info_.job); !status.ok()) return status;
+    absl::Status published = files_.Publish(temporary_, path_);
+    if (absl::IsAlreadyExists(published)) {  // since Begin looked
+      if (absl::Status status = LookAtExisting(saved); !status.ok()) return status;
+      if (!saved.path.empty()) return files_.RemoveAll(temporary_);
+      published = files_.Publish(temporary_, path_);
+    }
+    if (!published.ok()) return published;
     if (absl::Status status = files_.SyncFolder(directory_); !status.ok()) return status;
     saved = {.path = path_, .bytes = TotalBytes(manifest, text.text.size()), .manifest_digest = text.digest};
     return absl::OkStatus();

@@ -42,7 +42,7 @@ void Watch::Run() {
       leaving = Leaving(interval_);
     } while (Exchange(leaving));
   } catch (...) {
-    if (!leaving) lost_(std::current_exception());
+    if (!leaving) Lost();
   }
   const std::lock_guard lock(mu_);
   ended_ = true;
@@ -55,8 +55,12 @@ void Watch::LookAfterPending() {
       for (Communicator* communicator : watched_) communicator->CheckPending();
     }
   } catch (...) {
-    lost_(std::current_exception());
+    Lost();
   }
+}
+
+void Watch::Lost() {
+  if (!told_.exchange(true)) lost_(std::current_exception());
 }
 
 bool Watch::Exchange(bool leaving) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -33,6 +34,7 @@ class Watch {
  private:
   void Run();
   void LookAfterPending();
+  void Lost();  // tells the current exception, unless the other thread has told one
   // Waits; true where this rank leaves, or another has left.
   bool Leaving(absl::Duration wait);
   // False: a rank has left, and so nothing more is to be noticed.
@@ -46,6 +48,7 @@ class Watch {
   std::condition_variable changed_;
   bool leaving_ = false;  // mu_
   bool ended_ = false;    // mu_
+  std::atomic<bool> told_{false};
   std::thread pending_thread_;
   std::thread thread_;
 };

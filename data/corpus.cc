@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -22,18 +24,18 @@ namespace tandem::data {
 
 class Corpus::Mapping {
  public:
-  Mapping(const char* field, const std::string& path, std::string name) : name_(std::move(name)) {
+  Mapping(const char* field, const std::string& path, std::string name)
+      : field_(field), path_(path), name_(std::move(name)) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
       throw DataError(absl::StrCat(field, ": cannot open ", path, ": ", strerror(errno)));
     }
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
+    if (fstat(fd, &info_) != 0) {
       const int error = errno;
       close(fd);
       throw DataError(absl::StrCat(field, ": cannot look at ", path, ": ", strerror(error)));
     }
-    size_ = info.st_size;
+    size_ = info_.st_size;
     void* address = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
     const int error = errno;
     close(fd);
@@ -54,12 +56,33 @@ class Corpus::Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
+  const std::string& path() const { return path_; }
   const std::string& name() const { return name_; }
   const uint8_t* bytes() const { return bytes_; }
   int64_t size() const { return size_; }
 
+  // The file itself, whatever its name.
+  std::pair<dev_t, ino_t> file() const { return {info_.st_dev, info_.st_ino}; }
+
+  // Ranks that read at different times must see the same bytes, and a resumed job those of the first.
+  void CheckUnchanged() const {
+    struct stat now;
+    if (stat(path_.c_str(), &now) != 0 || std::pair(now.st_dev, now.st_ino) != file()) {
+      return;  // another file has its name; what is mapped is still there
+    }
+    if (now.st_size != info_.st_size || now.st_mtim.tv_sec != info_.st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != info_.st_mtim.tv_nsec) {
+      throw DataError(
+          absl::StrCat(field_, ": ", path_,
+                       " was written to while the job reads it; train on a copy that stays as it is"));
+    }
+  }
+
  private:
+  const char* const field_;
+  const std::string path_;
   const std::string name_;  // below the root
+  struct stat info_ = {};   // when it was opened
   const uint8_t* bytes_ = nullptr;
   int64_t size_ = 0;
 };
@@ -93,18 +116,18 @@ void Corpus::Part::Add(std::shared_ptr<const Mapping> mapping, int64_t file_begi
   num_tokens += size;
 }
 
-std::vector<std::shared_ptr<const Corpus::Mapping>> Corpus::Open(const char* field,
-                                                                 const std::string& pattern) {
+Corpus::Files Corpus::Open(const char* field, const std::string& pattern) {
   const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern);
   if (!paths.ok()) {
     throw DataError(absl::StrCat(field, ": ", pattern, ": ", paths.status().message()));
   }
   const std::string root = RootOf(pattern);
-  std::vector<std::shared_ptr<const Mapping>> files;
+  Files files;
+  std::set<std::pair<dev_t, ino_t>> seen;
   for (const std::string& path : *paths) {
     auto file = std::make_shared<const Mapping>(field, path,
                                                 path.starts_with(root) ? path.substr(root.size()) : path);
-    if (file->size() > 0) {
+    if (file->size() > 0 && seen.insert(file->file()).second) {
       files.push_back(std::move(file));
     }
   }
@@ -115,7 +138,23 @@ std::vector<std::shared_ptr<const Corpus::Mapping>> Corpus::Open(const char* fie
   return files;
 }
 
-void Corpus::HoldOut(std::vector<std::shared_ptr<const Mapping>> files, double fraction) {
+void Corpus::CheckApart(const Files& train, const Files& validation) {
+  std::map<std::pair<dev_t, ino_t>, std::string> trained_on;
+  for (const auto& file : train) {
+    trained_on.emplace(file->file(), file->path());
+  }
+  for (const auto& file : validation) {
+    const auto found = trained_on.find(file->file());
+    if (found != trained_on.end()) {
+      throw DataError(absl::StrCat("data.validation: ", file->path(), " is also a training file",
+                                   found->second == file->path() ? "" : ", " + found->second,
+                                   "; name files that are not in data.train, or hold out a part of it with "
+                                   "data.validation_fraction"));
+    }
+  }
+}
+
+void Corpus::HoldOut(const Files& files, double fraction) {
   int64_t total = 0;
   for (const auto& file : files) {
     total += file->size();
@@ -155,14 +194,16 @@ void Corpus::HoldOut(std::vector<std::shared_ptr<const Mapping>> files, double f
 }
 
 Corpus::Corpus(const CorpusSource& source) {
-  std::vector<std::shared_ptr<const Mapping>> train = Open("data.train", source.train);
+  const Files train = Open("data.train", source.train);
   if (source.validation.empty()) {
-    HoldOut(std::move(train), source.validation_fraction);
+    HoldOut(train, source.validation_fraction);
   } else {
+    const Files validation = Open("data.validation", source.validation);
+    CheckApart(train, validation);
     for (const auto& file : train) {
       train_.Add(file, 0, file->size());
     }
-    for (const auto& file : Open("data.validation", source.validation)) {
+    for (const auto& file : validation) {
       validation_.Add(file, 0, file->size());
     }
   }
@@ -200,6 +241,7 @@ void Corpus::Read(Split split, int64_t begin, int64_t count, int64_t* tokens) co
   while (count > 0) {
     const int64_t offset = begin - span->begin;
     const int64_t length = std::min(count, span->size - offset);
+    span->mapping->CheckUnchanged();
     const uint8_t* bytes = span->mapping->bytes() + span->file_begin + offset;
     std::copy(bytes, bytes + length, tokens);
     tokens += length;

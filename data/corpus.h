@@ -28,13 +28,16 @@ struct CorpusSource {
 // The files of a job, mapped, as two sequences of tokens. A token is a byte; the files of a split follow each
 // other, sorted by path, with nothing between them. Empty files are left out.
 //
+// A file that is found under several names (links) counts once, under the first, so that nothing is both
+// trained on and held out; one that is a training and a validation file is refused.
+//
 // Without `validation`, whole files are held out: about validation_fraction of the bytes, at least one file
 // where there are two and the fraction is not 0. The choice depends only on the files' names below the root
 // (the folder, or what precedes the first wildcard) and sizes, so it is the same on every rank and for a copy
 // elsewhere. Of a single file the end is held out.
 //
-// Immutable, thread-safe. The files must not be cut short while the corpus lives: reading would be fatal
-// (SIGBUS).
+// Immutable, thread-safe. The files must stay as they are while the corpus lives; replacing one by a rename
+// is fine, the old content is what is read.
 class Corpus {
  public:
   // Throws DataError.
@@ -48,7 +51,8 @@ class Corpus {
   // Names below the root, in the order of their tokens.
   std::vector<std::string> files(Split split) const;
 
-  // Tokens [begin, begin + count). Requires them to exist.
+  // Tokens [begin, begin + count). Requires them to exist. Throws DataError where one of their files has been
+  // written to since; cut short in that very moment, reading is fatal (SIGBUS).
   void Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const;
 
   // Hexadecimal, of names, sizes and who is held out: ranks compare it before they start.
@@ -56,6 +60,7 @@ class Corpus {
 
  private:
   class Mapping;  // of one file
+  using Files = std::vector<std::shared_ptr<const Mapping>>;
 
   struct Span {
     std::shared_ptr<const Mapping> mapping;
@@ -72,9 +77,11 @@ class Corpus {
     void Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size);
   };
 
-  // The files of a pattern that are not empty, in order.
-  static std::vector<std::shared_ptr<const Mapping>> Open(const char* field, const std::string& pattern);
-  void HoldOut(std::vector<std::shared_ptr<const Mapping>> files, double fraction);
+  // The files of a pattern that are not empty, in order, each once.
+  static Files Open(const char* field, const std::string& pattern);
+  // Throws where a file is in both.
+  static void CheckApart(const Files& train, const Files& validation);
+  void HoldOut(const Files& files, double fraction);
   std::string ComputeDigest() const;
 
   const Part& part(Split split) const { return split == Split::kTrain ? train_ : validation_; }

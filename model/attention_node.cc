@@ -9,6 +9,7 @@
 #include "device/arena.h"
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
+#include "model/hidden_node.h"
 #include "ops/linear.h"
 #include "ops/operations.h"
 #include "ops/rope.h"
@@ -37,40 +38,24 @@ namespace {
 // The part's items, in layout order.
 enum AttentionParameter { kInputNorm, kQuery, kKey, kValue, kOutput };
 
-class AttentionNode final : public Node {
+class AttentionNode final : public HiddenNode {
  public:
   AttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
                 std::shared_ptr<const RotaryTables> tables, const ops::Operations& ops)
-      : s_(config, batch, type),
-        ops_(ops),
-        dtype_(ScalarTypeOf(type)),
-        epsilon_(config.rms_norm_eps),
+      : HiddenNode("attention", config, batch, type, ops, attention_forward::Scratch,
+                   attention_backward::Scratch),
         tables_(std::move(tables)),
-        shape_{s_.sequences, s_.length, s_.heads, s_.kv_heads, s_.head_dim},
-        forward_scratch_(attention_forward::Scratch(s_)),
-        backward_scratch_(attention_backward::Scratch(s_)) {}
-
-  void Prepare(NodeCall& call, device::Arena& arena) const override {
-    if (call.pass == Pass::kForward) {
-      call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
-      call.writes[1] = arena.Allocate({s_.tokens, s_.qkv}, dtype_);
-      call.writes[2] = arena.Allocate({s_.tokens, s_.query}, dtype_);
-      call.writes[3] = arena.Allocate({s_.sequences, s_.heads, s_.length}, dtype_);
-      PrepareScratch(call, forward_scratch_, arena);
-    } else if (call.pass == Pass::kBackward) {
-      PrepareGradient(call, 0, {s_.tokens, s_.hidden}, dtype_, arena);
-      PrepareScratch(call, backward_scratch_, arena);
-    } else {
-      RefusePass("attention", call.pass);
-    }
-  }
-
-  void Run(const NodeCall& call) const override {
-    call.pass == Pass::kForward ? Forward(call) : Backward(call);
-  }
+        shape_{s_.sequences, s_.length, s_.heads, s_.kv_heads, s_.head_dim} {}
 
  private:
-  void Forward(const NodeCall& call) const {
+  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
+    call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
+    call.writes[1] = arena.Allocate({s_.tokens, s_.qkv}, dtype_);
+    call.writes[2] = arena.Allocate({s_.tokens, s_.query}, dtype_);
+    call.writes[3] = arena.Allocate({s_.sequences, s_.heads, s_.length}, dtype_);
+  }
+
+  void Forward(const NodeCall& call) const override {
     const at::Tensor& x = call.reads[0];
     at::Tensor& hidden = call.writes[0];
     at::Tensor& qkv = call.writes[1];
@@ -78,9 +63,7 @@ class AttentionNode final : public Node {
     at::Tensor& lse = call.writes[3];
     const at::Tensor* weights = call.parameters[0];
     at::Tensor normed = ForwardPiece(call, attention_forward::kNormed, {s_.tokens, s_.hidden});
-    at::Tensor work = ForwardPiece(
-        call, attention_forward::kWork,
-        {(forward_scratch_.bytes - forward_scratch_.offsets[attention_forward::kWork]) / s_.element_bytes});
+    at::Tensor work = ForwardPiece(call, attention_forward::kWork, {ForwardRest()});
 
     ops_.RmsNorm(x, weights[kInputNorm], epsilon_, normed);
     ops::Linear(normed, Block(weights + kQuery, 3), qkv);
@@ -90,7 +73,7 @@ class AttentionNode final : public Node {
     ops_.ResidualAdd(x, hidden);
   }
 
-  void Backward(const NodeCall& call) const {
+  void Backward(const NodeCall& call) const override {
     const at::Tensor& x = call.reads[0];
     const at::Tensor& qkv = call.reads[1];
     const at::Tensor& context = call.reads[2];
@@ -103,10 +86,7 @@ class AttentionNode final : public Node {
     at::Tensor grad_normed = BackwardPiece(call, attention_backward::kGradNormed, {s_.tokens, s_.hidden});
     at::Tensor grad_context = BackwardPiece(call, attention_backward::kGradContext, {s_.tokens, s_.query});
     at::Tensor grad_qkv = BackwardPiece(call, attention_backward::kGradQkv, {s_.tokens, s_.qkv});
-    at::Tensor work =
-        BackwardPiece(call, attention_backward::kWork,
-                      {(backward_scratch_.bytes - backward_scratch_.offsets[attention_backward::kWork]) /
-                       s_.element_bytes});
+    at::Tensor work = BackwardPiece(call, attention_backward::kWork, {BackwardRest()});
 
     ops::LinearBackwardWeight(grad_hidden, context, add, gradients[kOutput]);
     ops::LinearBackwardInput(grad_hidden, weights[kOutput], grad_context);
@@ -120,22 +100,8 @@ class AttentionNode final : public Node {
                          call.add_gradient[0], call.gradient_writes[0], add, gradients[kInputNorm]);
   }
 
-  at::Tensor ForwardPiece(const NodeCall& call, int piece, std::initializer_list<int64_t> shape) const {
-    return Piece(call, forward_scratch_, piece, shape, dtype_);
-  }
-
-  at::Tensor BackwardPiece(const NodeCall& call, int piece, std::initializer_list<int64_t> shape) const {
-    return Piece(call, backward_scratch_, piece, shape, dtype_);
-  }
-
-  const DecoderShapes s_;
-  const ops::Operations& ops_;
-  const at::ScalarType dtype_;
-  const double epsilon_;
   const std::shared_ptr<const RotaryTables> tables_;
   const ops::AttentionShape shape_;
-  const ScratchLayout forward_scratch_;
-  const ScratchLayout backward_scratch_;
 };
 
 }  // namespace

@@ -6,48 +6,32 @@
 #include "device/arena.h"
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
+#include "model/hidden_node.h"
 #include "ops/linear.h"
 #include "ops/operations.h"
 
 namespace tandem::model {
 namespace {
 
-class HeadNode final : public Node {
+class HeadNode final : public HiddenNode {
  public:
   HeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type, const ops::Operations& ops)
-      : s_(config, batch, type),
-        ops_(ops),
-        dtype_(ScalarTypeOf(type)),
-        epsilon_(config.rms_norm_eps),
-        tied_(config.tie_word_embeddings),
-        forward_scratch_(head_forward::Scratch(s_)),
-        backward_scratch_(head_backward::Scratch(s_)) {}
-
-  void Prepare(NodeCall& call, device::Arena& arena) const override {
-    if (call.pass == Pass::kForward) {
-      call.writes[0] = arena.Allocate({1}, at::kDouble);
-      call.writes[1] = arena.Allocate({s_.tokens, s_.vocabulary}, dtype_);
-      PrepareScratch(call, forward_scratch_, arena);
-    } else if (call.pass == Pass::kBackward) {
-      PrepareGradient(call, 0, {s_.tokens, s_.hidden}, dtype_, arena);
-      PrepareScratch(call, backward_scratch_, arena);
-    } else {
-      RefusePass("head", call.pass);
-    }
-  }
-
-  void Run(const NodeCall& call) const override {
-    call.pass == Pass::kForward ? Forward(call) : Backward(call);
-  }
+      : HiddenNode("head", config, batch, type, ops, head_forward::Scratch, head_backward::Scratch),
+        tied_(config.tie_word_embeddings) {}
 
  private:
-  void Forward(const NodeCall& call) const {
+  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
+    call.writes[0] = arena.Allocate({1}, at::kDouble);
+    call.writes[1] = arena.Allocate({s_.tokens, s_.vocabulary}, dtype_);
+  }
+
+  void Forward(const NodeCall& call) const override {
     const at::Tensor& x = call.reads[0];
     const at::Tensor targets = call.reads[1].narrow(1, 1, s_.length);
     at::Tensor& loss = call.writes[0];
     at::Tensor& logits = call.writes[1];
-    at::Tensor normed = Piece(call, forward_scratch_, head_forward::kNormed, {s_.tokens, s_.hidden}, dtype_);
-    at::Tensor lse = Piece(call, forward_scratch_, head_forward::kLogSumExp, {s_.tokens}, dtype_);
+    at::Tensor normed = ForwardPiece(call, head_forward::kNormed, {s_.tokens, s_.hidden});
+    at::Tensor lse = ForwardPiece(call, head_forward::kLogSumExp, {s_.tokens});
 
     ops_.RmsNorm(x, call.parameters[0][0], epsilon_, normed);
     ops::Linear(normed, tied_ ? call.parameters[1][0] : call.parameters[0][1], logits);
@@ -55,17 +39,15 @@ class HeadNode final : public Node {
     ops_.CrossEntropyBackward(logits, targets, lse, logits);
   }
 
-  void Backward(const NodeCall& call) const {
+  void Backward(const NodeCall& call) const override {
     const at::Tensor& x = call.reads[0];
     const at::Tensor& grad_logits = call.reads[1];
     const at::Tensor& norm = call.parameters[0][0];
     const at::Tensor& weight = tied_ ? call.parameters[1][0] : call.parameters[0][1];
     at::Tensor& grad_norm = call.parameter_gradients[0][0];
     at::Tensor& grad_weight = tied_ ? call.parameter_gradients[1][0] : call.parameter_gradients[0][1];
-    at::Tensor normed =
-        Piece(call, backward_scratch_, head_backward::kNormed, {s_.tokens, s_.hidden}, dtype_);
-    at::Tensor grad_normed =
-        Piece(call, backward_scratch_, head_backward::kGradNormed, {s_.tokens, s_.hidden}, dtype_);
+    at::Tensor normed = BackwardPiece(call, head_backward::kNormed, {s_.tokens, s_.hidden});
+    at::Tensor grad_normed = BackwardPiece(call, head_backward::kGradNormed, {s_.tokens, s_.hidden});
 
     ops_.RmsNorm(x, norm, epsilon_, normed);
     ops::LinearBackwardWeight(grad_logits, normed, call.add_parameter_gradient[tied_ ? 1 : 0], grad_weight);
@@ -74,13 +56,7 @@ class HeadNode final : public Node {
                          call.gradient_writes[0], call.add_parameter_gradient[0], grad_norm);
   }
 
-  const DecoderShapes s_;
-  const ops::Operations& ops_;
-  const at::ScalarType dtype_;
-  const double epsilon_;
   const bool tied_;
-  const ScratchLayout forward_scratch_;
-  const ScratchLayout backward_scratch_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "device/arena.h"
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
+#include "model/hidden_node.h"
 #include "ops/linear.h"
 #include "ops/operations.h"
 
@@ -14,42 +15,24 @@ namespace {
 // The part's items, in layout order.
 enum MlpParameter { kPostAttentionNorm, kGate, kUp, kDown };
 
-class MlpNode final : public Node {
+class MlpNode final : public HiddenNode {
  public:
   MlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type, const ops::Operations& ops)
-      : s_(config, batch, type),
-        ops_(ops),
-        dtype_(ScalarTypeOf(type)),
-        epsilon_(config.rms_norm_eps),
-        forward_scratch_(mlp_forward::Scratch(s_)),
-        backward_scratch_(mlp_backward::Scratch(s_)) {}
-
-  void Prepare(NodeCall& call, device::Arena& arena) const override {
-    if (call.pass == Pass::kForward) {
-      call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
-      call.writes[1] = arena.Allocate({s_.tokens, 2 * s_.inner}, dtype_);
-      PrepareScratch(call, forward_scratch_, arena);
-    } else if (call.pass == Pass::kBackward) {
-      PrepareGradient(call, 0, {s_.tokens, s_.hidden}, dtype_, arena);
-      PrepareScratch(call, backward_scratch_, arena);
-    } else {
-      RefusePass("mlp", call.pass);
-    }
-  }
-
-  void Run(const NodeCall& call) const override {
-    call.pass == Pass::kForward ? Forward(call) : Backward(call);
-  }
+      : HiddenNode("mlp", config, batch, type, ops, mlp_forward::Scratch, mlp_backward::Scratch) {}
 
  private:
-  void Forward(const NodeCall& call) const {
+  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
+    call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
+    call.writes[1] = arena.Allocate({s_.tokens, 2 * s_.inner}, dtype_);
+  }
+
+  void Forward(const NodeCall& call) const override {
     const at::Tensor& x = call.reads[0];
     at::Tensor& hidden = call.writes[0];
     at::Tensor& gate_up = call.writes[1];
     const at::Tensor* weights = call.parameters[0];
-    at::Tensor normed = Piece(call, forward_scratch_, mlp_forward::kNormed, {s_.tokens, s_.hidden}, dtype_);
-    at::Tensor activated =
-        Piece(call, forward_scratch_, mlp_forward::kActivated, {s_.tokens, s_.inner}, dtype_);
+    at::Tensor normed = ForwardPiece(call, mlp_forward::kNormed, {s_.tokens, s_.hidden});
+    at::Tensor activated = ForwardPiece(call, mlp_forward::kActivated, {s_.tokens, s_.inner});
 
     ops_.RmsNorm(x, weights[kPostAttentionNorm], epsilon_, normed);
     ops::Linear(normed, Block(weights + kGate, 2), gate_up);
@@ -58,21 +41,18 @@ class MlpNode final : public Node {
     ops_.ResidualAdd(x, hidden);
   }
 
-  void Backward(const NodeCall& call) const {
+  void Backward(const NodeCall& call) const override {
     const at::Tensor& x = call.reads[0];
     const at::Tensor& gate_up = call.reads[1];
     const at::Tensor& grad_hidden = call.gradient_reads[0];
     const at::Tensor* weights = call.parameters[0];
     at::Tensor* gradients = call.parameter_gradients[0];
     const bool add = call.add_parameter_gradient[0];
-    at::Tensor normed = Piece(call, backward_scratch_, mlp_backward::kNormed, {s_.tokens, s_.hidden}, dtype_);
-    at::Tensor grad_normed =
-        Piece(call, backward_scratch_, mlp_backward::kGradNormed, {s_.tokens, s_.hidden}, dtype_);
+    at::Tensor normed = BackwardPiece(call, mlp_backward::kNormed, {s_.tokens, s_.hidden});
+    at::Tensor grad_normed = BackwardPiece(call, mlp_backward::kGradNormed, {s_.tokens, s_.hidden});
     // First the activation's gradient, then the activation itself.
-    at::Tensor activated =
-        Piece(call, backward_scratch_, mlp_backward::kActivated, {s_.tokens, s_.inner}, dtype_);
-    at::Tensor grad_gate_up =
-        Piece(call, backward_scratch_, mlp_backward::kGradGateUp, {s_.tokens, 2 * s_.inner}, dtype_);
+    at::Tensor activated = BackwardPiece(call, mlp_backward::kActivated, {s_.tokens, s_.inner});
+    at::Tensor grad_gate_up = BackwardPiece(call, mlp_backward::kGradGateUp, {s_.tokens, 2 * s_.inner});
 
     ops::LinearBackwardInput(grad_hidden, weights[kDown], activated);
     ops_.SwiGluBackward(gate_up, activated, grad_gate_up, activated);
@@ -84,13 +64,6 @@ class MlpNode final : public Node {
     ops_.RmsNormBackward(grad_normed, x, weights[kPostAttentionNorm], epsilon_, /*residual=*/grad_hidden,
                          call.add_gradient[0], call.gradient_writes[0], add, gradients[kPostAttentionNorm]);
   }
-
-  const DecoderShapes s_;
-  const ops::Operations& ops_;
-  const at::ScalarType dtype_;
-  const double epsilon_;
-  const ScratchLayout forward_scratch_;
-  const ScratchLayout backward_scratch_;
 };
 
 }  // namespace

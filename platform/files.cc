@@ -88,9 +88,20 @@ class MachineFiles final : public Files {
   }
 
   absl::Status Publish(const std::string& from, const std::string& to) override {
-    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) {
-      return Failed("publish", absl::StrCat(from, " as ", to));
+    const std::string what = absl::StrCat(from, " as ", to);
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
+      return absl::OkStatus();
     }
+    if (errno != EINVAL && errno != ENOSYS) return Failed("publish", what);
+    // A file system without the flag, such as NFS. There rename(2) replaces no folder but an empty one, and
+    // link(2) nothing.
+    std::error_code error;
+    if (std::filesystem::is_directory(from, error)) {
+      if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+      if (errno == ENOTEMPTY || errno == ENOTDIR) errno = EEXIST;
+      return Failed("publish", what);
+    }
+    if (link(from.c_str(), to.c_str()) != 0 || unlink(from.c_str()) != 0) return Failed("publish", what);
     return absl::OkStatus();
   }
 

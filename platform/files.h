@@ -26,7 +26,7 @@ class Files {
   // rename(2): replaces `to`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
 
-  // renameat2(RENAME_NOREPLACE): AlreadyExistsError where `to` is there.
+  // Renames, on any file system: AlreadyExistsError where `to` is there (an empty folder may be replaced).
   virtual absl::Status Publish(const std::string& from, const std::string& to) = 0;
 
   virtual absl::Status CreateFolders(const std::string& path) = 0;

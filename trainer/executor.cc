@@ -286,6 +286,20 @@ class Executor::Impl {
     }
   }
 
+  // An id outside the vocabulary has no row: a GPU would make a NaN of it, and the step would be skipped.
+  void CheckTokens(int microbatch, const int64_t* tokens) const {
+    const int64_t columns = plan_.batch.sequence_length + 1;
+    for (int64_t i = 0; i < plan_.batch.sequences * columns; ++i) {
+      if (tokens[i] < 0 || tokens[i] >= plan_.model.vocab_size) {
+        throw UserError(absl::StrCat("data: microbatch ", microbatch, " of this rank has token id ",
+                                     tokens[i], " at position ", i % columns, " of sequence ", i / columns,
+                                     "; a model with model.vocab_size ", plan_.model.vocab_size,
+                                     " takes ids from 0 to ", plan_.model.vocab_size - 1,
+                                     ": use the tokenizer that the vocabulary belongs to"));
+      }
+    }
+  }
+
   void RunInstruction(const BoundInstruction& bound) {
     const Instruction& instruction = *bound.instruction;
     if (instruction.opcode == Opcode::kRelease || instruction.opcode == Opcode::kReshard) {
@@ -296,10 +310,13 @@ class Executor::Impl {
     }
     Tell(bound);
     switch (instruction.opcode) {
-      case Opcode::kLoadBatch:
-        inputs_.load(instruction.microbatch, static_cast<int64_t*>(bound.tokens->host()));
+      case Opcode::kLoadBatch: {
+        auto* const tokens = static_cast<int64_t*>(bound.tokens->host());
+        inputs_.load(instruction.microbatch, tokens);
+        CheckTokens(instruction.microbatch, tokens);
         bound.tokens->ToDevice();
         break;
+      }
       case Opcode::kForward:
       case Opcode::kBackward:
       case Opcode::kBackwardInput:

@@ -119,12 +119,12 @@ class Rank::Impl {
     while (step_ < plan_.train.steps) {
       const bool stop = Step();
       if (stop) {
-        reporter_->Flush();
+        FlushReports();
         observer_.OnRequestsDone(requests_.Finish());
         return RankOutcome::kStopped;
       }
     }
-    reporter_->Flush();
+    FlushReports();
     observer_.OnRequestsDone(requests_.FinishAll());
     SetPhase(Phase::kFinished);
     return RankOutcome::kFinished;
@@ -144,8 +144,15 @@ class Rank::Impl {
     if (HasDirectory()) {
       CheckSameFolder(files_, *report_.communicator, config.directory, config_.attempt);
     }
-    const checkpoint::Found start = ChooseCheckpoint(files_, *report_.communicator, config.directory,
-                                                     config.resume, config_.resume_from, plan_.layout_digest);
+    const checkpoint::Found start = ChooseCheckpoint(files_, *report_.communicator,
+                                                     {.job = config_.job,
+                                                      .directory = config.directory,
+                                                      .resume = config.resume,
+                                                      .resume_from = config_.resume_from,
+                                                      .layout_digest = plan_.layout_digest});
+    if (HasDirectory()) {
+      TakeDirectory(files_, *report_.communicator, config.directory, config_.job);
+    }
     if (start.path.empty()) {
       for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
         std::vector<fsdp::ItemInit> inits;
@@ -185,9 +192,20 @@ class Rank::Impl {
           observer_.OnReport(summary);
         },
         [this](int64_t step, std::exception_ptr error) {
-          executor_.Fail(std::make_exception_ptr(
-              InstructionError(std::move(error), step, "report", report_.communicator->name())));
+          executor_.Fail(std::make_exception_ptr(ReportError(std::move(error), step)));
         });
+  }
+
+  InstructionError ReportError(std::exception_ptr error, int64_t step) const {
+    return InstructionError(std::move(error), step, "report", report_.communicator->name());
+  }
+
+  void FlushReports() {
+    try {
+      reporter_->Flush();
+    } catch (...) {
+      throw ReportError(std::current_exception(), step_);
+    }
   }
 
   // One optimizer step and what follows from it. True: stop.
@@ -280,7 +298,7 @@ class Rank::Impl {
       return;
     }
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
-    reporter_->Flush();
+    FlushReports();
     SetPhase(Phase::kCheckpointing);
     arrays_.FromDevice();
     checkpoint::Saved saved;

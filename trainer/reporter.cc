@@ -52,8 +52,8 @@ Reporter::~Reporter() {
 
 void Reporter::Submit(StepRecord record) {
   std::unique_lock<std::mutex> lock(mu_);
-  changed_.wait(lock, [this] { return (!busy_ && !waiting_) || broken_; });
-  if (!broken_) {
+  changed_.wait(lock, [this] { return (!busy_ && !waiting_) || error_ != nullptr; });
+  if (error_ == nullptr) {
     waiting_ = std::move(record);
     changed_.notify_all();
   }
@@ -61,7 +61,10 @@ void Reporter::Submit(StepRecord record) {
 
 void Reporter::Flush() {
   std::unique_lock<std::mutex> lock(mu_);
-  changed_.wait(lock, [this] { return (!busy_ && !waiting_) || broken_; });
+  changed_.wait(lock, [this] { return (!busy_ && !waiting_) || error_ != nullptr; });
+  if (error_ != nullptr) {
+    std::rethrow_exception(error_);
+  }
 }
 
 void Reporter::Run() {
@@ -82,9 +85,9 @@ void Reporter::Run() {
     }
     lock.lock();
     busy_ = false;
-    broken_ = error != nullptr;
+    error_ = error;
     changed_.notify_all();
-    if (broken_) {
+    if (error != nullptr) {
       lock.unlock();
       failed_(record.step, error);
       return;

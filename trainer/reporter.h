@@ -72,7 +72,7 @@ class Reporter {
   // Returns at once after a failure.
   void Submit(StepRecord record);
 
-  // Waits until everything submitted has been told, or has failed.
+  // Waits until everything submitted has been told. Throws what a record failed with.
   void Flush();
 
  private:
@@ -89,7 +89,7 @@ class Reporter {
   std::optional<StepRecord> waiting_;  // mu_
   bool busy_ = false;                  // mu_
   bool ending_ = false;                // mu_
-  bool broken_ = false;                // mu_
+  std::exception_ptr error_;           // of the record that failed; mu_
   std::thread thread_;
 };
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/folder.h"
 #include "comm/run_thread_ranks.h"
+#include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
 
 namespace tandem::checkpoint {
@@ -22,124 +23,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr int64_t kElements[] = {1000, 64, 7};
-constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kFloat};
-
-// The i-th array at a step, whole.
-at::Tensor Whole(int64_t step, int i) {
-  return at::arange(kElements[i], kTypes[i]).mul(0.37).add(static_cast<double>(step * 1000 + i));
-}
-
-// A rank's shards of the three arrays: equal parts, rounded up, so that the last ranks may hold nothing.
-struct RankState {
-  RankState(int rank, int ranks) {
-    for (int i = 0; i < 3; ++i) {
-      const int64_t shard = (kElements[i] + ranks - 1) / ranks;
-      begins[i] = std::min(kElements[i], rank * shard);
-      tensors[i] = at::zeros({std::min(kElements[i], (rank + 1) * shard) - begins[i]}, kTypes[i]);
-    }
-  }
-  void Set(int64_t step) {
-    for (int i = 0; i < 3; ++i) tensors[i].copy_(Whole(step, i).narrow(0, begins[i], tensors[i].numel()));
-  }
-  bool Is(int64_t step) const {
-    for (int i = 0; i < 3; ++i) {
-      if (!at::equal(tensors[i], Whole(step, i).narrow(0, begins[i], tensors[i].numel()))) return false;
-    }
-    return true;
-  }
-  std::vector<Shard> shards() const {
-    std::vector<Shard> result;
-    for (int i = 0; i < 3; ++i) {
-      result.push_back({.name = "array" + std::to_string(i),
-                        .elements = kElements[i],
-                        .begin = begins[i],
-                        .data = &tensors[i]});
-    }
-    return result;
-  }
-
-  at::Tensor tensors[3];
-  int64_t begins[3] = {};
-};
-
-Info InfoOf(int64_t step, int attempt = 1) {
-  return {.step = step,
-          .attempt = attempt,
-          .job = "0123456789ab",
-          .spec_digest = "spec",
-          .layout_digest = "layout"};
-}
-
-Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step, int keep = 10,
-             int attempt = 1) {
-  std::vector<Saved> saved(static_cast<size_t>(ranks));
-  comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-    RankState state(comm.rank(), ranks);
-    state.Set(step);
-    saved[static_cast<size_t>(comm.rank())] =
-        Save(files, comm, directory, keep, InfoOf(step, attempt), state.shards());
-  });
-  for (const Saved& other : saved) {
-    EXPECT_EQ(other.path, saved[0].path);
-    EXPECT_EQ(other.bytes, saved[0].bytes);
-    EXPECT_EQ(other.manifest_digest, saved[0].manifest_digest);
-  }
-  return saved[0];
-}
-
-// True if every one of `ranks` ranks reads back what `step` was.
-bool LoadsAs(const std::string& path, int ranks, int64_t step) {
-  for (int rank = 0; rank < ranks; ++rank) {
-    RankState state(rank, ranks);
-    Load(platform::SystemFiles(), path, state.shards());
-    if (!state.Is(step)) return false;
-  }
-  return true;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-void WriteAll(const std::string& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary) << content;
-}
-
-class CheckpointTest : public testing::Test {
- protected:
-  CheckpointTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-checkpoint-XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
-    directory_ = root_ + "/run";
-  }
-  ~CheckpointTest() override { std::filesystem::remove_all(root_); }
-
-  std::string Path(int64_t step) const { return absl::StrCat(directory_, "/step-", step); }
-
-  std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_))
-      names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
-  Found Newest() {
-    skipped_.clear();
-    return FindNewest(
-        platform::SystemFiles(), directory_, [this](const std::string& path, const std::string& reason) {
-          skipped_.push_back(absl::StrCat(std::filesystem::path(path).filename().string(), ": ", reason));
-        });
-  }
-
-  platform::Files& files_ = platform::SystemFiles();
-  std::string root_;
-  std::string directory_;
-  std::vector<std::string> skipped_;
-};
 
 TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
@@ -224,6 +107,29 @@ TEST_F(CheckpointTest, EveryBitOfTheManifestMatters) {
   }
 }
 
+// The digest is right: somebody else's file, or a later version's.
+TEST_F(CheckpointTest, AManifestWithMembersOfOtherTypesIsRefused) {
+  SaveOn(files_, directory_, 1, 10);
+  const std::string content = ReadAll(Path(10) + "/manifest.json");
+  const size_t begin = content.find("\",") + 2;
+  const std::pair<std::string, std::string> changes[] = {
+      {"\"format\": \"tandem-checkpoint\"", "\"format\": 5"},
+      {"\"version\": 1", "\"version\": \"1\""},
+      {"\"step\": 10", "\"step\": [10]"},
+      {"\"files\": [", "\"files\": [7, "},
+      {"\"bytes\": ", "\"bytes\": -"},
+      {"\"begin\": 0", "\"begin\": {}"}};
+  for (const auto& [from, to] : changes) {
+    std::string rest = content.substr(begin);
+    const size_t place = rest.find(from);
+    ASSERT_NE(place, rest.npos) << from;
+    rest.replace(place, from.size(), to);
+    WriteAll(Path(10) + "/manifest.json", absl::StrCat("{\"xxh3_128\": \"", Digest(rest), "\",", rest));
+    EXPECT_EQ(Newest().path, "") << to;
+    EXPECT_THAT(skipped_, ElementsAre(HasSubstr("step-10: "))) << to;
+  }
+}
+
 TEST_F(CheckpointTest, SwappedFilesAndFoldersAreRefused) {
   SaveOn(files_, directory_, 2, 10);
   SaveOn(files_, directory_, 2, 20);
@@ -260,16 +166,36 @@ TEST_F(CheckpointTest, ACheckpointOfANewerVersionIsPassedOverWithTheReason) {
   EXPECT_THAT(skipped_, ElementsAre(HasSubstr("version 2, this build reads version 1")));
 }
 
-TEST_F(CheckpointTest, ReadInfoRefusesFilesOfTheWrongSize) {
+TEST_F(CheckpointTest, LoadRefusesFilesOfTheWrongSize) {
   SaveOn(files_, directory_, 2, 10);
   WriteAll(Path(10) + "/rank-00001.safetensors", "short");
   try {
-    ReadInfo(files_, Path(10));
+    LoadsAs(Path(10), 1, 10);
     FAIL() << "accepted";
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank-00001.safetensors: it has 5 bytes, the manifest says "));
   }
   EXPECT_THROW(ReadInfo(files_, directory_ + "/nothing"), CheckpointError);
+}
+
+TEST_F(CheckpointTest, TheFileOfARankThatOwnedNothingIsVerifiedToo) {
+  comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+    const at::Tensor part = at::ones({comm.rank() < 2 ? 1 : 0});
+    Save(files_, comm, directory_, 3, InfoOf(10),
+         {{.name = "w", .elements = 2, .begin = std::min(comm.rank(), 2), .data = &part}});
+  });
+  const at::Tensor whole = at::zeros({2});
+  const std::vector<Shard> shards = {{.name = "w", .elements = 2, .data = &whole}};
+  Load(files_, Path(10), shards);
+  EXPECT_TRUE(at::equal(whole, at::ones({2})));
+  const std::string file = Path(10) + "/rank-00002.safetensors";
+  const std::string content = ReadAll(file);
+  for (size_t byte = 0; byte < content.size(); ++byte) {
+    std::string flipped = content;
+    flipped[byte] ^= 1;
+    WriteAll(file, flipped);
+    EXPECT_THROW(Load(files_, Path(10), shards), CheckpointError) << byte;
+  }
 }
 
 TEST_F(CheckpointTest, LoadNamesArraysThatDoNotFit) {

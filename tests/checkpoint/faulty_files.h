@@ -1,9 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "platform/files.h"
@@ -85,6 +87,42 @@ class FaultyFiles final : public platform::Files {
   const int k_;
   mutable std::mutex mu_;
   int operations_ = 0;
+};
+
+// The machine's files; something else happens to them just before the first write or publication to a path
+// that ends with `where`.
+class RacingFiles final : public platform::Files {
+ public:
+  RacingFiles(std::string where, std::function<void()> race)
+      : where_(std::move(where)), race_(std::move(race)) {}
+
+  absl::StatusOr<std::string> Read(const std::string& path) override { return files_.Read(path); }
+  absl::Status Write(const std::string& path, std::string_view content) override {
+    Race(path);
+    return files_.Write(path, content);
+  }
+  absl::Status SyncFolder(const std::string& path) override { return files_.SyncFolder(path); }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return files_.Rename(from, to);
+  }
+  absl::Status Publish(const std::string& from, const std::string& to) override {
+    Race(to);
+    return files_.Publish(from, to);
+  }
+  absl::Status CreateFolders(const std::string& path) override { return files_.CreateFolders(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    return files_.List(folder);
+  }
+  absl::Status RemoveAll(const std::string& path) override { return files_.RemoveAll(path); }
+
+ private:
+  void Race(const std::string& path) {
+    if (path.ends_with(where_) && race_) std::exchange(race_, nullptr)();
+  }
+
+  platform::Files& files_ = platform::SystemFiles();
+  const std::string where_;
+  std::function<void()> race_;
 };
 
 }  // namespace tandem::checkpoint

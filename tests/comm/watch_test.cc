@@ -5,6 +5,7 @@
 #include <atomic>
 #include <future>
 #include <string>
+#include <thread>
 
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
@@ -24,12 +25,15 @@ class PendingCommunicator final : public Communicator {
   void AllToAll(const at::Tensor&, at::Tensor&) override {}
   void Abort() override {}
   void CheckPending() override {
-    if (failed) throw CommError("group pending rank 0 AllGather: failed");
+    if (!failed) return;
+    told = true;
+    throw CommError("group pending rank 0 AllGather: failed");
   }
   uint64_t num_collectives() const override { return 0; }
   uint64_t num_ended() const override { return 0; }
 
   std::atomic<bool> failed{false};
+  std::atomic<bool> told{false};
 
  private:
   const std::string name_ = "pending";
@@ -60,6 +64,23 @@ TEST(WatchTest, ACollectiveThatFailsIsTold) {
               [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
   pending.failed = true;
   EXPECT_EQ(told.get_future().get(), "group pending rank 0 AllGather: failed");
+}
+
+// A death breaks the heartbeat and the collectives that are pending, each noticed by a thread of its own.
+TEST(WatchTest, WhatBothThreadsNoticeIsToldOnce) {
+  auto ranks = MakeThreadCommunicators("heartbeat", 2);
+  PendingCommunicator pending;
+  std::atomic<int> told{0};
+  {
+    Watch watch(*ranks[0], {&pending}, kInterval, [&](const std::exception_ptr&) {
+      if (++told > 1) return;
+      pending.failed = true;
+      while (!pending.told) std::this_thread::yield();
+    });
+    ranks[1].reset();
+    while (!pending.told) std::this_thread::yield();
+  }
+  EXPECT_EQ(told, 1);
 }
 
 TEST(WatchTest, RanksThatLeaveOneAfterTheOtherTellNothing) {

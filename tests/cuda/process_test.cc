@@ -8,11 +8,7 @@
 #include <string>
 
 #include "device/cuda/device.h"
-#include "jobspec/jobspec.h"
-#include "link/exit_code.h"
-#include "parallel/process_groups.h"
-#include "platform/build_info.h"
-#include "tests/trainer/fake_daemon.h"
+#include "tests/trainer/trainer_processes.h"
 
 namespace tandem::trainer {
 namespace {
@@ -23,11 +19,9 @@ using link::ExitCode;
 
 constexpr absl::Duration kPatience = absl::Seconds(120);  // the first start reads LibTorch from the disk
 
-class CudaProcessTest : public testing::Test {
+class CudaProcessTest : public TrainerProcesses {
  protected:
-  CudaProcessTest() : folder_(std::filesystem::temp_directory_path() / "tandem-cuda-XXXXXX") {
-    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
-    spec_.set_name("process");
+  CudaProcessTest() : TrainerProcesses(TRAINER_PROGRAM, kPatience) {
     v1::Model& model = *spec_.mutable_model();
     model.set_hidden_size(256);
     model.set_intermediate_size(512);
@@ -40,62 +34,12 @@ class CudaProcessTest : public testing::Test {
     training.set_sequence_length(128);
     training.set_micro_batch_size(4);
   }
-  ~CudaProcessTest() override {
-    daemon_.reset();
-    std::filesystem::remove_all(folder_);
-  }
 
   void Start(int ranks) {
     spec_.mutable_training()->set_global_batch_size(4 * 2 * ranks);
     spec_.mutable_parallelism()->set_ranks(ranks);
-    ASSERT_EQ(jobspec::ToText(jobspec::Validate(spec_)), "");
-    v1::Assignment assignment;
-    assignment.mutable_id()->set_job_id("0123456789ab");
-    assignment.mutable_id()->set_attempt(1);
-    assignment.set_desired(v1::DESIRED_RUN);
-    *assignment.mutable_resolved() = jobspec::Resolve(spec_);
-    assignment.mutable_resolved()->mutable_resources()->set_device(v1::DEVICE_CUDA);
-    const auto groups = parallel::BuildProcessGroups({.world = ranks});
-    ASSERT_TRUE(groups.ok()) << groups.status();
-    for (int rank = 0; rank < ranks; ++rank) {
-      v1::RankStart& start = *assignment.add_ranks();
-      start.set_rank(rank);
-      start.set_place(rank);
-      for (int i = 0; i < static_cast<int>(groups->size()); ++i) {
-        start.add_groups(i);
-      }
-    }
-    for (const parallel::Group& group : *groups) {
-      v1::GroupList& list = *assignment.add_groups();
-      list.set_name(group.name);
-      list.mutable_ranks()->Add(group.ranks.begin(), group.ranks.end());
-      if (group.clone_of >= 0) {
-        list.set_clone_of(group.clone_of);
-      }
-    }
-    daemon_ = std::make_unique<FakeDaemon>(TRAINER_PROGRAM, assignment, platform::BuildVersion());
-    for (int rank = 0; rank < ranks; ++rank) {
-      daemon_->StartRank(rank);
-    }
+    TrainerProcesses::Start(v1::DEVICE_CUDA);
   }
-
-  bool WaitForReport(int64_t step) {
-    return daemon_
-        ->WaitFor(
-            0, [step](const v1::FromTrainer& m) { return m.has_report() && m.report().step() == step; },
-            kPatience)
-        .has_value();
-  }
-
-  void ExpectExit(int rank, ExitCode code, absl::Duration within) {
-    const auto exit = daemon_->WaitExit(rank, within);
-    ASSERT_TRUE(exit.has_value()) << "rank " << rank << " is still running";
-    EXPECT_EQ(exit->code, static_cast<int>(code)) << "rank " << rank << ", signal " << exit->signal;
-  }
-
-  std::string folder_;
-  v1::JobSpec spec_;
-  std::unique_ptr<FakeDaemon> daemon_;
 };
 
 TEST_F(CudaProcessTest, AJobRunsToItsEndWithACheckpoint) {
@@ -127,15 +71,14 @@ TEST_F(CudaProcessTest, ARankThatIsKilledEndsTheOthersWithinFiveSecondsAndTheySa
     GTEST_SKIP() << "needs two GPUs";
   }
   Start(ranks);
-  ASSERT_TRUE(WaitForReport(5));
+  ASSERT_TRUE(WaitForReport(5).has_value());
   const auto killed = std::chrono::steady_clock::now();
   kill(daemon_->pid(ranks - 1), SIGKILL);
   for (int rank = 0; rank < ranks - 1; ++rank) {
     ExpectExit(rank, ExitCode::kPeerLost, absl::Seconds(5));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
     EXPECT_LE(seconds, 5) << "rank " << rank;
-    const auto failed = daemon_->WaitFor(
-        rank, [](const v1::FromTrainer& m) { return m.has_failed(); }, absl::Seconds(1));
+    const auto failed = WaitForFailed(rank);
     ASSERT_TRUE(failed.has_value());
     const v1::Cause& cause = failed->failed();
     std::cout << "rank " << rank << " after " << seconds << " s: step " << cause.step() << ", "
@@ -154,7 +97,7 @@ TEST_F(CudaProcessTest, AStopRequestStopsAllRanksAfterTheirCheckpoint) {
   const int ranks = std::min(2, device::CountCudaDevices());
   spec_.mutable_checkpoint()->set_directory(folder_ + "/stop");
   Start(ranks);
-  ASSERT_TRUE(WaitForReport(2));
+  ASSERT_TRUE(WaitForReport(2).has_value());
   daemon_->Request(ranks - 1, v1::DESIRED_STOP_AFTER_CHECKPOINT, 7);
   for (int rank = 0; rank < ranks; ++rank) {
     ExpectExit(rank, ExitCode::kStopped, kPatience);
@@ -166,8 +109,7 @@ TEST_F(CudaProcessTest, APlaceWithoutAGpuIsNamed) {
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   Start(1);
   unsetenv("CUDA_VISIBLE_DEVICES");
-  const auto failed = daemon_->WaitFor(
-      0, [](const v1::FromTrainer& m) { return m.has_failed(); }, kPatience);
+  const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
   EXPECT_NE(failed->failed().message().find("no GPU can be used here"), std::string::npos)
       << failed->failed().message();

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
 #include <numeric>
 
 #include "tests/data/text_folder.h"
@@ -109,6 +111,64 @@ TEST(CorpusTest, OwnValidationFilesLeaveTheTrainingFilesWhole) {
   const Corpus corpus({.train = folder.path() + "/train", .validation = folder.path() + "/h?ld/*"});
   EXPECT_EQ(Text(corpus, Split::kTrain), "aa");
   EXPECT_EQ(Text(corpus, Split::kValidation), "bb");
+}
+
+TEST(CorpusTest, AFileUnderTwoNamesCountsOnceSoThatNoneIsBothTrainedOnAndHeldOut) {
+  TextFolder folder;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    folder.Write(name, std::string(10, *name));
+    std::filesystem::create_hard_link(folder.path() + "/" + name, folder.path() + "/" + name + ".hard");
+    std::filesystem::create_symlink(name, folder.path() + "/" + name + ".soft");
+  }
+  const Corpus corpus({.train = folder.path(), .validation_fraction = 0.5});
+  EXPECT_EQ(corpus.num_tokens(Split::kTrain), 20);
+  EXPECT_EQ(corpus.num_tokens(Split::kValidation), 20);
+  std::vector<std::string> names = corpus.files(Split::kTrain);
+  for (const std::string& name : corpus.files(Split::kValidation)) names.push_back(name);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("a", "b", "c", "d"));
+}
+
+TEST(CorpusTest, AValidationFileThatIsTrainedOnIsRefused) {
+  TextFolder folder;
+  folder.Write("train/a", "aaaa");
+  std::filesystem::create_symlink("train/a", folder.path() + "/link");
+  EXPECT_EQ(
+      Error({.train = folder.path() + "/train", .validation = folder.path() + "/train/a"}),
+      "data.validation: " + folder.path() +
+          "/train/a is also a training file; name files that are not in data.train, or hold out a part of "
+          "it with data.validation_fraction");
+  EXPECT_THAT(Error({.train = folder.path() + "/train", .validation = folder.path() + "/link"}),
+              HasSubstr("/link is also a training file, " + folder.path() + "/train/a; "));
+}
+
+TEST(CorpusTest, AFileThatIsWrittenToWhileItIsReadIsNamed) {
+  TextFolder folder;
+  folder.Write("a", "aaaa");
+  folder.Write("b", std::string(100'000, 'b'));
+  const Corpus corpus({.train = folder.path()});
+  const auto error = [&] {
+    try {
+      int64_t tokens[8];
+      corpus.Read(Split::kTrain, 0, 8, tokens);
+      return std::string();
+    } catch (const DataError& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_EQ(error(), "");
+  // Another file under the name: what is mapped stays.
+  folder.Write("new", "xxxx");
+  std::filesystem::rename(folder.path() + "/new", folder.path() + "/a");
+  EXPECT_EQ(error(), "");
+  const std::string told = "data.train: " + folder.path() +
+                           "/b was written to while the job reads it; train on a copy that stays as it is";
+  std::filesystem::resize_file(folder.path() + "/b", 10);
+  EXPECT_EQ(error(), told);
+  // The same size at a later time.
+  folder.Write("b", std::string(100'000, 'c'));
+  const auto written = std::filesystem::last_write_time(folder.path() + "/b");
+  std::filesystem::last_write_time(folder.path() + "/b", written + std::chrono::seconds(1));
+  EXPECT_EQ(error(), told);
 }
 
 TEST(CorpusTest, DigestTellsNamesSizesAndHeldOutPartsApart) {

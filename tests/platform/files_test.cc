@@ -2,9 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 namespace tandem::platform {
@@ -61,6 +69,47 @@ TEST_F(FilesTest, PublishNeverReplaces) {
   EXPECT_EQ(*files_.Read(Path("out")), "first");
   ASSERT_TRUE(files_.Rename(Path("b"), Path("out")).ok());
   EXPECT_EQ(*files_.Read(Path("out")), "second");
+}
+
+// From here on this process is like one on a file system that does not know the flag.
+bool RefuseRenameat2() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {.len = std::size(filter), .filter = filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
+  for (const char* folder : {"first", "second"}) {
+    ASSERT_TRUE(files_.CreateFolders(Path(folder)).ok());
+    ASSERT_TRUE(files_.Write(Path(folder) + "/content", folder).ok());
+  }
+  ASSERT_TRUE(files_.Write(Path("a"), "first").ok());
+  ASSERT_TRUE(files_.Write(Path("b"), "second").ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!RefuseRenameat2()) _exit(77);
+    const bool right = files_.Publish(Path("first"), Path("folder")).ok() &&
+                       absl::IsAlreadyExists(files_.Publish(Path("second"), Path("folder"))) &&
+                       files_.Publish(Path("a"), Path("file")).ok() &&
+                       absl::IsAlreadyExists(files_.Publish(Path("b"), Path("file"))) &&
+                       absl::IsAlreadyExists(files_.Publish(Path("second"), Path("file"))) &&
+                       absl::IsNotFound(files_.Publish(Path("nothing"), Path("other")));
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(*files_.Read(Path("folder/content")), "first");
+  EXPECT_EQ(*files_.Read(Path("second/content")), "second");
+  EXPECT_EQ(*files_.Read(Path("file")), "first");
+  EXPECT_TRUE(absl::IsNotFound(files_.Read(Path("a")).status()));
 }
 
 TEST_F(FilesTest, FoldersAreMadeListedInOrderAndRemoved) {

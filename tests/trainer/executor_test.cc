@@ -68,6 +68,13 @@ class ExecutorTest : public testing::Test {
       std::vector<fsdp::ItemInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
       memory_.units()[unit].Initialize(1, inits);
     }
+    ResetExecutor();
+  }
+
+  // One that no error has poisoned, with groups that nobody has aborted.
+  void ResetExecutor() {
+    executor_.reset();
+    groups_.clear();
     for (const char* name : {"gather", "reduce", "norm"}) {
       groups_.push_back(std::make_unique<HangingCommunicator>(name));
     }
@@ -194,6 +201,29 @@ TEST_F(ExecutorTest, TheFirstErrorIsToldOnceWithItsInstruction) {
   EXPECT_THROW(executor_->Train(inputs), InstructionError);  // poisoned
   executor_.reset();
   EXPECT_EQ(loads, 1);
+}
+
+// On the host, so that it is told on every device, and without waiting for one.
+TEST_F(ExecutorTest, ATokenOutsideTheVocabularyIsTheUsersErrorInOneLine) {
+  for (const int64_t id : {int64_t{256}, int64_t{-1}}) {
+    RunInputs inputs = Inputs(1);
+    inputs.load = [this, id, good = inputs.load](int microbatch, int64_t* tokens) {
+      good(microbatch, tokens);
+      if (microbatch == 1) {
+        tokens[plan_.batch.sequence_length + 1 + 3] = id;
+      }
+    };
+    ResetExecutor();
+    try {
+      executor_->Train(inputs);
+      FAIL() << "the token was taken";
+    } catch (const InstructionError& error) {
+      EXPECT_EQ(error.what(), "data: microbatch 1 of this rank has token id " + std::to_string(id) +
+                                  " at position 3 of sequence 1; a model with model.vocab_size 256 takes ids "
+                                  "from 0 to 255: use the tokenizer that the vocabulary belongs to");
+      EXPECT_EQ(Describe(std::current_exception()).kind, FailureKind::kUser);
+    }
+  }
 }
 
 TEST_F(ExecutorTest, ALostCommunicatorNamesTheGroup) {

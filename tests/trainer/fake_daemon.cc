@@ -11,8 +11,36 @@
 #include <utility>
 
 #include "link/trainer_args.h"
+#include "parallel/process_groups.h"
 
 namespace tandem::trainer {
+
+v1::Assignment AssignmentOf(const v1::JobSpec& resolved, int attempt) {
+  v1::Assignment assignment;
+  assignment.mutable_id()->set_job_id("0123456789ab");
+  assignment.mutable_id()->set_attempt(attempt);
+  assignment.set_desired(v1::DESIRED_RUN);
+  *assignment.mutable_resolved() = resolved;
+  const int ranks = resolved.parallelism().ranks();
+  const std::vector<parallel::Group> groups = parallel::BuildProcessGroups({.world = ranks}).value();
+  for (int rank = 0; rank < ranks; ++rank) {
+    v1::RankStart& start = *assignment.add_ranks();
+    start.set_rank(rank);
+    start.set_place(rank);
+    for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
+      start.add_groups(i);
+    }
+  }
+  for (const parallel::Group& group : groups) {
+    v1::GroupList& list = *assignment.add_groups();
+    list.set_name(group.name);
+    list.mutable_ranks()->Add(group.ranks.begin(), group.ranks.end());
+    if (group.clone_of >= 0) {
+      list.set_clone_of(group.clone_of);
+    }
+  }
+  return assignment;
+}
 
 FakeDaemon::FakeDaemon(std::string program, v1::Assignment assignment, std::string build)
     : program_(std::move(program)), assignment_(std::move(assignment)), build_(std::move(build)) {}

@@ -1,18 +1,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include <filesystem>
 #include <string>
 
-#include "absl/time/clock.h"
 #include "jobspec/jobspec.h"
-#include "link/exit_code.h"
-#include "parallel/process_groups.h"
 #include "plan/job_plan.h"
 #include "platform/build_info.h"
-#include "tests/trainer/fake_daemon.h"
+#include "tests/trainer/trainer_processes.h"
 
 namespace tandem::trainer {
 namespace {
@@ -23,11 +18,9 @@ using link::ExitCode;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-class ProcessTest : public testing::Test {
+class ProcessTest : public TrainerProcesses {
  protected:
-  ProcessTest() : folder_(std::filesystem::temp_directory_path() / "tandem-process-XXXXXX") {
-    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
-    spec_.set_name("process");
+  ProcessTest() : TrainerProcesses(TRAINER_PROGRAM, kPatience) {
     v1::Model& model = *spec_.mutable_model();
     model.set_hidden_size(16);
     model.set_intermediate_size(32);
@@ -44,65 +37,10 @@ class ProcessTest : public testing::Test {
     training.set_validation_batches(1);
     spec_.mutable_parallelism()->set_ranks(2);
   }
-  ~ProcessTest() override {
-    daemon_.reset();
-    std::filesystem::remove_all(folder_);
-  }
 
-  void Start() {
-    ASSERT_EQ(jobspec::ToText(jobspec::Validate(spec_)), "");
-    v1::Assignment assignment;
-    assignment.mutable_id()->set_job_id("0123456789ab");
-    assignment.mutable_id()->set_attempt(3);
-    assignment.set_desired(v1::DESIRED_RUN);
-    *assignment.mutable_resolved() = jobspec::Resolve(spec_);
-    const auto groups = parallel::BuildProcessGroups({.world = 2});
-    ASSERT_TRUE(groups.ok()) << groups.status();
-    for (int rank = 0; rank < 2; ++rank) {
-      v1::RankStart& start = *assignment.add_ranks();
-      start.set_rank(rank);
-      start.set_place(rank);
-      for (int i = 0; i < static_cast<int>(groups->size()); ++i) {
-        start.add_groups(i);
-      }
-    }
-    for (const parallel::Group& group : *groups) {
-      v1::GroupList& list = *assignment.add_groups();
-      list.set_name(group.name);
-      list.mutable_ranks()->Add(group.ranks.begin(), group.ranks.end());
-      if (group.clone_of >= 0) {
-        list.set_clone_of(group.clone_of);
-      }
-    }
-    daemon_ = std::make_unique<FakeDaemon>(TRAINER_PROGRAM, assignment, build_);
-    daemon_->StartRank(0);
-    daemon_->StartRank(1);
-  }
+  void Start() { TrainerProcesses::Start(v1::DEVICE_CPU, kAttempt); }
 
-  std::optional<v1::FromTrainer> WaitForReport(int64_t step) {
-    return daemon_->WaitFor(
-        0, [step](const v1::FromTrainer& m) { return m.has_report() && m.report().step() == step; },
-        kPatience);
-  }
-
-  std::optional<v1::FromTrainer> WaitForFailed(int rank) {
-    return daemon_->WaitFor(
-        rank, [](const v1::FromTrainer& m) { return m.has_failed(); }, kPatience);
-  }
-
-  void ExpectExit(int rank, int code, absl::Duration within) {
-    const auto exit = daemon_->WaitExit(rank, within);
-    ASSERT_TRUE(exit.has_value()) << "rank " << rank << " is still running";
-    EXPECT_EQ(exit->code, code) << "rank " << rank << ", signal " << exit->signal;
-  }
-  void ExpectExit(int rank, ExitCode code, absl::Duration within) {
-    ExpectExit(rank, static_cast<int>(code), within);
-  }
-
-  std::string folder_;
-  v1::JobSpec spec_;
-  std::string build_ = platform::BuildVersion();
-  std::unique_ptr<FakeDaemon> daemon_;
+  static constexpr int kAttempt = 3;
 };
 
 TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
@@ -124,7 +62,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     EXPECT_EQ(first.ready().data_digest(), daemon_->Said(0)[1].ready().data_digest());
     EXPECT_FALSE(first.ready().data_digest().empty());
     EXPECT_EQ(first.ready().build(), platform::BuildVersion());
-    EXPECT_EQ(daemon_->page(rank).attempt, 3);
+    EXPECT_EQ(daemon_->page(rank).attempt, kAttempt);
     EXPECT_EQ(daemon_->page(rank).step, 6);
     EXPECT_EQ(daemon_->page(rank).phase, v1::RANK_PHASE_FINISHED);
     EXPECT_GE(daemon_->page(rank).instruction, 0);
@@ -138,7 +76,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     }
     const v1::StepReport& report = message.report();
     EXPECT_EQ(report.step(), ++steps);
-    EXPECT_EQ(report.attempt(), 3);
+    EXPECT_EQ(report.attempt(), kAttempt);
     EXPECT_EQ(report.tokens(), 4 * 16);
     EXPECT_GT(report.loss(), 0);
     EXPECT_GT(report.grad_norm(), 0);

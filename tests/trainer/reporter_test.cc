@@ -109,14 +109,14 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
   });
 }
 
-TEST(ReporterTest, ALostPeerIsToldOnceAndBlocksNobody) {
-  comm::RunThreadRanks(2, [](Communicator& comm) {
+TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
+  int64_t failed_step = 0;
+  int failures = 0;
+  comm::RunThreadRanks(2, [&](Communicator& comm) {
     if (comm.rank() == 1) {
       comm.Abort();
       return;
     }
-    int64_t failed_step = 0;
-    int failures = 0;
     Reporter reporter(
         comm, {}, [](const StepSummary&) { ADD_FAILURE(); },
         [&](int64_t step, std::exception_ptr error) {
@@ -125,10 +125,23 @@ TEST(ReporterTest, ALostPeerIsToldOnceAndBlocksNobody) {
           ++failures;
         });
     reporter.Submit({.step = 4, .losses = {1}});
-    reporter.Flush();
+    EXPECT_THROW(reporter.Flush(), comm::CommError);
     reporter.Submit({.step = 5, .losses = {1}});
     reporter.Submit({.step = 6, .losses = {1}});
-    reporter.Flush();
+    EXPECT_THROW(reporter.Flush(), comm::CommError);
+  });
+  EXPECT_EQ(failed_step, 4);
+  EXPECT_EQ(failures, 1);
+}
+
+// Otherwise a job whose last report is lost would look finished.
+TEST(ReporterTest, AReportThatCannotBeToldFailsTheFlush) {
+  comm::RunThreadRanks(1, [&](Communicator& comm) {
+    Reporter reporter(
+        comm, {}, [](const StepSummary&) { throw std::runtime_error("no room for the report"); },
+        [](int64_t, std::exception_ptr) {});
+    reporter.Submit({.step = 1, .losses = {1}});
+    EXPECT_THROW(reporter.Flush(), std::runtime_error);
   });
 }
 

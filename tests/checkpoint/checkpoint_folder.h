@@ -1,0 +1,140 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/checkpoint.h"
+#include "comm/run_thread_ranks.h"
+
+namespace tandem::checkpoint {
+
+// A checkpoint directory of its own, and a state of three arrays to save there and load from.
+
+inline constexpr int64_t kElements[] = {1000, 64, 7};
+inline constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kFloat};
+
+// The i-th array at a step, whole.
+inline at::Tensor Whole(int64_t step, int i) {
+  return at::arange(kElements[i], kTypes[i]).mul(0.37).add(static_cast<double>(step * 1000 + i));
+}
+
+// A rank's shards of the three arrays: equal parts, rounded up, so that the last ranks may hold nothing.
+struct RankState {
+  RankState(int rank, int ranks) {
+    for (int i = 0; i < 3; ++i) {
+      const int64_t shard = (kElements[i] + ranks - 1) / ranks;
+      begins[i] = std::min(kElements[i], rank * shard);
+      tensors[i] = at::zeros({std::min(kElements[i], (rank + 1) * shard) - begins[i]}, kTypes[i]);
+    }
+  }
+  void Set(int64_t step) {
+    for (int i = 0; i < 3; ++i) tensors[i].copy_(Whole(step, i).narrow(0, begins[i], tensors[i].numel()));
+  }
+  bool Is(int64_t step) const {
+    for (int i = 0; i < 3; ++i) {
+      if (!at::equal(tensors[i], Whole(step, i).narrow(0, begins[i], tensors[i].numel()))) return false;
+    }
+    return true;
+  }
+  std::vector<Shard> shards() const {
+    std::vector<Shard> result;
+    for (int i = 0; i < 3; ++i) {
+      result.push_back({.name = "array" + std::to_string(i),
+                        .elements = kElements[i],
+                        .begin = begins[i],
+                        .data = &tensors[i]});
+    }
+    return result;
+  }
+
+  at::Tensor tensors[3];
+  int64_t begins[3] = {};
+};
+
+inline Info InfoOf(int64_t step, int attempt = 1) {
+  return {.step = step,
+          .attempt = attempt,
+          .job = "0123456789ab",
+          .spec_digest = "spec",
+          .layout_digest = "layout"};
+}
+
+inline Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step,
+                    int keep = 10, int attempt = 1) {
+  std::vector<Saved> saved(static_cast<size_t>(ranks));
+  comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), ranks);
+    state.Set(step);
+    saved[static_cast<size_t>(comm.rank())] =
+        Save(files, comm, directory, keep, InfoOf(step, attempt), state.shards());
+  });
+  for (const Saved& other : saved) {
+    EXPECT_EQ(other.path, saved[0].path);
+    EXPECT_EQ(other.bytes, saved[0].bytes);
+    EXPECT_EQ(other.manifest_digest, saved[0].manifest_digest);
+  }
+  return saved[0];
+}
+
+// True if every one of `ranks` ranks reads back what `step` was.
+inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankState state(rank, ranks);
+    Load(platform::SystemFiles(), path, state.shards());
+    if (!state.Is(step)) return false;
+  }
+  return true;
+}
+
+inline std::string ReadAll(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+inline void WriteAll(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+class CheckpointTest : public testing::Test {
+ protected:
+  CheckpointTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-checkpoint-XXXXXX").string();
+    root_ = mkdtemp(pattern.data());
+    directory_ = root_ + "/run";
+  }
+  ~CheckpointTest() override { std::filesystem::remove_all(root_); }
+
+  std::string Path(int64_t step) const { return absl::StrCat(directory_, "/step-", step); }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  Found Newest() {
+    skipped_.clear();
+    return FindNewest(
+        platform::SystemFiles(), directory_, [this](const std::string& path, const std::string& reason) {
+          skipped_.push_back(absl::StrCat(std::filesystem::path(path).filename().string(), ": ", reason));
+        });
+  }
+
+  platform::Files& files_ = platform::SystemFiles();
+  std::string root_;
+  std::string directory_;
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace tandem::checkpoint
