@@ -28,7 +28,8 @@ endif()
 if(TANDEM_NVCC)
   get_filename_component(_nvcc ${TANDEM_NVCC} REALPATH)
   get_filename_component(_toolkit ${_nvcc}/../.. ABSOLUTE)
-  find_path(TANDEM_CUDA_INCLUDE_DIR crt/host_defines.h
+  # nv/target: of the wheel that is most easily forgotten; what g++ reads of nccl.h needs it.
+  find_path(TANDEM_CUDA_INCLUDE_DIR nv/target
     HINTS ${_toolkit}/include ${_toolkit}/targets/x86_64-linux/include ${_wheels}/cu13/include NO_DEFAULT_PATH)
 elseif(_others)
   list(REMOVE_DUPLICATES _others)

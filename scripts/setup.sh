@@ -102,7 +102,7 @@ if [ $cuda = 1 ]; then
     # Nothing happens, and nothing is asked of the network, where they are there.
     echo "setup: nvcc 13.0 in $cache/torch-$torch_version"
     "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check \
-      nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
+      nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
   fi
 fi
 [ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection
