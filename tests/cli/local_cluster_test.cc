@@ -109,6 +109,19 @@ TEST_F(LocalClusterTest, TheSocketOfUpIsTheDefaultAddressWhileItRuns) {
   EXPECT_EQ(ResolveAddress("", environment_)->target, kDefaultAddress);
 }
 
+TEST_F(LocalClusterTest, AskingWhoRunsNeverKeepsAnUpFromStarting) {
+  const std::string up = UpFolder(folder_ + "/state/tandem");
+  std::jthread asking([&up](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      FindRunningUp(up);
+    }
+  });
+  for (int i = 0; i < 20'000; ++i) {
+    const absl::StatusOr<FolderLock> lock = FolderLock::Acquire(up);
+    ASSERT_TRUE(lock.ok()) << lock.status();
+  }
+}
+
 TEST_F(LocalClusterTest, ATakenMetricsPortIsOneLine) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in name = {};
@@ -179,6 +192,18 @@ TEST(InterruptsTest, CountsInsteadOfDying) {
   ::raise(SIGTERM);
   EXPECT_EQ(interrupts.Count(), 2);
   EXPECT_EQ(Interrupts().Count(), 0);
+}
+
+TEST(InterruptsDeathTest, TheThirdKills) {
+  EXPECT_EXIT(
+      {
+        Interrupts interrupts;
+        ::raise(SIGINT);
+        ::raise(SIGTERM);
+        ::raise(SIGINT);
+        ::_exit(interrupts.Count());
+      },
+      testing::KilledBySignal(SIGINT), "");
 }
 
 TEST(InterruptsTest, CountsOnThreadsThatWereThereBefore) {
