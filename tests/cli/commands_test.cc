@@ -2,6 +2,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/build_info.h"
 #include "tests/cli/command_fixture.h"
+#include "tests/cli/slow_door.h"
 
 namespace tandem::cli {
 namespace {
@@ -24,6 +25,11 @@ TEST_F(CommandTest, UsageErrorsAreOneLineAndExitTwo) {
                                              {"submit"},
                                              {"submit", "-f", "a", "--wait", "--follow"},
                                              {"up", "--workers", "0"},
+                                             {"up", "--listen", "off"},
+                                             {"profile", "a", "--base", "h100"},
+                                             {"up", "--listen", "unix:/tmp/x"},
+                                             {"up", "--metrics-listen", "unix:/tmp/x"},
+                                             {"up", "--metrics-listen", "on"},
                                              {"--addr", "nowhere", "get", "jobs"},
                                              {"--addr", "unix:relative", "get", "jobs"},
                                              {"--addr", "unix:/" + std::string(200, 'x'), "get", "jobs"},
@@ -55,6 +61,14 @@ TEST_F(CommandTest, AnAbsentControllerIsExitSixWithWhatToDo) {
   EXPECT_NE(console_.err.find("127.0.0.1:7471 (Connection refused); start one with `tandem up`"),
             std::string::npos)
       << console_.err;
+}
+
+TEST_F(CommandTest, ASlowControllerIsNotTakenForAnAbsentOne) {
+  SlowDoor door(folder_ + "/slow", server_->address().substr(5), absl::Milliseconds(1500));
+  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
+  EXPECT_EQ(Tandem({"--addr", "unix:" + folder_ + "/slow", "get", "jobs", "-o", "name"}), kOk)
+      << console_.err;
+  EXPECT_EQ(console_.out, "3f2a91c07be4\n");
 }
 
 TEST_F(CommandTest, AnUnknownJobIsExitThree) {

@@ -76,9 +76,12 @@ TEST_F(LocalClusterTest, AMissingDaemonIsOneLineThatSaysWhatToDo) {
 TEST_F(LocalClusterTest, ADaemonThatFailsIsReportedWithItsLastLogLines) {
   Script("tandem-controller", "echo 'state folder is of a newer build' >&2; exit 1\n");
   EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
-  EXPECT_EQ(console_.err,
-            "tandem: up: the controller ended with exit code 1; the end of " + folder_ +
-                "/state/tandem/up/logs/controller.log:\n  state folder is of a newer build\n\n");
+  EXPECT_EQ(console_.err, "tandem: up: the controller ended with exit code 1; the end of " + folder_ +
+                              "/state/tandem/up/logs/controller.log:\n  state folder is of a newer build\n");
+  Script("tandem-controller", "exit 1\n");
+  EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
+  EXPECT_EQ(console_.err, "tandem: up: the controller ended with exit code 1; its log is empty: " + folder_ +
+                              "/state/tandem/up/logs/controller.log\n");
 }
 
 TEST_F(LocalClusterTest, ASecondUpNamesTheFirst) {
