@@ -1,10 +1,12 @@
 #include "cli/console.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -29,19 +31,26 @@ class SystemConsole : public Console {
         unicode_(LocaleIsUtf8(environment.locale) && environment.term != "linux") {
     // A write then says EPIPE, and `run` can still cancel its job and stop its daemons.
     std::signal(SIGPIPE, SIG_IGN);
+    // A stream that the caller closed must not become the next file or socket that is opened. Opened the
+    // wrong way round, so that using it stays an error.
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+      if (::fcntl(fd, F_GETFD) < 0) {
+        static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+      }
+    }
   }
 
   void Write(Stream stream, absl::string_view text) override {
     const int fd = stream == Stream::kOut ? STDOUT_FILENO : STDERR_FILENO;
-    bool& closed = stream == Stream::kOut ? out_closed_ : err_closed_;
-    while (!text.empty() && !closed) {
+    int& error = stream == Stream::kOut ? out_error_ : err_error_;
+    while (!text.empty() && error == 0) {
       const ssize_t written = ::write(fd, text.data(), text.size());
       if (written >= 0) {
         text.remove_prefix(static_cast<size_t>(written));
       } else if (errno == EAGAIN) {
         ::usleep(1000);  // somebody set the terminal non-blocking
       } else if (errno != EINTR) {
-        closed = true;
+        error = errno;
       }
     }
   }
@@ -62,14 +71,17 @@ class SystemConsole : public Console {
 
   bool color() const override { return color_; }
   bool unicode() const override { return unicode_; }
-  bool OutClosed() const override { return out_closed_; }
+  bool OutClosed() const override { return out_error_ != 0; }
+  std::string OutError() const override {
+    return out_error_ == 0 || out_error_ == EPIPE ? "" : std::strerror(out_error_);
+  }
 
  private:
   const bool terminal_understands_;
   const bool color_;
   const bool unicode_;
-  bool out_closed_ = false;
-  bool err_closed_ = false;
+  int out_error_ = 0;
+  int err_error_ = 0;
 };
 
 }  // namespace

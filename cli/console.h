@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "cli/environment.h"
@@ -20,7 +21,7 @@ class Console {
  public:
   virtual ~Console() = default;
 
-  // Writes all of `text`, unbuffered. Text for a stream that nobody reads any more is dropped.
+  // Writes all of `text`, unbuffered. Text for a stream that takes no more is dropped.
   virtual void Write(Stream stream, absl::string_view text) = 0;
 
   // Whether the stream is a terminal that can move its cursor (TERM=dumb cannot).
@@ -33,8 +34,11 @@ class Console {
   virtual bool color() const = 0;
   virtual bool unicode() const = 0;
 
-  // Nobody reads standard output any more (EPIPE): whatever streams to it ends, with kOutputClosed.
+  // Standard output takes no more text: whatever streams to it ends.
   virtual bool OutClosed() const = 0;
+
+  // Why, where that is a failure ("No space left on device"); empty where its reader went away (EPIPE).
+  virtual std::string OutError() const = 0;
 };
 
 // Standard output and error of the process. Ignores SIGPIPE for the process.

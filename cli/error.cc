@@ -43,8 +43,7 @@ Error CallError(const absl::Status& status, absl::string_view what, const Addres
               absl::StrCat(what, ": the controller at ", at,
                            " did not answer in time; it may be overloaded or stopped: look at its log")};
     case absl::StatusCode::kNotFound:
-      return {kNotFound,
-              absl::StrCat(what, ": ", message, " (controller at ", at, "); see `tandem get jobs`")};
+      return {kNotFound, absl::StrCat(what, ": ", message, " (controller at ", at, ")")};
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kPermissionDenied:
       return {kDenied, absl::StrCat(what, ": the controller at ", at, " refuses: ", message)};

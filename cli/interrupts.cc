@@ -7,14 +7,24 @@ namespace {
 
 constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 
+constexpr int kDeadly = 3;  // after the one that asks and the one that insists
+
 std::atomic<int> received{0};
+std::atomic<int> survived{0};  // of `received`: those before the newest object
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch nothing else");
 
-void Receive(int) { received.fetch_add(1, std::memory_order_relaxed); }
+void Receive(int signal) {
+  if (received.fetch_add(1, std::memory_order_relaxed) + 1 - survived.load(std::memory_order_relaxed) >=
+      kDeadly) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);  // once this handler returns
+  }
+}
 
 }  // namespace
 
 Interrupts::Interrupts() : first_(received.load()) {
+  survived = first_;
   struct sigaction count = {};
   count.sa_handler = Receive;
   count.sa_flags = SA_RESTART;  // no call on any thread has to expect EINTR

@@ -56,7 +56,9 @@ class LineView : public WatchView {
 
   void ShowConnection(const WatchState& state, absl::Time) override {
     Note(console_, state.lost.has_value() ? absl::StrCat("the controller is away (", Escape(state.lost->why),
-                                                         "); the job goes on without it; reconnecting")
+                                                         state.job.state() == v1::JOB_STATE_RUNNING
+                                                             ? "); training goes on; reconnecting"
+                                                             : "); reconnecting")
                                           : "the controller is back");
   }
 

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -15,6 +16,20 @@ namespace {
 constexpr absl::Duration kStartTimeout = absl::Seconds(15);
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
 constexpr int kLogLines = 10;
+
+// "; the end of LOG:" and its last lines; why there are none, where that is seen.
+std::string LogText(const DaemonProcess& daemon) {
+  const std::string& log = daemon.command().log;
+  std::string tail = daemon.LogTail(kLogLines);
+  absl::StripTrailingAsciiWhitespace(&tail);
+  if (!tail.empty()) {
+    return absl::StrCat("; the end of ", log, ":\n", tail);
+  }
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(log, error);
+  return absl::StrCat("; its log is empty: ", log,
+                      !error && space.available < (1 << 16) ? ", where no space is left; make room" : "");
+}
 
 }  // namespace
 
@@ -90,8 +105,7 @@ absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrup
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the controller does not listen on ", options_.address,
                                                       " after ", absl::FormatDuration(kStartTimeout),
-                                                      "; the end of ", daemons_[0].command().log, ":\n",
-                                                      daemons_[0].LogTail(kLogLines)));
+                                                      LogText(daemons_[0])));
     }
     absl::SleepFor(kPoll);
   }
@@ -121,8 +135,7 @@ absl::Status LocalCluster::AwaitWorkers(const std::function<bool()>& interrupted
       return absl::DeadlineExceededError(
           absl::StrCat(missing->command().name, " has not reached the controller after ",
                        absl::FormatDuration(kStartTimeout), workers.ok() ? "" : ": ",
-                       workers.ok() ? "" : workers.status().message(), "; the end of ",
-                       missing->command().log, ":\n", missing->LogTail(kLogLines)));
+                       workers.ok() ? "" : workers.status().message(), LogText(*missing)));
     }
     absl::SleepFor(kPoll);
   }
@@ -131,8 +144,7 @@ absl::Status LocalCluster::AwaitWorkers(const std::function<bool()>& interrupted
 absl::Status LocalCluster::Check() {
   for (DaemonProcess& daemon : daemons_) {
     if (!daemon.Running()) {
-      return absl::AbortedError(absl::StrCat(daemon.EndText(), "; the end of ", daemon.command().log, ":\n",
-                                             daemon.LogTail(kLogLines)));
+      return absl::AbortedError(absl::StrCat(daemon.EndText(), LogText(daemon)));
     }
   }
   return absl::OkStatus();

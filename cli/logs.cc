@@ -71,12 +71,14 @@ int Logs(Context& context, const LogsOptions& options) {
   request.set_tail_lines(options.tail);
   LogPrinter printer(context.console, options.all);
   bool unreadable = false;
+  bool any = false;
   const std::string what = absl::StrCat("logs ", Escape(options.job));
   const absl::Status status = client->ReadLog(request, [&](const v1::LogChunk& chunk) {
     if (!chunk.error().empty()) {
       unreadable = true;
       Note(context.console, absl::StrCat(what, ": rank ", chunk.rank(), ": ", Escape(chunk.error())));
     }
+    any = any || !chunk.data().empty() || !chunk.error().empty();
     printer.Add(chunk.rank(), chunk.data());
     return !context.console.OutClosed();
   });
@@ -86,6 +88,11 @@ int Logs(Context& context, const LogsOptions& options) {
   }
   if (!status.ok()) {
     return Fail(context.console, CallError(status, what, client->address()));
+  }
+  if (!any) {
+    const std::string who = options.all ? "no rank has written anything"
+                                        : absl::StrCat("rank ", options.rank, " has written nothing");
+    Note(context.console, absl::StrCat(what, ": ", who));
   }
   return unreadable ? kFailed : kOk;
 }

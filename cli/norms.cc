@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command_client.h"
 #include "cli/display_text.h"
+#include "cli/message_text.h"
 #include "cli/number_text.h"
 #include "cli/table.h"
 #include "cli/watch_state.h"
@@ -130,9 +131,15 @@ int Norms(Context& context, const NormsOptions& options) {
           context.console, kNotFound,
           absl::StrCat(what, ": step ", options.step, " is not there; the newest is ", job->last_step()));
     }
+    if (options.step == 0) {
+      return Fail(
+          context.console, kNotFound,
+          absl::StrCat(what, ": the job ",
+                       job->last_step() == 0 ? "has made no step yet" : "has none of its newest steps", " (",
+                       StateText(job->state()), ")"));
+    }
     return Fail(context.console, kNotFound,
-                absl::StrCat(what, ": no norms are kept ",
-                             options.step > 0 ? absl::StrCat("of step ", options.step) : "yet",
+                absl::StrCat(what, ": none are kept of step ", options.step,
                              "; the newest steps have them: leave --step away"));
   }
   std::vector<int> order;

@@ -193,15 +193,18 @@ class Parser {
         ->check(CLI::Range(1, 16));
     profile->add_option("--trace", profile_options->trace, "Write a trace, for ui.perfetto.dev")
         ->type_name("FILE");
-    profile
-        ->add_option("--profile", profile_options->profile,
-                     "Record as many steps more, one instruction at a time, and write a device profile, for "
-                     "`tandem plan --profile`")
-        ->type_name("FILE");
+    CLI::Option* measured =
+        profile
+            ->add_option(
+                "--profile", profile_options->profile,
+                "Record as many steps more, one instruction at a time, and write a device profile, for "
+                "`tandem plan --profile`")
+            ->type_name("FILE");
     profile
         ->add_option(
             "--base", profile_options->base,
             "Preset whose rates the profile keeps for what it did not measure (default on CPUs: cpu)")
+        ->needs(measured)
         ->type_name("NAME");
 
     auto [metrics, metrics_options] =

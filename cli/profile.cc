@@ -1,5 +1,10 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -71,6 +76,25 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
                       " of it, ", plan::DurationText(exposed_ns), " of communication was exposed\n");
 }
 
+// One line where no file could be written there: recording takes long, so this is asked before.
+absl::Status CheckCanWrite(const std::string& path) {
+  const std::filesystem::path file(path);
+  std::error_code error;
+  std::string what = file;
+  int wanted = W_OK;
+  if (std::filesystem::is_directory(file, error)) {
+    return absl::FailedPreconditionError(absl::StrCat(Escape(path), " is a folder; name a file"));
+  }
+  if (!std::filesystem::exists(file, error)) {
+    what = file.has_parent_path() ? file.parent_path().string() : ".";
+    wanted = W_OK | X_OK;
+  }
+  return ::access(what.c_str(), wanted) == 0
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat("cannot write ", Escape(path), ": ", Escape(what),
+                                                          ": ", std::strerror(errno), "; name another file"));
+}
+
 }  // namespace
 
 int Profile(Context& context, const ProfileOptions& options) {
@@ -90,6 +114,13 @@ int Profile(Context& context, const ProfileOptions& options) {
       return Fail(context.console, kUsage, absl::StrCat("profile: ", found.status().message()));
     }
     base = *std::move(found);
+  }
+
+  for (const std::string& path : {options.trace, options.profile}) {
+    const absl::Status can_write = path.empty() ? absl::OkStatus() : CheckCanWrite(path);
+    if (!can_write.ok()) {
+      return Fail(context.console, kFailed, absl::StrCat(what, ": ", can_write.message()));
+    }
   }
 
   v1::ProfileRequest request;

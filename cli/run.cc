@@ -79,7 +79,9 @@ class RunControl {
     if (!context_.console.IsTerminal(Stream::kOut)) {
       Note(context_.console, "run: cancelling the job; Ctrl-C again kills it");
     }
-    return cluster_.client().Cancel(job_, "CancelledByUser").ok();
+    const absl::Status cancelled = cluster_.client().Cancel(job_, "CancelledByUser").status();
+    // FailedPrecondition: it has just ended by itself, and the watch will say how.
+    return cancelled.ok() || cancelled.code() == absl::StatusCode::kFailedPrecondition;
   }
 
   Context& context_;

@@ -1,7 +1,6 @@
 #include "cli/state_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,12 +37,21 @@ absl::Status MakeFolders(const std::string& folder) {
   return absl::OkStatus();
 }
 
+struct flock WholeFile() {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+// Asks without taking the lock: a `tandem up` that starts at this moment must not find it held by a question.
 bool IsLocked(const std::string& folder) {
   const int fd = ::open(absl::StrCat(folder, "/", kLockFile).c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) {
     return false;
   }
-  const bool locked = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  struct flock lock = WholeFile();
+  const bool locked = ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
   ::close(fd);
   return locked;
 }
@@ -93,9 +101,14 @@ absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder) {
   if (fd < 0) {
     return absl::FailedPreconditionError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
   }
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  struct flock whole = WholeFile();
+  if (::fcntl(fd, F_OFD_SETLK, &whole) != 0) {
+    const int error = errno;
     ::close(fd);
-    return absl::AlreadyExistsError(absl::StrCat("another process holds ", path));
+    return error == EAGAIN || error == EACCES
+               ? absl::AlreadyExistsError(absl::StrCat("another process holds ", path))
+               : absl::FailedPreconditionError(
+                     absl::StrCat("cannot lock ", path, ": ", std::strerror(error)));
   }
   FolderLock lock(fd);
   if (::ftruncate(fd, 0) != 0) {

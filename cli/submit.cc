@@ -30,10 +30,6 @@ std::optional<v1::Job> SubmitSpec(Context& context, Client& client, const v1::Jo
       context.console.Write(Stream::kErr, Escape(line) + "\n");
     }
     failed = kInvalidSpec;
-  } else if (job.status().code() == absl::StatusCode::kAlreadyExists) {
-    failed = Fail(context.console, kFailed,
-                  absl::StrCat("submit: ", Escape(job.status().message()),
-                               "; choose another --name, or another --request-id where you gave one"));
   } else {
     failed = Fail(context.console, CallError(job.status(), "submit", client.address()));
   }

@@ -42,6 +42,18 @@ std::string OwnFolder() {
   return slash == std::string::npos ? "." : own.substr(0, slash);
 }
 
+// What the process ends with: output that could not be written is never a success.
+int Ended(tandem::cli::Console& console, int exit_code) {
+  if (!console.OutClosed()) {
+    return exit_code;
+  }
+  const std::string error = console.OutError();
+  return error.empty() ? tandem::cli::kOutputClosed
+                       : tandem::cli::Fail(console, tandem::cli::kFailed,
+                                           absl::StrCat("cannot write standard output: ", error,
+                                                        "; what came out is not complete"));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -52,7 +64,7 @@ int main(int argc, char** argv) {
     if (!invocation.command) {
       if (invocation.exit_code == 0) {
         console->Write(tandem::cli::Stream::kOut, invocation.text);
-        return 0;
+        return Ended(*console, tandem::cli::kOk);
       }
       return tandem::cli::Fail(*console,
                                {static_cast<tandem::cli::ExitCode>(invocation.exit_code), invocation.text});
@@ -62,8 +74,7 @@ int main(int argc, char** argv) {
                                  .environment = environment,
                                  .addr = invocation.addr,
                                  .own_folder = OwnFolder()};
-    const int exit_code = invocation.command(context);
-    return console->OutClosed() ? tandem::cli::kOutputClosed : exit_code;
+    return Ended(*console, invocation.command(context));
   } catch (const std::exception& error) {  // a bug of ours; no stack trace helps the user
     return tandem::cli::Fail(*console, tandem::cli::kFailed, absl::StrCat("internal error: ", error.what()));
   }

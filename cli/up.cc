@@ -4,8 +4,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command_client.h"
+#include "cli/display_text.h"
 #include "cli/interrupts.h"
 #include "cli/local_cluster.h"
 #include "cli/message_text.h"
@@ -72,9 +74,16 @@ int Up(Context& context, const UpOptions& options) {
     return Fail(console, kFailed, absl::StrCat("up: ", root.status().message()));
   }
   for (const auto& [flag, address] :
-       {std::pair("--listen", options.listen), std::pair("--metrics-listen", options.metrics_listen)}) {
-    if (address.empty() || address == "off") {
+       {std::pair("--listen", options.listen),
+        std::pair("--metrics-listen", options.metrics_listen == "off" ? "" : options.metrics_listen)}) {
+    if (address.empty()) {
       continue;
+    }
+    if (absl::StartsWith(address, "unix:")) {
+      return Fail(console, kUsage,
+                  absl::StrCat("up: ", flag, ": \"", Escape(address),
+                               "\" is a socket; allowed: HOST:PORT, as in 127.0.0.1:7471 (the private socket "
+                               "is always there)"));
     }
     if (const absl::Status status = CheckAddress(address, flag); !status.ok()) {
       return Fail(console, kUsage, absl::StrCat("up: ", status.message()));

@@ -39,7 +39,7 @@ absl::Status WatchReader::Begin() {
       return job.status();
     }
     if (!job->has_value()) {
-      return absl::NotFoundError(absl::StrCat("no job ", request_.job()));
+      return absl::NotFoundError(absl::StrCat("no job ", request_.job(), "; `tandem get jobs` lists them"));
     }
     job_id_ = (*job)->id();
   }

@@ -89,18 +89,20 @@ case $torch in
        exit 1; } ;;
 esac
 if [ $cuda = 1 ]; then
-  nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
-  if [ -n "$nvcc" ] && "$nvcc" --version | grep -q 'release 13\.'; then
+  nvcc=""
+  for candidate in $(command -v nvcc || true) /usr/local/cuda/bin/nvcc; do
+    if [ -z "$nvcc" ] && [ -x "$candidate" ] && "$candidate" --version | grep -q 'release 13\.'; then nvcc=$candidate; fi
+  done
+  if [ -n "$nvcc" ]; then
     echo "setup: $nvcc compiles for CUDA 13"
   elif [ "$torch" != wheel ]; then
     echo "setup: no nvcc 13 here; install the CUDA 13 toolkit, or leave --torch and --no-torch out" >&2
     exit 1
-  elif ls "$cache/torch-$torch_version"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc >/dev/null 2>&1; then
-    echo "setup: $cache/torch-$torch_version has nvcc"
   else
-    echo "setup: installing nvcc 13.0 into $cache/torch-$torch_version"
+    # Nothing happens, and nothing is asked of the network, where they are there.
+    echo "setup: nvcc 13.0 in $cache/torch-$torch_version"
     "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check \
-      nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
+      nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
   fi
 fi
 [ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection

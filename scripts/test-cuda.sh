@@ -2,7 +2,7 @@
 # The tests that need GPUs: builds with CUDA where nvcc is, and runs them on the GPUs of this machine. What needs
 # more GPUs than there are is skipped, and said.
 #
-#   scripts/test-cuda.sh [--no-build] [--build DIR] [GOOGLETEST-ARGUMENT ...]
+#   scripts/test-cuda.sh [--no-build [--build DIR]] [GOOGLETEST-ARGUMENT ...]
 #
 #   --no-build   run the binaries that are there, for instance on a machine that cannot build them
 #   --build DIR  their build folder (default build/cuda)
@@ -23,17 +23,21 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[ $make = 0 ] || [ "$build" = build/cuda ] || { echo "test-cuda: --build goes with --no-build; the preset builds in build/cuda" >&2; exit 2; }
 
+if ! { command -v nvidia-smi && nvidia-smi -L; } >/dev/null 2>&1; then
+  echo "test-cuda: no GPU here; to compile without one: scripts/setup.sh --tests --cuda && cmake --preset cuda && cmake --build --preset cuda" >&2
+  exit 1
+fi
 if [ $make = 1 ]; then
-  scripts/setup.sh --cuda
+  scripts/setup.sh --tests --cuda
   mkdir -p build
   cmake --preset cuda >build/configure.log 2>&1 || { tail -n 30 build/configure.log >&2; exit 1; }
-  build=build/cuda
   cmake --build "$build" --target tandem_cuda_test
 fi
 test=$build/bin/tandem_cuda_test
 [ -x "$test" ] || { echo "test-cuda: no $test; run scripts/test-cuda.sh without --no-build where nvcc is" >&2; exit 1; }
-nvidia-smi -L || { echo "test-cuda: no GPU here" >&2; exit 1; }
+nvidia-smi -L
 
 "$test" "${arguments[@]}"
 if [ ${#arguments[@]} = 0 ]; then

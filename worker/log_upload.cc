@@ -136,6 +136,7 @@ void LogUploads::Run(Upload& upload, const v1::UploadRequest& request) {
     absl::StatusOr<int64_t> offset = TailOffset(fd, request.tail_lines());
     std::string& data = *chunk.mutable_chunk()->mutable_data();
     int idle = 0;
+    stream->Write(chunk);  // says which upload this is: of an empty log nothing else would come
     while (offset.ok()) {
       const bool live = sources_.is_live(attempt);  // before the read: what is written by then is read
       data.resize(kChunkBytes);

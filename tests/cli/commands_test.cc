@@ -2,6 +2,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/build_info.h"
 #include "tests/cli/command_fixture.h"
+#include "tests/cli/slow_door.h"
 
 namespace tandem::cli {
 namespace {
@@ -24,6 +25,11 @@ TEST_F(CommandTest, UsageErrorsAreOneLineAndExitTwo) {
                                              {"submit"},
                                              {"submit", "-f", "a", "--wait", "--follow"},
                                              {"up", "--workers", "0"},
+                                             {"up", "--listen", "off"},
+                                             {"profile", "a", "--base", "h100"},
+                                             {"up", "--listen", "unix:/tmp/x"},
+                                             {"up", "--metrics-listen", "unix:/tmp/x"},
+                                             {"up", "--metrics-listen", "on"},
                                              {"--addr", "nowhere", "get", "jobs"},
                                              {"--addr", "unix:relative", "get", "jobs"},
                                              {"--addr", "unix:/" + std::string(200, 'x'), "get", "jobs"},
@@ -57,12 +63,21 @@ TEST_F(CommandTest, AnAbsentControllerIsExitSixWithWhatToDo) {
       << console_.err;
 }
 
+TEST_F(CommandTest, ASlowControllerIsNotTakenForAnAbsentOne) {
+  SlowDoor door(folder_ + "/slow", server_->address().substr(5), absl::Milliseconds(1500));
+  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
+  EXPECT_EQ(Tandem({"--addr", "unix:" + folder_ + "/slow", "get", "jobs", "-o", "name"}), kOk)
+      << console_.err;
+  EXPECT_EQ(console_.out, "3f2a91c07be4\n");
+}
+
 TEST_F(CommandTest, AnUnknownJobIsExitThree) {
   for (const char* command : {"describe", "cancel", "norms"}) {
     EXPECT_EQ(Tandem({command, "x\x1b[2J"}), kNotFound);
     EXPECT_EQ(console_.err,
-              absl::StrCat("tandem: ", command, " x\\x1b[2J: there is no job \"x\\x1b[2J\" (controller at ",
-                           server_->address(), "); see `tandem get jobs`\n"));
+              absl::StrCat("tandem: ", command,
+                           " x\\x1b[2J: no job x\\x1b[2J; `tandem get jobs` lists them (controller at ",
+                           server_->address(), ")\n"));
   }
 }
 
@@ -201,7 +216,15 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
       "\n");
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "9"}), kNotFound);
   EXPECT_EQ(console_.err, "tandem: norms headers: step 9 is not there; the newest is 5\n");
+  server_->reports.erase(server_->reports.begin());
+  EXPECT_EQ(Tandem({"norms", "headers", "--step", "1"}), kNotFound);
+  EXPECT_EQ(
+      console_.err,
+      "tandem: norms headers: none are kept of step 1; the newest steps have them: leave --step away\n");
   server_->reports.clear();
+  server_->jobs[0].set_last_step(0);
+  EXPECT_EQ(Tandem({"norms", "headers"}), kNotFound);
+  EXPECT_EQ(console_.err, "tandem: norms headers: the job has made no step yet (RUNNING)\n");
   server_->jobs[0].mutable_resolved()->mutable_report()->set_parameter_norms(false);
   EXPECT_EQ(Tandem({"norms", "headers"}), kFailed);
   EXPECT_EQ(console_.err,
@@ -230,6 +253,14 @@ TEST_F(CommandTest, LogsPutTheLinesOfRanksTogether) {
   server_->log[1].set_error("worker local-2 is away");
   EXPECT_EQ(Tandem({"logs", "headers", "--all"}), kFailed);
   EXPECT_EQ(console_.err, "tandem: logs headers: rank 1: worker local-2 is away\n");
+}
+
+TEST_F(CommandTest, AnEmptyLogIsNoDataAndNoFailure) {
+  EXPECT_EQ(Tandem({"logs", "headers"}), kOk);
+  EXPECT_EQ(console_.out, "");
+  EXPECT_EQ(console_.err, "tandem: logs headers: rank 0 has written nothing\n");
+  EXPECT_EQ(Tandem({"logs", "headers", "--all"}), kOk);
+  EXPECT_EQ(console_.err, "tandem: logs headers: no rank has written anything\n");
 }
 
 TEST_F(CommandTest, CancelSaysNothingToAPipe) {
@@ -290,11 +321,10 @@ TEST_F(CommandTest, ASubmitThatIsRefusedSaysWhyInTheControllersWords) {
   EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kInvalidSpec);
   EXPECT_EQ(console_.err, "tandem: submit: the controller at " + server_->address() +
                               " refuses the job:\ntraining.steps: 0 is not allowed\nname: missing\n");
-  server_->submit_status = grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "a live job has the name headers");
+  server_->submit_status = grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "name: job 1 is called headers");
   EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kFailed);
   EXPECT_EQ(console_.err,
-            "tandem: submit: a live job has the name headers; choose another --name, or another "
-            "--request-id where you gave one\n");
+            "tandem: submit: name: job 1 is called headers (controller at " + server_->address() + ")\n");
   server_->submit_status = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "not you");
   EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kDenied);
   EXPECT_EQ(console_.out, "");

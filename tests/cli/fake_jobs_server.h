@@ -167,7 +167,7 @@ class FakeJobsServer : public v1::Jobs::Service {
         return grpc::Status::OK;
       }
     }
-    return grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no job \"" + name + "\"");
+    return grpc::Status(grpc::StatusCode::NOT_FOUND, "no job " + name + "; `tandem get jobs` lists them");
   }
 
   template <typename Message, typename Field>

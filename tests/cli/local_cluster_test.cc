@@ -76,9 +76,12 @@ TEST_F(LocalClusterTest, AMissingDaemonIsOneLineThatSaysWhatToDo) {
 TEST_F(LocalClusterTest, ADaemonThatFailsIsReportedWithItsLastLogLines) {
   Script("tandem-controller", "echo 'state folder is of a newer build' >&2; exit 1\n");
   EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
-  EXPECT_EQ(console_.err,
-            "tandem: up: the controller ended with exit code 1; the end of " + folder_ +
-                "/state/tandem/up/logs/controller.log:\n  state folder is of a newer build\n\n");
+  EXPECT_EQ(console_.err, "tandem: up: the controller ended with exit code 1; the end of " + folder_ +
+                              "/state/tandem/up/logs/controller.log:\n  state folder is of a newer build\n");
+  Script("tandem-controller", "exit 1\n");
+  EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
+  EXPECT_EQ(console_.err, "tandem: up: the controller ended with exit code 1; its log is empty: " + folder_ +
+                              "/state/tandem/up/logs/controller.log\n");
 }
 
 TEST_F(LocalClusterTest, ASecondUpNamesTheFirst) {
@@ -107,6 +110,19 @@ TEST_F(LocalClusterTest, TheSocketOfUpIsTheDefaultAddressWhileItRuns) {
     environment_.tandem_addr.clear();
   }
   EXPECT_EQ(ResolveAddress("", environment_)->target, kDefaultAddress);
+}
+
+TEST_F(LocalClusterTest, AskingWhoRunsNeverKeepsAnUpFromStarting) {
+  const std::string up = UpFolder(folder_ + "/state/tandem");
+  std::jthread asking([&up](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      FindRunningUp(up);
+    }
+  });
+  for (int i = 0; i < 20'000; ++i) {
+    const absl::StatusOr<FolderLock> lock = FolderLock::Acquire(up);
+    ASSERT_TRUE(lock.ok()) << lock.status();
+  }
 }
 
 TEST_F(LocalClusterTest, ATakenMetricsPortIsOneLine) {
@@ -179,6 +195,18 @@ TEST(InterruptsTest, CountsInsteadOfDying) {
   ::raise(SIGTERM);
   EXPECT_EQ(interrupts.Count(), 2);
   EXPECT_EQ(Interrupts().Count(), 0);
+}
+
+TEST(InterruptsDeathTest, TheThirdKills) {
+  EXPECT_EXIT(
+      {
+        Interrupts interrupts;
+        ::raise(SIGINT);
+        ::raise(SIGTERM);
+        ::raise(SIGINT);
+        ::_exit(interrupts.Count());
+      },
+      testing::KilledBySignal(SIGINT), "");
 }
 
 TEST(InterruptsTest, CountsOnThreadsThatWereThereBefore) {

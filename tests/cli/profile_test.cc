@@ -113,7 +113,11 @@ TEST_F(ProfileTest, AProfileOfAnotherDeviceNeedsItsRates) {
 
 TEST_F(ProfileTest, AFileThatCannotBeWrittenIsNamed) {
   EXPECT_EQ(Tandem({"profile", "headers", "--trace", folder_ + "/nowhere/trace.json"}), kFailed);
-  EXPECT_NE(console_.err.find("/nowhere/trace.json"), std::string::npos) << console_.err;
+  EXPECT_EQ(console_.err, "tandem: profile headers: cannot write " + folder_ + "/nowhere/trace.json: " +
+                              folder_ + "/nowhere: No such file or directory; name another file\n");
+  EXPECT_EQ(Tandem({"profile", "headers", "--profile", folder_}), kFailed);
+  EXPECT_EQ(console_.err, "tandem: profile headers: " + folder_ + " is a folder; name a file\n");
+  EXPECT_TRUE(server_->profile_requests.empty()) << "nothing is recorded for a file that cannot be written";
 }
 
 }  // namespace

@@ -134,10 +134,9 @@ TEST_F(WatchCommandTest, AbsenceIsSaidOnceAndSoIsTheReturn) {
     return grpc::Status::OK;
   });
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
-  EXPECT_EQ(
-      console_.err,
-      "tandem: the controller is away (Connection reset by peer); the job goes on without it; reconnecting\n"
-      "tandem: the controller is back\n");
+  EXPECT_EQ(console_.err,
+            "tandem: the controller is away (Connection reset by peer); training goes on; reconnecting\n"
+            "tandem: the controller is back\n");
 }
 
 TEST_F(WatchCommandTest, ACursorThatIsTooOldStartsAgainFromTheSnapshot) {

@@ -1,16 +1,42 @@
 """What a user meets: run, wrong specs, Ctrl-C, output piped to a file."""
+import fcntl
 import json
 import os
 import signal
 import subprocess
+import time
+
+import pytest
 
 from cluster import tiny_job, wait_for
 
 
-def run(bin_dir, *args, state, **more):
+def run(bin_dir, *args, state, stdout=subprocess.PIPE, **more):
     environment = {**os.environ, "XDG_STATE_HOME": str(state), "NO_COLOR": "1"}
-    return subprocess.Popen([bin_dir / "tandem", *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    return subprocess.Popen([bin_dir / "tandem", *map(str, args)], stdin=subprocess.DEVNULL, stdout=stdout,
                             stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True, **more)
+
+
+def left(state):
+    """Pids of our programs that were started with this state folder."""
+    marker = str(state).encode()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as environ, open(f"/proc/{pid}/comm") as comm:
+                if marker in environ.read() and comm.read().startswith("tandem"):
+                    found.append(pid)
+        except (FileNotFoundError, PermissionError, ProcessLookupError):
+            pass
+    return found
+
+
+def endless_job(tmp_path):
+    """The file of a job that runs until it is stopped, and a function that waits until it steps."""
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(tiny_job("endless", steps=1_000_000, directory=tmp_path / "ckpt")))
+    metrics = tmp_path / "ckpt" / "metrics.jsonl"
+    return path, lambda: wait_for("steps", lambda: metrics.exists() and metrics.read_text().count("\n") > 3, 60)
 
 
 def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
@@ -27,29 +53,73 @@ def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
 
 
 def test_first_interrupt_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path):
-    path = tmp_path / "job.json"
-    path.write_text(json.dumps(tiny_job("interrupted", steps=1_000_000, directory=tmp_path / "ckpt")))
+    path, wait_for_steps = endless_job(tmp_path)
     process = run(bin_dir, "run", "-f", path, "--workers", 2, "--places", 1, state=tmp_path)
-    metrics = tmp_path / "ckpt" / "metrics.jsonl"
-    wait_for("steps", lambda: metrics.exists() and metrics.read_text().count("\n") > 3, 60)
-
-    def left():
-        marker = str(tmp_path).encode()
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as environ, open(f"/proc/{pid}/comm") as comm:
-                    if marker in environ.read() and comm.read().startswith("tandem"):
-                        found.append(pid)
-            except (FileNotFoundError, PermissionError, ProcessLookupError):
-                pass
-        return found
-
-    assert left()
+    wait_for_steps()
+    assert left(tmp_path)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
     assert process.returncode == 130
-    assert not left()
+    assert not left(tmp_path)
+
+
+def test_a_reader_that_goes_away_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path):
+    path, _ = endless_job(tmp_path)
+    process = run(bin_dir, "run", "-f", path, state=tmp_path)
+    assert "endless" in process.stdout.readline()
+    process.stdout.close()
+    process.wait(timeout=30)
+    assert process.returncode == 141
+    assert not left(tmp_path)
+
+
+def test_the_third_interrupt_ends_a_run_that_hangs_in_a_pipe_that_nobody_reads(bin_dir, tmp_path):
+    path, wait_for_steps = endless_job(tmp_path)
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writing, b"x" * 4096)  # full
+    process = run(bin_dir, "run", "-f", path, state=tmp_path, stdout=writing)
+    os.close(writing)
+    wait_for_steps()
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)  # signals of one kind that come together are one
+    process.wait(timeout=10)
+    assert process.returncode == -signal.SIGINT
+    wait_for("no process is left", lambda: not left(tmp_path), 5)
+    os.close(reading)
+
+
+@pytest.mark.parametrize("command", [["--help"], ["version"], ["plan"], ["run"]])
+def test_output_that_cannot_be_written_is_a_failure_that_says_why(bin_dir, tmp_path, command):
+    if command != ["--help"] and command != ["version"]:
+        command = [*command, "-f", endless_job(tmp_path)[0]]
+    with open("/dev/full", "w") as full:
+        process = run(bin_dir, *command, state=tmp_path, stdout=full)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err.splitlines()[-1] == ("tandem: cannot write standard output: No space left on device; "
+                                    "what came out is not complete")
+    assert not left(tmp_path)
+
+
+def test_a_closed_standard_output_does_not_become_another_file(bin_dir, tmp_path):
+    done = subprocess.run(["sh", "-c", '"$0" version >&-', bin_dir / "tandem"], capture_output=True, text=True,
+                          env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}, timeout=20)
+    assert done.returncode == 1
+    assert "cannot write standard output: Bad file descriptor" in done.stderr
+
+
+def test_logs_of_ranks_that_wrote_nothing_are_empty_at_once(start):
+    cluster = start()
+    cluster.submit(tiny_job("quiet", steps=3))
+    cluster.wait_state("quiet", "SUCCEEDED")
+    for more in ([], ["--all"], ["--tail", 5], ["--all", "--follow"]):
+        began = time.monotonic()
+        done = cluster.cli("logs", "quiet", *more)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "has written" in done.stderr
+        assert time.monotonic() - began < 5
 
 
 def test_wrong_spec_exits_4_with_a_line_for_every_violation(bin_dir, tmp_path):
