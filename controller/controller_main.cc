@@ -95,10 +95,12 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
 
-  options.fatal = [](const absl::Status& status) {
-    Log(LogLevel::kError, "the store failed; start the controller again when it can be written",
-        {{"error", std::string(status.message())}});
+  options.fatal = [&options](const absl::Status& status) {
+    Log(LogLevel::kError,
+        "the store failed and nothing more is decided; start the controller again when it can be written",
+        {{"store", options.state_directory + "/controller.db"}, {"error", std::string(status.message())}});
     std::_Exit(1);
   };
   // A start that fails says why in one line, and that is ours.

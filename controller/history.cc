@@ -65,12 +65,19 @@ History::~History() {
 absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& directory, const Options& options) {
   const std::string path = absl::StrCat(directory, "/history.db");
   absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(path, Database::Sync::kNormal);
+  // Nothing but reports is lost with it.
+  const auto with_remedy = [](const absl::Status& status) {
+    return absl::IsDataLoss(status)
+               ? absl::DataLossError(
+                     absl::StrCat(status.message(), "; move it away to go on without the old reports"))
+               : status;
+  };
   if (!db.ok()) {
-    return db.status();
+    return with_remedy(db.status());
   }
   std::unique_ptr<History> out(new History(*std::move(db), options));
   if (absl::Status status = out->Prepare(); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+    return with_remedy(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())));
   }
   return out;
 }
@@ -204,6 +211,8 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
       ++uncommitted_;
     }
     if (!status.ok()) {
+      platform::Log(platform::LogLevel::kError, "reports could not be stored; the workers send them again",
+                    {{"error", std::string(status.message())}});
       // What else is in the transaction is sent again too, by those who get the error.
       db_->Execute("ROLLBACK").IgnoreError();
       open_ = false;

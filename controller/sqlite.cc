@@ -2,14 +2,22 @@
 
 #include <sqlite3.h>
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 
 namespace tandem::controller {
 namespace {
 
 absl::Status ErrorOf(sqlite3* db, int rc) {
-  const std::string text = absl::StrCat("SQLite: ", sqlite3_errmsg(db), " (", sqlite3_errstr(rc), ")");
-  switch (rc & 0xff) {
+  std::string text = absl::StrCat("SQLite: ", sqlite3_errmsg(db));
+  const int kind = rc & 0xff;
+  // "disk I/O error" alone does not say which.
+  if (const int error = sqlite3_system_errno(db);
+      error != 0 && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN || kind == SQLITE_FULL)) {
+    absl::StrAppend(&text, ": ", std::strerror(error));
+  }
+  switch (kind) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::FailedPreconditionError(text);
@@ -99,14 +107,21 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   std::unique_ptr<Database> out(new Database(db));
   if (rc != SQLITE_OK) {
-    return absl::UnavailableError(absl::StrCat(path, ": ", sqlite3_errmsg(db)));
+    return absl::UnavailableError(absl::StrCat(path, ": ", ErrorOf(db, rc).message()));
   }
   // EXCLUSIVE comes before WAL: then no shared-memory file is made, and nobody else gets in.
   for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=WAL",
                              sync == Sync::kFull ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
                              // The lock is taken by the first write.
                              "BEGIN IMMEDIATE", "COMMIT"}) {
-    if (absl::Status status = out->Execute(pragma); !status.ok()) {
+    const absl::Status status = out->Execute(pragma);
+    if (absl::IsFailedPrecondition(status)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path,
+                       " is in use: by another controller on this state directory, or a program that reads "
+                       "it; stop that, or give this one another --state"));
+    }
+    if (!status.ok()) {
       return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
     }
   }

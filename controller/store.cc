@@ -40,6 +40,15 @@ absl::Status DataLoss(const std::string& what) {
   return absl::DataLossError(absl::StrCat("the store holds ", what, " that cannot be read"));
 }
 
+// A file that is damaged is not mended here: what it acknowledged must not be dropped in silence.
+absl::Status WithRemedy(const absl::Status& status) {
+  return absl::IsDataLoss(status)
+             ? absl::DataLossError(
+                   absl::StrCat(status.message(),
+                                "; put a copy of it back, or give another --state and submit the jobs again"))
+             : status;
+}
+
 }  // namespace
 
 struct Store::Statements {
@@ -87,16 +96,11 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
   const std::string path = absl::StrCat(directory, "/controller.db");
   absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(path, Database::Sync::kFull);
   if (!db.ok()) {
-    if (absl::IsFailedPrecondition(db.status())) {
-      return absl::FailedPreconditionError(absl::StrCat("another controller runs on the state directory ",
-                                                        directory,
-                                                        "; stop it, or give this one another --state"));
-    }
-    return db.status();
+    return WithRemedy(db.status());
   }
   std::unique_ptr<Store> store(new Store(*std::move(db)));
   if (absl::Status status = store->Prepare(random); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+    return WithRemedy(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())));
   }
   return store;
 }
@@ -167,6 +171,11 @@ absl::Status Store::Prepare(platform::Random& random) {
 }
 
 absl::StatusOr<State> Store::Load() {
+  absl::StatusOr<State> state = ReadState();
+  return state.ok() ? std::move(state) : WithRemedy(state.status());
+}
+
+absl::StatusOr<State> Store::ReadState() {
   const absl::MutexLock lock(&mu_);
   State state;
   Statement last = db_->Prepare("SELECT coalesce(max(seq), 0) FROM events");

@@ -53,6 +53,7 @@ class Store {
   explicit Store(std::unique_ptr<Database> db);
   struct Statements;
 
+  absl::StatusOr<State> ReadState() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Prepare(platform::Random& random) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -16,15 +16,16 @@ constexpr absl::Duration kLateReports = absl::Seconds(60);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WatchReader>> WatchReader::Open(Store& store, History& history,
-                                                               const v1::WatchRequest& request) {
+                                                               const v1::WatchRequest& request,
+                                                               absl::Time now) {
   std::unique_ptr<WatchReader> out(new WatchReader(store, history, request));
-  if (absl::Status status = out->Begin(); !status.ok()) {
+  if (absl::Status status = out->Begin(now); !status.ok()) {
     return status;
   }
   return out;
 }
 
-absl::Status WatchReader::Begin() {
+absl::Status WatchReader::Begin(absl::Time now) {
   if (request_.norms() && !request_.reports()) {
     return absl::InvalidArgumentError("norms: they come with reports; ask for reports too");
   }
@@ -44,9 +45,10 @@ absl::Status WatchReader::Begin() {
     job_id_ = (*job)->id();
   }
   seq_ = store_.LastSeq();
-  if (request_.cursor().empty()) {
-    return absl::OkStatus();
-  }
+  return request_.cursor().empty() ? absl::OkStatus() : Resume(now);
+}
+
+absl::Status WatchReader::Resume(absl::Time now) {
   std::string bytes;
   WatchCursor cursor;
   if (!absl::WebSafeBase64Unescape(request_.cursor(), &bytes) || !cursor.ParseFromString(bytes)) {
@@ -62,7 +64,16 @@ absl::Status WatchReader::Begin() {
   seq_ = cursor.seq();
   changed_due_ = cursor.changed_due();
   for (const WatchCursor::Reports& reports : cursor.reports()) {
-    reports_[reports.job_id()].position = {.attempt = reports.attempt(), .step = reports.step()};
+    Reports& followed = reports_[reports.job_id()];
+    followed.position = {.attempt = reports.attempt(), .step = reports.step()};
+    // Of a job that ended before the cursor no event will tell that it may be let go.
+    const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(reports.job_id());
+    if (!job.ok()) {
+      return job.status();
+    }
+    if (!job->has_value() || IsTerminal((*job)->state())) {
+      followed.ended = now;
+    }
   }
   return absl::OkStatus();
 }

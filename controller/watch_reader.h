@@ -22,7 +22,7 @@ class WatchReader {
  public:
   // NotFound for a job that is not there; OutOfRange for a cursor of another store.
   static absl::StatusOr<std::unique_ptr<WatchReader>> Open(Store& store, History& history,
-                                                           const v1::WatchRequest& request);
+                                                           const v1::WatchRequest& request, absl::Time now);
 
   // The next response, or none for now.
   absl::StatusOr<std::optional<v1::WatchResponse>> Next(absl::Time now);
@@ -41,7 +41,8 @@ class WatchReader {
   WatchReader(Store& store, History& history, v1::WatchRequest request)
       : store_(store), history_(history), request_(std::move(request)) {}
 
-  absl::Status Begin();
+  absl::Status Begin(absl::Time now);
+  absl::Status Resume(absl::Time now);
   absl::Status ReadSnapshot(absl::Time now);
   absl::Status ReadEvents(absl::Time now);
   absl::Status ReadReports(absl::Time now);

@@ -115,7 +115,8 @@ Watches::~Watches() {
 }
 
 grpc::ServerWriteReactor<v1::WatchResponse>* Watches::Open(const v1::WatchRequest& request) {
-  absl::StatusOr<std::unique_ptr<WatchReader>> reader = WatchReader::Open(store_, history_, request);
+  absl::StatusOr<std::unique_ptr<WatchReader>> reader =
+      WatchReader::Open(store_, history_, request, clock_.Now());
   if (!reader.ok()) {
     return new RefusedWatch(ToRpc(reader.status()));
   }

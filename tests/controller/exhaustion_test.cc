@@ -122,5 +122,41 @@ TEST(DescriptorsTest, WithoutASingleOneItWaitsAndServesAgain) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+TEST(DiskTest, AStoreThatCannotBeWrittenEndsTheDaemonInOneLineAndLosesNothing) {
+  TempFolder folder;
+  std::vector<std::string> acknowledged;
+  {
+    Daemon daemon(folder.path(), "");
+    JobClient client(Daemon::Address(folder.path()));
+    v1::Job job;
+    ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-0", 1), "r0", job).ok());
+    acknowledged.push_back(job.id());
+    SetLimit(daemon, RLIMIT_FSIZE, 400'000);  // of each file, as a full disk
+    grpc::Status status;
+    for (int i = 1; status.ok() && i < 1000; ++i) {
+      const std::string number = std::to_string(i);
+      status = client.Submit(JobClient::SpecOf("job-" + number, 1), "r" + number, job);
+      if (status.ok()) {
+        acknowledged.push_back(job.id());
+      }
+    }
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+    const int end = daemon.Wait();
+    EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
+  }
+  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("the store failed and nothing more is decided"));
+  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("/state/controller.db"));
+
+  Daemon daemon(folder.path(), "");
+  JobClient client(Daemon::Address(folder.path()));
+  EXPECT_GT(acknowledged.size(), 1U);
+  for (size_t i = 0; i < acknowledged.size(); ++i) {
+    v1::Job job;
+    const std::string number = std::to_string(i);
+    ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-" + number, 1), "r" + number, job).ok());
+    EXPECT_EQ(job.id(), acknowledged[i]) << "the same job, by its request id";
+  }
+}
+
 }  // namespace
 }  // namespace tandem::controller

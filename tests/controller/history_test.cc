@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
@@ -107,6 +109,13 @@ TEST_F(HistoryTest, ItemTablesAreKeptByDigest) {
   ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
   EXPECT_EQ((*history->Table("t"))->items(0).name(), "lm_head.weight");
   EXPECT_FALSE(history->Table("other")->has_value());
+}
+
+TEST_F(HistoryTest, AFileThatIsNoHistoryIsNamedWithTheWayOut) {
+  std::ofstream(folder_.path() + "/history.db") << std::string(5000, 'x');
+  EXPECT_EQ(History::Open(folder_.path(), {}).status().message(),
+            folder_.path() +
+                "/history.db: SQLite: file is not a database; move it away to go on without the old reports");
 }
 
 }  // namespace

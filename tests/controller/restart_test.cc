@@ -66,6 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "controller.before_commit.running", "controller.after_commit.running",
                       "controller.before_commit.report", "controller.after_commit.report",
                       "controller.before_commit.checkpoint", "controller.after_commit.checkpoint",
+                      "controller.before_commit.stopping", "controller.after_commit.stopping",
                       "controller.before_commit.finished", "controller.after_commit.finished"),
     [](const auto& info) {
       std::string name = info.param;

@@ -5,6 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "controller/sqlite.h"
 #include "platform/seeded_random.h"
 #include "tests/controller/job_builder.h"
@@ -154,6 +158,44 @@ TEST_F(StoreTest, AFailedCommitLeavesNothing) {
   again.front().set_seq(99);
   EXPECT_FALSE(store->Commit({again.front(), driver.events.front()}, {}).ok());
   EXPECT_EQ(store->Events("", 0, 100)->size(), driver.events.size());
+}
+
+TEST_F(StoreTest, AFileThatIsNoStoreIsNamedAndLeftAsItIs) {
+  std::filesystem::create_directories(folder_.path());
+  const std::string path = folder_.path() + "/controller.db";
+  const std::string text(5000, 'x');
+  std::ofstream(path) << text;
+  const auto store = Store::Open(folder_.path(), random_);
+  EXPECT_EQ(store.status().message(), path +
+                                          ": SQLite: file is not a database; put a copy of it back, or give "
+                                          "another --state and submit the jobs again");
+  std::ifstream file(path);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
+}
+
+TEST_F(StoreTest, AFileThatCannotBeOpenedIsNamedWithTheReason) {
+  std::filesystem::create_directories(folder_.path() + "/controller.db");
+  EXPECT_EQ(Store::Open(folder_.path(), random_).status().message(),
+            folder_.path() + "/controller.db: SQLite: unable to open database file: Is a directory");
+}
+
+TEST_F(StoreTest, ADamagedJobRefusesToStart) {
+  Driver driver;
+  {
+    std::unique_ptr<Store> store = Open();
+    driver.Feed(SubmitOf("job", 1));
+    Save(*store, driver);
+  }
+  ASSERT_TRUE(Change("UPDATE jobs SET job = x'ffff'").ok());
+  EXPECT_THAT(std::string(Open()->Load().status().message()),
+              ::testing::AllOf(::testing::HasSubstr("the store holds a job that cannot be read"),
+                               ::testing::HasSubstr("another --state")));
+}
+
+TEST_F(StoreTest, AFolderThatCannotBeMadeIsNamedWithTheReason) {
+  std::ofstream(folder_.path() + "/file") << "x";
+  EXPECT_THAT(std::string(Store::Open(folder_.path() + "/file", random_).status().message()),
+              ::testing::HasSubstr("cannot make the state directory " + folder_.path() + "/file: "));
 }
 
 }  // namespace

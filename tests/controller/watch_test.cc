@@ -41,9 +41,16 @@ class WatchTest : public ::testing::Test {
     ASSERT_TRUE(history_->Add(batch, kStart, [](const absl::Status&) {}).ok());
   }
   std::unique_ptr<WatchReader> Open(const v1::WatchRequest& request) {
-    auto reader = WatchReader::Open(*store_, *history_, request);
+    auto reader = WatchReader::Open(*store_, *history_, request, now_);
     EXPECT_TRUE(reader.ok()) << reader.status();
     return *std::move(reader);
+  }
+  void Restart() {
+    store_.reset();
+    history_.reset();
+    store_ = *Store::Open(folder_.path(), random_);
+    ASSERT_TRUE(store_->Load().ok());
+    history_ = *History::Open(folder_.path(), {});
   }
   // Everything there is now, a word each; the last cursor stays.
   std::vector<std::string> Drain(WatchReader& reader, int limit = 1000) {
@@ -156,6 +163,52 @@ TEST_F(WatchTest, AClientThatIsCutOffAnywhereGoesOnWithoutGapOrRepeat) {
   EXPECT_EQ(got, expected);
 }
 
+TEST_F(WatchTest, ACursorOutlivesTheController) {
+  driver_.Run(v1::JOB_STATE_RUNNING);
+  Save();
+  Report(1, 5);
+  v1::WatchRequest request;
+  request.set_job("job");
+  request.set_reports(true);
+  EXPECT_THAT(Drain(*Open(request)), ElementsAre("snapshot RUNNING", "synced"));
+  Report(6, 8);
+  request.set_cursor(cursor_);
+  EXPECT_THAT(Drain(*Open(request), 2), ElementsAre("report 6", "report 7"));
+  Restart();
+  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  Save();
+  request.set_cursor(cursor_);
+  EXPECT_THAT(Drain(*Open(request), 2), ElementsAre("report 8", "event CancelledByUser"));
+  Restart();
+  request.set_cursor(cursor_);
+  EXPECT_THAT(Drain(*Open(request)), ElementsAre("changed STOPPING"));
+  EXPECT_THAT(Drain(*Open(request)), ElementsAre("changed STOPPING")) << "the same cursor, the same answer";
+}
+
+TEST_F(WatchTest, AResumedWatchOfAllJobsLetsGoOfThoseThatHaveEnded) {
+  v1::WatchRequest request;
+  request.set_reports(true);
+  driver_.Run(v1::JOB_STATE_RUNNING);
+  Save();
+  Drain(*Open(request));
+  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  driver_.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  driver_.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  Save();
+  request.set_cursor(cursor_);
+  Drain(*Open(request));
+  const size_t following = cursor_.size();
+  request.set_cursor(cursor_);
+  std::unique_ptr<WatchReader> reader = Open(request);
+  Report(1, 1);
+  EXPECT_THAT(Drain(*reader), ElementsAre("report 1")) << "a report that comes late";
+  now_ += absl::Minutes(2);
+  driver_.Feed(SubmitOf("other", 1));
+  Save();
+  Drain(*reader);
+  EXPECT_LT(cursor_.size(), following + 20) << "the cursor follows one job, not two";
+}
+
 TEST_F(WatchTest, MinIntervalConflatesAndCountsWhatItSkips) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
@@ -200,12 +253,12 @@ TEST_F(WatchTest, CursorsOfOtherStoresAndNonsenseAreRefused) {
   request.set_cursor(cursor_);
   TempFolder elsewhere;
   auto other = Store::Open(elsewhere.path(), random_);
-  EXPECT_TRUE(absl::IsOutOfRange(WatchReader::Open(**other, *history_, request).status()));
+  EXPECT_TRUE(absl::IsOutOfRange(WatchReader::Open(**other, *history_, request, now_).status()));
   request.set_cursor("nonsense!");
-  EXPECT_TRUE(absl::IsInvalidArgument(WatchReader::Open(*store_, *history_, request).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(WatchReader::Open(*store_, *history_, request, now_).status()));
   request.clear_cursor();
   request.set_job("nobody");
-  EXPECT_TRUE(absl::IsNotFound(WatchReader::Open(*store_, *history_, request).status()));
+  EXPECT_TRUE(absl::IsNotFound(WatchReader::Open(*store_, *history_, request, now_).status()));
 }
 
 }  // namespace

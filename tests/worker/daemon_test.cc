@@ -239,6 +239,24 @@ TEST_F(DaemonTest, MissingDataIsRefusedAsAUsersErrorBeforeAnythingRuns) {
   EXPECT_THAT(Status().refused().message(), HasSubstr("none.txt"));
 }
 
+TEST_F(DaemonTest, WithoutDescriptorsAnAttemptIsRefusedAndTheNextOneRuns) {
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
+  worker_->LimitDescriptors(3);
+  controller_->Want({Job("steps-50", 1)});
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  EXPECT_EQ(Status().refused().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_THAT(Status().refused().message(), HasSubstr("Too many open files"));
+  worker_->LimitDescriptors(256);
+  controller_->Want({Job("steps-50", 1, 2)}, {Key()});
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) {
+    const v1::AttemptStatus* const second = Find(seen, 2);
+    return second != nullptr && second->ended();
+  }));
+  EXPECT_TRUE(Find(controller_->seen(), 2)->ranks(0).finished());
+  EXPECT_EQ(controller_->seen().hellos.size(), 1u) << "the session outlived it";
+}
+
 TEST_F(DaemonTest, ACheckpointIsTold) {
   controller_->Want({Job("checkpoint-at-5", 1)});
   StartWorker();

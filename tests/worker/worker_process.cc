@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,6 +56,13 @@ WorkerProcess::~WorkerProcess() {
 }
 
 void WorkerProcess::Signal(int signal) { kill(pid_, signal); }
+
+void WorkerProcess::LimitDescriptors(int limit) {
+  rlimit now{};
+  prlimit(pid_, RLIMIT_NOFILE, nullptr, &now);
+  now.rlim_cur = static_cast<rlim_t>(limit);
+  prlimit(pid_, RLIMIT_NOFILE, &now, nullptr);
+}
 
 std::optional<int> WorkerProcess::Wait(absl::Duration limit) {
   const absl::Time deadline = absl::Now() + limit;

@@ -30,6 +30,9 @@ class WorkerProcess {
 
   void Signal(int signal);
 
+  // Of open descriptors, from now on.
+  void LimitDescriptors(int limit);
+
   // The wait status; nullopt: it still runs after `limit`.
   std::optional<int> Wait(absl::Duration limit = absl::Seconds(10));
 
