@@ -267,6 +267,13 @@ TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
   EXPECT_EQ(lines[6], "           F forward  B backward  G gather  R reduce  small: less than half");
 }
 
+TEST_F(ChartTest, OnlyWhatCommunicatesIsExposed) {
+  timeline_.instructions[0] = {100, 200};  // the host was late: until then nothing works
+  const std::vector<std::string> lines =
+      Render(TimelineChart(program_, timeline_, {.columns = 28, .unicode = false}));
+  EXPECT_EQ(lines[3], "exposed     ^      ^^   27 %");
+}
+
 TEST_F(ChartTest, MemoryIsStackedUpToItsPeak) {
   plan::MemoryPlan memory;
   memory.categories = {{"weights", 100},        {"gradients", 100}, {"optimizer", 200},
