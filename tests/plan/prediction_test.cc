@@ -110,6 +110,15 @@ TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {
   EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("of the peak")));
 }
 
+TEST(PredictionTest, WhatTheCriticalPathLeavesOfTheStepIsSaid) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  DeviceProfile profile = FastLink();
+  EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("gaps between")));
+  profile.gap_seconds = 1e-3;
+  EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile),
+              ContainsRegex("critical path +compute .*, gaps between them [0-9.]+ ms \\([0-9.]+ %\\)\n"));
+}
+
 TEST(AdviceTest, AFastLinkLeavesTheStepComputeBound) {
   const std::string text = AdviceText(TestJob(), FastLink());
   EXPECT_THAT(text,
