@@ -19,6 +19,7 @@
 #include "cli/table.h"
 #include "cli/timeline_chart.h"
 #include "cli/without_wait.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "plan/advice.h"
@@ -34,6 +35,8 @@
 
 namespace tandem::cli {
 namespace {
+
+using google::protobuf::util::MessageDifferencer;
 
 constexpr int kPipedColumns = 100;
 
@@ -179,7 +182,7 @@ std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::
       return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
     }
     result.compared.push_back({.value = value,
-                               .current = value == CurrentValue(resolved, result.comparison.path),
+                               .current = MessageDifferencer::Equals(variant.resolved, resolved),
                                .prediction = *std::move(prediction),
                                .tokens = plan::TokensPerStep(job_plan)});
   }

@@ -146,13 +146,4 @@ Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std:
   return variant;
 }
 
-std::string CurrentValue(const v1::JobSpec& resolved, const std::string& path) {
-  if (path == kAccumulation) {
-    const int64_t round = resolved.training().micro_batch_size() * resolved.parallelism().ranks();
-    return absl::StrCat(resolved.training().global_batch_size() / round);
-  }
-  const jobspec::FieldValue value = jobspec::FindValue(resolved, path);
-  return value.message == nullptr ? "" : jobspec::ValueText(value);
-}
-
 }  // namespace tandem::cli

@@ -31,7 +31,4 @@ struct Variant {
 // default) follows from its new value.
 Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std::string& value);
 
-// What the spec says there now, as one would write it.
-std::string CurrentValue(const v1::JobSpec& resolved, const std::string& path);
-
 }  // namespace tandem::cli

@@ -178,11 +178,9 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
 
   Row exposed(columns, step_ns);
   int64_t exposed_ns = 0;
-  for (const schedules::Stall& stall : schedules::ComputeStalls(program, timeline)) {
-    if (stall.exposed_ns > 0) {
-      exposed.Add(kOther, stall.start_ns, stall.end_ns);
-      exposed_ns += stall.exposed_ns;
-    }
+  for (const auto& [start, end] : schedules::ExposedTimes(program, timeline)) {
+    exposed.Add(kOther, start, end);
+    exposed_ns += end - start;
   }
   bool visible = false;
   StyledLine bars;

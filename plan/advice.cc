@@ -129,20 +129,40 @@ class Adviser {
                         ShareText(static_cast<double>(saved), Step()), ") for ", MemoryChange(trial));
   }
 
+  // The changes that save something; without them, that nothing did.
+  std::string TriedText() const {
+    std::vector<std::string> help;
+    for (const char* path : {kPrefetch, kMicroBatch}) {
+      if (const Trial* trial = Fastest(path); Saves(trial)) {
+        help.push_back(Saving(*trial));
+      }
+    }
+    if (!help.empty()) {
+      return absl::StrCat("Tried: ", absl::StrJoin(help, "; "), ".");
+    }
+    const bool too_large =
+        std::any_of(advice_.trials.begin(), advice_.trials.end(),
+                    [this](const Trial& trial) { return Saves(&trial) && !Fits(trial.arena_bytes); });
+    return absl::StrCat("No other prefetch or micro_batch_size that was tried", too_large ? " and fits" : "",
+                        " saves 1 %.");
+  }
+
+  bool AnySaves() const { return Saves(Fastest(kPrefetch)) || Saves(Fastest(kMicroBatch)); }
+
   void SayMemory() {
     const int64_t needed = prediction_.memory.arena_bytes;
     if (Fits(needed)) {
       return;
     }
     std::string help = "use more ranks, or shorter sequences";
-    const Trial* smallest = nullptr;
+    const Trial* fastest = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (Fits(trial.arena_bytes) && (smallest == nullptr || trial.step_ns < smallest->step_ns)) {
-        smallest = &trial;
+      if (Fits(trial.arena_bytes) && (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
+        fastest = &trial;
       }
     }
-    if (smallest != nullptr) {
-      help = absl::StrCat(Change(*smallest), " needs ", SizeText(smallest->arena_bytes), " and fits");
+    if (fastest != nullptr) {
+      help = absl::StrCat(Change(*fastest), " needs ", SizeText(fastest->arena_bytes), " and fits");
     }
     advice_.sentences.push_back(absl::StrCat("It does not fit: a rank needs ", SizeText(needed), " and ",
                                              profile_.name, " has ", SizeText(profile_.memory_bytes), "; ",
@@ -195,14 +215,15 @@ class Adviser {
         }
       }
     }
-    const Trial* larger = Fastest(kMicroBatch);
-    if (Saves(larger)) {
-      advice_.sentences.push_back(absl::StrCat("Tried: ", Saving(*larger), "."));
-    } else if (smaller != nullptr) {
+    if (!AnySaves() && smaller != nullptr) {
+      const int64_t longer = smaller->step_ns - prediction_.step_ns;
       advice_.sentences.push_back(
-          absl::StrCat("Tried: ", Change(*smaller), " takes ", MemoryChange(*smaller), " and no longer."));
-    } else if (Fits(prediction_.memory.arena_bytes)) {
-      advice_.sentences.push_back("No other prefetch or micro_batch_size that was tried is faster by 1 %.");
+          absl::StrCat("Tried: ", Change(*smaller), " takes ", MemoryChange(*smaller), " and ",
+                       longer > 0 ? absl::StrCat("only ", DurationText(longer), " (",
+                                                 ShareText(static_cast<double>(longer), Step()), ") longer.")
+                                  : "no longer."));
+    } else {
+      advice_.sentences.push_back(TriedText());
     }
   }
 
@@ -216,42 +237,25 @@ class Adviser {
     advice_.sentences.push_back(
         absl::StrCat(Communicates() ? "Communication" : "The copies of weights and gradients", ": ",
                      DurationText(prediction_.exposed_ns), " of the step (",
-                     ShareText(static_cast<double>(prediction_.exposed_ns), Step()),
-                     ") is exposed; compute waits ", absl::StrJoin(parts, ", "), "."));
-
-    const Trial* prefetch = Fastest(kPrefetch);
-    const Trial* micro = Fastest(kMicroBatch);
-    std::vector<std::string> help;
-    if (Saves(prefetch)) {
-      help.push_back(Saving(*prefetch));
-    }
-    if (Saves(micro)) {
-      help.push_back(Saving(*micro));
-    }
-    std::string text = LinkText(help.empty());
-    if (!help.empty()) {
-      absl::StrAppend(&text, text.empty() ? "" : " ", "Tried: ", absl::StrJoin(help, "; "), ".");
-    }
-    if (!text.empty()) {
-      advice_.sentences.push_back(text);
-    }
+                     ShareText(static_cast<double>(prediction_.exposed_ns), Step()), ") is exposed",
+                     parts.empty() ? "" : absl::StrCat("; compute waits ", absl::StrJoin(parts, ", ")), "."));
+    advice_.sentences.push_back(absl::StrCat(LinkText(), TriedText()));
   }
 
   // Where one communication stream alone works longer than compute, no schedule hides it.
-  std::string LinkText(bool nothing_helps) const {
+  std::string LinkText() const {
     const StreamKind streams[] = {StreamKind::kGather, StreamKind::kReduce};
     const StreamKind busiest =
         *std::max_element(std::begin(streams), std::end(streams),
                           [this](StreamKind a, StreamKind b) { return Busy(a) < Busy(b); });
-    const std::string help =
-        nothing_helps ? " No other prefetch or micro_batch_size that was tried saves 1 %." : "";
-    if (Communicates() && Busy(busiest) > Busy(StreamKind::kCompute)) {
-      return absl::StrCat("The link limits: the ", schedules::ToText(busiest), " stream needs ",
-                          DurationText(Busy(busiest)), " and compute ",
-                          DurationText(Busy(StreamKind::kCompute)),
-                          ", so only a faster link or more work a gather helps.", help);
+    if (!Communicates() || Busy(busiest) <= Busy(StreamKind::kCompute)) {
+      return "";
     }
-    return nothing_helps ? help.substr(1) : "";
+    return absl::StrCat("The link limits: the ", schedules::ToText(busiest), " stream needs ",
+                        DurationText(Busy(busiest)), " and compute ",
+                        DurationText(Busy(StreamKind::kCompute)), ", so ",
+                        AnySaves() ? "no schedule hides it all without a faster link or more work a gather. "
+                                   : "only a faster link or more work a gather helps. ");
   }
 
   const v1::JobSpec& resolved_;

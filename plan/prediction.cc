@@ -33,15 +33,21 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
   result.simulation = schedules::Simulate(plan.outline, plan.train_program, workload, profile);
   const schedules::Timeline& timeline = result.simulation.timeline;
   result.step_ns = schedules::StepNanoseconds(timeline);
+  if (result.step_ns == 0 || result.step_ns >= schedules::kLongestNanoseconds) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "by the device profile ", profile.name, " a step takes ",
+        result.step_ns == 0 ? "less than a nanosecond" : "more than 70 years",
+        "; rates are FLOPs and bytes a second (", workload.compute, ": ", rate->second.flops_per_second,
+        ", memory: ", profile.memory_bytes_per_second, ", link: ", profile.link.bytes_per_second,
+        "), times are seconds (overhead_seconds: ", profile.overhead_seconds, ")"));
+  }
   const double seconds = static_cast<double>(result.step_ns) * 1e-9;
   const double tokens = static_cast<double>(TokensPerStep(plan));
-  if (seconds > 0) {
-    result.tokens_per_second = tokens / seconds;
-    if (rate->second.peak_flops_per_second > 0) {
-      result.model_flops_utilization = model::FlopsPerToken(plan.model, plan.batch.sequence_length) *
-                                       result.tokens_per_second / plan.train.ranks /
-                                       rate->second.peak_flops_per_second;
-    }
+  result.tokens_per_second = tokens / seconds;
+  if (rate->second.peak_flops_per_second > 0) {
+    result.model_flops_utilization = model::FlopsPerToken(plan.model, plan.batch.sequence_length) *
+                                     result.tokens_per_second / plan.train.ranks /
+                                     rate->second.peak_flops_per_second;
   }
   result.busy_ns = schedules::BusyNanoseconds(plan.train_program, timeline);
   result.exposed_ns = schedules::ExposedCommunication(plan.train_program, timeline);

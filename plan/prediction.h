@@ -31,7 +31,8 @@ struct Prediction {
 // By how much longer compute took than it would alone: it shares processors or memory with communication.
 int64_t SlowedNanoseconds(const Prediction& prediction);
 
-// FailedPrecondition where the profile has no rate for the job's compute type.
+// FailedPrecondition where the profile has no rate for the job's compute type, or where its rates are no
+// device's: a step would take no time, or more than a simulation can tell.
 absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
 // What the simulation and a measurement must know of a job beside its program.

@@ -1,6 +1,7 @@
 #include "plan/prediction_text.h"
 
 #include <array>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -84,7 +85,15 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                          ShareText(static_cast<double>(prediction.exposed_ns),
                                    static_cast<double>(prediction.step_ns)),
                          ")"));
-  AppendRow(text, "critical path", StreamTimes(PathTimes(plan, prediction), prediction.step_ns));
+  const std::array<int64_t, schedules::kNumStreams> path = PathTimes(plan, prediction);
+  const int64_t gaps = prediction.step_ns - std::accumulate(path.begin(), path.end(), int64_t{0});
+  AppendRow(text, "critical path",
+            absl::StrCat(StreamTimes(path, prediction.step_ns),
+                         gaps > 0 ? absl::StrCat(", gaps between them ", DurationText(gaps), " (",
+                                                 ShareText(static_cast<double>(gaps),
+                                                           static_cast<double>(prediction.step_ns)),
+                                                 ")")
+                                  : ""));
   if (profile.memory_bytes > 0) {
     AppendRow(
         text, "device memory",

@@ -27,10 +27,10 @@ DeviceProfile Cpu() {
   };
 }
 
-// NVLink of the fourth generation, 8 GPUs: the measured bus bandwidth of a 1 GiB all-gather over 4 H200s
-// (NCCL 2.28.9: 326 GB/s; 64 MiB: 266 GB/s, which these latencies give, too). Base latency and hops are those
-// of NCCL's own model for a ring with the simple protocol (src/graph/tuning.cc: 8.4, 3.4 and, on a network,
-// 14 µs).
+// NVLink of the fourth generation, 8 GPUs: the measured bus bandwidth of a 1 GiB all-gather over 4 H200s with
+// NCCL 2.28.9, 326 GB/s. Base latency and hops are those of NCCL's own model for a ring with the simple
+// protocol (src/graph/tuning.cc: 8.4, 3.4 and, on a network, 14 µs); they are a little too good for small
+// ones: 64 MiB come at 291 GB/s by these and at 266 measured, 8 MiB at 166 and at 143.
 LinkRates NvLink() {
   return {.max_ranks = 8,
           .bytes_per_second = 326 * kGiga,

@@ -17,6 +17,7 @@ struct JobPrograms {
 //
 //   * the programs run in every order in which a job runs them: training steps with a validation, a snapshot,
 //     or both between them
+//   * a validation and a snapshot change nothing that the next step reads
 //   * they share their slots: a size class has the same size in all of them, and as many slots
 //   * two ranks that run the same of them meet in every collective
 //

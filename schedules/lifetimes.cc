@@ -91,6 +91,9 @@ absl::Status Lifetimes::ApplyNorm(int i) {
   if (report_ >= 0) {
     return refuse_.Of(i, "comes after", report_, ", which reads its result");
   }
+  if (program_.num_microbatches == 0) {
+    return refuse_.Of(i, "is of no microbatch");
+  }
   for (UnitId unit = 0; unit < static_cast<int>(outline_.units.size()); ++unit) {
     for (int microbatch = 0; microbatch < program_.num_microbatches; ++microbatch) {
       if (units_.Reduction(unit, microbatch) < 0) {

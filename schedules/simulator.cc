@@ -43,7 +43,7 @@ class Simulator {
                    "the checker accepts the program: no stream waits for ever");
     }
     for (int s = 0; s < kNumStreams; ++s) {
-      result_.alone_ns[s] = std::llround(alone_[s] * 1e9);
+      result_.alone_ns[s] = Nanoseconds(alone_[s]);
     }
     return std::move(result_);
   }
@@ -77,6 +77,7 @@ class Simulator {
 
   void Start(int stream, int i) {
     Cost cost = costs_.Of(program_.instructions[i]);
+    cost.seconds = std::min(cost.seconds, static_cast<double>(kLongestNanoseconds));  // finite
     Count(cost.source);
     if (ranks_ > 1 && program_.instructions[i].communicator != Communicator::kNone) {
       const double work = cost.seconds;
@@ -184,7 +185,11 @@ class Simulator {
     }
   }
 
-  int64_t Now() const { return std::llround(seconds_ * 1e9); }
+  int64_t Now() const { return Nanoseconds(seconds_); }
+
+  static int64_t Nanoseconds(double seconds) {
+    return std::llround(std::min(seconds * 1e9, static_cast<double>(kLongestNanoseconds)));
+  }
 
   const Program& program_;
   const DeviceProfile& profile_;

@@ -11,6 +11,9 @@
 
 namespace tandem::schedules {
 
+// Where a simulation's times end: what would come later is shown as this.
+inline constexpr int64_t kLongestNanoseconds = int64_t{1} << 61;  // 73 years
+
 // A program run on paper: when each instruction would run on a device, without the device.
 struct Simulation {
   Timeline timeline;  // ends where every stream has joined every other

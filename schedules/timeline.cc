@@ -8,8 +8,6 @@
 namespace tandem::schedules {
 namespace {
 
-using Interval = std::pair<int64_t, int64_t>;  // [start, end)
-
 void CheckSizes(const Program& program, const Timeline& timeline) {
   TANDEM_CHECK(timeline.instructions.size() == program.instructions.size(),
                "a timeline has a time for every instruction of its program");
@@ -116,10 +114,33 @@ std::vector<Stall> ComputeStalls(const Program& program, const Timeline& timelin
   return stalls;
 }
 
+std::vector<Interval> ExposedTimes(const Program& program, const Timeline& timeline) {
+  CheckSizes(program, timeline);
+  const auto is_compute = [](StreamKind kind) { return kind == StreamKind::kCompute; };
+  const std::vector<Interval> compute = WorkingTimes(program, timeline, is_compute);
+  std::vector<Interval> exposed;
+  size_t next = 0;  // first time of compute that may end after what is left of the communication
+  for (Interval left : WorkingTimes(program, timeline, [&](StreamKind kind) { return !is_compute(kind); })) {
+    while (next < compute.size() && compute[next].second <= left.first) {
+      ++next;
+    }
+    for (size_t k = next; k < compute.size() && compute[k].first < left.second; ++k) {
+      if (compute[k].first > left.first) {
+        exposed.emplace_back(left.first, compute[k].first);
+      }
+      left.first = std::min(left.second, compute[k].second);
+    }
+    if (left.first < left.second) {
+      exposed.push_back(left);
+    }
+  }
+  return exposed;
+}
+
 int64_t ExposedCommunication(const Program& program, const Timeline& timeline) {
   int64_t sum = 0;
-  for (const Stall& stall : ComputeStalls(program, timeline)) {
-    sum += stall.exposed_ns;
+  for (const auto& [start, end] : ExposedTimes(program, timeline)) {
+    sum += end - start;
   }
   return sum;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedules/ordering.h"
@@ -56,7 +57,13 @@ struct Stall {
 // was late) have cause -1.
 std::vector<Stall> ComputeStalls(const Program& program, const Timeline& timeline);
 
-// Time in which a communication stream (any but compute) works and the compute stream does not.
+using Interval = std::pair<int64_t, int64_t>;  // [start, end), nanoseconds
+
+// When a communication stream (any but compute) works and the compute stream does not, ascending and
+// disjoint.
+std::vector<Interval> ExposedTimes(const Program& program, const Timeline& timeline);
+
+// How long that is.
 int64_t ExposedCommunication(const Program& program, const Timeline& timeline);
 
 // Per opcode of the instructions that compute waited for or that these queued behind: how long they worked on

@@ -66,6 +66,29 @@ TEST_F(PlanTest, ChartsAreAsWideAsTheTerminalAndAHundredColumnsInAPipe) {
   EXPECT_THAT(console_.out, HasSubstr("\x1b[36m█"));
 }
 
+TEST_F(PlanTest, FitsANarrowTerminalAndHasNoEscapesInAPipe) {
+  console_.terminal = true;
+  console_.size.columns = 40;
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "prefetch=0,1,2"}), kOk);
+  bool drawn = false;
+  for (const std::string& line : Lines()) {
+    drawn = drawn || line == "Time of a step (simulated)";
+    // Rows of text are as long as they are; what is drawn, compared and said fits.
+    if (drawn && !absl::StartsWith(line, "  ") && !absl::StrContains(line, ", and ") &&
+        !absl::StartsWith(line, "Compared")) {
+      EXPECT_LE(DisplayWidth(line), 40) << line;
+    }
+  }
+  EXPECT_TRUE(drawn);
+  console_.size.columns = 12;  // no room for a chart
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk);
+  EXPECT_THAT(console_.out, Not(HasSubstr("critical  ")));
+  console_.terminal = false;
+  console_.use_color = true;
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk);
+  EXPECT_THAT(console_.out, Not(HasSubstr("\x1b")));
+}
+
 TEST_F(PlanTest, ASlowLinkIsWhatLimitsTheStep) {
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", SlowProfile(100)}), kOk) << console_.err;
   EXPECT_THAT(console_.out, ContainsRegex("\n  Communication: .* is exposed; compute\n? *waits"));
@@ -82,6 +105,12 @@ TEST_F(PlanTest, ABadProfileIsOneLine) {
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", "h1oo"}), kUsage);
   EXPECT_THAT(console_.err,
               HasSubstr("--profile h1oo: it is neither a preset (cpu, h100, h200) nor a file "));
+  EXPECT_EQ(std::count(console_.err.begin(), console_.err.end(), '\n'), 1) << console_.err;
+  const std::string slow =
+      File("slow.json", R"({"name": "slow", "compute": {"fp32": {"flops_per_second": 1e-20}},
+      "memory_bytes_per_second": 1e9, "link": {"bytes_per_second": 1e9}})");
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", slow}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("plan: by the device profile slow a step takes more than 70 years; "));
   EXPECT_EQ(std::count(console_.err.begin(), console_.err.end(), '\n'), 1) << console_.err;
   EXPECT_EQ(console_.out, "");
 }
@@ -109,6 +138,11 @@ TEST_F(PlanTest, ComparesTheValuesOfAField) {
   const nlohmann::json accumulation = nlohmann::json::parse(console_.out)["comparison"]["rows"];
   EXPECT_EQ(accumulation[0]["current"], true);
   EXPECT_EQ(accumulation[1]["tokens"], 3 * accumulation[0]["tokens"].get<int64_t>());
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "weight_decay=0.1,1e-1,0.2", "-o", "json"}),
+            kOk);
+  const nlohmann::json written = nlohmann::json::parse(console_.out)["comparison"]["rows"];
+  EXPECT_EQ(written[1]["current"], written[0]["current"]) << "the same number, written differently";
+  EXPECT_NE(written[1]["current"], written[2]["current"]);
 }
 
 TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
@@ -231,6 +265,13 @@ TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
   EXPECT_EQ(lines[3], "exposed    ^^      ^^   37 %");
   EXPECT_EQ(lines[4], "critical   ggccccccrr       ");
   EXPECT_EQ(lines[6], "           F forward  B backward  G gather  R reduce  small: less than half");
+}
+
+TEST_F(ChartTest, OnlyWhatCommunicatesIsExposed) {
+  timeline_.instructions[0] = {100, 200};  // the host was late: until then nothing works
+  const std::vector<std::string> lines =
+      Render(TimelineChart(program_, timeline_, {.columns = 28, .unicode = false}));
+  EXPECT_EQ(lines[3], "exposed     ^      ^^   27 %");
 }
 
 TEST_F(ChartTest, MemoryIsStackedUpToItsPeak) {

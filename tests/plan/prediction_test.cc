@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plan/advice.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
@@ -107,6 +110,15 @@ TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {
   EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("of the peak")));
 }
 
+TEST(PredictionTest, WhatTheCriticalPathLeavesOfTheStepIsSaid) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  DeviceProfile profile = FastLink();
+  EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("gaps between")));
+  profile.gap_seconds = 1e-3;
+  EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile),
+              ContainsRegex("critical path +compute .*, gaps between them [0-9.]+ ms \\([0-9.]+ %\\)\n"));
+}
+
 TEST(AdviceTest, AFastLinkLeavesTheStepComputeBound) {
   const std::string text = AdviceText(TestJob(), FastLink());
   EXPECT_THAT(text,
@@ -148,6 +160,87 @@ TEST(AdviceTest, PrefetchIsRecommendedWithWhatItSavesAndCosts) {
   EXPECT_THAT(advice.sentences[1],
               HasSubstr("parallelism.fsdp.prefetch " + std::to_string(trial->to) + " instead of 0 saves " +
                         DurationText(prediction.step_ns - trial->step_ns)));
+}
+
+// The step, planned again with what the advice says.
+int64_t StepWith(const v1::JobSpec& job, const Trial& trial, const DeviceProfile& profile) {
+  v1::JobSpec changed = job;
+  if (trial.path == "parallelism.fsdp.prefetch") {
+    changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(static_cast<int>(trial.to));
+  } else {
+    changed.mutable_training()->set_micro_batch_size(trial.to);
+  }
+  return Predict(MakeJobPlan(changed), profile)->step_ns;
+}
+
+TEST(AdviceTest, WhatItSaysOfAChangeIsWhatTheChangedJobDoes) {
+  int recommended = 0;
+  int nothing = 0;
+  for (const char* prefetch : {"0", "1", "2"}) {
+    for (const double link : {1e5, 1e6, 1e7, 3e7, 1e8, 1e15}) {
+      for (const double overhead : {0.0, 1e-5, 1e-3}) {
+        for (const int64_t memory : {int64_t{0}, int64_t{1} << 21, int64_t{1} << 60}) {
+          const v1::JobSpec job = TestJob(absl::StrCat("{ranks: 2, fsdp: {prefetch: ", prefetch, "}}"));
+          DeviceProfile profile = FastLink();
+          profile.link.bytes_per_second = link;
+          profile.overhead_seconds = overhead;
+          profile.memory_bytes = memory;
+          const JobPlan plan = MakeJobPlan(job);
+          const Prediction prediction = *Predict(plan, profile);
+          const Advice advice = Advise(job, plan, prediction, profile);
+          const std::string text = absl::StrJoin(advice.sentences, "\n");
+          bool helps = false;
+          bool fits = false;
+          for (const Trial& trial : advice.trials) {
+            EXPECT_EQ(trial.step_ns, StepWith(job, trial, profile)) << trial.path << " " << trial.to;
+            const int64_t saved = prediction.step_ns - trial.step_ns;
+            const std::string change = absl::StrCat(trial.path, " ", trial.to, " instead of ", trial.from);
+            if (absl::StrContains(text, change) && absl::StrContains(text, " saves ")) {
+              ++recommended;
+              EXPECT_THAT(text, HasSubstr(absl::StrCat(" saves ", DurationText(saved), " (")));
+              EXPECT_GE(saved, prediction.step_ns / 100);
+            }
+            if (absl::StrContains(text, change) && absl::StrContains(text, "no longer")) {
+              EXPECT_LE(trial.step_ns, prediction.step_ns);
+            }
+            const bool worthwhile = saved >= 0.01 * static_cast<double>(prediction.step_ns);
+            helps |= worthwhile;
+            fits |= worthwhile && (memory == 0 || trial.arena_bytes <= memory);
+          }
+          if (absl::StrContains(text, "No other prefetch or micro_batch_size that was tried saves 1 %")) {
+            ++nothing;
+            EXPECT_FALSE(helps) << text;
+          }
+          EXPECT_EQ(absl::StrContains(text, "Tried: ") && absl::StrContains(text, " saves "), fits) << text;
+          if (absl::StrContains(text, "only a faster link or more work a gather helps")) {
+            EXPECT_FALSE(fits) << text;
+          }
+          if (absl::StrContains(text, "The link limits")) {
+            profile.link.bytes_per_second *= 2;
+            EXPECT_LT(Predict(plan, profile)->step_ns, prediction.step_ns);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(recommended, 10);
+  EXPECT_GT(nothing, 0);
+}
+
+TEST(PredictionTest, RatesOfNoDeviceAreRefusedInOneLine) {
+  DeviceProfile profile = FastLink();
+  profile.compute["fp32"].flops_per_second = 1e-20;
+  const JobPlan plan = MakeJobPlan(TestJob());
+  EXPECT_THAT(
+      std::string(Predict(plan, profile).status().message()),
+      testing::StartsWith("by the device profile fast a step takes more than 70 years; rates are FLOPs "
+                          "and bytes a second (fp32: 1e-20, memory: 1e+15, link: 1e+15)"));
+  profile.compute["fp32"].flops_per_second = 1e-300;
+  EXPECT_FALSE(Predict(plan, profile).ok());
+  profile.compute["fp32"].flops_per_second = 1e29;
+  profile.memory_bytes_per_second = profile.link.bytes_per_second = 1e29;
+  EXPECT_THAT(std::string(Predict(plan, profile).status().message()),
+              HasSubstr("a step takes less than a nanosecond"));
 }
 
 TEST(AdviceTest, MemoryThatDoesNotSufficeIsSaidFirst) {

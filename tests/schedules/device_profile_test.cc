@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "schedules/cost.h"
+#include "tests/schedules/hand_program.h"
 
 namespace tandem::schedules {
 namespace {
@@ -29,6 +33,23 @@ TEST(DeviceProfileTest, PresetsGoThroughJsonUnchanged) {
   }
   EXPECT_EQ(PresetProfile("tpu").status().message(),
             "there is no device profile tpu; there are cpu, h100, h200");
+}
+
+// Bus bandwidth of all-gathers over 4 H200s, measured with NCCL's defaults.
+TEST(DeviceProfileTest, TheLinkOfTheH200ReproducesTheMeasuredBandwidth) {
+  const DeviceProfile profile = *PresetProfile("h200");
+  const Outline outline = HandOutline();
+  Program program = HandProgram();
+  const Workload workload{.compute = "bf16", .element_bytes = 2, .ranks = 4};
+  const std::pair<int64_t, double> kMeasured[] = {{8, 143}, {64, 266}, {1024, 326}};  // MiB, GB/s
+  for (const auto& [mebibytes, measured] : kMeasured) {
+    const double bytes = static_cast<double>(mebibytes << 20);
+    program.parameter_slot_bytes = {mebibytes << 20};
+    const double seconds =
+        CostModel(outline, program, workload, profile).Of(program.instructions[0]).seconds -
+        profile.overhead_seconds;
+    EXPECT_NEAR(bytes * 3 / 4 / seconds / 1e9 / measured, 1, 0.17) << mebibytes << " MiB";
+  }
 }
 
 TEST(DeviceProfileTest, WhatIsNotGivenHasADefault) {

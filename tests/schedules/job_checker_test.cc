@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "schedules/text.h"
+#include "tests/schedules/program_edits.h"
 #include "tests/schedules/test_outline.h"
 
 namespace tandem::schedules {
@@ -54,10 +55,56 @@ TEST_F(JobCheckerTest, ASnapshotInsideAStepIsRefused) {
 TEST_F(JobCheckerTest, ProgramsThatDisagreeOnTheirSlotsAreRefused) {
   Program validate = validate_;
   validate.parameter_slot_bytes[1] *= 2;
-  EXPECT_THAT(Message(train_, validate, snapshot_), HasSubstr("do not agree on the parameter slots"));
+  EXPECT_EQ(Message(train_, validate, snapshot_),
+            "train and validate run on the same slots, but do not agree on the parameter slots p1: 2 x 2048 "
+            "bytes and 2 x 4096 bytes");
   validate = validate_;
   validate.gradient_slots[0] += 1;
-  EXPECT_THAT(Message(train_, validate, snapshot_), HasSubstr("do not agree on the gradient slots"));
+  EXPECT_THAT(Message(train_, validate, snapshot_),
+              HasSubstr("do not agree on the gradient slots g0: 1 x 4096 bytes and 2 x 4096 bytes"));
+  validate = validate_;
+  validate.gradient_slots.pop_back();
+  validate.gradient_slot_bytes.pop_back();
+  EXPECT_THAT(Message(train_, validate, snapshot_), HasSubstr("256 bytes and no such class"));
+}
+
+// A builder that takes the wrong program for the validation, or leaves something of the step in it.
+TEST_F(JobCheckerTest, BetweenStepsNothingChangesWhatTheNextStepReads) {
+  EXPECT_THAT(
+      Message(train_, train_, snapshot_),
+      HasSubstr("(reduce head mb 0) changes the gradient of head, which between training steps nothing "
+                "may"));
+  const Program norm_and_step{
+      .name = "snapshot",
+      .instructions = {{.opcode = Opcode::kGradientNorm,
+                        .stream = StreamKind::kReduce,
+                        .communicator = Communicator::kNorm},
+                       {.opcode = Opcode::kOptimizerStep, .target = 0, .waits = {0}}}};
+  EXPECT_THAT(Message(train_, validate_, norm_and_step),
+              HasSubstr("snapshot 0 (gradient-norm) is of no microbatch"));
+}
+
+// What an earlier program leaves open, the next one would find: each pair of programs that can meet at a
+// seam.
+TEST_F(JobCheckerTest, NothingStaysOpenAcrossASeam) {
+  const auto without = [this](const Program& program, const std::string& text) {
+    for (int i = static_cast<int>(program.instructions.size()) - 1; i >= 0; --i) {
+      if (ToText(program.instructions[i], outline_) == text) {
+        return Without(program, i);
+      }
+    }
+    ADD_FAILURE() << "no instruction " << text;
+    return program;
+  };
+  EXPECT_THAT(
+      Message(without(train_, "reshard layers.0 mb 1"), validate_, snapshot_),
+      HasSubstr("(optimizer layers.0) changes weights that are gathered by train 69 (unshard layers.0"));
+  EXPECT_THAT(Message(train_, without(validate_, "reshard layers.1 mb 2"), snapshot_),
+              HasSubstr("(unshard layers.1 mb 2) gathers a unit that is never resharded"));
+  EXPECT_THAT(Message(without(train_, "optimizer head"), validate_, snapshot_),
+              HasSubstr("(reduce head mb 1) reduces a gradient that no optimizer step uses"));
+  EXPECT_THAT(Message(train_, without(validate_, "release tokens mb 2"), snapshot_),
+              HasSubstr("(load tokens mb 2) writes tokens, which is never released"));
 }
 
 TEST_F(JobCheckerTest, ACommunicatorKeepsItsStreamInAllPrograms) {

@@ -200,6 +200,9 @@ TEST_F(LifetimesTest, TheNormIsTakenOnceAfterAllReductionsAndBeforeTheReport) {
   EXPECT_THAT(Message(program),
               AllOf(HasSubstr("(gradient-norm) comes before the reduction of embedding mb 1"),
                     HasSubstr("(backward head mb 1)")));
+  program = Moved(program_, norm, Find("optimizer embedding") + 1);
+  EXPECT_TRUE(IsHarmful(program));
+  EXPECT_THAT(Message(program), testing::EndsWith("(optimizer embedding) comes before the gradient norm"));
   program = Moved(program_, Find("report"), norm);
   EXPECT_TRUE(IsHarmful(program));
   EXPECT_THAT(Message(program),

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "schedules/simulator.h"
 #include "tests/schedules/hand_program.h"
+#include "tests/schedules/test_outline.h"
 
 namespace tandem::schedules {
 namespace {
@@ -53,6 +55,56 @@ TEST(TimelineTest, IdleTimeIsExposedOnlyWhileAStreamCommunicatesAndOnlyOnce) {
   EXPECT_EQ(stalls[1].end_ns, 15000);
   EXPECT_EQ(stalls[1].exposed_ns, 2000);
   EXPECT_EQ(ExposedCommunication(program, timeline), 3000);
+  EXPECT_EQ(ExposedTimes(program, timeline), (std::vector<Interval>{{0, 1000}, {12000, 14000}}));
+}
+
+TEST(TimelineTest, ExposedTimesAreThoseOfTheStalls) {
+  const Outline outline = TestOutline(3, /*tied=*/true);
+  for (const int prefetch : {0, 1, 2}) {
+    for (const double cores : {0.0, 1.0}) {
+      DeviceProfile profile = HandProfile();
+      profile.cores = cores;
+      profile.overhead_seconds = 3e-7;
+      profile.wake_seconds = 1e-7;
+      const Program program = BuildTrainProgram(outline, TestOptions(outline, prefetch), 2);
+      const Timeline timeline = Simulate(outline, program, HandWorkload(), profile).timeline;
+      int64_t of_stalls = 0;
+      for (const Stall& stall : ComputeStalls(program, timeline)) {
+        of_stalls += stall.exposed_ns;
+      }
+      EXPECT_GT(of_stalls, 0);
+      EXPECT_EQ(ExposedCommunication(program, timeline), of_stalls);
+    }
+  }
+}
+
+// Every moment of a step without gaps is of one instruction of the path; gaps are what is missing to the
+// step.
+TEST(TimelineTest, TheCriticalPathSumsToTheStep) {
+  const Outline outline = TestOutline(3, /*tied=*/true);
+  for (const int prefetch : {0, 1, 2}) {
+    for (const double wake : {0.0, 2e-7}) {
+      DeviceProfile profile = HandProfile();
+      profile.wake_seconds = wake;
+      profile.overhead_seconds = 3e-7;
+      profile.compute_slowdown = 0.25;
+      const Program program = BuildTrainProgram(outline, TestOptions(outline, prefetch), 2);
+      const Timeline timeline = Simulate(outline, program, HandWorkload(), profile).timeline;
+      int64_t sum = 0;
+      int64_t gaps = 0;
+      int64_t at = 0;
+      for (const int i : CriticalPath(program, timeline)) {
+        const InstructionTime& time = timeline.instructions[i];
+        EXPECT_GE(time.start_ns, at) << i;
+        gaps += time.start_ns - at;
+        sum += time.end_ns - time.start_ns;
+        at = time.end_ns;
+      }
+      EXPECT_EQ(at, StepNanoseconds(timeline));
+      EXPECT_EQ(sum + gaps, StepNanoseconds(timeline));
+      EXPECT_EQ(gaps > 0, wake > 0);
+    }
+  }
 }
 
 TEST(TimelineTest, WhatFollowsTheLastComputeIsAStallOfTheStep) {

@@ -76,7 +76,7 @@ class ValueLivesTest : public testing::Test {
     return FindHarm(interpreter, Meaning(outline_, {{Task::Kind::kTrain, 1}}, 1), 1, 4).has_value();
   }
 
-  const Outline outline_ = TwoReaders();
+  Outline outline_ = TwoReaders();
 };
 
 TEST_F(ValueLivesTest, WhatTheBuilderMakesIsAcceptedAndTheSecondReaderAdds) {
@@ -162,6 +162,20 @@ TEST_F(ValueLivesTest, ANodeRunsItsBackwardWholeOrInHalves) {
               HasSubstr("(backward side mb 0) contributes to the gradient of x a second time, after"));
   EXPECT_THAT(Message(with({Opcode::kBackward, Opcode::kBackwardInput})),
               HasSubstr("(backward-input side mb 0) contributes to the gradient of x a second time, after"));
+}
+
+// Halves that do not add up to the whole: x gets three contributions of two nodes.
+TEST_F(ValueLivesTest, HalvesContributeWhatTheWholeDoes) {
+  outline_.nodes[1].backward_weight.gradient_writes = {1};
+  const Program program = Build([&](auto& instructions) {
+    const auto found = Find(instructions, "backward side mb 0");
+    found->opcode = Opcode::kBackwardInput;
+    instructions.insert(found + 1, *found)->opcode = Opcode::kBackwardWeight;
+  });
+  EXPECT_THAT(Message(program),
+              AllOf(HasSubstr("(backward-weight side mb 0) writes the gradient of x after the "
+                              "last contribution of"),
+                    HasSubstr("(backward-input side mb 0)")));
 }
 
 }  // namespace
