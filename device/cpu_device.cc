@@ -1,9 +1,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "device/device.h"
@@ -11,11 +13,23 @@
 namespace tandem::device {
 namespace {
 
+// With swap; the kernel would promise more, and kill this process later.
+int64_t MachineMemory() {
+  struct sysinfo info;
+  if (sysinfo(&info) != 0) return std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
+}
+
 // Pages come zeroed from the kernel, on first touch, on the node of the thread that touches them.
 class MappedRegion final : public Region {
  public:
   explicit MappedRegion(int64_t bytes) : bytes_(bytes) {
     if (bytes_ == 0) return;
+    if (bytes_ > MachineMemory()) {
+      throw OutOfMemory("the machine has " + std::to_string(MachineMemory()) +
+                        " bytes of memory with its swap, this rank needs " + std::to_string(bytes_) +
+                        "; use more ranks on more workers, a smaller micro_batch_size, or a smaller model");
+    }
     void* const mapped = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) {

@@ -74,6 +74,19 @@ TEST(ArenaTest, ExhaustionListsWhatIsInUse) {
   EXPECT_THROW(arena.Allocate({1}, at::kFloat), ArenaExhausted);
 }
 
+// Early, and not by the kernel in the middle of the first step.
+TEST(ArenaTest, MoreThanTheMachineHasIsRefusedWithBothNumbers) {
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  const int64_t bytes = int64_t{1} << 45;
+  try {
+    Arena arena(*device, bytes);
+    FAIL() << "32 TiB were promised";
+  } catch (const OutOfMemory& error) {
+    EXPECT_NE(std::string(error.what()).find("this rank needs " + std::to_string(bytes)), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(ArenaTest, FreeOfSomethingElseIsRefused) {
   const std::unique_ptr<Device> device = MakeCpuDevice();
   Arena arena(*device, 1024);

@@ -134,6 +134,21 @@ TEST(AutogradTest, TiedEmbeddingsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = true});
 }
 
+// Nothing is a multiple of anything, and some shards are empty.
+TEST(AutogradTest, OddSizesMatch) {
+  CompareWithAutograd({.ranks = 5,
+                       .microbatches_per_rank = 1,
+                       .steps = 3,
+                       .layers = 1,
+                       .hidden = 30,
+                       .inner = 7,
+                       .heads = 3,
+                       .kv_heads = 1,
+                       .sequence_length = 13,
+                       .micro_batch_size = 1,
+                       .prefetch = 2});
+}
+
 TEST(AutogradTest, ClippedGradientsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 1, .steps = 3, .clip = 0.05});
 }

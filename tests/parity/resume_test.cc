@@ -6,6 +6,7 @@
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
+#include "trainer/failure.h"
 
 namespace tandem::parity {
 namespace {
@@ -73,6 +74,69 @@ TEST(ResumeTest, FromAnEarlierCheckpointRepeatsTheSteps) {
   EXPECT_EQ(again.resumed_step, 3);
   ExpectSameBits(Tail(whole, 4), again);
   EXPECT_EQ(NumLines(folder.path() + "/metrics.jsonl"), 8);
+}
+
+TEST(ResumeTest, EveryStepCanBeGoneOnFromOnAnyNumberOfRanks) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.steps = 4;
+  options.tied = true;
+  options.checkpoint_every_steps = 1;
+  options.validate_every_steps = 1;
+  plan::JobPlan plan = MakeJob(options);
+  plan.train.checkpoint.keep = 10;
+  const JobRun whole = RunJob(plan);
+  ASSERT_EQ(whole.checkpoints, (std::vector<int64_t>{1, 2, 3, 4}));
+  for (int step = 1; step < 4; ++step) {
+    for (const int ranks : {1, 4}) {
+      SCOPED_TRACE(testing::Message() << "step " << step << " on " << ranks);
+      const TemporaryFolder other;
+      JobOptions resumed = options;
+      resumed.ranks = ranks;
+      resumed.microbatches_per_rank = kMicrobatches / ranks;
+      resumed.validation_batches = 4 / ranks;
+      resumed.checkpoint_directory = other.path();
+      resumed.resume = folder.path() + "/step-" + std::to_string(step);
+      ExpectSameBits(Tail(whole, static_cast<size_t>(step) + 1), RunJob(MakeJob(resumed)));
+    }
+  }
+}
+
+// "step-6" and "step-8" of the other job would otherwise be told, and resumed from, as this one's.
+TEST(ResumeTest, ADirectoryWithLaterCheckpointsOfAnotherJobIsRefused) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options), {.job = "first"});
+  options.resume = folder.path() + "/step-3";
+  options.learning_rate /= 2;
+  try {
+    RunJob(MakeJob(options), {.job = "second"});
+    FAIL() << "it started";
+  } catch (const trainer::UserError& error) {
+    EXPECT_EQ(error.what(),
+              "checkpoint.directory: " + folder.path() +
+                  " holds step 8 of job first, later than step 3 that this job goes on from; use "
+                  "another directory, or move the later checkpoints away");
+  }
+  const TemporaryFolder other;
+  options.checkpoint_directory = other.path();
+  EXPECT_EQ(RunJob(MakeJob(options), {.job = "second"}).checkpoints, (std::vector<int64_t>{6, 8}));
+}
+
+TEST(ResumeTest, ACheckpointThatIsNotThereIsTheUsersErrorOnEveryRank) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.resume = folder.path() + "/step-3";
+  try {
+    RunJob(MakeJob(options));
+    FAIL() << "it started";
+  } catch (const trainer::UserError& error) {
+    EXPECT_EQ(error.what(),
+              "checkpoint.resume: checkpoint " + folder.path() + "/step-3: open " + folder.path() +
+                  "/step-3/manifest.json: No such file or directory; name the folder of a whole "
+                  "checkpoint, or resume: newest");
+  }
 }
 
 TEST(ResumeTest, ACheckpointOnRequestIsOneOnAllRanksAndTrainingGoesOn) {

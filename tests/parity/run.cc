@@ -143,7 +143,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     trainer::Rank trainer(
         plan,
         {.rank = rank,
-         .job = "parity",
+         .job = options.job,
          .executor = {.poison = options.poison, .separate_instructions = options.scheduler != nullptr}},
         own, platform::SystemFiles(), requests[rank], page, *backend, recorder);
     const trainer::RankOutcome outcome = trainer.Run();

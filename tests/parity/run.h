@@ -44,6 +44,7 @@ struct JobRun {
 };
 
 struct RunOptions {
+  std::string job = "parity";  // id
   bool poison = false;
   // Every rank's streams are this scheduler's, an instruction at a time; null: threads.
   device::SeededScheduler* scheduler = nullptr;
