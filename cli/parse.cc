@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"  // only here: it costs seconds to compile
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "cli/display_text.h"
 #include "cli/exit_code.h"
+#include "platform/build_info.h"
 
 namespace tandem::cli {
 namespace {
@@ -34,12 +36,25 @@ const std::map<std::string, Format>& FormatNames() {
   return names;
 }
 
+// A whole number. CLI11's own check of positive numbers names the largest double as the limit.
+CLI::Validator AtLeast(int64_t least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        int64_t value = 0;
+        return absl::SimpleAtoi(text, &value) && value >= least
+                   ? std::string()
+                   : absl::StrCat("\"", text, "\" is no whole number from ", least, " on");
+      },
+      absl::StrCat("from ", least, " on"));
+}
+
 // Builds the commands; what the chosen one needs outlives the parser in `invocation.command`.
 class Parser {
  public:
   explicit Parser(Invocation& invocation) : invocation_(invocation) {
     app_.require_subcommand(1);
     app_.set_help_flag("-h,--help", "Show what there is and end");
+    app_.set_version_flag("--version", platform::BuildVersion(), "Show the build of this program and end");
     app_.add_option("--addr", invocation.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
     app_.fallthrough();  // --addr may also follow the command
     AddLocal();
@@ -174,12 +189,11 @@ class Parser {
 
     auto [logs, logs_options] = Add<LogsOptions>("logs", "The output of a job's ranks", Logs);
     AddJob(logs, logs_options->job);
-    CLI::Option* rank =
-        logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(CLI::NonNegativeNumber);
+    CLI::Option* rank = logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(AtLeast(0));
     logs->add_flag("--all", logs_options->all, "All ranks, each line with its rank")->excludes(rank);
     logs->add_flag("-f,--follow", logs_options->follow, "Go on as the log grows");
     logs->add_option("--tail", logs_options->tail, "Only the last lines")
-        ->check(CLI::PositiveNumber)
+        ->check(AtLeast(1))
         ->type_name("LINES");
 
     auto [events, events_options] = Add<JobOptions>("events", "What happened to a job, oldest first", Events);
@@ -215,10 +229,9 @@ class Parser {
     auto [norms, norms_options] =
         Add<NormsOptions>("norms", "Norms of every parameter, gradient and update of one step", Norms);
     AddJob(norms, norms_options->job);
-    norms->add_option("--step", norms_options->step, "Step (default: the newest)")
-        ->check(CLI::PositiveNumber);
+    norms->add_option("--step", norms_options->step, "Step (default: the newest)")->check(AtLeast(1));
     norms->add_option("--top", norms_options->top, "Only the largest updates relative to their weight")
-        ->check(CLI::PositiveNumber);
+        ->check(AtLeast(1));
     AddFormat(norms, norms_options->format, {"table", "json"});
   }
 
@@ -258,11 +271,14 @@ class Parser {
 std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, const char* const* argv) {
   // The first word that is no option, nor the value of --addr, is the command.
   std::string word;
+  std::string option;  // before it, and none of ours
   for (int i = 1; i < argc && word.empty(); ++i) {
     if (absl::string_view(argv[i]) == "--addr") {
       ++i;
     } else if (argv[i][0] != '-') {
       word = argv[i];
+    } else if (option.empty() && !absl::StartsWith(argv[i], "--addr=")) {
+      option = argv[i];
     }
   }
   std::vector<std::string> commands;
@@ -272,9 +288,14 @@ std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, con
     known = known || command->get_name() == word;
   }
   if (!known) {
-    return absl::StrCat(word.empty() ? std::string("no command is given")
-                                     : absl::StrCat("there is no command \"", Escape(word), "\""),
+    return absl::StrCat(!word.empty() ? absl::StrCat("there is no command \"", Escape(word), "\"")
+                        : !option.empty()
+                            ? absl::StrCat("there is no option \"", Escape(option), "\" before a command")
+                            : "no command is given",
                         "; commands: ", absl::StrJoin(commands, " "), "; see `tandem --help`");
+  }
+  if (word == "get" && absl::StrContains(error.what(), "subcommand is required")) {
+    return "get: say what: get jobs, or get workers; see `tandem get --help`";
   }
   const std::string message = absl::StrReplaceAll(error.what(), {{"\n", " "}});
   return absl::StrCat(word, ": ", Escape(message), "; see `tandem ", word, " --help`");
@@ -296,6 +317,9 @@ Invocation ParseCommandLine(int argc, const char* const* argv) {
     }
     invocation.command = nullptr;
     invocation.text = deepest->help(before);
+  } catch (const CLI::CallForVersion& version) {
+    invocation.command = nullptr;
+    invocation.text = absl::StrCat(version.what(), "\n");
   } catch (const CLI::ParseError& error) {
     invocation.command = nullptr;
     invocation.text = UsageText(error, parser.app(), argc, argv);

@@ -36,6 +36,7 @@ for file in subprocess.run(["git", "ls-files", *(f"{folder}/*.cc" for folder in 
     print(shlex.join([*flags[file.split("/")[0]], file]))
 PY
 )
+[ ${#commands[@]} -gt 0 ] || { echo "lint: build/release/compile_commands.json names no file; configure again" >&2; exit 1; }
 printf '%s\n' "${commands[@]}" |
   xargs -d '\n' -P "$(nproc)" -I{} sh -c 'clang++-14 -fsyntax-only -Wthread-safety -Werror {}'
 echo "lint: ${#commands[@]} files pass clang's thread-safety analysis"

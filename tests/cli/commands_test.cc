@@ -40,7 +40,28 @@ TEST_F(CommandTest, UsageErrorsAreOneLineAndExitTwo) {
   }
 }
 
+TEST_F(CommandTest, UsageErrorsNameWhatIsWrongAndWhatIsAllowed) {
+  for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"norms", "a", "--top", "0"},
+            "norms: --top: \"0\" is no whole number from 1 on; see `tandem norms --help`"},
+           {{"logs", "a", "--rank", "x"},
+            "logs: --rank: \"x\" is no whole number from 0 on; see `tandem logs --help`"},
+           {{"up", "--places", "9999"},
+            "up: --places: Value 9999 not in range 1 to 1024; see `tandem up --help`"},
+           {{"get"}, "get: say what: get jobs, or get workers; see `tandem get --help`"},
+           {{"get", "checkpoints"}, "get: say what: get jobs, or get workers; see `tandem get --help`"}}) {
+    EXPECT_EQ(Tandem(words), kUsage);
+    EXPECT_EQ(console_.err, "tandem: " + text + "\n");
+  }
+  EXPECT_EQ(Tandem({"--bogus"}), kUsage);
+  EXPECT_EQ(console_.err.rfind("tandem: there is no option \"--bogus\" before a command; commands: up ", 0),
+            0u)
+      << console_.err;
+}
+
 TEST_F(CommandTest, HelpGoesToStandardOutput) {
+  EXPECT_EQ(Tandem({"--version"}), kOk);
+  EXPECT_EQ(console_.out, platform::BuildVersion() + "\n");
   EXPECT_EQ(Tandem({"--help"}), kOk);
   EXPECT_NE(console_.out.find("tandem run -f job.yaml"), std::string::npos);
   EXPECT_EQ(Tandem({"get", "jobs", "--help"}), kOk);
