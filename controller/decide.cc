@@ -1,6 +1,7 @@
 #include "controller/decide.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -194,6 +195,11 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
   return std::nullopt;
 }
 
+// A folder's path in one spelling.
+std::filesystem::path Folder(const std::string& path) {
+  return (std::filesystem::path(path) / "").lexically_normal();
+}
+
 Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) {
   Decision out;
   const std::string name = submit.resolved.name().empty() ? submit.id : submit.resolved.name();
@@ -212,11 +218,24 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
     live += IsTerminal(job.state()) ? 0 : 1;
   }
   for (const auto& [id, entry] : state.jobs) {
-    if (entry.job.name() == name && !IsTerminal(entry.job.state())) {
+    const v1::Job& job = entry.job;
+    if (IsTerminal(job.state())) {
+      continue;
+    }
+    if (job.name() == name) {
       out.job_id = id;
       out.status = absl::AlreadyExistsError(absl::StrCat("name: job ", id, " is called ", name, " and is ",
-                                                         StateName(entry.job.state()),
+                                                         StateName(job.state()),
                                                          "; cancel it or choose another name"));
+      return out;
+    }
+    // Two that save in one folder would remove each other's steps.
+    const std::string& directory = submit.resolved.checkpoint().directory();
+    if (!directory.empty() && Folder(directory) == Folder(job.resolved().checkpoint().directory())) {
+      out.job_id = id;
+      out.status = absl::AlreadyExistsError(absl::StrCat("checkpoint.directory: job ", id, " saves in ",
+                                                         directory, " and is ", StateName(job.state()),
+                                                         "; cancel it or choose another directory"));
       return out;
     }
   }

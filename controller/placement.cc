@@ -61,8 +61,7 @@ Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved,
       }
       ++out.num_free;
       if (static_cast<int>(out.places.size()) < resolved.parallelism().ranks() &&
-          (!resources.has_ranks_per_worker() || resources.ranks_per_worker() <= 0 ||
-           here < resources.ranks_per_worker())) {
+          (!resources.has_ranks_per_worker() || here < resources.ranks_per_worker())) {
         ++here;
         v1::RankPlace& rank = out.places.emplace_back();
         rank.set_rank(static_cast<int>(out.places.size()) - 1);

@@ -66,6 +66,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"training.validation_batches", 1, kMillion},
       {"parallelism.ranks", 1, 16384},
       {"parallelism.fsdp.prefetch", 0, 2},
+      {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
       {"checkpoint.keep", 1, 10000},
   };
@@ -108,9 +109,6 @@ const std::vector<AbsentRule>& AbsentRules() {
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; leave the key out"},
       {"parallelism.overlap",
        "not built yet: overlap of expert communication; leave the block out and use schedule: sequential"},
-      {"resources.ranks_per_worker",
-       "not built yet: a fixed number of ranks a worker; leave the key out and ranks go where places are "
-       "free"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; leave the key out and compare tandem plan with the machine"},
       {"recovery",

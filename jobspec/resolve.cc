@@ -60,7 +60,7 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
     const int64_t tenth = training.steps() / 10 + (training.steps() % 10 > 0 ? 1 : 0);
     TANDEM_DEFAULT(training, validate_every_steps, held_out ? std::max<int64_t>(1, tenth) : 0);
   }
-  TANDEM_DEFAULT(training, validation_batches, 8);
+  TANDEM_DEFAULT(training, validation_batches, 16);
 }
 
 void ResolveParallelism(v1::Parallelism& parallelism) {

@@ -269,12 +269,17 @@ class Validator : private FieldChecker {
              "use a smaller number: global_batch_size says how much a step sees");
     }
     const int64_t layers = spec().model().num_hidden_layers();
-    if (Usable({"model.num_hidden_layers", "training.validation_batches", "training.validate_every_steps"}) &&
-        training.validate_every_steps() > 0 && training.validation_batches() > kMaxLayerPasses / layers) {
-      Refuse("training.validation_batches", absl::StrCat(training.validation_batches()),
-             absl::StrCat("at most ", kMaxLayerPasses / layers, " (microbatches of a rank, with ", layers,
-                          " layers)"),
-             "use fewer, or a larger micro_batch_size");
+    if (Usable({"model.num_hidden_layers", "training.validation_batches", "training.validate_every_steps",
+                "parallelism.ranks"}) &&
+        training.validate_every_steps() > 0) {
+      const int64_t rounds = kMaxLayerPasses / layers;
+      const int64_t most = rounds * spec().parallelism().ranks();
+      if (training.validation_batches() > most) {
+        Refuse("training.validation_batches", absl::StrCat(training.validation_batches()),
+               absl::StrCat("at most ", most, " (", rounds, " microbatches of a rank, with ", layers,
+                            " layers)"),
+               "use fewer, or a larger micro_batch_size");
+      }
     }
     const int64_t model_ranks = ModelRanks();
     if (!Usable({"training.micro_batch_size", "training.global_batch_size", "parallelism.ranks"}) ||

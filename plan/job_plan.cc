@@ -83,6 +83,8 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .microbatches_per_rank = static_cast<int>(training.global_batch_size() / sequences_of_a_round),
       .validate_every_steps = training.validate_every_steps(),
       .validation_batches = training.validation_batches(),
+      .validation_rounds = static_cast<int>((training.validation_batches() + spec.parallelism().ranks() - 1) /
+                                            spec.parallelism().ranks()),
       .parameter_norms = spec.report().parameter_norms(),
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
@@ -133,8 +135,8 @@ void BuildPrograms(int prefetch, JobPlan& plan) {
   const int rounds = plan.train.microbatches_per_rank;
   plan.train_program = schedules::BuildTrainProgram(plan.outline, options, rounds);
   if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
-    plan.validate_program = schedules::BuildValidateProgram(plan.outline, options,
-                                                            static_cast<int>(plan.train.validation_batches));
+    plan.validate_program =
+        schedules::BuildValidateProgram(plan.outline, options, plan.train.validation_rounds);
     schedules::ShareSlots(plan.train_program, plan.validate_program);
   }
   const schedules::Program snapshot = schedules::BuildSnapshotProgram();

@@ -49,7 +49,8 @@ struct TrainConfig {
   int ranks = 0;
   int microbatches_per_rank = 0;  // rounds of one step
   int64_t validate_every_steps = 0;
-  int64_t validation_batches = 0;  // microbatches a rank
+  int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
+  int validation_rounds = 0;       // of one validation: those, shared among the ranks and rounded up
   bool parameter_norms = false;
   OptimizerConfig optimizer;
   DataConfig data;

@@ -252,6 +252,7 @@ class Rank::Impl {
     // The first tells where the curve starts.
     if (Validates() && (step == 1 || last || step % plan_.train.validate_every_steps == 0)) {
       record.validation_losses = Validate();
+      record.validation_batches = plan_.train.validation_batches;
       Lap();
     }
     reporter_->Submit(std::move(record));
@@ -276,14 +277,15 @@ class Rank::Impl {
     return std::chrono::duration<double>(now - std::exchange(lap_, now)).count();
   }
 
-  // Of this rank's microbatches in the fixed windows of the validation text.
+  // Of this rank's microbatches in the fixed windows of the validation text. Ranks that are left over in the
+  // last round take windows again; those losses are not counted.
   std::vector<double> Validate() {
     return executor_
         .Validate({.step = step_,
                    .load =
                        [this](int round, int64_t* tokens) {
-                         validation_loader_->Fill(step_, GlobalMicrobatch(round),
-                                                  plan_.train.validation_batches * plan_.train.ranks,
+                         const int64_t batches = plan_.train.validation_batches;
+                         validation_loader_->Fill(step_, GlobalMicrobatch(round) % batches, batches,
                                                   plan_.batch.sequences, tokens);
                        }})
         .losses;

@@ -13,15 +13,13 @@ namespace {
 
 constexpr int kDoublesPerItem = 6;  // {high, low} of weight, gradient, update
 
-// The mean of the ranks' losses, added in the order of the global microbatch number.
-double MeanLoss(const double* gathered, int ranks, int64_t stride, int64_t offset, int64_t rounds) {
+// The mean of the losses of `microbatches`, added in the order of the global microbatch number.
+double MeanLoss(const double* gathered, int ranks, int64_t stride, int64_t offset, int64_t microbatches) {
   double sum = 0;
-  for (int64_t round = 0; round < rounds; ++round) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      sum += gathered[rank * stride + offset + round];
-    }
+  for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+    sum += gathered[microbatch % ranks * stride + offset + microbatch / ranks];
   }
-  return sum / static_cast<double>(rounds * ranks);
+  return sum / static_cast<double>(microbatches);
 }
 
 double* Put(const fsdp::Sum& sum, double* out) {
@@ -120,7 +118,7 @@ void Reporter::Fold(const StepRecord& record) {
 
   const double* gathered = all.const_data_ptr<double>();
   StepSummary summary{.step = record.step,
-                      .loss = MeanLoss(gathered, comm_.size(), stride, 0, rounds),
+                      .loss = MeanLoss(gathered, comm_.size(), stride, 0, rounds * comm_.size()),
                       .grad_norm = record.grad_norm,
                       .learning_rate = record.learning_rate,
                       .tokens = record.tokens,
@@ -130,7 +128,8 @@ void Reporter::Fold(const StepRecord& record) {
     summary.scalars["tokens_per_second"] = static_cast<double>(record.tokens) / record.seconds;
   }
   if (validation_rounds > 0) {
-    summary.scalars["validation_loss"] = MeanLoss(gathered, comm_.size(), stride, rounds, validation_rounds);
+    summary.scalars["validation_loss"] =
+        MeanLoss(gathered, comm_.size(), stride, rounds, record.validation_batches);
   }
   for (int64_t item = 0; item < items; ++item) {
     fsdp::Sum sums[3];

@@ -29,6 +29,7 @@ struct StepRecord {
   int64_t nonfinite = 0;                  // gradient elements, over all ranks
   std::vector<double> losses;             // of this rank's microbatches
   std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
+  int64_t validation_batches = 0;         // global microbatches of the validation; losses beyond do not count
   std::vector<fsdp::ItemNorms> norms;     // of this rank's pieces, in item-table order; empty: not wanted
 };
 

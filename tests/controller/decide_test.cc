@@ -217,6 +217,26 @@ TEST(DecideTest, NamesAreUniqueAmongLiveJobsOnly) {
   EXPECT_TRUE(driver.Feed(second).status.ok());
 }
 
+TEST(DecideTest, ACheckpointDirectoryBelongsToOneLiveJob) {
+  Driver driver;
+  Submit first = SubmitOf("first", 1);
+  first.resolved.mutable_checkpoint()->set_directory("/runs/a");
+  driver.Feed(first);
+  Submit second = SubmitOf("second", 1);
+  second.resolved.mutable_checkpoint()->set_directory("/runs/../runs/a/");
+  const Decision refused = driver.Feed(second);
+  EXPECT_TRUE(absl::IsAlreadyExists(refused.status));
+  EXPECT_EQ(refused.status.message(),
+            "checkpoint.directory: job id-first saves in /runs/../runs/a/ and is QUEUED; cancel it or choose "
+            "another directory");
+  EXPECT_TRUE(refused.events.empty());
+  Submit elsewhere = SubmitOf("elsewhere", 1);
+  elsewhere.resolved.mutable_checkpoint()->set_directory("/runs/b");
+  EXPECT_TRUE(driver.Feed(elsewhere).status.ok());
+  driver.Feed(Cancel{.job = "first", .reason = "CancelledByUser", .actor = "local"});
+  EXPECT_TRUE(driver.Feed(second).status.ok());
+}
+
 TEST(DecideTest, AFullQueueRefuses) {
   Driver driver;
   driver.state.limits.live_jobs = 1;

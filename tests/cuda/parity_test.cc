@@ -61,7 +61,6 @@ TEST(CudaParityTest, OneTwoAndFourGpusGiveTheSameBits) {
       const auto run = [&](int ranks) {
         options.ranks = ranks;
         options.microbatches_per_rank = 12 / ranks;
-        options.validation_batches = 4 / ranks;
         return RunJob(MakeJob(options), OnGpus());
       };
       const JobRun one = run(1);

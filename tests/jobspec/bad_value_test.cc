@@ -148,7 +148,7 @@ const BadSpec kRequired[] = {
      "(16384 microbatches of a rank, with 4 layers); use a larger micro_batch_size, or more ranks\n"},
     {"too many microbatches of a validation", "steps: 10,", "steps: 10, validation_batches: 16385,",
      "job.yaml:3:23: training.validation_batches: 16385 is not allowed; allowed: at most 16384 "
-     "(microbatches of a rank, with 4 layers); use fewer, or a larger micro_batch_size\n"},
+     "(16384 microbatches of a rank, with 4 layers); use fewer, or a larger micro_batch_size\n"},
     {"too many tokens at once", "sequence_length: 16, micro_batch_size: 2, global_batch_size: 8",
      "sequence_length: 1048576, micro_batch_size: 8, global_batch_size: 8",
      "job.yaml:3:49: training.micro_batch_size: 8 is not allowed; allowed: at most 4 with "
@@ -229,9 +229,9 @@ const BadSpec kLater[] = {
     {"not deterministic", "", "precision: {deterministic: false}",
      "job.yaml:4:13: precision.deterministic: false is not allowed; allowed: true; not built yet: "
      "faster kernels that do not promise the same bits; leave the key out\n"},
-    {"ranks per worker", "", "resources: {ranks_per_worker: 2}",
-     "job.yaml:4:13: resources.ranks_per_worker: 2 is not allowed; allowed: nothing; not built yet: "
-     "a fixed number of ranks a worker; leave the key out and ranks go where places are free\n"},
+    {"no ranks on any worker", "", "resources: {ranks_per_worker: 0}",
+     "job.yaml:4:13: resources.ranks_per_worker: 0 is not allowed; allowed: 1 to 16384; use a larger "
+     "number\n"},
     {"memory", "", "resources: {memory_bytes: 64MiB}",
      "job.yaml:4:13: resources.memory_bytes: 67108864 is not allowed; allowed: nothing; not built "
      "yet: placement by memory; leave the key out and compare tandem plan with the machine\n"},

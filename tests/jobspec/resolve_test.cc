@@ -26,7 +26,7 @@ TEST(ResolveTest, FillsEveryDefault) {
                     optimizer { name: OPTIMIZER_NAME_ADAMW learning_rate: 3e-4 beta1: 0.9 beta2: 0.95
                                 epsilon: 1e-8 weight_decay: 0.1 }
                     schedule { warmup_steps: 0 decay: DECAY_CONSTANT min_learning_rate: 0 }
-                    clip_grad_norm: 1 validate_every_steps: 1 validation_batches: 8 }
+                    clip_grad_norm: 1 validate_every_steps: 1 validation_batches: 16 }
          parallelism { ranks: 1 tensor: 1 context: 1 pipeline: 1 expert: 1 expert_tensor: 1 replicas: 1
                        order: "tp-cp-ep-dp-pp" fsdp { strategy: STRATEGY_ZERO3 prefetch: 1 }
                        schedule: SCHEDULE_SEQUENTIAL }

@@ -30,7 +30,6 @@ TEST_P(CornerTest, HasTheBitsOfOneRank) {
   const auto run = [&](int ranks) {
     options.ranks = ranks;
     options.microbatches_per_rank = corner.microbatches / ranks;
-    options.validation_batches = corner.microbatches / ranks;
     return RunJob(MakeJob(options), {.poison = ranks > 1});
   };
   const JobRun one = run(1);

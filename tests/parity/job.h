@@ -27,7 +27,7 @@ struct JobOptions {
   int prefetch = 1;
   bool norms = true;
   int64_t validate_every_steps = 0;
-  int64_t validation_batches = 2;
+  int64_t validation_batches = 5;  // does not divide among the ranks
   std::string checkpoint_directory;
   int64_t checkpoint_every_steps = 0;
   std::string resume;

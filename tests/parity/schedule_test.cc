@@ -52,17 +52,20 @@ TEST_P(ScheduleTest, ValidationBetweenStepsChangesNoTrainingBit) {
 INSTANTIATE_TEST_SUITE_P(Heads, ScheduleTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Tied" : "Untied"; });
 
-TEST(ValidationTest, LossDependsOnTheGlobalMicrobatchesAlone) {
+TEST(ValidationTest, LossIsThatOfTheSameMicrobatchesOnAnyNumberOfRanks) {
   JobOptions options{.steps = 3, .validate_every_steps = 3};
-  const auto validation_loss = [&](int ranks, int batches) {
+  const auto validation_loss = [&](int ranks, int64_t batches) {
     options.ranks = ranks;
     options.microbatches_per_rank = 4 / ranks;
     options.validation_batches = batches;
     return RunJob(MakeJob(options)).steps.back().scalars.at("validation_loss");
   };
-  const double one = validation_loss(1, 4);
-  EXPECT_EQ(one, validation_loss(2, 2));
-  EXPECT_EQ(one, validation_loss(4, 1));
+  for (const int64_t batches : {1, 3, 4}) {  // fewer than ranks, not a multiple, a multiple
+    const double one = validation_loss(1, batches);
+    EXPECT_EQ(one, validation_loss(2, batches)) << batches;
+    EXPECT_EQ(one, validation_loss(4, batches)) << batches;
+  }
+  EXPECT_NE(validation_loss(1, 3), validation_loss(1, 4));
 }
 
 TEST(ReportTest, ParameterNormsCanBeOff) {

@@ -41,7 +41,7 @@ JobOptions Small(int ranks, int prefetch) {
           .micro_batch_size = 1,
           .prefetch = prefetch,
           .validate_every_steps = 1,
-          .validation_batches = 2,
+          .validation_batches = 3,
           .files = "/text.*"};  // thousands of runs: each reads it
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "schedules/checker.h"
 #include "schedules/counts.h"
 #include "tests/plan/test_job.h"
@@ -100,8 +102,16 @@ TEST(JobPlanTest, ValidationThatNeverRunsHasNoProgram) {
     EXPECT_TRUE(plan.validate_program.instructions.empty());
     EXPECT_FALSE(plan.train_program.instructions.empty());
   }
-  EXPECT_EQ(MakeJobPlan(TestJob()).validate_program.num_microbatches,
-            TestJob().training().validation_batches());
+}
+
+TEST(JobPlanTest, TheMicrobatchesOfAValidationAreSharedAmongTheRanks) {
+  v1::JobSpec job = TestJob();
+  job.mutable_parallelism()->set_ranks(4);
+  job.mutable_training()->set_global_batch_size(16);
+  for (const auto& [batches, rounds] : std::map<int, int>{{1, 1}, {4, 1}, {5, 2}, {16, 4}}) {
+    job.mutable_training()->set_validation_batches(batches);
+    EXPECT_EQ(MakeJobPlan(job).validate_program.num_microbatches, rounds) << batches;
+  }
 }
 
 }  // namespace

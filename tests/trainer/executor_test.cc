@@ -117,7 +117,7 @@ TEST_F(ExecutorTest, AStepLowersTheLossOfTheSameBatch) {
 
 TEST_F(ExecutorTest, ValidationHasLossesAndNoNorm) {
   const RunResult result = executor_->Validate(Inputs(1));
-  EXPECT_EQ(result.losses.size(), static_cast<size_t>(plan_.train.validation_batches));
+  EXPECT_EQ(result.losses.size(), static_cast<size_t>(plan_.train.validation_rounds));
   EXPECT_EQ(result.norm.norm, 0);
 }
 

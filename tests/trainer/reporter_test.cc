@@ -38,7 +38,8 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
                      .seconds = 2,
                      .nonfinite = 1,
                      .losses = {1 + rank, 3 + rank},
-                     .validation_losses = {10 + 2 * rank},
+                     .validation_losses = {10 + 2 * rank, 20 + 1000 * rank},
+                     .validation_batches = 3,  // the last of rank 1 is none of them
                      .norms = {Squares(9, 16, 0), Squares(rank * 36, 1, 4)}});
     reporter.Flush();
   });
@@ -49,7 +50,7 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
   EXPECT_EQ(summary.grad_norm, 0.5);
   EXPECT_EQ(summary.nonfinite, 1);
   EXPECT_EQ(summary.scalars,
-            (std::map<std::string, double>{{"tokens_per_second", 32}, {"validation_loss", 11}}));
+            (std::map<std::string, double>{{"tokens_per_second", 32}, {"validation_loss", 14}}));
   EXPECT_EQ(summary.weight, (std::vector<double>{std::sqrt(18), 6}));
   EXPECT_EQ(summary.gradient, (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
   EXPECT_EQ(summary.update, (std::vector<double>{0, std::sqrt(8)}));
