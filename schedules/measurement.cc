@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <tuple>
 
@@ -16,6 +17,12 @@ struct Samples {
   std::vector<double> seconds;
   std::vector<double> cpu_seconds;
 };
+
+double Mean(const std::vector<double>& values) {
+  return values.empty()
+             ? 0
+             : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 double Median(std::vector<double> values) {
   if (values.empty()) {
@@ -78,8 +85,8 @@ std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& pr
 
   std::vector<MeasuredTime> result;
   for (auto& [key, samples] : kinds) {
-    samples.time.seconds = Median(samples.seconds);
-    samples.time.cpu_seconds = Median(samples.cpu_seconds);
+    samples.time.seconds = Mean(samples.seconds);
+    samples.time.cpu_seconds = Mean(samples.cpu_seconds);
     samples.time.samples = static_cast<int64_t>(samples.seconds.size());
     result.push_back(std::move(samples.time));
   }
@@ -100,7 +107,7 @@ Gaps MeasureGaps(const Program& program, absl::Span<const Timeline> timelines) {
       (own ? gaps : wakes).push_back(Seconds(std::max<int64_t>(0, passed)));
     }
   }
-  return {.gap_seconds = Median(std::move(gaps)), .wake_seconds = Median(std::move(wakes))};
+  return {.gap_seconds = Mean(gaps), .wake_seconds = Mean(wakes)};
 }
 
 double MeasureSkew(const Program& program, absl::Span<const Timeline> timelines) {

@@ -9,7 +9,8 @@
 namespace tandem::schedules {
 
 // What measured timelines of a program say of its kinds of instructions, for DeviceProfile::measured, sorted.
-// Each is the median over its instructions; of
+// Each is the mean over its instructions, since a step is their sum and their distribution has a long tail;
+// of
 //
 //   a collective     the least of the ranks at that instruction and step: the rank that comes last waits
 //                    for nobody, so its time is the transfer's. Give the timelines of every rank.
@@ -20,7 +21,7 @@ namespace tandem::schedules {
 std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& program,
                                        const Workload& workload, absl::Span<const Timeline> timelines);
 
-// What passes between the end of what an instruction was bound by and its start, medians, for
+// What passes between the end of what an instruction was bound by and its start, means, for
 // DeviceProfile::gap_seconds (bound by its own stream) and wake_seconds (by another). From timelines whose
 // streams ran side by side (not Timeline::alone); 0 where there is no such instruction.
 struct Gaps {
@@ -30,8 +31,9 @@ struct Gaps {
 Gaps MeasureGaps(const Program& program, absl::Span<const Timeline> timelines);
 
 // How long an average rank waits in a collective for the last one, for DeviceProfile::skew_seconds: the mean
-// over the ranks of its duration, less the least, of all collectives of all steps the median. Give the
-// timelines of every rank, with streams side by side; 0 from those of one rank.
+// over the ranks of its duration, less the least, of all collectives of all steps the median: the
+// long waits are there because something else took long, and that is measured, too. Give the timelines of
+// every rank, with streams side by side; 0 from those of one rank.
 double MeasureSkew(const Program& program, absl::Span<const Timeline> timelines);
 
 }  // namespace tandem::schedules

@@ -43,12 +43,21 @@ TEST(MeasurementTest, ACollectiveTakesAsLongAsForTheRankThatCameLast) {
   EXPECT_EQ(gather.samples, 3);
 }
 
+// Steps are sums: what is slow now and then is in them, too.
+TEST(MeasurementTest, AKindTakesTheMeanOfItsInstructions) {
+  Timeline slow = HandRun(1, 1000);
+  slow.instructions[1].cpu_ns = 17000;
+  const std::vector<MeasuredTime> times =
+      MeasureTimes(HandOutline(), HandProgram(), HandWorkload(), {HandRun(0, 1000), slow});
+  EXPECT_NEAR(Find(times, "forward layers.*.a").seconds, 7.5e-6, 1e-15) << "of 3, 5, 17 and 5 us";
+}
+
 TEST(MeasurementTest, ComputeThatSharedItsProcessorCountsItsProcessorTime) {
   Timeline run = HandRun(0, 1000);
   const auto seconds = [&](const char* kind) {
     return Find(MeasureTimes(HandOutline(), HandProgram(), HandWorkload(), {run}), kind).seconds;
   };
-  EXPECT_NEAR(seconds("forward layers.*.a"), 4e-6, 1e-15) << "the median of 3 and 5 us";
+  EXPECT_NEAR(seconds("forward layers.*.a"), 4e-6, 1e-15) << "the mean of 3 and 5 us";
   EXPECT_NEAR(seconds("forward layers.*.b"), 1e-6, 1e-15);
   run.alone = true;
   EXPECT_NEAR(seconds("forward layers.*.a"), 5e-6, 1e-15) << "of 4 and 6";
