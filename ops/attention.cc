@@ -11,12 +11,7 @@ namespace {
 
 cpu::AttentionSizes Check(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
                           const at::Tensor& lse) {
-  TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
-              shape.kv_heads, " key-value heads evenly");
-  const int64_t tokens = shape.sequences * shape.length;
-  CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
-  CheckMatrix("context", context, tokens, shape.heads * shape.head_dim);
-  CheckElements("lse", lse, tokens * shape.heads);
+  CheckAttention(shape, qkv, context, lse);
   return {shape.sequences, shape.length, shape.heads, shape.kv_heads, shape.head_dim};
 }
 

@@ -13,12 +13,7 @@ namespace {
 void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, int sign, at::Tensor& x) {
   const int64_t length = cosines.size(0);
   const int64_t head_dim = 2 * cosines.size(1);
-  CheckMatrix("cosines", cosines, length, head_dim / 2);
-  CheckMatrix("sines", sines, length, head_dim / 2);
-  TORCH_CHECK(x.dim() == 2 && x.is_cpu() && x.stride(1) == 1 && x.size(0) % length == 0 &&
-                  x.size(1) >= heads * head_dim,
-              "x must have whole sequences of ", length, " rows and at least ", heads * head_dim,
-              " columns, not ", x.sizes());
+  CheckRotation(cosines, sines, heads, x);
   WithElementType(x, [&]<typename T>(T) {
     cpu::BestKernels<T>().rope(cosines.const_data_ptr<T>(), sines.const_data_ptr<T>(), static_cast<T>(sign),
                                x.size(0), length, heads, head_dim, x.stride(0), x.mutable_data_ptr<T>());

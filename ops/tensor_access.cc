@@ -2,7 +2,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/attention.h"
+
 namespace tandem::ops {
+namespace {
+
+bool IsThere(const at::Tensor& tensor, Place place) {
+  return place == Place::kGpu ? tensor.is_cuda() : tensor.is_cpu();
+}
+
+const char* OnThe(Place place) { return place == Place::kGpu ? "on a GPU" : "on the CPU"; }
+
+}  // namespace
 
 bool IsDouble(const at::Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
@@ -11,23 +22,49 @@ bool IsDouble(const at::Tensor& tensor) {
   return type == at::kDouble;
 }
 
-void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns) {
+void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns, Place place) {
   TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns &&
-                  tensor.is_contiguous() && tensor.is_cpu(),
-              name, " must be a contiguous [", rows, ", ", columns, "] matrix on the CPU, not ",
+                  tensor.is_contiguous() && IsThere(tensor, place),
+              name, " must be a contiguous [", rows, ", ", columns, "] matrix ", OnThe(place), ", not ",
               tensor.sizes());
 }
 
-void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements) {
-  TORCH_CHECK(tensor.numel() == elements && tensor.is_contiguous() && tensor.is_cpu(), name,
-              " must be contiguous with ", elements, " elements on the CPU, not ", tensor.sizes());
+void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements, Place place) {
+  TORCH_CHECK(tensor.numel() == elements && tensor.is_contiguous() && IsThere(tensor, place), name,
+              " must be contiguous with ", elements, " elements ", OnThe(place), ", not ", tensor.sizes());
+}
+
+void CheckTokens(const at::Tensor& tokens, Place place) {
+  TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong && IsThere(tokens, place) &&
+                  (tokens.size(1) <= 1 || tokens.stride(1) == 1),
+              "token ids must be an int64 [B, S] matrix with adjacent columns ", OnThe(place), ", not ",
+              tokens.sizes());
+}
+
+void CheckRotation(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, const at::Tensor& x,
+                   Place place) {
+  const int64_t length = cosines.size(0);
+  const int64_t head_dim = 2 * cosines.size(1);
+  CheckMatrix("cosines", cosines, length, head_dim / 2, place);
+  CheckMatrix("sines", sines, length, head_dim / 2, place);
+  TORCH_CHECK(x.dim() == 2 && IsThere(x, place) && x.stride(1) == 1 && x.size(0) % length == 0 &&
+                  x.size(1) >= heads * head_dim,
+              "x must have whole sequences of ", length, " rows and at least ", heads * head_dim,
+              " columns, not ", x.sizes());
+}
+
+void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
+                    const at::Tensor& lse, Place place) {
+  TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
+              shape.kv_heads, " key-value heads evenly");
+  const int64_t tokens = shape.sequences * shape.length;
+  CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim, place);
+  CheckMatrix("context", context, tokens, shape.heads * shape.head_dim, place);
+  CheckElements("lse", lse, tokens * shape.heads, place);
 }
 
 TokenGrid::TokenGrid(const at::Tensor& tokens) {
-  TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong && tokens.is_cpu() &&
-                  (tokens.size(1) <= 1 || tokens.stride(1) == 1),
-              "token ids must be an int64 [B, S] matrix with adjacent columns on the CPU, not ",
-              tokens.sizes());
+  CheckTokens(tokens);
   data_ = tokens.const_data_ptr<int64_t>();
   sequences_ = tokens.size(0);
   length_ = tokens.size(1);

@@ -9,6 +9,8 @@ class Tensor;
 // How the operations look at their tensors. Private to ops/.
 namespace tandem::ops {
 
+struct AttentionShape;
+
 // Whether the elements are double (else float). Throws for any other type.
 bool IsDouble(const at::Tensor& tensor);
 
@@ -22,16 +24,31 @@ void WithElementType(const at::Tensor& tensor, const Body& body) {
   }
 }
 
-// Throws, naming `name`, unless it is a contiguous matrix of that size on the CPU.
-void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns);
+// The operands of one operation are the same on every device, but for where they must be.
+enum class Place { kCpu, kGpu };
 
-// Throws, naming `name`, unless it is contiguous, of that many elements, any shape, on the CPU.
-void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements);
+// Throws, naming `name`, unless it is a contiguous matrix of that size there.
+void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns,
+                 Place place = Place::kCpu);
+
+// Throws, naming `name`, unless it is contiguous, of that many elements, any shape, there.
+void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements, Place place = Place::kCpu);
+
+// Throws unless they are int64 [B, S] with adjacent columns there.
+void CheckTokens(const at::Tensor& tokens, Place place = Place::kCpu);
+
+// Throws unless x has whole sequences and the columns that are rotated by the tables [S, head_dim / 2].
+void CheckRotation(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, const at::Tensor& x,
+                   Place place = Place::kCpu);
+
+// Throws unless heads share key-value heads evenly and the tensors are of `shape`.
+void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
+                    const at::Tensor& lse, Place place = Place::kCpu);
 
 // Token ids [B, S], rows possibly apart (a part of the batch's columns). Valid as long as the tensor.
 class TokenGrid {
  public:
-  // Throws unless they are int64 on the CPU with adjacent columns.
+  // Throws what CheckTokens throws.
   explicit TokenGrid(const at::Tensor& tokens);
 
   int64_t size() const { return sequences_ * length_; }

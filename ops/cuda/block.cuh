@@ -33,6 +33,19 @@ __device__ T BlockMax(T value) {
   return BlockReduce(value, [](T a, T b) { return a > b || a != a ? a : b; });
 }
 
+// log(sum(exp(row))) of a row that the block shares; NaN where any is.
+template <typename T>
+__device__ T BlockLogSumExp(const T* row, int64_t columns) {
+  T most = row[0];
+  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
+    most = row[i] > most || row[i] != row[i] ? row[i] : most;
+  }
+  most = BlockMax(most);
+  T sum = 0;
+  for (int64_t i = threadIdx.x; i < columns; i += kThreads) sum += exp(row[i] - most);
+  return most + log(BlockSum(sum));
+}
+
 inline unsigned Blocks(int64_t elements) {
   const int64_t blocks = (elements + kThreads - 1) / kThreads;
   return static_cast<unsigned>(blocks < 65536 ? blocks : 65536);  // kernels stride over the rest

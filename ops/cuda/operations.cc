@@ -11,9 +11,12 @@
 #include <string>
 
 #include "ops/cuda/kernels.h"
+#include "ops/tensor_access.h"
 
 namespace tandem::ops {
 namespace {
+
+constexpr Place kGpu = Place::kGpu;
 
 void CheckLaunch(int error, const char* operation) {
   TORCH_CHECK(error == 0, operation, ": the kernel did not start, CUDA error ", error);
@@ -21,47 +24,15 @@ void CheckLaunch(int error, const char* operation) {
 
 cuda::Stream Current() { return c10::cuda::getCurrentCUDAStream().stream(); }
 
-void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements) {
-  TORCH_CHECK(tensor.numel() == elements && tensor.is_contiguous() && tensor.is_cuda(), name,
-              " must be contiguous with ", elements, " elements on a GPU, not ", tensor.sizes());
-}
-
-void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns) {
-  TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns &&
-                  tensor.is_contiguous() && tensor.is_cuda(),
-              name, " must be a contiguous [", rows, ", ", columns, "] matrix on a GPU, not ",
-              tensor.sizes());
-}
-
 cuda::Tokens TokensOf(const at::Tensor& tokens) {
-  TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong && tokens.is_cuda() &&
-                  (tokens.size(1) <= 1 || tokens.stride(1) == 1),
-              "token ids must be an int64 [B, S] matrix with adjacent columns on a GPU, not ",
-              tokens.sizes());
+  CheckTokens(tokens, kGpu);
   return {tokens.const_data_ptr<int64_t>(), tokens.size(0), tokens.size(1), tokens.stride(0)};
-}
-
-// Calls body(T{}) with the element type of `tensor`.
-template <typename Body>
-void WithElementType(const at::Tensor& tensor, const Body& body) {
-  if (tensor.scalar_type() == at::kDouble) {
-    body(double{});
-  } else {
-    TORCH_CHECK(tensor.scalar_type() == at::kFloat, "operations compute in float32 or float64, not ",
-                tensor.scalar_type());
-    body(float{});
-  }
 }
 
 void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, int sign, at::Tensor& x) {
   const int64_t length = cosines.size(0);
   const int64_t head_dim = 2 * cosines.size(1);
-  CheckMatrix("cosines", cosines, length, head_dim / 2);
-  CheckMatrix("sines", sines, length, head_dim / 2);
-  TORCH_CHECK(x.dim() == 2 && x.is_cuda() && x.stride(1) == 1 && x.size(0) % length == 0 &&
-                  x.size(1) >= heads * head_dim,
-              "x must have whole sequences of ", length, " rows and at least ", heads * head_dim,
-              " columns, not ", x.sizes());
+  CheckRotation(cosines, sines, heads, x, kGpu);
   WithElementType(x, [&]<typename T>(T) {
     CheckLaunch(cuda::Rope(cosines.const_data_ptr<T>(), sines.const_data_ptr<T>(), sign, x.size(0), length,
                            heads, head_dim, x.stride(0), x.mutable_data_ptr<T>(), Current()),
@@ -124,8 +95,8 @@ class Cuda final : public Operations {
 
   void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {
     const cuda::Tokens ids = TokensOf(tokens);
-    CheckMatrix("weight", weight, weight.size(0), weight.size(1));
-    CheckMatrix("output", output, tokens.numel(), weight.size(1));
+    CheckMatrix("weight", weight, weight.size(0), weight.size(1), kGpu);
+    CheckMatrix("output", output, tokens.numel(), weight.size(1), kGpu);
     WithElementType(weight, [&]<typename T>(T) {
       CheckLaunch(cuda::Embedding(ids, weight.const_data_ptr<T>(), weight.size(0), weight.size(1),
                                   output.mutable_data_ptr<T>(), Current()),
@@ -136,8 +107,8 @@ class Cuda final : public Operations {
   void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
                          at::Tensor& grad_weight) const override {
     const cuda::Tokens ids = TokensOf(tokens);
-    CheckMatrix("grad_weight", grad_weight, grad_weight.size(0), grad_weight.size(1));
-    CheckMatrix("grad_output", grad_output, tokens.numel(), grad_weight.size(1));
+    CheckMatrix("grad_weight", grad_weight, grad_weight.size(0), grad_weight.size(1), kGpu);
+    CheckMatrix("grad_output", grad_output, tokens.numel(), grad_weight.size(1), kGpu);
     WithElementType(grad_weight, [&]<typename T>(T) {
       CheckLaunch(cuda::EmbeddingBackward(ids, grad_output.const_data_ptr<T>(), add, grad_weight.size(0),
                                           grad_weight.size(1), grad_weight.mutable_data_ptr<T>(), Current()),
@@ -148,9 +119,9 @@ class Cuda final : public Operations {
   void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::Tensor& y) const override {
     const int64_t rows = x.size(0);
     const int64_t columns = weight.numel();
-    CheckElements("weight", weight, columns);
-    CheckMatrix("x", x, rows, columns);
-    CheckMatrix("y", y, rows, columns);
+    CheckElements("weight", weight, columns, kGpu);
+    CheckMatrix("x", x, rows, columns, kGpu);
+    CheckMatrix("y", y, rows, columns, kGpu);
     WithElementType(x, [&]<typename T>(T) {
       CheckLaunch(cuda::RmsNorm(x.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon, rows, columns,
                                 y.mutable_data_ptr<T>(), Current()),
@@ -163,12 +134,12 @@ class Cuda final : public Operations {
                        bool add_weight, at::Tensor& grad_weight) const override {
     const int64_t rows = x.size(0);
     const int64_t columns = weight.numel();
-    CheckElements("weight", weight, columns);
-    CheckElements("grad_weight", grad_weight, columns);
-    CheckMatrix("grad_y", grad_y, rows, columns);
-    CheckMatrix("x", x, rows, columns);
-    CheckMatrix("grad_x", grad_x, rows, columns);
-    if (residual.defined()) CheckMatrix("residual", residual, rows, columns);
+    CheckElements("weight", weight, columns, kGpu);
+    CheckElements("grad_weight", grad_weight, columns, kGpu);
+    CheckMatrix("grad_y", grad_y, rows, columns, kGpu);
+    CheckMatrix("x", x, rows, columns, kGpu);
+    CheckMatrix("grad_x", grad_x, rows, columns, kGpu);
+    if (residual.defined()) CheckMatrix("residual", residual, rows, columns, kGpu);
     at::Tensor reciprocals = at::empty({rows}, x.options());
     WithElementType(x, [&]<typename T>(T) {
       CheckLaunch(cuda::RmsNormBackward(
@@ -192,7 +163,7 @@ class Cuda final : public Operations {
   // `work` is for the CPU's loops.
   void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
                  at::Tensor&) const override {
-    CheckAttention(shape, qkv, context, lse);
+    CheckAttention(shape, qkv, context, lse, kGpu);
     ForEachBatch(shape, qkv.element_size(), [&](const Sequences& batch) {
       const at::Tensor query = batch.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
       const at::Tensor key = batch.Grouped(qkv, shape.heads, shape.kv_heads);
@@ -210,9 +181,9 @@ class Cuda final : public Operations {
   void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
                          const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
                          at::Tensor&) const override {
-    CheckAttention(shape, qkv, context, lse);
-    CheckMatrix("grad_context", grad_context, context.size(0), context.size(1));
-    CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1));
+    CheckAttention(shape, qkv, context, lse, kGpu);
+    CheckMatrix("grad_context", grad_context, context.size(0), context.size(1), kGpu);
+    CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1), kGpu);
     ForEachBatch(shape, qkv.element_size(), [&](const Sequences& batch) {
       const at::Tensor query = batch.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
       const at::Tensor key = batch.Grouped(qkv, shape.heads, shape.kv_heads);
@@ -239,8 +210,8 @@ class Cuda final : public Operations {
   void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const override {
     const int64_t rows = activated.size(0);
     const int64_t inner = activated.size(1);
-    CheckMatrix("gate_up", gate_up, rows, 2 * inner);
-    CheckMatrix("activated", activated, rows, inner);
+    CheckMatrix("gate_up", gate_up, rows, 2 * inner, kGpu);
+    CheckMatrix("activated", activated, rows, inner, kGpu);
     WithElementType(gate_up, [&]<typename T>(T) {
       CheckLaunch(
           cuda::SwiGlu(gate_up.const_data_ptr<T>(), rows, inner, activated.mutable_data_ptr<T>(), Current()),
@@ -252,10 +223,10 @@ class Cuda final : public Operations {
                       at::Tensor& activated) const override {
     const int64_t rows = grad_activated.size(0);
     const int64_t inner = grad_activated.size(1);
-    CheckMatrix("gate_up", gate_up, rows, 2 * inner);
-    CheckMatrix("grad_activated", grad_activated, rows, inner);
-    CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner);
-    CheckMatrix("activated", activated, rows, inner);
+    CheckMatrix("gate_up", gate_up, rows, 2 * inner, kGpu);
+    CheckMatrix("grad_activated", grad_activated, rows, inner, kGpu);
+    CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner, kGpu);
+    CheckMatrix("activated", activated, rows, inner, kGpu);
     WithElementType(gate_up, [&]<typename T>(T) {
       CheckLaunch(cuda::SwiGluBackward(gate_up.const_data_ptr<T>(), grad_activated.const_data_ptr<T>(), rows,
                                        inner, grad_gate_up.mutable_data_ptr<T>(),
@@ -267,9 +238,9 @@ class Cuda final : public Operations {
   void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
                     at::Tensor& loss) const override {
     const cuda::Tokens ids = TokensOf(targets);
-    CheckMatrix("logits", logits, targets.numel(), logits.size(1));
-    CheckElements("lse", lse, targets.numel());
-    CheckElements("loss", loss, 1);
+    CheckMatrix("logits", logits, targets.numel(), logits.size(1), kGpu);
+    CheckElements("lse", lse, targets.numel(), kGpu);
+    CheckElements("loss", loss, 1, kGpu);
     WithElementType(logits, [&]<typename T>(T) {
       CheckLaunch(cuda::CrossEntropy(logits.const_data_ptr<T>(), ids, logits.size(1),
                                      lse.mutable_data_ptr<T>(), loss.mutable_data_ptr<double>(), Current()),
@@ -280,9 +251,9 @@ class Cuda final : public Operations {
   void CrossEntropyBackward(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& lse,
                             at::Tensor& grad_logits) const override {
     const cuda::Tokens ids = TokensOf(targets);
-    CheckMatrix("logits", logits, targets.numel(), logits.size(1));
-    CheckElements("lse", lse, targets.numel());
-    CheckMatrix("grad_logits", grad_logits, targets.numel(), logits.size(1));
+    CheckMatrix("logits", logits, targets.numel(), logits.size(1), kGpu);
+    CheckElements("lse", lse, targets.numel(), kGpu);
+    CheckMatrix("grad_logits", grad_logits, targets.numel(), logits.size(1), kGpu);
     WithElementType(logits, [&]<typename T>(T) {
       CheckLaunch(cuda::CrossEntropyBackward(logits.const_data_ptr<T>(), ids, lse.const_data_ptr<T>(),
                                              logits.size(1), grad_logits.mutable_data_ptr<T>(), Current()),
@@ -291,8 +262,8 @@ class Cuda final : public Operations {
   }
 
   void ResidualAdd(const at::Tensor& x, at::Tensor& y) const override {
-    CheckElements("x", x, x.numel());
-    CheckElements("y", y, x.numel());
+    CheckElements("x", x, x.numel(), kGpu);
+    CheckElements("y", y, x.numel(), kGpu);
     WithElementType(x, [&]<typename T>(T) {
       CheckLaunch(cuda::Add(x.const_data_ptr<T>(), x.numel(), y.mutable_data_ptr<T>(), Current()),
                   "ResidualAdd");
@@ -302,16 +273,6 @@ class Cuda final : public Operations {
  private:
   static double Scale(const AttentionShape& shape) {
     return 1 / std::sqrt(static_cast<double>(shape.head_dim));
-  }
-
-  static void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
-                             const at::Tensor& lse) {
-    TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
-                shape.kv_heads, " key-value heads evenly");
-    const int64_t tokens = shape.sequences * shape.length;
-    CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
-    CheckMatrix("context", context, tokens, shape.heads * shape.head_dim);
-    CheckElements("lse", lse, tokens * shape.heads);
   }
 };
 

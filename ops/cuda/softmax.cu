@@ -11,15 +11,7 @@ template <typename T>
 __global__ void CausalSoftmaxRow(int64_t length, T* scores, T* lse) {
   T* const row = scores + blockIdx.x * length;
   const int64_t columns = blockIdx.x % length + 1;
-  T most = row[0];
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    most = row[i] > most || row[i] != row[i] ? row[i] : most;
-  }
-  most = BlockMax(most);
-  T sum = 0;
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) sum += exp(row[i] - most);
-  sum = BlockSum(sum);
-  const T row_lse = most + log(sum);
+  const T row_lse = BlockLogSumExp(row, columns);
   for (int64_t i = threadIdx.x; i < length; i += kThreads) {
     row[i] = i < columns ? exp(row[i] - row_lse) : T{0};
   }

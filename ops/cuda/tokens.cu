@@ -53,15 +53,8 @@ __global__ void EmbeddingBackwardRow(Tokens tokens, const T* grad_output, bool a
 template <typename T>
 __global__ void LogSumExpRow(const T* logits, int64_t columns, T* lse) {
   logits += blockIdx.x * columns;
-  T most = logits[0];
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    most = logits[i] > most || logits[i] != logits[i] ? logits[i] : most;
-  }
-  most = BlockMax(most);
-  T sum = 0;
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) sum += exp(logits[i] - most);
-  sum = BlockSum(sum);
-  if (threadIdx.x == 0) lse[blockIdx.x] = most + log(sum);
+  const T row_lse = BlockLogSumExp(logits, columns);
+  if (threadIdx.x == 0) lse[blockIdx.x] = row_lse;
 }
 
 template <typename T>

@@ -6,6 +6,7 @@
 #include "schedules/checker.h"
 #include "schedules/program_builder.h"
 #include "schedules/text.h"
+#include "tests/schedules/program_edits.h"
 
 namespace tandem::schedules {
 namespace {
@@ -38,13 +39,7 @@ class ArenaTest : public testing::Test {
         outline_, {.prefetch = 0, .unit_parameter_slot_bytes = {256}, .unit_gradient_slot_bytes = {256}}, 1);
   }
 
-  int Find(const std::string& text) const {
-    for (int i = 0;; ++i) {
-      if (ToText(program_.instructions.at(i), outline_) == text) {
-        return i;
-      }
-    }
-  }
+  int Find(const std::string& text) const { return FindInstruction(outline_, program_, text); }
 
   Outline outline_;
   Program program_;

@@ -165,13 +165,7 @@ void RunPasses(const Outline& outline, const FsdpOptions& options, Program& prog
 class MessageTest : public testing::Test {
  protected:
   int Find(const std::string& text, int from = 0) const {
-    for (int i = from; i < static_cast<int>(program_.instructions.size()); ++i) {
-      if (ToText(program_.instructions[i], outline_) == text) {
-        return i;
-      }
-    }
-    ADD_FAILURE() << "no instruction " << text;
-    return 0;
+    return FindInstruction(outline_, program_, text, from);
   }
   std::string Message(const Program& program) const {
     return std::string(CheckProgram(outline_, program).message());

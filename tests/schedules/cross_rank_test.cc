@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "schedules/text.h"
+#include "tests/schedules/program_edits.h"
 #include "tests/schedules/test_outline.h"
 
 namespace tandem::schedules {
@@ -14,15 +15,7 @@ using testing::HasSubstr;
 
 class CrossRankTest : public testing::Test {
  protected:
-  int Find(const std::string& text) const {
-    for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
-      if (ToText(program_.instructions[i], outline_) == text) {
-        return i;
-      }
-    }
-    ADD_FAILURE() << "no instruction " << text;
-    return 0;
-  }
+  int Find(const std::string& text) const { return FindInstruction(outline_, program_, text); }
   std::string Message(const Program& a, const Program& b) const {
     return std::string(CheckRanks(InOneGroup(outline_, {&a, &b})).message());
   }

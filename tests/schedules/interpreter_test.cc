@@ -107,13 +107,7 @@ TEST(MeaningTest, DependsOnDataRanksAndEveryStep) {
 class HarmTest : public testing::Test {
  protected:
   int Find(const std::string& text, int from = 0) const {
-    for (int i = from; i < static_cast<int>(program_.instructions.size()); ++i) {
-      if (ToText(program_.instructions[i], outline_) == text) {
-        return i;
-      }
-    }
-    ADD_FAILURE() << "no instruction " << text;
-    return 0;
+    return FindInstruction(outline_, program_, text, from);
   }
   std::optional<std::string> Harm(const Program& program) const {
     const Interpreter interpreter(outline_, {{&program, &program}});

@@ -32,13 +32,7 @@ class LifetimesTest : public testing::Test {
 
   // The first instruction after `after` that reads so.
   int Find(const std::string& text, int after = -1) const {
-    for (int i = after + 1; i < static_cast<int>(program_.instructions.size()); ++i) {
-      if (ToText(program_.instructions[i], outline_) == text) {
-        return i;
-      }
-    }
-    ADD_FAILURE() << "no instruction " << text;
-    return 0;
+    return FindInstruction(outline_, program_, text, after + 1);
   }
 
   std::string Message(const Program& program) const {

@@ -1,9 +1,23 @@
 #include "tests/schedules/program_edits.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <vector>
 
+#include "schedules/text.h"
+
 namespace tandem::schedules {
+
+int FindInstruction(const Outline& outline, const Program& program, const std::string& text, int from) {
+  for (int i = from; i < static_cast<int>(program.instructions.size()); ++i) {
+    if (ToText(program.instructions[i], outline) == text) {
+      return i;
+    }
+  }
+  ADD_FAILURE() << "no instruction " << text;
+  return 0;
+}
 
 Program Without(const Program& program, int i) {
   Program result = program;

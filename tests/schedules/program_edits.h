@@ -1,10 +1,17 @@
 #pragma once
 
+#include <string>
+
+#include "schedules/outline.h"
 #include "schedules/program.h"
 
 namespace tandem::schedules {
 
 // A program with one instruction elsewhere, twice or gone; the waits follow.
+
+// The first instruction, from `from` on, of that text form; fails the test, and returns 0, where there is
+// none.
+int FindInstruction(const Outline& outline, const Program& program, const std::string& text, int from = 0);
 
 // Instruction i leaves; what waited for it waits no more.
 Program Without(const Program& program, int i);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "platform/files.h"
+#include "tests/worker/core_harness.h"
 #include "tests/worker/fake_controller.h"
 #include "tests/worker/worker_process.h"
 
@@ -48,21 +49,9 @@ class DaemonTest : public testing::Test {
 
   // `script`: see fake_trainer_main.cc.
   v1::Assignment Job(const std::string& script, int ranks, int attempt = 1) const {
-    v1::Assignment assignment;
-    assignment.mutable_id()->set_job_id("0123456789ab");
-    assignment.mutable_id()->set_attempt(attempt);
-    assignment.set_desired(v1::DESIRED_RUN);
+    v1::Assignment assignment = CoreHarness::Job("0123456789ab", ranks, attempt);
     assignment.mutable_resolved()->set_name(script);
     assignment.mutable_resolved()->mutable_data()->set_train(folder_ + "/data.txt");
-    for (int i = 0; i < ranks; ++i) {
-      v1::RankPlace& place = *assignment.add_places();
-      place.set_rank(i);
-      place.set_worker("w1");
-      place.set_place(i);
-      v1::RankStart& start = *assignment.add_ranks();
-      start.set_rank(i);
-      start.set_place(i);
-    }
     return assignment;
   }
 
