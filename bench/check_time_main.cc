@@ -8,24 +8,24 @@
 #include <functional>
 #include <iostream>
 
-#include "schedules/checker.h"
-#include "schedules/cross_rank.h"
-#include "schedules/job_checker.h"
-#include "schedules/program_builder.h"
-#include "tests/schedules/test_outline.h"
+#include "schedules_v1/checker.h"
+#include "schedules_v1/cross_rank.h"
+#include "schedules_v1/job_checker.h"
+#include "schedules_v1/program_builder.h"
+#include "tests/schedules_v1/test_outline.h"
 
 namespace {
 
-using tandem::schedules::BuildSnapshotProgram;
-using tandem::schedules::BuildTrainProgram;
-using tandem::schedules::BuildValidateProgram;
-using tandem::schedules::CheckJob;
-using tandem::schedules::CheckProgram;
-using tandem::schedules::CheckRanks;
-using tandem::schedules::FsdpOptions;
-using tandem::schedules::InOneGroup;
-using tandem::schedules::Outline;
-using tandem::schedules::Program;
+using tandem::schedules_v1::BuildSnapshotProgram;
+using tandem::schedules_v1::BuildTrainProgram;
+using tandem::schedules_v1::BuildValidateProgram;
+using tandem::schedules_v1::CheckJob;
+using tandem::schedules_v1::CheckProgram;
+using tandem::schedules_v1::CheckRanks;
+using tandem::schedules_v1::FsdpOptions;
+using tandem::schedules_v1::InOneGroup;
+using tandem::schedules_v1::Outline;
+using tandem::schedules_v1::Program;
 
 double BestMilliseconds(int times, const std::function<void()>& work) {
   double best = 1e12;
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::cout << layers << " layers, accumulation " << accumulation << "\n";
-  Measure("dense", tandem::schedules::TestOutline(layers, /*tied=*/false), accumulation);
-  Measure("experts", tandem::schedules::TestMoeOutline(layers), accumulation);
+  Measure("dense", tandem::schedules_v1::TestOutline(layers, /*tied=*/false), accumulation);
+  Measure("experts", tandem::schedules_v1::TestMoeOutline(layers), accumulation);
   return 0;
 }

@@ -18,7 +18,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/recorded_steps.h"
 #include "platform/build_info.h"
-#include "schedules/device_profile.h"
+#include "schedules_v1/device_profile.h"
 #include "tests/trainer/fake_daemon.h"
 
 namespace {
@@ -76,9 +76,9 @@ double ProgramMilliseconds(const Recorded& recorded) {
 
 bool WriteProfile(const tandem::v1::JobSpec& resolved, const Recorded& recorded, const char* path) {
   const tandem::plan::JobPlan plan = tandem::plan::MakeJobPlan(resolved);
-  const auto base = tandem::schedules::PresetProfile("cpu");
+  const auto base = tandem::schedules_v1::PresetProfile("cpu");
   std::ofstream file(path);
-  file << tandem::schedules::ProfileToJson(
+  file << tandem::schedules_v1::ProfileToJson(
       tandem::plan::RecordedProfile(plan, recorded.steps, base.value(), plan.train.ranks));
   file.close();
   return file.good();

@@ -79,7 +79,7 @@ std::vector<Stack> Columns(const plan::MemoryPlan& memory, const std::vector<int
                       columns - 1);
   };
   for (size_t i = 0; i < times.size(); ++i) {
-    const schedules::MemoryUse& use = memory.train.points[i].use;
+    const schedules_v1::MemoryUse& use = memory.train.points[i].use;
     Stack stack = persistent;
     stack[kActivations] = use.activations;
     stack[kActivationGradients] = use.gradients;
@@ -122,14 +122,14 @@ int LayerAt(const Stack& stack, double low, double high) {
 
 }  // namespace
 
-std::vector<StyledLine> MemoryChart(const plan::MemoryPlan& memory, const schedules::Timeline& timeline,
+std::vector<StyledLine> MemoryChart(const plan::MemoryPlan& memory, const schedules_v1::Timeline& timeline,
                                     const ChartShape& shape) {
-  const int64_t step_ns = schedules::StepNanoseconds(timeline);
+  const int64_t step_ns = schedules_v1::StepNanoseconds(timeline);
   const int columns = shape.columns - kLabel - kMargin;
   if (step_ns <= 0 || columns < kMinColumns || memory.train.points.empty()) {
     return {};
   }
-  const std::vector<Stack> stacks = Columns(memory, schedules::IssueTimes(timeline), step_ns, columns);
+  const std::vector<Stack> stacks = Columns(memory, schedules_v1::IssueTimes(timeline), step_ns, columns);
   int64_t top = 0;
   std::array<bool, kNumLayers> used{};
   for (const Stack& stack : stacks) {

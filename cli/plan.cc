@@ -30,8 +30,8 @@
 #include "plan/quantity_text.h"
 #include "plan/text.h"
 #include "platform/files.h"
-#include "schedules/device_profile.h"
-#include "schedules/trace.h"
+#include "schedules_v1/device_profile.h"
+#include "schedules_v1/trace.h"
 
 namespace tandem::cli {
 namespace {
@@ -41,18 +41,18 @@ using google::protobuf::util::MessageDifferencer;
 constexpr int kPipedColumns = 100;
 
 // A preset's name, or else a file. What it is called in the file may be anything.
-absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile) {
-  absl::StatusOr<schedules::DeviceProfile> preset = schedules::PresetProfile(profile);
+absl::StatusOr<schedules_v1::DeviceProfile> LoadProfile(const std::string& profile) {
+  absl::StatusOr<schedules_v1::DeviceProfile> preset = schedules_v1::PresetProfile(profile);
   if (preset.ok()) {
     return preset;
   }
   const absl::StatusOr<std::string> text = platform::SystemFiles().Read(profile);
   if (!text.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("it is neither a preset (", absl::StrJoin(schedules::PresetProfileNames(), ", "),
+        absl::StrCat("it is neither a preset (", absl::StrJoin(schedules_v1::PresetProfileNames(), ", "),
                      ") nor a file that can be read: ", text.status().message()));
   }
-  return schedules::ProfileFromJson(*text);
+  return schedules_v1::ProfileFromJson(*text);
 }
 
 struct Compared {
@@ -65,7 +65,7 @@ struct Compared {
 // The whole of what the command works out.
 struct Result {
   plan::JobPlan plan;
-  schedules::DeviceProfile profile;
+  schedules_v1::DeviceProfile profile;
   plan::Prediction prediction;
   plan::Advice advice;
   Comparison comparison;
@@ -77,7 +77,7 @@ std::string Trace(const Result& result) {
   for (const plan::Buffer& buffer : plan::PersistentBuffers(result.plan)) {
     persistent[buffer.category] += buffer.bytes;
   }
-  return schedules::TraceToJson(result.plan.outline, {{.program = &result.plan.train_program,
+  return schedules_v1::TraceToJson(result.plan.outline, {{.program = &result.plan.train_program,
                                                        .timeline = &result.prediction.simulation.timeline,
                                                        .memory = &result.prediction.memory.train,
                                                        .persistent = std::move(persistent)}});
@@ -197,7 +197,7 @@ std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::
 
 int Plan(Context& context, const PlanOptions& options) {
   Result result;
-  absl::StatusOr<schedules::DeviceProfile> profile = LoadProfile(options.profile);
+  absl::StatusOr<schedules_v1::DeviceProfile> profile = LoadProfile(options.profile);
   if (!profile.ok()) {
     return Fail(context.console, kUsage,
                 absl::StrCat("plan: --profile ", Escape(options.profile), ": ", profile.status().message()));

@@ -18,20 +18,20 @@
 #include "plan/quantity_text.h"
 #include "plan/recorded_steps.h"
 #include "platform/files.h"
-#include "schedules/device_profile.h"
-#include "schedules/timeline.h"
+#include "schedules_v1/device_profile.h"
+#include "schedules_v1/timeline.h"
 
 namespace tandem::cli {
 namespace {
 
 // The preset whose rates a measured profile keeps for what it has not measured.
-absl::StatusOr<schedules::DeviceProfile> BaseProfile(const std::string& asked, const v1::Job& job) {
+absl::StatusOr<schedules_v1::DeviceProfile> BaseProfile(const std::string& asked, const v1::Job& job) {
   const bool on_cpu = !job.attempts().empty() && job.attempts().rbegin()->device() == v1::DEVICE_CPU;
   if (asked.empty() && !on_cpu) {
     return absl::InvalidArgumentError(absl::StrCat("--base: say on which device the job runs: ",
-                                                   absl::StrJoin(schedules::PresetProfileNames(), ", ")));
+                                                   absl::StrJoin(schedules_v1::PresetProfileNames(), ", ")));
   }
-  absl::StatusOr<schedules::DeviceProfile> base = schedules::PresetProfile(asked.empty() ? "cpu" : asked);
+  absl::StatusOr<schedules_v1::DeviceProfile> base = schedules_v1::PresetProfile(asked.empty() ? "cpu" : asked);
   if (!base.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--base: ", base.status().message()));
   }
@@ -60,13 +60,13 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
     }
     first = first == 0 ? step.step() : std::min(first, step.step());
     last = std::max(last, step.step());
-    const schedules::Timeline timeline = plan::ToTimeline(step);
-    const int64_t ns = schedules::StepNanoseconds(timeline);
+    const schedules_v1::Timeline timeline = plan::ToTimeline(step);
+    const int64_t ns = schedules_v1::StepNanoseconds(timeline);
     if (ns > step_ns) {
       step_ns = ns;
-      compute_ns = schedules::BusyNanoseconds(plan.train_program,
-                                              timeline)[static_cast<size_t>(schedules::StreamKind::kCompute)];
-      exposed_ns = schedules::ExposedCommunication(plan.train_program, timeline);
+      compute_ns = schedules_v1::BusyNanoseconds(plan.train_program,
+                                              timeline)[static_cast<size_t>(schedules_v1::StreamKind::kCompute)];
+      exposed_ns = schedules_v1::ExposedCommunication(plan.train_program, timeline);
     }
   }
   return absl::StrCat("recorded ", first == last ? "step " : "steps ", first,
@@ -107,9 +107,9 @@ int Profile(Context& context, const ProfileOptions& options) {
   if (!job.ok()) {
     return Fail(context.console, CallError(job.status(), what, client->address()));
   }
-  std::optional<schedules::DeviceProfile> base;
+  std::optional<schedules_v1::DeviceProfile> base;
   if (!options.profile.empty() && !job->attempts().empty()) {
-    absl::StatusOr<schedules::DeviceProfile> found = BaseProfile(options.base, *job);
+    absl::StatusOr<schedules_v1::DeviceProfile> found = BaseProfile(options.base, *job);
     if (!found.ok()) {
       return Fail(context.console, kUsage, absl::StrCat("profile: ", found.status().message()));
     }
@@ -165,7 +165,7 @@ int Profile(Context& context, const ProfileOptions& options) {
     if (base.has_value()) {
       const v1::Attempt& attempt = *job->attempts().rbegin();
       write(options.profile,
-            schedules::ProfileToJson(
+            schedules_v1::ProfileToJson(
                 plan::RecordedProfile(plan, steps, *std::move(base), MostRanksOnAWorker(attempt))),
             "a device profile, for `tandem plan --profile`");
     }

@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "cli/display_text.h"
 #include "plan/quantity_text.h"
-#include "schedules/text.h"
+#include "schedules_v1/text.h"
 
 namespace tandem::cli {
 namespace {
 
-using schedules::Opcode;
-using schedules::StreamKind;
+using schedules_v1::Opcode;
+using schedules_v1::StreamKind;
 
 constexpr int kLabel = 11;  // columns before the bars
 constexpr int kShare = 7;   // columns behind them: "  98 %"
@@ -143,18 +143,18 @@ StyledLine TimeAxis(int64_t step_ns, int left, int columns, bool unicode) {
   return line;
 }
 
-std::vector<StyledLine> TimelineChart(const schedules::Program& program, const schedules::Timeline& timeline,
+std::vector<StyledLine> TimelineChart(const schedules_v1::Program& program, const schedules_v1::Timeline& timeline,
                                       const ChartShape& shape) {
-  const int64_t step_ns = schedules::StepNanoseconds(timeline);
+  const int64_t step_ns = schedules_v1::StepNanoseconds(timeline);
   const int columns = shape.columns - kLabel - kShare;
   if (step_ns <= 0 || columns < kMinColumns) {
     return {};
   }
-  std::vector<Row> rows(schedules::kNumStreams, Row(columns, step_ns));
-  std::array<bool, schedules::kNumStreams> streams{};
+  std::vector<Row> rows(schedules_v1::kNumStreams, Row(columns, step_ns));
+  std::array<bool, schedules_v1::kNumStreams> streams{};
   std::array<bool, kNumMarks> marks{};
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const schedules::InstructionTime& time = timeline.instructions[i];
+    const schedules_v1::InstructionTime& time = timeline.instructions[i];
     if (time.end_ns > time.start_ns) {
       const int stream = static_cast<int>(program.instructions[i].stream);
       const Mark mark = MarkOf(program.instructions[i].opcode);
@@ -165,20 +165,20 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
   }
 
   std::vector<StyledLine> lines;
-  const auto busy = schedules::BusyNanoseconds(program, timeline);
+  const auto busy = schedules_v1::BusyNanoseconds(program, timeline);
   const auto share = [step_ns](int64_t part) {
     return plan::ShareText(static_cast<double>(part), static_cast<double>(step_ns));
   };
-  for (int s = 0; s < schedules::kNumStreams; ++s) {
+  for (int s = 0; s < schedules_v1::kNumStreams; ++s) {
     if (streams[s]) {
-      lines.push_back(Labelled(schedules::ToText(static_cast<StreamKind>(s)), Bars(rows[s], shape.unicode),
+      lines.push_back(Labelled(schedules_v1::ToText(static_cast<StreamKind>(s)), Bars(rows[s], shape.unicode),
                                share(busy[s])));
     }
   }
 
   Row exposed(columns, step_ns);
   int64_t exposed_ns = 0;
-  for (const auto& [start, end] : schedules::ExposedTimes(program, timeline)) {
+  for (const auto& [start, end] : schedules_v1::ExposedTimes(program, timeline)) {
     exposed.Add(kOther, start, end);
     exposed_ns += end - start;
   }
@@ -192,8 +192,8 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
     lines.push_back(Labelled("exposed", bars, share(exposed_ns)));
   }
 
-  std::vector<Row> path(schedules::kNumStreams, Row(columns, step_ns));
-  for (const int i : schedules::CriticalPath(program, timeline)) {
+  std::vector<Row> path(schedules_v1::kNumStreams, Row(columns, step_ns));
+  for (const int i : schedules_v1::CriticalPath(program, timeline)) {
     path[static_cast<int>(program.instructions[i].stream)].Add(kOther, timeline.instructions[i].start_ns,
                                                                timeline.instructions[i].end_ns);
   }
@@ -203,7 +203,7 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
       return a.Busy(column) < b.Busy(column);
     });
     const auto stream = static_cast<StreamKind>(longest - path.begin());
-    critical.Add(longest->Busy(column) > 0 ? std::string(1, schedules::ToText(stream)[0]) : " ", Style::kDim);
+    critical.Add(longest->Busy(column) > 0 ? std::string(1, schedules_v1::ToText(stream)[0]) : " ", Style::kDim);
   }
   lines.push_back(Labelled("critical", critical, ""));
   lines.push_back(TimeAxis(step_ns, kLabel, columns, shape.unicode));

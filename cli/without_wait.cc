@@ -5,15 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "schedules/checker.h"
-#include "schedules/text.h"
+#include "schedules_v1/checker.h"
+#include "schedules_v1/text.h"
 
 namespace tandem::cli {
 namespace {
 
 constexpr size_t kMostNamed = 12;
 
-std::string Waiting(const schedules::Program& program) {
+std::string Waiting(const schedules_v1::Program& program) {
   std::vector<int> waiting;
   for (size_t i = 0; i < program.instructions.size() && waiting.size() <= kMostNamed; ++i) {
     if (!program.instructions[i].waits.empty()) {
@@ -30,9 +30,9 @@ std::string Waiting(const schedules::Program& program) {
 }  // namespace
 
 absl::StatusOr<WithoutWait> CheckWithoutWait(const plan::JobPlan& plan, int instruction) {
-  schedules::Program program = plan.train_program;
+  schedules_v1::Program program = plan.train_program;
   const auto describe = [&](int i) {
-    return absl::StrCat(i, " (", schedules::ToText(program.instructions[i], plan.outline), ")");
+    return absl::StrCat(i, " (", schedules_v1::ToText(program.instructions[i], plan.outline), ")");
   };
   if (instruction < 0 || instruction >= static_cast<int>(program.instructions.size())) {
     return absl::InvalidArgumentError(absl::StrCat("the train program has instructions 0 to ",
@@ -49,7 +49,7 @@ absl::StatusOr<WithoutWait> CheckWithoutWait(const plan::JobPlan& plan, int inst
                    absl::StrJoin(waits, " and ",
                                  [&](std::string* out, int wait) { absl::StrAppend(out, describe(wait)); }),
                    " any more\n");
-  const absl::Status status = schedules::CheckProgram(plan.outline, program);
+  const absl::Status status = schedules_v1::CheckProgram(plan.outline, program);
   return WithoutWait{
       .refused = !status.ok(),
       .text = absl::StrCat(removed, status.ok() ? "accepted: other waits order the same\n"

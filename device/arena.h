@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/block_allocator.h"
+#include "schedules_v1/block_allocator.h"
 
 namespace at {
 class Tensor;
@@ -61,7 +61,7 @@ class Arena {
 
   Device& device_;
   std::unique_ptr<Region> memory_;
-  schedules::BlockAllocator blocks_;
+  schedules_v1::BlockAllocator blocks_;
   bool poison_;
   std::map<int64_t, Block> in_use_;  // by offset
 };

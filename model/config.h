@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/outline.h"
+#include "schedules_v1/outline.h"
 
 namespace tandem::model {
 
@@ -58,7 +58,7 @@ struct UnitParameters {
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
 // The outline of one rank's model. unit_elements: of the units' layouts, gaps included.
-schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
+schedules_v1::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
                                   const std::vector<int64_t>& unit_elements);
 
 int64_t NumParameters(const DecoderConfig& config);

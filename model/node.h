@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/config.h"
-#include "schedules/outline.h"
+#include "schedules_v1/outline.h"
 
 namespace at {
 class Tensor;

@@ -11,16 +11,16 @@
 namespace tandem::model {
 namespace {
 
-using schedules::Access;
-using schedules::Node;
-using schedules::NodeKind;
-using schedules::Outline;
-using schedules::UnitId;
-using schedules::UnitPart;
-using schedules::Value;
-using schedules::ValueId;
+using schedules_v1::Access;
+using schedules_v1::Node;
+using schedules_v1::NodeKind;
+using schedules_v1::Outline;
+using schedules_v1::UnitId;
+using schedules_v1::UnitPart;
+using schedules_v1::Value;
+using schedules_v1::ValueId;
 
-schedules::Bytes Fixed(int64_t bytes) { return {bytes, bytes}; }
+schedules_v1::Bytes Fixed(int64_t bytes) { return {bytes, bytes}; }
 
 class Builder {
  public:
@@ -55,7 +55,7 @@ class Builder {
 
   // [T, H], with a gradient.
   ValueId Hidden(const std::string& name) {
-    const schedules::Bytes bytes = Fixed(s_.tokens * s_.hidden * s_.element_bytes);
+    const schedules_v1::Bytes bytes = Fixed(s_.tokens * s_.hidden * s_.element_bytes);
     outline_.values.push_back({.name = name, .bytes = bytes, .gradient_bytes = bytes});
     return static_cast<ValueId>(outline_.values.size()) - 1;
   }

@@ -8,13 +8,13 @@
 #include "absl/strings/str_join.h"
 #include "jobspec/jobspec.h"
 #include "plan/quantity_text.h"
-#include "schedules/text.h"
+#include "schedules_v1/text.h"
 
 namespace tandem::plan {
 namespace {
 
-using schedules::Opcode;
-using schedules::StreamKind;
+using schedules_v1::Opcode;
+using schedules_v1::StreamKind;
 
 constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
 constexpr char kMicroBatch[] = "training.micro_batch_size";
@@ -31,14 +31,14 @@ std::string Plural(Opcode opcode) {
     case Opcode::kGradientNorm:
       return "the norm";
     default:
-      return schedules::ToText(opcode);
+      return schedules_v1::ToText(opcode);
   }
 }
 
 class Adviser {
  public:
   Adviser(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
-          const schedules::DeviceProfile& profile)
+          const schedules_v1::DeviceProfile& profile)
       : resolved_(resolved), plan_(plan), prediction_(prediction), profile_(profile) {}
 
   Advice Run() {
@@ -172,12 +172,12 @@ class Adviser {
   // "backward layers.*.mlp 41 %": what takes the most of compute's time.
   std::string LargestKind() const {
     std::map<std::string, int64_t> kinds;
-    const schedules::Program& program = plan_.train_program;
+    const schedules_v1::Program& program = plan_.train_program;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       if (program.instructions[i].stream == StreamKind::kCompute) {
-        const schedules::InstructionTime& time = prediction_.simulation.timeline.instructions[i];
+        const schedules_v1::InstructionTime& time = prediction_.simulation.timeline.instructions[i];
         if (time.end_ns > time.start_ns) {
-          kinds[schedules::KindOf(plan_.outline, program.instructions[i])] += time.end_ns - time.start_ns;
+          kinds[schedules_v1::KindOf(plan_.outline, program.instructions[i])] += time.end_ns - time.start_ns;
         }
       }
     }
@@ -251,7 +251,7 @@ class Adviser {
     if (!Communicates() || Busy(busiest) <= Busy(StreamKind::kCompute)) {
       return "";
     }
-    return absl::StrCat("The link limits: the ", schedules::ToText(busiest), " stream needs ",
+    return absl::StrCat("The link limits: the ", schedules_v1::ToText(busiest), " stream needs ",
                         DurationText(Busy(busiest)), " and compute ",
                         DurationText(Busy(StreamKind::kCompute)), ", so ",
                         AnySaves() ? "no schedule hides it all without a faster link or more work a gather. "
@@ -261,14 +261,14 @@ class Adviser {
   const v1::JobSpec& resolved_;
   const JobPlan& plan_;
   const Prediction& prediction_;
-  const schedules::DeviceProfile& profile_;
+  const schedules_v1::DeviceProfile& profile_;
   Advice advice_;
 };
 
 }  // namespace
 
 Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
-              const schedules::DeviceProfile& profile) {
+              const schedules_v1::DeviceProfile& profile) {
   return Adviser(resolved, plan, prediction, profile).Run();
 }
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "schedules/job_checker.h"
-#include "schedules/program_builder.h"
-#include "schedules/text.h"
+#include "schedules_v1/job_checker.h"
+#include "schedules_v1/program_builder.h"
+#include "schedules_v1/text.h"
 
 namespace tandem::plan {
 namespace {
@@ -125,7 +125,7 @@ void RequireOk(const absl::Status& status) {
 }
 
 void BuildPrograms(int prefetch, JobPlan& plan) {
-  schedules::FsdpOptions options{.prefetch = prefetch};
+  schedules_v1::FsdpOptions options{.prefetch = prefetch};
   for (const fsdp::Layout& layout : plan.layouts) {
     const int64_t bytes =
         fsdp::GatheredElements(layout, plan.train.ranks) * model::ElementBytes(plan.compute);
@@ -133,14 +133,14 @@ void BuildPrograms(int prefetch, JobPlan& plan) {
     options.unit_gradient_slot_bytes.push_back(bytes);
   }
   const int rounds = plan.train.microbatches_per_rank;
-  plan.train_program = schedules::BuildTrainProgram(plan.outline, options, rounds);
+  plan.train_program = schedules_v1::BuildTrainProgram(plan.outline, options, rounds);
   if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
     plan.validate_program =
-        schedules::BuildValidateProgram(plan.outline, options, plan.train.validation_rounds);
-    schedules::ShareSlots(plan.train_program, plan.validate_program);
+        schedules_v1::BuildValidateProgram(plan.outline, options, plan.train.validation_rounds);
+    schedules_v1::ShareSlots(plan.train_program, plan.validate_program);
   }
-  const schedules::Program snapshot = schedules::BuildSnapshotProgram();
-  RequireOk(schedules::CheckJob(
+  const schedules_v1::Program snapshot = schedules_v1::BuildSnapshotProgram();
+  RequireOk(schedules_v1::CheckJob(
       plan.outline,
       {.train = &plan.train_program,
        .validate = plan.validate_program.instructions.empty() ? nullptr : &plan.validate_program,
@@ -173,9 +173,9 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   }
   plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, elements);
   BuildPrograms(resolved.parallelism().fsdp().prefetch(), plan);
-  std::string texts = schedules::ToText(plan.train_program, plan.outline);
+  std::string texts = schedules_v1::ToText(plan.train_program, plan.outline);
   if (!plan.validate_program.instructions.empty()) {
-    texts += schedules::ToText(plan.validate_program, plan.outline);
+    texts += schedules_v1::ToText(plan.validate_program, plan.outline);
   }
   plan.program_digest = Sha256(texts);
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);

@@ -5,8 +5,8 @@
 
 #include "fsdp/layout.h"
 #include "model/config.h"
-#include "schedules/outline.h"
-#include "schedules/program.h"
+#include "schedules_v1/outline.h"
+#include "schedules_v1/program.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::plan {
@@ -64,9 +64,9 @@ struct JobPlan {
   model::ComputeType compute = model::ComputeType::kFp32;
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
-  schedules::Outline outline;
-  schedules::Program train_program;
-  schedules::Program validate_program;  // no instructions where the job never validates
+  schedules_v1::Outline outline;
+  schedules_v1::Program train_program;
+  schedules_v1::Program validate_program;  // no instructions where the job never validates
   std::string program_digest;           // SHA-256 of both texts
   std::string layout_digest;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "schedules/block_allocator.h"
+#include "schedules_v1/block_allocator.h"
 
 namespace tandem::plan {
 namespace {
@@ -38,7 +38,7 @@ std::vector<Buffer> PersistentBuffers(const JobPlan& plan) {
     buffers.push_back({name + ".exp_avg", kOptimizer, shard});
     buffers.push_back({name + ".exp_avg_sq", kOptimizer, shard});
   }
-  const schedules::Program& program = plan.train_program;
+  const schedules_v1::Program& program = plan.train_program;
   AddSlots("slots.parameters.", kParameterSlots, program.parameter_slot_bytes, program.parameter_slots,
            buffers);
   AddSlots("slots.gradients.", kGradientSlots, program.gradient_slot_bytes, program.gradient_slots, buffers);
@@ -54,7 +54,7 @@ MemoryPlan PlanMemory(const JobPlan& plan) {
   MemoryPlan memory;
   std::vector<int64_t> sizes;
   std::map<std::string, int64_t> totals;
-  schedules::BlockAllocator blocks;
+  schedules_v1::BlockAllocator blocks;
   for (const Buffer& buffer : PersistentBuffers(plan)) {
     sizes.push_back(buffer.bytes);
     totals[buffer.category] += buffer.bytes;
@@ -62,11 +62,11 @@ MemoryPlan PlanMemory(const JobPlan& plan) {
   }
   memory.persistent_bytes = blocks.in_use();
 
-  memory.train = schedules::ReplayMemory(plan.outline, plan.train_program, sizes);
+  memory.train = schedules_v1::ReplayMemory(plan.outline, plan.train_program, sizes);
   memory.arena_bytes = memory.train.peak_bytes;
-  const schedules::MemoryCurve* largest = &memory.train;
+  const schedules_v1::MemoryCurve* largest = &memory.train;
   if (!plan.validate_program.instructions.empty()) {
-    memory.validate = schedules::ReplayMemory(plan.outline, plan.validate_program, sizes);
+    memory.validate = schedules_v1::ReplayMemory(plan.outline, plan.validate_program, sizes);
     memory.arena_bytes = std::max(memory.arena_bytes, memory.validate.peak_bytes);
     if (memory.validate.peak_in_use > memory.train.peak_in_use) {
       largest = &memory.validate;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/job_plan.h"
-#include "schedules/memory.h"
+#include "schedules_v1/memory.h"
 
 namespace tandem::plan {
 
@@ -37,8 +37,8 @@ struct MemoryPlan {
   int64_t persistent_bytes = 0;  // of PersistentBuffers, rounded as the allocator rounds
   std::vector<CategoryBytes> categories;
   int64_t rounding_bytes = 0;  // arena_bytes minus the categories: alignment and fragmentation
-  schedules::MemoryCurve train;
-  schedules::MemoryCurve validate;  // empty where the job never validates
+  schedules_v1::MemoryCurve train;
+  schedules_v1::MemoryCurve validate;  // empty where the job never validates
 };
 
 MemoryPlan PlanMemory(const JobPlan& plan);

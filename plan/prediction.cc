@@ -2,25 +2,25 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "schedules/timeline.h"
+#include "schedules_v1/timeline.h"
 
 namespace tandem::plan {
 
-schedules::Workload WorkloadOf(const JobPlan& plan) {
+schedules_v1::Workload WorkloadOf(const JobPlan& plan) {
   return {.compute = ComputeName(plan.compute),
           .element_bytes = model::ElementBytes(plan.compute),
           .ranks = plan.train.ranks};
 }
 
 int64_t SlowedNanoseconds(const Prediction& prediction) {
-  const int compute = static_cast<int>(schedules::StreamKind::kCompute);
+  const int compute = static_cast<int>(schedules_v1::StreamKind::kCompute);
   const int64_t slowed = prediction.busy_ns[compute] - prediction.simulation.alone_ns[compute];
   // Each instruction's times are rounded to nanoseconds.
   return slowed > static_cast<int64_t>(prediction.simulation.timeline.instructions.size()) ? slowed : 0;
 }
 
-absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile) {
-  const schedules::Workload workload = WorkloadOf(plan);
+absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules_v1::DeviceProfile& profile) {
+  const schedules_v1::Workload workload = WorkloadOf(plan);
   const auto rate = profile.compute.find(workload.compute);
   if (rate == profile.compute.end()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -30,10 +30,10 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
         })));
   }
   Prediction result;
-  result.simulation = schedules::Simulate(plan.outline, plan.train_program, workload, profile);
-  const schedules::Timeline& timeline = result.simulation.timeline;
-  result.step_ns = schedules::StepNanoseconds(timeline);
-  if (result.step_ns == 0 || result.step_ns >= schedules::kLongestNanoseconds) {
+  result.simulation = schedules_v1::Simulate(plan.outline, plan.train_program, workload, profile);
+  const schedules_v1::Timeline& timeline = result.simulation.timeline;
+  result.step_ns = schedules_v1::StepNanoseconds(timeline);
+  if (result.step_ns == 0 || result.step_ns >= schedules_v1::kLongestNanoseconds) {
     return absl::FailedPreconditionError(absl::StrCat(
         "by the device profile ", profile.name, " a step takes ",
         result.step_ns == 0 ? "less than a nanosecond" : "more than 70 years",
@@ -49,10 +49,10 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
                                      result.tokens_per_second / plan.train.ranks /
                                      rate->second.peak_flops_per_second;
   }
-  result.busy_ns = schedules::BusyNanoseconds(plan.train_program, timeline);
-  result.exposed_ns = schedules::ExposedCommunication(plan.train_program, timeline);
-  result.exposed_by = schedules::StallsByOpcode(plan.train_program, timeline);
-  result.critical_path = schedules::CriticalPath(plan.train_program, timeline);
+  result.busy_ns = schedules_v1::BusyNanoseconds(plan.train_program, timeline);
+  result.exposed_ns = schedules_v1::ExposedCommunication(plan.train_program, timeline);
+  result.exposed_by = schedules_v1::StallsByOpcode(plan.train_program, timeline);
+  result.critical_path = schedules_v1::CriticalPath(plan.train_program, timeline);
   result.memory = PlanMemory(plan);
   return result;
 }

@@ -8,40 +8,40 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plan/quantity_text.h"
-#include "schedules/text.h"
-#include "schedules/timeline.h"
+#include "schedules_v1/text.h"
+#include "schedules_v1/timeline.h"
 
 namespace tandem::plan {
 namespace {
 
 using nlohmann::json;
-using schedules::StreamKind;
+using schedules_v1::StreamKind;
 
 double Seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
-std::array<int64_t, schedules::kNumStreams> PathTimes(const JobPlan& plan, const Prediction& prediction) {
-  std::array<int64_t, schedules::kNumStreams> times{};
+std::array<int64_t, schedules_v1::kNumStreams> PathTimes(const JobPlan& plan, const Prediction& prediction) {
+  std::array<int64_t, schedules_v1::kNumStreams> times{};
   for (const int i : prediction.critical_path) {
-    const schedules::InstructionTime& time = prediction.simulation.timeline.instructions[i];
+    const schedules_v1::InstructionTime& time = prediction.simulation.timeline.instructions[i];
     times[static_cast<int>(plan.train_program.instructions[i].stream)] += time.end_ns - time.start_ns;
   }
   return times;
 }
 
 // "compute 12 ms (98 %), gather 3 ms (20 %)": what is not zero.
-std::string StreamTimes(const std::array<int64_t, schedules::kNumStreams>& times, int64_t step_ns) {
+std::string StreamTimes(const std::array<int64_t, schedules_v1::kNumStreams>& times, int64_t step_ns) {
   std::vector<std::string> parts;
-  for (int s = 0; s < schedules::kNumStreams; ++s) {
+  for (int s = 0; s < schedules_v1::kNumStreams; ++s) {
     if (times[s] > 0) {
       parts.push_back(
-          absl::StrCat(schedules::ToText(static_cast<StreamKind>(s)), " ", DurationText(times[s]), " (",
+          absl::StrCat(schedules_v1::ToText(static_cast<StreamKind>(s)), " ", DurationText(times[s]), " (",
                        ShareText(static_cast<double>(times[s]), static_cast<double>(step_ns)), ")"));
     }
   }
   return absl::StrJoin(parts, ", ");
 }
 
-std::string CostsText(const schedules::Simulation& simulation) {
+std::string CostsText(const schedules_v1::Simulation& simulation) {
   std::vector<std::string> parts;
   const auto add = [&](int count, const char* what) {
     if (count > 0) {
@@ -57,7 +57,7 @@ std::string CostsText(const schedules::Simulation& simulation) {
 }  // namespace
 
 std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
-                             const schedules::DeviceProfile& profile) {
+                             const schedules_v1::DeviceProfile& profile) {
   std::string text = "Time of a step (simulated)\n";
   AppendRow(text, "device profile",
             absl::StrCat(profile.name, profile.describe.empty() ? "" : ": ", profile.describe));
@@ -66,7 +66,7 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
   AppendRow(text, "tokens/s",
             absl::StrCat(CountText(prediction.tokens_per_second), ", a rank ",
                          CountText(prediction.tokens_per_second / plan.train.ranks)));
-  const schedules::ComputeRate& rate = profile.compute.at(ComputeName(plan.compute));
+  const schedules_v1::ComputeRate& rate = profile.compute.at(ComputeName(plan.compute));
   if (rate.peak_flops_per_second > 0) {
     AppendRow(text, "model FLOPs",
               absl::StrCat(ShareText(prediction.model_flops_utilization, 1), " of the peak of ",
@@ -85,7 +85,7 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                          ShareText(static_cast<double>(prediction.exposed_ns),
                                    static_cast<double>(prediction.step_ns)),
                          ")"));
-  const std::array<int64_t, schedules::kNumStreams> path = PathTimes(plan, prediction);
+  const std::array<int64_t, schedules_v1::kNumStreams> path = PathTimes(plan, prediction);
   const int64_t gaps = prediction.step_ns - std::accumulate(path.begin(), path.end(), int64_t{0});
   AppendRow(text, "critical path",
             absl::StrCat(StreamTimes(path, prediction.step_ns),
@@ -106,32 +106,32 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
 }
 
 json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
-                      const schedules::DeviceProfile& profile) {
-  const schedules::Program& program = plan.train_program;
-  const schedules::Timeline& timeline = prediction.simulation.timeline;
+                      const schedules_v1::DeviceProfile& profile) {
+  const schedules_v1::Program& program = plan.train_program;
+  const schedules_v1::Timeline& timeline = prediction.simulation.timeline;
   json busy = json::object();
-  for (int s = 0; s < schedules::kNumStreams; ++s) {
+  for (int s = 0; s < schedules_v1::kNumStreams; ++s) {
     if (prediction.busy_ns[s] > 0) {
-      busy[schedules::ToText(static_cast<StreamKind>(s))] = Seconds(prediction.busy_ns[s]);
+      busy[schedules_v1::ToText(static_cast<StreamKind>(s))] = Seconds(prediction.busy_ns[s]);
     }
   }
   json exposed_by = json::object();
   for (const auto& [opcode, nanoseconds] : prediction.exposed_by) {
-    exposed_by[schedules::ToText(opcode)] = Seconds(nanoseconds);
+    exposed_by[schedules_v1::ToText(opcode)] = Seconds(nanoseconds);
   }
   json instructions = json::array();
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     instructions.push_back({{"index", i},
-                            {"stream", schedules::ToText(program.instructions[i].stream)},
-                            {"what", schedules::ToText(program.instructions[i], plan.outline)},
+                            {"stream", schedules_v1::ToText(program.instructions[i].stream)},
+                            {"what", schedules_v1::ToText(program.instructions[i], plan.outline)},
                             {"start_ns", timeline.instructions[i].start_ns},
                             {"end_ns", timeline.instructions[i].end_ns}});
   }
-  const std::vector<int64_t> times = schedules::IssueTimes(timeline);
-  const schedules::MemoryCurve& memory = prediction.memory.train;
+  const std::vector<int64_t> times = schedules_v1::IssueTimes(timeline);
+  const schedules_v1::MemoryCurve& memory = prediction.memory.train;
   json curve = json::array();
   for (size_t i = 0; i < times.size(); ++i) {
-    const schedules::MemoryUse& use = memory.points[i].use;
+    const schedules_v1::MemoryUse& use = memory.points[i].use;
     curve.push_back({{"ns", times[i]},
                      {"persistent", memory.persistent},
                      {"activations", use.activations},

@@ -8,14 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "plan/memory.h"
 #include "plan/prediction.h"
-#include "schedules/measurement.h"
-#include "schedules/timeline.h"
-#include "schedules/trace.h"
+#include "schedules_v1/measurement.h"
+#include "schedules_v1/timeline.h"
+#include "schedules_v1/trace.h"
 
 namespace tandem::plan {
 
-schedules::Timeline ToTimeline(const v1::StepTimeline& step) {
-  schedules::Timeline timeline{
+schedules_v1::Timeline ToTimeline(const v1::StepTimeline& step) {
+  schedules_v1::Timeline timeline{
       .program = step.program(), .rank = step.rank(), .step = step.step(), .alone = step.alone()};
   timeline.instructions.resize(static_cast<size_t>(step.start_ns_size()));
   for (int i = 0; i < step.start_ns_size(); ++i) {
@@ -49,11 +49,11 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
   for (const Buffer& buffer : PersistentBuffers(plan)) {
     persistent[buffer.category] += buffer.bytes;
   }
-  std::vector<schedules::Timeline> timelines;
+  std::vector<schedules_v1::Timeline> timelines;
   for (const v1::StepTimeline& step : steps) {
     timelines.push_back(ToTimeline(step));
   }
-  std::vector<schedules::TraceRun> runs;
+  std::vector<schedules_v1::TraceRun> runs;
   for (size_t i = 0; i < timelines.size(); ++i) {
     runs.push_back({.program = &plan.train_program,
                     .timeline = &timelines[i],
@@ -61,24 +61,24 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
                     .memory = &memory.train,
                     .persistent = persistent});
   }
-  return schedules::TraceToJson(plan.outline, runs);
+  return schedules_v1::TraceToJson(plan.outline, runs);
 }
 
-schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
-                                         schedules::DeviceProfile base, int ranks_per_machine) {
-  std::vector<schedules::Timeline> alone;
-  std::vector<schedules::Timeline> overlapped;
+schedules_v1::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
+                                         schedules_v1::DeviceProfile base, int ranks_per_machine) {
+  std::vector<schedules_v1::Timeline> alone;
+  std::vector<schedules_v1::Timeline> overlapped;
   int processors = 0;
   for (const v1::StepTimeline& step : steps) {
     (step.alone() ? alone : overlapped).push_back(ToTimeline(step));
     processors = std::max(processors, step.processors());
   }
-  base.measured = schedules::MeasureTimes(plan.outline, plan.train_program, WorkloadOf(plan),
+  base.measured = schedules_v1::MeasureTimes(plan.outline, plan.train_program, WorkloadOf(plan),
                                           alone.empty() ? overlapped : alone);
-  const schedules::Gaps gaps = schedules::MeasureGaps(plan.train_program, overlapped);
+  const schedules_v1::Gaps gaps = schedules_v1::MeasureGaps(plan.train_program, overlapped);
   base.gap_seconds = gaps.gap_seconds;
   base.wake_seconds = gaps.wake_seconds;
-  base.skew_seconds = schedules::MeasureSkew(plan.train_program, overlapped);
+  base.skew_seconds = schedules_v1::MeasureSkew(plan.train_program, overlapped);
   base.describe = absl::StrCat("measured from ", steps.size(), " recorded steps of job ", plan.train.name,
                                "; rates: ", base.describe);
   base.name += "-measured";

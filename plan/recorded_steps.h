@@ -6,8 +6,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "plan/job_plan.h"
-#include "schedules/device_profile.h"
-#include "schedules/timeline.h"
+#include "schedules_v1/device_profile.h"
+#include "schedules_v1/timeline.h"
 #include "tandem/v1/state.pb.h"
 
 namespace tandem::plan {
@@ -18,7 +18,7 @@ namespace tandem::plan {
 // FailedPrecondition where a timeline is of another program.
 absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
 
-schedules::Timeline ToTimeline(const v1::StepTimeline& step);
+schedules_v1::Timeline ToTimeline(const v1::StepTimeline& step);
 
 // In Chrome's trace event format, with the arena's memory; the first step starts at 0. Ranks are placed by
 // the clocks of their machines.
@@ -27,7 +27,7 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
 // `base` with what these steps measured: the times of instructions from those that ran alone, where there are
 // any, the gaps between instructions from the others. ranks_per_machine: how many ranks shared the processors
 // that the timelines tell of.
-schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
-                                         schedules::DeviceProfile base, int ranks_per_machine);
+schedules_v1::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
+                                         schedules_v1::DeviceProfile base, int ranks_per_machine);
 
 }  // namespace tandem::plan

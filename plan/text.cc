@@ -7,8 +7,8 @@
 #include "absl/strings/str_split.h"
 #include "plan/memory.h"
 #include "plan/quantity_text.h"
-#include "schedules/counts.h"
-#include "schedules/text.h"
+#include "schedules_v1/counts.h"
+#include "schedules_v1/text.h"
 
 namespace tandem::plan {
 namespace {
@@ -62,16 +62,16 @@ void AppendMemory(const JobPlan& plan, const MemoryPlan& memory, std::string& te
   if (memory.train.peak_instruction >= 0) {
     AppendRow(text, "train peaks at",
               absl::StrCat(memory.train.peak_instruction, " (",
-                           schedules::ToText(plan.train_program.instructions[memory.train.peak_instruction],
+                           schedules_v1::ToText(plan.train_program.instructions[memory.train.peak_instruction],
                                              plan.outline),
                            ")"));
   }
 }
 
 // "p1" of a unit: what its gathers use.
-int SlotClass(const schedules::Program& program, schedules::SlotRole role, schedules::UnitId unit) {
-  for (const schedules::Instruction& instruction : program.instructions) {
-    for (const schedules::SlotUse& slot : instruction.slots) {
+int SlotClass(const schedules_v1::Program& program, schedules_v1::SlotRole role, schedules_v1::UnitId unit) {
+  for (const schedules_v1::Instruction& instruction : program.instructions) {
+    for (const schedules_v1::SlotUse& slot : instruction.slots) {
       if (slot.role == role && slot.unit == unit) {
         return slot.size_class;
       }
@@ -83,20 +83,20 @@ int SlotClass(const schedules::Program& program, schedules::SlotRole role, sched
 struct UnitRow {
   int parameter_class = -1;
   int gradient_class = -1;
-  schedules::UnitCounts train;
-  schedules::UnitCounts validate;
+  schedules_v1::UnitCounts train;
+  schedules_v1::UnitCounts validate;
   bool operator==(const UnitRow&) const = default;
 };
 
 std::vector<UnitRow> UnitRows(const JobPlan& plan) {
-  const std::vector<schedules::UnitCounts> train =
-      schedules::CountCollectives(plan.outline, plan.train_program);
-  const std::vector<schedules::UnitCounts> validate =
-      schedules::CountCollectives(plan.outline, plan.validate_program);
+  const std::vector<schedules_v1::UnitCounts> train =
+      schedules_v1::CountCollectives(plan.outline, plan.train_program);
+  const std::vector<schedules_v1::UnitCounts> validate =
+      schedules_v1::CountCollectives(plan.outline, plan.validate_program);
   std::vector<UnitRow> rows;
   for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
-    rows.push_back({SlotClass(plan.train_program, schedules::SlotRole::kParameters, unit),
-                    SlotClass(plan.train_program, schedules::SlotRole::kGradients, unit), train[unit],
+    rows.push_back({SlotClass(plan.train_program, schedules_v1::SlotRole::kParameters, unit),
+                    SlotClass(plan.train_program, schedules_v1::SlotRole::kGradients, unit), train[unit],
                     validate[unit]});
   }
   return rows;
@@ -154,14 +154,14 @@ void AppendSlotRows(const char* role, char letter, const std::vector<int64_t>& b
   }
 }
 
-void AppendSlots(const schedules::Program& program, std::string& text) {
+void AppendSlots(const schedules_v1::Program& program, std::string& text) {
   text += "Slots\n";
   AppendSlotRows("parameters", 'p', program.parameter_slot_bytes, program.parameter_slots, text);
   AppendSlotRows("gradients", 'g', program.gradient_slot_bytes, program.gradient_slots, text);
 }
 
-void AppendProgramRow(const schedules::Program& program, std::string& text) {
-  const schedules::WaitCounts waits = schedules::CountWaits(program);
+void AppendProgramRow(const schedules_v1::Program& program, std::string& text) {
+  const schedules_v1::WaitCounts waits = schedules_v1::CountWaits(program);
   AppendRow(text, program.name,
             absl::StrCat(program.instructions.size(), " instructions, ", program.num_microbatches,
                          program.num_microbatches == 1 ? " microbatch, " : " microbatches, ", waits.waits,
@@ -228,16 +228,16 @@ json UnitsJson(const JobPlan& plan) {
   return units;
 }
 
-json ProgramJson(const JobPlan& plan, const schedules::Program& program) {
+json ProgramJson(const JobPlan& plan, const schedules_v1::Program& program) {
   json lines = json::array();
-  for (const auto& line : absl::StrSplit(schedules::ToText(program, plan.outline), '\n', absl::SkipEmpty())) {
+  for (const auto& line : absl::StrSplit(schedules_v1::ToText(program, plan.outline), '\n', absl::SkipEmpty())) {
     if (line.front() != '#') {
       lines.push_back(std::string(line));
     }
   }
   return {{"name", program.name},
           {"microbatches", program.num_microbatches},
-          {"waits", schedules::CountWaits(program).waits},
+          {"waits", schedules_v1::CountWaits(program).waits},
           {"parameter_slot_bytes", program.parameter_slot_bytes},
           {"parameter_slots", program.parameter_slots},
           {"gradient_slot_bytes", program.gradient_slot_bytes},
@@ -261,9 +261,9 @@ std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options) {
   }
   AppendRow(text, "digest", plan.program_digest);
   if (options.program) {
-    absl::StrAppend(&text, "\n", schedules::ToText(plan.train_program, plan.outline));
+    absl::StrAppend(&text, "\n", schedules_v1::ToText(plan.train_program, plan.outline));
     if (HasValidation(plan)) {
-      absl::StrAppend(&text, "\n", schedules::ToText(plan.validate_program, plan.outline));
+      absl::StrAppend(&text, "\n", schedules_v1::ToText(plan.validate_program, plan.outline));
     }
   }
   return text;

@@ -12,21 +12,21 @@
 #include "fsdp/layout.h"
 #include "fsdp/sharded_unit.h"
 #include "plan/job_plan.h"
-#include "schedules/effects.h"
-#include "schedules/text.h"
+#include "schedules_v1/effects.h"
+#include "schedules_v1/text.h"
 #include "trainer/rank_memory.h"
 
 namespace tandem::trainer {
 
-using schedules::Access;
-using schedules::Instruction;
-using schedules::Opcode;
-using schedules::SlotRole;
-using schedules::SlotUse;
-using schedules::StreamKind;
-using schedules::UnitId;
-using schedules::UnitPart;
-using schedules::ValueId;
+using schedules_v1::Access;
+using schedules_v1::Instruction;
+using schedules_v1::Opcode;
+using schedules_v1::SlotRole;
+using schedules_v1::SlotUse;
+using schedules_v1::StreamKind;
+using schedules_v1::UnitId;
+using schedules_v1::UnitPart;
+using schedules_v1::ValueId;
 
 // Goes through a program once, as the issuing thread would.
 class BoundProgram::Binder {
@@ -111,7 +111,7 @@ class BoundProgram::Binder {
       }
       return views;
     }
-    throw std::logic_error(schedules::ToText(instruction, plan_.outline) + " has no slot for " +
+    throw std::logic_error(schedules_v1::ToText(instruction, plan_.outline) + " has no slot for " +
                            plan_.outline.units.at(part.unit).name);
   }
 
@@ -124,7 +124,7 @@ class BoundProgram::Binder {
 
   void BindPass(const Instruction& instruction, model::Pass pass, BoundInstruction& bound) {
     const Access& access =
-        schedules::AccessOf(plan_.outline.nodes.at(instruction.target), instruction.opcode);
+        schedules_v1::AccessOf(plan_.outline.nodes.at(instruction.target), instruction.opcode);
     const int microbatch = instruction.microbatch;
     for (const ValueId value : access.reads) {
       bound.reads.push_back(values_.at({value, microbatch}));
@@ -193,7 +193,7 @@ class BoundProgram::Binder {
     auto& live = instruction.of_gradient ? gradients_ : values_;
     const auto found = live.find({instruction.target, instruction.microbatch});
     if (found == live.end()) {
-      throw std::logic_error(schedules::ToText(instruction, plan_.outline) + ": nothing is there");
+      throw std::logic_error(schedules_v1::ToText(instruction, plan_.outline) + ": nothing is there");
     }
     memory_.arena().Free(found->second);
     bound.dead = {found->second};
@@ -208,10 +208,10 @@ class BoundProgram::Binder {
   std::map<Key, at::Tensor> gradients_;
 };
 
-BoundProgram::BoundProgram(const schedules::Program& program, const plan::JobPlan& plan,
+BoundProgram::BoundProgram(const schedules_v1::Program& program, const plan::JobPlan& plan,
                            const std::vector<std::unique_ptr<model::Node>>& nodes, RankMemory& memory)
     : program_(program), instructions_(program.instructions.size()), losses_(program.num_microbatches) {
-  for (const schedules::Value& value : plan.outline.values) {
+  for (const schedules_v1::Value& value : plan.outline.values) {
     if (value.bytes.expected != value.bytes.bound ||
         value.gradient_bytes.expected != value.gradient_bytes.bound) {
       throw std::logic_error(value.name + " has no fixed size");

@@ -6,7 +6,7 @@
 
 #include "device/device.h"
 #include "model/node.h"
-#include "schedules/program.h"
+#include "schedules_v1/program.h"
 
 namespace at {
 class Tensor;
@@ -24,7 +24,7 @@ class RankMemory;
 
 // One instruction with its tensors. The members that its opcode does not need are empty.
 struct BoundInstruction {
-  const schedules::Instruction* instruction = nullptr;
+  const schedules_v1::Instruction* instruction = nullptr;
   int index = -1;  // in the program
 
   // Passes of nodes. `call` points into the vectors below.
@@ -58,7 +58,7 @@ struct BoundInstruction {
 // Consecutive work of one stream: nothing in it waits but its first instruction, and others wait for
 // nothing in it but its last.
 struct Segment {
-  schedules::StreamKind stream = schedules::StreamKind::kCompute;
+  schedules_v1::StreamKind stream = schedules_v1::StreamKind::kCompute;
   std::vector<int> waits;  // indices of segments, of other streams
   bool awaited = false;
   std::vector<const BoundInstruction*> instructions;
@@ -76,13 +76,13 @@ class BoundProgram {
  public:
   // `plan`, `nodes` and `memory` outlive it. Throws ArenaExhausted; std::logic_error where a value is left
   // in the arena at the end, or has no fixed size.
-  BoundProgram(const schedules::Program& program, const plan::JobPlan& plan,
+  BoundProgram(const schedules_v1::Program& program, const plan::JobPlan& plan,
                const std::vector<std::unique_ptr<model::Node>>& nodes, RankMemory& memory);
   ~BoundProgram();
   BoundProgram(const BoundProgram&) = delete;
   BoundProgram& operator=(const BoundProgram&) = delete;
 
-  const schedules::Program& program() const { return program_; }
+  const schedules_v1::Program& program() const { return program_; }
 
   // In issue order.
   const std::vector<BoundInstruction>& instructions() const { return instructions_; }
@@ -96,7 +96,7 @@ class BoundProgram {
 
   void MakeSegments();
 
-  const schedules::Program& program_;
+  const schedules_v1::Program& program_;
   std::vector<BoundInstruction> instructions_;
   std::vector<std::unique_ptr<device::Mirror>> losses_;
   std::vector<Segment> segments_;

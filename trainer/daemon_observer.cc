@@ -36,14 +36,14 @@ v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::strin
 }
 
 v1::StepTimeline ToProto(const RecordedRun& recorded) {
-  const schedules::Timeline& from = recorded.timeline;
+  const schedules_v1::Timeline& from = recorded.timeline;
   v1::StepTimeline timeline;
   timeline.set_program(from.program);
   timeline.set_rank(from.rank);
   timeline.set_step(from.step);
   timeline.set_alone(from.alone);
   timeline.set_start_unix_ns(recorded.start_unix_ns);
-  for (const schedules::InstructionTime& time : from.instructions) {
+  for (const schedules_v1::InstructionTime& time : from.instructions) {
     timeline.add_start_ns(time.start_ns);
     timeline.add_end_ns(time.end_ns);
     timeline.add_cpu_ns(time.cpu_ns);

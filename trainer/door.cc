@@ -32,7 +32,7 @@
 #include "platform/build_info.h"
 #include "platform/files.h"
 #include "platform/log.h"
-#include "schedules/text.h"
+#include "schedules_v1/text.h"
 #include "tandem/v1/trainer.pb.h"
 #include "trainer/backend.h"
 #include "trainer/channel_store.h"

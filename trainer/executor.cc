@@ -15,7 +15,7 @@
 #include "device/device.h"
 #include "fsdp/sharded_unit.h"
 #include "plan/job_plan.h"
-#include "schedules/text.h"
+#include "schedules_v1/text.h"
 #include "trainer/backend.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
@@ -24,9 +24,9 @@
 
 namespace tandem::trainer {
 
-using schedules::Instruction;
-using schedules::Opcode;
-using schedules::StreamKind;
+using schedules_v1::Instruction;
+using schedules_v1::Opcode;
+using schedules_v1::StreamKind;
 
 namespace {
 
@@ -119,7 +119,7 @@ class Executor::Impl {
           std::make_exception_ptr(comm::CommError(
               absl::StrCat("group ", communicator.name(), " rank ", communicator.rank(), " ",
                            OperationOf(collective.instruction->opcode), ": ", Message(error)))),
-          collective.step, schedules::ToText(*collective.instruction, plan_.outline), communicator.name()));
+          collective.step, schedules_v1::ToText(*collective.instruction, plan_.outline), communicator.name()));
       Fail(told);
       return told;
     }
@@ -138,11 +138,11 @@ class Executor::Impl {
     int64_t step = 0;
   };
 
-  void MakeStreams(const schedules::Program& program) {
+  void MakeStreams(const schedules_v1::Program& program) {
     for (const Instruction& instruction : program.instructions) {
       std::unique_ptr<device::Stream>& stream = streams_[instruction.stream];
       if (stream == nullptr) {
-        stream = device_.MakeStream(schedules::ToText(instruction.stream), poison_);
+        stream = device_.MakeStream(schedules_v1::ToText(instruction.stream), poison_);
       }
     }
   }
@@ -234,7 +234,7 @@ class Executor::Impl {
           const Instruction& instruction = *bound.instruction;
           const GroupCommunicator* group = Group(instruction.communicator);
           return std::make_exception_ptr(InstructionError(
-              std::current_exception(), inputs_.step, schedules::ToText(instruction, plan_.outline),
+              std::current_exception(), inputs_.step, schedules_v1::ToText(instruction, plan_.outline),
               group == nullptr ? "" : group->communicator->name()));
         },
         [&] {
@@ -246,15 +246,15 @@ class Executor::Impl {
         });
   }
 
-  const GroupCommunicator* Group(schedules::Communicator communicator) const {
+  const GroupCommunicator* Group(schedules_v1::Communicator communicator) const {
     switch (communicator) {
-      case schedules::Communicator::kNone:
+      case schedules_v1::Communicator::kNone:
         return nullptr;
-      case schedules::Communicator::kGather:
+      case schedules_v1::Communicator::kGather:
         return &communicators_.gather;
-      case schedules::Communicator::kReduce:
+      case schedules_v1::Communicator::kReduce:
         return &communicators_.reduce;
-      case schedules::Communicator::kNorm:
+      case schedules_v1::Communicator::kNorm:
         return &communicators_.norm;
     }
     return nullptr;

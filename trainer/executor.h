@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "link/shared_page.h"
-#include "schedules/program.h"
+#include "schedules_v1/program.h"
 #include "trainer/gradient_norm.h"
 #include "trainer/profiling.h"
 #include "trainer/requests.h"
@@ -34,7 +34,7 @@ struct GroupCommunicator {
   int group = -1;
 };
 
-// By schedules::Communicator; each is used from one stream only, the one that the programs say.
+// By schedules_v1::Communicator; each is used from one stream only, the one that the programs say.
 struct ExecutorCommunicators {
   GroupCommunicator gather;
   GroupCommunicator reduce;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "schedules/timeline.h"
+#include "schedules_v1/timeline.h"
 
 namespace tandem::trainer {
 
@@ -16,7 +16,7 @@ enum class Recording : uint8_t {
 
 // One run of a program, instruction by instruction.
 struct RecordedRun {
-  schedules::Timeline timeline;
+  schedules_v1::Timeline timeline;
   int64_t start_unix_ns = 0;  // of the program, CLOCK_REALTIME
 };
 

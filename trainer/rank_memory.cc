@@ -92,7 +92,7 @@ RankMemory::RankMemory(const plan::JobPlan& plan, int rank, Backend& backend, bo
                                std::move(weight), std::move(gradient), std::move(exp_avg),
                                std::move(exp_avg_sq), backend.shard_work());
   }
-  const schedules::Program& program = plan.train_program;
+  const schedules_v1::Program& program = plan.train_program;
   state_->slots[0] = ReadSlots(program.parameter_slots, "parameter slots", reader);
   state_->slots[1] = ReadSlots(program.gradient_slots, "gradient slots", reader);
   state_->staging = reader.Next("staging");
@@ -107,8 +107,8 @@ device::Arena& RankMemory::arena() { return state_->arena; }
 
 std::vector<fsdp::ShardedUnit>& RankMemory::units() { return state_->units; }
 
-const at::Tensor& RankMemory::Slot(schedules::SlotRole role, int size_class, int index) const {
-  return state_->slots[role == schedules::SlotRole::kParameters ? 0 : 1].at(size_class).at(index);
+const at::Tensor& RankMemory::Slot(schedules_v1::SlotRole role, int size_class, int index) const {
+  return state_->slots[role == schedules_v1::SlotRole::kParameters ? 0 : 1].at(size_class).at(index);
 }
 
 const at::Tensor& RankMemory::staging() const { return state_->staging; }

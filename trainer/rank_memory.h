@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "fsdp/sharded_unit.h"
-#include "schedules/program.h"
+#include "schedules_v1/program.h"
 
 namespace at {
 class Tensor;
@@ -37,7 +37,7 @@ class RankMemory {
   std::vector<fsdp::ShardedUnit>& units();
 
   // 1-D of the compute type, as large as its class.
-  const at::Tensor& Slot(schedules::SlotRole role, int size_class, int index) const;
+  const at::Tensor& Slot(schedules_v1::SlotRole role, int size_class, int index) const;
 
   // 1-D of the compute type, as large as the largest gradient slot.
   const at::Tensor& staging() const;

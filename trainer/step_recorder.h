@@ -12,7 +12,7 @@ namespace tandem::device {
 class Device;
 class TimeMark;
 }  // namespace tandem::device
-namespace tandem::schedules {
+namespace tandem::schedules_v1 {
 struct Program;
 }
 
@@ -22,7 +22,7 @@ namespace tandem::trainer {
 class StepRecorder {
  public:
   // `device` and `program` outlive it. recording != kNone.
-  StepRecorder(device::Device& device, const schedules::Program& program, int64_t step, Recording recording);
+  StepRecorder(device::Device& device, const schedules_v1::Program& program, int64_t step, Recording recording);
   ~StepRecorder();
 
   // On a stream, before all instructions: the time that theirs count from.
@@ -42,7 +42,7 @@ class StepRecorder {
   };
 
   device::Device& device_;
-  const schedules::Program& program_;
+  const schedules_v1::Program& program_;
   const int64_t step_;
   const bool alone_;
   const int64_t start_unix_ns_;

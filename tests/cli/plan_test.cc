@@ -11,7 +11,7 @@
 #include "cli/timeline_chart.h"
 #include "nlohmann/json.hpp"
 #include "platform/files.h"
-#include "schedules/device_profile.h"
+#include "schedules_v1/device_profile.h"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {
@@ -25,10 +25,10 @@ class PlanTest : public CommandTest {
  protected:
   // A profile file whose link is so many times slower than that of the preset cpu.
   std::string SlowProfile(double times) {
-    schedules::DeviceProfile profile = *schedules::PresetProfile("cpu");
+    schedules_v1::DeviceProfile profile = *schedules_v1::PresetProfile("cpu");
     profile.name = "slow";
     profile.link.bytes_per_second /= times;
-    return File("slow.json", schedules::ProfileToJson(profile));
+    return File("slow.json", schedules_v1::ProfileToJson(profile));
   }
 
   std::vector<std::string> Lines() const { return absl::StrSplit(console_.out, '\n'); }
@@ -232,13 +232,13 @@ TEST(PlanVariantsTest, AKeyThatTwoBlocksHaveNeedsItsPath) {
 class ChartTest : public testing::Test {
  protected:
   ChartTest() {
-    const auto add = [this](schedules::Opcode opcode, schedules::StreamKind stream, std::vector<int> waits,
+    const auto add = [this](schedules_v1::Opcode opcode, schedules_v1::StreamKind stream, std::vector<int> waits,
                             int64_t start, int64_t end) {
       program_.instructions.push_back({.opcode = opcode, .stream = stream, .waits = std::move(waits)});
       timeline_.instructions.push_back({start, end});
     };
-    using schedules::Opcode;
-    using schedules::StreamKind;
+    using schedules_v1::Opcode;
+    using schedules_v1::StreamKind;
     add(Opcode::kUnshard, StreamKind::kGather, {}, 0, 200);
     add(Opcode::kForward, StreamKind::kCompute, {0}, 200, 500);
     add(Opcode::kBackward, StreamKind::kCompute, {}, 500, 830);
@@ -251,8 +251,8 @@ class ChartTest : public testing::Test {
     }
     return text;
   }
-  schedules::Program program_{.name = "train", .num_microbatches = 1};
-  schedules::Timeline timeline_{.program = "train"};
+  schedules_v1::Program program_{.name = "train", .num_microbatches = 1};
+  schedules_v1::Timeline timeline_{.program = "train"};
 };
 
 TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {

@@ -6,7 +6,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
 #include "platform/files.h"
-#include "schedules/device_profile.h"
+#include "schedules_v1/device_profile.h"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {
@@ -69,7 +69,7 @@ TEST_F(ProfileTest, WritesTraceAndProfileAndSaysWhatTheyShow) {
   }
   EXPECT_GT(last, 1e6);  // µs: the second step began a second after the first
 
-  const auto profile = schedules::ProfileFromJson(Content(profile_));
+  const auto profile = schedules_v1::ProfileFromJson(Content(profile_));
   ASSERT_TRUE(profile.ok()) << profile.status();
   EXPECT_EQ(profile->cores, 6);  // a worker has one of the two ranks
   ASSERT_FALSE(profile->measured.empty());
@@ -108,7 +108,7 @@ TEST_F(ProfileTest, AProfileOfAnotherDeviceNeedsItsRates) {
       << console_.err;
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", profile_, "--base", "abacus"}), kUsage);
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", profile_, "--base", "h100"}), kOk) << console_.err;
-  EXPECT_EQ(schedules::ProfileFromJson(Content(profile_))->name, "h100-measured");
+  EXPECT_EQ(schedules_v1::ProfileFromJson(Content(profile_))->name, "h100-measured");
 }
 
 TEST_F(ProfileTest, AFileThatCannotBeWrittenIsNamed) {

@@ -24,7 +24,7 @@ TEST(ArenaTest, TensorsAreAlignedContiguousAndApart) {
   at::Tensor b = arena.Allocate({7}, at::kDouble);
   at::Tensor c = arena.Allocate({2, 3}, at::kLong);
   for (const at::Tensor& tensor : {a, b, c}) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % schedules::BlockAllocator::kAlignment, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % schedules_v1::BlockAllocator::kAlignment, 0u);
     EXPECT_TRUE(tensor.is_contiguous());
   }
   a.fill_(1);

@@ -104,11 +104,11 @@ TEST(FlopsPerTokenTest, LeavesOutTheInputEmbeddingAndAddsCausalAttention) {
 // What every schedule relies on.
 TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
   for (const bool tied : {false, true}) {
-    const schedules::Outline outline =
+    const schedules_v1::Outline outline =
         DecoderOutline(Tiny(tied), {.sequences = 3, .sequence_length = 5}, ComputeType::kFp32, {1, 2, 3, 4});
     std::set<int> written = {outline.batch};
     std::set<int> gradient_written;
-    for (const schedules::Node& node : outline.nodes) {
+    for (const schedules_v1::Node& node : outline.nodes) {
       for (const int value : node.forward.reads) {
         EXPECT_TRUE(written.contains(value)) << node.name << " reads " << outline.values[value].name;
       }
@@ -132,10 +132,10 @@ TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
 }
 
 TEST(DecoderOutlineTest, NamesNodesAndUnits) {
-  const schedules::Outline outline = DecoderOutline(Tiny(false), {.sequences = 1, .sequence_length = 4},
+  const schedules_v1::Outline outline = DecoderOutline(Tiny(false), {.sequences = 1, .sequence_length = 4},
                                                     ComputeType::kFp32, {10, 20, 30, 40});
   std::vector<std::string> names;
-  for (const schedules::Node& node : outline.nodes) {
+  for (const schedules_v1::Node& node : outline.nodes) {
     names.push_back(node.name);
   }
   EXPECT_THAT(names, ElementsAre("embedding", "layers.0.attention", "layers.0.mlp", "layers.1.attention",
@@ -145,14 +145,14 @@ TEST(DecoderOutlineTest, NamesNodesAndUnits) {
   EXPECT_THAT(outline.units[2].parts, ElementsAre("attention", "mlp"));
   EXPECT_EQ(outline.units[2].elements, 30);
   EXPECT_EQ(outline.nodes[3].layer, 1);
-  EXPECT_EQ(outline.nodes[3].forward.parameters[0], (schedules::UnitPart{.unit = 2, .part = 0}));
+  EXPECT_EQ(outline.nodes[3].forward.parameters[0], (schedules_v1::UnitPart{.unit = 2, .part = 0}));
 }
 
 TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
-  const schedules::Outline outline =
+  const schedules_v1::Outline outline =
       DecoderOutline(Tiny(true), {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32, {1, 1, 1, 1});
-  const schedules::UnitPart head{.unit = 3, .part = 0};
-  const schedules::UnitPart embedding{.unit = 0, .part = 0};
+  const schedules_v1::UnitPart head{.unit = 3, .part = 0};
+  const schedules_v1::UnitPart embedding{.unit = 0, .part = 0};
   EXPECT_THAT(outline.nodes.back().forward.parameters, ElementsAre(head, embedding));
   EXPECT_THAT(outline.nodes.back().backward.parameter_gradients, ElementsAre(head, embedding));
   EXPECT_THAT(outline.nodes.front().backward.parameter_gradients, ElementsAre(embedding));
@@ -163,10 +163,10 @@ TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
 TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
   const DecoderConfig config = Llama3_8B();
   const BatchShape batch{.sequences = 2, .sequence_length = 512};
-  const schedules::Outline outline =
+  const schedules_v1::Outline outline =
       DecoderOutline(config, batch, ComputeType::kFp32, std::vector<int64_t>(34, 1));
   double flops = 0;
-  for (const schedules::Node& node : outline.nodes) {
+  for (const schedules_v1::Node& node : outline.nodes) {
     flops += node.forward.flops + node.backward.flops;
   }
   const double tokens = 1024;
@@ -177,8 +177,8 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
 
 TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
   const BatchShape batch{.sequences = 2, .sequence_length = 8};
-  const schedules::Outline single = DecoderOutline(Tiny(false), batch, ComputeType::kFp32, {1, 1, 1, 1});
-  const schedules::Outline twice = DecoderOutline(Tiny(false), batch, ComputeType::kFp64, {1, 1, 1, 1});
+  const schedules_v1::Outline single = DecoderOutline(Tiny(false), batch, ComputeType::kFp32, {1, 1, 1, 1});
+  const schedules_v1::Outline twice = DecoderOutline(Tiny(false), batch, ComputeType::kFp64, {1, 1, 1, 1});
   for (size_t i = 0; i < single.values.size(); ++i) {
     const bool fixed = static_cast<int>(i) == single.batch || static_cast<int>(i) == single.loss;
     EXPECT_EQ(twice.values[i].bytes.bound, single.values[i].bytes.bound * (fixed ? 1 : 2));

@@ -11,25 +11,25 @@
 #include <random>
 
 #include "ops/operations.h"
-#include "schedules/block_allocator.h"
+#include "schedules_v1/block_allocator.h"
 
 namespace tandem::model::test {
 namespace {
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-int64_t ArenaBytes(const schedules::Bytes& bytes) {
-  return RoundUp(bytes.bound, schedules::BlockAllocator::kAlignment);
+int64_t ArenaBytes(const schedules_v1::Bytes& bytes) {
+  return RoundUp(bytes.bound, schedules_v1::BlockAllocator::kAlignment);
 }
 
 // What is needed at most if nothing is ever freed.
-int64_t Capacity(const schedules::Outline& outline) {
+int64_t Capacity(const schedules_v1::Outline& outline) {
   int64_t bytes = 0;
-  for (const schedules::Value& value : outline.values) {
+  for (const schedules_v1::Value& value : outline.values) {
     bytes += ArenaBytes(value.bytes) + ArenaBytes(value.gradient_bytes);
   }
   int64_t scratch = 0;
-  for (const schedules::Node& node : outline.nodes) {
+  for (const schedules_v1::Node& node : outline.nodes) {
     scratch = std::max({scratch, ArenaBytes(node.forward.scratch), ArenaBytes(node.backward.scratch)});
   }
   return 2 * (bytes + scratch);
@@ -113,8 +113,8 @@ void DecoderRun::Backward() {
 }
 
 void DecoderRun::Call(int node, Pass pass) {
-  const schedules::Node& outline = outline_.nodes[node];
-  const schedules::Access& access = pass == Pass::kForward ? outline.forward : outline.backward;
+  const schedules_v1::Node& outline = outline_.nodes[node];
+  const schedules_v1::Access& access = pass == Pass::kForward ? outline.forward : outline.backward;
   SCOPED_TRACE(outline.name + (pass == Pass::kForward ? " forward" : " backward"));
   std::vector<at::Tensor> reads;
   std::vector<at::Tensor> writes(access.writes.size());
@@ -142,11 +142,11 @@ void DecoderRun::Call(int node, Pass pass) {
         there.defined() ? 0 : ArenaBytes(outline_.values[access.gradient_writes[i]].gradient_bytes);
     gradient_writes.push_back(there);
   }
-  for (const schedules::UnitPart& part : access.parameters) {
+  for (const schedules_v1::UnitPart& part : access.parameters) {
     parameters.push_back(units_[part.unit].parameters[part.part].data());
   }
   for (size_t i = 0; i < access.parameter_gradients.size(); ++i) {
-    const schedules::UnitPart& part = access.parameter_gradients[i];
+    const schedules_v1::UnitPart& part = access.parameter_gradients[i];
     parameter_gradients.push_back(units_[part.unit].gradients[part.part].data());
     add_parameter_gradient[i] = gradient_written_[part.unit][part.part];
     gradient_written_[part.unit][part.part] = true;

@@ -12,7 +12,7 @@
 #include "device/device.h"
 #include "model/config.h"
 #include "model/node.h"
-#include "schedules/outline.h"
+#include "schedules_v1/outline.h"
 
 namespace tandem::model::test {
 
@@ -42,7 +42,7 @@ class DecoderRun {
   void Call(int node, Pass pass);
 
   const DecoderConfig config_;
-  const schedules::Outline outline_;
+  const schedules_v1::Outline outline_;
   const std::vector<std::unique_ptr<Node>> nodes_;
   const std::unique_ptr<device::Device> device_;
   device::Arena arena_;

@@ -24,7 +24,7 @@ struct Collective {
 
 struct ProfiledStep {
   uint64_t id = 0;
-  schedules::Timeline timeline;
+  schedules_v1::Timeline timeline;
   bool last = false;
 };
 

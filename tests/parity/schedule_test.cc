@@ -139,12 +139,12 @@ TEST(CollectivesTest, EveryUnitIsGatheredAndReducedAsOftenAsTheProgramSays) {
             (std::map<int64_t, int64_t>{{shard(0), 3 * 2}, {shard(1), 3 * 3 * 4}, {shard(head), 3 * 2}}));
   EXPECT_EQ(reductions, (std::map<int64_t, int64_t>{
                             {gathered(0), 3 * 2}, {gathered(1), 3 * 3 * 2}, {gathered(head), 3 * 2}}));
-  const auto in_program = [&](schedules::Opcode opcode) {
+  const auto in_program = [&](schedules_v1::Opcode opcode) {
     const auto& all = plan.train_program.instructions;
     return std::count_if(all.begin(), all.end(), [&](const auto& i) { return i.opcode == opcode; });
   };
-  EXPECT_EQ(run.collectives.at("dp_cp_ag").size(), 3u * in_program(schedules::Opcode::kUnshard));
-  EXPECT_EQ(run.collectives.at("dp_cp").size(), 3u * in_program(schedules::Opcode::kReduceGradients));
+  EXPECT_EQ(run.collectives.at("dp_cp_ag").size(), 3u * in_program(schedules_v1::Opcode::kUnshard));
+  EXPECT_EQ(run.collectives.at("dp_cp").size(), 3u * in_program(schedules_v1::Opcode::kReduceGradients));
 }
 
 int64_t ResidentBytes() {

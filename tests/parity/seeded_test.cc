@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/seeded_scheduler.h"
-#include "schedules/text.h"
+#include "schedules_v1/text.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -18,10 +18,10 @@
 namespace tandem::parity {
 namespace {
 
-using schedules::Instruction;
-using schedules::Opcode;
-using schedules::SlotUse;
-using schedules::StreamKind;
+using schedules_v1::Instruction;
+using schedules_v1::Opcode;
+using schedules_v1::SlotUse;
+using schedules_v1::StreamKind;
 
 // Any order that a program allows gives the same bits, and an order that it should not allow other ones. The
 // checker has seen these programs; here they run, one instruction at a time, in hundreds of orders.
@@ -125,7 +125,7 @@ class PlantedFaultTest : public testing::TestWithParam<int> {  // ranks
   const plan::JobPlan plan_ = MakeJob(Small(GetParam(), /*prefetch=*/1));
 
   std::string Text(size_t i) const {
-    return std::to_string(i) + " " + schedules::ToText(plan_.train_program.instructions[i], plan_.outline);
+    return std::to_string(i) + " " + schedules_v1::ToText(plan_.train_program.instructions[i], plan_.outline);
   }
 };
 
@@ -174,7 +174,7 @@ TEST_P(PlantedFaultTest, EveryEarlyReshardIsCaught) {
 
 TEST_P(PlantedFaultTest, EveryWrongSlotIsCaught) {
   std::vector<Mutant> mutants;
-  const schedules::Program& program = plan_.train_program;
+  const schedules_v1::Program& program = plan_.train_program;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     if (program.instructions[i].opcode == Opcode::kReshard) {
       continue;  // the wrong slot may well be one that is free anyway
@@ -183,13 +183,13 @@ TEST_P(PlantedFaultTest, EveryWrongSlotIsCaught) {
       Mutant mutant{Text(i), plan_};
       SlotUse& use = mutant.plan.train_program.instructions[i].slots[s];
       const std::vector<int>& counts =
-          use.role == schedules::SlotRole::kParameters ? program.parameter_slots : program.gradient_slots;
+          use.role == schedules_v1::SlotRole::kParameters ? program.parameter_slots : program.gradient_slots;
       if (counts[static_cast<size_t>(use.size_class)] < 2) {
         continue;
       }
-      mutant.what += " with " + schedules::ToText(use);
+      mutant.what += " with " + schedules_v1::ToText(use);
       use.index = (use.index + 1) % counts[static_cast<size_t>(use.size_class)];
-      mutant.what += " taken for " + schedules::ToText(use);
+      mutant.what += " taken for " + schedules_v1::ToText(use);
       mutants.push_back(std::move(mutant));
     }
   }

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "schedules/checker.h"
-#include "schedules/counts.h"
+#include "schedules_v1/checker.h"
+#include "schedules_v1/counts.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
@@ -50,15 +50,15 @@ TEST(JobPlanTest, ProgramsOfARealModelAreAcceptedAtEveryPrefetchDistance) {
     for (const char* prefetch : {"0", "1", "2"}) {
       const JobPlan plan = MakeJobPlan(
           TestJob(std::string("{ranks: 3, fsdp: {prefetch: ") + prefetch + "}}", "{compute: fp64}", tied));
-      EXPECT_EQ(schedules::CheckSequence(plan.outline, {&plan.train_program, &plan.validate_program}),
+      EXPECT_EQ(schedules_v1::CheckSequence(plan.outline, {&plan.train_program, &plan.validate_program}),
                 absl::OkStatus());
-      const std::vector<schedules::UnitCounts> counts =
-          schedules::CountCollectives(plan.outline, plan.train_program);
+      const std::vector<schedules_v1::UnitCounts> counts =
+          schedules_v1::CountCollectives(plan.outline, plan.train_program);
       const int m = plan.train.microbatches_per_rank;
       EXPECT_EQ(m, 2);
-      EXPECT_EQ(counts[0], (schedules::UnitCounts{plan.model.tie_word_embeddings ? 2 * m : m, m}));
-      EXPECT_EQ(counts[1], (schedules::UnitCounts{2 * m, m}));
-      EXPECT_EQ(counts.back(), (schedules::UnitCounts{m, m}));
+      EXPECT_EQ(counts[0], (schedules_v1::UnitCounts{plan.model.tie_word_embeddings ? 2 * m : m, m}));
+      EXPECT_EQ(counts[1], (schedules_v1::UnitCounts{2 * m, m}));
+      EXPECT_EQ(counts.back(), (schedules_v1::UnitCounts{m, m}));
     }
   }
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "schedules/block_allocator.h"
+#include "schedules_v1/block_allocator.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
@@ -45,7 +45,7 @@ TEST(PlanMemoryTest, CategoriesAndRoundingAddUpToTheArena) {
     }
     EXPECT_EQ(sum, memory.arena_bytes);
     EXPECT_GE(memory.rounding_bytes, 0);
-    EXPECT_EQ(memory.arena_bytes % schedules::BlockAllocator::kAlignment, 0);
+    EXPECT_EQ(memory.arena_bytes % schedules_v1::BlockAllocator::kAlignment, 0);
     EXPECT_EQ(memory.train.points.back().in_use, memory.persistent_bytes);
     EXPECT_EQ(memory.validate.points.back().in_use, memory.persistent_bytes);
     EXPECT_EQ(memory.arena_bytes, memory.train.peak_bytes);

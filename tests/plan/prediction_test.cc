@@ -9,14 +9,14 @@
 #include "plan/advice.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
-#include "schedules/device_profile.h"
+#include "schedules_v1/device_profile.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
 namespace {
 
-using schedules::DeviceProfile;
-using schedules::StreamKind;
+using schedules_v1::DeviceProfile;
+using schedules_v1::StreamKind;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
@@ -49,7 +49,7 @@ TEST(PredictionTest, WhereOnlyProductsTakeTimeTheStepIsTheirs) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const Prediction prediction = *Predict(plan, FastLink());
   double flops = 0;
-  for (const schedules::Node& node : plan.outline.nodes) {
+  for (const schedules_v1::Node& node : plan.outline.nodes) {
     flops += node.forward.flops + node.backward.flops;
   }
   const double seconds = static_cast<double>(prediction.step_ns) * 1e-9;
@@ -70,7 +70,7 @@ TEST(PredictionTest, MemoryIsThatOfThePlanAndItsCurveTheReplays) {
   for (const Buffer& buffer : PersistentBuffers(plan)) {
     sizes.push_back(buffer.bytes);
   }
-  const schedules::MemoryCurve replay = schedules::ReplayMemory(plan.outline, plan.train_program, sizes);
+  const schedules_v1::MemoryCurve replay = schedules_v1::ReplayMemory(plan.outline, plan.train_program, sizes);
   const nlohmann::json curve = PredictionToJson(plan, prediction, SlowLink())["memory_curve"];
   ASSERT_EQ(curve.size(), replay.points.size());
   int64_t highest = 0;
@@ -93,7 +93,7 @@ TEST(PredictionTest, AProfileWithoutTheComputeTypeIsRefused) {
 
 TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {
   const JobPlan plan = MakeJobPlan(TestJob());
-  DeviceProfile profile = *schedules::PresetProfile("h100");
+  DeviceProfile profile = *schedules_v1::PresetProfile("h100");
   const Prediction prediction = *Predict(plan, profile);
   const std::string text = PredictionToText(plan, prediction, profile);
   EXPECT_THAT(text, ContainsRegex("device profile +h100: H100"));

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/memory.h"
-#include "schedules/text.h"
+#include "schedules_v1/text.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
@@ -31,8 +31,8 @@ TEST(PlanTextTest, SaysWhatAUserAsksFirst) {
 TEST(PlanTextTest, ProgramsComeWhenAskedFor) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const std::string text = PlanToText(plan, {.program = true});
-  EXPECT_THAT(text, HasSubstr(schedules::ToText(plan.train_program, plan.outline)));
-  EXPECT_THAT(text, HasSubstr(schedules::ToText(plan.validate_program, plan.outline)));
+  EXPECT_THAT(text, HasSubstr(schedules_v1::ToText(plan.train_program, plan.outline)));
+  EXPECT_THAT(text, HasSubstr(schedules_v1::ToText(plan.validate_program, plan.outline)));
 }
 
 TEST(PlanTextTest, JsonHoldsTheSameNumbers) {

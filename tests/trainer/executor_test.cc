@@ -155,17 +155,17 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
     inputs.recording = recording;
     const RunResult result = executor_->Train(inputs);
     ASSERT_TRUE(result.recorded.has_value());
-    const schedules::Timeline& timeline = result.recorded->timeline;
+    const schedules_v1::Timeline& timeline = result.recorded->timeline;
     const auto& instructions = plan_.train_program.instructions;
     EXPECT_EQ(timeline.program, "train");
     EXPECT_EQ(timeline.step, 7);
     EXPECT_EQ(timeline.alone, recording == Recording::kAlone);
     EXPECT_GT(result.recorded->start_unix_ns, 0);
     ASSERT_EQ(timeline.instructions.size(), instructions.size());
-    std::map<schedules::StreamKind, int64_t> end;
+    std::map<schedules_v1::StreamKind, int64_t> end;
     int64_t last_end = 0;
     for (size_t i = 0; i < instructions.size(); ++i) {
-      const schedules::InstructionTime& time = timeline.instructions[i];
+      const schedules_v1::InstructionTime& time = timeline.instructions[i];
       EXPECT_LE(end[instructions[i].stream], time.start_ns) << i;
       EXPECT_LE(time.start_ns, time.end_ns) << i;
       for (const int wait : instructions[i].waits) {
@@ -174,7 +174,7 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
       if (recording == Recording::kAlone) {
         EXPECT_LE(last_end, time.start_ns) << i;
       }
-      if (instructions[i].opcode == schedules::Opcode::kForward) {
+      if (instructions[i].opcode == schedules_v1::Opcode::kForward) {
         EXPECT_LT(time.start_ns, time.end_ns);
         EXPECT_GT(time.cpu_ns, 0);
       }
@@ -272,7 +272,7 @@ TEST_F(ExecutorTest, SegmentsKeepTheOrderOfEveryStreamAndEveryWait) {
   RankMemory memory(plan_, 0, *backend_, false);
   const BoundProgram bound(plan_.train_program, plan_, nodes_, memory);
   std::vector<int> segment_of(plan_.train_program.instructions.size(), -1);
-  std::map<schedules::StreamKind, int> last;
+  std::map<schedules_v1::StreamKind, int> last;
   for (size_t s = 0; s < bound.segments().size(); ++s) {
     const Segment& segment = bound.segments()[s];
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
@@ -285,7 +285,7 @@ TEST_F(ExecutorTest, SegmentsKeepTheOrderOfEveryStreamAndEveryWait) {
       segment_of[instruction.index] = static_cast<int>(s);
     }
   }
-  for (const schedules::Instruction& instruction : plan_.train_program.instructions) {
+  for (const schedules_v1::Instruction& instruction : plan_.train_program.instructions) {
     const auto index = static_cast<size_t>(&instruction - plan_.train_program.instructions.data());
     ASSERT_GE(segment_of[index], 0);
     for (const int wait : instruction.waits) {
