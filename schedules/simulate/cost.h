@@ -26,16 +26,17 @@ struct Work {
   bool operator==(const Work&) const = default;
 };
 
-// By a table with a row for each opcode (cost.cc), from the declared access of a node's pass and otherwise from
-// the bytes of the operands: what is read or written moves once, what is added to moves twice. An Unshard gathers
-// the buffer that it writes; ReduceGradients exchanges what it reads, and then folds as many bytes of pieces into
-// the accumulator. In a group of one rank the same instructions are copies.
-// Requires operands that exist, and groups that the workload has.
+// By a table with a row for each opcode (cost.cc), from the declared access of a node's pass and otherwise
+// from the bytes of the operands: what is read or written moves once, what is added to moves twice. An
+// Unshard gathers the buffer that it writes; ReduceGradients exchanges what it reads, and then folds as many
+// bytes of pieces into the accumulator. In a group of one rank the same instructions are copies. Requires
+// operands that exist, and groups that the workload has.
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
             const Workload& workload);
 
-// "backward layers.*.mlp", "reduce layers.* add": opcode and target without microbatch and numbers, and whether
-// it adds to a gradient that others of its opcode overwrite. What has the same kind and the same work takes the same time.
+// "backward layers.*.mlp", "reduce layers.* add": opcode and target without microbatch and numbers, and
+// whether it adds to a gradient that others of its opcode overwrite. What has the same kind and the same work
+// takes the same time.
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction);
 
 // Whether it runs anything on its stream: all but HostWait, which only the issuing thread does.

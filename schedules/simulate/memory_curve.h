@@ -22,11 +22,11 @@ struct MemoryPoint {
   BytesByKind locals{};
 };
 
-// The memory that one run of a program uses over time. A local buffer is in use from the start of its first access
-// to the end of its last. The arena is larger than the most that is ever in use: it also holds what another
-// stream may still read as far as the program knows, and alignment and gaps between addresses.
+// The memory that one run of a program uses over time. A local buffer is in use from the start of its first
+// access to the end of its last. The arena is larger than the most that is ever in use: it also holds what
+// another stream may still read as far as the program knows, and alignment and gaps between addresses.
 struct MemoryCurve {
-  BytesByKind persistent{};         // buffers that live as long as the job, rings with both elements; in the arena
+  BytesByKind persistent{};  // buffers that live as long as the job, rings with both elements; in the arena
   std::vector<MemoryPoint> points;  // ascending, one for each moment at which something changes
   int peak = -1;                    // the first point with the most bytes; -1: the program has no locals
   int64_t peak_bytes = 0;           // of locals, there

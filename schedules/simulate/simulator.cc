@@ -242,9 +242,9 @@ class Simulator {
   std::vector<double> speeds_;
   std::vector<double> started_at_;  // seconds, by run and instruction; -1: not yet
   std::vector<double> ended_at_;
-  int before_seam_ = 0;           // instructions of the first run that the second waits for
-  double seam_ = -1;              // seconds; -1: not yet
-  double seconds_ = 0;            // since the first run's start
+  int before_seam_ = 0;  // instructions of the first run that the second waits for
+  double seam_ = -1;     // seconds; -1: not yet
+  double seconds_ = 0;   // since the first run's start
   Simulation result_;
 };
 

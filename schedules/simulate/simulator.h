@@ -21,8 +21,8 @@ struct Simulation {
   int measured = 0;
   int scaled = 0;
   int estimated = 0;
-  // Per stream: what its instructions would take if no other stream worked; the timeline's busy time is longer
-  // by how much they slowed each other.
+  // Per stream: what its instructions would take if no other stream worked; the timeline's busy time is
+  // longer by how much they slowed each other.
   std::vector<int64_t> undisturbed_ns;
 };
 
@@ -34,9 +34,9 @@ struct Simulation {
 //   * compute beside a communication stream runs at 1 - compute_slowdown of its speed
 // Every rank of a group runs the same program with shards of the same size, so one stands for all.
 //
-// The program runs twice in a row, as the host issues it, which is a run ahead: the copies of the second run begin
-// during the first, all else when the first has ended. The second run is what is returned, so a step in the middle
-// of a job.
+// The program runs twice in a row, as the host issues it, which is a run ahead: the copies of the second run
+// begin during the first, all else when the first has ended. The second run is what is returned, so a step in
+// the middle of a job.
 //
 // Requires a program that the check accepts and a compute type that the profile has. Linear in the number
 // of instructions.

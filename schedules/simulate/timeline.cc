@@ -200,8 +200,7 @@ std::vector<int> BoundBy(const Program& program, const Timeline& timeline) {
     int& before = newest[instruction.stream];
     int bound = before;
     for (const Wait& wait : instruction.waits) {
-      if (bound < 0 ||
-          timeline.instructions[wait.instruction].end_ns > timeline.instructions[bound].end_ns) {
+      if (bound < 0 || timeline.instructions[wait.instruction].end_ns > timeline.instructions[bound].end_ns) {
         bound = wait.instruction;
       }
     }

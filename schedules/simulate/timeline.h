@@ -12,9 +12,9 @@ namespace tandem::schedules {
 
 // When the instructions of one run of a program ran on one rank, measured or simulated alike.
 
-// In nanoseconds from the run's start: the moment at which all streams of the former run but those that copy to
-// and from the host had ended. Copies to the device may come before it, at negative times, and copies to the host
-// after the run's end.
+// In nanoseconds from the run's start: the moment at which all streams of the former run but those that copy
+// to and from the host had ended. Copies to the device may come before it, at negative times, and copies to
+// the host after the run's end.
 struct InstructionTime {
   int64_t start_ns = 0;  // after its waits and after the instruction before it on its stream
   int64_t end_ns = 0;    // of its work on the stream; what only the host does (HostWait) has end == start
@@ -43,8 +43,8 @@ bool Communicates(const Program& program, StreamId stream);
 // What follows reads a timeline beside its program. Require a time for every instruction of the program, with
 // start <= end, and on each stream in issue order.
 
-// From the run's start to the last end on a stream that does not copy to or from the host, which is when the next
-// run starts; 0 for an empty program.
+// From the run's start to the last end on a stream that does not copy to or from the host, which is when the
+// next run starts; 0 for an empty program.
 int64_t StepNanoseconds(const Program& program, const Timeline& timeline);
 
 // Per stream: how long an instruction of it ran.

@@ -21,8 +21,8 @@ struct TraceRun {
 
 // Timelines in Chrome's trace event format, as JSON, which Perfetto (ui.perfetto.dev) opens: a process per
 // rank, a track per stream, an event per instruction that ran something (with its index, microbatch, the
-// instruction that its start was bound by, and the bytes that its memory waits free), and a counter of the bytes in
-// use by kind. Times are microseconds from the trace's start, which is the earliest moment in it.
+// instruction that its start was bound by, and the bytes that its memory waits free), and a counter of the
+// bytes in use by kind. Times are microseconds from the trace's start, which is the earliest moment in it.
 std::string TraceToJson(const Outline& outline, const std::vector<TraceRun>& runs);
 
 }  // namespace tandem::schedules

@@ -53,8 +53,10 @@ TEST(CostTest, AnOptimizerStepMovesSevenShards) {
 
 TEST(CostTest, APartCountsItsOwnBytes) {
   Program program = HandProgram();
-  program.buffers = {{.kind = BufferKind::kContribution, .bytes = {1000, 1000}, .parts = {{"a", 0, 100}, {"b", 100, 350}}}};
-  const Instruction zero{.opcode = Opcode::kZero, .target = 0, .operands = {{.buffer = 0, .part = 1, .mode = Mode::kWrites}}};
+  program.buffers = {
+      {.kind = BufferKind::kContribution, .bytes = {1000, 1000}, .parts = {{"a", 0, 100}, {"b", 100, 350}}}};
+  const Instruction zero{
+      .opcode = Opcode::kZero, .target = 0, .operands = {{.buffer = 0, .part = 1, .mode = Mode::kWrites}}};
   EXPECT_EQ(WorkOf(HandOutline(), program, zero, HandWorkload()), (Work{.bytes = 250}));
 }
 
@@ -71,10 +73,12 @@ TEST(CostTest, ANodePassCostsWhatItsNodeDeclares) {
 TEST(CostTest, WhatGoesToAPeerGoesThereWhole) {
   DeviceProfile profile = HandProfile();
   Program program = HandProgram();
-  program.instructions = {{.opcode = Opcode::kSend, .target = 0, .communicator = 0, .operands = {{.buffer = 5}}}};
+  program.instructions = {
+      {.opcode = Opcode::kSend, .target = 0, .communicator = 0, .operands = {{.buffer = 5}}}};
   const Outline outline = HandOutline();
   const Workload workload = HandWorkload(64);
-  EXPECT_NEAR(CostModel(outline, program, workload, profile).Of(program.instructions[0]).seconds, 600e-9, 1e-15);
+  EXPECT_NEAR(CostModel(outline, program, workload, profile).Of(program.instructions[0]).seconds, 600e-9,
+              1e-15);
 }
 
 TEST(CostTest, WhatOnlyTheHostDoesCostsNothing) {
@@ -83,7 +87,8 @@ TEST(CostTest, WhatOnlyTheHostDoesCostsNothing) {
   const Program program = HandProgram();
   const Outline outline = HandOutline();
   const Workload workload = HandWorkload();
-  const Cost cost = CostModel(outline, program, workload, profile).Of({.opcode = Opcode::kHostWait, .target = 0});
+  const Cost cost =
+      CostModel(outline, program, workload, profile).Of({.opcode = Opcode::kHostWait, .target = 0});
   EXPECT_EQ(cost.seconds, 0);
   EXPECT_EQ(cost.source, CostSource::kNothing);
 }

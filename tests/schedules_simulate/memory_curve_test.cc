@@ -17,8 +17,8 @@ MemoryCurve HandCurve(const Program& program) {
 
 TEST(MemoryCurveTest, ABufferIsInUseFromItsFirstAccessToTheEndOfItsLast) {
   const MemoryCurve curve = HandCurve(HandProgram());
-  // Gathers 0, 2 and 4 start at 0, 1000 and 7000 and are last read until 5000, 7000 and 12000; hidden is written
-  // from 1000 and, by this program, again until 12000.
+  // Gathers 0, 2 and 4 start at 0, 1000 and 7000 and are last read until 5000, 7000 and 12000; hidden is
+  // written from 1000 and, by this program, again until 12000.
   std::vector<std::pair<int64_t, int64_t>> gathered;
   for (const MemoryPoint& point : curve.points) {
     gathered.emplace_back(point.ns, point.locals[kGathered]);

@@ -64,8 +64,8 @@ TEST(SimulatorTest, AStreamTakesTimeToWakeAndBetweenInstructions) {
   DeviceProfile profile = HandProfile();
   profile.gap_seconds = 100e-9;
   profile.wake_seconds = 300e-9;
-  // 0 wakes after the former run at 300; 1 wakes after it at 1600; 2 follows 0 at 1400; 3 follows 1, whose end is
-  // later than 2's; 4 wakes after 3, 5 after 4.
+  // 0 wakes after the former run at 300; 1 wakes after it at 1600; 2 follows 0 at 1400; 3 follows 1, whose
+  // end is later than 2's; 4 wakes after 3, 5 after 4.
   const Simulation simulation = SimulateHand(profile);
   EXPECT_EQ(Ends(simulation), (std::vector<int64_t>{1300, 5600, 2400, 7700, 9000, 13300}));
   EXPECT_EQ(simulation.timeline.instructions[3].start_ns, 5700);
@@ -76,16 +76,22 @@ TEST(SimulatorTest, CollectivesOfSeveralRanksWaitForTheLastOne) {
   profile.skew_seconds = 500e-9;
   EXPECT_EQ(Ends(SimulateHand(profile)), (std::vector<int64_t>{1500, 5500, 3000, 7500, 9000, 13000}));
   const Simulation one = Simulate(HandOutline(), HandProgram(), HandWorkload(1), profile);
-  EXPECT_EQ(one.timeline.instructions[0].end_ns, 3000) << "one rank reads 1000 bytes, writes 2000, waits for nobody";
+  EXPECT_EQ(one.timeline.instructions[0].end_ns, 3000)
+      << "one rank reads 1000 bytes, writes 2000, waits for nobody";
 }
 
 TEST(SimulatorTest, CopiesToTheDeviceRunDuringTheFormerRun) {
   Program program = HandProgram();
-  program.buffers.push_back(
-      {.name = "tokens", .kind = BufferKind::kBatch, .subject = 1, .life = Life::kRing, .bytes = {3000, 3000}});
-  program.instructions.insert(
-      program.instructions.begin(),
-      {.opcode = Opcode::kLoadBatch, .target = 1, .stream = kToDevice, .operands = {{.buffer = 6, .mode = Mode::kWrites}}});
+  program.buffers.push_back({.name = "tokens",
+                             .kind = BufferKind::kBatch,
+                             .subject = 1,
+                             .life = Life::kRing,
+                             .bytes = {3000, 3000}});
+  program.instructions.insert(program.instructions.begin(),
+                              {.opcode = Opcode::kLoadBatch,
+                               .target = 1,
+                               .stream = kToDevice,
+                               .operands = {{.buffer = 6, .mode = Mode::kWrites}}});
   for (size_t i = 1; i < program.instructions.size(); ++i) {
     for (Wait& wait : program.instructions[i].waits) {
       ++wait.instruction;
@@ -112,7 +118,8 @@ TEST(SimulatorTest, ACopyToTheHostAfterTheLastInstructionIsNotInTheStep) {
 }
 
 TEST(SimulatorTest, AnEmptyProgramTakesNoTime) {
-  EXPECT_TRUE(Simulate(HandOutline(), {.name = "validate"}, HandWorkload(), HandProfile()).timeline.instructions.empty());
+  EXPECT_TRUE(Simulate(HandOutline(), {.name = "validate"}, HandWorkload(), HandProfile())
+                  .timeline.instructions.empty());
 }
 
 }  // namespace

@@ -65,10 +65,9 @@ TEST(TraceTest, EveryRankHasItsTracksAndTheMemoryOfItsRun) {
   second.rank = 1;
   const MemoryCurve memory = MemoryOverTime(program, first);
   const json trace = json::parse(TraceToJson(
-      outline,
-      {{.program = &program, .timeline = &first, .memory = &memory},
-       {.program = &program, .timeline = &first, .offset_ns = StepNanoseconds(program, first)},
-       {.program = &program, .timeline = &second}}));
+      outline, {{.program = &program, .timeline = &first, .memory = &memory},
+                {.program = &program, .timeline = &first, .offset_ns = StepNanoseconds(program, first)},
+                {.program = &program, .timeline = &second}}));
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> tracks;
   int64_t highest = 0;
   for (const json& event : trace["traceEvents"]) {
