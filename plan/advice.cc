@@ -179,16 +179,17 @@ class Adviser {
       if (program.instructions[i].stream == compute) {
         const schedules::InstructionTime& time = prediction_.simulation.timeline.instructions[i];
         if (time.end_ns > time.start_ns) {
-          kinds[schedules::KindOf(plan_.outline, program, program.instructions[i])] += time.end_ns - time.start_ns;
+          kinds[schedules::KindOf(plan_.outline, program, program.instructions[i])] +=
+              time.end_ns - time.start_ns;
         }
       }
     }
     const auto largest = std::max_element(kinds.begin(), kinds.end(),
                                           [](const auto& a, const auto& b) { return a.second < b.second; });
-    return largest == kinds.end()
-               ? ""
-               : absl::StrCat(largest->first, " ",
-                              ShareText(static_cast<double>(largest->second), static_cast<double>(Compute())));
+    return largest == kinds.end() ? ""
+                                  : absl::StrCat(largest->first, " ",
+                                                 ShareText(static_cast<double>(largest->second),
+                                                           static_cast<double>(Compute())));
   }
 
   void SayCompute() {
@@ -258,8 +259,8 @@ class Adviser {
       return "";
     }
     return absl::StrCat("The link limits: the ", program.streams[busiest].name, " stream needs ",
-                        DurationText(prediction_.busy_ns[busiest]), " and compute ",
-                        DurationText(Compute()), ", so ",
+                        DurationText(prediction_.busy_ns[busiest]), " and compute ", DurationText(Compute()),
+                        ", so ",
                         AnySaves() ? "no schedule hides it all without a faster link or more work a gather. "
                                    : "only a faster link or more work a gather helps. ");
   }

@@ -47,9 +47,8 @@ int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction) {
 }
 
 int64_t SlowedNanoseconds(const JobPlan& plan, const Prediction& prediction) {
-  const int64_t slowed =
-      ComputeNanoseconds(plan, prediction) -
-      prediction.simulation.undisturbed_ns.at(schedules::ComputeStream(plan.stage.train));
+  const int64_t slowed = ComputeNanoseconds(plan, prediction) -
+                         prediction.simulation.undisturbed_ns.at(schedules::ComputeStream(plan.stage.train));
   // Each instruction's times are rounded to nanoseconds.
   return slowed > static_cast<int64_t>(prediction.simulation.timeline.instructions.size()) ? slowed : 0;
 }

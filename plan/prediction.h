@@ -43,7 +43,8 @@ struct Prediction {
 // Of the compute stream.
 int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction);
 
-// By how much longer compute took than it would undisturbed: it shares processors or memory with communication.
+// By how much longer compute took than it would undisturbed: it shares processors or memory with
+// communication.
 int64_t SlowedNanoseconds(const JobPlan& plan, const Prediction& prediction);
 
 // FailedPrecondition where the profile has no rate for the job's compute type, or where its rates are no

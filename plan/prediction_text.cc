@@ -34,9 +34,9 @@ std::string StreamTimes(const schedules::Program& program, const std::vector<int
   std::vector<std::string> parts;
   for (size_t s = 0; s < times.size(); ++s) {
     if (times[s] > 0) {
-      parts.push_back(
-          absl::StrCat(program.streams[s].name, " ", DurationText(times[s]), " (",
-                       ShareText(static_cast<double>(times[s]), static_cast<double>(step_ns)), ")"));
+      parts.push_back(absl::StrCat(program.streams[s].name, " ", DurationText(times[s]), " (",
+                                   ShareText(static_cast<double>(times[s]), static_cast<double>(step_ns)),
+                                   ")"));
     }
   }
   return absl::StrJoin(parts, ", ");
@@ -46,24 +46,24 @@ std::string MemoryWaitsText(const MemoryWaits& waits, int64_t step_ns) {
   if (waits.count == 0) {
     return "none: the budget holds whatever may be alive at once";
   }
-  return absl::StrCat(
-      waits.count, waits.count == 1 ? " frees " : " free ", SizeText(waits.freed_bytes), " and ",
-      waits.count == 1 ? "costs " : "cost ",
-      waits.cost_ns == 0 ? "no time"
-                         : absl::StrCat(DurationText(waits.cost_ns), " (",
-                                        ShareText(static_cast<double>(waits.cost_ns),
-                                                  static_cast<double>(step_ns)),
-                                        ") of the step"));
+  return absl::StrCat(waits.count, waits.count == 1 ? " frees " : " free ", SizeText(waits.freed_bytes),
+                      " and ", waits.count == 1 ? "costs " : "cost ",
+                      waits.cost_ns == 0 ? "no time"
+                                         : absl::StrCat(DurationText(waits.cost_ns), " (",
+                                                        ShareText(static_cast<double>(waits.cost_ns),
+                                                                  static_cast<double>(step_ns)),
+                                                        ") of the step"));
 }
 
 // The arena beside the curve: what the difference is.
 std::string ArenaText(const Prediction& prediction) {
   const MemoryPlan& memory = prediction.memory;
-  const int64_t in_use = schedules::Total(prediction.memory_curve.persistent) + prediction.memory_curve.peak_bytes;
+  const int64_t in_use =
+      schedules::Total(prediction.memory_curve.persistent) + prediction.memory_curve.peak_bytes;
   const int64_t kept = memory.alive_bytes - prediction.memory_curve.peak_bytes;
-  return absl::StrCat(SizeText(memory.arena_bytes), ": ", SizeText(in_use), " in use at most, ", SizeText(kept),
-                      " kept for what may overlap, ", SizeText(memory.arena_bytes - in_use - kept),
-                      " alignment and gaps");
+  return absl::StrCat(SizeText(memory.arena_bytes), ": ", SizeText(in_use), " in use at most, ",
+                      SizeText(kept), " kept for what may overlap, ",
+                      SizeText(memory.arena_bytes - in_use - kept), " alignment and gaps");
 }
 
 std::string CostsText(const schedules::Simulation& simulation) {
@@ -124,7 +124,8 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
   AppendRow(text, "arena", ArenaText(prediction));
   if (prediction.outside_bytes > 0) {
     AppendRow(text, "outside",
-              absl::StrCat(SizeText(prediction.outside_bytes), " beside the arena: context, communicators, modules"));
+              absl::StrCat(SizeText(prediction.outside_bytes),
+                           " beside the arena: context, communicators, modules"));
   }
   if (profile.memory_bytes > 0) {
     AppendRow(text, "device memory",

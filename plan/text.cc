@@ -54,8 +54,9 @@ void AppendMemoryRow(std::string& text, const std::string& key, int64_t bytes) {
 }
 
 constexpr schedules::BufferKind kStates[] = {
-    schedules::BufferKind::kWeights,        schedules::BufferKind::kPublished, schedules::BufferKind::kGradients,
-    schedules::BufferKind::kOptimizerState, schedules::BufferKind::kNodeState,
+    schedules::BufferKind::kWeights,   schedules::BufferKind::kPublished,
+    schedules::BufferKind::kGradients, schedules::BufferKind::kOptimizerState,
+    schedules::BufferKind::kNodeState,
 };
 
 bool IsState(int kind) {
@@ -68,7 +69,8 @@ void AppendMemory(const MemoryPlan& memory, std::string& text) {
   int64_t rest = 0;  // of the persistent ones: what a run is told, and what it reports
   for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {
     if (IsState(kind) && memory.persistent[kind] > 0) {
-      AppendMemoryRow(text, schedules::ToText(static_cast<schedules::BufferKind>(kind)), memory.persistent[kind]);
+      AppendMemoryRow(text, schedules::ToText(static_cast<schedules::BufferKind>(kind)),
+                      memory.persistent[kind]);
     } else {
       rest += memory.persistent[kind];
     }
@@ -177,7 +179,8 @@ void AppendProgramRow(const schedules::Program& program, std::string& text) {
   const std::string microbatches =
       program.num_microbatches == 0
           ? ""
-          : absl::StrCat(program.num_microbatches, program.num_microbatches == 1 ? " microbatch, " : " microbatches, ");
+          : absl::StrCat(program.num_microbatches,
+                         program.num_microbatches == 1 ? " microbatch, " : " microbatches, ");
   AppendRow(text, program.name,
             absl::StrCat(program.instructions.size(), " instructions, ", microbatches, waits.all,
                          " waits between streams, ", waits.for_memory, " of them for memory"));
@@ -189,10 +192,12 @@ void AppendPrograms(const JobPlan& plan, std::string& text) {
     AppendProgramRow(*program, text);
   }
   AppendRow(text, "communicators",
-            absl::StrJoin(CommunicatorUses(plan), ", ", [&](std::string* out, const schedules::CommunicatorUse& use) {
-              const int ranks = plan.group_ranks.at(use.group);
-              absl::StrAppend(out, use.purpose, " (", use.group, ", ", ranks, ranks == 1 ? " rank)" : " ranks)");
-            }));
+            absl::StrJoin(CommunicatorUses(plan), ", ",
+                          [&](std::string* out, const schedules::CommunicatorUse& use) {
+                            const int ranks = plan.group_ranks.at(use.group);
+                            absl::StrAppend(out, use.purpose, " (", use.group, ", ", ranks,
+                                            ranks == 1 ? " rank)" : " ranks)");
+                          }));
   AppendRow(text, "digest", plan.program_digest);
 }
 
@@ -291,16 +296,14 @@ json ProgramJson(const JobPlan& plan, const schedules::Program& program) {
   }
   const std::string text = schedules::ToText(program, plan.outline);
   json lines = json::array();
-  for (const auto& line : absl::StrSplit(text.substr(text.find("\ninstructions\n") + 14), '\n', absl::SkipEmpty())) {
+  for (const auto& line :
+       absl::StrSplit(text.substr(text.find("\ninstructions\n") + 14), '\n', absl::SkipEmpty())) {
     lines.push_back(std::string(line));
   }
   const WaitCounts waits = CountWaits(program);
-  return {{"name", program.name},
-          {"microbatches", program.num_microbatches},
-          {"waits", waits.all},
-          {"memory_waits", waits.for_memory},
-          {"buffers", buffers},
-          {"instructions", lines}};
+  return {{"name", program.name}, {"microbatches", program.num_microbatches},
+          {"waits", waits.all},   {"memory_waits", waits.for_memory},
+          {"buffers", buffers},   {"instructions", lines}};
 }
 
 }  // namespace

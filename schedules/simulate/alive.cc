@@ -71,11 +71,16 @@ int64_t MostBytesAlive(const Program& program) {
       std::erase_if(buffers, [&](BufferId buffer) { return accesses.HaveEnded(buffer, known); });
       int64_t bytes = 0;
       for (const BufferId buffer : buffers) {
-        bytes += program.buffers[buffer].bytes.bound;
+        bytes += RingStride(program.buffers[buffer]);
       }
       most = std::max(most, bytes);
     }
-    clocks.Issue(instruction.stream);
+    const int issued = clocks.Issue(instruction.stream);
+    if (instruction.opcode == Opcode::kHostWait) {  // what is issued later is issued after it has ended
+      for (StreamId stream = 0; stream < clocks.num_streams(); ++stream) {
+        clocks.Wait(stream, issued);
+      }
+    }
   }
   return most;
 }

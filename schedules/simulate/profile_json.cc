@@ -52,7 +52,8 @@ class ObjectReader {
         value = number;
       } else {
         Refuse(Path(key), absl::StrCat(Short(*found), " is not allowed"),
-               absl::StrCat(above ? "a number > 0" : "a number ≥ 0", most < kMax ? absl::StrCat(" and < ", most) : ""));
+               absl::StrCat(above ? "a number > 0" : "a number ≥ 0",
+                            most < kMax ? absl::StrCat(" and < ", most) : ""));
       }
     }
   }

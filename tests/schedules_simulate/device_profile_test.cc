@@ -78,14 +78,14 @@ TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
     std::string message;
   } kBad[] = {
       {kGood, "name: mine",
-       "the file is not JSON; a device profile is what `tandem profile` writes, an object with name, compute, "
+       "the file is not JSON; a device profile is what `tandem profile` writes, an object with name, "
+       "compute, "
        "memory_bytes_per_second and link"},
       {kGood, "[1]", "the file is not an object; allowed: an object {...}"},
       {"\"mine\"", "\"\"", "name: \"\" is not allowed; allowed: a name"},
       {"\"mine\"", "3", "name: 3 is not allowed; allowed: a name"},
       {"1e10", "-1", "compute.fp32.flops_per_second: -1 is not allowed; allowed: a number > 0"},
-      {"1e10", "\"fast\"",
-       "compute.fp32.flops_per_second: \"fast\" is not allowed; allowed: a number > 0"},
+      {"1e10", "\"fast\"", "compute.fp32.flops_per_second: \"fast\" is not allowed; allowed: a number > 0"},
       {"{\"fp32\": {\"flops_per_second\": 1e10}}", "{}",
        "compute: has no compute type; allowed: an object like {\"fp32\": {\"flops_per_second\": 1e12}}"},
       {"\"memory_bytes_per_second\": 1e9,", "",
@@ -102,7 +102,8 @@ TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
        "measured[0]: is not an object; allowed: an object {...}"},
       {"\"link\": {", "\"links\": {},  \"link\": {",
        "links: is not a key of a device profile; allowed: name, describe, compute, memory_bytes_per_second, "
-       "memory_bytes, context_bytes, communicator_bytes, overhead_seconds, gap_seconds, wake_seconds, skew_seconds, link, network, cores, "
+       "memory_bytes, context_bytes, communicator_bytes, overhead_seconds, gap_seconds, wake_seconds, "
+       "skew_seconds, link, network, cores, "
        "compute_slowdown, measured"},
   };
   for (const auto& bad : kBad) {
