@@ -36,7 +36,8 @@ TORCH_HALF = {
 }
 ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
-    "fsdp": {"layout.h", "layout.cc"},
+    "fsdp": {"layout.h", "layout.cc", "buffer_bytes.h", "buffer_bytes.cc", "double_double.h", "host_device.h",
+             "norm_outcome.h", "parameter_norms.h", "pieces.h", "pieces.cc", "run_inputs.h"},
     "model": {"config.h", "config.cc", "outline.cc", "decoder_shapes.h", "decoder_shapes.cc"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
