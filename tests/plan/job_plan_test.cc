@@ -42,9 +42,9 @@ TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
     }
     EXPECT_EQ(plan.outline.units[unit].elements, plan.layouts[unit].elements);
     EXPECT_EQ(plan.options.units[unit].shard_elements, fsdp::ShardElements(plan.layouts[unit], 2));
-    ASSERT_EQ(plan.layouts[unit].items.size(), plan.units[unit].parameters.size());
-    for (size_t i = 0; i < plan.layouts[unit].items.size(); ++i) {
-      EXPECT_EQ(plan.layouts[unit].items[i].name, plan.units[unit].parameters[i].name);
+    ASSERT_EQ(plan.layouts[unit].parameters.size(), plan.units[unit].parameters.size());
+    for (size_t i = 0; i < plan.layouts[unit].parameters.size(); ++i) {
+      EXPECT_EQ(plan.layouts[unit].parameters[i].name, plan.units[unit].parameters[i].name);
     }
   }
 }
