@@ -81,7 +81,7 @@ class BoundProgram::Binder {
   void CheckEnd() const {
     for (const auto* live : {&values_, &gradients_}) {
       if (!live->empty()) {
-        throw std::logic_error(plan_.outline.values[live->begin()->first.first].name + " is never released");
+        throw std::logic_error(plan_.outline_v1.values[live->begin()->first.first].name + " is never released");
       }
     }
   }
@@ -111,8 +111,8 @@ class BoundProgram::Binder {
       }
       return views;
     }
-    throw std::logic_error(schedules_v1::ToText(instruction, plan_.outline) + " has no slot for " +
-                           plan_.outline.units.at(part.unit).name);
+    throw std::logic_error(schedules_v1::ToText(instruction, plan_.outline_v1) + " has no slot for " +
+                           plan_.outline_v1.units.at(part.unit).name);
   }
 
   void BindLoadBatch(const Instruction& instruction, BoundInstruction& bound) {
@@ -124,7 +124,7 @@ class BoundProgram::Binder {
 
   void BindPass(const Instruction& instruction, model::Pass pass, BoundInstruction& bound) {
     const Access& access =
-        schedules_v1::AccessOf(plan_.outline.nodes.at(instruction.target), instruction.opcode);
+        schedules_v1::AccessOf(plan_.outline_v1.nodes.at(instruction.target), instruction.opcode);
     const int microbatch = instruction.microbatch;
     for (const ValueId value : access.reads) {
       bound.reads.push_back(values_.at({value, microbatch}));
@@ -174,7 +174,7 @@ class BoundProgram::Binder {
 
     for (size_t i = 0; i < access.writes.size(); ++i) {
       values_.emplace(Key{access.writes[i], microbatch}, bound.writes[i]);
-      if (access.writes[i] == plan_.outline.loss) {
+      if (access.writes[i] == plan_.outline_v1.loss) {
         if (bound.writes[i].numel() != 1 || bound.writes[i].scalar_type() != c10::ScalarType::Double) {
           throw std::logic_error("the loss is one double");
         }
@@ -193,7 +193,7 @@ class BoundProgram::Binder {
     auto& live = instruction.of_gradient ? gradients_ : values_;
     const auto found = live.find({instruction.target, instruction.microbatch});
     if (found == live.end()) {
-      throw std::logic_error(schedules_v1::ToText(instruction, plan_.outline) + ": nothing is there");
+      throw std::logic_error(schedules_v1::ToText(instruction, plan_.outline_v1) + ": nothing is there");
     }
     memory_.arena().Free(found->second);
     bound.dead = {found->second};
@@ -211,7 +211,7 @@ class BoundProgram::Binder {
 BoundProgram::BoundProgram(const schedules_v1::Program& program, const plan::JobPlan& plan,
                            const std::vector<std::unique_ptr<model::Node>>& nodes, RankMemory& memory)
     : program_(program), instructions_(program.instructions.size()), losses_(program.num_microbatches) {
-  for (const schedules_v1::Value& value : plan.outline.values) {
+  for (const schedules_v1::Value& value : plan.outline_v1.values) {
     if (value.bytes.expected != value.bytes.bound ||
         value.gradient_bytes.expected != value.gradient_bytes.bound) {
       throw std::logic_error(value.name + " has no fixed size");

@@ -119,7 +119,7 @@ class Executor::Impl {
           std::make_exception_ptr(comm::CommError(
               absl::StrCat("group ", communicator.name(), " rank ", communicator.rank(), " ",
                            OperationOf(collective.instruction->opcode), ": ", Message(error)))),
-          collective.step, schedules_v1::ToText(*collective.instruction, plan_.outline), communicator.name()));
+          collective.step, schedules_v1::ToText(*collective.instruction, plan_.outline_v1), communicator.name()));
       Fail(told);
       return told;
     }
@@ -234,7 +234,7 @@ class Executor::Impl {
           const Instruction& instruction = *bound.instruction;
           const GroupCommunicator* group = Group(instruction.communicator);
           return std::make_exception_ptr(InstructionError(
-              std::current_exception(), inputs_.step, schedules_v1::ToText(instruction, plan_.outline),
+              std::current_exception(), inputs_.step, schedules_v1::ToText(instruction, plan_.outline_v1),
               group == nullptr ? "" : group->communicator->name()));
         },
         [&] {
