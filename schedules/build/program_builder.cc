@@ -45,7 +45,8 @@ class StageBuilder {
     stage.persistent_bytes = persistent_.arena;
     for (Program* program : programs) {
       const VectorClocks clocks = InsertWaits(budget, *program);
-      const PersistentBytes ends = PlaceLocals(clocks, persistent_, *program);
+      const PersistentBytes ends = PlaceLocals(clocks, persistent_, budget,
+                                               program == &stage.begin ? &stage.train : nullptr, *program);
       stage.arena_bytes = std::max(stage.arena_bytes, ends.arena);
       stage.host_bytes = std::max(stage.host_bytes, ends.host);
     }

@@ -67,7 +67,10 @@ struct PersistentBytes {
 PersistentBytes PlacePersistent(std::vector<Buffer>& buffers);
 
 // addresses.cc. Addresses of the program's locals, above `persistent`. Two buffers share bytes only if all
-// accesses of one are known to have ended by all of the other. Returns where the program's memory ends.
-PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, Program& program);
+// accesses of one are known to have ended by all of the other. budget: what is alive is within it, so a
+// layout within it is as good as any. like: another program with the same locals and more, or null; its
+// addresses are taken if they may be. Returns where the program's memory ends.
+PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, int64_t budget,
+                            const Program* like, Program& program);
 
 }  // namespace tandem::schedules
