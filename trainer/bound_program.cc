@@ -32,7 +32,7 @@ using schedules_v1::ValueId;
 class BoundProgram::Binder {
  public:
   Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-         RankMemory& memory, std::vector<std::unique_ptr<device::Mirror>>& losses)
+         RankMemory& memory, std::vector<std::unique_ptr<device::PinnedBuffer>>& losses)
       : plan_(plan), nodes_(nodes), memory_(memory), losses_(losses) {}
 
   void Bind(const Instruction& instruction, BoundInstruction& bound) {
@@ -102,7 +102,7 @@ class BoundProgram::Binder {
       if (use.role != role || use.unit != part.unit) {
         continue;
       }
-      const std::vector<at::Tensor> items = fsdp::ItemViews(plan_.layouts[part.unit], SlotOf(use));
+      const std::vector<at::Tensor> items = fsdp::ParameterViews(plan_.layouts[part.unit], SlotOf(use));
       std::vector<at::Tensor> views;
       for (size_t i = 0; i < items.size(); ++i) {
         if (plan_.units[part.unit].parameters[i].part == part.part) {
@@ -118,7 +118,7 @@ class BoundProgram::Binder {
   void BindLoadBatch(const Instruction& instruction, BoundInstruction& bound) {
     const at::Tensor tokens = memory_.arena().Allocate(
         {plan_.batch.sequences, plan_.batch.sequence_length + 1}, c10::ScalarType::Long);
-    bound.tokens = memory_.device().MakeMirror(tokens);
+    bound.tokens = memory_.device().MakePinnedBuffer(tokens);
     values_.emplace(Key{instruction.target, instruction.microbatch}, tokens);
   }
 
@@ -178,7 +178,7 @@ class BoundProgram::Binder {
         if (bound.writes[i].numel() != 1 || bound.writes[i].scalar_type() != c10::ScalarType::Double) {
           throw std::logic_error("the loss is one double");
         }
-        losses_.at(microbatch) = memory_.device().MakeMirror(bound.writes[i]);
+        losses_.at(microbatch) = memory_.device().MakePinnedBuffer(bound.writes[i]);
       }
     }
     for (size_t i = 0; i < access.gradient_writes.size(); ++i) {
@@ -203,7 +203,7 @@ class BoundProgram::Binder {
   const plan::JobPlan& plan_;
   const std::vector<std::unique_ptr<model::Node>>& nodes_;
   RankMemory& memory_;
-  std::vector<std::unique_ptr<device::Mirror>>& losses_;
+  std::vector<std::unique_ptr<device::PinnedBuffer>>& losses_;
   std::map<Key, at::Tensor> values_;
   std::map<Key, at::Tensor> gradients_;
 };

@@ -43,7 +43,7 @@ struct BoundInstruction {
   std::vector<at::Tensor> scratch;  // one, or none where the pass needs no scratch
 
   // LoadBatch: of the tokens, int64 [B, S + 1].
-  std::unique_ptr<device::Mirror> tokens;
+  std::unique_ptr<device::PinnedBuffer> tokens;
 
   // Unshard, ReduceGradients: the slot, as large as the unit's gathered buffer; and for the second the
   // staging.
@@ -89,7 +89,7 @@ class BoundProgram {
   const std::vector<Segment>& segments() const { return segments_; }
 
   // Of the loss of each microbatch, one double, which is there until Report.
-  const std::vector<std::unique_ptr<device::Mirror>>& losses() const { return losses_; }
+  const std::vector<std::unique_ptr<device::PinnedBuffer>>& losses() const { return losses_; }
 
  private:
   class Binder;
@@ -98,7 +98,7 @@ class BoundProgram {
 
   const schedules_v1::Program& program_;
   std::vector<BoundInstruction> instructions_;
-  std::vector<std::unique_ptr<device::Mirror>> losses_;
+  std::vector<std::unique_ptr<device::PinnedBuffer>> losses_;
   std::vector<Segment> segments_;
 };
 

@@ -89,7 +89,7 @@ class Executor::Impl {
       stream->Synchronize();
     }
     RunResult result;
-    for (const std::unique_ptr<device::Mirror>& loss : program->losses()) {
+    for (const std::unique_ptr<device::PinnedBuffer>& loss : program->losses()) {
       result.losses.push_back(*static_cast<const double*>(loss->host()));
     }
     if (has_norm_) {
@@ -352,7 +352,7 @@ class Executor::Impl {
         bound.unit->OptimizerStep(Inputs());
         break;
       case Opcode::kReport:
-        for (const std::unique_ptr<device::Mirror>& loss : running_->losses()) {
+        for (const std::unique_ptr<device::PinnedBuffer>& loss : running_->losses()) {
           loss->ToHost();
         }
         break;
@@ -403,7 +403,7 @@ class Executor::Impl {
   std::mutex mu_;
   std::vector<Collective> collectives_;  // of the run in progress, as they were issued; mu_
 
-  device::Poison poison_;
+  device::StreamError poison_;
   // Last: joined before anything that their work uses is gone.
   std::map<StreamKind, std::unique_ptr<device::Stream>> streams_;
 };

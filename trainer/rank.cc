@@ -38,7 +38,7 @@ GroupCommunicator Find(const Communicators& communicators, const std::string& na
 std::vector<ReportedItem> Items(const plan::JobPlan& plan) {
   std::vector<ReportedItem> items;
   for (const fsdp::Layout& layout : plan.layouts) {
-    for (const fsdp::Item& item : layout.items) {
+    for (const fsdp::Parameter& item : layout.parameters) {
       items.push_back({.name = item.name, .shape = item.shape});
     }
   }
@@ -48,7 +48,7 @@ std::vector<ReportedItem> Items(const plan::JobPlan& plan) {
 std::vector<int64_t> ItemElements(const plan::JobPlan& plan) {
   std::vector<int64_t> elements;
   for (const fsdp::Layout& layout : plan.layouts) {
-    for (const fsdp::Item& item : layout.items) {
+    for (const fsdp::Parameter& item : layout.parameters) {
       elements.push_back(item.range.size());
     }
   }
@@ -155,7 +155,7 @@ class Rank::Impl {
     }
     if (start.path.empty()) {
       for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-        std::vector<fsdp::ItemInit> inits;
+        std::vector<fsdp::ParameterInit> inits;
         for (const model::Parameter& parameter : plan_.units[unit].parameters) {
           inits.push_back(
               {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
@@ -242,7 +242,7 @@ class Rank::Impl {
                       .losses = std::move(result.losses)};
     if (plan_.train.parameter_norms) {
       for (const fsdp::ShardedUnit& unit : memory_.units()) {
-        const std::vector<fsdp::ItemNorms> norms = unit.norms();
+        const std::vector<fsdp::ParameterNorms> norms = unit.norms();
         record.norms.insert(record.norms.end(), norms.begin(), norms.end());
       }
     }

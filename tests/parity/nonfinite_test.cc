@@ -30,7 +30,7 @@ class InfiniteGradient final : public fsdp::ShardWork {
     const int64_t step = folds_++ / rounds_ + 1;
     for (const fsdp::Piece& piece : memory_.pieces) {
       // Units of two items or fewer are the embedding and the head.
-      if (step == kBadStep && memory_.num_items > 2 && piece.range.begin <= kBadElement &&
+      if (step == kBadStep && memory_.num_parameters > 2 && piece.range.begin <= kBadElement &&
           kBadElement < piece.range.end) {
         static_cast<float*>(memory_.gradient)[kBadElement - memory_.begin] =
             std::numeric_limits<float>::infinity();
@@ -39,7 +39,7 @@ class InfiniteGradient final : public fsdp::ShardWork {
   }
   void AddTerms(fsdp::NormTerms* terms) override { work_->AddTerms(terms); }
   void OptimizerStep(const fsdp::OptimizerInputs& inputs) override { work_->OptimizerStep(inputs); }
-  std::vector<fsdp::ItemNorms> norms() const override { return work_->norms(); }
+  std::vector<fsdp::ParameterNorms> norms() const override { return work_->norms(); }
 
  private:
   const fsdp::ShardMemory memory_;

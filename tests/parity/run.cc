@@ -38,6 +38,7 @@ class CountingCommunicator final : public comm::Communicator {
     inner_->AllToAll(input, output);
   }
   void Abort() override { inner_->Abort(); }
+  absl::Status RegisterWindow(device::Memory memory) override { return inner_->RegisterWindow(memory); }
   void CheckPending() override { inner_->CheckPending(); }
   uint64_t num_collectives() const override { return inner_->num_collectives(); }
   uint64_t num_ended() const override { return inner_->num_ended(); }

@@ -46,6 +46,7 @@ class HangingCommunicator final : public comm::Communicator {
   }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
   void Abort() override { inner_->Abort(); }
+  absl::Status RegisterWindow(device::Memory) override { return absl::OkStatus(); }
   void CheckPending() override {}
   uint64_t num_collectives() const override { return inner_->num_collectives() + hanging_; }
   uint64_t num_ended() const override { return inner_->num_ended(); }
@@ -65,7 +66,7 @@ class ExecutorTest : public testing::Test {
         nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute, backend_->operations())),
         memory_(plan_, 0, *backend_, /*poison=*/true) {
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      std::vector<fsdp::ItemInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
+      std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
       memory_.units()[unit].Initialize(1, inits);
     }
     ResetExecutor();
