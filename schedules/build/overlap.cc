@@ -6,12 +6,12 @@
 namespace tandem::schedules {
 namespace {
 
-// The nodes of one layer by what they do around the all-to-alls, in forward order. A dense layer has no dispatch and no
-// combine.
+// The nodes of one layer by what they do around the all-to-alls, in forward order. A dense layer has no
+// dispatch and no combine.
 struct LayerNodes {
-  std::vector<NodeId> before;    // attention, router, permutation
+  std::vector<NodeId> before;  // attention, router, permutation
   std::vector<NodeId> dispatch;
-  std::vector<NodeId> inner;     // experts or mlp
+  std::vector<NodeId> inner;  // experts or mlp
   std::vector<NodeId> combine;
   std::vector<NodeId> after;
 };
@@ -75,8 +75,8 @@ class OverlapBuilder {
   PassList Result() && { return std::move(passes_); }
 
  private:
-  // Each communication runs beside compute of the other microbatch; the weight halves fill in behind the input
-  // halves, which the chain of the backward waits for.
+  // Each communication runs beside compute of the other microbatch; the weight halves fill in behind the
+  // input halves, which the chain of the backward waits for.
   void Pair(const LayerNodes& f, const LayerNodes& b) {
     Backward(b.after);
     Backward(b.combine);

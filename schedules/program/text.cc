@@ -120,7 +120,7 @@ std::string CommunicatorName(const Program& program, CommunicatorId id) {
     return absl::StrCat("communicator ", id, "?");
   }
   const CommunicatorUse& use = program.communicators[id];
-  return absl::StrCat(use.group, " ", use.purpose, use.window ? " (window)" : "");
+  return absl::StrCat(use.group, " ", use.purpose);
 }
 
 // Where the buffer is of the instruction's microbatch, that is left out, and scratch is named by its
@@ -215,7 +215,8 @@ std::string ToText(const Program& program, const Outline& outline) {
   }
   absl::StrAppend(&text, "\ncommunicators:");
   for (size_t i = 0; i < program.communicators.size(); ++i) {
-    absl::StrAppend(&text, i == 0 ? " " : ", ", CommunicatorName(program, static_cast<CommunicatorId>(i)));
+    absl::StrAppend(&text, i == 0 ? " " : ", ", CommunicatorName(program, static_cast<CommunicatorId>(i)),
+                    program.communicators[i].window ? " (window)" : "");
   }
   absl::StrAppend(&text, "\n");
   AppendBuffers(text, program);

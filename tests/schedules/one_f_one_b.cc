@@ -8,8 +8,9 @@ namespace {
 // The passes of one microbatch, both ways, as the sequential schedule has them.
 void Append(const PassList& one, bool forward, int microbatch, PassList& passes) {
   for (NodePass pass : one) {
-    const bool of_forward = pass.opcode == Opcode::kForward ||
-                            ((pass.opcode == Opcode::kSend || pass.opcode == Opcode::kReceive) && !pass.gradient);
+    const bool of_forward =
+        pass.opcode == Opcode::kForward ||
+        ((pass.opcode == Opcode::kSend || pass.opcode == Opcode::kReceive) && !pass.gradient);
     if (of_forward == forward) {
       pass.microbatch = microbatch;
       passes.push_back(pass);
@@ -28,9 +29,18 @@ PassList OneFOneB(const Outline& outline, int num_stages, int num_microbatches) 
   while (forward < num_warmup) {
     Append(one, true, forward++, passes);
   }
-  while (forward < num_microbatches) {  // steady state
+  // Steady state. Every stage could send at the same time and none receive: the gradient is received first.
+  while (forward < num_microbatches) {
     Append(one, true, forward++, passes);
-    Append(one, false, backward++, passes);
+    PassList backwards;
+    Append(one, false, backward++, backwards);
+    const auto sends = std::find_if(passes.rbegin(), passes.rend(), [](const NodePass& pass) {
+                         return pass.opcode != Opcode::kSend;
+                       }).base();
+    const auto first_pass =
+        std::find_if(backwards.begin(), backwards.end(), [](const NodePass& pass) { return !pass.gradient; });
+    passes.insert(sends, backwards.begin(), first_pass);
+    passes.insert(passes.end(), first_pass, backwards.end());
   }
   while (backward < num_microbatches) {  // cooldown
     Append(one, false, backward++, passes);
