@@ -633,6 +633,18 @@ BuildOptions RandomOptions(const Outline& outline, uint64_t seed) {
   return options;
 }
 
+std::vector<bool> RecomputeLayers(const Outline& outline) {
+  std::vector<bool> recompute(outline.values.size(), false);
+  for (const Node& node : outline.nodes) {
+    const bool ends_layer = node.kind == NodeKind::kFinish || node.kind == NodeKind::kMlp;
+    for (const ValueId value : node.forward.writes) {
+      recompute[value] = node.layer >= 0 && outline.values[value].kind != ValueKind::kHost &&
+                         !(ends_layer && value == node.forward.writes.front());
+    }
+  }
+  return recompute;
+}
+
 void UseBf16(Outline& outline) {
   for (Unit& unit : outline.units) {
     unit.precision = {.main = 4, .compute = 2, .transport = 2};
