@@ -6,9 +6,11 @@
 #include <time.h>
 
 #include <atomic>
+#include <future>
 #include <iostream>
 #include <latch>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
