@@ -7,6 +7,7 @@
 #include "schedules/build/program_builder.h"
 #include "schedules/passes/passes.h"
 #include "schedules/program/text.h"
+#include "schedules/simulate/simulator.h"
 #include "tests/schedules/test_outlines.h"
 
 namespace tandem::schedules {
@@ -150,6 +151,34 @@ TEST(AddressTest, FourLlamaLayersInFp32OnTwoRanksFitIn25GiB) {
   const StagePrograms stage = BuildStage(outline, OptionsFor(outline, "zero3", 1, 2)).value();
   EXPECT_LE(static_cast<double>(stage.arena_bytes), 25 * kGiB);
   std::cout << "arena " << static_cast<double>(stage.arena_bytes) / kGiB << " GiB\n";
+}
+
+TEST(MemoryWaitTest, MemoryWaitsCostLittleTimeAtTheDefaultBudget) {
+  const Outline outline = DenseDecoder(Llama8b(32, 8192, 2));
+  for (const int ranks : {8, 512}) {
+    for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
+      BuildOptions options = OptionsFor(outline, "zero3", 2, ranks);
+      options.hold = schedule == Schedule::kOverlapped;
+      const Program with = BuildStage(outline, options, schedule).value().train;
+      Program without = with;
+      int num_waits = 0;
+      for (Instruction& instruction : without.instructions) {
+        num_waits += static_cast<int>(
+            std::erase_if(instruction.waits, [](const Wait& wait) { return wait.frees > 0; }));
+      }
+      const Workload workload{.compute = "bf16",
+                              .ranks = {{"dp_cp", ranks}, {"dp_cp_ag", ranks}, {"intra_dist_opt", ranks}}};
+      const DeviceProfile profile = PresetProfile("h200").value();
+      const auto step = [&](const Program& program) {
+        return static_cast<double>(
+            StepNanoseconds(program, Simulate(outline, program, workload, profile).timeline));
+      };
+      const double cost = step(with) / step(without) - 1;
+      EXPECT_LE(cost, 0.005) << ranks << " ranks, schedule " << static_cast<int>(schedule);
+      std::cout << ranks << " ranks, schedule " << static_cast<int>(schedule) << ": " << num_waits
+                << " memory waits cost " << cost * 100 << " % of " << step(without) / 1e6 << " ms\n";
+    }
+  }
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ class DenseBuilder {
     const ValueId context = AddValue(outline_, absl::StrCat(name, ".context"), Matrix(s_.hidden));
     const ValueId lse = AddValue(outline_, absl::StrCat(name, ".lse"), s_.tokens * s_.heads * 4);
     const UnitPart part = PartOfLayer(layer, 0);
-    const double flops = Product(s_.hidden, columns + s_.hidden);
+    const double projections = Product(s_.hidden, columns + s_.hidden);
+    const double scores = Product(s_.tokens, s_.hidden);  // one sequence, of which causality leaves half
     outline_.nodes.push_back({
         .name = name,
         .kind = NodeKind::kAttention,
@@ -124,14 +125,14 @@ class DenseBuilder {
                     .writes = {hidden, qkv, context, lse},
                     .parameters = {part},
                     .scratch = Fixed(Matrix(s_.hidden)),
-                    .flops = flops},
+                    .flops = projections + scores},
         .backward = {.reads = {input, qkv, context, lse},
                      .gradient_reads = {hidden},
                      .gradient_writes = {input},
                      .parameters = {part},
                      .parameter_gradients = {part},
                      .scratch = Fixed(Matrix(3 * s_.hidden + columns)),
-                     .flops = 2 * flops},
+                     .flops = 2 * projections + 2.5 * scores},
     });
     return hidden;
   }
