@@ -16,9 +16,9 @@ class AccessOrder {
   AccessOrder(const VectorClocks& clocks, const Program& program)
       : program_(program),
         num_streams_(clocks.num_streams()),
+        openers_(program.buffers.size(), Opcode::kForward),
         last_(program.buffers.size() * num_streams_, 0),
         known_(program.buffers.size() * num_streams_, std::numeric_limits<int>::max()),
-        openers_(program.buffers.size(), Opcode::kForward),
         first_instruction_(program.buffers.size(), -1),
         last_instruction_(program.buffers.size(), -1) {
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
