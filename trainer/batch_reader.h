@@ -1,0 +1,56 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tandem::trainer {
+
+// Reads the batches of runs on a thread of its own, while runs before them are under way.
+//
+// Jobs are done in the order in which they were asked for, microbatch by microbatch. One thread asks, any
+// thread waits. An error of a microbatch is thrown to whoever waits for it, and for those after it.
+class BatchReader {
+ public:
+  // Writes the tokens of one of this rank's microbatches to `tokens`. Called on the reader's thread.
+  using Load = std::function<void(int microbatch, int64_t* tokens)>;
+
+  BatchReader();
+  ~BatchReader();  // drops what has not begun
+  BatchReader(const BatchReader&) = delete;
+  BatchReader& operator=(const BatchReader&) = delete;
+
+  // Asks for the microbatches of run `run`: microbatch m goes to destinations[m], which stay alive and
+  // untouched until the run has ended. Runs come in ascending order; a run's record goes when the run but one
+  // after it is asked for.
+  void Ask(int64_t run, std::vector<int64_t*> destinations, Load load);
+
+  // Returns once the microbatch is there. Throws what its Load threw.
+  void Await(int64_t run, int microbatch);
+
+ private:
+  struct Job {
+    int64_t run = 0;
+    std::vector<int64_t*> destinations;
+    Load load;
+    int done = 0;  // microbatches
+    std::exception_ptr error;
+  };
+
+  void Read();
+  Job& Find(int64_t run);  // requires mu_
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;  // the newest two; mu_
+  bool ending_ = false;   // mu_
+  std::thread thread_;
+};
+
+}  // namespace tandem::trainer
