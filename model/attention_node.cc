@@ -10,7 +10,6 @@
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
 #include "model/hidden_node.h"
-#include "ops/linear.h"
 #include "ops/operations.h"
 #include "ops/rope.h"
 
@@ -66,10 +65,10 @@ class AttentionNode final : public HiddenNode {
     at::Tensor work = ForwardPiece(call, attention_forward::kWork, {ForwardRest()});
 
     ops_.RmsNorm(x, weights[kInputNorm], epsilon_, normed);
-    ops::Linear(normed, Block(weights + kQuery, 3), qkv);
+    ops_.Linear(normed, Block(weights + kQuery, 3), qkv, {});
     ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, qkv);
     ops_.Attention(shape_, qkv, context, lse, work);
-    ops::Linear(context, weights[kOutput], hidden);
+    ops_.Linear(context, weights[kOutput], hidden, {});
     ops_.ResidualAdd(x, hidden);
   }
 
@@ -88,14 +87,14 @@ class AttentionNode final : public HiddenNode {
     at::Tensor grad_qkv = BackwardPiece(call, attention_backward::kGradQkv, {s_.tokens, s_.qkv});
     at::Tensor work = BackwardPiece(call, attention_backward::kWork, {BackwardRest()});
 
-    ops::LinearBackwardWeight(grad_hidden, context, add, gradients[kOutput]);
-    ops::LinearBackwardInput(grad_hidden, weights[kOutput], grad_context);
+    ops_.LinearBackwardWeight(grad_hidden, context, add, gradients[kOutput], {});
+    ops_.LinearBackwardInput(grad_hidden, weights[kOutput], grad_context, {});
     ops_.AttentionBackward(shape_, qkv, context, lse, grad_context, grad_qkv, work);
     ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, grad_qkv);
     ops_.RmsNorm(x, weights[kInputNorm], epsilon_, normed);
     at::Tensor grad_block = Block(gradients + kQuery, 3);
-    ops::LinearBackwardWeight(grad_qkv, normed, add, grad_block);
-    ops::LinearBackwardInput(grad_qkv, Block(weights + kQuery, 3), grad_normed);
+    ops_.LinearBackwardWeight(grad_qkv, normed, add, grad_block, {});
+    ops_.LinearBackwardInput(grad_qkv, Block(weights + kQuery, 3), grad_normed, {});
     ops_.RmsNormBackward(grad_normed, x, weights[kInputNorm], epsilon_, /*residual=*/grad_hidden,
                          call.add_gradient[0], call.gradient_writes[0], add, gradients[kInputNorm]);
   }

@@ -7,7 +7,6 @@
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
 #include "model/hidden_node.h"
-#include "ops/linear.h"
 #include "ops/operations.h"
 
 namespace tandem::model {
@@ -34,7 +33,7 @@ class HeadNode final : public HiddenNode {
     at::Tensor lse = ForwardPiece(call, head_forward::kLogSumExp, {s_.tokens});
 
     ops_.RmsNorm(x, call.parameters[0][0], epsilon_, normed);
-    ops::Linear(normed, tied_ ? call.parameters[1][0] : call.parameters[0][1], logits);
+    ops_.Linear(normed, tied_ ? call.parameters[1][0] : call.parameters[0][1], logits, {});
     ops_.CrossEntropy(logits, targets, lse, loss);
     ops_.CrossEntropyBackward(logits, targets, lse, logits);
   }
@@ -50,8 +49,9 @@ class HeadNode final : public HiddenNode {
     at::Tensor grad_normed = BackwardPiece(call, head_backward::kGradNormed, {s_.tokens, s_.hidden});
 
     ops_.RmsNorm(x, norm, epsilon_, normed);
-    ops::LinearBackwardWeight(grad_logits, normed, call.add_parameter_gradient[tied_ ? 1 : 0], grad_weight);
-    ops::LinearBackwardInput(grad_logits, weight, grad_normed);
+    ops_.LinearBackwardWeight(grad_logits, normed, call.add_parameter_gradient[tied_ ? 1 : 0], grad_weight,
+                              {});
+    ops_.LinearBackwardInput(grad_logits, weight, grad_normed, {});
     ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/at::Tensor(), call.add_gradient[0],
                          call.gradient_writes[0], call.add_parameter_gradient[0], grad_norm);
   }

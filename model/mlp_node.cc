@@ -6,7 +6,6 @@
 #include "model/call_memory.h"
 #include "model/decoder_nodes.h"
 #include "model/hidden_node.h"
-#include "ops/linear.h"
 #include "ops/operations.h"
 
 namespace tandem::model {
@@ -35,9 +34,9 @@ class MlpNode final : public HiddenNode {
     at::Tensor activated = ForwardPiece(call, mlp_forward::kActivated, {s_.tokens, s_.inner});
 
     ops_.RmsNorm(x, weights[kPostAttentionNorm], epsilon_, normed);
-    ops::Linear(normed, Block(weights + kGate, 2), gate_up);
+    ops_.Linear(normed, Block(weights + kGate, 2), gate_up, {});
     ops_.SwiGlu(gate_up, activated);
-    ops::Linear(activated, weights[kDown], hidden);
+    ops_.Linear(activated, weights[kDown], hidden, {});
     ops_.ResidualAdd(x, hidden);
   }
 
@@ -54,13 +53,13 @@ class MlpNode final : public HiddenNode {
     at::Tensor activated = BackwardPiece(call, mlp_backward::kActivated, {s_.tokens, s_.inner});
     at::Tensor grad_gate_up = BackwardPiece(call, mlp_backward::kGradGateUp, {s_.tokens, 2 * s_.inner});
 
-    ops::LinearBackwardInput(grad_hidden, weights[kDown], activated);
+    ops_.LinearBackwardInput(grad_hidden, weights[kDown], activated, {});
     ops_.SwiGluBackward(gate_up, activated, grad_gate_up, activated);
-    ops::LinearBackwardWeight(grad_hidden, activated, add, gradients[kDown]);
+    ops_.LinearBackwardWeight(grad_hidden, activated, add, gradients[kDown], {});
     ops_.RmsNorm(x, weights[kPostAttentionNorm], epsilon_, normed);
     at::Tensor grad_block = Block(gradients + kGate, 2);
-    ops::LinearBackwardWeight(grad_gate_up, normed, add, grad_block);
-    ops::LinearBackwardInput(grad_gate_up, Block(weights + kGate, 2), grad_normed);
+    ops_.LinearBackwardWeight(grad_gate_up, normed, add, grad_block, {});
+    ops_.LinearBackwardInput(grad_gate_up, Block(weights + kGate, 2), grad_normed, {});
     ops_.RmsNormBackward(grad_normed, x, weights[kPostAttentionNorm], epsilon_, /*residual=*/grad_hidden,
                          call.add_gradient[0], call.gradient_writes[0], add, gradients[kPostAttentionNorm]);
   }

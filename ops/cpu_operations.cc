@@ -3,6 +3,7 @@
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/linear.h"
 #include "ops/operations.h"
 #include "ops/residual_add.h"
 #include "ops/rms_norm.h"
@@ -16,6 +17,17 @@ class Cpu final : public Operations {
  public:
   at::Tensor Constant(const at::Tensor& host) const override { return host; }
 
+  void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace) const override {
+    ops::Linear(x, weight, y);
+  }
+  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
+                           Workspace) const override {
+    ops::LinearBackwardInput(grad_y, weight, grad_x);
+  }
+  void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
+                            Workspace) const override {
+    ops::LinearBackwardWeight(grad_y, x, add, grad_weight);
+  }
   void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {
     ops::Embedding(tokens, weight, output);
   }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "ops/cuda/kernels.h"
+#include "ops/linear.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
@@ -91,6 +92,18 @@ class Cuda final : public Operations {
  public:
   at::Tensor Constant(const at::Tensor& host) const override {
     return host.to(host.options().device(at::kCUDA, c10::cuda::current_device()));
+  }
+
+  void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace) const override {
+    ops::Linear(x, weight, y);
+  }
+  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
+                           Workspace) const override {
+    ops::LinearBackwardInput(grad_y, weight, grad_x);
+  }
+  void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
+                            Workspace) const override {
+    ops::LinearBackwardWeight(grad_y, x, add, grad_weight);
   }
 
   void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {

@@ -17,7 +17,8 @@ TORCH_FREE = {
     "schedules_v1": {"platform", "proto"},
     "schedules": {"platform", "proto"},
     "fsdp:": {"platform", "schedules", "schedules_v1", "parallel"},
-    "model:": {"platform", "schedules", "schedules_v1", "parallel"},
+    "ops:": set(),
+    "model:": {"platform", "schedules", "schedules_v1", "parallel", "ops:"},
     "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "schedules_v1", "fsdp:", "model:"},
     "controller": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "schedules_v1", "plan"},
     "worker": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "schedules_v1", "plan"},
@@ -26,9 +27,9 @@ TORCH_FREE = {
 TORCH_HALF = {
     "device": {"platform", "schedules", "schedules_v1", "parallel"},
     "comm": {"platform", "schedules", "schedules_v1", "parallel", "device"},
-    "ops": {"platform", "schedules", "schedules_v1", "parallel", "device"},
+    "ops": {"platform", "schedules", "schedules_v1", "parallel", "device", "ops:"},
     "fsdp": {"platform", "schedules", "schedules_v1", "parallel", "device", "comm", "ops", "fsdp:"},
-    "model": {"platform", "schedules", "schedules_v1", "parallel", "device", "comm", "ops", "model:"},
+    "model": {"platform", "schedules", "schedules_v1", "parallel", "device", "comm", "ops", "ops:", "model:"},
     "checkpoint": {"platform", "schedules", "schedules_v1", "parallel", "device", "comm", "fsdp", "fsdp:", "model", "model:"},
     "data": {"platform", "schedules", "schedules_v1", "parallel"},
     "trainer": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "schedules_v1", "plan", "device", "comm", "ops",
@@ -37,6 +38,7 @@ TORCH_HALF = {
 ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
     "fsdp": {"layout.h", "layout.cc"},
+    "ops": {"attention_work.h", "linear_work.h"},
     "model": {"config.h", "config.cc", "outline.cc", "decoder_shapes.h", "decoder_shapes.cc"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)

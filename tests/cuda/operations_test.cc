@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "ops/attention_work.h"
-#include "ops/linear.h"
 #include "ops/rope.h"
 #include "tests/ops/compare.h"
 
@@ -149,9 +148,9 @@ TEST_P(CudaOperationsTest, LinearAndResidualAdd) {
   Compare({Normal({40, 24}), Normal({56, 24}), Normal({40, 56})},
           {Poison({40, 56}), Poison({40, 24}), Normal({56, 24}), Normal({40, 24})},
           [](const Operations& ops, const Tensors& in, Tensors& out) {
-            Linear(in[0], in[1], out[0]);
-            LinearBackwardInput(in[2], in[1], out[1]);
-            LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2]);
+            ops.Linear(in[0], in[1], out[0], {});
+            ops.LinearBackwardInput(in[2], in[1], out[1], {});
+            ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2], {});
             ops.ResidualAdd(in[0], out[3]);
           });
 }
