@@ -36,14 +36,14 @@ v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::strin
 }
 
 v1::StepTimeline ToProto(const RecordedRun& recorded) {
-  const schedules_v1::Timeline& from = recorded.timeline;
+  const schedules::Timeline& from = recorded.timeline;
   v1::StepTimeline timeline;
   timeline.set_program(from.program);
   timeline.set_rank(from.rank);
   timeline.set_step(from.step);
   timeline.set_alone(from.alone);
   timeline.set_start_unix_ns(recorded.start_unix_ns);
-  for (const schedules_v1::InstructionTime& time : from.instructions) {
+  for (const schedules::InstructionTime& time : from.instructions) {
     timeline.add_start_ns(time.start_ns);
     timeline.add_end_ns(time.end_ns);
     timeline.add_cpu_ns(time.cpu_ns);
@@ -74,14 +74,14 @@ void DaemonObserver::OnReady(const RankReady& ready) {
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnItems(const std::vector<ReportedItem>& items) {
+void DaemonObserver::OnParameters(const std::vector<ReportedParameter>& parameters) {
   v1::FromTrainer message;
   v1::ItemTable& table = *message.mutable_table();
   table.set_digest(table_digest_);
-  for (const ReportedItem& item : items) {
+  for (const ReportedParameter& parameter : parameters) {
     v1::Item& row = *table.add_items();
-    row.set_name(item.name);
-    row.mutable_shape()->Add(item.shape.begin(), item.shape.end());
+    row.set_name(parameter.name);
+    row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
   }
   outbox_.Push(std::move(message));
 }

@@ -118,7 +118,7 @@ void Reporter::Fold(const StepRecord& record) {
 
   const double* gathered = all.const_data_ptr<double>();
   StepSummary summary{.step = record.step,
-                      .loss = MeanLoss(gathered, comm_.size(), stride, 0, rounds * comm_.size()),
+                      .loss = rounds == 0 ? 0 : MeanLoss(gathered, comm_.size(), stride, 0, rounds * comm_.size()),
                       .grad_norm = record.grad_norm,
                       .learning_rate = record.learning_rate,
                       .tokens = record.tokens,

@@ -22,7 +22,8 @@ namespace tandem::trainer {
 class StepRecorder {
  public:
   // `device` and `program` outlive it. recording != kNone.
-  StepRecorder(device::Device& device, const schedules_v1::Program& program, int64_t step, Recording recording);
+  StepRecorder(device::Device& device, const schedules_v1::Program& program, int64_t step,
+               Recording recording);
   ~StepRecorder();
 
   // On a stream, before all instructions: the time that theirs count from.
