@@ -77,7 +77,7 @@ std::string Trace(const Result& result) {
   for (const plan::Buffer& buffer : plan::PersistentBuffers(result.plan)) {
     persistent[buffer.category] += buffer.bytes;
   }
-  return schedules_v1::TraceToJson(result.plan.outline, {{.program = &result.plan.train_program,
+  return schedules_v1::TraceToJson(result.plan.outline_v1, {{.program = &result.plan.train_program,
                                                        .timeline = &result.prediction.simulation.timeline,
                                                        .memory = &result.prediction.memory.train,
                                                        .persistent = std::move(persistent)}});

@@ -32,7 +32,7 @@ std::string Waiting(const schedules_v1::Program& program) {
 absl::StatusOr<WithoutWait> CheckWithoutWait(const plan::JobPlan& plan, int instruction) {
   schedules_v1::Program program = plan.train_program;
   const auto describe = [&](int i) {
-    return absl::StrCat(i, " (", schedules_v1::ToText(program.instructions[i], plan.outline), ")");
+    return absl::StrCat(i, " (", schedules_v1::ToText(program.instructions[i], plan.outline_v1), ")");
   };
   if (instruction < 0 || instruction >= static_cast<int>(program.instructions.size())) {
     return absl::InvalidArgumentError(absl::StrCat("the train program has instructions 0 to ",
@@ -49,7 +49,7 @@ absl::StatusOr<WithoutWait> CheckWithoutWait(const plan::JobPlan& plan, int inst
                    absl::StrJoin(waits, " and ",
                                  [&](std::string* out, int wait) { absl::StrAppend(out, describe(wait)); }),
                    " any more\n");
-  const absl::Status status = schedules_v1::CheckProgram(plan.outline, program);
+  const absl::Status status = schedules_v1::CheckProgram(plan.outline_v1, program);
   return WithoutWait{
       .refused = !status.ok(),
       .text = absl::StrCat(removed, status.ok() ? "accepted: other waits order the same\n"

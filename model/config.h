@@ -49,6 +49,8 @@ struct Parameter {
 // The parameters that are gathered together, in layout order.
 struct UnitParameters {
   std::string name;
+  int layer =
+      -1;  // units of one layer have the same number; embedding and head have numbers behind the layers
   std::vector<std::string> parts;
   std::vector<Parameter> parameters;
 };
@@ -59,7 +61,7 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
 // The outline of one rank's model. unit_elements: of the units' layouts, gaps included.
 schedules_v1::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                  const std::vector<int64_t>& unit_elements);
+                                     const std::vector<int64_t>& unit_elements);
 
 int64_t NumParameters(const DecoderConfig& config);
 

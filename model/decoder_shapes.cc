@@ -40,7 +40,8 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       query(heads * head_dim),
       key(kv_heads * head_dim),
       qkv(query + 2 * key),
-      element_bytes(ElementBytes(type)) {}
+      element_bytes(ElementBytes(type)),
+      tied(config.tie_word_embeddings) {}
 
 namespace attention_forward {
 ScratchLayout Scratch(const DecoderShapes& s) {

@@ -25,6 +25,12 @@ struct DecoderShapes {
   int64_t key;         // kv_heads * head_dim
   int64_t qkv;         // query + 2 * key
   int64_t element_bytes;
+  bool tied;  // the head's matrix is the embedding's
+
+  // Floating point operations of a product with T rows.
+  double ProductFlops(int64_t inputs, int64_t outputs) const {
+    return 2.0 * static_cast<double>(tokens) * static_cast<double>(inputs) * static_cast<double>(outputs);
+  }
 };
 
 // Where the pieces of a pass's scratch memory lie in its byte tensor, in the order of the pass's

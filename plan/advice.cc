@@ -177,7 +177,7 @@ class Adviser {
       if (program.instructions[i].stream == StreamKind::kCompute) {
         const schedules_v1::InstructionTime& time = prediction_.simulation.timeline.instructions[i];
         if (time.end_ns > time.start_ns) {
-          kinds[schedules_v1::KindOf(plan_.outline, program.instructions[i])] += time.end_ns - time.start_ns;
+          kinds[schedules_v1::KindOf(plan_.outline_v1, program.instructions[i])] += time.end_ns - time.start_ns;
         }
       }
     }

@@ -2,10 +2,13 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "schedules/program/text.h"
 #include "schedules_v1/job_checker.h"
 #include "schedules_v1/program_builder.h"
 #include "schedules_v1/text.h"
@@ -120,8 +123,12 @@ std::string Sha256(const std::string& text) {
 
 void RequireOk(const absl::Status& status) {
   if (!status.ok()) {
-    throw std::logic_error(absl::StrCat("the checker refuses the program of this job: ", status.message()));
+    throw std::logic_error(absl::StrCat("the check refuses the programs of this job: ", status.message()));
   }
+}
+
+bool Validates(const TrainConfig& train) {
+  return train.validate_every_steps > 0 && train.validation_batches > 0;
 }
 
 void BuildPrograms(int prefetch, JobPlan& plan) {
@@ -133,15 +140,15 @@ void BuildPrograms(int prefetch, JobPlan& plan) {
     options.unit_gradient_slot_bytes.push_back(bytes);
   }
   const int rounds = plan.train.microbatches_per_rank;
-  plan.train_program = schedules_v1::BuildTrainProgram(plan.outline, options, rounds);
-  if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
+  plan.train_program = schedules_v1::BuildTrainProgram(plan.outline_v1, options, rounds);
+  if (Validates(plan.train)) {
     plan.validate_program =
-        schedules_v1::BuildValidateProgram(plan.outline, options, plan.train.validation_rounds);
+        schedules_v1::BuildValidateProgram(plan.outline_v1, options, plan.train.validation_rounds);
     schedules_v1::ShareSlots(plan.train_program, plan.validate_program);
   }
   const schedules_v1::Program snapshot = schedules_v1::BuildSnapshotProgram();
   RequireOk(schedules_v1::CheckJob(
-      plan.outline,
+      plan.outline_v1,
       {.train = &plan.train_program,
        .validate = plan.validate_program.instructions.empty() ? nullptr : &plan.validate_program,
        .snapshot = &snapshot}));
@@ -152,6 +159,25 @@ void BuildPrograms(int prefetch, JobPlan& plan) {
 int64_t TokensPerStep(const JobPlan& plan) {
   return plan.batch.sequences * plan.batch.sequence_length * plan.train.microbatches_per_rank *
          plan.train.ranks;
+}
+
+double ContributionsPerStep(const JobPlan& plan) {
+  return static_cast<double>(plan.train.microbatches_per_rank) * plan.train.ranks;
+}
+
+std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan) {
+  std::vector<schedules::CommunicatorUse> uses;
+  for (const schedules::Program* program : plan.stage.All()) {
+    for (const schedules::CommunicatorUse& use : program->communicators) {
+      const bool known = std::any_of(uses.begin(), uses.end(), [&](const schedules::CommunicatorUse& other) {
+        return other.group == use.group && other.purpose == use.purpose;
+      });
+      if (!known) {
+        uses.push_back(use);
+      }
+    }
+  }
+  return uses;
 }
 
 std::string ComputeName(model::ComputeType type) {
@@ -171,11 +197,14 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   for (const fsdp::Layout& layout : plan.layouts) {
     elements.push_back(layout.elements);
   }
-  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, elements);
+  plan.outline_v1 = model::DecoderOutline(plan.model, plan.batch, plan.compute, elements);
   BuildPrograms(resolved.parallelism().fsdp().prefetch(), plan);
-  std::string texts = schedules_v1::ToText(plan.train_program, plan.outline);
+  std::string texts = schedules_v1::ToText(plan.train_program, plan.outline_v1);
   if (!plan.validate_program.instructions.empty()) {
-    texts += schedules_v1::ToText(plan.validate_program, plan.outline);
+    texts += schedules_v1::ToText(plan.validate_program, plan.outline_v1);
+  }
+  for (const schedules::Program* program : plan.stage.All()) {
+    texts += schedules::ToText(*program, plan.outline);
   }
   plan.program_digest = Sha256(texts);
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);

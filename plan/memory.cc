@@ -62,11 +62,11 @@ MemoryPlan PlanMemory(const JobPlan& plan) {
   }
   memory.persistent_bytes = blocks.in_use();
 
-  memory.train = schedules_v1::ReplayMemory(plan.outline, plan.train_program, sizes);
+  memory.train = schedules_v1::ReplayMemory(plan.outline_v1, plan.train_program, sizes);
   memory.arena_bytes = memory.train.peak_bytes;
   const schedules_v1::MemoryCurve* largest = &memory.train;
   if (!plan.validate_program.instructions.empty()) {
-    memory.validate = schedules_v1::ReplayMemory(plan.outline, plan.validate_program, sizes);
+    memory.validate = schedules_v1::ReplayMemory(plan.outline_v1, plan.validate_program, sizes);
     memory.arena_bytes = std::max(memory.arena_bytes, memory.validate.peak_bytes);
     if (memory.validate.peak_in_use > memory.train.peak_in_use) {
       largest = &memory.validate;

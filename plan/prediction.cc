@@ -30,7 +30,7 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules_v1::Devi
         })));
   }
   Prediction result;
-  result.simulation = schedules_v1::Simulate(plan.outline, plan.train_program, workload, profile);
+  result.simulation = schedules_v1::Simulate(plan.outline_v1, plan.train_program, workload, profile);
   const schedules_v1::Timeline& timeline = result.simulation.timeline;
   result.step_ns = schedules_v1::StepNanoseconds(timeline);
   if (result.step_ns == 0 || result.step_ns >= schedules_v1::kLongestNanoseconds) {

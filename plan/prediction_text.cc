@@ -123,7 +123,7 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     instructions.push_back({{"index", i},
                             {"stream", schedules_v1::ToText(program.instructions[i].stream)},
-                            {"what", schedules_v1::ToText(program.instructions[i], plan.outline)},
+                            {"what", schedules_v1::ToText(program.instructions[i], plan.outline_v1)},
                             {"start_ns", timeline.instructions[i].start_ns},
                             {"end_ns", timeline.instructions[i].end_ns}});
   }

@@ -61,7 +61,7 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
                     .memory = &memory.train,
                     .persistent = persistent});
   }
-  return schedules_v1::TraceToJson(plan.outline, runs);
+  return schedules_v1::TraceToJson(plan.outline_v1, runs);
 }
 
 schedules_v1::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
@@ -73,7 +73,7 @@ schedules_v1::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<cons
     (step.alone() ? alone : overlapped).push_back(ToTimeline(step));
     processors = std::max(processors, step.processors());
   }
-  base.measured = schedules_v1::MeasureTimes(plan.outline, plan.train_program, WorkloadOf(plan),
+  base.measured = schedules_v1::MeasureTimes(plan.outline_v1, plan.train_program, WorkloadOf(plan),
                                           alone.empty() ? overlapped : alone);
   const schedules_v1::Gaps gaps = schedules_v1::MeasureGaps(plan.train_program, overlapped);
   base.gap_seconds = gaps.gap_seconds;

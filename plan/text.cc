@@ -63,7 +63,7 @@ void AppendMemory(const JobPlan& plan, const MemoryPlan& memory, std::string& te
     AppendRow(text, "train peaks at",
               absl::StrCat(memory.train.peak_instruction, " (",
                            schedules_v1::ToText(plan.train_program.instructions[memory.train.peak_instruction],
-                                             plan.outline),
+                                             plan.outline_v1),
                            ")"));
   }
 }
@@ -90,9 +90,9 @@ struct UnitRow {
 
 std::vector<UnitRow> UnitRows(const JobPlan& plan) {
   const std::vector<schedules_v1::UnitCounts> train =
-      schedules_v1::CountCollectives(plan.outline, plan.train_program);
+      schedules_v1::CountCollectives(plan.outline_v1, plan.train_program);
   const std::vector<schedules_v1::UnitCounts> validate =
-      schedules_v1::CountCollectives(plan.outline, plan.validate_program);
+      schedules_v1::CountCollectives(plan.outline_v1, plan.validate_program);
   std::vector<UnitRow> rows;
   for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
     rows.push_back({SlotClass(plan.train_program, schedules_v1::SlotRole::kParameters, unit),
@@ -230,7 +230,7 @@ json UnitsJson(const JobPlan& plan) {
 
 json ProgramJson(const JobPlan& plan, const schedules_v1::Program& program) {
   json lines = json::array();
-  for (const auto& line : absl::StrSplit(schedules_v1::ToText(program, plan.outline), '\n', absl::SkipEmpty())) {
+  for (const auto& line : absl::StrSplit(schedules_v1::ToText(program, plan.outline_v1), '\n', absl::SkipEmpty())) {
     if (line.front() != '#') {
       lines.push_back(std::string(line));
     }
@@ -261,9 +261,9 @@ std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options) {
   }
   AppendRow(text, "digest", plan.program_digest);
   if (options.program) {
-    absl::StrAppend(&text, "\n", schedules_v1::ToText(plan.train_program, plan.outline));
+    absl::StrAppend(&text, "\n", schedules_v1::ToText(plan.train_program, plan.outline_v1));
     if (HasValidation(plan)) {
-      absl::StrAppend(&text, "\n", schedules_v1::ToText(plan.validate_program, plan.outline));
+      absl::StrAppend(&text, "\n", schedules_v1::ToText(plan.validate_program, plan.outline_v1));
     }
   }
   return text;

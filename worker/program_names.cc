@@ -15,7 +15,7 @@ std::vector<InstructionName> NameProgram(const v1::JobSpec& resolved) {
     const plan::JobPlan plan = plan::MakeJobPlan(resolved);
     for (const schedules_v1::Instruction& instruction : plan.train_program.instructions) {
       InstructionName& name = names.emplace_back();
-      name.text = schedules_v1::ToText(instruction, plan.outline);
+      name.text = schedules_v1::ToText(instruction, plan.outline_v1);
       name.phrase = instruction.microbatch < 0 ? name.text
                                                : absl::StrCat(schedules_v1::ToText(instruction.opcode),
                                                               " of microbatch ", instruction.microbatch);

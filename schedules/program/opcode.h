@@ -20,7 +20,8 @@ enum class Opcode : uint8_t {
   kZero,             // target: unit; a part of a contribution that no node writes
   kRound,            // target: unit; a part that several nodes wrote in the main type, to the transport type
   kAccumulate,       // target: unit; a contribution into the full gradient
-  kReduceGradients,  // target: unit; over the inner group, into the accumulator; yields norm terms if it is the last
+  kReduceGradients,  // target: unit; over the inner group, into the accumulator; yields norm terms if it is
+                     // the last
   kReduceOuter,      // target: unit; over the outer group
   kGradientNorm,     // one exchange of norm terms and request bits; writes the outcome
   kOptimizerStep,    // target: unit
@@ -31,7 +32,8 @@ inline constexpr int kNumOpcodes = 21;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 
-// One row for each opcode (opcode.cc): the only table that is indexed by opcodes, beside cost, symbol and call.
+// One row for each opcode (opcode.cc): the only table that is indexed by opcodes, beside cost, symbol and
+// call.
 struct OpcodeInfo {
   Opcode opcode;
   const char* name;  // as the text prints it: "reduce"

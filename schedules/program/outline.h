@@ -120,7 +120,8 @@ struct PartRange {
 // Parameters that are gathered and given up together.
 struct Unit {
   std::string name;  // "embedding", "layers.3", "layers.3.experts", "head"
-  int layer = -1;    // units of one layer (its dense and its expert unit) count as one; embedding and head have their own
+  int layer = -1;  // units of one layer (its dense and its expert unit) count as one; embedding and head have
+                   // their own
   UnitGroup group = UnitGroup::kDense;
   bool frozen = false;  // no gradient, no optimizer state
   UnitPrecision precision;
@@ -141,8 +142,8 @@ struct Outline {
   std::vector<Value> values;
   std::vector<Unit> units;
   std::vector<NodeState> states;
-  ValueId batch = -1;            // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
-  std::vector<ValueId> losses;   // written by nodes of this stage: one double each; reported per microbatch
+  ValueId batch = -1;           // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
+  std::vector<ValueId> losses;  // written by nodes of this stage: one double each; reported per microbatch
   std::vector<Boundary> received;
   std::vector<Boundary> sent;
 };

@@ -14,7 +14,8 @@ namespace tandem::schedules {
 
 enum class Placement : uint8_t {
   kReplicate,  // every rank of the axis has all of it
-  kShard,      // each its shard; parameters are gathered for every span of uses, gradients reduced every microbatch
+  kShard,      // each its shard; parameters are gathered for every span of uses, gradients reduced every
+               // microbatch
   kPartial,    // gradients only: each rank its own sum until one reduction after the last microbatch
 };
 

@@ -84,8 +84,8 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-int64_t RingStride(const Buffer& buffer);   // bound, rounded up to the alignment
-int64_t ExtentOf(const Buffer& buffer);     // bytes from address on: the bound, or both elements of a ring
+int64_t RingStride(const Buffer& buffer);  // bound, rounded up to the alignment
+int64_t ExtentOf(const Buffer& buffer);    // bytes from address on: the bound, or both elements of a ring
 
 enum class Mode : uint8_t {
   kReads,
@@ -114,13 +114,15 @@ struct Wait {
 //     gradient_writes, parameters, parameter_gradients, state_reads, state_adds), then inputs, then scratch.
 //     A value that is written by several passes (a gradient) `writes` first and `adds` later.
 //     Recompute: the forward's, without the writes that were kept and without state_adds.
-//   LoadInputs: reads host inputs, writes inputs.   LoadBatch: reads a part of the host batch, writes that part.
-//   Send: reads the value or gradient.  Receive: writes it.  HostWait: reads the sizes.
+//   LoadInputs: reads host inputs, writes inputs.   LoadBatch: reads a part of the host batch, writes that
+//   part. Send: reads the value or gradient.  Receive: writes it. HostWait: reads the sizes. It is on the
+//   stream "host", which is the issuing thread: all that is issued after it
+//     knows that it has ended.
 //   Unshard: reads the shard (published, main where equal, or outer-gathered), writes gathered.
 //   UnshardOuter: reads the shard, writes outer-gathered.
-//   Zero: writes a part of the contribution.   Round: reads a part of collected, writes that of the contribution.
-//   Accumulate: reads the contribution, writes or adds the full gradient.
-//   ReduceGradients: reads the contribution or the full gradient, writes staging, writes or adds gradients, and, if
+//   Zero: writes a part of the contribution.   Round: reads a part of collected, writes that of the
+//   contribution. Accumulate: reads the contribution, writes or adds the full gradient. ReduceGradients:
+//   reads the contribution or the full gradient, writes staging, writes or adds gradients, and, if
 //     it is the run's last of its unit (and no outer stage follows), writes norm terms.
 //   ReduceOuter: adds gradients, writes staging, writes norm terms.
 //   GradientNorm: reads norm terms of every trainable unit, reads inputs, writes outcome.
@@ -139,7 +141,8 @@ struct Instruction {
 };
 
 struct Stream {
-  std::string name;  // "compute", "gather", "reduce", "host-to-device", "device-to-host", "dispatch"
+  std::string
+      name;  // "compute", "gather", "reduce", "outer", "host-to-device", "device-to-host", "host", "dispatch"
   // Copies to and from the host: a run does not wait for the former run's, which touch only rings.
   bool copies_host = false;
   bool operator==(const Stream&) const = default;
@@ -149,7 +152,8 @@ struct Stream {
 struct CommunicatorUse {
   std::string group;    // "dp_cp"
   std::string purpose;  // "gather", "reduce", "norm", "dispatch", "sizes"
-  bool window = false;  // its collectives work on registered memory of the arena, so it wants the arena registered
+  bool window =
+      false;  // its collectives work on registered memory of the arena, so it wants the arena registered
   bool operator==(const CommunicatorUse&) const = default;
 };
 
@@ -168,10 +172,10 @@ struct Program {
 // The programs of one stage of a job. One address map: persistent buffers and rings first, at equal addresses
 // in every program; the locals of each program above them.
 struct StagePrograms {
-  Program train;   // optimizer steps on the former run's gradients, then the next step's passes up to the norm
-  Program begin;   // train without the update: the first step, and after every `update`
-  Program update;  // the update and its report alone: before validation, snapshot and stop
-  Program validate;  // no instructions where the job never validates
+  Program train;  // optimizer steps on the former run's gradients, then the next step's passes up to the norm
+  Program begin;  // train without the update: the first step, and after every `update`
+  Program update;                // the update and its report alone: before validation, snapshot and stop
+  Program validate;              // no instructions where the job never validates
   int64_t persistent_bytes = 0;  // where the locals begin
   int64_t arena_bytes = 0;       // the end of the largest program's
   int64_t host_bytes = 0;        // of the pinned region

@@ -6,8 +6,9 @@
 
 namespace tandem::schedules {
 
-// Programs as people and golden tests read them: streams and communicators, buffers by kind with bytes and address,
-// then one instruction a line. The text holds everything that ranks must agree on, so its digest is what they compare.
+// Programs as people and golden tests read them: streams and communicators, buffers by kind with bytes and
+// address, then one instruction a line. The text holds everything that ranks must agree on, so its digest is
+// what they compare.
 std::string ToText(const Program& program, const Outline& outline);
 
 // "backward layers.0.mlp mb 0": what it does, for messages. Operands out of range print as "node 99?".

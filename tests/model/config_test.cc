@@ -102,7 +102,7 @@ TEST(FlopsPerTokenTest, LeavesOutTheInputEmbeddingAndAddsCausalAttention) {
 }
 
 // What every schedule relies on.
-TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
+TEST(FirstDecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
   for (const bool tied : {false, true}) {
     const schedules_v1::Outline outline =
         DecoderOutline(Tiny(tied), {.sequences = 3, .sequence_length = 5}, ComputeType::kFp32, {1, 2, 3, 4});
@@ -131,9 +131,9 @@ TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
   }
 }
 
-TEST(DecoderOutlineTest, NamesNodesAndUnits) {
+TEST(FirstDecoderOutlineTest, NamesNodesAndUnits) {
   const schedules_v1::Outline outline = DecoderOutline(Tiny(false), {.sequences = 1, .sequence_length = 4},
-                                                    ComputeType::kFp32, {10, 20, 30, 40});
+                                                       ComputeType::kFp32, {10, 20, 30, 40});
   std::vector<std::string> names;
   for (const schedules_v1::Node& node : outline.nodes) {
     names.push_back(node.name);
@@ -148,7 +148,7 @@ TEST(DecoderOutlineTest, NamesNodesAndUnits) {
   EXPECT_EQ(outline.nodes[3].forward.parameters[0], (schedules_v1::UnitPart{.unit = 2, .part = 0}));
 }
 
-TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
+TEST(FirstDecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
   const schedules_v1::Outline outline =
       DecoderOutline(Tiny(true), {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32, {1, 1, 1, 1});
   const schedules_v1::UnitPart head{.unit = 3, .part = 0};
@@ -160,7 +160,7 @@ TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
   EXPECT_TRUE(outline.nodes.front().backward.parameters.empty());
 }
 
-TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
+TEST(FirstDecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
   const DecoderConfig config = Llama3_8B();
   const BatchShape batch{.sequences = 2, .sequence_length = 512};
   const schedules_v1::Outline outline =
@@ -175,7 +175,7 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
   EXPECT_NEAR(flops / (tokens * FlopsPerToken(config, 512) + recomputed - norms), 1, 1e-12);
 }
 
-TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
+TEST(FirstDecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
   const BatchShape batch{.sequences = 2, .sequence_length = 8};
   const schedules_v1::Outline single = DecoderOutline(Tiny(false), batch, ComputeType::kFp32, {1, 1, 1, 1});
   const schedules_v1::Outline twice = DecoderOutline(Tiny(false), batch, ComputeType::kFp64, {1, 1, 1, 1});

@@ -125,7 +125,7 @@ class PlantedFaultTest : public testing::TestWithParam<int> {  // ranks
   const plan::JobPlan plan_ = MakeJob(Small(GetParam(), /*prefetch=*/1));
 
   std::string Text(size_t i) const {
-    return std::to_string(i) + " " + schedules_v1::ToText(plan_.train_program.instructions[i], plan_.outline);
+    return std::to_string(i) + " " + schedules_v1::ToText(plan_.train_program.instructions[i], plan_.outline_v1);
   }
 };
 
@@ -150,7 +150,7 @@ TEST_P(PlantedFaultTest, EveryEarlyReleaseIsCaught) {
   for (size_t i = 0; i < instructions.size(); ++i) {
     // Released tokens are no NaN but indices of nowhere.
     if (instructions[i].opcode != Opcode::kRelease ||
-        plan_.outline.values[instructions[i].target].name == "tokens") {
+        plan_.outline_v1.values[instructions[i].target].name == "tokens") {
       continue;
     }
     Mutant& mutant = mutants.emplace_back(Mutant{Text(i) + " on the gather stream", plan_});

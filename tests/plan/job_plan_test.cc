@@ -33,11 +33,11 @@ TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
   const JobPlan plan = MakeJobPlan(TestJob());
   ASSERT_EQ(plan.units.size(), 6u);
   ASSERT_EQ(plan.layouts.size(), 6u);
-  ASSERT_EQ(plan.outline.units.size(), 6u);
+  ASSERT_EQ(plan.outline_v1.units.size(), 6u);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    EXPECT_EQ(plan.outline.units[unit].name, plan.units[unit].name);
-    EXPECT_EQ(plan.outline.units[unit].parts, plan.units[unit].parts);
-    EXPECT_EQ(plan.outline.units[unit].elements, plan.layouts[unit].elements);
+    EXPECT_EQ(plan.outline_v1.units[unit].name, plan.units[unit].name);
+    EXPECT_EQ(plan.outline_v1.units[unit].parts, plan.units[unit].parts);
+    EXPECT_EQ(plan.outline_v1.units[unit].elements, plan.layouts[unit].elements);
     ASSERT_EQ(plan.layouts[unit].items.size(), plan.units[unit].parameters.size());
     for (size_t i = 0; i < plan.layouts[unit].items.size(); ++i) {
       EXPECT_EQ(plan.layouts[unit].items[i].name, plan.units[unit].parameters[i].name);
@@ -50,10 +50,10 @@ TEST(JobPlanTest, ProgramsOfARealModelAreAcceptedAtEveryPrefetchDistance) {
     for (const char* prefetch : {"0", "1", "2"}) {
       const JobPlan plan = MakeJobPlan(
           TestJob(std::string("{ranks: 3, fsdp: {prefetch: ") + prefetch + "}}", "{compute: fp64}", tied));
-      EXPECT_EQ(schedules_v1::CheckSequence(plan.outline, {&plan.train_program, &plan.validate_program}),
+      EXPECT_EQ(schedules_v1::CheckSequence(plan.outline_v1, {&plan.train_program, &plan.validate_program}),
                 absl::OkStatus());
       const std::vector<schedules_v1::UnitCounts> counts =
-          schedules_v1::CountCollectives(plan.outline, plan.train_program);
+          schedules_v1::CountCollectives(plan.outline_v1, plan.train_program);
       const int m = plan.train.microbatches_per_rank;
       EXPECT_EQ(m, 2);
       EXPECT_EQ(counts[0], (schedules_v1::UnitCounts{plan.model.tie_word_embeddings ? 2 * m : m, m}));

@@ -49,7 +49,7 @@ TEST(PredictionTest, WhereOnlyProductsTakeTimeTheStepIsTheirs) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const Prediction prediction = *Predict(plan, FastLink());
   double flops = 0;
-  for (const schedules_v1::Node& node : plan.outline.nodes) {
+  for (const schedules_v1::Node& node : plan.outline_v1.nodes) {
     flops += node.forward.flops + node.backward.flops;
   }
   const double seconds = static_cast<double>(prediction.step_ns) * 1e-9;
@@ -70,7 +70,7 @@ TEST(PredictionTest, MemoryIsThatOfThePlanAndItsCurveTheReplays) {
   for (const Buffer& buffer : PersistentBuffers(plan)) {
     sizes.push_back(buffer.bytes);
   }
-  const schedules_v1::MemoryCurve replay = schedules_v1::ReplayMemory(plan.outline, plan.train_program, sizes);
+  const schedules_v1::MemoryCurve replay = schedules_v1::ReplayMemory(plan.outline_v1, plan.train_program, sizes);
   const nlohmann::json curve = PredictionToJson(plan, prediction, SlowLink())["memory_curve"];
   ASSERT_EQ(curve.size(), replay.points.size());
   int64_t highest = 0;

@@ -31,8 +31,8 @@ TEST(PlanTextTest, SaysWhatAUserAsksFirst) {
 TEST(PlanTextTest, ProgramsComeWhenAskedFor) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const std::string text = PlanToText(plan, {.program = true});
-  EXPECT_THAT(text, HasSubstr(schedules_v1::ToText(plan.train_program, plan.outline)));
-  EXPECT_THAT(text, HasSubstr(schedules_v1::ToText(plan.validate_program, plan.outline)));
+  EXPECT_THAT(text, HasSubstr(schedules_v1::ToText(plan.train_program, plan.outline_v1)));
+  EXPECT_THAT(text, HasSubstr(schedules_v1::ToText(plan.validate_program, plan.outline_v1)));
 }
 
 TEST(PlanTextTest, JsonHoldsTheSameNumbers) {

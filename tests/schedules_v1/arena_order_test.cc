@@ -6,7 +6,7 @@
 #include "schedules_v1/checker.h"
 #include "schedules_v1/program_builder.h"
 #include "schedules_v1/text.h"
-#include "tests/schedules/program_edits.h"
+#include "tests/schedules_v1/program_edits.h"
 
 namespace tandem::schedules_v1 {
 namespace {

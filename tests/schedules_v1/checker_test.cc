@@ -13,8 +13,8 @@
 #include "schedules_v1/passes.h"
 #include "schedules_v1/sequential.h"
 #include "schedules_v1/text.h"
-#include "tests/schedules/program_edits.h"
-#include "tests/schedules/test_outline.h"
+#include "tests/schedules_v1/program_edits.h"
+#include "tests/schedules_v1/test_outline.h"
 
 namespace tandem::schedules_v1 {
 namespace {

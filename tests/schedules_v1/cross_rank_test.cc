@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "schedules_v1/text.h"
-#include "tests/schedules/program_edits.h"
-#include "tests/schedules/test_outline.h"
+#include "tests/schedules_v1/program_edits.h"
+#include "tests/schedules_v1/test_outline.h"
 
 namespace tandem::schedules_v1 {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "schedules_v1/cost.h"
-#include "tests/schedules/hand_program.h"
+#include "tests/schedules_v1/hand_program.h"
 
 namespace tandem::schedules_v1 {
 namespace {
