@@ -34,12 +34,11 @@
 #include "platform/build_info.h"
 #include "platform/files.h"
 #include "platform/log.h"
-#include "schedules_v1/text.h"
+#include "schedules/program/text.h"
 #include "tandem/v1/trainer.pb.h"
 #include "trainer/backend.h"
 #include "trainer/channel_store.h"
 #include "trainer/daemon_observer.h"
-#include "trainer/executor.h"
 #include "trainer/failure.h"
 #include "trainer/outbox.h"
 #include "trainer/rank.h"
@@ -191,7 +190,7 @@ class Door {
         case v1::ToTrainer::kProfile:
           requests_.AddProfile({.id = message.profile().id(),
                                 .steps = message.profile().steps(),
-                                .alone = message.profile().alone()});
+                                .serialized = message.profile().alone()});
           break;
         case v1::ToTrainer::kStart:
         case v1::ToTrainer::ITEM_NOT_SET:
@@ -252,8 +251,9 @@ class Door {
     }
     std::vector<comm::Communicator*> watched = communicators_->all();
     watched.push_back(report_.get());
-    watch_ = std::make_unique<comm::Watch>(*heartbeat_, watched, kHeartbeat,
-                                           [this](const std::exception_ptr& error) { FailHungCollective(error); });
+    watch_ =
+        std::make_unique<comm::Watch>(*heartbeat_, watched, kHeartbeat,
+                                      [this](const std::exception_ptr& error) { FailHungCollective(error); });
     const RankOutcome outcome = rank_->Run();
     if (!watch_->Leave(kFarewell)) {
       Log(LogLevel::kWarning, "the other ranks did not hear that this one is done", {});
@@ -291,10 +291,15 @@ class Door {
            .clone_of = group.has_clone_of() ? assignment.groups(group.clone_of()).name() : ""});
     }
     factory_ = backend_->MakeCommunicatorFactory(rendezvous);
-    communicators_ = std::make_unique<comm::Communicators>(*factory_, memberships, CommunicatorUses(plan_.stage));
+    std::vector<comm::CommunicatorUse> uses;
+    for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan_)) {
+      uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
+    }
+    communicators_ = std::make_unique<comm::Communicators>(*factory_, memberships, uses);
     host_factory_ = comm::MakeGlooFactory(rendezvous);
-    const auto report = std::find_if(memberships.begin(), memberships.end(),
-                                     [](const comm::Membership& group) { return group.group == kReportGroup; });
+    const auto report =
+        std::find_if(memberships.begin(), memberships.end(),
+                     [](const comm::Membership& group) { return group.group == kReportGroup; });
     if (report == memberships.end()) {
       throw std::logic_error(absl::StrCat("rank ", start_.rank(), " is in no group ", kReportGroup));
     }

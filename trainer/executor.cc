@@ -37,28 +37,17 @@ int64_t MonotonicNanoseconds() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-int Find(const std::vector<comm::CommunicatorUse>& uses, const schedules::CommunicatorUse& wanted) {
+// Where a program's communicator is among those of all programs.
+int Find(const std::vector<schedules::CommunicatorUse>& uses, const schedules::CommunicatorUse& wanted) {
   for (size_t i = 0; i < uses.size(); ++i) {
     if (uses[i].group == wanted.group && uses[i].purpose == wanted.purpose) {
       return static_cast<int>(i);
     }
   }
-  return -1;
+  throw std::logic_error(absl::StrCat("no communicator for ", wanted.group, " ", wanted.purpose));
 }
 
 }  // namespace
-
-std::vector<comm::CommunicatorUse> CommunicatorUses(const schedules::StagePrograms& stage) {
-  std::vector<comm::CommunicatorUse> uses;
-  for (const Program* program : stage.All()) {
-    for (const schedules::CommunicatorUse& use : program->communicators) {
-      if (const int known = Find(uses, use); known < 0) {
-        uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
-      }
-    }
-  }
-  return uses;
-}
 
 class Executor::Impl {
  public:
@@ -77,7 +66,7 @@ class Executor::Impl {
     int first = 0;  // of the program's instructions among those of all
     for (const Program* program : plan.stage.All()) {
       programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,
-                                                               CommunicatorUses(plan.stage), binder_, first));
+                                                               plan::CommunicatorUses(plan), binder_, first));
       first += static_cast<int>(program->instructions.size());
       for (const schedules::Stream& stream : program->streams) {
         StreamEntry& entry = streams_[stream.name];
@@ -178,7 +167,7 @@ class Executor::Impl {
   // A program and where its instructions are among those of all programs, which the shared page counts.
   struct Bound {
     Bound(const Program& program, const comm::Communicators& communicators,
-          const std::vector<comm::CommunicatorUse>& uses, const Binder& binder, int first)
+          const std::vector<schedules::CommunicatorUse>& uses, const Binder& binder, int first)
         : program(program,
                   [&](const Instruction& instruction, int parity) {
                     const int use = instruction.communicator < 0

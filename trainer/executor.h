@@ -39,9 +39,6 @@ struct ExecutorOptions {
   bool separate_instructions = false;
 };
 
-// The communicators that the programs of a stage use, each once, in the order of their first use.
-std::vector<comm::CommunicatorUse> CommunicatorUses(const schedules::StagePrograms& stage);
-
 // Runs the programs of one rank: wait, call, record. It adds no wait but the join between runs and guesses no
 // lifetime: all others are in the program. One host thread calls it; the instructions run on the rank's
 // streams, which live as long as the executor.
@@ -55,7 +52,7 @@ std::vector<comm::CommunicatorUse> CommunicatorUses(const schedules::StageProgra
 // with Gloo, where a pending operation cannot be ended, leave the process instead.
 class Executor {
  public:
-  // All arguments outlive it. communicators: those of CommunicatorUses(plan.stage), in its order. `page` gets
+  // All arguments outlive it. communicators: those of plan::CommunicatorUses(plan), in its order. `page` gets
   // the instruction that finished last (its place among those of plan.stage.All(), one program behind the
   // other), its time and microbatch, and the collectives of each communicator.
   Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,

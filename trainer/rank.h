@@ -81,7 +81,7 @@ enum class RankOutcome : uint8_t {
 
 // How a rank reaches the others. All outlive it.
 struct RankCommunicators {
-  // For tensors of the backend's device: those of CommunicatorUses(plan.stage), in its order.
+  // For tensors of the backend's device: those of plan::CommunicatorUses(plan), in its order.
   comm::Communicators& programs;
   // Makes memory that these can register.
   comm::CommunicatorFactory& factory;

@@ -144,7 +144,7 @@ TEST(RunSequenceTest, ARecordedRunSharesTheDeviceWithNoOther) {
   EXPECT_EQ(
       Drive({.last_step = 8},
             [](int64_t step) {
-              return step == 1 ? Agreed{.profile = {.id = 7, .steps = 1, .alone = true}} : Agreed{};
+              return step == 1 ? Agreed{.profile = {.id = 7, .steps = 1, .serialized = true}} : Agreed{};
             }),
       "begin1 train1>2 | train2>3* | train3>4** | train4>5 train5>6 train6>7 train7>8 update8 | finish");
 }
