@@ -91,16 +91,37 @@ fsdp::AdamWConfig AdamW(const plan::JobPlan& plan) {
 
 Binder::Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
                const std::vector<fsdp::UnitShard>& units, const StageMemory& memory, Backend& backend,
-               std::function<void(int, int)> await_batch)
+               bool fill_with_nan, std::function<void(int, int)> await_batch)
     : plan_(plan),
       nodes_(nodes),
       units_(units),
       memory_(memory),
       backend_(backend),
+      fill_with_nan_(fill_with_nan),
       await_batch_(std::move(await_batch)) {}
 
 Call Binder::Bind(const Program& program, const Instruction& instruction, int parity,
                   comm::Communicator* communicator) const {
+  Call call = BindOpcode(program, instruction, parity, communicator);
+  std::vector<Memory> overwritten;
+  for (const Operand& operand : instruction.operands) {
+    if (operand.mode == Mode::kWrites && !schedules::IsHost(program.buffers[operand.buffer].kind)) {
+      overwritten.push_back(memory_.At(program, operand, parity));
+    }
+  }
+  if (!fill_with_nan_ || overwritten.empty()) {
+    return call;
+  }
+  return [&device = backend_.device(), overwritten, call] {
+    for (const Memory& memory : overwritten) {
+      device.Fill(memory.begin, kNanByte, memory.bytes);
+    }
+    call();
+  };
+}
+
+Call Binder::BindOpcode(const Program& program, const Instruction& instruction, int parity,
+                        comm::Communicator* communicator) const {
   device::Device& device = backend_.device();
   OperandReader operands(program, instruction, parity, memory_);
   switch (instruction.opcode) {

@@ -26,11 +26,12 @@ class StageMemory;
 // opcode.
 class Binder {
  public:
+  // fill_with_nan: a call first fills what its instruction overwrites with NaN (tests).
   // await_batch: blocks until the host has the tokens of a microbatch of the run of that parity. All outlive
   // it and what it binds.
   Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
          const std::vector<fsdp::UnitShard>& units, const StageMemory& memory, Backend& backend,
-         std::function<void(int parity, int microbatch)> await_batch);
+         bool fill_with_nan, std::function<void(int parity, int microbatch)> await_batch);
 
   // The call of an instruction of `program` in runs of that parity. communicator: the instruction's, or null.
   // Throws std::logic_error for an opcode that no trainer runs yet; std::invalid_argument where sizes do not
@@ -39,6 +40,8 @@ class Binder {
             comm::Communicator* communicator) const;
 
  private:
+  Call BindOpcode(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
+                  comm::Communicator* communicator) const;
   model::OperandMemory MemoryOf(const schedules::Program& program, const schedules::Operand& operand,
                                 int parity) const;
 
@@ -47,6 +50,7 @@ class Binder {
   const std::vector<fsdp::UnitShard>& units_;
   const StageMemory& memory_;
   Backend& backend_;
+  const bool fill_with_nan_;
   const std::function<void(int, int)> await_batch_;
 };
 

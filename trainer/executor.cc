@@ -61,7 +61,7 @@ class Executor::Impl {
         options_(options),
         device_(backend.device()),
         run_memory_(plan, memory),
-        binder_(plan, nodes, units, memory, backend,
+        binder_(plan, nodes, units, memory, backend, options.fill_with_nan,
                 [this](int parity, int microbatch) { reader_.Await(slots_[parity].number, microbatch); }) {
     int first = 0;  // of the program's instructions among those of all
     for (const Program* program : plan.stage.All()) {

@@ -32,7 +32,7 @@ class Backend;
 class StageMemory;
 
 struct ExecutorOptions {
-  // NaN into what a program's Fill instructions say, and into local memory at the start (tests).
+  // NaN into local memory at the start, and into whatever an instruction overwrites, before it does (tests).
   bool fill_with_nan = false;
   // A piece of stream work for each instruction, not one for all up to the next wait: for streams that choose
   // which piece is next (tests). Hand-overs between threads cost time.
