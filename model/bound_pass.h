@@ -9,6 +9,10 @@ namespace tandem::model {
 // How the trainer hands a node its memory: once, when a program is bound. A pass of a node is then a call on
 // tensors at fixed addresses.
 
+enum class Pass : uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight };
+
+const char* ToText(Pass pass);  // "backward input"
+
 // The memory of one operand, valid as long as the bound pass is.
 struct OperandMemory {
   char* begin = nullptr;  // in the device's memory
@@ -18,7 +22,8 @@ struct OperandMemory {
   std::vector<char*> parameters;
 };
 
-// Runs the pass on the current stream: kernels only, no allocation that outlives the call, gradients disabled.
+// Runs the pass on the current stream: kernels only, no allocation that outlives the call, gradients
+// disabled.
 using BoundPass = std::function<void()>;
 
 }  // namespace tandem::model

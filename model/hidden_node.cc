@@ -2,17 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+
 #include "model/call_memory.h"
 
 namespace tandem::model {
 
-HiddenNode::HiddenNode(const char* name, const DecoderConfig& config, BatchShape batch, ComputeType type,
-                       const ops::Operations& ops, ScratchLayout (*forward)(const DecoderShapes&),
+HiddenNode::HiddenNode(const char* name, const NodeContext& context, NodeDeclaration declaration,
+                       ScratchLayout (*forward)(const DecoderShapes&),
                        ScratchLayout (*backward)(const DecoderShapes&))
-    : s_(config, batch, type),
-      ops_(ops),
-      dtype_(ScalarTypeOf(type)),
-      epsilon_(config.rms_norm_eps),
+    : DeclaredNode(context, std::move(declaration)),
+      dtype_(ScalarTypeOf(context.type)),
       name_(name),
       forward_scratch_(forward(s_)),
       backward_scratch_(backward(s_)) {}

@@ -3,7 +3,7 @@
 #include <initializer_list>
 
 #include "device/arena.h"  // declares at::Tensor and c10::ScalarType
-#include "model/config.h"
+#include "model/declared_node.h"
 #include "model/decoder_shapes.h"
 #include "model/node.h"
 
@@ -11,16 +11,15 @@ namespace tandem::model {
 
 // What the nodes that the hidden state goes through share (attention, mlp, head): a forward and a whole
 // backward, each with scratch memory; the backward's one gradient is that of the input, [T, H].
-class HiddenNode : public Node {
+class HiddenNode : public DeclaredNode {
  public:
   void Prepare(NodeCall& call, device::Arena& arena) const final;
   void Run(const NodeCall& call) const final;
 
  protected:
-  // name: for a pass that it does not have. `ops` outlives it.
-  HiddenNode(const char* name, const DecoderConfig& config, BatchShape batch, ComputeType type,
-             const ops::Operations& ops, ScratchLayout (*forward)(const DecoderShapes&),
-             ScratchLayout (*backward)(const DecoderShapes&));
+  // name: for a pass that it does not have.
+  HiddenNode(const char* name, const NodeContext& context, NodeDeclaration declaration,
+             ScratchLayout (*forward)(const DecoderShapes&), ScratchLayout (*backward)(const DecoderShapes&));
 
   virtual void AllocateWrites(NodeCall& call, device::Arena& arena) const = 0;
   virtual void Forward(const NodeCall& call) const = 0;
@@ -33,10 +32,7 @@ class HiddenNode : public Node {
   int64_t ForwardRest() const { return Rest(forward_scratch_); }
   int64_t BackwardRest() const { return Rest(backward_scratch_); }
 
-  const DecoderShapes s_;
-  const ops::Operations& ops_;
   const c10::ScalarType dtype_;
-  const double epsilon_;  // of the norm
 
  private:
   int64_t Rest(const ScratchLayout& layout) const {

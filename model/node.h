@@ -1,11 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "model/bound_pass.h"
 #include "model/config.h"
-#include "schedules_v1/outline.h"
 
 namespace at {
 class Tensor;
@@ -21,11 +21,10 @@ class Operations;
 
 namespace tandem::model {
 
-enum class Pass : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
-
-// What one instruction hands its node: arrays of tensors in the order of the node's Access lists in the
-// outline (reads[i] belongs to Access::reads[i], and so on). The executor owns the arrays and keeps them
-// alive until the instruction has run; the tensors are views of the arena and of slots.
+// What one instruction of the first step program (schedules_v1) hands its node: arrays of tensors in the
+// order of the node's Access lists in the outline (reads[i] belongs to Access::reads[i], and so on). The
+// executor owns the arrays and keeps them alive until the instruction has run; the tensors are views of the
+// arena and of slots.
 struct NodeCall {
   Pass pass = Pass::kForward;
   const at::Tensor* reads = nullptr;
@@ -40,11 +39,18 @@ struct NodeCall {
   at::Tensor* scratch = nullptr;  // one byte tensor [Access::scratch.bound]; Prepare allocates it
 };
 
-// The code of one outline node. Stateless between calls but for constants (rotary tables); one object
-// serves all microbatches. Both methods throw on a bug.
+// The code of one outline node. Stateless between calls but for constants (rotary tables); one object serves
+// all microbatches. Thread-safe. All methods throw on a bug.
 class Node {
  public:
   virtual ~Node() = default;
+
+  // One pass on memory at fixed addresses, to be called as often as the instruction runs. `operands` are
+  // those of the instruction, in its order (Instruction in schedules/program/program.h). A recompute takes as
+  // many as the forward; `begin` is null for a write that was kept. Throws std::logic_error for a pass that
+  // the node does not have and for operands that are not what its declaration says. The node outlives what it
+  // returns.
+  virtual BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands) const = 0;
 
   // On the issuing thread: allocates what the pass writes, and its scratch, from the arena, in the order
   // writes, gradient_writes, scratch. Never reads a tensor's elements.

@@ -15,6 +15,7 @@ namespace {
 
 class Cpu final : public Operations {
  public:
+  c10::Device device() const override { return c10::Device(c10::kCPU); }
   at::Tensor Constant(const at::Tensor& host) const override { return host; }
 
   void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace) const override {

@@ -7,10 +7,13 @@
 namespace at {
 class Tensor;
 }
+namespace c10 {
+struct Device;
+}
 
 namespace tandem::ops {
 
-// Memory of the device, aligned to 64 bytes, that a matrix product may use while it runs; at least
+// Memory of the device, aligned to 256 bytes, that a matrix product may use while it runs; at least
 // kLinearWorkBytes (linear_work.h). Products on one stream may share it.
 struct Workspace {
   void* begin = nullptr;
@@ -23,6 +26,9 @@ struct Workspace {
 class Operations {
  public:
   virtual ~Operations() = default;
+
+  // Where the tensors of these operations lie: the current device of its kind.
+  virtual c10::Device device() const = 0;
 
   // The elements of a host tensor, where these operations read them. Blocks.
   virtual at::Tensor Constant(const at::Tensor& host) const = 0;

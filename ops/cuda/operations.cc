@@ -90,8 +90,10 @@ void ForEachBatch(const AttentionShape& shape, int64_t element_bytes, const Body
 
 class Cuda final : public Operations {
  public:
+  c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
+
   at::Tensor Constant(const at::Tensor& host) const override {
-    return host.to(host.options().device(at::kCUDA, c10::cuda::current_device()));
+    return host.to(host.options().device(device()));
   }
 
   void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace) const override {
