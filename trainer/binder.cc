@@ -147,6 +147,9 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       for (const Operand& operand : instruction.operands) {
         memory.push_back(MemoryOf(program, operand, parity));
       }
+      if (instruction.opcode == Opcode::kRecompute) {
+        InsertKeptWrites(program, instruction, memory);
+      }
       return nodes_.at(instruction.target)->Bind(PassOf(instruction.opcode), memory);
     }
     case Opcode::kUnshard: {
@@ -237,6 +240,23 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
   }
   throw std::logic_error(
       absl::StrCat("no trainer runs this yet: ", schedules::ToText(instruction, plan_.outline)));
+}
+
+// A recompute has no operand for a value that was kept; its node's forward has one for each.
+void Binder::InsertKeptWrites(const Program& program, const Instruction& instruction,
+                              std::vector<model::OperandMemory>& memory) const {
+  const schedules::Access& access = plan_.outline.nodes.at(instruction.target).forward;
+  size_t next = access.reads.size();  // operand
+  for (size_t i = 0; i < access.writes.size(); ++i) {
+    const bool written = next < instruction.operands.size() &&
+                         instruction.operands[next].mode == Mode::kWrites &&
+                         program.buffers[instruction.operands[next].buffer].subject == access.writes[i];
+    if (written) {
+      ++next;
+    } else {
+      memory.insert(memory.begin() + static_cast<std::ptrdiff_t>(access.reads.size() + i), model::OperandMemory{});
+    }
+  }
 }
 
 model::OperandMemory Binder::MemoryOf(const Program& program, const Operand& operand, int parity) const {
