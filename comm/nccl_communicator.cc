@@ -14,10 +14,12 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "comm/collective.h"
 #include "device/cuda/check.h"
+#include "device/device.h"
 
 namespace tandem::comm {
 namespace {
@@ -71,6 +73,7 @@ class NcclCommunicator final : public Communicator {
       Abort();
     }
     for (const Pending& pending : pending_) cudaEventDestroy(pending.end);
+    for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
   }
 
   const std::string& name() const override { return name_; }
@@ -100,6 +103,29 @@ class NcclCommunicator final : public Communicator {
       const ncclResult_t end = ncclGroupEnd();
       return Fine(result) ? end : result;
     });
+  }
+
+  absl::Status RegisterWindow(device::Memory memory) override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    const std::string where = Where("registration of a window");
+    ncclWindow_t window = nullptr;
+    {
+      const std::lock_guard lock(mu_);
+      ThrowIfAborted(where);
+      const ncclResult_t result = ncclCommWindowRegister(
+          comm_, memory.begin, static_cast<size_t>(memory.bytes), &window, NCCL_WIN_COLL_SYMMETRIC);
+      if (result == ncclInvalidArgument || result == ncclInvalidUsage) {
+        return absl::FailedPreconditionError(where + ": NCCL: " + Text(result, comm_));
+      }
+      Check(result, where);
+    }
+    AwaitStart(where);
+    if (window == nullptr) {
+      return absl::FailedPreconditionError(where +
+                                           ": NCCL makes none between these GPUs, or of memory of this kind");
+    }
+    windows_.push_back(window);
+    return absl::OkStatus();
   }
 
   // The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
@@ -211,9 +237,14 @@ class NcclCommunicator final : public Communicator {
     }
     AwaitStart(where);
     Pending pending{.operation = call.operation, .sequence = sequence};
-    device::CheckCuda(cudaEventCreateWithFlags(&pending.end, cudaEventDisableTiming), "making an event");
-    device::CheckCuda(cudaEventRecord(pending.end, stream), "recording an event");
     const std::lock_guard lock(mu_);
+    if (free_events_.empty()) {
+      device::CheckCuda(cudaEventCreateWithFlags(&pending.end, cudaEventDisableTiming), "making an event");
+    } else {
+      pending.end = free_events_.back();
+      free_events_.pop_back();
+    }
+    device::CheckCuda(cudaEventRecord(pending.end, stream), "recording an event");
     if (pending_.empty()) oldest_since_ = absl::Now();
     pending_.push_back(pending);
     ++num_collectives_;
@@ -222,7 +253,7 @@ class NcclCommunicator final : public Communicator {
   // Requires mu_. Forgets what has ended; an error of the GPU is for the stream to tell.
   void Prune() {
     while (!pending_.empty() && cudaEventQuery(pending_.front().end) == cudaSuccess) {
-      cudaEventDestroy(pending_.front().end);
+      free_events_.push_back(pending_.front().end);
       pending_.pop_front();
       oldest_since_ = absl::Now();
     }
@@ -235,6 +266,12 @@ class NcclCommunicator final : public Communicator {
     {
       const std::lock_guard lock(mu_);
       if (comm_ == nullptr) return;
+      for (ncclWindow_t window : windows_) Check(ncclCommWindowDeregister(comm_, window), where);
+    }
+    AwaitStart(where, kFarewell);
+    {
+      const std::lock_guard lock(mu_);
+      ThrowIfAborted(where);
       Check(ncclCommFinalize(comm_), where);
     }
     AwaitStart(where, kFarewell);
@@ -254,13 +291,69 @@ class NcclCommunicator final : public Communicator {
   // then a call hangs that should not: who watches or aborts must not wait for this for long.
   std::timed_mutex mu_;
   ncclComm_t comm_ = nullptr;
-  std::deque<Pending> pending_;  // mu_
-  absl::Time oldest_since_;      // since when the first of them is the first; mu_
+  std::vector<ncclWindow_t> windows_;
+  std::deque<Pending> pending_;           // mu_
+  std::vector<cudaEvent_t> free_events_;  // of collectives that have ended; mu_
+  absl::Time oldest_since_;               // since when the first of them is the first; mu_
   std::atomic<uint64_t> num_collectives_{0};
   std::atomic<uint64_t> num_ended_{0};
 };
 
+// Memory that NCCL can register.
+class NcclRegion final : public device::Region {
+ public:
+  NcclRegion(int device, int64_t bytes) : device_(device), bytes_(bytes) {
+    if (bytes_ == 0) return;
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    const ncclResult_t result = ncclMemAlloc(&begin_, static_cast<size_t>(bytes_));
+    if (result != ncclSuccess) {
+      size_t free = 0;
+      size_t total = 0;
+      cudaGetLastError();
+      device::CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+      throw device::OutOfMemory("GPU " + std::to_string(device_) + " has " + std::to_string(free) + " of " +
+                                std::to_string(total) + " bytes free, the job needs " +
+                                std::to_string(bytes_) + " of them (NCCL: " + Text(result, nullptr) + ")");
+    }
+  }
+  ~NcclRegion() override {
+    if (begin_ == nullptr) return;
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    ncclMemFree(begin_);
+  }
+
+  char* begin() const override { return static_cast<char*>(begin_); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const int device_;
+  const int64_t bytes_;
+  void* begin_ = nullptr;
+};
+
+class NcclFactory final : public CommunicatorFactory {
+ public:
+  NcclFactory(Rendezvous rendezvous, int device) : rendezvous_(std::move(rendezvous)), device_(device) {}
+
+  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
+    if (live != nullptr) return CloneNcclCommunicator(membership.group, *live);
+    return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
+                                membership.size, device_, rendezvous_.timeout);
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device&, int64_t bytes) override {
+    return std::make_unique<NcclRegion>(device_, bytes);
+  }
+
+ private:
+  const Rendezvous rendezvous_;
+  const int device_;
+};
+
 }  // namespace
+
+std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int device) {
+  return std::make_unique<NcclFactory>(std::move(rendezvous), device);
+}
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,

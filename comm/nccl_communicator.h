@@ -5,6 +5,7 @@
 
 #include "absl/time/time.h"
 #include "comm/communicator.h"
+#include "comm/communicator_factory.h"
 #include "comm/store.h"
 
 namespace tandem::comm {
@@ -25,5 +26,9 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
 // Collective over the ranks of `parent`, one of the above: another communicator of the same members in the
 // same order, made from the live one (ncclCommSplit), which shares no resources with it.
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent);
+
+// Groups on GPU `device`; clones where there is a live communicator. Memory is ncclMemAlloc's, so that
+// windows over it can be registered.
+std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int device);
 
 }  // namespace tandem::comm

@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "device/device.h"
+#include "device/memory.h"
 
 namespace tandem::device {
 namespace {
-
-constexpr uint8_t kNanByte = 0xFF;
 
 std::string Describe(const std::vector<int64_t>& shape, c10::ScalarType dtype) {
   std::ostringstream text;

@@ -51,9 +51,9 @@ class MappedRegion final : public Region {
 };
 
 // Own memory all the same: a tensor of the arena may be gone when the host reads.
-class CopyMirror final : public Mirror {
+class CpuPinnedBuffer final : public PinnedBuffer {
  public:
-  explicit CopyMirror(const at::Tensor& tensor)
+  explicit CpuPinnedBuffer(const at::Tensor& tensor)
       : tensor_(static_cast<char*>(tensor.mutable_data_ptr())), host_(tensor.nbytes()) {}
 
   void* host() override { return host_.data(); }
@@ -80,12 +80,19 @@ class CpuDevice final : public Device {
   explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
 
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
-  std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) override {
-    return streams_->MakeStream(name, std::move(poison));
+  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override {
+    return streams_->MakeStream(name, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override { return std::make_unique<MappedRegion>(bytes); }
-  std::unique_ptr<Mirror> MakeMirror(const at::Tensor& tensor) override {
-    return std::make_unique<CopyMirror>(tensor);
+  std::unique_ptr<Region> ReserveHost(int64_t bytes) override { return Reserve(bytes); }
+  void CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+  }
+  void CopyToHost(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
+  }
+  std::unique_ptr<PinnedBuffer> MakePinnedBuffer(const at::Tensor& tensor) override {
+    return std::make_unique<CpuPinnedBuffer>(tensor);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
     std::memset(begin, byte, static_cast<size_t>(bytes));

@@ -13,9 +13,9 @@ template <typename T>
 class CpuShardWork final : public ShardWork {
  public:
   explicit CpuShardWork(ShardMemory memory)
-      : memory_(std::move(memory)), runs_(RunsOf(memory_.pieces)), norms_(memory_.num_items) {}
+      : memory_(std::move(memory)), runs_(RunsOf(memory_.pieces)), norms_(memory_.num_parameters) {}
 
-  // Only the items: what lies in the gaps of a slot is whatever was there before.
+  // Only the parameters: what lies in the gaps of a slot is whatever was there before.
   void Fold(const void* staging, bool add) override {
     for (const Range& run : runs_) {
       fsdp::Fold(At(memory_.gradient, run.begin),
@@ -25,7 +25,7 @@ class CpuShardWork final : public ShardWork {
   }
 
   void AddTerms(NormTerms* terms) override {
-    Sum squares{terms->high, terms->low};
+    DoubleDouble squares{terms->high, terms->low};
     int64_t nonfinite = 0;
     for (const Piece& piece : memory_.pieces) {
       ForEachChunk(piece.range, memory_.granule, [&](Range chunk) {
@@ -38,15 +38,15 @@ class CpuShardWork final : public ShardWork {
   }
 
   void OptimizerStep(const OptimizerInputs& inputs) override {
-    for (ItemNorms& norms : norms_) norms = {};
+    for (ParameterNorms& norms : norms_) norms = {};
     const bool finite = inputs.agreed == nullptr || inputs.agreed->finite;
-    const AdamWScalars<T> scalars(inputs, inputs.agreed == nullptr ? 1 : inputs.agreed->clip);
+    const AdamWScalars<T> scalars = ScalarsOf<T>(inputs, inputs.agreed == nullptr ? 1 : inputs.agreed->clip);
     // A block stays in the first-level cache from the update to the sums.
     const int64_t block_elements = 16 * memory_.granule;
     std::vector<T> mean(static_cast<size_t>(block_elements));
     std::vector<T> update(static_cast<size_t>(block_elements));
     for (const Piece& piece : memory_.pieces) {
-      ItemNorms& norms = norms_[static_cast<size_t>(piece.item)];
+      ParameterNorms& norms = norms_[static_cast<size_t>(piece.parameter)];
       ForEachChunk(piece.range, block_elements, [&](Range block) {
         const T* const sum = At(memory_.gradient, block.begin);
         T* const weight = At(memory_.weight, block.begin);
@@ -66,7 +66,7 @@ class CpuShardWork final : public ShardWork {
     }
   }
 
-  std::vector<ItemNorms> norms() const override { return norms_; }
+  std::vector<ParameterNorms> norms() const override { return norms_; }
 
  private:
   // Element `flat` of a shard.
@@ -74,7 +74,7 @@ class CpuShardWork final : public ShardWork {
 
   const ShardMemory memory_;
   const std::vector<Range> runs_;
-  std::vector<ItemNorms> norms_;
+  std::vector<ParameterNorms> norms_;
 };
 
 }  // namespace

@@ -6,21 +6,14 @@
 #include <vector>
 
 #include "fsdp/norm_outcome.h"
+#include "fsdp/parameter_norms.h"
 #include "fsdp/pieces.h"
-#include "fsdp/sum.h"
 
 namespace tandem::fsdp {
 
 struct OptimizerInputs;
 
-// The squares of the pieces of one item that this rank owns, as sums.
-struct ItemNorms {
-  Sum weight;    // after the update
-  Sum gradient;  // of the mean gradient, before clipping
-  Sum update;    // new - old weight
-};
-
-// One unit's shards in the device's memory, and where its items lie in them.
+// One unit's shards in the device's memory, and where its parameters lie in them.
 struct ShardMemory {
   bool fp64 = false;  // or fp32
   void* weight = nullptr;
@@ -31,13 +24,13 @@ struct ShardMemory {
   int64_t shard_elements = 0;  // of each shard
   int num_ranks = 1;
   int64_t granule = 64;
-  int num_items = 0;
+  int num_parameters = 0;
   std::vector<Piece> pieces;
 };
 
 // The loops over one unit's shard. Every addition has the same order on each kind of device and for any
 // number of ranks: contributions in rank order, squares by chunks that end at multiples of the granule, in
-// eight lanes each (norms.h), chunks as a Sum.
+// eight lanes each (norms.h), chunks as a DoubleDouble.
 class ShardWork {
  public:
   virtual ~ShardWork() = default;
@@ -50,8 +43,8 @@ class ShardWork {
 
   virtual void OptimizerStep(const OptimizerInputs& inputs) = 0;
 
-  // Per item, of the last OptimizerStep, once the stream has passed it.
-  virtual std::vector<ItemNorms> norms() const = 0;
+  // Per parameter, of the last OptimizerStep, once the stream has passed it.
+  virtual std::vector<ParameterNorms> norms() const = 0;
 };
 
 using MakeShardWork = std::function<std::unique_ptr<ShardWork>(ShardMemory memory)>;

@@ -99,7 +99,7 @@ ShardedUnit::ShardedUnit(std::string name, Layout layout, int num_ranks, int ran
                          .shard_elements = unit.shard_elements,
                          .num_ranks = unit.num_ranks,
                          .granule = unit.layout.granule,
-                         .num_items = static_cast<int>(unit.layout.items.size()),
+                         .num_parameters = static_cast<int>(unit.layout.parameters.size()),
                          .pieces = unit.pieces});
 }
 
@@ -110,19 +110,20 @@ const std::string& ShardedUnit::name() const { return state_->name; }
 const Layout& ShardedUnit::layout() const { return state_->layout; }
 Range ShardedUnit::owned() const { return state_->owned; }
 
-void ShardedUnit::Initialize(uint64_t seed, const std::vector<ItemInit>& inits) {
+void ShardedUnit::Initialize(uint64_t seed, const std::vector<ParameterInit>& inits) {
   const UnitState& unit = *state_;
-  if (inits.size() != unit.layout.items.size()) {
+  if (inits.size() != unit.layout.parameters.size()) {
     throw std::invalid_argument("unit " + unit.name + ": " + std::to_string(inits.size()) +
-                                " initialisers for " + std::to_string(unit.layout.items.size()) + " items");
+                                " initialisers for " + std::to_string(unit.layout.parameters.size()) +
+                                " parameters");
   }
   // On the host on every device, so that the weights are the same bits.
   at::Tensor host = at::zeros_like(unit.weight, unit.weight.options().device(at::kCPU));
   WithType(unit.weight, [&]<typename T>(T) {
     for (const Piece& piece : unit.pieces) {
-      const auto item = static_cast<size_t>(piece.item);
-      InitializeItem(seed, unit.layout.items[item], inits[item], piece.range,
-                     host.mutable_data_ptr<T>() + (piece.range.begin - unit.begin));
+      const auto parameter = static_cast<size_t>(piece.parameter);
+      InitializeParameter(seed, unit.layout.parameters[parameter], inits[parameter], piece.range,
+                          host.mutable_data_ptr<T>() + (piece.range.begin - unit.begin));
     }
   });
   at::Tensor(unit.weight).copy_(host);
@@ -146,7 +147,7 @@ void ShardedUnit::AddTerms(NormTerms* terms) { state_->work->AddTerms(terms); }
 
 void ShardedUnit::OptimizerStep(const OptimizerInputs& inputs) { state_->work->OptimizerStep(inputs); }
 
-std::vector<ItemNorms> ShardedUnit::norms() const { return state_->work->norms(); }
+std::vector<ParameterNorms> ShardedUnit::norms() const { return state_->work->norms(); }
 
 at::Tensor ShardedUnit::weights() const { return Owned(*state_, state_->weight); }
 at::Tensor ShardedUnit::exp_avg() const { return Owned(*state_, state_->exp_avg); }

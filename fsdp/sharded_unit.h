@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/initialize.h"
 #include "fsdp/layout.h"
 #include "fsdp/norm_outcome.h"
+#include "fsdp/optimizer.h"
+#include "fsdp/run_inputs.h"
 #include "fsdp/shard_work.h"
 
 namespace at {
@@ -17,12 +20,6 @@ class Communicator;
 }
 
 namespace tandem::fsdp {
-
-// How an item starts: normal(0, deviation), or all ones.
-struct ItemInit {
-  bool ones = false;
-  double deviation = 0;
-};
 
 // What OptimizerStep needs beside the shard. AdamW with decoupled decay (Loshchilov and Hutter, 2019):
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) +
@@ -40,6 +37,18 @@ struct OptimizerInputs {
   // false weights and state stay as they are. Null: no clipping.
   const NormOutcome* agreed = nullptr;
 };
+
+// Of the old interface, until the trainer has left it.
+template <typename T>
+AdamWScalars<T> ScalarsOf(const OptimizerInputs& inputs, double clip) {
+  return AdamWScalars<T>({.beta1 = inputs.beta1,
+                          .beta2 = inputs.beta2,
+                          .epsilon = inputs.epsilon,
+                          .weight_decay = inputs.weight_decay,
+                          .divisor = inputs.divisor},
+                         inputs.learning_rate, BiasCorrection(inputs.beta1, inputs.step),
+                         BiasCorrection(inputs.beta2, inputs.step), clip);
+}
 
 // Views of a shard's persistent tensors, each 1-D [ShardElements]; padding is kept zero.
 struct UnitState;
@@ -61,9 +70,9 @@ class ShardedUnit {
   const Layout& layout() const;
   Range owned() const;  // in the flat buffer, padding excluded
 
-  // Every element depends on seed, item name and its global index alone (Philox 4x32-10, Salmon et al. 2011).
-  // inits: one per item of the layout. Computed on the host; blocks.
-  void Initialize(uint64_t seed, const std::vector<ItemInit>& inits);
+  // Every element depends on seed, parameter name and its global index alone (Philox 4x32-10, Salmon et al.
+  // 2011). inits: one per parameter of the layout. Computed on the host; blocks.
+  void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits);
 
   // slot: [GatheredElements], gets every rank's weights.
   void Unshard(comm::Communicator& comm, at::Tensor& slot);
@@ -80,8 +89,8 @@ class ShardedUnit {
   // One pass over the shard. Leaves norms() of the step.
   void OptimizerStep(const OptimizerInputs& inputs);
 
-  // Per item of the layout, of the last OptimizerStep, once its stream has passed it.
-  std::vector<ItemNorms> norms() const;
+  // Per parameter of the layout, of the last OptimizerStep, once its stream has passed it.
+  std::vector<ParameterNorms> norms() const;
 
   // For checkpoints, owned part only: 1-D [owned().size()] views.
   at::Tensor weights() const;
@@ -92,7 +101,7 @@ class ShardedUnit {
   std::unique_ptr<UnitState> state_;
 };
 
-// A tensor per item: views of a gathered slot, shaped as the item.
-std::vector<at::Tensor> ItemViews(const Layout& layout, const at::Tensor& slot);
+// A tensor per parameter: views of a gathered slot, shaped as the parameter.
+std::vector<at::Tensor> ParameterViews(const Layout& layout, const at::Tensor& slot);
 
 }  // namespace tandem::fsdp

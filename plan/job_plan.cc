@@ -103,7 +103,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
 std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes) {
   std::vector<fsdp::Layout> layouts;
   for (const model::UnitParameters& unit : units) {
-    std::vector<fsdp::ItemSpec> items;
+    std::vector<fsdp::ParameterSpec> items;
     for (const model::Parameter& parameter : unit.parameters) {
       items.push_back({.name = parameter.name, .shape = parameter.shape, .block = parameter.block});
     }

@@ -30,7 +30,7 @@ struct StepRecord {
   std::vector<double> losses;             // of this rank's microbatches
   std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
   int64_t validation_batches = 0;         // global microbatches of the validation; losses beyond do not count
-  std::vector<fsdp::ItemNorms> norms;     // of this rank's pieces, in item-table order; empty: not wanted
+  std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in item-table order; empty: not wanted
 };
 
 // One optimizer step of all ranks.

@@ -40,11 +40,11 @@ __device__ double AddLanes(double lane) {
 }
 
 // The group sums of a block, as one; on thread 0.
-__device__ Sum AddGroups(const Sum& mine, Sum* shared) {
+__device__ DoubleDouble AddGroups(const DoubleDouble& mine, DoubleDouble* shared) {
   __syncthreads();
   if (threadIdx.x % kLanes == 0) shared[threadIdx.x / kLanes] = mine;
   __syncthreads();
-  Sum total;
+  DoubleDouble total;
   if (threadIdx.x == 0) {
     for (int group = 0; group < kGroups; ++group) total.Add(shared[group]);
   }
@@ -52,7 +52,7 @@ __device__ Sum AddGroups(const Sum& mine, Sum* shared) {
 }
 
 // Over the threads of a block, as a tree; on thread 0.
-__device__ Sum AddThreads(const Sum& mine, Sum* shared) {
+__device__ DoubleDouble AddThreads(const DoubleDouble& mine, DoubleDouble* shared) {
   __syncthreads();
   shared[threadIdx.x] = mine;
   __syncthreads();
@@ -76,12 +76,12 @@ __global__ void FoldEach(T* accumulator, const T* contributions, int64_t element
 
 template <typename T>
 __global__ void TermsOfTile(ShardArrays<T> shard, const Tile* tiles, Partial* partials) {
-  __shared__ Sum shared[kGroups];
+  __shared__ DoubleDouble shared[kGroups];
   __shared__ int64_t shared_bad[kGroups];
   const Chunks chunks(tiles[blockIdx.x], shard.granule);
   const int lane = threadIdx.x % kLanes;
   const int group = threadIdx.x / kLanes;
-  Sum squares;
+  DoubleDouble squares;
   int64_t nonfinite = 0;
   // Every lane of a warp makes every round: they exchange values.
   for (int64_t base = chunks.first; base <= chunks.last; base += kGroups) {
@@ -112,7 +112,7 @@ __global__ void TermsOfTile(ShardArrays<T> shard, const Tile* tiles, Partial* pa
       squares.Add(sum);
     }
   }
-  const Sum total = AddGroups(squares, shared);
+  const DoubleDouble total = AddGroups(squares, shared);
   if (lane == 0) shared_bad[group] = nonfinite;
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -124,9 +124,9 @@ __global__ void TermsOfTile(ShardArrays<T> shard, const Tile* tiles, Partial* pa
 }
 
 __global__ void AddPartials(const Partial* partials, int num_tiles, NormTerms* terms) {
-  __shared__ Sum shared[kThreads];
+  __shared__ DoubleDouble shared[kThreads];
   __shared__ int64_t shared_bad[kThreads];
-  Sum squares;
+  DoubleDouble squares;
   int64_t bad = 0;
   for (int tile = threadIdx.x; tile < num_tiles; tile += kThreads) {
     squares.Add(partials[tile].sums[0]);
@@ -135,7 +135,7 @@ __global__ void AddPartials(const Partial* partials, int num_tiles, NormTerms* t
   shared_bad[threadIdx.x] = bad;
   squares = AddThreads(squares, shared);
   if (threadIdx.x == 0) {
-    Sum total{terms->high, terms->low};
+    DoubleDouble total{terms->high, terms->low};
     total.Add(squares);
     bad = 0;
     for (int thread = 0; thread < kThreads; ++thread) bad += shared_bad[thread];
@@ -148,13 +148,13 @@ __global__ void AddPartials(const Partial* partials, int num_tiles, NormTerms* t
 template <typename T>
 __global__ void StepOfTile(AdamWScalars<T> s, const NormOutcome* agreed, ShardArrays<T> shard,
                            const Tile* tiles, Partial* partials) {
-  __shared__ Sum shared[kGroups];
+  __shared__ DoubleDouble shared[kGroups];
   const Chunks chunks(tiles[blockIdx.x], shard.granule);
   const int lane = threadIdx.x % kLanes;
   const int group = threadIdx.x / kLanes;
   const bool finite = agreed == nullptr || agreed->finite;
   const T clip = agreed == nullptr ? T{1} : static_cast<T>(agreed->clip);
-  Sum sums[3];
+  DoubleDouble sums[3];
   for (int64_t base = chunks.first; base <= chunks.last; base += kGroups) {
     const int64_t chunk = base + group;
     const bool whole = chunk <= chunks.last;
@@ -187,17 +187,17 @@ __global__ void StepOfTile(AdamWScalars<T> s, const NormOutcome* agreed, ShardAr
     }
   }
   for (int k = 0; k < 3; ++k) {
-    const Sum total = AddGroups(sums[k], shared);
+    const DoubleDouble total = AddGroups(sums[k], shared);
     if (threadIdx.x == 0) partials[blockIdx.x].sums[k] = total;
   }
 }
 
-// One block an item.
-__global__ void NormsOfItem(const Partial* partials, const int* first_tiles, ItemNorms* norms) {
-  __shared__ Sum shared[kThreads];
-  Sum totals[3];
+// One block a parameter.
+__global__ void NormsOfParameter(const Partial* partials, const int* first_tiles, ParameterNorms* norms) {
+  __shared__ DoubleDouble shared[kThreads];
+  DoubleDouble totals[3];
   for (int k = 0; k < 3; ++k) {
-    Sum sum;
+    DoubleDouble sum;
     for (int tile = first_tiles[blockIdx.x] + static_cast<int>(threadIdx.x);
          tile < first_tiles[blockIdx.x + 1]; tile += kThreads) {
       sum.Add(partials[tile].sums[k]);
@@ -237,11 +237,12 @@ int AddTerms(const ShardArrays<T>& shard, const Tile* tiles, int num_tiles, Part
 
 template <typename T>
 int OptimizerStep(const AdamWScalars<T>& scalars, const NormOutcome* agreed, const ShardArrays<T>& shard,
-                  const Tile* tiles, int num_tiles, const int* first_tiles, int num_items, Partial* partials,
-                  ItemNorms* norms, Stream stream) {
+                  const Tile* tiles, int num_tiles, const int* first_tiles, int num_parameters,
+                  Partial* partials, ParameterNorms* norms, Stream stream) {
   StepOfTile<<<static_cast<unsigned>(num_tiles), kThreads, 0, stream>>>(scalars, agreed, shard, tiles,
                                                                         partials);
-  NormsOfItem<<<static_cast<unsigned>(num_items), kThreads, 0, stream>>>(partials, first_tiles, norms);
+  NormsOfParameter<<<static_cast<unsigned>(num_parameters), kThreads, 0, stream>>>(partials, first_tiles,
+                                                                                   norms);
   return cudaGetLastError();
 }
 
@@ -260,7 +261,7 @@ int FinishNorm(const NormTerms* terms, int ranks, double num_microbatches, doubl
   template int Fold(T*, const T*, int64_t, int64_t, int, bool, Stream);                                      \
   template int AddTerms(const ShardArrays<T>&, const Tile*, int, Partial*, NormTerms*, Stream);              \
   template int OptimizerStep(const AdamWScalars<T>&, const NormOutcome*, const ShardArrays<T>&, const Tile*, \
-                             int, const int*, int, Partial*, ItemNorms*, Stream);
+                             int, const int*, int, Partial*, ParameterNorms*, Stream);
 
 TANDEM_INSTANTIATE(float)
 TANDEM_INSTANTIATE(double)

@@ -14,17 +14,17 @@ namespace tandem::fsdp::cuda {
 // returns the runtime's error (cudaError_t). T: float, double; instances for ShardArrays<T> say which.
 using Stream = CUstream_st*;
 
-// Whole chunks of one item's piece, for one block.
+// Whole chunks of one parameter's piece, for one block.
 struct Tile {
   int64_t begin = 0;  // flat coordinates
   int64_t end = 0;
-  int item = 0;
+  int parameter = 0;
   int pad = 0;
 };
 
 // What one block leaves of its tile.
 struct Partial {
-  Sum sums[3];  // weight, gradient, update; terms: the first alone
+  DoubleDouble sums[3];  // weight, gradient, update; terms: the first alone
   int64_t nonfinite = 0;
 };
 
@@ -51,11 +51,12 @@ template <typename T>
 int AddTerms(const ShardArrays<T>& shard, const Tile* tiles, int num_tiles, Partial* partials,
              NormTerms* terms, Stream stream);
 
-// agreed may be null. first_tiles: [num_items + 1], where each item's tiles begin. norms: [num_items].
+// agreed may be null. first_tiles: [num_parameters + 1], where each parameter's tiles begin. norms:
+// [num_parameters].
 template <typename T>
 int OptimizerStep(const AdamWScalars<T>& scalars, const NormOutcome* agreed, const ShardArrays<T>& shard,
-                  const Tile* tiles, int num_tiles, const int* first_tiles, int num_items, Partial* partials,
-                  ItemNorms* norms, Stream stream);
+                  const Tile* tiles, int num_tiles, const int* first_tiles, int num_parameters,
+                  Partial* partials, ParameterNorms* norms, Stream stream);
 
 // terms = {0, 0, 0, asked}.
 int StartTerms(NormRequests asked, NormTerms* terms, Stream stream);

@@ -74,18 +74,18 @@ std::vector<cuda::Tile> TilesOf(const ShardMemory& memory) {
   for (const Piece& piece : memory.pieces) {
     for (int64_t begin = piece.range.begin; begin < piece.range.end;) {
       const int64_t end = std::min(piece.range.end, (begin / length + 1) * length);
-      tiles.push_back({.begin = begin, .end = end, .item = piece.item});
+      tiles.push_back({.begin = begin, .end = end, .parameter = piece.parameter});
       begin = end;
     }
   }
   return tiles;
 }
 
-// Pieces, and so tiles, are in item order.
-std::vector<int> FirstTiles(const std::vector<cuda::Tile>& tiles, int num_items) {
-  std::vector<int> first(static_cast<size_t>(num_items) + 1, 0);
-  for (const cuda::Tile& tile : tiles) ++first[static_cast<size_t>(tile.item) + 1];
-  for (size_t item = 1; item < first.size(); ++item) first[item] += first[item - 1];
+// Pieces, and so tiles, are in parameter order.
+std::vector<int> FirstTiles(const std::vector<cuda::Tile>& tiles, int num_parameters) {
+  std::vector<int> first(static_cast<size_t>(num_parameters) + 1, 0);
+  for (const cuda::Tile& tile : tiles) ++first[static_cast<size_t>(tile.parameter) + 1];
+  for (size_t parameter = 1; parameter < first.size(); ++parameter) first[parameter] += first[parameter - 1];
   return first;
 }
 
@@ -101,13 +101,13 @@ class CudaShardWork final : public ShardWork {
                 .exp_avg_sq = static_cast<T*>(memory_.exp_avg_sq),
                 .begin = memory_.begin,
                 .granule = memory_.granule},
-        host_norms_(static_cast<size_t>(memory_.num_items)) {
+        host_norms_(static_cast<size_t>(memory_.num_parameters)) {
     const std::vector<cuda::Tile> tiles = TilesOf(memory_);
     num_tiles_ = static_cast<int>(tiles.size());
     tiles_ = OnGpu(tiles);
-    first_tiles_ = OnGpu(FirstTiles(tiles, memory_.num_items));
+    first_tiles_ = OnGpu(FirstTiles(tiles, memory_.num_parameters));
     partials_ = OnGpu(static_cast<int64_t>(tiles.size() * sizeof(cuda::Partial)));
-    norms_ = OnGpu(static_cast<int64_t>(memory_.num_items * sizeof(ItemNorms)));
+    norms_ = OnGpu(static_cast<int64_t>(memory_.num_parameters * sizeof(ParameterNorms)));
   }
 
   void Fold(const void* staging, bool add) override {
@@ -128,16 +128,16 @@ class CudaShardWork final : public ShardWork {
 
   void OptimizerStep(const OptimizerInputs& inputs) override {
     if (num_tiles_ == 0) return;  // norms stay zero
-    device::CheckCuda(
-        cuda::OptimizerStep(AdamWScalars<T>(inputs, 1), inputs.agreed, arrays_, PointerTo<cuda::Tile>(tiles_),
-                            num_tiles_, PointerTo<int>(first_tiles_), memory_.num_items,
-                            PointerTo<cuda::Partial>(partials_), PointerTo<ItemNorms>(norms_), Current()),
-        "optimizer step");
-    host_norms_.CopyFrom(PointerTo<ItemNorms>(norms_), Current());
+    device::CheckCuda(cuda::OptimizerStep(
+                          ScalarsOf<T>(inputs, 1), inputs.agreed, arrays_, PointerTo<cuda::Tile>(tiles_),
+                          num_tiles_, PointerTo<int>(first_tiles_), memory_.num_parameters,
+                          PointerTo<cuda::Partial>(partials_), PointerTo<ParameterNorms>(norms_), Current()),
+                      "optimizer step");
+    host_norms_.CopyFrom(PointerTo<ParameterNorms>(norms_), Current());
   }
 
-  std::vector<ItemNorms> norms() const override {
-    return {host_norms_.data(), host_norms_.data() + memory_.num_items};
+  std::vector<ParameterNorms> norms() const override {
+    return {host_norms_.data(), host_norms_.data() + memory_.num_parameters};
   }
 
  private:
@@ -149,7 +149,7 @@ class CudaShardWork final : public ShardWork {
   at::Tensor first_tiles_;
   at::Tensor partials_;
   at::Tensor norms_;
-  Pinned<ItemNorms> host_norms_;
+  Pinned<ParameterNorms> host_norms_;
 };
 
 constexpr int64_t kTermDoubles = sizeof(NormTerms) / sizeof(double);

@@ -37,7 +37,8 @@ TORCH_HALF = {
 }
 ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
-    "fsdp": {"layout.h", "layout.cc"},
+    "fsdp": {"layout.h", "layout.cc", "buffer_bytes.h", "buffer_bytes.cc", "double_double.h", "host_device.h",
+             "norm_outcome.h", "parameter_norms.h", "pieces.h", "pieces.cc", "run_inputs.h"},
     "ops": {"attention_work.h", "linear_work.h"},
     "model": {"attention.cc", "config.h", "config.cc", "decoder_outline.h", "decoder_outline.cc", "decoder_shapes.h",
               "decoder_shapes.cc", "embedding.cc", "head.cc", "hugging_face_names.h", "hugging_face_names.cc", "mlp.cc",

@@ -29,7 +29,7 @@ struct Outcome {
   at::Tensor exp_avg_sq;
   at::Tensor gathered;
   std::vector<NormOutcome> agreed;
-  std::vector<ItemNorms> norms;
+  std::vector<ParameterNorms> norms;
 };
 
 // One rank; step `broken` has gradients that are not finite.
@@ -44,7 +44,7 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, bool on_gpu, int broke
   };
   ShardedUnit unit("unit", layout, 1, 0, fresh(), fresh(), fresh(), fresh(),
                    on_gpu ? MakeShardWork(MakeCudaShardWork) : MakeShardWork(MakeCpuShardWork));
-  std::vector<ItemInit> inits(layout.items.size(), {.deviation = 0.3});
+  std::vector<ParameterInit> inits(layout.parameters.size(), {.deviation = 0.3});
   inits.back() = {.ones = true};
   unit.Initialize(5, inits);
   ops::test::Numbers numbers(77);
@@ -55,7 +55,7 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, bool on_gpu, int broke
     for (int contribution = 0; contribution < kContributions; ++contribution) {
       at::Tensor slot = numbers.Normal({GatheredElements(layout, 1)}).to(dtype);
       if (step == broken && contribution == 1) {
-        ItemViews(layout, slot)[0].view({-1})[1].fill_(std::numeric_limits<double>::infinity());
+        ParameterViews(layout, slot)[0].view({-1})[1].fill_(std::numeric_limits<double>::infinity());
       }
       unit.ReduceGradients(*comm, slot.to(options.device()), staging, /*add=*/contribution > 0);
     }
@@ -81,7 +81,7 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, bool on_gpu, int broke
                         .agreed = pointer});
     unit.weights().sum().item<double>();  // waits for the GPU
     outcome.agreed.push_back(on_gpu ? norm->Read() : agreed);
-    const std::vector<ItemNorms> norms = unit.norms();
+    const std::vector<ParameterNorms> norms = unit.norms();
     outcome.norms.insert(outcome.norms.end(), norms.begin(), norms.end());
   }
   at::Tensor slot = fresh();
@@ -110,9 +110,9 @@ TEST_P(CudaShardedUnitTest, GivesTheBitsOfTheCpu) {
     EXPECT_TRUE(SameBits(cpu.weights, gpu.weights));
     EXPECT_TRUE(SameBits(cpu.exp_avg, gpu.exp_avg));
     EXPECT_TRUE(SameBits(cpu.exp_avg_sq, gpu.exp_avg_sq));
-    for (size_t i = 0; i < layout.items.size(); ++i) {
-      EXPECT_TRUE(SameBits(ItemViews(layout, cpu.gathered)[i].contiguous(),
-                           ItemViews(layout, gpu.gathered)[i].contiguous()));
+    for (size_t i = 0; i < layout.parameters.size(); ++i) {
+      EXPECT_TRUE(SameBits(ParameterViews(layout, cpu.gathered)[i].contiguous(),
+                           ParameterViews(layout, gpu.gathered)[i].contiguous()));
     }
     for (int step = 0; step < kSteps; ++step) {
       EXPECT_EQ(cpu.agreed[step].norm, gpu.agreed[step].norm) << step;

@@ -41,12 +41,12 @@ class SpinningDevice final : public device::Device {
   SpinningDevice(device::Device& inner, uint64_t seed) : inner_(inner), engine_(seed) {}
 
   c10::Device torch_device() const override { return inner_.torch_device(); }
-  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::Poison poison) override {
+  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError poison) override {
     return std::make_unique<SpinningStream>(inner_.MakeStream(name, std::move(poison)), engine_());
   }
   std::unique_ptr<device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
-  std::unique_ptr<device::Mirror> MakeMirror(const at::Tensor& tensor) override {
-    return inner_.MakeMirror(tensor);
+  std::unique_ptr<device::PinnedBuffer> MakePinnedBuffer(const at::Tensor& tensor) override {
+    return inner_.MakePinnedBuffer(tensor);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
   std::unique_ptr<device::TimeMark> MarkTime() override { return inner_.MarkTime(); }

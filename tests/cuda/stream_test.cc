@@ -48,13 +48,13 @@ TEST_F(CudaDeviceTest, ArenaMemoryIsOnTheGpuAndPoisonedByAskingForIt) {
 }
 
 TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
-  const device::Poison poison;
+  const device::StreamError poison;
   const auto producer = device_->MakeStream("producer", poison);
   const auto consumer = device_->MakeStream("consumer", poison);
   device::Arena arena(*device_, 1 << 20);
   at::Tensor number = arena.Allocate({1}, at::kDouble);
-  const std::unique_ptr<device::Mirror> mirror = device_->MakeMirror(number);
-  auto* const host = static_cast<double*>(mirror->host());
+  const std::unique_ptr<device::PinnedBuffer> buffer = device_->MakePinnedBuffer(number);
+  auto* const host = static_cast<double*>(buffer->host());
   producer->Enqueue([&] { number.fill_(0); });
   producer->Synchronize();
   const auto start = std::chrono::steady_clock::now();
@@ -64,20 +64,20 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   });
   const device::Event written = producer->Record();
   consumer->Wait(written);
-  consumer->Enqueue([&] { mirror->ToHost(); });
+  consumer->Enqueue([&] { buffer->ToHost(); });
   EXPECT_FALSE(written.state()->IsReached());
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(90)) << "the host has waited";
   consumer->Synchronize();
   EXPECT_EQ(*host, 5);
   EXPECT_TRUE(written.state()->IsReached());
   *host = 7;
-  consumer->Enqueue([&] { mirror->ToDevice(); });
+  consumer->Enqueue([&] { buffer->ToDevice(); });
   consumer->Synchronize();
   EXPECT_EQ(number.item<double>(), 7);
 }
 
 TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
-  const device::Poison poison;
+  const device::StreamError poison;
   const auto a = device_->MakeStream("a", poison);
   const auto b = device_->MakeStream("b", poison);
   bool ran = false;
@@ -89,7 +89,7 @@ TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
 }
 
 TEST_F(CudaDeviceTest, APoisonFromOutsideEndsAWaitForWorkThatGoesOn) {
-  device::Poison poison;
+  device::StreamError poison;
   const auto stream = device_->MakeStream("a", poison);
   stream->Enqueue([] { SpinHere(2'000'000'000); });
   std::thread other([&] {

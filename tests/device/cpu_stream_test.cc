@@ -19,7 +19,7 @@ namespace tandem::device {
 namespace {
 
 TEST(CpuStreamTest, WorkRunsInOrder) {
-  const auto stream = MakeCpuStream("compute", Poison());
+  const auto stream = MakeCpuStream("compute", StreamError());
   std::vector<int> order;
   for (int i = 0; i < 1000; ++i) stream->Enqueue([&order, i] { order.push_back(i); });
   stream->Synchronize();
@@ -28,7 +28,7 @@ TEST(CpuStreamTest, WorkRunsInOrder) {
 }
 
 TEST(CpuStreamTest, ThreadHasItsNameNoGradientsAndOneIntraOpThread) {
-  const auto stream = MakeCpuStream("a-long-name-of-a-stream", Poison());
+  const auto stream = MakeCpuStream("a-long-name-of-a-stream", StreamError());
   char name[16] = {};
   bool requires_grad = true;
   int threads = 0;
@@ -45,8 +45,8 @@ TEST(CpuStreamTest, ThreadHasItsNameNoGradientsAndOneIntraOpThread) {
 }
 
 TEST(CpuStreamTest, WaitOrdersAcrossStreams) {
-  const auto producer = MakeCpuStream("producer", Poison());
-  const auto consumer = MakeCpuStream("consumer", Poison());
+  const auto producer = MakeCpuStream("producer", StreamError());
+  const auto consumer = MakeCpuStream("consumer", StreamError());
   std::latch gate(1);
   int value = 0;
   int seen = 0;
@@ -60,7 +60,7 @@ TEST(CpuStreamTest, WaitOrdersAcrossStreams) {
 }
 
 TEST(CpuStreamTest, ADefaultEventIsReached) {
-  const auto stream = MakeCpuStream("compute", Poison());
+  const auto stream = MakeCpuStream("compute", StreamError());
   bool ran = false;
   stream->Wait(Event());
   stream->Enqueue([&] { ran = true; });
@@ -69,9 +69,9 @@ TEST(CpuStreamTest, ADefaultEventIsReached) {
 }
 
 TEST(CpuStreamTest, FirstErrorSkipsQueuedWorkOnEveryStreamAndIsThrown) {
-  const Poison poison;
-  const auto a = MakeCpuStream("a", poison);
-  const auto b = MakeCpuStream("b", poison);
+  const StreamError error;
+  const auto a = MakeCpuStream("a", error);
+  const auto b = MakeCpuStream("b", error);
   std::latch gate(1);
   std::atomic<int> ran = 0;
   a->Enqueue([&] { gate.wait(); });
@@ -92,13 +92,13 @@ TEST(CpuStreamTest, FirstErrorSkipsQueuedWorkOnEveryStreamAndIsThrown) {
   EXPECT_EQ(message(*b), "first");
   EXPECT_EQ(message(*a), "first");
   EXPECT_EQ(ran, 0);
-  EXPECT_TRUE(poison.is_set());
-  EXPECT_THROW(poison.RethrowIfSet(), std::runtime_error);
+  EXPECT_TRUE(error.is_set());
+  EXPECT_THROW(error.RethrowIfSet(), std::runtime_error);
 }
 
 TEST(CpuStreamTest, StreamsOfAnotherPoisonGoOn) {
-  const auto a = MakeCpuStream("a", Poison());
-  const auto b = MakeCpuStream("b", Poison());
+  const auto a = MakeCpuStream("a", StreamError());
+  const auto b = MakeCpuStream("b", StreamError());
   a->Enqueue([] { throw std::runtime_error("only a"); });
   EXPECT_THROW(a->Synchronize(), std::runtime_error);
   bool ran = false;
@@ -110,14 +110,14 @@ TEST(CpuStreamTest, StreamsOfAnotherPoisonGoOn) {
 TEST(CpuStreamTest, DestructionRunsWhatIsQueued) {
   int ran = 0;
   {
-    const auto stream = MakeCpuStream("compute", Poison());
+    const auto stream = MakeCpuStream("compute", StreamError());
     for (int i = 0; i < 100; ++i) stream->Enqueue([&] { ++ran; });
   }
   EXPECT_EQ(ran, 100);
 }
 
 TEST(CpuStreamTest, WorkLetsGoOfWhatItHoldsWhenItHasRun) {
-  const auto stream = MakeCpuStream("compute", Poison());
+  const auto stream = MakeCpuStream("compute", StreamError());
   std::latch gate(1);
   const auto held = std::make_shared<int>(1);
   long count = 0;
@@ -130,7 +130,7 @@ TEST(CpuStreamTest, WorkLetsGoOfWhatItHoldsWhenItHasRun) {
 }
 
 TEST(CpuStreamTest, AnIdleStreamUsesNoProcessorTime) {
-  const auto stream = MakeCpuStream("idle", Poison());
+  const auto stream = MakeCpuStream("idle", StreamError());
   clockid_t clock = 0;
   stream->Enqueue([&] { pthread_getcpuclockid(pthread_self(), &clock); });
   stream->Synchronize();
@@ -155,8 +155,8 @@ TEST(CpuStreamTest, RandomGraphsOfWaitsAreKept) {
   std::mt19937_64 random(seed);
   for (int repeat = 0; repeat < 20; ++repeat) {
     std::vector<std::unique_ptr<Stream>> streams;
-    const Poison poison;
-    for (int i = 0; i < 4; ++i) streams.push_back(MakeCpuStream("stream" + std::to_string(i), poison));
+    const StreamError error;
+    for (int i = 0; i < 4; ++i) streams.push_back(MakeCpuStream("stream" + std::to_string(i), error));
     constexpr int kPieces = 500;
     struct Piece {
       size_t stream = 0;
@@ -187,7 +187,7 @@ TEST(CpuStreamTest, RandomGraphsOfWaitsAreKept) {
 }
 
 TEST(CpuStreamTest, AThousandPiecesCostLittle) {
-  const auto stream = MakeCpuStream("compute", Poison());
+  const auto stream = MakeCpuStream("compute", StreamError());
   stream->Synchronize();
   timespec begin = {};
   timespec end = {};

@@ -17,7 +17,7 @@ namespace {
 
 TEST(SeededSchedulerTest, NothingRunsBeforeTheHostWaits) {
   SeededScheduler scheduler(1, 1);
-  const auto stream = scheduler.streams(0).MakeStream("compute", Poison());
+  const auto stream = scheduler.streams(0).MakeStream("compute", StreamError());
   int ran = 0;
   stream->Enqueue([&] { ++ran; });
   EXPECT_EQ(ran, 0);
@@ -28,8 +28,8 @@ TEST(SeededSchedulerTest, NothingRunsBeforeTheHostWaits) {
 // Two streams, three pieces each; what ran, as letters.
 std::pair<std::string, uint64_t> TwoStreams(uint64_t seed) {
   SeededScheduler scheduler(1, seed);
-  const auto a = scheduler.streams(0).MakeStream("a", Poison());
-  const auto b = scheduler.streams(0).MakeStream("b", Poison());
+  const auto a = scheduler.streams(0).MakeStream("a", StreamError());
+  const auto b = scheduler.streams(0).MakeStream("b", StreamError());
   std::string order;
   for (const char c : {'a', 'b', 'c'}) a->Enqueue([&order, c] { order += c; });
   for (const char c : {'x', 'y', 'z'}) b->Enqueue([&order, c] { order += c; });
@@ -53,8 +53,8 @@ TEST(SeededSchedulerTest, TheSeedAloneDecides) {
 TEST(SeededSchedulerTest, WaitsOrder) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     SeededScheduler scheduler(1, seed);
-    const auto producer = scheduler.streams(0).MakeStream("producer", Poison());
-    const auto consumer = scheduler.streams(0).MakeStream("consumer", Poison());
+    const auto producer = scheduler.streams(0).MakeStream("producer", StreamError());
+    const auto consumer = scheduler.streams(0).MakeStream("consumer", StreamError());
     int value = 0;
     int seen = 0;
     producer->Enqueue([&] { value = 7; });
@@ -68,8 +68,8 @@ TEST(SeededSchedulerTest, WaitsOrder) {
 
 TEST(SeededSchedulerTest, OtherPiecesRunWhileOneWaits) {
   SeededScheduler scheduler(1, 3);
-  const auto a = scheduler.streams(0).MakeStream("a", Poison());
-  const auto b = scheduler.streams(0).MakeStream("b", Poison());
+  const auto a = scheduler.streams(0).MakeStream("a", StreamError());
+  const auto b = scheduler.streams(0).MakeStream("b", StreamError());
   std::string order;
   bool go = false;
   a->Enqueue([&] {
@@ -90,7 +90,7 @@ TEST(SeededSchedulerTest, RanksStartTogetherAndMeet) {
   std::vector<std::jthread> hosts;
   for (int rank = 0; rank < 2; ++rank) {
     hosts.emplace_back([&scheduler, &arrived, rank] {
-      const auto stream = scheduler.streams(rank).MakeStream("compute", Poison());
+      const auto stream = scheduler.streams(rank).MakeStream("compute", StreamError());
       for (int round = 1; round <= 10; ++round) {
         stream->Enqueue([&scheduler, &arrived, round] {
           ++arrived;
@@ -106,7 +106,7 @@ TEST(SeededSchedulerTest, RanksStartTogetherAndMeet) {
 
 TEST(SeededSchedulerTest, WhatCanNeverBecomeReadyIsAnErrorThatSaysWhoWaits) {
   SeededScheduler scheduler(1, 1);
-  const auto stream = scheduler.streams(0).MakeStream("gather", Poison());
+  const auto stream = scheduler.streams(0).MakeStream("gather", StreamError());
   stream->Enqueue([&] { scheduler.WaitUntil([] { return false; }); });
   try {
     stream->Synchronize();
@@ -118,9 +118,9 @@ TEST(SeededSchedulerTest, WhatCanNeverBecomeReadyIsAnErrorThatSaysWhoWaits) {
 
 TEST(SeededSchedulerTest, AnErrorSkipsTheRankAndIsThrown) {
   SeededScheduler scheduler(1, 1);
-  const Poison poison;
-  const auto a = scheduler.streams(0).MakeStream("a", poison);
-  const auto b = scheduler.streams(0).MakeStream("b", poison);
+  const StreamError error;
+  const auto a = scheduler.streams(0).MakeStream("a", error);
+  const auto b = scheduler.streams(0).MakeStream("b", error);
   bool ran = false;
   a->Enqueue([] { throw std::runtime_error("first"); });
   b->Wait(a->Record());
@@ -131,8 +131,8 @@ TEST(SeededSchedulerTest, AnErrorSkipsTheRankAndIsThrown) {
 
 TEST(SeededSchedulerTest, ARankThatIsGoneIsNotWaitedFor) {
   SeededScheduler scheduler(2, 1);
-  auto gone = scheduler.streams(1).MakeStream("compute", Poison());
-  const auto stream = scheduler.streams(0).MakeStream("compute", Poison());
+  auto gone = scheduler.streams(1).MakeStream("compute", StreamError());
+  const auto stream = scheduler.streams(0).MakeStream("compute", StreamError());
   gone.reset();
   bool ran = false;
   stream->Enqueue([&] { ran = true; });

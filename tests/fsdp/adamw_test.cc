@@ -29,7 +29,7 @@ TEST(AdamWTest, EqualsLibTorchInDouble) {
                                .agreed = &agreed};
   std::vector<at::Tensor> reference;
   at::Tensor weights = unit.weights();
-  for (const at::Tensor& view : ItemViews(layout, weights)) {
+  for (const at::Tensor& view : ParameterViews(layout, weights)) {
     reference.push_back(view.clone().requires_grad_());
   }
   torch::optim::AdamW optimizer(reference, torch::optim::AdamWOptions(inputs.learning_rate)
@@ -44,14 +44,14 @@ TEST(AdamWTest, EqualsLibTorchInDouble) {
     OptimizerInputs now = inputs;
     now.step = step;
     unit.OptimizerStep(now);
-    const std::vector<at::Tensor> gradients = ItemViews(layout, slot);
+    const std::vector<at::Tensor> gradients = ParameterViews(layout, slot);
     for (size_t i = 0; i < reference.size(); ++i) {
       reference[i].mutable_grad() = gradients[i] / inputs.divisor * agreed.clip;
     }
     optimizer.step();
   }
   weights = unit.weights();
-  const std::vector<at::Tensor> ours = ItemViews(layout, weights);
+  const std::vector<at::Tensor> ours = ParameterViews(layout, weights);
   for (size_t i = 0; i < reference.size(); ++i) {
     const at::Tensor theirs = reference[i].detach();
     EXPECT_LE((ours[i] - theirs).norm().item<double>() / theirs.norm().item<double>(), 1e-12);

@@ -32,22 +32,23 @@ Layout TinyLayout(at::ScalarType dtype) {
   return MakeLayout({{.name = "norm", .shape = {9}}}, static_cast<int>(c10::elementSize(dtype)));
 }
 
-std::vector<ItemInit> Inits(const Layout& layout) {
-  std::vector<ItemInit> inits;
-  for (const Item& item : layout.items) {
-    inits.push_back(item.shape.size() == 1 ? ItemInit{.ones = true} : ItemInit{.deviation = 0.02});
+std::vector<ParameterInit> Inits(const Layout& layout) {
+  std::vector<ParameterInit> inits;
+  for (const Parameter& parameter : layout.parameters) {
+    inits.push_back(parameter.shape.size() == 1 ? ParameterInit{.ones = true}
+                                                : ParameterInit{.deviation = 0.02});
   }
   return inits;
 }
 
 // The contribution of one global microbatch of one step: the same wherever it is computed. Everything that is
-// no item is NaN.
+// no parameter is NaN.
 at::Tensor Contribution(const Layout& layout, at::ScalarType dtype, int num_ranks, int64_t step,
                         int microbatch) {
   at::Tensor slot = at::full({GatheredElements(layout, num_ranks)}, kNan, dtype);
   std::mt19937_64 random(static_cast<uint64_t>(step * 1000 + microbatch));
   std::normal_distribution<double> normal;
-  for (at::Tensor& view : ItemViews(layout, slot)) {
+  for (at::Tensor& view : ParameterViews(layout, slot)) {
     at::Tensor values = at::empty({view.numel()}, at::kDouble);
     for (int64_t i = 0; i < values.numel(); ++i) values.data_ptr<double>()[i] = normal(random);
     view.copy_(values.view(view.sizes()));
@@ -60,8 +61,8 @@ struct Outcome {
   at::Tensor weights;  // [layout.elements]
   at::Tensor exp_avg;
   at::Tensor exp_avg_sq;
-  std::vector<double> grad_norms;               // per step, with the clip that follows
-  std::vector<std::vector<double>> item_norms;  // weight, gradient, update per item
+  std::vector<double> grad_norms;                    // per step, with the clip that follows
+  std::vector<std::vector<double>> parameter_norms;  // weight, gradient, update per parameter
   at::Tensor gathered;
 };
 
@@ -73,7 +74,7 @@ NormTerms TermsOf(ShardedUnit& unit) {
 
 struct RankNorms {
   NormTerms terms;
-  std::vector<ItemNorms> norms;
+  std::vector<ParameterNorms> norms;
 };
 
 Outcome Train(const Layout& layout, at::ScalarType dtype, int ranks, int steps) {
@@ -82,7 +83,7 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, int ranks, int steps) 
   outcome.weights = at::full({layout.elements}, kNan, options);
   outcome.exp_avg = at::full({layout.elements}, kNan, options);
   outcome.exp_avg_sq = at::full({layout.elements}, kNan, options);
-  outcome.item_norms.resize(layout.items.size());
+  outcome.parameter_norms.resize(layout.parameters.size());
   std::vector<RankNorms> shared(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     const int64_t shard = ShardElements(layout, ranks);
@@ -100,10 +101,10 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, int ranks, int steps) 
       }
       shared[static_cast<size_t>(comm.rank())].terms = TermsOf(unit);
       comm.AllGather(token, tokens);
-      Sum squares;
+      DoubleDouble squares;
       int64_t nonfinite = 0;
       for (const RankNorms& rank : shared) {
-        squares.Add(Sum{rank.terms.high, rank.terms.low});
+        squares.Add(DoubleDouble{rank.terms.high, rank.terms.low});
         nonfinite += static_cast<int64_t>(rank.terms.nonfinite);
       }
       EXPECT_EQ(nonfinite, 0);
@@ -129,14 +130,14 @@ Outcome Train(const Layout& layout, at::ScalarType dtype, int ranks, int steps) 
     outcome.exp_avg_sq.narrow(0, owned.begin, owned.size()).copy_(unit.exp_avg_sq());
     if (comm.rank() == 0) outcome.gathered = slot.narrow(0, 0, layout.elements).clone();
   });
-  for (size_t item = 0; item < layout.items.size(); ++item) {
-    ItemNorms total;
+  for (size_t parameter = 0; parameter < layout.parameters.size(); ++parameter) {
+    ParameterNorms total;
     for (const RankNorms& rank : shared) {
-      total.weight.Add(rank.norms[item].weight);
-      total.gradient.Add(rank.norms[item].gradient);
-      total.update.Add(rank.norms[item].update);
+      total.weight.Add(rank.norms[parameter].weight);
+      total.gradient.Add(rank.norms[parameter].gradient);
+      total.update.Add(rank.norms[parameter].update);
     }
-    outcome.item_norms[item] = {total.weight.value(), total.gradient.value(), total.update.value()};
+    outcome.parameter_norms[parameter] = {total.weight.value(), total.gradient.value(), total.update.value()};
   }
   return outcome;
 }
@@ -158,7 +159,7 @@ TEST_P(ShardedUnitTest, AnyNumberOfRanksGivesTheSameBits) {
       EXPECT_TRUE(SameBits(one.exp_avg, many.exp_avg));
       EXPECT_TRUE(SameBits(one.exp_avg_sq, many.exp_avg_sq));
       EXPECT_EQ(one.grad_norms, many.grad_norms);
-      EXPECT_EQ(one.item_norms, many.item_norms);
+      EXPECT_EQ(one.parameter_norms, many.parameter_norms);
     }
   }
 }
@@ -174,7 +175,8 @@ TEST_P(ShardedUnitTest, PaddingStaysZero) {
   const Layout layout = MixedLayout(GetParam());
   const Outcome outcome = Train(layout, GetParam(), 3, 3);
   at::Tensor padding = at::ones({layout.elements}, at::kBool);
-  for (const Item& item : layout.items) padding.narrow(0, item.range.begin, item.range.size()).fill_(false);
+  for (const Parameter& parameter : layout.parameters)
+    padding.narrow(0, parameter.range.begin, parameter.range.size()).fill_(false);
   EXPECT_GT(padding.sum().item<int64_t>(), 0);
   for (const at::Tensor& state : {outcome.weights, outcome.exp_avg, outcome.exp_avg_sq}) {
     EXPECT_TRUE(state.masked_select(padding).eq(0).all().item<bool>());
@@ -191,8 +193,8 @@ TEST_P(ShardedUnitTest, NormsAreThoseOfTheTensors) {
   }
   mean /= kContributions;
   const double tolerance = GetParam() == at::kDouble ? 1e-12 : 1e-5;
-  for (size_t i = 0; i < layout.items.size(); ++i) {
-    const Range range = layout.items[i].range;
+  for (size_t i = 0; i < layout.parameters.size(); ++i) {
+    const Range range = layout.parameters[i].range;
     const auto part = [&](const at::Tensor& flat) {
       return flat.narrow(0, range.begin, range.size()).to(at::kDouble);
     };
@@ -200,9 +202,9 @@ TEST_P(ShardedUnitTest, NormsAreThoseOfTheTensors) {
     const double weight = squares(part(after.weights));
     const double gradient = squares(part(mean));
     const double update = squares(part(after.weights) - part(before.weights));
-    EXPECT_NEAR(after.item_norms[i][0], weight, 1e-12 * weight);
-    EXPECT_NEAR(after.item_norms[i][1], gradient, tolerance * gradient);
-    EXPECT_NEAR(after.item_norms[i][2], update, 1e-6 * update);
+    EXPECT_NEAR(after.parameter_norms[i][0], weight, 1e-12 * weight);
+    EXPECT_NEAR(after.parameter_norms[i][1], gradient, tolerance * gradient);
+    EXPECT_NEAR(after.parameter_norms[i][2], update, 1e-6 * update);
   }
 }
 
@@ -226,11 +228,12 @@ TEST_P(ShardedUnitTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
     const at::Tensor weights = unit.weights().clone();
     const at::Tensor exp_avg = unit.exp_avg().clone();
     const at::Tensor exp_avg_sq = unit.exp_avg_sq().clone();
-    const std::vector<ItemNorms> norms = unit.norms();
+    const std::vector<ParameterNorms> norms = unit.norms();
 
     const at::Tensor slot = Contribution(layout, GetParam(), 2, 2, comm.rank());
-    ItemViews(layout, slot)[0][3].fill_(comm.rank() == 0 ? kNan : std::numeric_limits<double>::infinity());
-    ItemViews(layout, slot)[0][5].fill_(std::numeric_limits<double>::infinity());
+    ParameterViews(layout, slot)[0][3].fill_(comm.rank() == 0 ? kNan
+                                                              : std::numeric_limits<double>::infinity());
+    ParameterViews(layout, slot)[0][5].fill_(std::numeric_limits<double>::infinity());
     unit.ReduceGradients(comm, slot, staging, false);
     EXPECT_EQ(TermsOf(unit).nonfinite, comm.rank() == 0 ? 2 : 0);
     EXPECT_TRUE(std::isfinite(TermsOf(unit).high));
@@ -293,21 +296,22 @@ TEST_P(ShardedUnitTest, WrongTensorsAndGroupsAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Types, ShardedUnitTest, testing::Values(at::kFloat, at::kDouble),
                          [](const auto& info) { return c10::toString(info.param); });
 
-TEST(InitializeTest, ValuesDependOnNameAndPlaceInTheItemAlone) {
-  const auto weights = [](const std::vector<ItemSpec>& items, int ranks, uint64_t seed) {
-    const Layout layout = MakeLayout(items, 4);
+TEST(InitializeTest, ValuesDependOnNameAndPlaceInTheParameterAlone) {
+  const auto weights = [](const std::vector<ParameterSpec>& parameters, int ranks, uint64_t seed) {
+    const Layout layout = MakeLayout(parameters, 4);
     at::Tensor all = at::zeros({layout.elements});
     for (int rank = 0; rank < ranks; ++rank) {
       const auto fresh = [&] { return at::zeros({ShardElements(layout, ranks)}); };
       ShardedUnit unit("unit", layout, ranks, rank, fresh(), fresh(), fresh(), fresh());
-      unit.Initialize(seed, std::vector<ItemInit>(items.size(), ItemInit{.deviation = 2}));
+      unit.Initialize(seed, std::vector<ParameterInit>(parameters.size(), ParameterInit{.deviation = 2}));
       const Range owned = unit.owned();
       all.narrow(0, owned.begin, owned.size()).copy_(unit.weights());
     }
-    return ItemViews(layout, all).back().clone();
+    return ParameterViews(layout, all).back().clone();
   };
-  const std::vector<ItemSpec> alone = {{.name = "w", .shape = {50, 40}}};
-  const std::vector<ItemSpec> behind = {{.name = "other", .shape = {77}}, {.name = "w", .shape = {50, 40}}};
+  const std::vector<ParameterSpec> alone = {{.name = "w", .shape = {50, 40}}};
+  const std::vector<ParameterSpec> behind = {{.name = "other", .shape = {77}},
+                                             {.name = "w", .shape = {50, 40}}};
   const at::Tensor expected = weights(alone, 1, 1);
   EXPECT_TRUE(SameBits(expected, weights(alone, 5, 1)));
   EXPECT_TRUE(SameBits(expected, weights(behind, 1, 1)));

@@ -38,9 +38,9 @@ TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
     EXPECT_EQ(plan.outline_v1.units[unit].name, plan.units[unit].name);
     EXPECT_EQ(plan.outline_v1.units[unit].parts, plan.units[unit].parts);
     EXPECT_EQ(plan.outline_v1.units[unit].elements, plan.layouts[unit].elements);
-    ASSERT_EQ(plan.layouts[unit].items.size(), plan.units[unit].parameters.size());
-    for (size_t i = 0; i < plan.layouts[unit].items.size(); ++i) {
-      EXPECT_EQ(plan.layouts[unit].items[i].name, plan.units[unit].parameters[i].name);
+    ASSERT_EQ(plan.layouts[unit].parameters.size(), plan.units[unit].parameters.size());
+    for (size_t i = 0; i < plan.layouts[unit].parameters.size(); ++i) {
+      EXPECT_EQ(plan.layouts[unit].parameters[i].name, plan.units[unit].parameters[i].name);
     }
   }
 }

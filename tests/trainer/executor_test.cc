@@ -65,7 +65,7 @@ class ExecutorTest : public testing::Test {
         nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute, backend_->operations())),
         memory_(plan_, 0, *backend_, /*poison=*/true) {
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      std::vector<fsdp::ItemInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
+      std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
       memory_.units()[unit].Initialize(1, inits);
     }
     ResetExecutor();

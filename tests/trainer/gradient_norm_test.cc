@@ -80,7 +80,7 @@ TEST(GradientNormTest, DoesNotDependOnHowTermsAreSplit) {
   for (int run = 0; run < 2; ++run) {
     comm::RunThreadRanks(ranks[run], [&](Communicator& comm) {
       const size_t share = squares.size() / comm.size();
-      fsdp::Sum own;
+      fsdp::DoubleDouble own;
       for (size_t i = 0; i < share; ++i) {
         own.Add(squares[comm.rank() * share + i]);
       }

@@ -1,4 +1,4 @@
-#include "fsdp/sum.h"
+#include "fsdp/double_double.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace tandem::fsdp {
 namespace {
 
-TEST(SumTest, ValueDoesNotDependOnHowTermsAreSplit) {
+TEST(DoubleDoubleTest, ValueDoesNotDependOnHowTermsAreSplit) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
   std::mt19937_64 random(seed);
@@ -20,31 +20,31 @@ TEST(SumTest, ValueDoesNotDependOnHowTermsAreSplit) {
   for (int repeat = 0; repeat < 200; ++repeat) {
     std::vector<double> terms(1000);
     for (double& value : terms) value = term(random);
-    Sum one;
+    DoubleDouble one;
     for (const double value : terms) one.Add(value);
     for (int split = 0; split < 10; ++split) {
       std::shuffle(terms.begin(), terms.end(), random);
       const size_t ranks = random() % 16 + 1;
-      std::vector<Sum> parts(ranks);
+      std::vector<DoubleDouble> parts(ranks);
       for (const double value : terms) parts[random() % ranks].Add(value);
-      Sum total;
-      for (const Sum& part : parts) total.Add(part);
+      DoubleDouble total;
+      for (const DoubleDouble& part : parts) total.Add(part);
       ASSERT_EQ(total.value(), one.value()) << "seed " << seed << " repeat " << repeat;
     }
   }
 }
 
-TEST(SumTest, KeepsWhatADoubleLoses) {
-  Sum sum;
+TEST(DoubleDoubleTest, KeepsWhatADoubleLoses) {
+  DoubleDouble sum;
   sum.Add(1e16);
   for (int i = 0; i < 1000; ++i) sum.Add(1.0 / 3);
   sum.Add(-1e16);
   EXPECT_NEAR(sum.value(), 1000.0 / 3, 1e-10);
 }
 
-TEST(SumTest, InfinityStaysInfinityAndNanStaysNan) {
+TEST(DoubleDoubleTest, InfinityStaysInfinityAndNanStaysNan) {
   const double infinity = std::numeric_limits<double>::infinity();
-  Sum sum;
+  DoubleDouble sum;
   sum.Add(1);
   sum.Add(infinity);
   sum.Add(2);

@@ -9,7 +9,7 @@ TANDEM_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 
 // A sum of doubles kept as an unevaluated pair, |low| <= ulp(high)/2, error about 2^-100 (Knuth's TwoSum).
 // Its rounded value does not depend on how the terms were split between ranks, which a plain double
 // sum would; that is what keeps the clip coefficient the same bits for any number of ranks.
-struct Sum {
+struct DoubleDouble {
   double high = 0;
   double low = 0;
 
@@ -20,7 +20,7 @@ struct Sum {
     low += error;
     Renormalise(sum);
   }
-  TANDEM_HOST_DEVICE void Add(const Sum& other) {
+  TANDEM_HOST_DEVICE void Add(const DoubleDouble& other) {
     Add(other.high);
     Add(other.low);
   }
