@@ -16,6 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/owner.h"
 #include "comm/communicator.h"
+#include "device/device.h"
+#include "device/memory.h"
 #include "platform/log.h"
 #include "platform/random.h"
 #include "trainer/failure.h"
@@ -108,18 +110,22 @@ std::string Choose(platform::Files& files, const ResumeOptions& options) {
 
 }  // namespace
 
-StateArrays::StateArrays(const std::vector<fsdp::ShardedUnit>& units) {
+StateArrays::StateArrays(const device::Device& device, c10::ScalarType type,
+                         const std::vector<fsdp::UnitShard>& units,
+                         const std::vector<fsdp::StateMemory>& states) {
   device_.reserve(units.size() * 3);
   host_.resize(units.size() * 3);
-  for (const fsdp::ShardedUnit& unit : units) {
-    const std::pair<const char*, at::Tensor> arrays[] = {
-        {"/weights", unit.weights()}, {"/exp_avg", unit.exp_avg()}, {"/exp_avg_sq", unit.exp_avg_sq()}};
-    for (const auto& [suffix, tensor] : arrays) {
+  for (size_t u = 0; u < units.size(); ++u) {
+    const fsdp::UnitShard& unit = units[u];
+    const std::pair<const char*, device::Memory> arrays[] = {{"/weights", states[u].weights},
+                                                             {"/exp_avg", states[u].exp_avg},
+                                                             {"/exp_avg_sq", states[u].exp_avg_sq}};
+    for (const auto& [suffix, memory] : arrays) {
       shards_.push_back({.name = unit.name() + suffix,
                          .elements = unit.layout().elements,
                          .begin = unit.owned().begin,
                          .data = &host_[device_.size()]});
-      device_.push_back(tensor);
+      device_.push_back(device::FlatTensorIn(device, memory, type).narrow(0, 0, unit.owned().size()));
     }
   }
 }

@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "fsdp/sharded_unit.h"
+#include "fsdp/unit_shard.h"
 #include "platform/files.h"
 
 namespace at {
 class Tensor;
+}
+namespace c10 {
+enum class ScalarType : int8_t;
 }
 
 namespace tandem::trainer {
@@ -21,8 +24,9 @@ namespace tandem::trainer {
 // made at their first use and kept.
 class StateArrays {
  public:
-  // The units' memory outlives it.
-  explicit StateArrays(const std::vector<fsdp::ShardedUnit>& units);
+  // states: of the units, in their order, of elements of `type` in `device`'s memory, which outlives it.
+  StateArrays(const device::Device& device, c10::ScalarType type, const std::vector<fsdp::UnitShard>& units,
+              const std::vector<fsdp::StateMemory>& states);
   ~StateArrays();
 
   const std::vector<checkpoint::Shard>& shards();

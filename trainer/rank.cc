@@ -42,7 +42,7 @@ std::vector<int64_t> ParameterElements(const plan::JobPlan& plan) {
 }
 
 std::vector<fsdp::UnitShard> Units(const plan::JobPlan& plan, int rank, Backend& backend) {
-  const c10::ScalarType type = model::ScalarTypeOf(plan.compute);
+  const c10::ScalarType type = ElementTypeOf(plan.compute);
   std::vector<fsdp::UnitShard> units;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan.train.ranks, rank,
@@ -119,7 +119,7 @@ class Rank::Impl {
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
         states_(States(plan, memory_)),
-        arrays_(backend.device(), units_, states_),
+        arrays_(backend.device(), ElementTypeOf(plan.compute), units_, states_),
         executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(memory_.arena())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",

@@ -1,5 +1,8 @@
 #include "trainer/stage_memory.h"
 
+#include <c10/core/ScalarType.h>
+
+#include <stdexcept>
 #include <utility>
 
 #include "device/device.h"
@@ -9,6 +12,16 @@ namespace tandem::trainer {
 using schedules::Buffer;
 using schedules::Operand;
 using schedules::Program;
+
+c10::ScalarType ElementTypeOf(model::ComputeType type) {
+  switch (type) {
+    case model::ComputeType::kFp32:
+      return c10::ScalarType::Float;
+    case model::ComputeType::kFp64:
+      return c10::ScalarType::Double;
+  }
+  throw std::logic_error("no trainer computes in this type");
+}
 
 StageMemory::StageMemory(const schedules::StagePrograms& stage, device::Device& device,
                          std::unique_ptr<device::Region> arena, bool fill_with_nan)

@@ -5,6 +5,7 @@
 
 #include "device/memory.h"
 #include "device/static_arena.h"
+#include "model/config.h"
 #include "schedules/program/program.h"
 
 namespace tandem::device {
@@ -13,6 +14,9 @@ class Region;
 }  // namespace tandem::device
 
 namespace tandem::trainer {
+
+// Of the elements of a unit's buffers, for a job that computes in `type`.
+c10::ScalarType ElementTypeOf(model::ComputeType type);
 
 // The memory of one rank's programs: the arena and the pinned host memory, as large as the programs say, and
 // where each buffer lies in them. A buffer has one address, the same in every run. Immutable after

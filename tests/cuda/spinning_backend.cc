@@ -30,6 +30,7 @@ class SpinningStream final : public device::Stream {
   device::Event Record() override { return inner_->Record(); }
   void Wait(const device::Event& event) override { inner_->Wait(event); }
   void Synchronize() override { inner_->Synchronize(); }
+  void Synchronize(const device::Event& event) override { inner_->Synchronize(event); }
 
  private:
   const std::unique_ptr<device::Stream> inner_;
@@ -41,10 +42,17 @@ class SpinningDevice final : public device::Device {
   SpinningDevice(device::Device& inner, uint64_t seed) : inner_(inner), engine_(seed) {}
 
   c10::Device torch_device() const override { return inner_.torch_device(); }
-  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError poison) override {
-    return std::make_unique<SpinningStream>(inner_.MakeStream(name, std::move(poison)), engine_());
+  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError error) override {
+    return std::make_unique<SpinningStream>(inner_.MakeStream(name, std::move(error)), engine_());
   }
   std::unique_ptr<device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
+  std::unique_ptr<device::Region> ReserveHost(int64_t bytes) override { return inner_.ReserveHost(bytes); }
+  void CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    inner_.CopyToDevice(device, host, bytes);
+  }
+  void CopyToHost(void* host, const void* device, int64_t bytes) override {
+    inner_.CopyToHost(host, device, bytes);
+  }
   std::unique_ptr<device::PinnedBuffer> MakePinnedBuffer(const at::Tensor& tensor) override {
     return inner_.MakePinnedBuffer(tensor);
   }

@@ -14,6 +14,7 @@
 #include "link/shared_page.h"
 #include "platform/files.h"
 #include "trainer/rank.h"
+#include "trainer/stage_memory.h"
 #include "tests/parity/thread_factory.h"
 
 namespace tandem::parity {
@@ -37,6 +38,7 @@ class CountingCommunicator final : public comm::Communicator {
     inner_->AllToAll(input, output);
   }
   void Abort() override { inner_->Abort(); }
+  absl::Status RegisterWindow(device::Memory memory) override { return inner_->RegisterWindow(memory); }
   void CheckPending() override { inner_->CheckPending(); }
   uint64_t num_collectives() const override { return inner_->num_collectives(); }
   uint64_t num_ended() const override { return inner_->num_ended(); }
@@ -161,7 +163,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       const fsdp::StateMemory state = trainer.StateOf(u);
       const auto put = [&](const char* what, device::Memory memory) {
         const at::Tensor shard =
-            device::FlatTensorIn(backend->device(), memory, model::ScalarTypeOf(plan.compute));
+            device::FlatTensorIn(backend->device(), memory, trainer::ElementTypeOf(plan.compute));
         Put(unit.name() + "/" + what, shard.narrow(0, 0, unit.owned().size()), unit.owned().begin,
             unit.layout().elements, run);
       };
