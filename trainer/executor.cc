@@ -152,22 +152,12 @@ class Executor::Impl {
       if (collective.last_sequence <= communicator.num_ended()) {
         continue;
       }
-<<<<<<< HEAD
       const std::exception_ptr reported = std::make_exception_ptr(InstructionError(
           std::make_exception_ptr(comm::CommError(absl::StrCat("group ", communicator.name(), " rank ",
                                                                communicator.rank(), " ", Message(error)))),
           collective.step, schedules::ToText(*collective.instruction, plan_.outline), communicator.name()));
       Fail(reported);
       return reported;
-=======
-      const std::exception_ptr told = std::make_exception_ptr(InstructionError(
-          std::make_exception_ptr(comm::CommError(
-              absl::StrCat("group ", communicator.name(), " rank ", communicator.rank(), " ",
-                           OperationOf(collective.instruction->opcode), ": ", Message(error)))),
-          collective.step, schedules_v1::ToText(*collective.instruction, plan_.outline_v1), communicator.name()));
-      Fail(told);
-      return told;
->>>>>>> core-fsdp
     }
     Fail(error);
     return error;
