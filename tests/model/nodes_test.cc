@@ -25,6 +25,7 @@
 #include "model/node.h"
 #include "ops/attention_work.h"
 #include "ops/operations.h"
+#include "tests/model/bound_decoder.h"
 #include "tests/model/decoder_run.h"
 
 namespace tandem::model {
@@ -198,6 +199,20 @@ TEST_P(DecoderNodesTest, RepeatsBitForBitWhateverRanBefore) {
   for (const auto& [name, gradient] : run.gradients()) {
     EXPECT_EQ(std::memcmp(gradient.const_data_ptr(), first[name].const_data_ptr(), gradient.nbytes()), 0)
         << name;
+  }
+}
+
+TEST_P(DecoderNodesTest, BoundPassesGiveTheSameBits) {
+  const Shape& shape = GetParam();
+  const at::Tensor tokens = RandomTokens(shape.batch, shape.config.vocab_size, 94);
+  DecoderRun run(shape.config, shape.batch, ComputeType::kFp32, 94);
+  test::BoundDecoder bound(shape.config, shape.batch, ComputeType::kFp32, 94);
+  EXPECT_EQ(run.Forward(tokens), bound.Forward(tokens));
+  run.Backward();
+  bound.Backward();
+  for (const auto& [name, gradient] : run.gradients()) {
+    const at::Tensor& other = bound.parameter_gradients().at(name);
+    EXPECT_EQ(std::memcmp(gradient.const_data_ptr(), other.const_data_ptr(), gradient.nbytes()), 0) << name;
   }
 }
 
