@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "trainer/failure.h"
 
 namespace tandem::trainer {
 
@@ -83,6 +84,18 @@ void BatchReader::Read() {
       job->done += error == nullptr ? 1 : 0;
     }
     changed_.notify_all();
+  }
+}
+
+void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, int microbatch, const int64_t* tokens) {
+  const int64_t columns = batch.sequence_length + 1;
+  for (int64_t i = 0; i < batch.sequences * columns; ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab_size) {
+      throw UserError(absl::StrCat("data: microbatch ", microbatch, " of this rank has token id ", tokens[i],
+                                   " at position ", i % columns, " of sequence ", i / columns,
+                                   "; a model with model.vocab_size ", vocab_size, " takes ids from 0 to ",
+                                   vocab_size - 1, ": use the tokenizer that the vocabulary belongs to"));
+    }
   }
 }
 

@@ -6,9 +6,10 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
+
+#include "model/config.h"
 
 namespace tandem::trainer {
 
@@ -52,5 +53,9 @@ class BatchReader {
   bool ending_ = false;   // mu_
   std::thread thread_;
 };
+
+// Throws UserError where an id of tokens [B, S + 1] has no row in the vocabulary: a GPU would make a NaN of
+// it, and the step would be skipped. microbatch: of this rank, for the message.
+void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, int microbatch, const int64_t* tokens);
 
 }  // namespace tandem::trainer

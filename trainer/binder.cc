@@ -254,7 +254,8 @@ void Binder::InsertKeptWrites(const Program& program, const Instruction& instruc
     if (written) {
       ++next;
     } else {
-      memory.insert(memory.begin() + static_cast<std::ptrdiff_t>(access.reads.size() + i), model::OperandMemory{});
+      memory.insert(memory.begin() + static_cast<std::ptrdiff_t>(access.reads.size() + i),
+                    model::OperandMemory{});
     }
   }
 }

@@ -41,50 +41,6 @@ std::vector<int64_t> ParameterElements(const plan::JobPlan& plan) {
   return elements;
 }
 
-std::vector<fsdp::UnitShard> Units(const plan::JobPlan& plan, int rank, Backend& backend) {
-  const c10::ScalarType type = ElementTypeOf(plan.compute);
-  std::vector<fsdp::UnitShard> units;
-  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan.train.ranks, rank,
-                       fsdp::UnitTypes{.main = type, .compute = type, .transport = type}, backend.device(),
-                       backend.shard_kernels());
-  }
-  return units;
-}
-
-// Weights and moments of each unit, which every program has at the same addresses.
-std::vector<fsdp::StateMemory> States(const plan::JobPlan& plan, const StageMemory& memory) {
-  std::vector<fsdp::StateMemory> states(plan.units.size());
-  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
-    if (buffer.kind == schedules::BufferKind::kWeights) {
-      states.at(buffer.subject).weights = memory.At(buffer);
-    } else if (buffer.kind == schedules::BufferKind::kOptimizerState) {
-      const device::Memory whole = memory.At(buffer);
-      const auto part = [&](size_t i) {
-        return device::Memory{whole.begin + buffer.parts.at(i).begin,
-                              buffer.parts[i].end - buffer.parts[i].begin};
-      };
-      states.at(buffer.subject).exp_avg = part(0);
-      states.at(buffer.subject).exp_avg_sq = part(1);
-    }
-  }
-  return states;
-}
-
-// An id outside the vocabulary has no row: a GPU would make a NaN of it, and the step would be skipped.
-void CheckTokens(const plan::JobPlan& plan, int microbatch, const int64_t* tokens) {
-  const int64_t columns = plan.batch.sequence_length + 1;
-  for (int64_t i = 0; i < plan.batch.sequences * columns; ++i) {
-    if (tokens[i] < 0 || tokens[i] >= plan.model.vocab_size) {
-      throw UserError(absl::StrCat("data: microbatch ", microbatch, " of this rank has token id ", tokens[i],
-                                   " at position ", i % columns, " of sequence ", i / columns,
-                                   "; a model with model.vocab_size ", plan.model.vocab_size,
-                                   " takes ids from 0 to ", plan.model.vocab_size - 1,
-                                   ": use the tokenizer that the vocabulary belongs to"));
-    }
-  }
-}
-
 SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
   const plan::TrainConfig& train = plan.train;
   return {.first_step = first_step,
@@ -114,11 +70,11 @@ class Rank::Impl {
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
         nodes_(model::DecoderNodes(plan.model, plan.batch, plan.compute, backend.operations())),
-        units_(Units(plan, config.rank, backend)),
+        units_(MakeUnits(plan, config.rank, backend)),
         memory_(plan.stage, backend.device(),
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
-        states_(States(plan, memory_)),
+        states_(StatesOf(plan, memory_)),
         arrays_(backend.device(), ElementTypeOf(plan.compute), units_, states_),
         executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(memory_.arena())) {
@@ -296,7 +252,7 @@ class Rank::Impl {
     executor_.Issue(request, [this, step = run.computed](int round, int64_t* tokens) {
       train_loader_.Fill(step, GlobalMicrobatch(round), plan_.train.microbatches_per_rank * plan_.train.ranks,
                          plan_.batch.sequences, tokens);
-      CheckTokens(plan_, round, tokens);
+      CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
     });
     sequence_->Issued(run);
   }
@@ -363,7 +319,7 @@ class Rank::Impl {
           const int64_t batches = plan_.train.validation_batches;
           validation_loader_->Fill(step(), GlobalMicrobatch(round) % batches, batches, plan_.batch.sequences,
                                    tokens);
-          CheckTokens(plan_, round, tokens);
+          CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
         },
         step());
     report_->validation_losses = executor_.Await().losses;

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "device/device.h"
+#include "plan/job_plan.h"
+#include "trainer/backend.h"
 
 namespace tandem::trainer {
 
@@ -44,6 +46,35 @@ device::Memory StageMemory::At(const Program& program, const Operand& operand, i
   }
   const schedules::BufferPart& part = buffer.parts[operand.part];
   return {whole.begin + part.begin, part.end - part.begin};
+}
+
+std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend) {
+  const c10::ScalarType type = ElementTypeOf(plan.compute);
+  std::vector<fsdp::UnitShard> units;
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan.train.ranks, rank,
+                       fsdp::UnitTypes{.main = type, .compute = type, .transport = type}, backend.device(),
+                       backend.shard_kernels());
+  }
+  return units;
+}
+
+std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory) {
+  std::vector<fsdp::StateMemory> states(plan.units.size());
+  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+    if (buffer.kind == schedules::BufferKind::kWeights) {
+      states.at(buffer.subject).weights = memory.At(buffer);
+    } else if (buffer.kind == schedules::BufferKind::kOptimizerState) {
+      const device::Memory whole = memory.At(buffer);
+      const auto part = [&](size_t i) {
+        return device::Memory{whole.begin + buffer.parts.at(i).begin,
+                              buffer.parts[i].end - buffer.parts[i].begin};
+      };
+      states.at(buffer.subject).exp_avg = part(0);
+      states.at(buffer.subject).exp_avg_sq = part(1);
+    }
+  }
+  return states;
 }
 
 }  // namespace tandem::trainer

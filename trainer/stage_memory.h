@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "device/memory.h"
 #include "device/static_arena.h"
+#include "fsdp/unit_shard.h"
 #include "model/config.h"
 #include "schedules/program/program.h"
 
@@ -13,7 +15,13 @@ class Device;
 class Region;
 }  // namespace tandem::device
 
+namespace tandem::plan {
+struct JobPlan;
+}
+
 namespace tandem::trainer {
+
+class Backend;
 
 // Of the elements of a unit's buffers, for a job that computes in `type`.
 c10::ScalarType ElementTypeOf(model::ComputeType type);
@@ -41,5 +49,11 @@ class StageMemory {
   const device::StaticArena arena_;
   const device::HostArena host_;
 };
+
+// The units of a plan as `rank` shards them. `backend` outlives them.
+std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend);
+
+// Weights and moments of each unit, which every program has at the same addresses.
+std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 
 }  // namespace tandem::trainer

@@ -20,8 +20,8 @@ constexpr int kMicrobatchesOfAStep = 6;  // of all ranks, in a step
 constexpr int64_t kBadStep = 3;
 constexpr int64_t kBadElement = 70;  // of every layer's buffer: one rank owns it
 
-// The CPU's loops; the accumulated gradient of kBadStep has an infinity at kBadElement, as the contribution of rank 0
-// would leave it.
+// The CPU's loops; the accumulated gradient of kBadStep has an infinity at kBadElement, as the contribution
+// of rank 0 would leave it.
 class InfiniteGradient final : public fsdp::UnitKernels {
  public:
   InfiniteGradient(fsdp::ShardGeometry geometry, int rounds)

@@ -5,17 +5,17 @@
 #include <mutex>
 #include <utility>
 
+#include "comm/communicators.h"
 #include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
-#include "comm/communicators.h"
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "platform/files.h"
+#include "tests/parity/thread_factory.h"
 #include "trainer/rank.h"
 #include "trainer/stage_memory.h"
-#include "tests/parity/thread_factory.h"
 
 namespace tandem::parity {
 namespace {
@@ -37,6 +37,7 @@ class CountingCommunicator final : public comm::Communicator {
     seen_.push_back({.all_gather = false, .elements = input.numel()});
     inner_->AllToAll(input, output);
   }
+  absl::Status RegisterWindow(device::Memory memory) override { return inner_->RegisterWindow(memory); }
   void Abort() override { inner_->Abort(); }
   absl::Status RegisterWindow(device::Memory memory) override { return inner_->RegisterWindow(memory); }
   void CheckPending() override { inner_->CheckPending(); }

@@ -137,10 +137,10 @@ TEST_P(PlantedFaultTest, EveryMissingWaitIsCaught) {
   const std::vector<Instruction>& instructions = plan_.stage.train.instructions;
   for (size_t i = 0; i < instructions.size(); ++i) {
     for (size_t w = 0; w < instructions[i].waits.size(); ++w) {
-      Mutant& mutant = mutants.emplace_back(
-          Mutant{Text(i) + " without its wait for " +
-                     Text(static_cast<size_t>(instructions[i].waits[w].instruction)),
-                 plan_});
+      Mutant& mutant =
+          mutants.emplace_back(Mutant{Text(i) + " without its wait for " +
+                                          Text(static_cast<size_t>(instructions[i].waits[w].instruction)),
+                                      plan_});
       std::vector<Wait>& waits = mutant.plan.stage.train.instructions[i].waits;
       waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
     }

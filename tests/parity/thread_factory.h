@@ -16,8 +16,8 @@ namespace tandem::parity {
 // The process groups of ranks that are threads of one process. Thread-safe.
 class ThreadGroups {
  public:
-  // wrap: what rank 0 uses instead of a communicator that was made, with its group's name. wait_until: how ranks wait
-  // for each other; empty: as threads do.
+  // wrap: what rank 0 uses instead of a communicator that was made, with its group's name. wait_until: how
+  // ranks wait for each other; empty: as threads do.
   using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
   ThreadGroups(comm::WaitUntil wait_until, Wrap wrap)
       : wait_until_(std::move(wait_until)), wrap_(std::move(wrap)) {}

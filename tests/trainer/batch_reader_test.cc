@@ -4,7 +4,10 @@
 
 #include <future>
 #include <stdexcept>
+#include <string>
 #include <vector>
+
+#include "trainer/failure.h"
 
 namespace tandem::trainer {
 namespace {
@@ -64,6 +67,22 @@ TEST(BatchReaderTest, EndsWhileNobodyHasTakenWhatWasAskedFor) {
     destinations.push_back(&element);
   }
   reader.Ask(0, destinations, [](int, int64_t*) {});
+}
+
+// On the host, so that it is the same on every device, and without waiting for one.
+TEST(CheckTokensTest, ATokenOutsideTheVocabularyIsTheUsersErrorInOneLine) {
+  for (const int64_t id : {int64_t{256}, int64_t{-1}}) {
+    std::vector<int64_t> tokens(2 * 17, 7);
+    tokens[17 + 3] = id;
+    try {
+      CheckTokens({.sequences = 2, .sequence_length = 16}, 256, 1, tokens.data());
+      FAIL() << "the token was taken";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.what(), "data: microbatch 1 of this rank has token id " + std::to_string(id) +
+                                  " at position 3 of sequence 1; a model with model.vocab_size 256 takes ids "
+                                  "from 0 to 255: use the tokenizer that the vocabulary belongs to");
+    }
+  }
 }
 
 }  // namespace
