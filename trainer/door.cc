@@ -190,7 +190,7 @@ class Door {
         case v1::ToTrainer::kProfile:
           requests_.AddProfile({.id = message.profile().id(),
                                 .steps = message.profile().steps(),
-                                .serialized = message.profile().alone()});
+                                .serialized = message.profile().serialized()});
           break;
         case v1::ToTrainer::kStart:
         case v1::ToTrainer::ITEM_NOT_SET:

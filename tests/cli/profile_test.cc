@@ -35,7 +35,7 @@ class ProfileTest : public CommandTest {
     timeline.set_program("train");
     timeline.set_rank(rank);
     timeline.set_step(step);
-    timeline.set_alone(alone);
+    timeline.set_serialized(alone);
     timeline.set_start_unix_ns(1'700'000'000'000'000'000 + step * 1'000'000'000 + rank);
     timeline.set_processors(6);
     for (int i = 0; i < instructions; ++i) {
@@ -57,7 +57,7 @@ TEST_F(ProfileTest, WritesTraceAndProfileAndSaysWhatTheyShow) {
       << console_.err;
   EXPECT_EQ(console_.out.rfind("recorded step 11 on 2 ranks: the longest took ", 0), 0u) << console_.out;
   EXPECT_EQ(server_->profile_requests.at(0).steps(), 1);
-  EXPECT_TRUE(server_->profile_requests.at(0).alone());
+  EXPECT_TRUE(server_->profile_requests.at(0).serialized());
   EXPECT_EQ(server_->profile_requests.at(0).job(), "3f2a91c07be4");
 
   double last = 0;
@@ -78,7 +78,7 @@ TEST_F(ProfileTest, WritesTraceAndProfileAndSaysWhatTheyShow) {
 
 TEST_F(ProfileTest, ATraceAloneNeedsNoStepsOneInstructionAtATime) {
   ASSERT_EQ(Tandem({"profile", "headers", "--trace", trace_}), kOk) << console_.err;
-  EXPECT_FALSE(server_->profile_requests.at(0).alone());
+  EXPECT_FALSE(server_->profile_requests.at(0).serialized());
   EXPECT_EQ(server_->profile_requests.at(0).steps(), 2);
 }
 
