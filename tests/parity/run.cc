@@ -37,7 +37,6 @@ class CountingCommunicator final : public comm::Communicator {
     seen_.push_back({.all_gather = false, .elements = input.numel()});
     inner_->AllToAll(input, output);
   }
-  absl::Status RegisterWindow(device::Memory memory) override { return inner_->RegisterWindow(memory); }
   void Abort() override { inner_->Abort(); }
   absl::Status RegisterWindow(device::Memory memory) override { return inner_->RegisterWindow(memory); }
   void CheckPending() override { inner_->CheckPending(); }

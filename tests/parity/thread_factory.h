@@ -10,6 +10,7 @@
 
 #include "comm/communicator_factory.h"
 #include "comm/thread_communicator.h"
+#include "device/device.h"
 
 namespace tandem::parity {
 
