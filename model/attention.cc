@@ -4,7 +4,7 @@
 
 namespace tandem::model {
 
-// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (turned), the context and the
+// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
 // log-sum-exps; the backward recomputes the norm.
 NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double projections = s.ProductFlops(s.hidden, s.qkv) + s.ProductFlops(s.query, s.hidden);

@@ -69,7 +69,7 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   const double embedding = static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   double parameters = static_cast<double>(NumParameters(config));
   if (!config.tie_word_embeddings) {
-    parameters -= embedding;  // looking up rows is no arithmetic; a tied matrix multiplies in the head
+    parameters -= embedding;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
   }
   const double attention = 6.0 * static_cast<double>(config.num_hidden_layers) *
                            static_cast<double>(config.num_attention_heads * config.head_dim) *

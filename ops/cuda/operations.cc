@@ -17,7 +17,7 @@
 namespace tandem::ops {
 namespace {
 
-constexpr Place kGpu = Place::kGpu;
+constexpr DeviceKind kGpu = DeviceKind::kGpu;
 
 void CheckLaunch(int error, const char* operation) {
   TORCH_CHECK(error == 0, operation, ": the kernel did not start, CUDA error ", error);
@@ -41,7 +41,7 @@ void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, i
   });
 }
 
-// Sequences whose scores are in memory at once take at most this much of it, or are one.
+// Scores of at most so many bytes are in memory at once, but at least those of one sequence.
 constexpr int64_t kScoreBytes = int64_t{1} << 30;
 
 // Some whole sequences, their heads as batches of matrices: heads that share a key-value head lie below each

@@ -45,7 +45,8 @@ class StageBuilder {
     stage.persistent_bytes = persistent_.arena;
     for (Program* program : programs) {
       const VectorClocks clocks = InsertWaits(budget, *program);
-      const PersistentBytes ends = PlaceLocals(clocks, persistent_, *program);
+      const PersistentBytes ends = PlaceLocals(clocks, persistent_, budget,
+                                               program == &stage.begin ? &stage.train : nullptr, *program);
       stage.arena_bytes = std::max(stage.arena_bytes, ends.arena);
       stage.host_bytes = std::max(stage.host_bytes, ends.host);
     }
@@ -56,7 +57,8 @@ class StageBuilder {
   // All passes but waits and addresses.
   Program Order(std::string name, const PassList& passes, int num_microbatches, ProgramParts parts) const {
     Program program = ExpandPasses(outline_, frame_, options_.recompute,
-                                   InsertRecompute(outline_, options_.recompute, passes), num_microbatches);
+                                   InsertRecompute(outline_, options_.recompute, passes), num_microbatches,
+                                   /*trains=*/parts.gradients);
     program.name = std::move(name);
     ShardUnits(outline_, options_, frame_, parts, program);
     OrderInstructions(outline_, options_.prefetch, program);

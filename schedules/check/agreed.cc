@@ -12,7 +12,7 @@
 namespace tandem::schedules {
 namespace {
 
-constexpr char kRule[] = "agreed";
+constexpr char kAgreed[] = "agreed";
 
 struct Meeting {
   bool meets = false;
@@ -55,19 +55,20 @@ absl::Status CheckGroups(const Outline& outline, const BuildOptions& options, co
     const Meeting meeting = MeetingOf(outline, options, in);
     if (in.communicator < 0) {
       if (meeting.meets) {
-        return Violation(kRule, outline, program, i, "has no communicator, and exchanges data with other ranks");
+        return Violation(kAgreed, outline, program, i,
+                         "has no communicator, and exchanges data with other ranks");
       }
       continue;
     }
     const CommunicatorUse& use = program.communicators[in.communicator];
     if (!meeting.meets) {
-      return Violation(kRule, outline, program, i,
+      return Violation(kAgreed, outline, program, i,
                        absl::StrCat("uses communicator ", use.group, " ", use.purpose,
                                     ", and exchanges nothing with other ranks"));
     }
     if ((!meeting.group.empty() && meeting.group != use.group) ||
         (!meeting.purpose.empty() && meeting.purpose != use.purpose)) {
-      return Violation(kRule, outline, program, i,
+      return Violation(kAgreed, outline, program, i,
                        absl::StrCat("uses communicator ", use.group, " ", use.purpose, " instead of ",
                                     meeting.group.empty() ? "one" : meeting.group, " for ",
                                     meeting.purpose.empty() ? "it" : meeting.purpose));
@@ -115,14 +116,15 @@ Carried CarriedBy(const StageRank& rank) {
                   .group = use.group,
                   .purpose = use.purpose};
   const bool sends = in.opcode == Opcode::kSend;
-  const std::vector<Boundary>& boundaries = sends != carried.gradient ? rank.outline->sent : rank.outline->received;
+  const std::vector<Boundary>& boundaries =
+      sends != carried.gradient ? rank.outline->sent : rank.outline->received;
   const auto boundary = std::find_if(boundaries.begin(), boundaries.end(),
                                      [&](const Boundary& b) { return b.value == in.target; });
   if (boundary == boundaries.end()) {
     return carried;
   }
-  carried.index = static_cast<int>(std::count_if(boundaries.begin(), boundary,
-                                                 [&](const Boundary& b) { return b.stage == boundary->stage; }));
+  carried.index = static_cast<int>(std::count_if(
+      boundaries.begin(), boundary, [&](const Boundary& b) { return b.stage == boundary->stage; }));
   carried.from = sends ? rank.outline->stage : boundary->stage;
   carried.to = sends ? boundary->stage : rank.outline->stage;
   return carried;
@@ -147,14 +149,16 @@ class Together {
         }
         StageRank* peer = PeerOf(rank);
         if (peer == nullptr) {
-          return Violation(kRule, *rank.program, absl::StrCat(rank.Text(), " meets no stage that is there"));
+          return Violation(kAgreed, *rank.program,
+                           absl::StrCat(rank.Text(), " meets no stage that is there"));
         }
         if (peer->IsDone() || peer->Head().opcode != Opcode::kReceive || PeerOf(*peer) != &rank) {
           continue;
         }
         if (!(CarriedBy(rank) == CarriedBy(*peer))) {
-          return Violation(kRule, *rank.program,
-                           absl::StrCat(rank.Text(), " meets ", peer->Text(), ", which does not carry the same"));
+          return Violation(
+              kAgreed, *rank.program,
+              absl::StrCat(rank.Text(), " meets ", peer->Text(), ", which does not carry the same"));
         }
         ++rank.next;
         ++peer->next;
@@ -173,7 +177,7 @@ class Together {
     if (std::all_of(ranks_.begin(), ranks_.end(), [](const StageRank& rank) { return rank.IsDone(); })) {
       return absl::OkStatus();
     }
-    return Violation(kRule, *ranks_.front().program,
+    return Violation(kAgreed, *ranks_.front().program,
                      absl::StrCat("the stages wait for each other forever at ",
                                   absl::StrJoin(ranks_, "; ", [](std::string* out, const StageRank& rank) {
                                     absl::StrAppend(out, rank.Text());

@@ -48,7 +48,8 @@ class ApartRule {
       }
     }
     // A buffer that is before another is also issued before it.
-    std::stable_sort(locals.begin(), locals.end(), [&](BufferId a, BufferId b) { return first_[a] < first_[b]; });
+    std::stable_sort(locals.begin(), locals.end(),
+                     [&](BufferId a, BufferId b) { return first_[a] < first_[b]; });
     for (const BufferId b : locals) {
       if (absl::Status status = Place(b); !status.ok()) {
         return status;
@@ -98,7 +99,8 @@ class ApartRule {
       return false;
     }
     for (int s = 0; s < num_streams_; ++s) {
-      if (last_[static_cast<size_t>(a) * num_streams_ + s] > known_[static_cast<size_t>(b) * num_streams_ + s]) {
+      if (last_[static_cast<size_t>(a) * num_streams_ + s] >
+          known_[static_cast<size_t>(b) * num_streams_ + s]) {
         return false;
       }
     }
@@ -106,7 +108,8 @@ class ApartRule {
   }
 
   absl::Status Together(BufferId a, BufferId b) const {
-    const std::string share = absl::StrCat(program_.buffers[a].name, " and ", program_.buffers[b].name, " share bytes");
+    const std::string share =
+        absl::StrCat(program_.buffers[a].name, " and ", program_.buffers[b].name, " share bytes");
     if (program_.buffers[a].life != Life::kLocal || program_.buffers[b].life != Life::kLocal) {
       return Violation("apart", program_, absl::StrCat(share, ", and one of them is persistent"));
     }
@@ -122,12 +125,13 @@ class ApartRule {
         const int known = clocks_.Known(i)[s] - (s == instruction.stream ? 1 : 0);
         if (last > known) {
           const int other = clocks_.At(s, last);
-          return Violation("apart", program_,
-                           absl::StrCat(share, ", and ", Describe(outline_, program_, i), ", which uses the second, ",
-                                        other == i ? "uses both"
-                                                   : absl::StrCat("does not wait for ",
-                                                                  Describe(outline_, program_, other),
-                                                                  ", which uses the first")));
+          return Violation(
+              "apart", program_,
+              absl::StrCat(share, ", and ", Describe(outline_, program_, i), ", which uses the second, ",
+                           other == i
+                               ? "uses both"
+                               : absl::StrCat("does not wait for ", Describe(outline_, program_, other),
+                                              ", which uses the first")));
         }
       }
     }
@@ -138,9 +142,10 @@ class ApartRule {
   const Program& program_;
   const RunClocks& clocks_;
   const int num_streams_;
-  std::vector<int> last_;   // buffer x stream: the place of its last access
-  std::vector<int> known_;  // buffer x stream: up to where everything has ended before any of its accesses starts
-  std::vector<int> first_;  // per buffer: its first access in issue order; -1: none
+  std::vector<int> last_;  // buffer x stream: the place of its last access
+  std::vector<int>
+      known_;  // buffer x stream: up to where everything has ended before any of its accesses starts
+  std::vector<int> first_;          // per buffer: its first access in issue order; -1: none
   std::map<int64_t, Owner> arena_;  // by begin
   std::map<int64_t, Owner> host_;
 };

@@ -7,9 +7,9 @@
 
 namespace tandem::schedules {
 
-// Numbers the smallest things that two instructions can conflict over: each part of a buffer (the buffer, where it
-// has no parts), of a ring once for this run's element and once for the former run's. Persistent buffers come first
-// in every program of a stage, so their cells have the same numbers in all of them.
+// Numbers the smallest things that two instructions can conflict over: each part of a buffer (the buffer,
+// where it has no parts), of a ring once for this run's element and once for the former run's. Persistent
+// buffers come first in every program of a stage, so their cells have the same numbers in all of them.
 class Cells {
  public:
   struct Range {

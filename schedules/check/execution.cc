@@ -14,8 +14,8 @@ class Execution::PassOperands : public PassMemory {
  public:
   PassOperands(Execution& execution, const Instruction& in)
       : execution_(execution), in_(in), access_(AccessOf(execution.outline_.nodes[in.target], in.opcode)) {
-    // A Recompute leaves out some writes and a validation some kinds of them, so that places are counted from the
-    // operands that are there.
+    // A Recompute leaves out some writes and a validation some kinds of them, so that places are counted from
+    // the operands that are there.
     const bool again = in.opcode == Opcode::kRecompute;
     int writes = 0;
     for (const ValueId value : access_.writes) {
@@ -123,7 +123,9 @@ class Execution::PassOperands : public PassMemory {
     if (place < 0) {
       return;
     }
-    const auto add = [&](Symbol old) { return execution_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {old, symbol}); };
+    const auto add = [&](Symbol old) {
+      return execution_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {old, symbol});
+    };
     for (auto& [written, sum] : pending_) {
       if (written == first + place) {
         sum = add(sum);
@@ -131,7 +133,8 @@ class Execution::PassOperands : public PassMemory {
       }
     }
     const Operand& operand = in_.operands[first + place];
-    pending_.emplace_back(first + place, operand.mode == Mode::kAdds ? add(execution_.Read(operand)) : symbol);
+    pending_.emplace_back(first + place,
+                          operand.mode == Mode::kAdds ? add(execution_.Read(operand)) : symbol);
   }
 
   Execution& execution_;
@@ -150,7 +153,8 @@ class Execution::PassOperands : public PassMemory {
   std::vector<std::pair<int, Symbol>> pending_;  // operand -> symbol
 };
 
-Execution::Execution(const Outline& outline, const BuildOptions& options, const Program& program, Symbols& symbols)
+Execution::Execution(const Outline& outline, const BuildOptions& options, const Program& program,
+                     Symbols& symbols)
     : outline_(outline), options_(options), program_(program), symbols_(symbols), cells_(program) {
   state_.resize(cells_.size());
   for (BufferId b = 0; b < static_cast<int>(program.buffers.size()); ++b) {
@@ -174,8 +178,9 @@ void Execution::Run() {
 
 Symbol Execution::Read(const Operand& operand) {
   const Cells::Range range = cells_.Of(operand);
-  return IsDivided(operand) ? symbols_.Concat(absl::MakeConstSpan(state_).subspan(range.begin, range.end - range.begin))
-                            : state_[range.begin];
+  return IsDivided(operand)
+             ? symbols_.Concat(absl::MakeConstSpan(state_).subspan(range.begin, range.end - range.begin))
+             : state_[range.begin];
 }
 
 Symbol Execution::ReadPart(const Operand& operand, int part) {
@@ -201,7 +206,8 @@ void Execution::WriteGarbage(const Operand& operand) {
 }
 
 void Execution::WriteOrAdd(const Operand& operand, Symbol symbol) {
-  Write(operand, operand.mode == Mode::kAdds ? symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {Read(operand), symbol}) : symbol);
+  Write(operand,
+        operand.mode == Mode::kAdds ? symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {Read(operand), symbol}) : symbol);
 }
 
 void Execution::RunInstruction(const Instruction& in) {
@@ -286,10 +292,9 @@ void Execution::Reduce(const Instruction& in) {
   const bool outer = in.opcode == Opcode::kReduceOuter;
   const Operand& gradients = in.operands[outer ? 0 : 2];
   const Symbol added = Read(in.operands[0]);
-  const Symbol sum =
-      !outer && gradients.mode == Mode::kAdds
-          ? symbols_.Of(SymbolOp::kFold, in.target, 0, 0, {Read(gradients), added})
-          : symbols_.Of(SymbolOp::kFold, in.target, outer ? 1 : 0, 0, {added});
+  const Symbol sum = !outer && gradients.mode == Mode::kAdds
+                         ? symbols_.Of(SymbolOp::kFold, in.target, 0, 0, {Read(gradients), added})
+                         : symbols_.Of(SymbolOp::kFold, in.target, outer ? 1 : 0, 0, {added});
   WriteGarbage(in.operands[1]);
   Write(gradients, sum);
   if (in.operands.size() > (outer ? 2U : 3U)) {

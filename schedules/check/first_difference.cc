@@ -31,13 +31,15 @@ class Comparison {
       }
       const auto found = symbols_.arguments(got);
       const auto wanted = symbols_.arguments(expected);
-      const bool same_operation = symbols_.op(got) == symbols_.op(expected) && symbols_.a(got) == symbols_.a(expected) &&
-                                  symbols_.b(got) == symbols_.b(expected) && symbols_.c(got) == symbols_.c(expected) &&
-                                  found.size() == wanted.size();
+      const bool same_operation = symbols_.op(got) == symbols_.op(expected) &&
+                                  symbols_.a(got) == symbols_.a(expected) &&
+                                  symbols_.b(got) == symbols_.b(expected) &&
+                                  symbols_.c(got) == symbols_.c(expected) && found.size() == wanted.size();
       if (!same_operation) {
         return absl::StrCat(name, " is ", Describe(got), " instead of ", Describe(expected));
       }
-      const int k = static_cast<int>(std::mismatch(found.begin(), found.end(), wanted.begin()).first - found.begin());
+      const int k =
+          static_cast<int>(std::mismatch(found.begin(), found.end(), wanted.begin()).first - found.begin());
       name = NameOfArgument(expected, k, name);
       got = found[k];
       expected = wanted[k];
@@ -68,8 +70,8 @@ class Comparison {
       if (std::find(found.begin(), found.end(), wanted[k]) != found.end()) {
         continue;
       }
-      const bool replaced = found.size() == wanted.size() &&
-                            std::find(wanted.begin(), wanted.end(), found[k]) == wanted.end();
+      const bool replaced =
+          found.size() == wanted.size() && std::find(wanted.begin(), wanted.end(), found[k]) == wanted.end();
       if (!replaced) {
         return absl::StrCat(Contribution(wanted[k]), " is missing from ", name);
       }
@@ -88,8 +90,8 @@ class Comparison {
                    : absl::StrCat(Contribution(term), " is in ", name, " and does not belong there");
       }
       if (in_found > in_wanted) {
-        return absl::StrCat(Contribution(term), " is ", in_found == 2 ? "twice" : absl::StrCat(in_found, " times"),
-                            " in ", name);
+        return absl::StrCat(Contribution(term), " is ",
+                            in_found == 2 ? "twice" : absl::StrCat(in_found, " times"), " in ", name);
       }
     }
     const auto [first, other] = std::mismatch(found.begin(), found.end(), wanted.begin(), wanted.end());
@@ -119,7 +121,8 @@ class Comparison {
     }
     if (symbols_.op(s) == SymbolOp::kRound) {
       const Symbol call = CallUnder(s);
-      return absl::StrCat("the contribution of ", call < 0 ? "nothing" : outline_.nodes[symbols_.a(call)].name,
+      return absl::StrCat("the contribution of ",
+                          call < 0 ? "nothing" : outline_.nodes[symbols_.a(call)].name,
                           call < 0 ? "" : OfMicrobatch(call));
     }
     return Describe(s);
@@ -142,7 +145,8 @@ class Comparison {
   }
 
   std::string Garbage(Symbol got, Symbol expected, const std::string& name) const {
-    const std::string buffer = symbols_.a(got) < 0 ? "something that is not declared" : cells_.Name(symbols_.a(got));
+    const std::string buffer =
+        symbols_.a(got) < 0 ? "something that is not declared" : cells_.Name(symbols_.a(got));
     const Symbol call = CallUnder(expected);
     const Opcode opcode = call < 0 ? Opcode::kForward : static_cast<Opcode>(symbols_.b(call));
     if (call >= 0 && opcode != Opcode::kForward) {
@@ -154,7 +158,8 @@ class Comparison {
 
   // The unit whose step's result an expression is; -1: it is no such result.
   UnitId SteppedUnit(Symbol s) const {
-    return symbols_.op(s) == SymbolOp::kOutput && symbols_.op(symbols_.arguments(s)[0]) == SymbolOp::kOptimizer
+    return symbols_.op(s) == SymbolOp::kOutput &&
+                   symbols_.op(symbols_.arguments(s)[0]) == SymbolOp::kOptimizer
                ? symbols_.a(symbols_.arguments(s)[0])
                : -1;
   }
@@ -171,8 +176,8 @@ class Comparison {
   std::string NameOfArgument(Symbol s, int k, const std::string& name) const {
     switch (symbols_.op(s)) {
       case SymbolOp::kCall:
-        return absl::StrCat(
-            ArgumentName(outline_, symbols_.a(s), static_cast<Opcode>(symbols_.b(s)), k), OfMicrobatch(s));
+        return absl::StrCat(ArgumentName(outline_, symbols_.a(s), static_cast<Opcode>(symbols_.b(s)), k),
+                            OfMicrobatch(s));
       case SymbolOp::kNormTerms:
         return ContentName(outline_, BufferKind::kGradients, symbols_.a(s));
       case SymbolOp::kOptimizer: {
@@ -202,11 +207,12 @@ class Comparison {
         return absl::StrCat(symbols_.c(s) != 0 ? "the received gradient of " : "the received ",
                             outline_.values[symbols_.a(s)].name, " of microbatch ", symbols_.b(s));
       case SymbolOp::kCall:
-        return absl::StrCat(ToText(static_cast<Opcode>(symbols_.b(s))), " ", outline_.nodes[symbols_.a(s)].name,
-                            OfMicrobatch(s));
+        return absl::StrCat(ToText(static_cast<Opcode>(symbols_.b(s))), " ",
+                            outline_.nodes[symbols_.a(s)].name, OfMicrobatch(s));
       case SymbolOp::kOutput:
         return SteppedUnit(s) >= 0
-                   ? absl::StrCat("what the optimizer step of ", outline_.units[SteppedUnit(s)].name, " yields")
+                   ? absl::StrCat("what the optimizer step of ", outline_.units[SteppedUnit(s)].name,
+                                  " yields")
                    : absl::StrCat("output ", symbols_.a(s), " of ", Describe(symbols_.arguments(s)[0]));
       case SymbolOp::kAdd:
       case SymbolOp::kFold:

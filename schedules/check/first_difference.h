@@ -9,8 +9,8 @@
 
 namespace tandem::schedules {
 
-// In words, where two expressions first differ: what a program has computed, and what the reference has. `name` is
-// what they are of: "the gradient of layers.3". Requires got != expected.
+// In words, where two expressions first differ: what a program has computed, and what the reference has.
+// `name` is what they are of: "the gradient of layers.3". Requires got != expected.
 //   "the contribution of layers.3.mlp of microbatch 1 is missing from the gradient of layers.3"
 //   "layers.0 is read as it was before its optimizer step"
 std::string FirstDifference(const Outline& outline, const Cells& cells, const Symbols& symbols,

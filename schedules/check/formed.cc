@@ -15,7 +15,7 @@
 namespace tandem::schedules {
 namespace {
 
-constexpr char kRule[] = "formed";
+constexpr char kFormed[] = "formed";
 
 template <typename T>
 bool InRange(int index, const std::vector<T>& all) {
@@ -27,8 +27,8 @@ using Users = std::map<std::pair<std::string, std::string>, std::pair<std::strin
 
 class FormedRule {
  public:
-  FormedRule(const Outline& outline, const BuildOptions& options, const StagePrograms& stage, const Program& program,
-             Users& users)
+  FormedRule(const Outline& outline, const BuildOptions& options, const StagePrograms& stage,
+             const Program& program, Users& users)
       : outline_(outline), options_(options), stage_(stage), program_(program), users_(users) {}
 
   absl::Status Run() {
@@ -51,13 +51,14 @@ class FormedRule {
     absl::flat_hash_set<absl::string_view> streams;
     for (const Stream& stream : program_.streams) {
       if (!streams.insert(stream.name).second) {
-        return Violation(kRule, program_, absl::StrCat("has two streams named ", stream.name));
+        return Violation(kFormed, program_, absl::StrCat("has two streams named ", stream.name));
       }
     }
     absl::flat_hash_set<std::pair<std::string, std::string>> uses;
     for (const CommunicatorUse& use : program_.communicators) {
       if (!uses.insert({use.group, use.purpose}).second) {
-        return Violation(kRule, program_, absl::StrCat("has two communicators of ", use.group, " for ", use.purpose));
+        return Violation(kFormed, program_,
+                         absl::StrCat("has two communicators of ", use.group, " for ", use.purpose));
       }
     }
     return absl::OkStatus();
@@ -68,7 +69,7 @@ class FormedRule {
     bool locals = false;
     for (const Buffer& buffer : program_.buffers) {
       const auto violation = [&](const std::string& what) {
-        return Violation(kRule, program_, absl::StrCat("buffer ", buffer.name, " ", what));
+        return Violation(kFormed, program_, absl::StrCat("buffer ", buffer.name, " ", what));
       };
       if (!names.insert(buffer.name).second) {
         return violation("is there twice");
@@ -79,14 +80,15 @@ class FormedRule {
       }
       locals |= local;
       if (buffer.bytes.bound < 0 || buffer.bytes.expected > buffer.bytes.bound) {
-        return violation(absl::StrCat("has ", buffer.bytes.expected, " bytes of at most ", buffer.bytes.bound));
+        return violation(
+            absl::StrCat("has ", buffer.bytes.expected, " bytes of at most ", buffer.bytes.bound));
       }
       int64_t end = 0;
       for (const BufferPart& part : buffer.parts) {
         if (part.begin < end || part.end < part.begin || part.end > buffer.bytes.bound) {
           return violation(absl::StrCat("has part ", part.name, " at [", part.begin, ", ", part.end,
-                                        "), which is not behind the part before it and within ", buffer.bytes.bound,
-                                        " bytes"));
+                                        "), which is not behind the part before it and within ",
+                                        buffer.bytes.bound, " bytes"));
         }
         end = part.end;
       }
@@ -97,8 +99,8 @@ class FormedRule {
       if (buffer.alignment <= 0 || buffer.address < begin || buffer.address % buffer.alignment != 0 ||
           buffer.address + ExtentOf(buffer) > limit) {
         return violation(absl::StrCat("lies at ", buffer.address, " with ", ExtentOf(buffer),
-                                      " bytes, and not aligned to ", buffer.alignment, " within [", begin, ", ", limit,
-                                      ")"));
+                                      " bytes, and not aligned to ", buffer.alignment, " within [", begin,
+                                      ", ", limit, ")"));
       }
     }
     return CheckPersistent();
@@ -110,13 +112,14 @@ class FormedRule {
     size_t b = 0;
     for (; b < program_.buffers.size() && program_.buffers[b].life != Life::kLocal; ++b) {
       if (b >= first.size() || !(program_.buffers[b] == first[b])) {
-        return Violation(kRule, program_,
+        return Violation(kFormed, program_,
                          absl::StrCat("buffer ", program_.buffers[b].name, " is not as in ",
                                       stage_.All().front()->name, ", though it is persistent"));
       }
     }
     if (b < first.size() && first[b].life != Life::kLocal) {
-      return Violation(kRule, program_, absl::StrCat("has no buffer ", first[b].name, ", which is persistent"));
+      return Violation(kFormed, program_,
+                       absl::StrCat("has no buffer ", first[b].name, ", which is persistent"));
     }
     return absl::OkStatus();
   }
@@ -125,9 +128,11 @@ class FormedRule {
     const Instruction& in = program_.instructions[i];
     const int opcode = static_cast<int>(in.opcode);
     if (opcode < 0 || opcode >= kNumOpcodes) {
-      return Violation(kRule, program_, absl::StrCat("instruction ", i, " has opcode ", opcode));
+      return Violation(kFormed, program_, absl::StrCat("instruction ", i, " has opcode ", opcode));
     }
-    const auto violation = [&](const std::string& what) { return Violation(kRule, outline_, program_, i, what); };
+    const auto violation = [&](const std::string& what) {
+      return Violation(kFormed, outline_, program_, i, what);
+    };
     const OpcodeInfo& info = InfoOf(in.opcode);
     const bool target = info.target == TargetKind::kNone   ? in.target == -1
                         : info.target == TargetKind::kNode ? InRange(in.target, outline_.nodes)
@@ -152,7 +157,8 @@ class FormedRule {
     }
     for (const Operand& operand : in.operands) {
       if (!InRange(operand.buffer, program_.buffers)) {
-        return violation(absl::StrCat("has operand ", OperandName(program_, operand), ", which is not there"));
+        return violation(
+            absl::StrCat("has operand ", OperandName(program_, operand), ", which is not there"));
       }
       const Buffer& buffer = program_.buffers[operand.buffer];
       if (operand.part != -1 && !InRange(operand.part, buffer.parts)) {
@@ -168,7 +174,9 @@ class FormedRule {
                                       program_.streams[in.stream].name, ", which may touch only rings"));
       }
     }
-    return in.opcode == Opcode::kReport ? CheckReport(i) : in.opcode == Opcode::kFill ? absl::OkStatus() : CheckShapes(i);
+    return in.opcode == Opcode::kReport ? CheckReport(i)
+           : in.opcode == Opcode::kFill ? absl::OkStatus()
+                                        : CheckShapes(i);
   }
 
   absl::Status CheckCommunicator(int i) {
@@ -177,7 +185,7 @@ class FormedRule {
       return absl::OkStatus();
     }
     if (!InRange(in.communicator, program_.communicators)) {
-      return Violation(kRule, outline_, program_, i,
+      return Violation(kFormed, outline_, program_, i,
                        absl::StrCat("is on communicator ", in.communicator, ", which is not there"));
     }
     const CommunicatorUse& use = program_.communicators[in.communicator];
@@ -186,16 +194,18 @@ class FormedRule {
     if (first) {
       user->second.second = absl::StrCat(program_.name, ": ", Describe(outline_, program_, i));
     } else if (user->second.first != stream) {
-      return Violation(kRule, outline_, program_, i,
-                       absl::StrCat("uses communicator ", use.group, " ", use.purpose, " on stream ", stream, ", and ",
-                                    user->second.second, " uses it on stream ", user->second.first));
+      return Violation(
+          kFormed, outline_, program_, i,
+          absl::StrCat("uses communicator ", use.group, " ", use.purpose, " on stream ", stream, ", and ",
+                       user->second.second, " uses it on stream ", user->second.first));
     }
     return absl::OkStatus();
   }
 
   int64_t BytesOf(const Operand& operand) const {
     const Buffer& buffer = program_.buffers[operand.buffer];
-    return operand.part < 0 ? buffer.bytes.bound : buffer.parts[operand.part].end - buffer.parts[operand.part].begin;
+    return operand.part < 0 ? buffer.bytes.bound
+                            : buffer.parts[operand.part].end - buffer.parts[operand.part].begin;
   }
 
   absl::Status CheckShapes(int i) {
@@ -205,7 +215,7 @@ class FormedRule {
                                          [](const OperandShape& shape) { return shape.optional; }) -
                             shapes_.begin();
     if (in.operands.size() != shapes_.size() && in.operands.size() != required) {
-      return Violation(kRule, outline_, program_, i,
+      return Violation(kFormed, outline_, program_, i,
                        absl::StrCat("has ", in.operands.size(), " operands instead of ", required));
     }
     for (size_t k = 0; k < in.operands.size(); ++k) {
@@ -217,18 +227,18 @@ class FormedRule {
           shape.part < 0 || operand.part == shape.part || (operand.part < 0 && buffer.parts.empty());
       if (!Allows(shape.kinds, static_cast<int>(buffer.kind)) ||
           (shape.subject >= 0 && buffer.subject != shape.subject) || !part) {
-        return Violation(kRule, outline_, program_, i,
+        return Violation(kFormed, outline_, program_, i,
                          absl::StrCat("has operand ", OperandName(program_, operand), " in place ", k,
                                       ", where something else belongs"));
       }
       if (!Allows(shape.modes, static_cast<int>(operand.mode)) || shape.former != operand.former) {
         const char* modes[] = {"reads", "writes", "adds to"};
-        return Violation(kRule, outline_, program_, i,
-                         absl::StrCat(modes[static_cast<int>(operand.mode)], " ", OperandName(program_, operand),
-                                      ", which it may not"));
+        return Violation(kFormed, outline_, program_, i,
+                         absl::StrCat(modes[static_cast<int>(operand.mode)], " ",
+                                      OperandName(program_, operand), ", which it may not"));
       }
       if (BytesOf(operand) < shape.bytes) {
-        return Violation(kRule, outline_, program_, i,
+        return Violation(kFormed, outline_, program_, i,
                          absl::StrCat("needs ", shape.bytes, " bytes of ", OperandName(program_, operand),
                                       ", which has ", BytesOf(operand)));
       }
@@ -250,16 +260,16 @@ class FormedRule {
                               : source.kind == BufferKind::kOutcome     ? BufferKind::kHostOutcome
                                                                         : source.kind;
       if (from.mode != Mode::kReads || to.mode != Mode::kWrites || copy.kind != host || host == source.kind ||
-          source.subject != copy.subject || from.part != to.part || source.parts.size() != copy.parts.size() ||
-          BytesOf(to) < BytesOf(from)) {
-        return Violation(kRule, outline_, program_, i,
-                         absl::StrCat("copies ", OperandName(program_, from), " to ", OperandName(program_, to),
-                                      ", which is not its place on the host"));
+          source.subject != copy.subject || from.part != to.part ||
+          source.parts.size() != copy.parts.size() || BytesOf(to) < BytesOf(from)) {
+        return Violation(kFormed, outline_, program_, i,
+                         absl::StrCat("copies ", OperandName(program_, from), " to ",
+                                      OperandName(program_, to), ", which is not its place on the host"));
       }
     }
     return operands.size() % 2 == 0
                ? absl::OkStatus()
-               : Violation(kRule, outline_, program_, i, "does not write as much as it reads");
+               : Violation(kFormed, outline_, program_, i, "does not write as much as it reads");
   }
 
   const Outline& outline_;

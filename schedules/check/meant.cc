@@ -14,11 +14,11 @@
 namespace tandem::schedules {
 namespace {
 
-constexpr char kRule[] = "meant";
+constexpr char kMeant[] = "meant";
 
 // Gradients first: where they differ, the losses and norms that follow from the same mistake say less.
 int Rank(BufferKind kind) {
-  constexpr std::array kFirst = {BufferKind::kGradients, BufferKind::kWeights, BufferKind::kPublished,
+  constexpr std::array kFirst = {BufferKind::kGradients,      BufferKind::kWeights,   BufferKind::kPublished,
                                  BufferKind::kOptimizerState, BufferKind::kNodeState, BufferKind::kLosses};
   for (size_t i = 0; i < kFirst.size(); ++i) {
     if (kFirst[i] == kind) {
@@ -64,13 +64,15 @@ class MeantRule {
     }
     const Buffer& buffer = program_.buffers[different];
     const int part = DifferentPart(different);
-    const std::string of_part =
-        buffer.parts.empty() || buffer.kind == BufferKind::kOptimizerState ? "" : absl::StrCat(", ", buffer.parts[part].name);
-    return Violation(kRule, program_,
-                     FirstDifference(outline_, execution_.cells(), symbols_, reference_,
-                                     execution_.cell(execution_.cells().Of(different, false).begin + part),
-                                     Expected(buffer, part),
-                                     absl::StrCat(ContentName(outline_, buffer.kind, buffer.subject), of_part)));
+    const std::string of_part = buffer.parts.empty() || buffer.kind == BufferKind::kOptimizerState
+                                    ? ""
+                                    : absl::StrCat(", ", buffer.parts[part].name);
+    return Violation(
+        kMeant, program_,
+        FirstDifference(outline_, execution_.cells(), symbols_, reference_,
+                        execution_.cell(execution_.cells().Of(different, false).begin + part),
+                        Expected(buffer, part),
+                        absl::StrCat(ContentName(outline_, buffer.kind, buffer.subject), of_part)));
   }
 
   Symbol Expected(const Buffer& buffer, int part) {
@@ -97,20 +99,20 @@ class MeantRule {
     for (const auto& [key, symbol] : reference_.sent()) {
       const auto found = execution_.sent().find(key);
       if (found == execution_.sent().end()) {
-        return Violation(kRule, program_, absl::StrCat(name(key), " is not sent"));
+        return Violation(kMeant, program_, absl::StrCat(name(key), " is not sent"));
       }
       if (found->second.size() > 1) {
-        return Violation(kRule, program_, absl::StrCat(name(key), " is sent more than once"));
+        return Violation(kMeant, program_, absl::StrCat(name(key), " is sent more than once"));
       }
       if (found->second.front() != symbol) {
-        return Violation(kRule, program_,
-                         FirstDifference(outline_, execution_.cells(), symbols_, reference_, found->second.front(),
-                                         symbol, name(key)));
+        return Violation(kMeant, program_,
+                         FirstDifference(outline_, execution_.cells(), symbols_, reference_,
+                                         found->second.front(), symbol, name(key)));
       }
     }
     for (const auto& [key, symbols] : execution_.sent()) {
       if (reference_.sent().count(key) == 0) {
-        return Violation(kRule, program_, absl::StrCat(name(key), " is sent and nobody is to have it"));
+        return Violation(kMeant, program_, absl::StrCat(name(key), " is sent and nobody is to have it"));
       }
     }
     return absl::OkStatus();

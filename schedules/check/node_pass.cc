@@ -9,7 +9,8 @@
 namespace tandem::schedules {
 namespace {
 
-void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch, PassMemory& memory) {
+void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch,
+            PassMemory& memory) {
   const Access& access = AccessOf(outline.nodes[node], opcode);
   std::vector<Symbol> reads;
   reads.reserve(16);
@@ -28,8 +29,8 @@ void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode
   if (access.reads_inputs) {
     reads.push_back(memory.Inputs());
   }
-  const Symbol call = symbols.Of(SymbolOp::kCall, node, static_cast<int>(opcode), access.reads_inputs ? microbatch : -1,
-                                 absl::MakeConstSpan(reads));
+  const Symbol call = symbols.Of(SymbolOp::kCall, node, static_cast<int>(opcode),
+                                 access.reads_inputs ? microbatch : -1, absl::MakeConstSpan(reads));
   int place = 0;
   const auto output = [&] { return symbols.Of(SymbolOp::kOutput, place++, 0, 0, {call}); };
   for (const ValueId value : access.writes) {
@@ -48,13 +49,15 @@ void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode
 
 }  // namespace
 
-void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch, PassMemory& memory) {
+void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch,
+             PassMemory& memory) {
   if (opcode == Opcode::kBackward && outline.nodes[node].splits_backward) {
     RunOne(symbols, outline, node, Opcode::kBackwardInput, microbatch, memory);
     RunOne(symbols, outline, node, Opcode::kBackwardWeight, microbatch, memory);
     return;
   }
-  RunOne(symbols, outline, node, opcode == Opcode::kRecompute ? Opcode::kForward : opcode, microbatch, memory);
+  RunOne(symbols, outline, node, opcode == Opcode::kRecompute ? Opcode::kForward : opcode, microbatch,
+         memory);
 }
 
 std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int argument) {

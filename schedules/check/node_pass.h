@@ -7,8 +7,8 @@
 
 namespace tandem::schedules {
 
-// Where a pass of a node finds what it reads and puts what it writes: the values of one microbatch in the reference,
-// the operands of an instruction in a program.
+// Where a pass of a node finds what it reads and puts what it writes: the values of one microbatch in the
+// reference, the operands of an instruction in a program.
 class PassMemory {
  public:
   virtual ~PassMemory() = default;
@@ -26,10 +26,11 @@ class PassMemory {
   virtual void AddState(StateId state, Symbol symbol) = 0;
 };
 
-// What a pass makes of what it reads: one symbol for each thing that it writes, made of the node, the pass, its place,
-// and all that this pass reads. A whole Backward is its halves composed, where the node has halves; a Recompute is the
-// Forward.
-void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch, PassMemory& memory);
+// What a pass makes of what it reads: one symbol for each thing that it writes, made of the node, the pass,
+// its place, and all that this pass reads. A whole Backward is its halves composed, where the node has
+// halves; a Recompute is the Forward.
+void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch,
+             PassMemory& memory);
 
 // "layers.0.mlp.hidden": the name of what a pass reads as its argument-th.
 std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int argument);

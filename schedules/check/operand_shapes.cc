@@ -23,7 +23,11 @@ class Shapes {
  public:
   Shapes(const Outline& outline, const BuildOptions& options, const Instruction& instruction, bool validates,
          std::vector<OperandShape>& shapes)
-      : outline_(outline), options_(options), instruction_(instruction), validates_(validates), shapes_(shapes) {
+      : outline_(outline),
+        options_(options),
+        instruction_(instruction),
+        validates_(validates),
+        shapes_(shapes) {
     shapes_.clear();
   }
 
@@ -51,7 +55,8 @@ class Shapes {
         AddBoundary(kWrite, outline_.received, outline_.sent);
         break;
       case Opcode::kHostWait:
-        Add({BufferKind::kSizes}, instruction_.target, kRead, outline_.values[instruction_.target].bytes.bound);
+        Add({BufferKind::kSizes}, instruction_.target, kRead,
+            outline_.values[instruction_.target].bytes.bound);
         break;
       case Opcode::kGradientNorm:
         for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
@@ -81,7 +86,8 @@ class Shapes {
 
   void AddValue(ValueId value, uint32_t modes) {
     const Value& declared = outline_.values[value];
-    const bool is_loss = std::find(outline_.losses.begin(), outline_.losses.end(), value) != outline_.losses.end();
+    const bool is_loss =
+        std::find(outline_.losses.begin(), outline_.losses.end(), value) != outline_.losses.end();
     if (value == outline_.batch) {
       Add({BufferKind::kBatch}, value, modes, declared.bytes.bound);
     } else if (is_loss) {
@@ -145,7 +151,8 @@ class Shapes {
   }
 
   // A value goes one way across a boundary, its gradient the other.
-  void AddBoundary(uint32_t mode, const std::vector<Boundary>& values, const std::vector<Boundary>& gradients) {
+  void AddBoundary(uint32_t mode, const std::vector<Boundary>& values,
+                   const std::vector<Boundary>& gradients) {
     const auto crosses = [&](const std::vector<Boundary>& boundaries) {
       return std::any_of(boundaries.begin(), boundaries.end(),
                          [&](const Boundary& boundary) { return boundary.value == instruction_.target; });
@@ -167,7 +174,8 @@ class Shapes {
     const BufferKind published = IsPublished(unit) ? BufferKind::kPublished : BufferKind::kWeights;
     switch (instruction_.opcode) {
       case Opcode::kUnshard:
-        Add({strategy.outer.optimizer == Placement::kShard ? BufferKind::kOuterGathered : published}, u, kRead, 0);
+        Add({strategy.outer.optimizer == Placement::kShard ? BufferKind::kOuterGathered : published}, u,
+            kRead, 0);
         Add({BufferKind::kGathered}, u, kWrite, unit.elements * p.compute);
         break;
       case Opcode::kUnshardOuter:
@@ -186,8 +194,9 @@ class Shapes {
         Add({BufferKind::kFullGradient}, u, kWrite | kAdd, unit.elements * p.main);
         break;
       case Opcode::kReduceGradients:
-        Add({strategy.inner.gradients == Placement::kShard ? BufferKind::kContribution : BufferKind::kFullGradient}, u,
-            kRead, 0);
+        Add({strategy.inner.gradients == Placement::kShard ? BufferKind::kContribution
+                                                           : BufferKind::kFullGradient},
+            u, kRead, 0);
         Add({BufferKind::kStaging}, u, kWrite, 0);
         Add({BufferKind::kGradients}, u, kWrite | kAdd, 0);
         Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
@@ -224,8 +233,8 @@ class Shapes {
 
 }  // namespace
 
-void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction, bool validates,
-              std::vector<OperandShape>& shapes) {
+void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
+              bool validates, std::vector<OperandShape>& shapes) {
   Shapes(outline, options, instruction, validates, shapes).List();
 }
 

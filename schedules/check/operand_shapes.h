@@ -22,11 +22,11 @@ struct OperandShape {
 
 inline bool Allows(uint64_t bits, int value) { return (bits >> value & 1) != 0; }
 
-// The shapes of an instruction's operands by position, as program.h lists them, written into `shapes`. Of a Report,
-// whose number of operands is its own, nothing. A validation's forwards write values alone: no gradients, no state.
-// Requires a target and microbatch in range.
-void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction, bool validates,
-              std::vector<OperandShape>& shapes);
+// The shapes of an instruction's operands by position, as program.h lists them, written into `shapes`. Of a
+// Report, whose number of operands is its own, nothing. A validation's forwards write values alone: no
+// gradients, no state. Requires a target and microbatch in range.
+void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
+              bool validates, std::vector<OperandShape>& shapes);
 
 // A forward's write at this place of Access::writes is also one of a Recompute.
 bool IsRecomputed(const BuildOptions& options, ValueId value);

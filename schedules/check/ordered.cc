@@ -44,7 +44,8 @@ class OrderedRule {
       for (const Operand& operand : instruction.operands) {
         const bool by_host = instruction.opcode != Opcode::kHostWait && operand.mode == Mode::kReads &&
                              program_.buffers[operand.buffer].kind == BufferKind::kSizes;
-        if (absl::Status status = Access(i, operand, by_host ? clocks_.KnownByHost(i) : clocks_.Known(i), by_host);
+        if (absl::Status status =
+                Access(i, operand, by_host ? clocks_.KnownByHost(i) : clocks_.Known(i), by_host);
             !status.ok()) {
           return status;
         }
@@ -82,16 +83,18 @@ class OrderedRule {
     const std::string name = cells_.Name(cell);
     const std::string who = other < 0 ? "the former run" : Describe(outline_, program_, other);
     if (by_host) {
-      return Violation("ordered", outline_, program_, i,
-                       absl::StrCat("is issued by what ", name, " says, and the issuing thread has not waited for ", who,
-                                    ", which writes it"));
+      return Violation(
+          "ordered", outline_, program_, i,
+          absl::StrCat("is issued by what ", name, " says, and the issuing thread has not waited for ", who,
+                       ", which writes it"));
     }
     if (other == i) {
       return Violation("ordered", outline_, program_, i,
                        absl::StrCat("touches ", name, " by two operands, one of which changes it"));
     }
-    return Violation("ordered", outline_, program_, i,
-                     absl::StrCat("and ", who, " both touch ", name, ", and nothing makes the first wait for the second"));
+    return Violation(
+        "ordered", outline_, program_, i,
+        absl::StrCat("and ", who, " both touch ", name, ", and nothing makes the first wait for the second"));
   }
 
   const Outline& outline_;

@@ -78,7 +78,9 @@ class Reference::Microbatch : public PassMemory {
     Name(symbol);
   }
 
-  void Name(Symbol output) { reference_.microbatches_.emplace(reference_.symbols_.arguments(output)[0], number_); }
+  void Name(Symbol output) {
+    reference_.microbatches_.emplace(reference_.symbols_.arguments(output)[0], number_);
+  }
 
   Reference& reference_;
   const int number_;
@@ -113,7 +115,9 @@ Symbol Reference::Final(BufferKind kind, int subject, int part) const {
   return part < 0 ? symbols_.Initial(kind, subject) : symbols_.Part(part, Final(kind, subject, -1));
 }
 
-void Reference::Set(BufferKind kind, int subject, Symbol symbol, int part) { state_[{kind, subject, part}] = symbol; }
+void Reference::Set(BufferKind kind, int subject, Symbol symbol, int part) {
+  state_[{kind, subject, part}] = symbol;
+}
 
 int Reference::MicrobatchOf(Symbol call) const {
   const auto found = microbatches_.find(call);
@@ -126,10 +130,10 @@ void Reference::Update() {
     if (outline_.units[u].frozen) {
       continue;
     }
-    const Symbol call = symbols_.Of(SymbolOp::kOptimizer, u, 0, 0,
-                                    {Get(BufferKind::kGradients, u), symbols_.Former(BufferKind::kOutcome, -1),
-                                     Get(BufferKind::kInputs, -1), Get(BufferKind::kWeights, u),
-                                     Get(BufferKind::kOptimizerState, u)});
+    const Symbol call = symbols_.Of(
+        SymbolOp::kOptimizer, u, 0, 0,
+        {Get(BufferKind::kGradients, u), symbols_.Former(BufferKind::kOutcome, -1),
+         Get(BufferKind::kInputs, -1), Get(BufferKind::kWeights, u), Get(BufferKind::kOptimizerState, u)});
     for (const BufferKind kind : {BufferKind::kWeights, BufferKind::kOptimizerState, BufferKind::kPublished,
                                   BufferKind::kUpdateNorms}) {
       if (kind != BufferKind::kPublished || IsPublished(outline_.units[u])) {
@@ -195,16 +199,18 @@ void Reference::Reduce(int m, bool last, Microbatch& passes) {
     std::vector<Symbol> parts;
     for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
       const Symbol written = passes.contribution(u, p);
-      parts.push_back(num_writers_[u][p] == 0  ? symbols_.Of(SymbolOp::kZero)
-                      : num_writers_[u][p] > 1 ? symbols_.Of(SymbolOp::kRound, 0, 0, 0, {written})
-                                               : written);
+      parts.push_back(num_writers_[u][p] == 0 ? symbols_.Of(SymbolOp::kZero)
+                      : num_writers_[u][p] > 1 && unit.precision.transport != unit.precision.main
+                          ? symbols_.Of(SymbolOp::kRound, 0, 0, 0, {written})
+                          : written);
     }
     const Symbol contribution = symbols_.Concat(parts);
     const Strategy& strategy = PlacementOf(options_, unit);
     if (strategy.inner.gradients == Placement::kShard) {
       Set(BufferKind::kGradients, u,
-          m == 0 ? symbols_.Of(SymbolOp::kFold, u, kInner, 0, {contribution})
-                 : symbols_.Of(SymbolOp::kFold, u, kInner, 0, {Get(BufferKind::kGradients, u), contribution}));
+          m == 0
+              ? symbols_.Of(SymbolOp::kFold, u, kInner, 0, {contribution})
+              : symbols_.Of(SymbolOp::kFold, u, kInner, 0, {Get(BufferKind::kGradients, u), contribution}));
     } else {
       full_[u] = m == 0 ? contribution : symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {full_[u], contribution});
       if (last) {
@@ -212,7 +218,8 @@ void Reference::Reduce(int m, bool last, Microbatch& passes) {
       }
     }
     if (last && strategy.outer.gradients == Placement::kPartial) {
-      Set(BufferKind::kGradients, u, symbols_.Of(SymbolOp::kFold, u, kOuter, 0, {Get(BufferKind::kGradients, u)}));
+      Set(BufferKind::kGradients, u,
+          symbols_.Of(SymbolOp::kFold, u, kOuter, 0, {Get(BufferKind::kGradients, u)}));
     }
   }
 }

@@ -12,17 +12,19 @@
 
 namespace tandem::schedules {
 
-// The reference step: what a run has to mean, written directly from the outline, the placements of the units' shards,
-// and the order of addition, which is
+// The reference step: what a run has to mean, written directly from the outline, the placements of the units'
+// shards, and the order of addition, which is
 //
 //   * of a value's gradient: the order of the passes, nodes forward and then backward
 //   * of a part of a contribution that several passes write: the same order, and rounded once
-//   * of a unit's gradient, where the inner axis shards it: microbatch by microbatch, each folded in the order of the
-//     ranks; where it leaves partial sums: all microbatches of a rank, then once in the order of the ranks; last, where
-//     the outer axis leaves partial sums, in the order of the outer ranks
+//   * of a unit's gradient, where the inner axis shards it: microbatch by microbatch, each folded in the
+//   order of the
+//     ranks; where it leaves partial sums: all microbatches of a rank, then once in the order of the ranks;
+//     last, where the outer axis leaves partial sums, in the order of the outer ranks
 //
-// There are no streams and no memory here: every microbatch after the other, every node after the other, on what
-// buffers hold when the run starts. `train` is Update() and then Step(): it means what `update` and then `begin` mean.
+// There are no streams and no memory here: every microbatch after the other, every node after the other, on
+// what buffers hold when the run starts. `train` is Update() and then Step(): it means what `update` and then
+// `begin` mean.
 class Reference {
  public:
   Reference(const Outline& outline, const BuildOptions& options, Symbols& symbols);
@@ -33,7 +35,8 @@ class Reference {
   void Step();
   void Validate();
 
-  // What a persistent buffer, or this run's element of a ring, holds in the end: its part, or all where part is -1.
+  // What a persistent buffer, or this run's element of a ring, holds in the end: its part, or all where part
+  // is -1.
   Symbol Final(BufferKind kind, int subject, int part) const;
 
   // What goes to other stages: (value, gradient, microbatch) -> symbol.
@@ -58,8 +61,8 @@ class Reference {
   Symbols& symbols_;
   absl::flat_hash_map<std::tuple<BufferKind, int, int>, Symbol> state_;  // what differs from the run's start
   std::vector<std::vector<Symbol>> parameters_;                          // unit x part
-  std::vector<std::vector<int>> num_writers_;                            // unit x part: passes that write its gradient
-  std::vector<Symbol> full_;                                             // per unit: contributions that one rank has added up
+  std::vector<std::vector<int>> num_writers_;  // unit x part: passes that write its gradient
+  std::vector<Symbol> full_;                   // per unit: contributions that one rank has added up
   Sent sent_;
   absl::flat_hash_map<Symbol, int> microbatches_;  // by call
 };

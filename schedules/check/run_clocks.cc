@@ -66,7 +66,8 @@ int RunClocks::StreamOfFormer(const Stream& stream) const {
   if (!stream.copies_host) {
     return FormerStream();
   }
-  return static_cast<int>(std::find(copy_streams_.begin(), copy_streams_.end(), stream.name) - copy_streams_.begin());
+  return static_cast<int>(std::find(copy_streams_.begin(), copy_streams_.end(), stream.name) -
+                          copy_streams_.begin());
 }
 
 int RunClocks::At(int stream, int place) const { return instructions_[stream][place - 1]; }

@@ -9,11 +9,12 @@
 
 namespace tandem::schedules {
 
-// What every instruction of one run knows to have ended when it starts: the instructions before it on its stream,
-// its waits, everything that a host wait issued earlier waited for, and of the former run what follows from two facts
-// of the executor (program.md 1):
+// What every instruction of one run knows to have ended when it starts: the instructions before it on its
+// stream, its waits, everything that a host wait issued earlier waited for, and of the former run what
+// follows from two facts of the executor (program.md 1):
 //
-//   * The streams of a run start after all streams of the former run but those that copy to and from the host. Nothing
+//   * The streams of a run start after all streams of the former run but those that copy to and from the
+//   host. Nothing
 //     is assumed of when a copy stream starts, except that it goes on after its own former run.
 //   * Run n has ended before run n + 2 is issued, so nothing but the former run can still be under way.
 //
@@ -23,14 +24,15 @@ class RunClocks {
   // Of a program that is formed; `stage`: all programs that the former run may have been.
   RunClocks(const Program& program, absl::Span<const Program* const> stage);
 
-  // The streams of the program, then copy streams that only other programs have, then the former run's other streams.
+  // The streams of the program, then copy streams that only other programs have, then the former run's other
+  // streams.
   int num_streams() const { return clocks_.num_streams(); }
   int FormerStream() const { return num_streams() - 1; }
   // Of another program's stream of that name: the copy stream, or FormerStream() where it does not copy.
   int StreamOfFormer(const Stream& stream) const;
 
-  // Per stream, the place up to which everything has ended when instruction i starts. Of its own stream itself
-  // included: its place is the one after all that it knows.
+  // Per stream, the place up to which everything has ended when instruction i starts. Of its own stream
+  // itself included: its place is the one after all that it knows.
   absl::Span<const int> Known(int i) const { return clocks_.End(i + num_former_); }
   int Place(int i) const { return clocks_.place(i + num_former_); }
 

@@ -32,7 +32,8 @@ Symbol Symbols::Of(SymbolOp op, int a, int b, int c, absl::Span<const Symbol> ar
   while (table_[place] >= 0) {
     const Expression& node = nodes_[table_[place]];
     if (node.hash == hash && node.op == op && node.a == a && node.b == b && node.c == c &&
-        std::equal(arguments.begin(), arguments.end(), arguments_.begin() + static_cast<int64_t>(node.first_argument),
+        std::equal(arguments.begin(), arguments.end(),
+                   arguments_.begin() + static_cast<int64_t>(node.first_argument),
                    arguments_.begin() + static_cast<int64_t>(node.first_argument) + node.num_arguments)) {
       return table_[place];
     }

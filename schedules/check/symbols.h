@@ -9,30 +9,31 @@
 
 namespace tandem::schedules {
 
-// What programs compute, on expressions instead of tensors. Equal expressions are one symbol, so comparing two costs
-// nothing and says: the same arithmetic on the same data in the same order, and so the same bits.
+// What programs compute, on expressions instead of tensors. Equal expressions are one symbol, so comparing
+// two costs nothing and says: the same arithmetic on the same data in the same order, and so the same bits.
 //
-// An expression is a function of the rank, since all ranks run one text: "the weights" is each rank's shard, and a
-// collective is an operator on that function. Gather(X) has, on every rank, X of all ranks.
+// An expression is a function of the rank, since all ranks run one text: "the weights" is each rank's shard,
+// and a collective is an operator on that function. Gather(X) has, on every rank, X of all ranks.
 
 using Symbol = int;
 
 enum class SymbolOp : uint8_t {
-  kGarbage,    // a: number; equal to nothing else
-  kInitial,    // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring, holds at
-               // the start of a run
-  kFormer,     // a: kind, b: subject; what the former run's element holds
-  kReceived,   // a: value, b: microbatch, c: 1 for its gradient; what the other stage sends
-  kCall,       // a: node, b: opcode (Recompute: Forward), c: microbatch where it reads the run's inputs, or -1; of all
-               // that the pass reads
-  kOutput,     // a: place; of a kCall or kOptimizer
-  kAdd,        // {what was there, what is added}
-  kConcat,     // of all parts of a buffer
-  kPart,       // a: part; of what is written to a buffer as a whole
-  kGather,     // a: unit, b: axis (0 inner, 1 outer)
-  kZero,       //
-  kRound,      // to the transport type
-  kFold,       // a: unit, b: axis; {contribution} or {accumulator, contribution}: one by one in the order of the ranks
+  kGarbage,  // a: number; equal to nothing else
+  kInitial,  // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring,
+             // holds at the start of a run
+  kFormer,    // a: kind, b: subject; what the former run's element holds
+  kReceived,  // a: value, b: microbatch, c: 1 for its gradient; what the other stage sends
+  kCall,  // a: node, b: opcode (Recompute: Forward), c: microbatch where it reads the run's inputs, or -1; of
+          // all that the pass reads
+  kOutput,  // a: place; of a kCall or kOptimizer
+  kAdd,     // {what was there, what is added}
+  kConcat,  // of all parts of a buffer
+  kPart,    // a: part; of what is written to a buffer as a whole
+  kGather,  // a: unit, b: axis (0 inner, 1 outer)
+  kZero,    //
+  kRound,   // to the transport type
+  kFold,    // a: unit, b: axis; {contribution} or {accumulator, contribution}: one by one in the order of the
+            // ranks
   kNormTerms,  // a: unit
   kNorm,       // {terms of every trainable unit..., inputs}
   kOptimizer,  // a: unit; of all that an OptimizerStep reads
@@ -51,8 +52,12 @@ class Symbols {
     return Of(op, a, b, c, absl::MakeConstSpan(arguments.begin(), arguments.size()));
   }
 
-  Symbol Initial(BufferKind kind, int subject) { return Of(SymbolOp::kInitial, static_cast<int>(kind), subject); }
-  Symbol Former(BufferKind kind, int subject) { return Of(SymbolOp::kFormer, static_cast<int>(kind), subject); }
+  Symbol Initial(BufferKind kind, int subject) {
+    return Of(SymbolOp::kInitial, static_cast<int>(kind), subject);
+  }
+  Symbol Former(BufferKind kind, int subject) {
+    return Of(SymbolOp::kFormer, static_cast<int>(kind), subject);
+  }
 
   // All parts of a buffer, in order: X where they are the parts of X.
   Symbol Concat(absl::Span<const Symbol> parts);

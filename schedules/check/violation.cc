@@ -9,8 +9,8 @@ absl::Status Violation(absl::string_view rule, const Program& program, absl::str
   return absl::InvalidArgumentError(absl::StrCat(rule, ": ", program.name, ": ", what));
 }
 
-absl::Status Violation(absl::string_view rule, const Outline& outline, const Program& program, int instruction,
-                       absl::string_view what) {
+absl::Status Violation(absl::string_view rule, const Outline& outline, const Program& program,
+                       int instruction, absl::string_view what) {
   return Violation(rule, program, absl::StrCat(Describe(outline, program, instruction), " ", what));
 }
 

@@ -14,8 +14,8 @@ namespace tandem::schedules {
 absl::Status Violation(absl::string_view rule, const Program& program, absl::string_view what);
 
 // "ordered: train: 12 (forward layers.0.mlp mb 0) <what>"
-absl::Status Violation(absl::string_view rule, const Outline& outline, const Program& program, int instruction,
-                       absl::string_view what);
+absl::Status Violation(absl::string_view rule, const Outline& outline, const Program& program,
+                       int instruction, absl::string_view what);
 
 // "12 (forward layers.0.mlp mb 0)"
 std::string Describe(const Outline& outline, const Program& program, int instruction);

@@ -26,7 +26,7 @@ PassList InsertRecompute(const Outline& outline, const std::vector<bool>& recomp
 // before the microbatch's first pass; the host waits for a value that it reads directly before the first
 // reader. The program gets the frame's streams, communicators and buffers; locals follow.
 Program ExpandPasses(const Outline& outline, const StageFrame& frame, const std::vector<bool>& recompute,
-                     const PassList& passes, int num_microbatches);
+                     const PassList& passes, int num_microbatches, bool trains);
 
 // What a program has around its passes.
 struct ProgramParts {
@@ -67,7 +67,10 @@ struct PersistentBytes {
 PersistentBytes PlacePersistent(std::vector<Buffer>& buffers);
 
 // addresses.cc. Addresses of the program's locals, above `persistent`. Two buffers share bytes only if all
-// accesses of one are known to have ended by all of the other. Returns where the program's memory ends.
-PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, Program& program);
+// accesses of one are known to have ended by all of the other. budget: what is alive is within it, so a
+// layout within it is as good as any. like: another program with the same locals and more, or null; its
+// addresses are taken if they may be. Returns where the program's memory ends.
+PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, int64_t budget,
+                            const Program* like, Program& program);
 
 }  // namespace tandem::schedules

@@ -2,6 +2,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -216,6 +219,45 @@ TEST_P(BindTest, ABoundPassRepeatsBitForBitWhateverRanBefore) {
   run.Backward();
   for (const auto& [name, gradient] : run.parameter_gradients()) {
     EXPECT_TRUE(SameBits(gradient.contiguous(), first[name])) << name;
+  }
+}
+
+// Counts what LibTorch allocates on the CPU while it exists.
+class CountedAllocations final : public c10::Allocator {
+ public:
+  CountedAllocations() : before_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, /*priority=*/100); }
+  ~CountedAllocations() override { c10::SetCPUAllocator(before_, /*priority=*/100); }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    count_ += bytes > 0 ? 1 : 0;
+    return before_->allocate(bytes);
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    before_->copy_data(to, from, bytes);
+  }
+  int count() const { return count_; }
+
+ private:
+  c10::Allocator* const before_;
+  int count_ = 0;
+};
+
+TEST_P(BindTest, ABoundPassAllocatesNothing) {
+  const Shape& shape = GetParam();
+  BoundDecoder run(shape.config, shape.batch, ComputeType::kFp32, kSeed);
+  run.Forward(RandomTokens(shape, kSeed));
+  run.Backward();
+  for (int i = 0; i < static_cast<int>(run.outline().nodes.size()); ++i) {
+    SCOPED_TRACE(run.outline().nodes[i].name);
+    const BoundPass forward = run.Bind(i, Pass::kForward);
+    const BoundPass backward = run.Bind(i, Pass::kBackward);
+    const c10::InferenceMode no_gradients;
+    const CountedAllocations allocations;
+    forward();
+    backward();
+    EXPECT_EQ(allocations.count(), 0);
+    at::empty({1});
+    EXPECT_EQ(allocations.count(), 1) << "allocations are not counted";
   }
 }
 

@@ -83,7 +83,7 @@ double BoundDecoder::Forward(const at::Tensor& tokens) {
   for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
     BoundPass& run = bound_[{i, Pass::kForward}];
     if (!run) {
-      run = nodes_[i]->Bind(Pass::kForward, OperandsOf(i, Pass::kForward, {}));
+      run = Bind(i, Pass::kForward);
     }
     RunChecked(i, Pass::kForward, {}, run);
   }
@@ -94,7 +94,7 @@ void BoundDecoder::Backward() {
   for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
     BoundPass& run = bound_[{i, Pass::kBackward}];
     if (!run) {
-      run = nodes_[i]->Bind(Pass::kBackward, OperandsOf(i, Pass::kBackward, {}));
+      run = Bind(i, Pass::kBackward);
       for (const schedules::UnitPart& part : outline_.nodes[i].backward.parameter_gradients) {
         written_.insert({part.unit, part.part});
       }
@@ -104,14 +104,14 @@ void BoundDecoder::Backward() {
 }
 
 void BoundDecoder::Run(int node, Pass pass, const std::set<std::string>& recompute) {
-  RunChecked(node, pass, recompute, nodes_[node]->Bind(pass, OperandsOf(node, pass, recompute)));
+  RunChecked(node, pass, recompute, Bind(node, pass, recompute));
 }
 
-void BoundDecoder::Bind(int node, Pass pass, const std::set<std::string>& recompute,
-                        const std::function<void(std::vector<OperandMemory>&)>& change) {
+BoundPass BoundDecoder::Bind(int node, Pass pass, const std::set<std::string>& recompute,
+                             const std::function<void(std::vector<OperandMemory>&)>& change) {
   std::vector<OperandMemory> operands = OperandsOf(node, pass, recompute);
   change(operands);
-  nodes_[node]->Bind(pass, operands);
+  return nodes_[node]->Bind(pass, operands);
 }
 
 const schedules::Access& BoundDecoder::AccessOf(int node, Pass pass) const {

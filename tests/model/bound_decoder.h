@@ -32,9 +32,10 @@ class BoundDecoder {
   // One pass of one node, bound anew. recompute: the outputs that it writes, by the values' names.
   void Run(int node, Pass pass, const std::set<std::string>& recompute = {});
 
-  // As Run binds it, after `change` has changed the operands.
-  void Bind(int node, Pass pass, const std::set<std::string>& recompute,
-            const std::function<void(std::vector<OperandMemory>&)>& change);
+  // Binds a pass as Run does, after `change` has changed the operands.
+  BoundPass Bind(
+      int node, Pass pass, const std::set<std::string>& recompute = {},
+      const std::function<void(std::vector<OperandMemory>&)>& change = [](std::vector<OperandMemory>&) {});
 
   // From now on every gradient, of values and parameters, is added to what is there.
   void AddToGradients() { adds_ = true; }

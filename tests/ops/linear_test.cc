@@ -34,9 +34,9 @@ TEST_P(LinearTest, MatchesAutograd) {
     const at::Tensor x_t = x.detach().to(type);
     const at::Tensor weight_t = weight.detach().to(type);
     const at::Tensor grad_y_t = grad_y.to(type);
-    at::Tensor y = Poisoned({tokens, outputs}, type);
-    at::Tensor grad_x = Poisoned({tokens, inputs}, type);
-    at::Tensor grad_weight = Poisoned({outputs, inputs}, type);
+    at::Tensor y = FilledWithNan({tokens, outputs}, type);
+    at::Tensor grad_x = FilledWithNan({tokens, inputs}, type);
+    at::Tensor grad_weight = FilledWithNan({outputs, inputs}, type);
     const void* memory = grad_weight.const_data_ptr();
     Ops().Linear(x_t, weight_t, y, {});
     Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, {});
@@ -56,7 +56,7 @@ TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
   Numbers numbers(12);
   const at::Tensor wide = numbers.Normal({9, 40}).to(type);
   const at::Tensor weight = numbers.Normal({6, 16}).to(type);
-  at::Tensor out = Poisoned({9, 20}, type);
+  at::Tensor out = FilledWithNan({9, 20}, type);
   at::Tensor y = out.narrow(1, 4, 6);
   Ops().Linear(wide.narrow(1, 8, 16), weight, y, {});
   EXPECT_LE(RelativeError(y, at::mm(wide.narrow(1, 8, 16), weight.t())), Tolerance(type));
@@ -69,7 +69,7 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
   const at::ScalarType type = GetParam();
   Numbers numbers(13);
   const int64_t line = 64 / static_cast<int64_t>(c10::elementSize(type));
-  const at::Tensor memory = Poisoned({1 << 20}, type);
+  const at::Tensor memory = FilledWithNan({1 << 20}, type);
   const int64_t base =
       line - reinterpret_cast<uintptr_t>(memory.const_data_ptr()) % 64 / memory.element_size();
   for (const auto& [tokens, inputs, outputs] :
@@ -108,17 +108,18 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
 }
 
 TEST_P(LinearTest, RefusesAnOutputOfAnotherShape) {
-  at::Tensor y = Poisoned({2, 5}, GetParam());
-  const at::Tensor x = Poisoned({2, 3}, GetParam());
-  EXPECT_THROW(Ops().Linear(x, Poisoned({4, 3}, GetParam()), y, {}), c10::Error);
+  at::Tensor y = FilledWithNan({2, 5}, GetParam());
+  const at::Tensor x = FilledWithNan({2, 3}, GetParam());
+  EXPECT_THROW(Ops().Linear(x, FilledWithNan({4, 3}, GetParam()), y, {}), c10::Error);
 }
 
 TEST_P(LinearTest, RefusesAnOutputOfAnotherType) {
   const at::ScalarType other = GetParam() == at::kFloat ? at::kDouble : at::kFloat;
-  at::Tensor grad_weight = Poisoned({4, 3}, other);
-  EXPECT_THROW(Ops().LinearBackwardWeight(Poisoned({2, 4}, GetParam()), Poisoned({2, 3}, GetParam()),
-                                          /*add=*/true, grad_weight, {}),
-               c10::Error);
+  at::Tensor grad_weight = FilledWithNan({4, 3}, other);
+  EXPECT_THROW(
+      Ops().LinearBackwardWeight(FilledWithNan({2, 4}, GetParam()), FilledWithNan({2, 3}, GetParam()),
+                                 /*add=*/true, grad_weight, {}),
+      c10::Error);
 }
 
 }  // namespace
