@@ -125,7 +125,15 @@ void ExpectEachCaught(const plan::JobPlan& plan, const std::vector<Mutant>& muta
 
 class PlantedFaultTest : public testing::TestWithParam<int> {  // ranks
  protected:
-  const plan::JobPlan plan_ = MakeJob(Small(GetParam(), /*prefetch=*/1));
+  // Without validations, which would split `train` into `update` and `begin`.
+  static plan::JobPlan Job(int ranks) {
+    JobOptions options = Small(ranks, /*prefetch=*/1);
+    options.steps = 3;
+    options.validate_every_steps = 0;
+    return MakeJob(options);
+  }
+
+  const plan::JobPlan plan_ = Job(GetParam());
 
   std::string Text(size_t i) const {
     return std::to_string(i) + " " + schedules::ToText(plan_.stage.train.instructions[i], plan_.outline);
