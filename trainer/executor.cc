@@ -159,7 +159,7 @@ class Executor::Impl {
       }
       const std::exception_ptr reported = std::make_exception_ptr(InstructionError(
           std::make_exception_ptr(comm::CommError(absl::StrCat("group ", communicator.name(), " rank ",
-                                                               communicator.rank(), " ", Message(error)))),
+                                                               communicator.rank(), ": ", Message(error)))),
           collective.step, schedules::ToText(*collective.instruction, plan_.outline), communicator.name()));
       Fail(reported);
       return reported;
