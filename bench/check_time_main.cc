@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   Measure("experts, " + std::to_string(layers) + " layers x 4 microbatches",
           tandem::schedules::MoeDecoder(layers), /*microbatches=*/4, /*ranks=*/8);
   Measure("Llama-3-8B on 512 ranks, 4 microbatches",
-          tandem::schedules::DenseDecoder(tandem::schedules::Llama8b(32, 8192, 4)), /*microbatches=*/4, /*ranks=*/512);
+          tandem::schedules::DenseDecoder(tandem::schedules::Llama8b(32, 8192, 4)), /*microbatches=*/4,
+          /*ranks=*/512);
   return 0;
 }

@@ -3,6 +3,9 @@
 #include <functional>
 #include <utility>
 
+#include "schedules/passes/frontier.h"
+#include "schedules/passes/periodic_layout.h"
+
 namespace tandem::schedules {
 namespace {
 
@@ -10,60 +13,6 @@ constexpr size_t kWholeRegion = 3000;  // up to so many buffers are laid out as 
 constexpr size_t kWindow = 256;
 constexpr size_t kImproved = 400;  // up to so many buffers, a layout is improved step by step
 constexpr int kImprovements = 60;
-
-// Bytes [begin, end), and the latest buffer there.
-struct Owned {
-  int64_t begin = 0;
-  int64_t end = 0;
-  BufferId owner = -1;
-};
-
-// The latest owner of every byte, of what has been laid out in order of first touch. Since two owners of a
-// byte are ordered, who comes after the latest comes after all.
-class Frontier {
- public:
-  const std::vector<Owned>& owned() const { return owned_; }
-
-  // Returns the first owner among those whose bytes the buffer takes that `refuses` names, or -1.
-  template <typename Refuses>
-  BufferId Take(BufferId buffer, int64_t begin, int64_t end, Refuses refuses) {
-    const auto first = std::partition_point(owned_.begin(), owned_.end(),
-                                            [&](const Owned& owned) { return owned.end <= begin; });
-    auto last = first;
-    BufferId refused = -1;
-    Owned pieces[3];
-    size_t count = 0;
-    Owned after;
-    for (; last != owned_.end() && last->begin < end; ++last) {
-      if (refused < 0 && refuses(last->owner)) {
-        refused = last->owner;
-      }
-      if (last->begin < begin) {
-        pieces[count++] = {last->begin, begin, last->owner};
-      }
-      if (last->end > end) {
-        after = {end, last->end, last->owner};
-      }
-    }
-    pieces[count++] = {begin, end, buffer};
-    if (after.owner >= 0) {
-      pieces[count++] = after;
-    }
-    const size_t at = first - owned_.begin();
-    const size_t removed = last - first;
-    const size_t kept = std::min(removed, count);
-    std::copy(pieces, pieces + kept, owned_.begin() + at);
-    if (removed > count) {
-      owned_.erase(owned_.begin() + at + kept, owned_.begin() + at + removed);
-    } else {
-      owned_.insert(owned_.begin() + at + kept, pieces + kept, pieces + count);
-    }
-    return refused;
-  }
-
- private:
-  std::vector<Owned> owned_;  // ascending, disjoint
-};
 
 using Before = std::function<bool(BufferId, BufferId)>;
 
@@ -91,7 +40,7 @@ class Layouter {
       Window(frontier, placing, layout);
       for (auto buffer = begin; buffer != end; ++buffer) {
         const int64_t at = layout.begins[*buffer];
-        frontier.Take(*buffer, at, at + bytes_[*buffer], [](BufferId) { return false; });
+        frontier.Take(*buffer, at, at + bytes_[*buffer]);
       }
     }
     return layout;
@@ -184,6 +133,10 @@ RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>&
       break;
     }
   }
+  if (!whole) {
+    RegionLayout layout = LayOutPeriodically(order, layouter.buffers(), bytes);
+    return layout.end < best.end ? layout : best;
+  }
   if (buffers.size() > kImproved) {
     return best;
   }
@@ -211,10 +164,12 @@ bool MayShareAsIn(const AccessOrder& order, const std::vector<BufferId>& buffers
   Frontier frontier;
   for (const BufferId buffer : layouter.buffers()) {
     const int64_t begin = layout.begins[buffer];
-    if (frontier.Take(buffer, begin, begin + bytes[buffer],
-                      [&](BufferId owner) { return !order.Before(owner, buffer); }) >= 0) {
+    const int64_t end = begin + bytes[buffer];
+    if (frontier.FirstRefused(begin, end, [&](BufferId owner) { return !order.Before(owner, buffer); }) >=
+        0) {
       return false;
     }
+    frontier.Take(buffer, begin, end);
   }
   return true;
 }

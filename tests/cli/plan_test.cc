@@ -99,9 +99,8 @@ TEST_F(PlanTest, ASlowLinkIsWhatLimitsTheStep) {
 TEST_F(PlanTest, ABadProfileIsOneLine) {
   const std::string bad = File("bad.json", R"({"name": "x", "compute": {"fp32": {"flops_per_second": 0}}})");
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", bad}), kUsage);
-  EXPECT_EQ(console_.err,
-            "tandem: plan: --profile " + bad +
-                ": compute.fp32.flops_per_second: 0 is not allowed; allowed: a number > 0\n");
+  EXPECT_EQ(console_.err, "tandem: plan: --profile " + bad +
+                              ": compute.fp32.flops_per_second: 0 is not allowed; allowed: a number > 0\n");
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", "h1oo"}), kUsage);
   EXPECT_THAT(console_.err,
               HasSubstr("--profile h1oo: it is neither a preset (cpu, h100, h200) nor a file "));

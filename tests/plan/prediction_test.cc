@@ -77,11 +77,14 @@ TEST(PredictionTest, TheMemoryInUseStaysBelowTheArenaAndTheDifferenceIsNamed) {
     EXPECT_EQ(point["in_use"], point["persistent"].get<int64_t>() + locals);
     highest = std::max(highest, point["in_use"].get<int64_t>());
   }
-  EXPECT_EQ(highest, schedules::Total(prediction.memory_curve.persistent) + prediction.memory_curve.peak_bytes);
-  EXPECT_LE(prediction.memory_curve.peak_bytes, prediction.memory.alive_bytes) << "alive is an upper bound of in use";
-  EXPECT_THAT(PredictionToText(plan, prediction, SlowLink()),
-              ContainsRegex("arena +[0-9.]+ MiB: [0-9.]+ MiB in use at most, [0-9.]+ [KM]iB kept for what may "
-                            "overlap, [0-9.]+ [KM]iB alignment and gaps\n"));
+  EXPECT_EQ(highest,
+            schedules::Total(prediction.memory_curve.persistent) + prediction.memory_curve.peak_bytes);
+  EXPECT_LE(prediction.memory_curve.peak_bytes, prediction.memory.alive_bytes)
+      << "alive is an upper bound of in use";
+  EXPECT_THAT(
+      PredictionToText(plan, prediction, SlowLink()),
+      ContainsRegex("arena +[0-9.]+ MiB: [0-9.]+ MiB in use at most, [0-9.]+ [KM]iB kept for what may "
+                    "overlap, [0-9.]+ [KM]iB alignment and gaps\n"));
 }
 
 TEST(PredictionTest, MemoryWaitsCostTheDifferenceToAStepWithoutThem) {
@@ -96,15 +99,13 @@ TEST(PredictionTest, MemoryWaitsCostTheDifferenceToAStepWithoutThem) {
   EXPECT_EQ(without.memory_waits.count, 0);
   EXPECT_THAT(PredictionToText(plan, without, SlowLink()), ContainsRegex("memory waits +none: "));
   // The first gather waits, for its memory, until the last optimizer step has ended.
-  const auto last_optimizer =
-      std::find_if(train.instructions.rbegin(), train.instructions.rend(), [](const schedules::Instruction& i) {
-        return i.opcode == schedules::Opcode::kOptimizerStep;
-      });
+  const auto last_optimizer = std::find_if(
+      train.instructions.rbegin(), train.instructions.rend(),
+      [](const schedules::Instruction& i) { return i.opcode == schedules::Opcode::kOptimizerStep; });
   const int waited = static_cast<int>(train.instructions.rend() - last_optimizer) - 1;
-  const auto gather = std::find_if(train.instructions.begin() + waited, train.instructions.end(),
-                                   [](const schedules::Instruction& i) {
-                                     return i.opcode == schedules::Opcode::kUnshard;
-                                   });
+  const auto gather =
+      std::find_if(train.instructions.begin() + waited, train.instructions.end(),
+                   [](const schedules::Instruction& i) { return i.opcode == schedules::Opcode::kUnshard; });
   ASSERT_NE(gather, train.instructions.end());
   gather->waits.push_back({.instruction = waited, .frees = 4096});
   DeviceProfile profile = SlowLink();

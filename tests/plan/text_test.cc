@@ -23,7 +23,8 @@ TEST(PlanTextTest, SaysWhatAUserAsksFirst) {
   EXPECT_THAT(text, ContainsRegex("FLOPs a token +[0-9.]+ [MG]\n"));
   EXPECT_THAT(text, ContainsRegex("arena +[0-9.]+ MiB +[0-9,]+\n"));
   EXPECT_THAT(text, ContainsRegex("  layers.0-3 +[0-9,]+ +[0-9,]+ +[0-9.]+ KiB +6 +3\n  head "));
-  EXPECT_THAT(text, ContainsRegex("budget of a run +[0-9.]+ MiB; at least [0-9.]+ MiB, by default [0-9.]+ MiB, "));
+  EXPECT_THAT(text,
+              ContainsRegex("budget of a run +[0-9.]+ MiB; at least [0-9.]+ MiB, by default [0-9.]+ MiB, "));
   EXPECT_THAT(text, ContainsRegex("train +[0-9]+ instructions, 3 microbatches, [0-9]+ waits between streams, "
                                   "[0-9]+ of them for memory\n"));
   EXPECT_THAT(text, ContainsRegex("update +[0-9]+ instructions, [0-9]+ waits"));
