@@ -79,7 +79,8 @@ void RunSequence::Issued(const Run& run) {
 void RunSequence::Ended(const Agreed& agreed) {
   checkpoint_wanted_ |= agreed.checkpoint;
   stop_wanted_ |= agreed.stop;
-  if (agreed.profile.id != 0) {
+  // The run behind the one that agreed on it may have agreed on it again.
+  if (agreed.profile.id != 0 && agreed_profiles_.insert(agreed.profile.id).second) {
     profiles_.Add(agreed.profile);
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 
 #include "trainer/profiling.h"
 
@@ -88,6 +89,7 @@ class RunSequence {
   bool stop_wanted_ = false;
   bool recording_ = false;  // the run issued last
   ProfileQueue profiles_;
+  std::set<uint64_t> agreed_profiles_;
 };
 
 }  // namespace tandem::trainer

@@ -149,6 +149,14 @@ TEST(RunSequenceTest, ARecordedRunSharesTheDeviceWithNoOther) {
       "begin1 train1>2 | train2>3* | train3>4** | train4>5 train5>6 train6>7 train7>8 update8 | finish");
 }
 
+TEST(RunSequenceTest, AProfileThatIsAgreedOnAgainIsRecordedOnce) {
+  EXPECT_EQ(Drive({.last_step = 5},
+                  [](int64_t step) {
+                    return step <= 2 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{};
+                  }),
+            "begin1 train1>2 | train2>3* | train3>4 train4>5 update5 | finish");
+}
+
 TEST(RunSequenceTest, AProfileEndsAlsoWhereEveryStepIsABoundary) {
   EXPECT_EQ(
       Drive({.last_step = 4, .checkpoint_every = 1, .has_directory = true},
