@@ -385,8 +385,8 @@ class SeededScheduler::Impl::LaneStream final : public Stream {
       std::unique_lock lock(impl_.mu_);
       const int64_t round = impl_.rounds_;
       impl_.Flush(lane_.rank, event, all);
-      // Hosts go on between rounds only: what they do next must not depend on when they wake. An event that was
-      // reached before takes a round too, since another rank's may not have been.
+      // Hosts go on between rounds only: what they do next must not depend on when they wake. An event that
+      // was reached before takes a round too, since another rank's may not have been.
       impl_.idle_.wait(lock, [&] { return !impl_.running_ && impl_.rounds_ > round && event.IsReached(); });
     }
     error_.RethrowIfSet();

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -16,8 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/owner.h"
 #include "comm/communicator.h"
-#include "device/device.h"
-#include "device/memory.h"
 #include "platform/log.h"
 #include "platform/random.h"
 #include "trainer/failure.h"
@@ -109,51 +106,6 @@ std::string Choose(platform::Files& files, const ResumeOptions& options) {
 }
 
 }  // namespace
-
-StateArrays::StateArrays(const device::Device& device, c10::ScalarType type,
-                         const std::vector<fsdp::UnitShard>& units,
-                         const std::vector<fsdp::StateMemory>& states) {
-  device_.reserve(units.size() * 3);
-  host_.resize(units.size() * 3);
-  for (size_t u = 0; u < units.size(); ++u) {
-    const fsdp::UnitShard& unit = units[u];
-    const std::pair<const char*, device::Memory> arrays[] = {{"/weights", states[u].weights},
-                                                             {"/exp_avg", states[u].exp_avg},
-                                                             {"/exp_avg_sq", states[u].exp_avg_sq}};
-    for (const auto& [suffix, memory] : arrays) {
-      shards_.push_back({.name = unit.name() + suffix,
-                         .elements = unit.layout().elements,
-                         .begin = unit.owned().begin,
-                         .data = &host_[device_.size()]});
-      device_.push_back(device::FlatTensorIn(device, memory, type).narrow(0, 0, unit.owned().size()));
-    }
-  }
-}
-
-const std::vector<checkpoint::Shard>& StateArrays::shards() {
-  for (size_t i = 0; i < device_.size(); ++i) {
-    if (!host_[i].defined()) {
-      host_[i] = device_[i].is_cpu() ? device_[i]
-                                     : at::empty_like(device_[i], device_[i].options().device(at::kCPU));
-    }
-  }
-  return shards_;
-}
-
-void StateArrays::FromDevice() {
-  shards();
-  for (size_t i = 0; i < device_.size(); ++i) {
-    if (!device_[i].is_cpu()) host_[i].copy_(device_[i]);
-  }
-}
-
-void StateArrays::ToDevice() {
-  for (size_t i = 0; i < device_.size(); ++i) {
-    if (!device_[i].is_cpu()) device_[i].copy_(host_[i]);
-  }
-}
-
-StateArrays::~StateArrays() = default;
 
 checkpoint::Found ChooseCheckpoint(platform::Files& files, comm::Communicator& comm,
                                    const ResumeOptions& options) {

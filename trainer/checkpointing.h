@@ -1,45 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "fsdp/unit_shard.h"
 #include "platform/files.h"
 
-namespace at {
-class Tensor;
-}
-namespace c10 {
-enum class ScalarType : int8_t;
-}
-
 namespace tandem::trainer {
-
-// A rank's whole state as arrays of a checkpoint: per unit "<unit>/weights", "<unit>/exp_avg" and
-// "<unit>/exp_avg_sq". The data position needs no state: it follows from the step.
-//
-// The shards are of host memory: on the CPU the units' own, on a GPU copies as large as that state, which are
-// made at their first use and kept.
-class StateArrays {
- public:
-  // states: of the units, in their order, of elements of `type` in `device`'s memory, which outlives it.
-  StateArrays(const device::Device& device, c10::ScalarType type, const std::vector<fsdp::UnitShard>& units,
-              const std::vector<fsdp::StateMemory>& states);
-  ~StateArrays();
-
-  const std::vector<checkpoint::Shard>& shards();
-
-  // Copies the units' state to the shards, or the shards to the units, and waits. Between programs.
-  void FromDevice();
-  void ToDevice();
-
- private:
-  std::vector<at::Tensor> device_;
-  std::vector<at::Tensor> host_;  // the same tensors where they are on the host; undefined: not used yet
-  std::vector<checkpoint::Shard> shards_;
-};
 
 // What decides where a job starts.
 struct ResumeOptions {

@@ -116,8 +116,8 @@ class Executor::Impl {
     for (auto& [name, entry] : streams_) {
       slot.ends.push_back(entry.stream->Record());
     }
-    // The host waits for one event. It comes on the stream of the program's last instruction, a report, behind which
-    // nothing of the next run is late.
+    // The host waits for one event. It comes on the stream of the program's last instruction, a report,
+    // behind which nothing of the next run is late.
     device::Stream& last = *slot.bound->streams[program.instructions.back().stream];
     for (const device::Event& end : slot.ends) {
       last.Wait(end);
@@ -210,10 +210,10 @@ class Executor::Impl {
     int64_t number = -1;
     Bound* bound = nullptr;
     RunRequest request;
-    int64_t step = 0;                     // of a validation
-    std::vector<device::Event> ended;     // by segment, where another waits for it
-    std::vector<device::Event> ends;      // by stream: of all of the run's work on it
-    device::Event end;                    // of all of them
+    int64_t step = 0;                  // of a validation
+    std::vector<device::Event> ended;  // by segment, where another waits for it
+    std::vector<device::Event> ends;   // by stream: of all of the run's work on it
+    device::Event end;                 // of all of them
     device::Stream* end_stream = nullptr;
     std::vector<Collective> collectives;  // as they were issued; mu_
     std::unique_ptr<StepRecorder> recorder;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/parameter_arrays.h"
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "model/node.h"
@@ -193,7 +194,7 @@ class Rank::Impl {
       }
       return 0;
     }
-    checkpoint::Load(files_, start.path, arrays_.shards());
+    checkpoint::Load(files_, start.path, arrays_.shards(), arrays_.unit_shards());
     arrays_.ToDevice();
     if (config_.rank == 0) {
       platform::Log(platform::LogLevel::kInfo, "resumed",
@@ -384,7 +385,7 @@ class Rank::Impl {
   const std::vector<fsdp::UnitShard> units_;
   const StageMemory memory_;
   const std::vector<fsdp::StateMemory> states_;
-  StateArrays arrays_;
+  checkpoint::ParameterArrays arrays_;
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;

@@ -37,7 +37,8 @@ JobRun Tail(JobRun whole, size_t first) {
   return whole;
 }
 
-// Asks one rank before the first step: all agree with its norm, and act after the run behind it, which is step 2's.
+// Asks one rank before the first step: all agree with its norm, and act after the run behind it, which is
+// step 2's.
 RunOptions Ask(int rank, uint32_t bits, uint64_t id) {
   return {.with_requests = [=](std::vector<RequestBox>& requests) { requests[rank].Add(bits, id); }};
 }
