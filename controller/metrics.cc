@@ -94,11 +94,14 @@ void Metrics::Report(const std::string& job_name, const v1::StepReport& report) 
   training.seconds.Observe(report.seconds());
 }
 
-void Metrics::JobEnded(const std::string& job_name) {
+void Metrics::JobEnded(const v1::Job& job) {
   const absl::MutexLock lock(&mu_);
-  const auto it = training_.find(job_name);
+  const auto it = training_.find(job.name());
   if (it != training_.end()) {
     it->second.ended = clock_.Now();
+  }
+  if (job.has_checkpoints()) {
+    checkpoints_[job.name()] = {.record = job.checkpoints(), .ended = clock_.Now()};
   }
 }
 
@@ -117,6 +120,14 @@ void Metrics::Look(const State& state) {
   jobs_.clear();
   for (const auto& [id, entry] : state.jobs) {
     ++jobs_[entry.job.state()];
+    if (IsTerminal(entry.job.state())) {
+      continue;  // JobEnded has said so
+    }
+    if (entry.job.has_checkpoints()) {
+      checkpoints_[entry.job.name()] = {.record = entry.job.checkpoints()};
+    } else {
+      checkpoints_.erase(entry.job.name());  // of an ended job of this name
+    }
   }
   connected_ = schedulable_ = away_ = 0;
   for (const auto& [name, worker] : state.workers) {
@@ -194,7 +205,41 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     out.back().metric.push_back(training.seconds.Metric());
     out.back().metric.back().label = {{"job_name", job}};
   }
+  CollectCheckpoints(out);
   return out;
+}
+
+void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const {
+  using prometheus::MetricType;
+  for (auto it = checkpoints_.begin(); it != checkpoints_.end();) {
+    it = clock_.Now() - it->second.ended > kKeepAfterEnd ? checkpoints_.erase(it) : std::next(it);
+  }
+  const auto add = [&](const char* name, const char* help, MetricType type, auto value)
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                         prometheus::MetricFamily family = Family(name, help, type);
+                         for (const auto& [job, checkpoints] : checkpoints_) {
+                           Add(family, static_cast<double>(value(checkpoints.record)), {{"job_name", job}});
+                         }
+                         out.push_back(std::move(family));
+                       };
+  using Record = v1::CheckpointRecord;
+  add("tandem_checkpoint_saves_total", "Checkpoints that were saved.", MetricType::Counter,
+      [](const Record& r) { return r.saved(); });
+  add("tandem_checkpoint_failures_total", "Checkpoints that could not be saved.", MetricType::Counter,
+      [](const Record& r) { return r.failed(); });
+  add("tandem_checkpoint_failures_in_a_row", "Checkpoints that could not be saved since the last that was.",
+      MetricType::Gauge, [](const Record& r) { return r.failed_in_a_row(); });
+  add("tandem_checkpoint_bytes_total", "Bytes of the checkpoints that were saved.", MetricType::Counter,
+      [](const Record& r) { return r.bytes(); });
+  add("tandem_checkpoint_seconds_total", "Wall time of the saves that succeeded.", MetricType::Counter,
+      [](const Record& r) { return r.seconds(); });
+  add("tandem_checkpoint_last_step", "Step of the newest checkpoint that was saved.", MetricType::Gauge,
+      [](const Record& r) { return r.last_step(); });
+  add("tandem_checkpoint_last_success_timestamp_seconds", "When the newest checkpoint was saved; 0: never.",
+      MetricType::Gauge, [](const Record& r) {
+        return r.has_last_saved() ? absl::ToDoubleSeconds(FromProto(r.last_saved()) - absl::UnixEpoch())
+                                  : 0.0;
+      });
 }
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address,

@@ -44,16 +44,26 @@ class Metrics : public prometheus::Collectable {
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
   // A step of a live job.
   void Report(const std::string& job_name, const v1::StepReport& report) ABSL_LOCKS_EXCLUDED(mu_);
-  void JobEnded(const std::string& job_name) ABSL_LOCKS_EXCLUDED(mu_);
+  void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
   void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
   // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit".
   void RpcHandled(const std::string& method, const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
-  // What the gauges of jobs, workers and the log show from now on.
+  // What the gauges of jobs, workers and the log, and the series of checkpoints, show from now on.
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // Of a job that has saved, or failed to: the record is durable, so a restart of the controller loses
+  // nothing.
+  struct Checkpoints {
+    v1::CheckpointRecord record;
+    absl::Time ended = absl::InfiniteFuture();
+  };
+
+  void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   struct Training {
     v1::StepReport last;
     double tokens = 0;
@@ -71,6 +81,7 @@ class Metrics : public prometheus::Collectable {
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);
+  mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
 };

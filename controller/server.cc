@@ -153,14 +153,17 @@ void Server::Parts::RunTicks() {
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : events) {
-    if (!event.job_id().empty() && !event.has_checkpoint()) {
+    if (event.has_checkpoint_warning()) {
+      platform::Log(platform::LogLevel::kWarning, event.reason(),
+                    {{"job", event.job_id()}, {"message", event.message()}});
+    } else if (!event.job_id().empty() && !event.has_checkpoint()) {
       platform::Log(platform::LogLevel::kInfo, StateName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
     }
     if (IsTerminal(event.to()) && !event.has_checkpoint()) {
       const absl::StatusOr<std::optional<v1::Job>> job = store->Find(event.job_id());
       if (job.ok() && job->has_value()) {
-        metrics->JobEnded((*job)->name());
+        metrics->JobEnded(**job);
       }
     }
   }

@@ -76,11 +76,58 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
     EXPECT_EQ(std::system(("promtool check metrics < " + folder.path() + "/scrape").c_str()), 0);
   }
 
-  metrics->JobEnded("headers");
+  v1::Job job;
+  job.set_name("headers");
+  metrics->JobEnded(job);
   clock.Advance(absl::Minutes(4));
   EXPECT_THAT(Scrape((*server)->Ports().at(0)), HasSubstr("job_name=\"headers\""));
   clock.Advance(absl::Minutes(2));
   EXPECT_THAT(Scrape((*server)->Ports().at(0)), Not(HasSubstr("headers")));
+}
+
+TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  State state;
+  v1::Job& job = state.jobs["id"].job;
+  job.set_name("headers");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  const auto value = [&](const std::string& name) {
+    for (const prometheus::MetricFamily& family : metrics.Collect()) {
+      if (family.name == name && !family.metric.empty()) {
+        EXPECT_EQ(family.metric[0].label[0].value, "headers");
+        return family.type == prometheus::MetricType::Counter ? family.metric[0].counter.value
+                                                              : family.metric[0].gauge.value;
+      }
+    }
+    return -1.0;
+  };
+  metrics.Look(state);
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), -1) << "nothing was saved, and nothing failed";
+  v1::CheckpointRecord& record = *job.mutable_checkpoints();
+  record.set_saved(3);
+  record.set_failed(12);
+  record.set_failed_in_a_row(2);
+  record.set_bytes(1000);
+  record.set_seconds(1.5);
+  record.set_last_step(30);
+  record.mutable_last_saved()->set_seconds(1'700'000'000);
+  metrics.Look(state);
+  EXPECT_EQ(value("tandem_checkpoint_saves_total"), 3);
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), 12);
+  EXPECT_EQ(value("tandem_checkpoint_failures_in_a_row"), 2);
+  EXPECT_EQ(value("tandem_checkpoint_bytes_total"), 1000);
+  EXPECT_EQ(value("tandem_checkpoint_seconds_total"), 1.5);
+  EXPECT_EQ(value("tandem_checkpoint_last_step"), 30);
+  EXPECT_EQ(value("tandem_checkpoint_last_success_timestamp_seconds"), 1'700'000'000);
+  record.set_failed(13);  // with its last step
+  metrics.JobEnded(job);
+  state.jobs.clear();
+  metrics.Look(state);
+  clock.Advance(absl::Minutes(4));
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), 13);
+  clock.Advance(absl::Minutes(2));
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), -1);
 }
 
 TEST(MetricsTest, ATakenPortIsOneClearLine) {
