@@ -1,8 +1,5 @@
 #include "controller/metrics.h"
 
-#include <prometheus/exposer.h>
-
-#include <exception>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -105,6 +102,11 @@ void Metrics::JobEnded(const v1::Job& job) {
   }
 }
 
+void Metrics::CommitRefused() {
+  const absl::MutexLock lock(&mu_);
+  ++refused_commits_;
+}
+
 void Metrics::RpcStarted(const std::string& method) {
   const absl::MutexLock lock(&mu_);
   ++started_[method];
@@ -165,6 +167,10 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   out.push_back(Family("tandem_controller_store_commit_seconds", "Time of one commit to the store.",
                        MetricType::Histogram));
   out.back().metric.push_back(commits_.Metric());
+
+  out.push_back(Family("tandem_controller_store_no_room_total",
+                       "Commits to the store for which there was no room.", MetricType::Counter));
+  Add(out.back(), static_cast<double>(refused_commits_));
 
   out.push_back(Family("grpc_server_started_total", "RPCs begun, by method.", MetricType::Counter));
   for (const auto& [method, count] : started_) {
@@ -241,28 +247,5 @@ void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) con
                                   : 0.0;
       });
 }
-
-absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address,
-                                                                    std::shared_ptr<Metrics> metrics) {
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(
-        std::vector<std::string>{"listening_ports", address, "num_threads", "4", "request_timeout_ms", "2000",
-                                 "enable_keep_alive", "no"});
-    exposer->RegisterCollectable(metrics);
-    return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(exposer), std::move(metrics)));
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot serve metrics on ", address,
-                     ": the address is taken or not local; give another --metrics-listen, "
-                     "or --metrics-listen=off"));
-  }
-}
-
-MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<Metrics> metrics)
-    : metrics_(std::move(metrics)), exposer_(std::move(exposer)) {}
-
-MetricsServer::~MetricsServer() = default;
-
-std::vector<int> MetricsServer::Ports() const { return exposer_->GetListeningPorts(); }
 
 }  // namespace tandem::controller

@@ -1,16 +1,15 @@
 #include "controller/metrics.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 
+#include "controller/metrics_server.h"
 #include "platform/fake_clock.h"
+#include "tests/controller/http_client.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
@@ -18,25 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// The body that a GET of /metrics answers.
-std::string Scrape(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-  EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[4096];
-  for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) {
-    answer.append(buffer, static_cast<size_t>(n));
-  }
-  close(fd);
-  return answer.substr(answer.find("\r\n\r\n") + 4);
-}
 
 v1::StepReport ReportOf(int64_t step) {
   v1::StepReport out;
@@ -59,7 +39,7 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   metrics->RpcHandled("/tandem.v1.Jobs/Submit", "OK");
   absl::StatusOr<std::unique_ptr<MetricsServer>> server = MetricsServer::Start("127.0.0.1:0", metrics);
   ASSERT_TRUE(server.ok()) << server.status();
-  const std::string text = Scrape((*server)->Ports().at(0));
+  const std::string text = Scrape((*server)->address());
   EXPECT_THAT(text, HasSubstr("tandem_build_info{version="));
   EXPECT_THAT(text, HasSubstr("tandem_train_step{job_name=\"headers\"} 2"));
   EXPECT_THAT(text, HasSubstr("tandem_train_loss{job_name=\"headers\"} 2.5"));
@@ -80,9 +60,9 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   job.set_name("headers");
   metrics->JobEnded(job);
   clock.Advance(absl::Minutes(4));
-  EXPECT_THAT(Scrape((*server)->Ports().at(0)), HasSubstr("job_name=\"headers\""));
+  EXPECT_THAT(Scrape((*server)->address()), HasSubstr("job_name=\"headers\""));
   clock.Advance(absl::Minutes(2));
-  EXPECT_THAT(Scrape((*server)->Ports().at(0)), Not(HasSubstr("headers")));
+  EXPECT_THAT(Scrape((*server)->address()), Not(HasSubstr("headers")));
 }
 
 TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
@@ -128,18 +108,6 @@ TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
   EXPECT_EQ(value("tandem_checkpoint_failures_total"), 13);
   clock.Advance(absl::Minutes(2));
   EXPECT_EQ(value("tandem_checkpoint_failures_total"), -1);
-}
-
-TEST(MetricsTest, ATakenPortIsOneClearLine) {
-  platform::FakeClock clock;
-  const auto metrics = std::make_shared<Metrics>(clock);
-  const auto first = MetricsServer::Start("127.0.0.1:0", metrics);
-  ASSERT_TRUE(first.ok());
-  const std::string address = "127.0.0.1:" + std::to_string((*first)->Ports().at(0));
-  const auto second = MetricsServer::Start(address, metrics);
-  ASSERT_FALSE(second.ok());
-  EXPECT_THAT(std::string(second.status().message()),
-              ::testing::AllOf(HasSubstr(address), Not(HasSubstr("\n"))));
 }
 
 }  // namespace

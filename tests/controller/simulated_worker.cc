@@ -282,4 +282,13 @@ size_t SimulatedWorker::num_attempts() const {
   return attempts_.size();
 }
 
+size_t SimulatedWorker::ended() const {
+  const std::lock_guard lock(mu_);
+  size_t ended = 0;
+  for (const auto& [key, status] : attempts_) {
+    ended += status.ended() ? 1 : 0;
+  }
+  return ended;
+}
+
 }  // namespace tandem::controller
