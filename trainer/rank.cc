@@ -10,17 +10,20 @@
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "model/node.h"
+#include "platform/host_name.h"
 #include "platform/log.h"
 #include "trainer/backend.h"
-#include "trainer/checkpointing.h"
 #include "trainer/executor.h"
 #include "trainer/failure.h"
+#include "trainer/job_start.h"
 #include "trainer/metrics_file.h"
 #include "trainer/run_sequence.h"
 #include "trainer/stage_memory.h"
 
 namespace tandem::trainer {
 namespace {
+
+constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
 std::vector<ReportedParameter> Parameters(const plan::JobPlan& plan) {
   std::vector<ReportedParameter> parameters;
@@ -61,6 +64,10 @@ class Rank::Impl {
       : plan_(plan),
         config_(config),
         communicators_(communicators),
+        self_{.job = config.job,
+              .name = plan.train.name,
+              .attempt = config.attempt,
+              .host = platform::HostName()},
         files_(files),
         requests_(requests),
         page_(page),
@@ -90,7 +97,11 @@ class Rank::Impl {
 
   RankOutcome Run() {
     try {
-      return Train();
+      const RankOutcome outcome = Train();
+      if (lease_ != nullptr) {
+        lease_->Release();
+      }
+      return outcome;
     } catch (...) {
       // The other ranks, and this one's reporter, must not wait for what will not come.
       communicators_.programs.Abort();
@@ -117,7 +128,8 @@ class Rank::Impl {
     observer_.OnReady({.program_digest = plan_.program_digest,
                        .layout_digest = plan_.layout_digest,
                        .data_digest = corpus_->digest(),
-                       .resumed_step = first_step});
+                       .resumed_step = first_step,
+                       .resumed_from = resumed_from_});
     SetPhase(Phase::kReady);
     Lap();
 
@@ -141,23 +153,23 @@ class Rank::Impl {
           break;
         case RunSequence::Action::kSave:
           SubmitReport();
-          Save();
+          save_error_ = Save();
           sequence_->Saved();
           Lap();
           break;
         case RunSequence::Action::kAnswer:
-          observer_.OnRequestsDone(requests_.Finish());
+          observer_.OnRequestsDone(requests_.Finish(), HasDirectory() ? save_error_ : kNoDirectory);
           sequence_->Answered();
           break;
         case RunSequence::Action::kStop:
           SubmitReport();
           FlushReports();
-          observer_.OnRequestsDone(requests_.Finish());
+          observer_.OnRequestsDone(requests_.Finish(), "");
           return RankOutcome::kStopped;
         case RunSequence::Action::kFinish:
           SubmitReport();
           FlushReports();
-          observer_.OnRequestsDone(requests_.FinishAll());
+          observer_.OnRequestsDone(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
           SetPhase(Phase::kFinished);
           return RankOutcome::kFinished;
       }
@@ -170,19 +182,23 @@ class Rank::Impl {
 
   // Initial weights, or those of a checkpoint; returns the step that is done.
   int64_t Load() {
-    const plan::CheckpointConfig& config = plan_.train.checkpoint;
-    if (HasDirectory()) {
-      CheckSameFolder(files_, communicators_.report, config.directory, config_.attempt);
+    JobStart job = StartJob(files_, communicators_.report,
+                            {.self = self_,
+                             .directory = plan_.train.checkpoint.directory,
+                             .resume = plan_.train.checkpoint.resume,
+                             .resume_from = config_.resume_from,
+                             .layout_digest = plan_.layout_digest,
+                             .seed = plan_.train.seed,
+                             .data_digest = corpus_->digest()},
+                            [this](const std::string& reason) {
+                              executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
+                            });
+    lease_ = std::move(job.lease);
+    for (const CheckpointWarning& warning : job.warnings) {
+      observer_.OnCheckpointWarning(warning);
     }
-    const checkpoint::Found start = ChooseCheckpoint(files_, communicators_.report,
-                                                     {.job = config_.job,
-                                                      .directory = config.directory,
-                                                      .resume = config.resume,
-                                                      .resume_from = config_.resume_from,
-                                                      .layout_digest = plan_.layout_digest});
-    if (HasDirectory()) {
-      TakeDirectory(files_, communicators_.report, config.directory, config_.job);
-    }
+    const checkpoint::Found& start = job.from;
+    resumed_from_ = start.path;
     if (start.path.empty()) {
       for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
         std::vector<fsdp::ParameterInit> inits;
@@ -333,9 +349,9 @@ class Rank::Impl {
 
   int GlobalMicrobatch(int round) const { return round * plan_.train.ranks + config_.rank; }
 
-  // A save that fails while there are more to come is logged, and training goes on: a full disk may be
-  // emptied, and the checkpoint before this one is still there.
-  void Save() {
+  // A save that fails while there are more to come is told, and training goes on: a full disk may be
+  // emptied, and the checkpoint before this one is still there. Returns the error.
+  std::string Save() {
     const int64_t step = sequence_->step();
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
     FlushReports();
@@ -344,29 +360,46 @@ class Rank::Impl {
     checkpoint::Saved saved;
     try {
       saved = checkpoint::Save(files_, communicators_.report, plan_.train.checkpoint.directory,
-                               plan_.train.checkpoint.keep,
+                               plan_.train.checkpoint.keep, self_,
                                {.step = step,
                                 .attempt = config_.attempt,
                                 .job = config_.job,
                                 .spec_digest = config_.spec_digest,
-                                .layout_digest = plan_.layout_digest},
+                                .layout_digest = plan_.layout_digest,
+                                .seed = plan_.train.seed,
+                                .data_digest = corpus_->digest()},
                                arrays_.shards());
+    } catch (const checkpoint::DirectoryLost&) {
+      throw;
     } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
+      Warn(CheckpointProblem::kSaveFailed, error.what());
       if (sequence_->is_final()) {
         throw;
       }
-      platform::Log(platform::LogLevel::kError, "checkpoint failed; training goes on",
-                    {{"step", absl::StrCat(step)}, {"error", error.what()}});
-      return;
+      return error.what();
     }
     if (config_.rank == 0) {
       observer_.OnCheckpoint(step, saved);
+    }
+    if (!saved.not_removed.empty()) {
+      Warn(CheckpointProblem::kNotRemoved, saved.not_removed);
+    }
+    return "";
+  }
+
+  // Of the save of this step.
+  void Warn(CheckpointProblem problem, const std::string& message) {
+    platform::Log(platform::LogLevel::kError, "a checkpoint went wrong",
+                  {{"step", absl::StrCat(step())}, {"error", message}});
+    if (config_.rank == 0) {
+      observer_.OnCheckpointWarning({.problem = problem, .step = step(), .path = "", .message = message});
     }
   }
 
   const plan::JobPlan& plan_;
   const RankConfig config_;
   const RankCommunicators communicators_;
+  const checkpoint::Owner self_;
   platform::Files& files_;
   RequestBox& requests_;
   link::SharedPage& page_;
@@ -377,6 +410,8 @@ class Rank::Impl {
   // Of the step that was computed last: complete once the run that applies it has ended, and what follows
   // that.
   std::optional<StepRecord> report_;
+  std::string save_error_;  // of the newest save; empty: it succeeded
+  std::string resumed_from_;
 
   const std::shared_ptr<const data::Corpus> corpus_;
   const data::Loader train_loader_;
@@ -389,6 +424,7 @@ class Rank::Impl {
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<checkpoint::Lease> lease_;  // of the checkpoint directory; rank 0
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,

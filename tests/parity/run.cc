@@ -55,6 +55,7 @@ class Recorder final : public trainer::RankObserver {
   void OnReady(const trainer::RankReady& ready) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.resumed_step = ready.resumed_step;
+    run_.resumed_from = ready.resumed_from;
   }
   void OnParameters(const std::vector<trainer::ReportedParameter>&) override {}
   void OnReport(const trainer::StepSummary& summary) override {
@@ -68,12 +69,18 @@ class Recorder final : public trainer::RankObserver {
     }
   }
   void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
+  void OnCheckpointWarning(const trainer::CheckpointWarning& warning) override {
+    run_.warnings.push_back(warning);
+  }
   void OnProfiledStep(uint64_t id, const trainer::RecordedRun& recorded, bool last) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.profiled.push_back({.id = id, .timeline = recorded.timeline, .last = last});
   }
-  void OnRequestsDone(const std::vector<uint64_t>& ids) override {
+  void OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) override {
     const std::lock_guard<std::mutex> lock(mu_);
+    if (!ids.empty()) {
+      run_.request_error = error;
+    }
     run_.answered.insert(run_.answered.end(), ids.begin(), ids.end());
   }
 
@@ -152,8 +159,9 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
                            .job = options.job,
                            .executor = {.fill_with_nan = options.fill_with_nan,
                                         .separate_instructions = options.scheduler != nullptr}},
-                          {communicators, *factory, *report}, platform::SystemFiles(), requests[rank], page,
-                          *backend, recorder);
+                          {communicators, *factory, *report},
+                          rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(),
+                          requests[rank], page, *backend, recorder);
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;
