@@ -37,7 +37,7 @@ Recorded Record(tandem::trainer::FakeDaemon& daemon, int ranks, int steps) {
   tandem::v1::ToTrainer message;
   message.mutable_profile()->set_id(kId);
   message.mutable_profile()->set_steps(steps);
-  message.mutable_profile()->set_alone(true);
+  message.mutable_profile()->set_serialized(true);
   daemon.Send(0, message);
   Recorded recorded;
   for (int rank = 0; rank < ranks; ++rank) {
