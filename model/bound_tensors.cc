@@ -101,7 +101,7 @@ void BoundTensors::AddParts(Role role) {
 }
 
 void BoundTensors::AddScratch(const PassSpec& spec) {
-  const ScratchPieces pieces = LayOutScratch(spec, type_);
+  const ScratchLayout pieces = LayOutScratch(spec, type_);
   const OperandMemory none;
   const OperandMemory& operand = pieces.bytes > 0 ? Next() : none;
   for (size_t i = 0; i < spec.scratch.size(); ++i) {

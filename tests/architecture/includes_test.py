@@ -42,7 +42,7 @@ TORCH_FREE_FILES = {
     "ops": {"attention_work.h", "linear_work.h"},
     "model": {"attention.cc", "config.h", "config.cc", "decoder_outline.h", "decoder_outline.cc", "decoder_shapes.h",
               "decoder_shapes.cc", "embedding.cc", "head.cc", "hugging_face_names.h", "hugging_face_names.cc", "mlp.cc",
-              "node_declaration.h", "node_declaration.cc", "node_kinds.h", "node_kinds.cc", "outline.cc"},
+              "node_declaration.h", "node_declaration.cc", "node_kinds.h", "node_kinds.cc"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10)/")
