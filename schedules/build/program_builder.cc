@@ -57,7 +57,8 @@ class StageBuilder {
   // All passes but waits and addresses.
   Program Order(std::string name, const PassList& passes, int num_microbatches, ProgramParts parts) const {
     Program program = ExpandPasses(outline_, frame_, options_.recompute,
-                                   InsertRecompute(outline_, options_.recompute, passes), num_microbatches);
+                                   InsertRecompute(outline_, options_.recompute, passes), num_microbatches,
+                                   /*trains=*/parts.gradients);
     program.name = std::move(name);
     ShardUnits(outline_, options_, frame_, parts, program);
     OrderInstructions(outline_, options_.prefetch, program);

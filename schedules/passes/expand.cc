@@ -12,8 +12,12 @@ namespace {
 class Expander {
  public:
   Expander(const Outline& outline, const StageFrame& frame, const std::vector<bool>& recompute,
-           int num_microbatches)
-      : outline_(outline), frame_(frame), recompute_(recompute), num_values_(outline.values.size()) {
+           int num_microbatches, bool trains)
+      : outline_(outline),
+        frame_(frame),
+        recompute_(recompute),
+        trains_(trains),
+        num_values_(outline.values.size()) {
     program_.num_microbatches = num_microbatches;
     program_.streams = frame.streams;
     program_.communicators = frame.communicators;
@@ -145,19 +149,24 @@ class Expander {
     for (const ValueId value : access.gradient_reads) {
       operands.push_back(ReadGradient(value, microbatch));
     }
+    const bool changes = trains_ && !again;
     for (const ValueId value : access.gradient_writes) {
-      operands.push_back(WriteGradient(value, microbatch));
+      if (changes) {
+        operands.push_back(WriteGradient(value, microbatch));
+      }
     }
     for (const UnitPart& part : access.parameters) {
       operands.push_back({-1, part.part, Mode::kReads});
     }
     for (const UnitPart& part : access.parameter_gradients) {
-      operands.push_back({-1, part.part, Mode::kWrites});
+      if (changes) {
+        operands.push_back({-1, part.part, Mode::kWrites});
+      }
     }
     for (const StateId state : access.state_reads) {
       operands.push_back({frame_.states[state], -1, Mode::kReads});
     }
-    if (!again) {
+    if (changes) {
       for (const StateId state : access.state_adds) {
         operands.push_back({frame_.states[state], -1, Mode::kAdds});
       }
@@ -201,6 +210,7 @@ class Expander {
   const Outline& outline_;
   const StageFrame& frame_;
   const std::vector<bool>& recompute_;
+  const bool trains_;
   const size_t num_values_;
   std::vector<BufferId> values_;  // microbatch, value → the buffer that readers see now
   std::vector<BufferId> gradients_;
@@ -212,8 +222,8 @@ class Expander {
 }  // namespace
 
 Program ExpandPasses(const Outline& outline, const StageFrame& frame, const std::vector<bool>& recompute,
-                     const PassList& passes, int num_microbatches) {
-  return Expander(outline, frame, recompute, num_microbatches).Run(passes);
+                     const PassList& passes, int num_microbatches, bool trains) {
+  return Expander(outline, frame, recompute, num_microbatches, trains).Run(passes);
 }
 
 }  // namespace tandem::schedules

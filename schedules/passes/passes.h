@@ -26,7 +26,7 @@ PassList InsertRecompute(const Outline& outline, const std::vector<bool>& recomp
 // before the microbatch's first pass; the host waits for a value that it reads directly before the first
 // reader. The program gets the frame's streams, communicators and buffers; locals follow.
 Program ExpandPasses(const Outline& outline, const StageFrame& frame, const std::vector<bool>& recompute,
-                     const PassList& passes, int num_microbatches);
+                     const PassList& passes, int num_microbatches, bool trains);
 
 // What a program has around its passes.
 struct ProgramParts {

@@ -114,6 +114,7 @@ struct Wait {
 //     gradient_writes, parameters, parameter_gradients, state_reads, state_adds), then inputs, then scratch.
 //     A value that is written by several passes (a gradient) `writes` first and `adds` later.
 //     Recompute: the forward's, without the writes that were kept and without state_adds.
+//     Forward in `validate`: without gradient_writes, parameter_gradients and state_adds.
 //   LoadInputs: reads host inputs, writes inputs.   LoadBatch: reads a part of the host batch, writes that
 //   part. Send: reads the value or gradient.  Receive: writes it. HostWait: reads the sizes. It is on the
 //   stream "host", which is the issuing thread: all that is issued after it
