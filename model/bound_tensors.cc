@@ -175,6 +175,24 @@ at::Tensor BoundTensors::TensorOf(Role role, const std::string& name) {
       .make_tensor();
 }
 
+at::Tensor BoundTensors::Value(const std::string& name) { return TensorOf(Role::kValue, name); }
+
+at::Tensor BoundTensors::Gradient(const std::string& value) { return TensorOf(Role::kGradient, value); }
+
+at::Tensor BoundTensors::Parameter(const std::string& name) { return TensorOf(Role::kParameter, name); }
+
+at::Tensor BoundTensors::ParameterGradient(const std::string& name) {
+  return TensorOf(Role::kParameterGradient, name);
+}
+
+at::Tensor BoundTensors::Scratch(const std::string& name) { return TensorOf(Role::kScratch, name); }
+
+bool BoundTensors::AddsToGradient(const std::string& value) { return Find(Role::kGradient, value).adds; }
+
+bool BoundTensors::AddsToParameterGradient(const std::string& name) {
+  return Find(Role::kParameterGradient, name).adds;
+}
+
 ops::Workspace BoundTensors::Work(const std::string& scratch) {
   const Entry& entry = Find(Role::kScratch, scratch);
   return {.begin = entry.begin, .bytes = BytesOf(entry.spec, type_)};
