@@ -61,7 +61,7 @@ Recorded Record(tandem::trainer::FakeDaemon& daemon, int ranks, int steps) {
 double ProgramMilliseconds(const Recorded& recorded) {
   std::map<int64_t, int64_t> slowest;  // step → nanoseconds
   for (const tandem::v1::StepTimeline& step : recorded.steps) {
-    if (!step.alone()) {
+    if (!step.serialized()) {
       const auto end = std::max_element(step.end_ns().begin(), step.end_ns().end());
       slowest[step.step()] = std::max(slowest[step.step()], *end);
     }

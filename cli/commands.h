@@ -119,7 +119,7 @@ struct PlanOptions {
   std::string profile = "cpu";      // of the device: a preset's name or a file
   std::string compare;              // "prefetch=0,1,2", or empty
   std::string trace;                // file to write, or empty
-  std::optional<int> without_wait;  // the checker's answer to a program without this instruction's waits
+  std::optional<int> without_wait;  // what the check says of the program without this instruction's waits
 };
 int Plan(Context& context, const PlanOptions& options);
 

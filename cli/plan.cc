@@ -1,5 +1,4 @@
 #include <exception>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,14 +23,14 @@
 #include "nlohmann/json.hpp"
 #include "plan/advice.h"
 #include "plan/job_plan.h"
-#include "plan/memory.h"
+#include "plan/memory_plan.h"
 #include "plan/prediction.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
 #include "plan/text.h"
 #include "platform/files.h"
-#include "schedules_v1/device_profile.h"
-#include "schedules_v1/trace.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/trace.h"
 
 namespace tandem::cli {
 namespace {
@@ -41,18 +40,18 @@ using google::protobuf::util::MessageDifferencer;
 constexpr int kPipedColumns = 100;
 
 // A preset's name, or else a file. What it is called in the file may be anything.
-absl::StatusOr<schedules_v1::DeviceProfile> LoadProfile(const std::string& profile) {
-  absl::StatusOr<schedules_v1::DeviceProfile> preset = schedules_v1::PresetProfile(profile);
+absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile) {
+  absl::StatusOr<schedules::DeviceProfile> preset = schedules::PresetProfile(profile);
   if (preset.ok()) {
     return preset;
   }
   const absl::StatusOr<std::string> text = platform::SystemFiles().Read(profile);
   if (!text.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("it is neither a preset (", absl::StrJoin(schedules_v1::PresetProfileNames(), ", "),
+        absl::StrCat("it is neither a preset (", absl::StrJoin(schedules::PresetProfileNames(), ", "),
                      ") nor a file that can be read: ", text.status().message()));
   }
-  return schedules_v1::ProfileFromJson(*text);
+  return schedules::ProfileFromJson(*text);
 }
 
 struct Compared {
@@ -65,7 +64,7 @@ struct Compared {
 // The whole of what the command works out.
 struct Result {
   plan::JobPlan plan;
-  schedules_v1::DeviceProfile profile;
+  schedules::DeviceProfile profile;
   plan::Prediction prediction;
   plan::Advice advice;
   Comparison comparison;
@@ -73,14 +72,9 @@ struct Result {
 };
 
 std::string Trace(const Result& result) {
-  std::map<std::string, int64_t> persistent;
-  for (const plan::Buffer& buffer : plan::PersistentBuffers(result.plan)) {
-    persistent[buffer.category] += buffer.bytes;
-  }
-  return schedules_v1::TraceToJson(result.plan.outline_v1, {{.program = &result.plan.train_program,
+  return schedules::TraceToJson(result.plan.outline, {{.program = &result.plan.stage.train,
                                                        .timeline = &result.prediction.simulation.timeline,
-                                                       .memory = &result.prediction.memory.train,
-                                                       .persistent = std::move(persistent)}});
+                                                       .memory = &result.prediction.memory_curve}});
 }
 
 std::string Render(const std::vector<StyledLine>& lines, const Context& context, int columns) {
@@ -108,7 +102,7 @@ std::string ComparisonTable(const Result& result, const Context& context) {
   for (const Compared& row : result.compared) {
     const double change = 100 * (base / row.prediction.tokens_per_second - 1);
     const bool fits =
-        result.profile.memory_bytes == 0 || row.prediction.memory.arena_bytes <= result.profile.memory_bytes;
+        result.profile.memory_bytes == 0 || row.prediction.device_bytes() <= result.profile.memory_bytes;
     table.Add({row.value, plan::DurationText(row.prediction.step_ns),
                row.current ? "" : absl::StrFormat("%+.1f %%", change),
                RateText(row.prediction.tokens_per_second), plan::DurationText(row.prediction.exposed_ns),
@@ -124,13 +118,13 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
   const int columns = width > 0 ? width : kPipedColumns;
   const ChartShape shape{.columns = columns, .unicode = context.console.unicode()};
   std::string text = plan::PlanToText(result.plan, {.program = options.program});
-  absl::StrAppend(
-      &text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
-      Render(TimelineChart(result.plan.train_program, result.prediction.simulation.timeline, shape), context,
-             columns),
-      "\nMemory of one rank over the step\n",
-      Render(MemoryChart(result.prediction.memory, result.prediction.simulation.timeline, shape), context,
-             columns));
+  absl::StrAppend(&text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
+                  Render(TimelineChart(result.plan.stage.train, result.prediction.simulation.timeline, shape),
+                         context, columns),
+                  "\nMemory of one rank over the step\n",
+                  Render(MemoryChart(result.prediction.memory_curve, result.prediction.memory.arena_bytes,
+                                     result.prediction.step_ns, shape),
+                         context, columns));
   if (!result.compared.empty()) {
     absl::StrAppend(&text, "\nCompared (change of the time a token takes)\n",
                     ComparisonTable(result, context));
@@ -151,13 +145,15 @@ std::string PlanJson(const Result& result) {
   if (!result.compared.empty()) {
     nlohmann::json rows = nlohmann::json::array();
     for (const Compared& row : result.compared) {
-      rows.push_back({{"value", row.value},
-                      {"current", row.current},
-                      {"tokens", row.tokens},
-                      {"step_seconds", static_cast<double>(row.prediction.step_ns) * 1e-9},
-                      {"tokens_per_second", row.prediction.tokens_per_second},
-                      {"exposed_seconds", static_cast<double>(row.prediction.exposed_ns) * 1e-9},
-                      {"arena_bytes", row.prediction.memory.arena_bytes}});
+      rows.push_back(
+          {{"value", row.value},
+           {"current", row.current},
+           {"tokens", row.tokens},
+           {"step_seconds", static_cast<double>(row.prediction.step_ns) * 1e-9},
+           {"tokens_per_second", row.prediction.tokens_per_second},
+           {"exposed_seconds", static_cast<double>(row.prediction.exposed_ns) * 1e-9},
+           {"arena_bytes", row.prediction.memory.arena_bytes},
+           {"memory_waits_cost_seconds", static_cast<double>(row.prediction.memory_waits.cost_ns) * 1e-9}});
     }
     json["comparison"] = {{"path", result.comparison.path}, {"rows", rows}};
   }
@@ -197,7 +193,7 @@ std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::
 
 int Plan(Context& context, const PlanOptions& options) {
   Result result;
-  absl::StatusOr<schedules_v1::DeviceProfile> profile = LoadProfile(options.profile);
+  absl::StatusOr<schedules::DeviceProfile> profile = LoadProfile(options.profile);
   if (!profile.ok()) {
     return Fail(context.console, kUsage,
                 absl::StrCat("plan: --profile ", Escape(options.profile), ": ", profile.status().message()));
@@ -238,7 +234,7 @@ int Plan(Context& context, const PlanOptions& options) {
         return *failed;
       }
     }
-  } catch (const std::exception& e) {  // the checker refuses our own program
+  } catch (const std::exception& e) {  // the check refuses our own programs
     return Fail(context.console, kFailed, absl::StrCat("plan: ", e.what()));
   }
   if (!options.trace.empty()) {

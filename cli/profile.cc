@@ -18,20 +18,20 @@
 #include "plan/quantity_text.h"
 #include "plan/recorded_steps.h"
 #include "platform/files.h"
-#include "schedules_v1/device_profile.h"
-#include "schedules_v1/timeline.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/timeline.h"
 
 namespace tandem::cli {
 namespace {
 
 // The preset whose rates a measured profile keeps for what it has not measured.
-absl::StatusOr<schedules_v1::DeviceProfile> BaseProfile(const std::string& asked, const v1::Job& job) {
+absl::StatusOr<schedules::DeviceProfile> BaseProfile(const std::string& asked, const v1::Job& job) {
   const bool on_cpu = !job.attempts().empty() && job.attempts().rbegin()->device() == v1::DEVICE_CPU;
   if (asked.empty() && !on_cpu) {
     return absl::InvalidArgumentError(absl::StrCat("--base: say on which device the job runs: ",
-                                                   absl::StrJoin(schedules_v1::PresetProfileNames(), ", ")));
+                                                   absl::StrJoin(schedules::PresetProfileNames(), ", ")));
   }
-  absl::StatusOr<schedules_v1::DeviceProfile> base = schedules_v1::PresetProfile(asked.empty() ? "cpu" : asked);
+  absl::StatusOr<schedules::DeviceProfile> base = schedules::PresetProfile(asked.empty() ? "cpu" : asked);
   if (!base.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--base: ", base.status().message()));
   }
@@ -55,18 +55,18 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
   int64_t compute_ns = 0;
   int64_t exposed_ns = 0;
   for (const v1::StepTimeline& step : steps) {
-    if (step.alone()) {
+    if (step.serialized()) {
       continue;
     }
     first = first == 0 ? step.step() : std::min(first, step.step());
     last = std::max(last, step.step());
-    const schedules_v1::Timeline timeline = plan::ToTimeline(step);
-    const int64_t ns = schedules_v1::StepNanoseconds(timeline);
+    const schedules::Timeline timeline = plan::ToTimeline(step);
+    const schedules::Program& program = plan.stage.train;
+    const int64_t ns = schedules::StepNanoseconds(program, timeline);
     if (ns > step_ns) {
       step_ns = ns;
-      compute_ns = schedules_v1::BusyNanoseconds(plan.train_program,
-                                              timeline)[static_cast<size_t>(schedules_v1::StreamKind::kCompute)];
-      exposed_ns = schedules_v1::ExposedCommunication(plan.train_program, timeline);
+      compute_ns = schedules::BusyNanoseconds(program, timeline).at(schedules::ComputeStream(program));
+      exposed_ns = schedules::ExposedCommunication(program, timeline);
     }
   }
   return absl::StrCat("recorded ", first == last ? "step " : "steps ", first,
@@ -107,9 +107,9 @@ int Profile(Context& context, const ProfileOptions& options) {
   if (!job.ok()) {
     return Fail(context.console, CallError(job.status(), what, client->address()));
   }
-  std::optional<schedules_v1::DeviceProfile> base;
+  std::optional<schedules::DeviceProfile> base;
   if (!options.profile.empty() && !job->attempts().empty()) {
-    absl::StatusOr<schedules_v1::DeviceProfile> found = BaseProfile(options.base, *job);
+    absl::StatusOr<schedules::DeviceProfile> found = BaseProfile(options.base, *job);
     if (!found.ok()) {
       return Fail(context.console, kUsage, absl::StrCat("profile: ", found.status().message()));
     }
@@ -126,7 +126,7 @@ int Profile(Context& context, const ProfileOptions& options) {
   v1::ProfileRequest request;
   request.set_job(job->id());
   request.set_steps(options.steps);
-  request.set_alone(!options.profile.empty());
+  request.set_serialized(!options.profile.empty());
   std::vector<v1::StepTimeline> steps;
   std::string error;
   const absl::Status status = client->Profile(request, [&](const v1::ProfileChunk& chunk) {
@@ -165,11 +165,11 @@ int Profile(Context& context, const ProfileOptions& options) {
     if (base.has_value()) {
       const v1::Attempt& attempt = *job->attempts().rbegin();
       write(options.profile,
-            schedules_v1::ProfileToJson(
+            schedules::ProfileToJson(
                 plan::RecordedProfile(plan, steps, *std::move(base), MostRanksOnAWorker(attempt))),
             "a device profile, for `tandem plan --profile`");
     }
-  } catch (const std::exception& e) {  // the checker refuses our own program
+  } catch (const std::exception& e) {  // the check refuses our own programs
     return Fail(context.console, kFailed, absl::StrCat(what, ": ", e.what()));
   }
   context.console.Write(Stream::kOut, text);

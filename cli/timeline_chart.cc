@@ -7,15 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "cli/display_text.h"
 #include "plan/quantity_text.h"
-#include "schedules_v1/text.h"
 
 namespace tandem::cli {
 namespace {
 
-using schedules_v1::Opcode;
-using schedules_v1::StreamKind;
+using schedules::Opcode;
 
-constexpr int kLabel = 11;  // columns before the bars
+constexpr int kLabel = 15;  // columns before the bars
 constexpr int kShare = 7;   // columns behind them: "  98 %"
 constexpr int kMinColumns = 10;
 
@@ -38,6 +36,7 @@ constexpr Glyph kGlyphs[kNumMarks] = {
 Mark MarkOf(Opcode opcode) {
   switch (opcode) {
     case Opcode::kForward:
+    case Opcode::kRecompute:
       return kForward;
     case Opcode::kBackward:
     case Opcode::kBackwardInput:
@@ -46,8 +45,11 @@ Mark MarkOf(Opcode opcode) {
     case Opcode::kOptimizerStep:
       return kOptimizer;
     case Opcode::kUnshard:
+    case Opcode::kUnshardOuter:
       return kGather;
     case Opcode::kReduceGradients:
+    case Opcode::kReduceOuter:
+    case Opcode::kAccumulate:
       return kReduce;
     default:
       return kOther;
@@ -59,9 +61,10 @@ class Row {
  public:
   Row(int columns, int64_t step_ns) : width_(static_cast<double>(step_ns) / columns), cells_(columns) {}
 
+  // What lies outside the step is left out: copies may.
   void Add(Mark mark, int64_t start_ns, int64_t end_ns) {
-    const double end = static_cast<double>(end_ns) / width_;
-    for (double at = static_cast<double>(start_ns) / width_; at < end;) {
+    const double end = std::min(static_cast<double>(end_ns) / width_, static_cast<double>(cells_.size()));
+    for (double at = std::max(0.0, static_cast<double>(start_ns) / width_); at < end;) {
       const int column = std::min(static_cast<int>(at), static_cast<int>(cells_.size()) - 1);
       const double until = std::min(end, static_cast<double>(column + 1));
       cells_[column][mark] += until - at;
@@ -143,20 +146,21 @@ StyledLine TimeAxis(int64_t step_ns, int left, int columns, bool unicode) {
   return line;
 }
 
-std::vector<StyledLine> TimelineChart(const schedules_v1::Program& program, const schedules_v1::Timeline& timeline,
+std::vector<StyledLine> TimelineChart(const schedules::Program& program, const schedules::Timeline& timeline,
                                       const ChartShape& shape) {
-  const int64_t step_ns = schedules_v1::StepNanoseconds(timeline);
+  const int64_t step_ns = schedules::StepNanoseconds(program, timeline);
   const int columns = shape.columns - kLabel - kShare;
   if (step_ns <= 0 || columns < kMinColumns) {
     return {};
   }
-  std::vector<Row> rows(schedules_v1::kNumStreams, Row(columns, step_ns));
-  std::array<bool, schedules_v1::kNumStreams> streams{};
+  const size_t num_streams = program.streams.size();
+  std::vector<Row> rows(num_streams, Row(columns, step_ns));
+  std::vector<bool> streams(num_streams);
   std::array<bool, kNumMarks> marks{};
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const schedules_v1::InstructionTime& time = timeline.instructions[i];
-    if (time.end_ns > time.start_ns) {
-      const int stream = static_cast<int>(program.instructions[i].stream);
+    const schedules::InstructionTime& time = timeline.instructions[i];
+    if (time.end_ns > time.start_ns && time.end_ns > 0 && time.start_ns < step_ns) {
+      const schedules::StreamId stream = program.instructions[i].stream;
       const Mark mark = MarkOf(program.instructions[i].opcode);
       rows[stream].Add(mark, time.start_ns, time.end_ns);
       streams[stream] = true;
@@ -165,20 +169,19 @@ std::vector<StyledLine> TimelineChart(const schedules_v1::Program& program, cons
   }
 
   std::vector<StyledLine> lines;
-  const auto busy = schedules_v1::BusyNanoseconds(program, timeline);
+  const auto busy = schedules::BusyNanoseconds(program, timeline);
   const auto share = [step_ns](int64_t part) {
     return plan::ShareText(static_cast<double>(part), static_cast<double>(step_ns));
   };
-  for (int s = 0; s < schedules_v1::kNumStreams; ++s) {
+  for (size_t s = 0; s < num_streams; ++s) {
     if (streams[s]) {
-      lines.push_back(Labelled(schedules_v1::ToText(static_cast<StreamKind>(s)), Bars(rows[s], shape.unicode),
-                               share(busy[s])));
+      lines.push_back(Labelled(program.streams[s].name, Bars(rows[s], shape.unicode), share(busy[s])));
     }
   }
 
   Row exposed(columns, step_ns);
   int64_t exposed_ns = 0;
-  for (const auto& [start, end] : schedules_v1::ExposedTimes(program, timeline)) {
+  for (const auto& [start, end] : schedules::ExposedTimes(program, timeline)) {
     exposed.Add(kOther, start, end);
     exposed_ns += end - start;
   }
@@ -192,18 +195,18 @@ std::vector<StyledLine> TimelineChart(const schedules_v1::Program& program, cons
     lines.push_back(Labelled("exposed", bars, share(exposed_ns)));
   }
 
-  std::vector<Row> path(schedules_v1::kNumStreams, Row(columns, step_ns));
-  for (const int i : schedules_v1::CriticalPath(program, timeline)) {
-    path[static_cast<int>(program.instructions[i].stream)].Add(kOther, timeline.instructions[i].start_ns,
-                                                               timeline.instructions[i].end_ns);
+  std::vector<Row> path(num_streams, Row(columns, step_ns));
+  for (const int i : schedules::CriticalPath(program, timeline)) {
+    path[program.instructions[i].stream].Add(kOther, timeline.instructions[i].start_ns,
+                                             timeline.instructions[i].end_ns);
   }
   StyledLine critical;
   for (int column = 0; column < columns; ++column) {
     const auto longest = std::max_element(path.begin(), path.end(), [column](const Row& a, const Row& b) {
       return a.Busy(column) < b.Busy(column);
     });
-    const auto stream = static_cast<StreamKind>(longest - path.begin());
-    critical.Add(longest->Busy(column) > 0 ? std::string(1, schedules_v1::ToText(stream)[0]) : " ", Style::kDim);
+    const std::string& stream = program.streams[longest - path.begin()].name;
+    critical.Add(longest->Busy(column) > 0 ? stream.substr(0, 1) : " ", Style::kDim);
   }
   lines.push_back(Labelled("critical", critical, ""));
   lines.push_back(TimeAxis(step_ns, kLabel, columns, shape.unicode));

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "cli/styled_line.h"
-#include "schedules_v1/program.h"
-#include "schedules_v1/timeline.h"
+#include "schedules/program/program.h"
+#include "schedules/simulate/timeline.h"
 
 namespace tandem::cli {
 
@@ -16,7 +16,7 @@ struct ChartShape {
 // A timeline as a row per stream over the step's time, with how busy each is; below them the columns in which
 // communication is exposed and the stream that the critical path runs on, the axis, and what the marks mean.
 // Each column shows what its stream did the longest there. Pure; no line is wider than shape.columns.
-std::vector<StyledLine> TimelineChart(const schedules_v1::Program& program, const schedules_v1::Timeline& timeline,
+std::vector<StyledLine> TimelineChart(const schedules::Program& program, const schedules::Timeline& timeline,
                                       const ChartShape& shape);
 
 // "0 ... 12.3 ms ... 24.6 ms" below `columns` columns of a step, which begin at column `left`.

@@ -5,15 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "schedules_v1/checker.h"
-#include "schedules_v1/text.h"
+#include "schedules/check/check.h"
+#include "schedules/program/text.h"
 
 namespace tandem::cli {
 namespace {
 
 constexpr size_t kMostNamed = 12;
 
-std::string Waiting(const schedules_v1::Program& program) {
+std::string Waiting(const schedules::Program& program) {
   std::vector<int> waiting;
   for (size_t i = 0; i < program.instructions.size() && waiting.size() <= kMostNamed; ++i) {
     if (!program.instructions[i].waits.empty()) {
@@ -30,26 +30,28 @@ std::string Waiting(const schedules_v1::Program& program) {
 }  // namespace
 
 absl::StatusOr<WithoutWait> CheckWithoutWait(const plan::JobPlan& plan, int instruction) {
-  schedules_v1::Program program = plan.train_program;
+  schedules::StagePrograms stage = plan.stage;
+  schedules::Program& program = stage.train;
   const auto describe = [&](int i) {
-    return absl::StrCat(i, " (", schedules_v1::ToText(program.instructions[i], plan.outline_v1), ")");
+    return absl::StrCat(i, " (", schedules::ToText(program.instructions[i], plan.outline), ")");
   };
   if (instruction < 0 || instruction >= static_cast<int>(program.instructions.size())) {
     return absl::InvalidArgumentError(absl::StrCat("the train program has instructions 0 to ",
                                                    program.instructions.size() - 1,
                                                    "; these wait: ", Waiting(program)));
   }
-  const std::vector<int> waits = std::exchange(program.instructions[instruction].waits, {});
+  const std::vector<schedules::Wait> waits = std::exchange(program.instructions[instruction].waits, {});
   if (waits.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(describe(instruction), " waits for nothing; these wait: ", Waiting(program)));
   }
-  const std::string removed =
-      absl::StrCat(describe(instruction), " does not wait for ",
-                   absl::StrJoin(waits, " and ",
-                                 [&](std::string* out, int wait) { absl::StrAppend(out, describe(wait)); }),
-                   " any more\n");
-  const absl::Status status = schedules_v1::CheckProgram(plan.outline_v1, program);
+  const std::string removed = absl::StrCat(describe(instruction), " no longer waits for ",
+                                           absl::StrJoin(waits, " and ",
+                                                         [&](std::string* out, const schedules::Wait& wait) {
+                                                           absl::StrAppend(out, describe(wait.instruction));
+                                                         }),
+                                           "\n");
+  const absl::Status status = schedules::CheckStage(plan.outline, plan.options, stage);
   return WithoutWait{
       .refused = !status.ok(),
       .text = absl::StrCat(removed, status.ok() ? "accepted: other waits order the same\n"

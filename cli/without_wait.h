@@ -7,8 +7,7 @@
 
 namespace tandem::cli {
 
-// What the checker says of the train program once the waits of one instruction are gone: its proof, tried
-// out.
+// What the check says of the train program without the waits of one instruction: its proof, tried out.
 struct WithoutWait {
   bool refused = false;
   std::string text;  // one or two lines

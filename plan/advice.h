@@ -6,7 +6,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
 #include "plan/prediction.h"
-#include "schedules_v1/device_profile.h"
+#include "schedules/simulate/device_profile.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::plan {
@@ -19,6 +19,7 @@ struct Trial {
   int64_t step_ns = 0;
   int64_t exposed_ns = 0;
   int64_t arena_bytes = 0;
+  int64_t device_bytes = 0;  // with what the device holds beside the arena
 };
 
 struct Advice {
@@ -32,7 +33,7 @@ struct Advice {
 // distances, and microbatches of twice and half the size with the same global batch, are planned and
 // simulated; only what jobspec::Validate accepts is tried. `resolved` is the plan's spec.
 Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
-              const schedules_v1::DeviceProfile& profile);
+              const schedules::DeviceProfile& profile);
 
 // {sentences[], tried[{path, from, to, step_seconds, exposed_seconds, arena_bytes}]}
 nlohmann::json AdviceToJson(const Advice& advice);

@@ -50,8 +50,8 @@ std::vector<Buffer> PersistentBuffers(const JobPlan& plan) {
   return buffers;
 }
 
-MemoryPlan PlanMemory(const JobPlan& plan) {
-  MemoryPlan memory;
+MemoryPlanV1 PlanMemoryV1(const JobPlan& plan) {
+  MemoryPlanV1 memory;
   std::vector<int64_t> sizes;
   std::map<std::string, int64_t> totals;
   schedules_v1::BlockAllocator blocks;

@@ -31,7 +31,7 @@ struct CategoryBytes {
   int64_t bytes = 0;     // as asked for; persistent ones in all, the others at the peak
 };
 
-struct MemoryPlan {
+struct MemoryPlanV1 {
   int64_t arena_bytes =
       0;  // BlockAllocator::peak() over the training and the validation program: what the arena holds
   int64_t persistent_bytes = 0;  // of PersistentBuffers, rounded as the allocator rounds
@@ -41,6 +41,6 @@ struct MemoryPlan {
   schedules_v1::MemoryCurve validate;  // empty where the job never validates
 };
 
-MemoryPlan PlanMemory(const JobPlan& plan);
+MemoryPlanV1 PlanMemoryV1(const JobPlan& plan);
 
 }  // namespace tandem::plan

@@ -41,7 +41,7 @@ v1::StepTimeline ToProto(const RecordedRun& recorded) {
   timeline.set_program(from.program);
   timeline.set_rank(from.rank);
   timeline.set_step(from.step);
-  timeline.set_alone(from.alone);
+  timeline.set_serialized(from.alone);
   timeline.set_start_unix_ns(recorded.start_unix_ns);
   for (const schedules_v1::InstructionTime& time : from.instructions) {
     timeline.add_start_ns(time.start_ns);

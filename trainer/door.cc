@@ -188,7 +188,7 @@ class Door {
         case v1::ToTrainer::kProfile:
           requests_.AddProfile({.id = message.profile().id(),
                                 .steps = message.profile().steps(),
-                                .alone = message.profile().alone()});
+                                .alone = message.profile().serialized()});
           break;
         case v1::ToTrainer::kStart:
         case v1::ToTrainer::ITEM_NOT_SET:

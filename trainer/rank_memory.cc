@@ -81,7 +81,7 @@ std::vector<std::vector<at::Tensor>> ReadSlots(const std::vector<int>& counts, c
 }  // namespace
 
 RankMemory::RankMemory(const plan::JobPlan& plan, int rank, Backend& backend, bool poison)
-    : state_(std::make_unique<State>(backend.device(), plan::PlanMemory(plan).arena_bytes, poison)) {
+    : state_(std::make_unique<State>(backend.device(), plan::PlanMemoryV1(plan).arena_bytes, poison)) {
   BufferReader reader(plan, state_->arena);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     at::Tensor weight = reader.Next("weights");

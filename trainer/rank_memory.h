@@ -22,7 +22,7 @@ namespace tandem::trainer {
 class Backend;
 
 // One rank's arena and every buffer in it that lives as long as the rank: shards, slots, staging, in the
-// order of plan::PersistentBuffers. The arena is exactly as large as plan::PlanMemory says.
+// order of plan::PersistentBuffers. The arena is exactly as large as plan::PlanMemoryV1 says.
 // Used by the issuing thread while nothing runs; the tensors are then the streams'. `backend` outlives it.
 class RankMemory {
  public:

@@ -81,8 +81,8 @@ absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOpti
 
 absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOptions& options,
                                          Schedule schedule) {
-  TANDEM_CHECK(schedule == Schedule::kSequential, "there is one schedule");
-  return BuildStage(outline, options, Sequential(outline, options.num_microbatches),
+  const auto build = schedule == Schedule::kOverlapped ? Overlapped : Sequential;
+  return BuildStage(outline, options, build(outline, options.num_microbatches),
                     ForwardOnly(outline, options.num_validation_microbatches));
 }
 

@@ -10,6 +10,7 @@ namespace tandem::schedules {
 // How node passes of several microbatches follow each other.
 enum class Schedule : uint8_t {
   kSequential,  // one microbatch after the other, forward and then backward
+  kOverlapped,  // the forward of one over the backward of the one before
 };
 
 // Every program of one stage: builder, then all passes, then addresses. Pure, and the same on every rank of

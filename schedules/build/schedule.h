@@ -26,6 +26,10 @@ using PassList = std::vector<NodePass>;
 // One microbatch after the other, forward and then backward.
 PassList Sequential(const Outline& outline, int num_microbatches);
 
+// The forward of microbatch i over the backward of i - 1, layer by layer: all-to-alls run beside the other
+// microbatch's compute. Weight halves are delayed. Of one stage.
+PassList Overlapped(const Outline& outline, int num_microbatches);
+
 // The forward of every microbatch.
 PassList ForwardOnly(const Outline& outline, int num_microbatches);
 

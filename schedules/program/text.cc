@@ -1,6 +1,8 @@
 #include "schedules/program/text.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -28,42 +30,97 @@ bool IsGradient(const Program& program, const Instruction& instruction) {
   });
 }
 
+// All that a line says of its buffers but their names and addresses.
+bool AreAlike(const Buffer& a, const Buffer& b) {
+  return a.subject == b.subject && a.life == b.life && a.bytes == b.bytes && a.alignment == b.alignment &&
+         a.parts == b.parts && (a.microbatch < 0) == (b.microbatch < 0);
+}
+
+// What distinguishes `name` from `first`: "mb 1", "gather 2".
+absl::string_view Difference(absl::string_view first, absl::string_view name) {
+  size_t same = 0;
+  while (same < std::min(first.size(), name.size()) && first[same] == name[same]) {
+    ++same;
+  }
+  for (const absl::string_view word : {" mb ", ", gather "}) {
+    const size_t begin = name.rfind(word);
+    if (begin != absl::string_view::npos && begin + word.size() <= same) {
+      return absl::StripPrefix(absl::StripPrefix(name.substr(begin), ","), " ");
+    }
+  }
+  return name;
+}
+
+// Buffers that differ in microbatch or gather alone share a line.
+void AppendLines(std::string& text, const std::vector<const Buffer*>& buffers) {
+  std::vector<bool> done(buffers.size(), false);
+  std::multimap<int, size_t> by_subject;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    by_subject.emplace(buffers[i]->subject, i);
+  }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (done[i]) {
+      continue;
+    }
+    const Buffer& first = *buffers[i];
+    absl::StrAppend(&text, "  ", first.name, ": ", first.bytes.bound, " B");
+    if (first.bytes.expected != first.bytes.bound) {
+      absl::StrAppend(&text, " (expected ", first.bytes.expected, ")");
+    }
+    if (first.alignment != 256) {
+      absl::StrAppend(&text, " aligned to ", first.alignment);
+    }
+    absl::StrAppend(&text, " @ ", first.address);
+    const auto [begin, end] = by_subject.equal_range(first.subject);
+    for (auto other = begin; other != end; ++other) {
+      const Buffer& buffer = *buffers[other->second];
+      const absl::string_view difference = Difference(first.name, buffer.name);
+      if (other->second > i && !done[other->second] && AreAlike(first, buffer) && difference != buffer.name) {
+        done[other->second] = true;
+        absl::StrAppend(&text, ", ", difference, " @ ", buffer.address);
+      }
+    }
+    for (const BufferPart& part : first.parts) {
+      absl::StrAppend(&text, "; ", part.name, " [", part.begin, ", ", part.end, ")");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+}
+
 void AppendBuffers(std::string& text, const Program& program) {
-  const auto has_kind = [](BufferKind kind) {
-    return [kind](const Buffer& buffer) { return buffer.kind == kind; };
-  };
-  std::vector<BufferKind> kinds;
+  std::map<std::pair<BufferKind, Life>, std::vector<const Buffer*>> kinds;
   for (const Buffer& buffer : program.buffers) {
-    if (std::find(kinds.begin(), kinds.end(), buffer.kind) == kinds.end()) {
-      kinds.push_back(buffer.kind);
-    }
+    kinds[{buffer.kind, buffer.life}].push_back(&buffer);
   }
-  std::sort(kinds.begin(), kinds.end());
-  for (const BufferKind kind : kinds) {
-    const Buffer& first = *std::find_if(program.buffers.begin(), program.buffers.end(), has_kind(kind));
+  for (const auto& [kind, buffers] : kinds) {
     const char* lives[] = {"", " (persistent)", " (two, by the run's parity)"};
-    absl::StrAppend(&text, "\n", ToText(kind), lives[static_cast<int>(first.life)], "\n");
-    for (const Buffer& buffer : program.buffers) {
-      if (buffer.kind != kind) {
-        continue;
-      }
-      absl::StrAppend(&text, "  ", buffer.name, ": ", buffer.bytes.bound, " B");
-      if (buffer.bytes.expected != buffer.bytes.bound) {
-        absl::StrAppend(&text, " (expected ", buffer.bytes.expected, ")");
-      }
-      absl::StrAppend(&text, " @ ", buffer.address);
-      if (buffer.alignment != 256) {
-        absl::StrAppend(&text, " aligned to ", buffer.alignment);
-      }
-      if (buffer.life != first.life) {
-        absl::StrAppend(&text, " life ", static_cast<int>(buffer.life));
-      }
-      for (const BufferPart& part : buffer.parts) {
-        absl::StrAppend(&text, "; ", part.name, " [", part.begin, ", ", part.end, ")");
-      }
-      absl::StrAppend(&text, "\n");
+    absl::StrAppend(&text, "\n", ToText(kind.first), lives[static_cast<int>(kind.second)], "\n");
+    AppendLines(text, buffers);
+  }
+}
+
+// Per stream the communicator that its first instruction with one uses: only others are printed with the
+// instruction.
+std::vector<CommunicatorId> UsualCommunicators(const Program& program) {
+  std::vector<CommunicatorId> usual(program.streams.size(), -1);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.stream >= 0 && instruction.stream < static_cast<int>(usual.size()) &&
+        usual[instruction.stream] < 0) {
+      usual[instruction.stream] = instruction.communicator;
     }
   }
+  return usual;
+}
+
+std::string CommunicatorName(const Program& program, CommunicatorId id) {
+  if (id < 0) {
+    return "no communicator";
+  }
+  if (id >= static_cast<int>(program.communicators.size())) {
+    return absl::StrCat("communicator ", id, "?");
+  }
+  const CommunicatorUse& use = program.communicators[id];
+  return absl::StrCat(use.group, " ", use.purpose);
 }
 
 // Where the buffer is of the instruction's microbatch, that is left out, and scratch is named by its
@@ -83,7 +140,7 @@ void AppendOperands(std::string& line, const Program& program, const Instruction
   const char* modes[] = {"reads", "writes", "adds"};
   for (int mode = 0; mode < 3; ++mode) {
     if (!names[mode].empty()) {
-      absl::StrAppend(&line, "  ", modes[mode], " ", absl::StrJoin(names[mode], ", "));
+      absl::StrAppend(&line, "  ", modes[mode], " ", absl::StrJoin(names[mode], "; "));
     }
   }
 }
@@ -147,18 +204,21 @@ std::string ToText(const Instruction& instruction, const Outline& outline) {
 std::string ToText(const Program& program, const Outline& outline) {
   std::string text = absl::StrCat(program.name, ": ", program.num_microbatches, " microbatches, ",
                                   program.instructions.size(), " instructions\n");
-  absl::StrAppend(&text, "streams: ",
-                  absl::StrJoin(program.streams, ", ",
-                                [](std::string* out, const Stream& stream) {
-                                  absl::StrAppend(out, stream.name, stream.copies_host ? " (copies)" : "");
-                                }),
-                  "\ncommunicators: ",
-                  absl::StrJoin(program.communicators, ", ",
-                                [](std::string* out, const CommunicatorUse& use) {
-                                  absl::StrAppend(out, use.group, " ", use.purpose,
-                                                  use.window ? " (window)" : "");
-                                }),
-                  "\n");
+  const std::vector<CommunicatorId> usual = UsualCommunicators(program);
+  absl::StrAppend(&text, "streams:");
+  for (size_t i = 0; i < program.streams.size(); ++i) {
+    const Stream& stream = program.streams[i];
+    absl::StrAppend(&text, i == 0 ? " " : ", ", stream.name, stream.copies_host ? " (copies)" : "");
+    if (usual[i] >= 0) {
+      absl::StrAppend(&text, " on ", CommunicatorName(program, usual[i]));
+    }
+  }
+  absl::StrAppend(&text, "\ncommunicators:");
+  for (size_t i = 0; i < program.communicators.size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? " " : ", ", CommunicatorName(program, static_cast<CommunicatorId>(i)),
+                    program.communicators[i].window ? " (window)" : "");
+  }
+  absl::StrAppend(&text, "\n");
   AppendBuffers(text, program);
   absl::StrAppend(&text, "\ninstructions\n");
   const int width = static_cast<int>(absl::StrCat(program.instructions.size()).size());
@@ -174,12 +234,9 @@ std::string ToText(const Program& program, const Outline& outline) {
     if (InfoOf(instruction.opcode).target == TargetKind::kValue && IsGradient(program, instruction)) {
       absl::StrAppend(&line, " (gradient)");
     }
-    if (instruction.communicator >= 0) {
-      const bool exists = instruction.communicator < static_cast<int>(program.communicators.size());
-      absl::StrAppend(&line, "  on ",
-                      exists ? absl::StrCat(program.communicators[instruction.communicator].group, " ",
-                                            program.communicators[instruction.communicator].purpose)
-                             : absl::StrCat("communicator ", instruction.communicator, "?"));
+    const bool has_stream = instruction.stream >= 0 && instruction.stream < static_cast<int>(usual.size());
+    if (instruction.communicator != (has_stream ? usual[instruction.stream] : -1)) {
+      absl::StrAppend(&line, "  on ", CommunicatorName(program, instruction.communicator));
     }
     AppendOperands(line, program, instruction);
     AppendWaits(line, instruction);

@@ -21,7 +21,7 @@ class ObjectReader {
   ObjectReader(const Json& json, std::string path, std::string& error)
       : json_(json), path_(std::move(path)), error_(error) {
     if (!json.is_object()) {
-      Refuse(path_, "is no object", "an object {...}");
+      Refuse(path_, "is not an object", "an object {...}");
     }
   }
 
@@ -52,8 +52,8 @@ class ObjectReader {
         value = number;
       } else {
         Refuse(Path(key), absl::StrCat(Short(*found), " is not allowed"),
-               absl::StrCat(above ? "a number above 0" : "a number from 0",
-                            most < kMax ? absl::StrCat(" and below ", most) : ""));
+               absl::StrCat(above ? "a number > 0" : "a number ≥ 0",
+                            most < kMax ? absl::StrCat(" and < ", most) : ""));
       }
     }
   }
@@ -66,7 +66,7 @@ class ObjectReader {
         value = found->get<int64_t>();
       } else {
         Refuse(Path(key), absl::StrCat(Short(*found), " is not allowed"),
-               absl::StrCat("a whole number from ", least, " to ", most));
+               absl::StrCat("an integer from ", least, " to ", most));
       }
     }
   }
@@ -155,7 +155,7 @@ void ReadMeasured(ObjectReader& file, std::string& error, DeviceProfile& profile
     return;
   }
   if (!found->is_array()) {
-    file.Refuse("measured", "is no list", "a list of objects");
+    file.Refuse("measured", "is not a list", "a list of objects");
     return;
   }
   for (size_t i = 0; i < found->size() && error.empty(); ++i) {
@@ -195,6 +195,8 @@ std::string ProfileToJson(const DeviceProfile& profile) {
   }
   json["memory_bytes_per_second"] = profile.memory_bytes_per_second;
   json["memory_bytes"] = profile.memory_bytes;
+  json["context_bytes"] = profile.context_bytes;
+  json["communicator_bytes"] = profile.communicator_bytes;
   json["overhead_seconds"] = profile.overhead_seconds;
   json["gap_seconds"] = profile.gap_seconds;
   json["wake_seconds"] = profile.wake_seconds;
@@ -221,20 +223,25 @@ absl::StatusOr<DeviceProfile> ProfileFromJson(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     return absl::InvalidArgumentError(
-        "the file is no JSON; a device profile is what `tandem profile` writes, an object with name, "
+        "the file is not JSON; a device profile is what `tandem profile` writes, an object with name, "
         "compute, "
         "memory_bytes_per_second and link");
   }
   std::string error;
   ObjectReader file(json, "", error);
   DeviceProfile profile;
-  double memory_bytes = 0;
+  const auto bytes = [&](const char* key, int64_t& value) {
+    double number = 0;
+    file.Number(key, false, false, 9e18, number);
+    value = static_cast<int64_t>(number);
+  };
   file.Text("name", true, profile.name);
   file.Text("describe", false, profile.describe);
   ReadCompute(file, error, profile);
   file.Number("memory_bytes_per_second", true, true, kMax, profile.memory_bytes_per_second);
-  file.Number("memory_bytes", false, false, 9e18, memory_bytes);
-  profile.memory_bytes = static_cast<int64_t>(memory_bytes);
+  bytes("memory_bytes", profile.memory_bytes);
+  bytes("context_bytes", profile.context_bytes);
+  bytes("communicator_bytes", profile.communicator_bytes);
   file.Number("overhead_seconds", false, false, kMax, profile.overhead_seconds);
   file.Number("gap_seconds", false, false, kMax, profile.gap_seconds);
   file.Number("wake_seconds", false, false, kMax, profile.wake_seconds);

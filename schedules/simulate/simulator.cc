@@ -44,6 +44,8 @@ class Simulator {
       undisturbed[instruction.stream] += cost.seconds;
       streams_[instruction.stream].queue.push_back(static_cast<int>(i));
       before_seam_ += !program.streams[instruction.stream].copies_host;
+      issued_after_.push_back(last_host_wait_);
+      last_host_wait_ = instruction.opcode == Opcode::kHostWait ? static_cast<int>(i) : last_host_wait_;
     }
     for (const double seconds : undisturbed) {
       result_.undisturbed_ns.push_back(Nanoseconds(seconds));
@@ -114,9 +116,18 @@ class Simulator {
     return stream.run() > 0 && !program_.streams[&stream - streams_.data()].copies_host;
   }
 
+  // When the host could issue it: after the host wait before it, of this run or the former; -1: not yet, 0:
+  // at once.
+  double IssuedAt(const StreamState& stream) const {
+    const int i = issued_after_[stream.instruction()];
+    return i >= 0                                     ? EndedAt(stream.run(), i)
+           : stream.run() > 0 && last_host_wait_ >= 0 ? EndedAt(stream.run() - 1, last_host_wait_)
+                                                      : 0;
+  }
+
   bool MayStart(const StreamState& stream) const {
     const std::vector<Wait>& waits = program_.instructions[stream.instruction()].waits;
-    return !(WaitsForSeam(stream) && seam_ < 0) &&
+    return !(WaitsForSeam(stream) && seam_ < 0) && IssuedAt(stream) >= 0 &&
            std::all_of(waits.begin(), waits.end(),
                        [&](const Wait& wait) { return EndedAt(stream.run(), wait.instruction) >= 0; });
   }
@@ -142,6 +153,9 @@ class Simulator {
     }
     if (WaitsForSeam(stream)) {
       ready = std::max(ready, seam_ + profile_.wake_seconds);
+    }
+    if (const double issued = IssuedAt(stream); issued > 0) {
+      ready = std::max(ready, issued + profile_.wake_seconds);
     }
     return std::max(0.0, ready - seconds_);
   }
@@ -242,6 +256,8 @@ class Simulator {
   std::vector<double> speeds_;
   std::vector<double> started_at_;  // seconds, by run and instruction; -1: not yet
   std::vector<double> ended_at_;
+  std::vector<int> issued_after_;  // per instruction, the host wait before it; -1: none in its run
+  int last_host_wait_ = -1;
   int before_seam_ = 0;  // instructions of the first run that the second waits for
   double seam_ = -1;     // seconds; -1: not yet
   double seconds_ = 0;   // since the first run's start

@@ -52,6 +52,11 @@ int ForeignCause(const Program& program, const Timeline& timeline, const std::ve
   return cause >= 0 && program.instructions[cause].stream != stream ? cause : -1;
 }
 
+// Which of two instructions ended later, the first of equals; -1 ended before everything.
+int Later(const Timeline& timeline, int a, int b) {
+  return b >= 0 && (a < 0 || timeline.instructions[b].end_ns > timeline.instructions[a].end_ns) ? b : a;
+}
+
 // What the step ends with; -1: no instruction but copies to and from the host.
 int LastInstruction(const Program& program, const Timeline& timeline) {
   int last = -1;
@@ -193,6 +198,7 @@ std::map<Opcode, int64_t> StallsByOpcode(const Program& program, const Timeline&
 std::vector<int> BoundBy(const Program& program, const Timeline& timeline) {
   CheckSizes(program, timeline);
   std::vector<int> newest(program.streams.size(), -1);
+  int host_wait = -1;  // the last one that was issued
   std::vector<int> bound_by;
   bound_by.reserve(program.instructions.size());
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
@@ -200,12 +206,11 @@ std::vector<int> BoundBy(const Program& program, const Timeline& timeline) {
     int& before = newest[instruction.stream];
     int bound = before;
     for (const Wait& wait : instruction.waits) {
-      if (bound < 0 || timeline.instructions[wait.instruction].end_ns > timeline.instructions[bound].end_ns) {
-        bound = wait.instruction;
-      }
+      bound = Later(timeline, bound, wait.instruction);
     }
-    bound_by.push_back(bound);
+    bound_by.push_back(Later(timeline, bound, host_wait));
     before = i;
+    host_wait = instruction.opcode == Opcode::kHostWait ? i : host_wait;
   }
   return bound_by;
 }

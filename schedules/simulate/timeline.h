@@ -76,8 +76,9 @@ int64_t ExposedCommunication(const Program& program, const Timeline& timeline);
 // their stream during the stalls.
 std::map<Opcode, int64_t> StallsByOpcode(const Program& program, const Timeline& timeline);
 
-// The instruction that each start was bound by: of the one before it on its stream and those that it waits
-// for, the one that ended last (of equals, that of its own stream); -1: none, it could start at once.
+// The instruction that each start was bound by: of the one before it on its stream, those that it waits for
+// and the last HostWait issued before it, the one that ended last (of equals, that of its own stream); -1:
+// none, it could start at once.
 std::vector<int> BoundBy(const Program& program, const Timeline& timeline);
 
 // From an instruction that nothing bound to the one that the step ends with, each bound by the one before it.

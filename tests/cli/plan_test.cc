@@ -11,7 +11,7 @@
 #include "cli/timeline_chart.h"
 #include "nlohmann/json.hpp"
 #include "platform/files.h"
-#include "schedules_v1/device_profile.h"
+#include "schedules/simulate/device_profile.h"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {
@@ -25,10 +25,10 @@ class PlanTest : public CommandTest {
  protected:
   // A profile file whose link is so many times slower than that of the preset cpu.
   std::string SlowProfile(double times) {
-    schedules_v1::DeviceProfile profile = *schedules_v1::PresetProfile("cpu");
+    schedules::DeviceProfile profile = *schedules::PresetProfile("cpu");
     profile.name = "slow";
     profile.link.bytes_per_second /= times;
-    return File("slow.json", schedules_v1::ProfileToJson(profile));
+    return File("slow.json", schedules::ProfileToJson(profile));
   }
 
   std::vector<std::string> Lines() const { return absl::StrSplit(console_.out, '\n'); }
@@ -99,9 +99,8 @@ TEST_F(PlanTest, ASlowLinkIsWhatLimitsTheStep) {
 TEST_F(PlanTest, ABadProfileIsOneLine) {
   const std::string bad = File("bad.json", R"({"name": "x", "compute": {"fp32": {"flops_per_second": 0}}})");
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", bad}), kUsage);
-  EXPECT_EQ(console_.err,
-            "tandem: plan: --profile " + bad +
-                ": compute.fp32.flops_per_second: 0 is not allowed; allowed: a number above 0\n");
+  EXPECT_EQ(console_.err, "tandem: plan: --profile " + bad +
+                              ": compute.fp32.flops_per_second: 0 is not allowed; allowed: a number > 0\n");
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", "h1oo"}), kUsage);
   EXPECT_THAT(console_.err,
               HasSubstr("--profile h1oo: it is neither a preset (cpu, h100, h200) nor a file "));
@@ -179,11 +178,8 @@ TEST_F(PlanTest, WritesATraceAndSaysWhere) {
   for (const nlohmann::json& event : trace["traceEvents"]) {
     events += event["ph"] == "X";
     if (event["ph"] == "C") {
-      for (const nlohmann::json& category : plan["memory"]["categories"]) {
-        const std::string name = category["category"];
-        if (!absl::StartsWith(name, "activation") && name != "scratch") {
-          EXPECT_EQ(event["args"][name], category["bytes"]) << name;
-        }
+      for (const nlohmann::json& kind : plan["memory"]["kinds"]) {
+        EXPECT_EQ(event["args"][kind["kind"].get<std::string>()], kind["bytes"]) << kind["kind"];
       }
     }
   }
@@ -232,17 +228,18 @@ TEST(PlanVariantsTest, AKeyThatTwoBlocksHaveNeedsItsPath) {
 class ChartTest : public testing::Test {
  protected:
   ChartTest() {
-    const auto add = [this](schedules_v1::Opcode opcode, schedules_v1::StreamKind stream, std::vector<int> waits,
+    using schedules::Opcode;
+    program_.streams = {{"compute"}, {"gather"}, {"reduce"}, {"host-to-device", true}};
+    const auto add = [this](Opcode opcode, schedules::StreamId stream, std::vector<schedules::Wait> waits,
                             int64_t start, int64_t end) {
       program_.instructions.push_back({.opcode = opcode, .stream = stream, .waits = std::move(waits)});
       timeline_.instructions.push_back({start, end});
     };
-    using schedules_v1::Opcode;
-    using schedules_v1::StreamKind;
-    add(Opcode::kUnshard, StreamKind::kGather, {}, 0, 200);
-    add(Opcode::kForward, StreamKind::kCompute, {0}, 200, 500);
-    add(Opcode::kBackward, StreamKind::kCompute, {}, 500, 830);
-    add(Opcode::kReduceGradients, StreamKind::kReduce, {2}, 830, 1000);
+    add(Opcode::kUnshard, 1, {}, 0, 200);
+    add(Opcode::kForward, 0, {{0}}, 200, 500);
+    add(Opcode::kBackward, 0, {}, 500, 830);
+    add(Opcode::kReduceGradients, 2, {{2}}, 830, 1000);
+    add(Opcode::kLoadBatch, 3, {}, -700, -300);
   }
   std::vector<std::string> Render(const std::vector<StyledLine>& lines) {
     std::vector<std::string> text;
@@ -251,54 +248,64 @@ class ChartTest : public testing::Test {
     }
     return text;
   }
-  schedules_v1::Program program_{.name = "train", .num_microbatches = 1};
-  schedules_v1::Timeline timeline_{.program = "train"};
+  schedules::Program program_{.name = "train", .num_microbatches = 1};
+  schedules::Timeline timeline_{.program = "train"};
 };
 
 TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
   const std::vector<std::string> lines =
-      Render(TimelineChart(program_, timeline_, {.columns = 28, .unicode = false}));
+      Render(TimelineChart(program_, timeline_, {.columns = 32, .unicode = false}));
   ASSERT_EQ(lines.size(), 7u);
-  EXPECT_EQ(lines[0], "compute    ..FFFBBBb.   63 %");
-  EXPECT_EQ(lines[1], "gather     GG........   20 %");
-  EXPECT_EQ(lines[2], "reduce     ........RR   17 %");
-  EXPECT_EQ(lines[3], "exposed    ^^      ^^   37 %");
-  EXPECT_EQ(lines[4], "critical   ggccccccrr       ");
-  EXPECT_EQ(lines[6], "           F forward  B backward  G gather  R reduce  small: less than half");
+  EXPECT_EQ(lines[0], "compute        ..FFFBBBb.   63 %");
+  EXPECT_EQ(lines[1], "gather         GG........   20 %");
+  EXPECT_EQ(lines[2], "reduce         ........RR   17 %");
+  EXPECT_EQ(lines[3], "exposed        ^^      ^^   37 %");
+  EXPECT_EQ(lines[4], "critical       ggccccccrr       ");
+  EXPECT_EQ(lines[6], "               F forward  B backward  G gather  R reduce  small: less than half");
 }
 
 TEST_F(ChartTest, OnlyWhatCommunicatesIsExposed) {
   timeline_.instructions[0] = {100, 200};  // the host was late: until then nothing works
   const std::vector<std::string> lines =
-      Render(TimelineChart(program_, timeline_, {.columns = 28, .unicode = false}));
-  EXPECT_EQ(lines[3], "exposed     ^      ^^   27 %");
+      Render(TimelineChart(program_, timeline_, {.columns = 32, .unicode = false}));
+  EXPECT_EQ(lines[3], "exposed         ^      ^^   27 %");
 }
 
-TEST_F(ChartTest, MemoryIsStackedUpToItsPeak) {
-  plan::MemoryPlan memory;
-  memory.categories = {{"weights", 100},        {"gradients", 100}, {"optimizer", 200},
-                       {"parameter slots", 50}, {"staging", 50},    {"activations", 300}};
-  memory.train.points = {{.use = {}},
-                         {.use = {.activations = 300}},
-                         {.use = {.activations = 300, .gradients = 100, .scratch = 100}},
-                         {.use = {.activations = 100}}};
+TEST_F(ChartTest, MemoryIsStackedBelowTheArena) {
+  using schedules::BufferKind;
+  schedules::MemoryCurve curve;
+  const auto set = [](schedules::BytesByKind& bytes, BufferKind kind, int64_t size) {
+    bytes[static_cast<int>(kind)] = size;
+  };
+  set(curve.persistent, BufferKind::kWeights, 100);
+  set(curve.persistent, BufferKind::kGradients, 100);
+  set(curve.persistent, BufferKind::kOptimizerState, 200);
+  for (const int64_t ns : {0, 200, 500, 830}) {
+    curve.points.push_back({.ns = ns});
+    set(curve.points.back().locals, BufferKind::kGathered, 100);
+  }
+  set(curve.points[1].locals, BufferKind::kActivation, 300);
+  set(curve.points[2].locals, BufferKind::kActivation, 300);
+  set(curve.points[2].locals, BufferKind::kActivationGradient, 100);
+  set(curve.points[3].locals, BufferKind::kActivation, 100);
   const std::vector<std::string> lines =
-      Render(MemoryChart(memory, timeline_, {.columns = 28, .unicode = false}));
-  ASSERT_EQ(lines.size(), 12u);
-  EXPECT_EQ(lines[0], "    1000 B      xxxx ");
-  EXPECT_EQ(lines[1], "                ++++ ");
-  EXPECT_EQ(lines[2], "             ####### ");
-  EXPECT_EQ(lines[4], "             ########");
-  EXPECT_EQ(lines[5].substr(11), "ssssssssss");
-  EXPECT_EQ(lines[6].substr(11), "oooooooooo");
-  EXPECT_EQ(lines[8].substr(11), "gggggggggg");
-  EXPECT_EQ(lines[9], "         0 wwwwwwwwww");
+      Render(MemoryChart(curve, /*arena_bytes=*/1000, /*step_ns=*/1000, {.columns = 32, .unicode = false}));
+  ASSERT_EQ(lines.size(), 13u);
+  EXPECT_EQ(lines[0], "        1000 B ---------- arena");
+  EXPECT_EQ(lines[1], "                         ");
+  EXPECT_EQ(lines[2], "                    ++++ ");
+  EXPECT_EQ(lines[3], "                 ####### ");
+  EXPECT_EQ(lines[5], "                 ########");
+  EXPECT_EQ(lines[6].substr(15), "pppppppppp");
+  EXPECT_EQ(lines[7].substr(15), "oooooooooo");
+  EXPECT_EQ(lines[9].substr(15), "gggggggggg");
+  EXPECT_EQ(lines[10], "             0 wwwwwwwwww");
 }
 
 TEST_F(ChartTest, IsLeftOutWhereThereIsNoRoomOrNoTime) {
-  EXPECT_TRUE(TimelineChart(program_, timeline_, {.columns = 20}).empty());
+  EXPECT_TRUE(TimelineChart(program_, timeline_, {.columns = 24}).empty());
   EXPECT_TRUE(TimelineChart({}, {}, {.columns = 100}).empty());
-  EXPECT_TRUE(MemoryChart({}, {}, {.columns = 100}).empty());
+  EXPECT_TRUE(MemoryChart({}, 0, 0, {.columns = 100}).empty());
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(CudaParityTest, TheLossCurveIsTheCpus) {
 TEST(CudaParityTest, TheArenasPeakIsThePlannedOne) {
   const plan::JobPlan plan = MakeJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
   const JobRun run = RunJob(plan, OnGpus());
-  EXPECT_EQ(run.arena_peaks[0], plan::PlanMemory(plan).arena_bytes);
+  EXPECT_EQ(run.arena_peaks[0], plan::PlanMemoryV1(plan).arena_bytes);
 }
 
 // Both devices read each other's checkpoints, and a run that goes on from one is as if it had not stopped.

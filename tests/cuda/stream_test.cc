@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "device/arena.h"
 #include "device/cuda/device.h"
+#include "device/static_arena.h"
 #include "tests/cuda/spin.h"
 
 namespace tandem::cuda {
@@ -74,6 +77,63 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   consumer->Enqueue([&] { buffer->ToDevice(); });
   consumer->Synchronize();
   EXPECT_EQ(number.item<double>(), 7);
+}
+
+TEST_F(CudaDeviceTest, AnArenaByAddressIsNanAtTheStart) {
+  const device::StaticArena arena(*device_, device_->Reserve(4096), /*fill_with_nan=*/true);
+  EXPECT_TRUE(arena.At(0, {4}, at::kFloat).is_cuda());
+  EXPECT_EQ(at::isnan(arena.At(0, {512}, at::kDouble)).sum().item<int64_t>(), 512);
+  arena.At(256, {8}, at::kFloat).fill_(2);
+  EXPECT_EQ(arena.At(260, {7}, at::kFloat).sum().item<float>(), 14);
+}
+
+// As a program does: inputs go up on a stream of their own one run ahead, compute waits for them, results
+// come down on a third one, and the host waits for the run before the last.
+TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
+  const device::StreamError error;
+  const auto up = device_->MakeStream("host-to-device", error);
+  const auto compute = device_->MakeStream("compute", error);
+  const auto down = device_->MakeStream("device-to-host", error);
+  const device::StaticArena arena(*device_, device_->Reserve(4096));
+  const device::HostArena host(*device_, 4096);
+  at::Tensor state = arena.At(2048, {1}, at::kDouble);
+  state.fill_(0);
+  device_->Synchronize();
+  std::vector<device::Event> ends(2);
+  std::set<const device::Event::State*> states;
+  double expected[2] = {};
+  double sum = 0;
+  constexpr int kRuns = 200;
+  for (int run = 0; run < kRuns + 2; ++run) {
+    const int element = run % 2;
+    if (run >= 2) {
+      down->Synchronize(ends[element]);
+      EXPECT_EQ(host.At(512 + 256 * element, 8).as<double>()[0], expected[element]) << "run " << run - 2;
+    }
+    if (run >= kRuns) continue;
+    host.At(256 * element, 8).as<double>()[0] = run;
+    sum = sum * 0.5 + run;
+    expected[element] = sum;
+    const at::Tensor input = arena.At(256 * element, {1}, at::kDouble);
+    at::Tensor output = arena.At(512 + 256 * element, {1}, at::kDouble);
+    up->Enqueue(
+        [&] { device_->CopyToDevice(arena.At(256 * element, 8).begin, host.At(256 * element, 8).begin, 8); });
+    const device::Event loaded = up->Record();
+    compute->Wait(loaded);
+    compute->Enqueue([&] {
+      if (run % 7 == 0) SpinHere(2'000'000);
+      state.mul_(0.5).add_(input);
+      output.copy_(state);
+    });
+    const device::Event computed = compute->Record();
+    down->Wait(computed);
+    down->Enqueue([&] {
+      device_->CopyToHost(host.At(512 + 256 * element, 8).begin, arena.At(512 + 256 * element, 8).begin, 8);
+    });
+    ends[element] = down->Record();
+    for (const device::Event& each : {loaded, computed, ends[element]}) states.insert(each.state());
+  }
+  EXPECT_LE(states.size(), 60u) << "events are used again";
 }
 
 TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {

@@ -6,9 +6,11 @@
 #include <time.h>
 
 #include <atomic>
+#include <future>
 #include <iostream>
 #include <latch>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -96,7 +98,7 @@ TEST(CpuStreamTest, FirstErrorSkipsQueuedWorkOnEveryStreamAndIsThrown) {
   EXPECT_THROW(error.RethrowIfSet(), std::runtime_error);
 }
 
-TEST(CpuStreamTest, StreamsOfAnotherPoisonGoOn) {
+TEST(CpuStreamTest, StreamsWithAnErrorOfTheirOwnGoOn) {
   const auto a = MakeCpuStream("a", StreamError());
   const auto b = MakeCpuStream("b", StreamError());
   a->Enqueue([] { throw std::runtime_error("only a"); });
@@ -105,6 +107,70 @@ TEST(CpuStreamTest, StreamsOfAnotherPoisonGoOn) {
   b->Enqueue([&] { ran = true; });
   EXPECT_NO_THROW(b->Synchronize());
   EXPECT_TRUE(ran);
+}
+
+TEST(CpuStreamTest, TheHostWaitsForAnEventWhileWhatIsBehindItGoesOn) {
+  const auto stream = MakeCpuStream("compute", StreamError());
+  std::promise<void> go;
+  bool first = false;
+  bool second = false;
+  stream->Enqueue([&] { first = true; });
+  const Event end = stream->Record();
+  stream->Enqueue([&, wait = go.get_future().share()] {
+    wait.wait();
+    second = true;
+  });
+  stream->Synchronize(end);
+  EXPECT_TRUE(first);
+  EXPECT_TRUE(end.IsReached());
+  EXPECT_FALSE(second);
+  stream->Synchronize(Event());
+  go.set_value();
+  stream->Synchronize();
+  EXPECT_TRUE(second);
+}
+
+TEST(CpuStreamTest, AnErrorEndsTheWaitForAnEvent) {
+  StreamError error;
+  const auto stream = MakeCpuStream("compute", error);
+  std::promise<void> go;
+  stream->Enqueue([wait = go.get_future().share()] { wait.wait(); });
+  const Event end = stream->Record();
+  error.Set(std::make_exception_ptr(std::runtime_error("from outside")));
+  EXPECT_THROW(stream->Synchronize(end), std::runtime_error);
+  go.set_value();
+}
+
+TEST(CpuStreamTest, EventsThatNobodyRefersToAreUsedAgain) {
+  const auto a = MakeCpuStream("a", StreamError());
+  const auto b = MakeCpuStream("b", StreamError());
+  std::set<const Event::State*> states;
+  int sum = 0;
+  int expected = 0;
+  for (int step = 0; step < 500; ++step) {
+    a->Enqueue([&sum, step] { sum += step; });
+    const Event there = a->Record();
+    b->Wait(there);
+    b->Enqueue([&sum] { sum *= 3; });
+    const Event back = b->Record();
+    a->Wait(back);
+    expected = static_cast<int>((static_cast<int64_t>(expected + step) * 3) % 1000);
+    a->Enqueue([&sum] { sum %= 1000; });
+    states.insert(there.state());
+    states.insert(back.state());
+    if (step % 4 == 3) a->Synchronize();
+  }
+  a->Synchronize();
+  EXPECT_EQ(sum, expected);
+  EXPECT_LE(states.size(), 40u) << "of 1000 that were recorded";
+}
+
+TEST(CpuStreamTest, AnEventOutlivesItsStream) {
+  auto stream = MakeCpuStream("gone", StreamError());
+  const Event end = stream->Record();
+  const Event copy = end;
+  stream.reset();
+  EXPECT_TRUE(copy.IsReached());
 }
 
 TEST(CpuStreamTest, DestructionRunsWhatIsQueued) {

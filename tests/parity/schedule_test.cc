@@ -168,7 +168,7 @@ TEST(MemoryTest, ArenaPeakIsThePlannedOne) {
                                  .validation_batches = 3};
         const plan::JobPlan plan = MakeJob(options);
         const JobRun run = RunJob(plan);
-        EXPECT_EQ(run.arena_peaks, std::vector<int64_t>(ranks, plan::PlanMemory(plan).arena_bytes))
+        EXPECT_EQ(run.arena_peaks, std::vector<int64_t>(ranks, plan::PlanMemoryV1(plan).arena_bytes))
             << ranks << " ranks, prefetch " << prefetch << ", validation every " << validate;
       }
     }

@@ -115,7 +115,8 @@ class DenseBuilder {
     const ValueId context = AddValue(outline_, absl::StrCat(name, ".context"), Matrix(s_.hidden));
     const ValueId lse = AddValue(outline_, absl::StrCat(name, ".lse"), s_.tokens * s_.heads * 4);
     const UnitPart part = PartOfLayer(layer, 0);
-    const double flops = Product(s_.hidden, columns + s_.hidden);
+    const double projections = Product(s_.hidden, columns + s_.hidden);
+    const double scores = Product(s_.tokens, s_.hidden);  // one sequence, of which causality leaves half
     outline_.nodes.push_back({
         .name = name,
         .kind = NodeKind::kAttention,
@@ -124,14 +125,14 @@ class DenseBuilder {
                     .writes = {hidden, qkv, context, lse},
                     .parameters = {part},
                     .scratch = Fixed(Matrix(s_.hidden)),
-                    .flops = flops},
+                    .flops = projections + scores},
         .backward = {.reads = {input, qkv, context, lse},
                      .gradient_reads = {hidden},
                      .gradient_writes = {input},
                      .parameters = {part},
                      .parameter_gradients = {part},
                      .scratch = Fixed(Matrix(3 * s_.hidden + columns)),
-                     .flops = 2 * flops},
+                     .flops = 2 * projections + 2.5 * scores},
     });
     return hidden;
   }
@@ -631,6 +632,18 @@ BuildOptions RandomOptions(const Outline& outline, uint64_t seed) {
       outline, Strategies()[below(static_cast<int64_t>(Strategies().size()))].name, num_microbatches, ranks);
   options.prefetch = below(3);
   return options;
+}
+
+std::vector<bool> RecomputeLayers(const Outline& outline) {
+  std::vector<bool> recompute(outline.values.size(), false);
+  for (const Node& node : outline.nodes) {
+    const bool ends_layer = node.kind == NodeKind::kFinish || node.kind == NodeKind::kMlp;
+    for (const ValueId value : node.forward.writes) {
+      recompute[value] = node.layer >= 0 && outline.values[value].kind != ValueKind::kHost &&
+                         !(ends_layer && value == node.forward.writes.front());
+    }
+  }
+  return recompute;
 }
 
 void UseBf16(Outline& outline) {

@@ -60,6 +60,9 @@ BuildOptions RandomOptions(const Outline& outline, uint64_t seed);
 // Sets every unit's precision: main weights in fp32, the rest in bf16.
 void UseBf16(Outline& outline);
 
+// For BuildOptions::recompute: all of a layer but what the next one reads and what the host reads.
+std::vector<bool> RecomputeLayers(const Outline& outline);
+
 ValueId FindValue(const Outline& outline, const std::string& name);
 NodeId FindNode(const Outline& outline, const std::string& name);
 UnitId FindUnit(const Outline& outline, const std::string& name);

@@ -29,6 +29,8 @@ TEST(DeviceProfileTest, PresetsGoThroughJsonUnchanged) {
     EXPECT_EQ(ProfileToJson(*read), text);
     EXPECT_EQ(read->measured, profile.measured);
     EXPECT_EQ(read->memory_bytes, profile.memory_bytes);
+    EXPECT_EQ(read->context_bytes, profile.context_bytes);
+    EXPECT_EQ(read->communicator_bytes, profile.communicator_bytes);
     EXPECT_EQ(read->link.max_ranks, profile.link.max_ranks);
   }
   EXPECT_EQ(PresetProfile("tpu").status().message(),
@@ -76,14 +78,14 @@ TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
     std::string message;
   } kBad[] = {
       {kGood, "name: mine",
-       "the file is no JSON; a device profile is what `tandem profile` writes, an object with name, compute, "
+       "the file is not JSON; a device profile is what `tandem profile` writes, an object with name, "
+       "compute, "
        "memory_bytes_per_second and link"},
-      {kGood, "[1]", "the file is no object; allowed: an object {...}"},
+      {kGood, "[1]", "the file is not an object; allowed: an object {...}"},
       {"\"mine\"", "\"\"", "name: \"\" is not allowed; allowed: a name"},
       {"\"mine\"", "3", "name: 3 is not allowed; allowed: a name"},
-      {"1e10", "-1", "compute.fp32.flops_per_second: -1 is not allowed; allowed: a number above 0"},
-      {"1e10", "\"fast\"",
-       "compute.fp32.flops_per_second: \"fast\" is not allowed; allowed: a number above 0"},
+      {"1e10", "-1", "compute.fp32.flops_per_second: -1 is not allowed; allowed: a number > 0"},
+      {"1e10", "\"fast\"", "compute.fp32.flops_per_second: \"fast\" is not allowed; allowed: a number > 0"},
       {"{\"fp32\": {\"flops_per_second\": 1e10}}", "{}",
        "compute: has no compute type; allowed: an object like {\"fp32\": {\"flops_per_second\": 1e12}}"},
       {"\"memory_bytes_per_second\": 1e9,", "",
@@ -91,16 +93,17 @@ TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
       {"\"link\": {\"bytes_per_second\": 1e9}", "\"cores\": 1",
        "link: is missing; allowed: an object like {\"bytes_per_second\": 1e9}"},
       {"\"link\": {", "\"link\": {\"max_ranks\": 1.5, ",
-       "link.max_ranks: 1.5 is not allowed; allowed: a whole number from 0 to 1048576"},
+       "link.max_ranks: 1.5 is not allowed; allowed: an integer from 0 to 1048576"},
       {"\"link\": {", "\"compute_slowdown\": 1, \"link\": {",
-       "compute_slowdown: 1 is not allowed; allowed: a number from 0 and below 1"},
+       "compute_slowdown: 1 is not allowed; allowed: a number ≥ 0 and < 1"},
       {"\"link\": {", "\"measured\": [{\"kind\": \"a\", \"seconds\": -2}], \"link\": {",
-       "measured[0].seconds: -2 is not allowed; allowed: a number from 0"},
+       "measured[0].seconds: -2 is not allowed; allowed: a number ≥ 0"},
       {"\"link\": {", "\"measured\": [7], \"link\": {",
-       "measured[0]: is no object; allowed: an object {...}"},
+       "measured[0]: is not an object; allowed: an object {...}"},
       {"\"link\": {", "\"links\": {},  \"link\": {",
        "links: is not a key of a device profile; allowed: name, describe, compute, memory_bytes_per_second, "
-       "memory_bytes, overhead_seconds, gap_seconds, wake_seconds, skew_seconds, link, network, cores, "
+       "memory_bytes, context_bytes, communicator_bytes, overhead_seconds, gap_seconds, wake_seconds, "
+       "skew_seconds, link, network, cores, "
        "compute_slowdown, measured"},
   };
   for (const auto& bad : kBad) {

@@ -117,6 +117,23 @@ TEST(SimulatorTest, ACopyToTheHostAfterTheLastInstructionIsNotInTheStep) {
   EXPECT_EQ(StepNanoseconds(program, simulation.timeline), 12000);
 }
 
+TEST(SimulatorTest, WhatIsIssuedAfterAHostWaitStartsAfterIt) {
+  Program program = HandProgram();
+  // The host reads sizes that the first forward left; the gather of layers.1 is issued after that.
+  program.instructions.insert(program.instructions.begin() + 2,
+                              {.opcode = Opcode::kHostWait, .target = 0, .stream = kCompute});
+  for (size_t i = 3; i < program.instructions.size(); ++i) {
+    for (Wait& wait : program.instructions[i].waits) {
+      wait.instruction += wait.instruction >= 2;
+    }
+  }
+  const Timeline timeline = Simulate(HandOutline(), program, HandWorkload(), HandProfile()).timeline;
+  EXPECT_EQ(timeline.instructions[2].end_ns, 5000);
+  EXPECT_EQ(timeline.instructions[3].start_ns, 5000) << "not at 1000";
+  EXPECT_EQ(timeline.instructions[4].end_ns, 8000);
+  EXPECT_EQ(BoundBy(program, timeline)[3], 2);
+}
+
 TEST(SimulatorTest, AnEmptyProgramTakesNoTime) {
   EXPECT_TRUE(Simulate(HandOutline(), {.name = "validate"}, HandWorkload(), HandProfile())
                   .timeline.instructions.empty());

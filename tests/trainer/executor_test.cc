@@ -123,10 +123,10 @@ TEST_F(ExecutorTest, ValidationHasLossesAndNoNorm) {
 }
 
 TEST_F(ExecutorTest, NothingOfAProgramStaysInTheArena) {
-  EXPECT_EQ(memory_.arena().in_use(), plan::PlanMemory(plan_).persistent_bytes);
+  EXPECT_EQ(memory_.arena().in_use(), plan::PlanMemoryV1(plan_).persistent_bytes);
   executor_->Train(Inputs(1));
-  EXPECT_EQ(memory_.arena().in_use(), plan::PlanMemory(plan_).persistent_bytes);
-  EXPECT_EQ(memory_.arena().peak(), plan::PlanMemory(plan_).arena_bytes);
+  EXPECT_EQ(memory_.arena().in_use(), plan::PlanMemoryV1(plan_).persistent_bytes);
+  EXPECT_EQ(memory_.arena().peak(), plan::PlanMemoryV1(plan_).arena_bytes);
 }
 
 TEST_F(ExecutorTest, ThePageTellsWhatRan) {
