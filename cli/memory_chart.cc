@@ -37,7 +37,7 @@ struct Glyph {
 
 constexpr Glyph kGlyphs[kNumLayers] = {
     {"w", "w", Style::kDim, "weights"},          {"g", "g", Style::kDim, "gradients"},
-    {"o", "o", Style::kDim, "optimizer"},        {"░", "p", Style::kBusy, "gathered parameters"},
+    {"o", "o", Style::kDim, "optimizer"},        {"░", "p", Style::kBusy, "gathered"},
     {"c", "c", Style::kGood, "contributions"},   {"█", "#", Style::kBusy, "activations"},
     {"▓", "+", Style::kGood, "their gradients"}, {"▒", "x", Style::kStrong, "scratch"},
 };
@@ -138,6 +138,25 @@ int LayerAt(const Stack& stack, double low, double high) {
   return best;
 }
 
+// What the marks mean, in as many lines as it takes.
+std::vector<StyledLine> Legend(const std::array<bool, kNumLayers>& used, const ChartShape& shape) {
+  std::vector<StyledLine> lines;
+  for (int layer = 0; layer < kNumLayers; ++layer) {
+    if (!used[layer]) {
+      continue;
+    }
+    const std::string meaning = absl::StrCat(" ", kGlyphs[layer].meaning);
+    if (lines.empty() || lines.back().width() + 3 + DisplayWidth(meaning) > shape.columns) {
+      lines.emplace_back("");
+    }
+    lines.back()
+        .Add("  ")
+        .Add(shape.unicode ? kGlyphs[layer].unicode : kGlyphs[layer].ascii, kGlyphs[layer].style)
+        .Add(meaning);
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t arena_bytes, int64_t step_ns,
@@ -177,14 +196,9 @@ std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t
     lines.push_back(std::move(line));
   }
   lines.push_back(TimeAxis(step_ns, kLabel, columns, shape.unicode));
-  StyledLine legend("  ");
-  for (int layer = 0; layer < kNumLayers; ++layer) {
-    if (used[layer]) {
-      legend.Add(shape.unicode ? kGlyphs[layer].unicode : kGlyphs[layer].ascii, kGlyphs[layer].style)
-          .Add(absl::StrCat(" ", kGlyphs[layer].meaning, "  "));
-    }
+  for (StyledLine& legend : Legend(used, shape)) {
+    lines.push_back(std::move(legend));
   }
-  lines.push_back(std::move(legend));
   return lines;
 }
 

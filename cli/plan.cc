@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/check_without.h"
 #include "cli/command_client.h"
 #include "cli/display_text.h"
 #include "cli/job_file.h"
@@ -17,7 +18,6 @@
 #include "cli/plan_variants.h"
 #include "cli/table.h"
 #include "cli/timeline_chart.h"
-#include "cli/without_wait.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
@@ -189,6 +189,21 @@ std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::
   return std::nullopt;
 }
 
+// The check of the train program without what the options name.
+int TryCheck(Context& context, const PlanOptions& options, const plan::JobPlan& plan) {
+  const bool wait = options.without_wait.has_value();
+  const int instruction = wait ? *options.without_wait : *options.without_instruction;
+  const absl::StatusOr<CheckAnswer> answer =
+      wait ? CheckWithoutWait(plan, instruction) : CheckWithoutInstruction(plan, instruction);
+  if (!answer.ok()) {
+    return Fail(context.console, kUsage,
+                absl::StrCat("plan: --without-", wait ? "wait " : "instruction ", instruction, ": ",
+                             answer.status().message()));
+  }
+  context.console.Write(Stream::kOut, answer->text);
+  return answer->refused ? kFailed : kOk;
+}
+
 }  // namespace
 
 int Plan(Context& context, const PlanOptions& options) {
@@ -213,15 +228,8 @@ int Plan(Context& context, const PlanOptions& options) {
   }
   try {
     result.plan = plan::MakeJobPlan(job->resolved);
-    if (options.without_wait.has_value()) {
-      const absl::StatusOr<WithoutWait> checked = CheckWithoutWait(result.plan, *options.without_wait);
-      if (!checked.ok()) {
-        return Fail(
-            context.console, kUsage,
-            absl::StrCat("plan: --without-wait ", *options.without_wait, ": ", checked.status().message()));
-      }
-      context.console.Write(Stream::kOut, checked->text);
-      return checked->refused ? kFailed : kOk;
+    if (options.without_wait.has_value() || options.without_instruction.has_value()) {
+      return TryCheck(context, options, result.plan);
     }
     absl::StatusOr<plan::Prediction> prediction = plan::Predict(result.plan, result.profile);
     if (!prediction.ok()) {

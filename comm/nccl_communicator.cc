@@ -94,14 +94,14 @@ class NcclCommunicator final : public Communicator {
     Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
       const auto bytes = static_cast<size_t>(call.slice);
       ncclResult_t result = ncclGroupStart();
-      for (int peer = 0; peer < size_ && Fine(result); ++peer) {
+      for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
         result = ncclSend(call.input + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
-        if (Fine(result)) {
+        if (IsOk(result)) {
           result = ncclRecv(call.output + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
         }
       }
       const ncclResult_t end = ncclGroupEnd();
-      return Fine(result) ? end : result;
+      return IsOk(result) ? end : result;
     });
   }
 
@@ -180,14 +180,14 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  static bool Fine(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
+  static bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
   std::string Where(const std::string& operation) const {
     return "group " + name_ + " rank " + std::to_string(rank_) + " " + operation;
   }
 
   void Check(ncclResult_t result, const std::string& where) const {
-    if (!Fine(result)) throw CommError(where + ": NCCL: " + Text(result, comm_));
+    if (!IsOk(result)) throw CommError(where + ": NCCL: " + Text(result, comm_));
   }
 
   // Requires mu_.

@@ -14,7 +14,7 @@ namespace tandem::comm {
 // (an index among those that this process sees) and never block the host for longer than NCCL takes to start
 // them. Nothing here waits for ever: creation, starts, and what is pending end with a CommError at `timeout`.
 //
-// NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watch does.
+// NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watchdog does.
 // Abort returns within 0.3 s even where NCCL does not; such a process must then be left.
 
 // Collective: all `size` ranks make theirs. Rank 0 sets the group's id in `store` under `prefix`, unique per

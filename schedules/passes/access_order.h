@@ -14,7 +14,9 @@ namespace tandem::schedules {
 class AccessOrder {
  public:
   AccessOrder(const VectorClocks& clocks, const Program& program)
-      : num_streams_(clocks.num_streams()),
+      : program_(program),
+        num_streams_(clocks.num_streams()),
+        openers_(program.buffers.size(), Opcode::kForward),
         last_(program.buffers.size() * num_streams_, 0),
         known_(program.buffers.size() * num_streams_, std::numeric_limits<int>::max()),
         first_instruction_(program.buffers.size(), -1),
@@ -29,6 +31,7 @@ class AccessOrder {
         }
         if (first_instruction_[buffer] < 0) {
           first_instruction_[buffer] = i;
+          openers_[buffer] = program.instructions[i].opcode;
         }
         last_instruction_[buffer] = i;
         last_[Row(buffer) + stream] = clocks.place(i);
@@ -58,16 +61,27 @@ class AccessOrder {
     return first_instruction_[a] < first_instruction_[b] ? Before(a, b) : Before(b, a);
   }
 
+  // They are what another microbatch, or another gather of a unit, has in the same place.
+  bool AreAlike(BufferId a, BufferId b) const {
+    const Buffer& one = program_.buffers[a];
+    const Buffer& other = program_.buffers[b];
+    return one.kind == other.kind && one.subject == other.subject && one.bytes == other.bytes &&
+           openers_[a] == openers_[b];
+  }
+
   // In issue order; -1: nothing touches it.
   int first(BufferId buffer) const { return first_instruction_[buffer]; }
   int last(BufferId buffer) const { return last_instruction_[buffer]; }
+  double Life(BufferId buffer) const { return last(buffer) - first(buffer) + 1; }
 
  private:
   size_t Row(BufferId buffer) const { return static_cast<size_t>(buffer) * num_streams_; }
 
+  const Program& program_;
   const int num_streams_;
-  std::vector<int> last_;   // buffer, stream
-  std::vector<int> known_;  // buffer, stream
+  std::vector<Opcode> openers_;  // of the instruction that touches it first
+  std::vector<int> last_;        // buffer, stream
+  std::vector<int> known_;       // buffer, stream
   std::vector<int> first_instruction_;
   std::vector<int> last_instruction_;
 };

@@ -1,4 +1,4 @@
-#include "comm/watch.h"
+#include "comm/watchdog.h"
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ std::string TextOf(const std::exception_ptr& error) {
 TEST(WatchTest, ARankThatIsGoneIsTold) {
   auto ranks = MakeThreadCommunicators("heartbeat", 2);
   std::promise<std::string> told;
-  Watch watch(*ranks[0], {}, kInterval, [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
+  Watchdog watch(*ranks[0], {}, kInterval, [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
   std::future<std::string> text = told.get_future();
   ranks[1].reset();
   EXPECT_EQ(text.get(), "group heartbeat rank 0 AllGather: rank 1 is gone");
@@ -61,8 +61,8 @@ TEST(WatchTest, ACollectiveThatFailsIsTold) {
   auto ranks = MakeThreadCommunicators("heartbeat", 1);
   PendingCommunicator pending;
   std::promise<std::string> told;
-  Watch watch(*ranks[0], {&pending}, kInterval,
-              [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
+  Watchdog watch(*ranks[0], {&pending}, kInterval,
+                 [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
   pending.failed = true;
   EXPECT_EQ(told.get_future().get(), "group pending rank 0 AllGather: failed");
 }
@@ -73,7 +73,7 @@ TEST(WatchTest, WhatBothThreadsNoticeIsToldOnce) {
   PendingCommunicator pending;
   std::atomic<int> told{0};
   {
-    Watch watch(*ranks[0], {&pending}, kInterval, [&](const std::exception_ptr&) {
+    Watchdog watch(*ranks[0], {&pending}, kInterval, [&](const std::exception_ptr&) {
       if (++told > 1) return;
       pending.failed = true;
       while (!pending.told) std::this_thread::yield();
@@ -87,8 +87,8 @@ TEST(WatchTest, WhatBothThreadsNoticeIsToldOnce) {
 TEST(WatchTest, RanksThatLeaveOneAfterTheOtherTellNothing) {
   auto heartbeats = MakeThreadCommunicators("heartbeat", 3);
   RunThreadRanks(3, [&](int rank) {
-    Watch watch(*heartbeats[static_cast<size_t>(rank)], {}, kInterval,
-                [](const std::exception_ptr& error) { ADD_FAILURE() << TextOf(error); });
+    Watchdog watch(*heartbeats[static_cast<size_t>(rank)], {}, kInterval,
+                   [](const std::exception_ptr& error) { ADD_FAILURE() << TextOf(error); });
     if (rank == 0) {
       EXPECT_TRUE(watch.Leave(absl::Seconds(30)));
     }
