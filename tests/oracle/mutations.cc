@@ -96,6 +96,28 @@ class Mutator {
     }
   }
 
+  // A send, receive or norm behind the next one of its kind, or behind any other.
+  Mutant MoveExchange() {
+    const auto exchanges = [](const Instruction& in) {
+      return in.opcode == Opcode::kSend || in.opcode == Opcode::kReceive ||
+             in.opcode == Opcode::kGradientNorm;
+    };
+    mutant_.kind = "move exchange, waits anew";
+    const std::optional<int> i = Pick(exchanges);
+    if (i) {
+      const bool same = Below(2) == 0;
+      int to = *i + 1;
+      while (to < Size() && !(exchanges(At(to)) && (!same || At(to).opcode == At(*i).opcode))) {
+        ++to;
+      }
+      to = std::min(to + 1, Size());
+      const std::string change = "move " + Name(*i) + " to " + std::to_string(to);
+      P() = Moved(P(), *i, to);
+      Anew(change);
+    }
+    return std::move(mutant_);
+  }
+
   struct Kind {
     const char* name;
     bool (Mutator::*change)();  // false: nothing of that kind can be done
@@ -555,6 +577,10 @@ const std::vector<Mutator::Kind>& Mutator::Kinds() {
 
 Mutant Mutate(const schedules::Outline& outline, const StagePrograms& stage, std::mt19937_64& random) {
   return Mutator(outline, stage, random).Run();
+}
+
+Mutant MoveExchange(const schedules::Outline& outline, const StagePrograms& stage, std::mt19937_64& random) {
+  return Mutator(outline, stage, random).MoveExchange();
 }
 
 std::vector<std::string> MutationKinds() {

@@ -23,7 +23,12 @@ struct Mutant {
 Mutant Mutate(const schedules::Outline& outline, const schedules::StagePrograms& stage,
               std::mt19937_64& random);
 
-// The kinds of its mutants.
+// One exchange between stages comes later, with waits anew: right alone, as a rule, and wrong beside the
+// other stage.
+Mutant MoveExchange(const schedules::Outline& outline, const schedules::StagePrograms& stage,
+                    std::mt19937_64& random);
+
+// The kinds of Mutate.
 std::vector<std::string> MutationKinds();
 
 }  // namespace tandem::oracle
