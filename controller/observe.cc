@@ -44,7 +44,9 @@ void Observe(const Input& input, absl::Time now, State& state) {
     worker.incarnation = hello.incarnation();
     worker.build = hello.build();
     worker.attempts.clear();
+    worker.told.clear();
     for (const v1::AttemptStatus& status : hello.inventory().attempts()) {
+      worker.told[KeyOf(status.id())] = now;
       v1::AttemptStatus& said = worker.attempts[KeyOf(status.id())];
       said = status;
       said.clear_values();
@@ -60,6 +62,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
   } else if (const auto* in = std::get_if<AttemptReport>(&input)) {
     const auto it = state.workers.find(in->worker);
     if (it != state.workers.end()) {
+      it->second.told[KeyOf(in->status.id())] = now;
       v1::AttemptStatus& said = it->second.attempts[KeyOf(in->status.id())];
       said = in->status;
       said.clear_values();

@@ -25,6 +25,7 @@
 #include "controller/jobs_service.h"
 #include "controller/listener.h"
 #include "controller/metrics.h"
+#include "controller/progress_board.h"
 #include "controller/rpc_metrics.h"
 #include "controller/sessions.h"
 #include "controller/store.h"
@@ -113,6 +114,7 @@ struct Server::Parts {
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
   std::shared_ptr<Metrics> metrics;
+  std::unique_ptr<ProgressBoard> progress;
   std::unique_ptr<Sessions> sessions;
   std::unique_ptr<UploadRelay> uploads;
   std::unique_ptr<Watches> watches;
@@ -140,7 +142,10 @@ void Server::Parts::RunTicks() {
       }
     }
     engine->Post(Tick{});
-    engine->Query([this](const State& state) { metrics->Look(state); });
+    engine->Query([this](const State& state) {
+      metrics->Look(state);
+      progress->Look(state);
+    });
     const absl::Time now = clock.Now();
     history->Tick(now);
     if (now - beat >= absl::Seconds(1)) {
@@ -199,8 +204,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                                  .term = parts->store->term(),
                                                                  .orphan_timeout = options.orphan_timeout},
                                                clock, random);
-  parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, clock, random);
-  parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, clock);
+  parts->progress = std::make_unique<ProgressBoard>(clock);
+  parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, *parts->progress, clock, random);
+  parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, *parts->progress, clock);
   Parts* raw = parts.get();
   parts->sessions->OnGone([raw](const std::string& worker) { raw->uploads->WorkerGone(worker); });
   parts->engine = std::make_unique<Engine>(
@@ -217,9 +223,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
           .commit_seconds = [raw](double seconds) { raw->metrics->CommitSeconds(seconds); },
           .fatal = options.fatal,
       });
-  parts->jobs = std::make_unique<JobsService>(JobsService::Parts{*parts->engine, *parts->store,
-                                                                 *parts->history, *parts->sessions,
-                                                                 *parts->watches, *parts->uploads, random});
+  parts->jobs = std::make_unique<JobsService>(
+      JobsService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->watches,
+                         *parts->uploads, *parts->progress, random});
   parts->workers = std::make_unique<WorkersService>(
       WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
                             *parts->metrics, clock, [raw] { raw->watches->Poke(); }});

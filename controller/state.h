@@ -32,6 +32,7 @@ struct WorkerEntry {
   std::string build;
   v1::Inventory inventory;                           // without its attempts
   std::map<AttemptKey, v1::AttemptStatus> attempts;  // its last words on each
+  std::map<AttemptKey, absl::Time> told;             // and when they came
   std::set<AttemptKey> missing;  // live attempts that it should have listed when it returned, and did not
   std::set<AttemptKey> reborn;   // live attempts whose ranks died with its former incarnation
 };
@@ -94,5 +95,7 @@ void Prune(State& state);
 
 google::protobuf::Timestamp ToProto(absl::Time time);
 absl::Time FromProto(const google::protobuf::Timestamp& time);
+google::protobuf::Duration ToProto(absl::Duration duration);
+absl::Duration FromProto(const google::protobuf::Duration& duration);
 
 }  // namespace tandem::controller

@@ -106,8 +106,8 @@ constexpr absl::Duration kTimerStep = absl::Milliseconds(50);
 
 }  // namespace
 
-Watches::Watches(Store& store, History& history, const platform::Clock& clock)
-    : store_(store), history_(history), clock_(clock), thread_([this] { Run(); }) {}
+Watches::Watches(Store& store, History& history, const ProgressBoard& progress, const platform::Clock& clock)
+    : store_(store), history_(history), progress_(progress), clock_(clock), thread_([this] { Run(); }) {}
 
 Watches::~Watches() {
   Close();
@@ -116,7 +116,7 @@ Watches::~Watches() {
 
 grpc::ServerWriteReactor<v1::WatchResponse>* Watches::Open(const v1::WatchRequest& request) {
   absl::StatusOr<std::unique_ptr<WatchReader>> reader =
-      WatchReader::Open(store_, history_, request, clock_.Now());
+      WatchReader::Open(store_, history_, progress_, request, clock_.Now());
   if (!reader.ok()) {
     return new RefusedWatch(ToRpc(reader.status()));
   }

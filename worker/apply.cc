@@ -91,7 +91,8 @@ class Applier {
   void operator()(const AttemptEnded& event) {
     const auto it = state_.live.find(event.attempt);
     if (it == state_.live.end()) return;
-    v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false);
+    // Every rank is gone, so nothing of it has an age.
+    v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false, absl::InfinitePast());
     status.set_ended(true);
     state_.ended[event.attempt] = {.status = std::move(status)};
     state_.live.erase(it);
@@ -126,6 +127,16 @@ class Applier {
       if (rank->sample.step > 0)
         rank->step_seconds = absl::ToDoubleSeconds(event.time - rank->sampled_at) / steps;
       rank->sampled_at = event.time;
+    }
+    // The page has the times of instructions alone: a new phase is as old as this look.
+    const PageSample& last = rank->sample;
+    const bool moved = rank->progressed_at == absl::InfinitePast() || event.sample.phase != last.phase ||
+                       event.sample.step != last.step || event.sample.collectives != last.collectives;
+    const absl::Time told = event.time - event.sample.since_progress;
+    if (told > rank->progressed_at) {
+      rank->progressed_at = told;
+    } else if (moved) {
+      rank->progressed_at = event.time;
     }
     rank->sample = event.sample;
   }

@@ -77,7 +77,7 @@ class Converger {
     }
     // A preparation under way would write into the folder that the record closes.
     if (all_gone && !attempt.recording && (attempt.prepared || attempt.refused || !attempt.prepare_sent)) {
-      v1::AttemptStatus status = StatusOf(key, attempt, /*with_values=*/false);
+      v1::AttemptStatus status = StatusOf(key, attempt, /*with_values=*/false, now_);
       status.set_ended(true);
       Do(RecordEnd{std::move(status)}, RecordingStarted{key});
     }
@@ -170,7 +170,7 @@ class Converger {
       hello.set_protocol_min(kProtocol);
       hello.set_protocol_max(kProtocol);
       hello.set_highest_term(state_.highest_term);
-      *hello.mutable_inventory() = InventoryOf(state_);
+      *hello.mutable_inventory() = InventoryOf(state_, now_);
       Send(std::move(message));
       work_.events.push_back(HelloSent{});
       return;
@@ -179,7 +179,7 @@ class Converger {
     for (const auto& [key, attempt] : state_.live) {
       // While its files are checked, an attempt is neither accepted nor refused.
       const bool known = attempt.prepared || attempt.refused || attempt.stop;
-      if (known && (attempt.dirty || state_.beat_due)) TellStatus(key, StatusOf(key, attempt, false));
+      if (known && (attempt.dirty || state_.beat_due)) TellStatus(key, StatusOf(key, attempt, false, now_));
     }
     for (const auto& [key, ended] : state_.ended) {
       if (ended.dirty) TellStatus(key, ended.status);

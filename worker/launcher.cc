@@ -93,7 +93,9 @@ class Launcher::Rank {
   std::optional<PageSample> Sample() {
     const std::lock_guard lock(mu_);
     if (!process_) return std::nullopt;
-    return Look(**page_, num_groups_);
+    PageSample sample = Look(**page_, num_groups_);
+    sample.stopped = IsStopped(process_->id.pid);
+    return sample;
   }
 
  private:
