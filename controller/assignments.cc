@@ -88,6 +88,7 @@ void MarkForgotten(const v1::Assignments& sent, const std::string& worker, State
   for (const v1::AttemptId& id : sent.forget()) {
     it->second.attempts.erase(KeyOf(id));
     it->second.told.erase(KeyOf(id));
+    it->second.peer_lost.erase(KeyOf(id));
   }
 }
 

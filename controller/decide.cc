@@ -107,7 +107,9 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     return NextOfStopping(state, entry, now);
   }
   if (const std::optional<v1::Cause> cause = FirstCause(state, entry, now)) {
-    return Failing(state, job, *cause, now);
+    // The daemons stop what is left on their own: nothing runs on for this.
+    return IsWaitingForCause(state, entry, *cause, now) ? std::nullopt
+                                                        : std::optional(Failing(state, job, *cause, now));
   }
   const AttemptKey key = CurrentAttempt(job);
   const auto& places = Current(job).places();

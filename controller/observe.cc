@@ -3,6 +3,22 @@
 #include "controller/decide.h"
 
 namespace tandem::controller {
+namespace {
+
+void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) {
+  const AttemptKey key = KeyOf(status.id());
+  v1::AttemptStatus& said = worker.attempts[key];
+  said = status;
+  said.clear_values();
+  worker.told[key] = now;
+  if (std::any_of(status.ranks().begin(), status.ranks().end(), [](const v1::RankStatus& rank) {
+        return rank.cause().class_() == v1::FAILURE_CLASS_PEER_LOST;
+      })) {
+    worker.peer_lost.try_emplace(key, now);
+  }
+}
+
+}  // namespace
 
 void Observe(const Input& input, absl::Time now, State& state) {
   if (const auto* in = std::get_if<WorkerHello>(&input)) {
@@ -45,11 +61,9 @@ void Observe(const Input& input, absl::Time now, State& state) {
     worker.build = hello.build();
     worker.attempts.clear();
     worker.told.clear();
+    worker.peer_lost.clear();
     for (const v1::AttemptStatus& status : hello.inventory().attempts()) {
-      worker.told[KeyOf(status.id())] = now;
-      v1::AttemptStatus& said = worker.attempts[KeyOf(status.id())];
-      said = status;
-      said.clear_values();
+      Take(status, now, worker);
     }
     worker.inventory = hello.inventory();
     worker.inventory.clear_attempts();
@@ -62,10 +76,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
   } else if (const auto* in = std::get_if<AttemptReport>(&input)) {
     const auto it = state.workers.find(in->worker);
     if (it != state.workers.end()) {
-      it->second.told[KeyOf(in->status.id())] = now;
-      v1::AttemptStatus& said = it->second.attempts[KeyOf(in->status.id())];
-      said = in->status;
-      said.clear_values();
+      Take(in->status, now, it->second);
     }
   }
 }

@@ -33,15 +33,17 @@ struct WorkerEntry {
   v1::Inventory inventory;                           // without its attempts
   std::map<AttemptKey, v1::AttemptStatus> attempts;  // its last words on each
   std::map<AttemptKey, absl::Time> told;             // and when they came
+  std::map<AttemptKey, absl::Time> peer_lost;        // when a rank first said that it has lost a peer
   std::set<AttemptKey> missing;  // live attempts that it should have listed when it returned, and did not
   std::set<AttemptKey> reborn;   // live attempts whose ranks died with its former incarnation
 };
 
 struct Limits {
-  absl::Duration worker_timeout = absl::Seconds(30);  // away for longer: WorkerLost
-  absl::Duration start_timeout = absl::Minutes(15);   // from admission to Ready of every rank
-  absl::Duration settle = absl::Milliseconds(1500);   // what STOPPING waits for ranks that cannot be asked
-  size_t live_jobs = 10000;                           // more are refused
+  absl::Duration worker_timeout = absl::Seconds(30);    // away for longer: WorkerLost
+  absl::Duration start_timeout = absl::Minutes(15);     // from admission to Ready of every rank
+  absl::Duration settle = absl::Milliseconds(1500);     // what STOPPING waits for ranks that cannot be asked
+  absl::Duration cause_wait = absl::Milliseconds(500);  // from a lost peer to its own last words
+  size_t live_jobs = 10000;                             // more are refused
 };
 
 struct State {

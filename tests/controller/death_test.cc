@@ -45,9 +45,12 @@ TEST(DeathTest, CausesAreChosenByClassThenTime) {
   const v1::Cause memory = CauseOf(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", 0, 8);
   const v1::Cause own = CauseOf(v1::FAILURE_CLASS_USER, "BadData", 0, 3);
   const v1::Cause worker = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "WorkerLost", 0, 2);
+  const v1::Cause stopped = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "StoppedByWorker", 0, 7);
+  v1::Cause crash = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGSEGV, 1);
+  crash.set_after_stop(true);
   const v1::Cause peer = CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1);
   const v1::Cause requested = CauseOf(v1::FAILURE_CLASS_REQUESTED, "Stopped", 0, 0);
-  const std::vector<v1::Cause> order = {memory, killed, own, worker, peer, requested};
+  const std::vector<v1::Cause> order = {memory, killed, own, worker, stopped, crash, peer, requested};
   for (size_t i = 0; i < order.size(); ++i) {
     for (size_t j = 0; j < order.size(); ++j) {
       EXPECT_EQ(Precedes(order[i], order[j]), i < j) << order[i].reason() << " " << order[j].reason();
@@ -59,11 +62,52 @@ TEST(DeathTest, ALaterCauseThatIsNearerReplacesAConsequence) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
+  driver.Wait(driver.state.limits.cause_wait);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
   EXPECT_EQ(driver.Job().reason(), "PeerLost");
   driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 2)));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(driver.Job().reason(), "RankKilled");
   EXPECT_EQ(driver.Job().cause().rank(), 1);
+}
+
+// A dead rank's connections break before it can be reaped.
+TEST(DeathTest, ALostPeerWaitsForTheLastWordsOfTheOthersSoTheRootIsToldFirst) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
+  driver.Wait(absl::Milliseconds(10));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGSEGV, 2)));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  for (const v1::Event& event : driver.events) {
+    EXPECT_NE(event.reason(), "PeerLost") << event.DebugString();
+  }
+}
+
+TEST(DeathTest, ALostPeerIsTheCauseAtOnceWhenEveryRankHasSpoken) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1), /*exited=*/false));
+  driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 2), /*exited=*/false));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().cause().rank(), 0);
+}
+
+// The peers of a worker that ends feel it before the worker has said why.
+TEST(DeathTest, AWorkerThatWasToldToEndIsNamedThoughItsPeersSpeakFirst) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
+  driver.Wait(driver.state.limits.cause_wait);
+  v1::AttemptStatus stopped = Failed(1, CauseOf(v1::FAILURE_CLASS_REQUESTED, "WorkerStopped", 0, 2));
+  stopped.mutable_ranks(0)->set_stop_requested(true);
+  driver.Say("b", stopped);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "StoppedByWorker");
+  EXPECT_EQ(driver.Job().cause().worker(), "b");
+  EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("worker b was told to end"));
 }
 
 TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
@@ -239,7 +283,10 @@ TEST(DeathTest, AKilledDaemonIsWorkerLostAlthoughItsPeersAreHeardFirst) {
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Disconnect("b");
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost")));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << "it may be back with its last words";
+  driver.Wait(driver.state.limits.cause_wait);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().reason(), "WorkerLost") << "and not PeerLost first";
   driver.Wait(absl::Seconds(1));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
   driver.Wait(absl::Seconds(1));

@@ -126,6 +126,20 @@ TEST(AttemptTest, TheDeathOfALocalPeerIsNotTakenForOurStop) {
   EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
 }
 
+// Its peers on other workers feel a crash before it is reaped here, and the controller's stop is as quick.
+TEST(AttemptTest, ACrashIsNotTakenForTheStopThatCameOfIt) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Assign({});
+  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1)) << "asked to stop";
+  core.Advance(absl::Milliseconds(5));
+  core.Exits(kJob, 0, {.signal = SIGSEGV});
+  const v1::Cause cause = core.TakeStatus().ranks(0).cause();
+  EXPECT_EQ(cause.reason(), "RankKilled");
+  EXPECT_EQ(cause.signal(), SIGSEGV);
+  EXPECT_TRUE(cause.after_stop());
+}
+
 TEST(AttemptTest, APeerLostElsewhereStopsTheLocalRanksSoon) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
