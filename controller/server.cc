@@ -133,11 +133,13 @@ struct Server::Parts {
 };
 
 void Server::Parts::RunTicks() {
+  const absl::Duration tick = std::min(kTick, sessions->beat());
   absl::Time beat = absl::InfinitePast();
+  absl::Time second = absl::InfinitePast();
   while (true) {
     {
       const absl::MutexLock lock(&mu);
-      if (mu.AwaitWithTimeout(absl::Condition(&stopping), kTick)) {
+      if (mu.AwaitWithTimeout(absl::Condition(&stopping), tick)) {
         return;
       }
     }
@@ -148,9 +150,12 @@ void Server::Parts::RunTicks() {
     });
     const absl::Time now = clock.Now();
     history->Tick(now);
-    if (now - beat >= absl::Seconds(1)) {
+    if (now - beat >= sessions->beat()) {
       beat = now;
       sessions->Beat();
+    }
+    if (now - second >= absl::Seconds(1)) {
+      second = now;
       uploads->Tick();
     }
   }
@@ -200,10 +205,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   const size_t live_jobs = state->jobs.size();
 
   parts->metrics = std::make_shared<Metrics>(clock);
-  parts->sessions = std::make_unique<Sessions>(Sessions::Options{.store_id = parts->store->store_id(),
-                                                                 .term = parts->store->term(),
-                                                                 .orphan_timeout = options.orphan_timeout},
-                                               clock, random);
+  Sessions::Options sessions{.store_id = parts->store->store_id(),
+                             .term = parts->store->term(),
+                             .orphan_timeout = options.orphan_timeout};
+  sessions.FitTo(options.limits.worker_timeout);
+  parts->sessions = std::make_unique<Sessions>(sessions, clock, random);
   parts->progress = std::make_unique<ProgressBoard>(clock);
   parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, *parts->progress, clock, random);
   parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, *parts->progress, clock);

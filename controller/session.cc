@@ -105,7 +105,7 @@ void Session::Gone() {
   }
   sessions_.Leave(this);
   if (posted) {
-    engine_.Post(WorkerDisconnected{.worker = worker, .session = id_});
+    engine_.Post(WorkerDisconnected{.worker = worker, .session = id_, .last_seen = last_seen()});
     platform::Log(platform::LogLevel::kWarning, "worker disconnected",
                   {{"worker", worker}, {"session", id_}});
   }

@@ -26,12 +26,13 @@ struct JobEntry {
 // A worker as it described itself. Never stored: it says all of it again when it returns.
 struct WorkerEntry {
   bool connected = false;
-  absl::Time since;     // of the last change of `connected`
+  absl::Time since;     // connected since, or away since: then, its last message
   std::string session;  // of the last connection
   uint64_t incarnation = 0;
+  absl::Duration clock_ahead;  // of its clock, against ours
   std::string build;
   v1::Inventory inventory;                           // without its attempts
-  std::map<AttemptKey, v1::AttemptStatus> attempts;  // its last words on each
+  std::map<AttemptKey, v1::AttemptStatus> attempts;  // its last words on each, times by our clock
   std::map<AttemptKey, absl::Time> told;             // and when they came
   std::map<AttemptKey, absl::Time> peer_lost;        // when a rank first said that it has lost a peer
   std::set<AttemptKey> missing;  // live attempts that it should have listed when it returned, and did not

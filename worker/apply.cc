@@ -111,13 +111,19 @@ class Applier {
     }
   }
   void operator()(const RankReady& event) {
-    if (RankState* const rank = Touch(event.rank)) rank->ready = event.ready;
+    if (RankState* const rank = Touch(event.rank)) {
+      rank->ready = event.ready;
+      rank->ready_at = event.time;
+    }
   }
   void operator()(const RankFailed& event) {
     if (RankState* const rank = Touch(event.rank)) rank->failed = event.cause;
   }
   void operator()(const RankFinished& event) {
-    if (RankState* const rank = Touch(event.rank)) rank->finished = true;
+    if (RankState* const rank = Touch(event.rank)) {
+      rank->finished = true;
+      rank->finished_at = event.time;
+    }
   }
   void operator()(const RankSampled& event) {
     RankState* const rank = Find(event.rank);
@@ -152,6 +158,7 @@ class Applier {
   void operator()(const RankGone& event) {
     if (RankState* const rank = Touch(event.rank)) {
       rank->life = Life::kGone;
+      rank->gone_at = event.time;
       rank->cause = event.cause;
       for (auto& [name, ranks] : Find(event.rank.attempt)->waiting) ranks.erase(event.rank.rank);
     }
@@ -184,7 +191,7 @@ class Applier {
 
   void operator()(const CheckpointSeen& event) {
     if (state_.notices.size() >= kMaxNotices) state_.notices.erase(state_.notices.begin());
-    state_.notices.push_back({.attempt = event.attempt, .committed = event.committed});
+    state_.notices.push_back({.attempt = event.attempt, .committed = event.committed, .at = event.time});
   }
   void operator()(const NoticeSent& event) {
     for (Notice& notice : state_.notices) {

@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "worker/cause.h"
 #include "worker/core.h"
 
 namespace tandem::worker {
@@ -104,8 +105,8 @@ class Converger {
     switch (rank.life) {
       case Life::kWaiting:
         if (attempt.stop) {
-          work_.events.push_back(
-              RankGone{key, CauseNeverStarted(state_.settings.worker_id, rank, attempt.stop->reason, now_)});
+          work_.events.push_back(RankGone{
+              key, CauseNeverStarted(state_.settings.worker_id, rank, attempt.stop->reason, now_), now_});
         } else {
           Do(Spawn{key, StartOf(attempt, rank)}, SpawnStarted{key});
         }
@@ -170,6 +171,7 @@ class Converger {
       hello.set_protocol_min(kProtocol);
       hello.set_protocol_max(kProtocol);
       hello.set_highest_term(state_.highest_term);
+      SetTime(now_, *hello.mutable_now());
       *hello.mutable_inventory() = InventoryOf(state_, now_);
       Send(std::move(message));
       work_.events.push_back(HelloSent{});
@@ -189,6 +191,7 @@ class Converger {
       v1::WorkerMessage message;
       *message.mutable_checkpoint()->mutable_id() = IdOf(notice.attempt);
       *message.mutable_checkpoint()->mutable_committed() = notice.committed;
+      SetTime(notice.at, *message.mutable_checkpoint()->mutable_at());
       const uint64_t seq = state_.session.next_seq + num_sent_;
       Send(std::move(message));
       work_.events.push_back(NoticeSent{notice.attempt, notice.committed.step(), seq, now_});

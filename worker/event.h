@@ -96,6 +96,7 @@ struct RankStarted {
 struct RankReady {
   RankKey rank;
   v1::Ready ready;
+  absl::Time time;
 };
 struct RankFailed {
   RankKey rank;
@@ -103,6 +104,7 @@ struct RankFailed {
 };
 struct RankFinished {
   RankKey rank;
+  absl::Time time;
 };
 struct RankSampled {
   RankKey rank;
@@ -119,6 +121,7 @@ struct KillSent {
 struct RankGone {
   RankKey rank;
   std::optional<v1::Cause> cause;
+  absl::Time time;
 };
 
 // Rendezvous.
@@ -145,6 +148,7 @@ struct AnswersSent {
 struct CheckpointSeen {
   AttemptKey attempt;
   v1::CheckpointCommitted committed;
+  absl::Time time;
 };
 struct NoticeSent {
   AttemptKey attempt;

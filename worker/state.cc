@@ -63,6 +63,11 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     }
     for (const uint64_t seq : rank.sample.collectives) out.add_collective_seq(seq);
     out.set_pid(rank.pid);
+    for (const auto& [time, field] : {std::pair(rank.ready_at, &v1::RankStatus::mutable_ready_at),
+                                      std::pair(rank.finished_at, &v1::RankStatus::mutable_finished_at),
+                                      std::pair(rank.gone_at, &v1::RankStatus::mutable_exited_at)}) {
+      if (time != absl::InfinitePast()) SetTime(time, *(out.*field)());
+    }
     if (rank.life == Life::kRunning && rank.progressed_at != absl::InfinitePast()) {
       SetDuration(std::max(absl::ZeroDuration(), now - rank.progressed_at), *out.mutable_since_progress());
       out.set_whereabouts(Whereabouts(attempt, rank.sample));

@@ -56,7 +56,10 @@ struct RankState {
   Life life = Life::kWaiting;
   int64_t pid = 0;
   std::optional<v1::Ready> ready;
-  bool finished = false;            // it said so
+  bool finished = false;  // it said so
+  absl::Time ready_at = absl::InfinitePast();
+  absl::Time finished_at = absl::InfinitePast();
+  absl::Time gone_at = absl::InfinitePast();
   std::optional<v1::Cause> failed;  // its own words; outranks the exit that follows
   bool stop_sent = false;           // the daemon asked it to stop
   bool kill_sent = false;           // the daemon sent SIGKILL
@@ -111,6 +114,7 @@ struct EndedAttempt {
 struct Notice {
   AttemptKey attempt;
   v1::CheckpointCommitted committed;
+  absl::Time at;
   uint64_t seq = 0;  // of its last sending in this session; 0: none
   absl::Time sent_at = absl::InfinitePast();
 };

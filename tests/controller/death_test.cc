@@ -110,6 +110,61 @@ TEST(DeathTest, AWorkerThatWasToldToEndIsNamedThoughItsPeersSpeakFirst) {
   EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("worker b was told to end"));
 }
 
+// The worker's clock is an hour ahead, and the controller hears of the end five minutes late.
+TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
+  const auto at = [](double second) { return ToProto(kStart + absl::Hours(1) + absl::Seconds(second)); };
+  Driver driver;
+  const auto hello = [&] {
+    v1::Hello out = HelloOf("a", 1);
+    *out.mutable_now() = ToProto(driver.now + absl::Hours(1));
+    return out;
+  };
+  driver.Connect(hello());
+  driver.Feed(SubmitOf("job", 1));
+  v1::AttemptStatus status = StatusOf("id-job");
+  v1::RankStatus& rank = AddRank(status, 0, v1::RANK_PHASE_READY);
+  *rank.mutable_ready_at() = at(9);
+  driver.now += absl::Seconds(10);
+  driver.Say("a", status);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(FromProto(driver.events.back().time()), kStart + absl::Seconds(9));
+
+  driver.Disconnect("a");
+  rank.set_exited(true);
+  *rank.mutable_exited_at() = at(12);
+  *rank.mutable_cause() = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL);
+  *rank.mutable_cause()->mutable_time() = at(11);
+  status.set_ended(true);
+  driver.state.limits.worker_timeout = absl::Minutes(10);
+  driver.now += absl::Minutes(5);
+  v1::Hello back = hello();
+  *back.mutable_inventory()->add_attempts() = status;
+  driver.Connect(back);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(FromProto(driver.Job().cause().time()), kStart + absl::Seconds(11));
+  EXPECT_EQ(FromProto(driver.Job().ended()), kStart + absl::Seconds(12));
+  for (const v1::Event& event : driver.events) {
+    if (event.to() == v1::JOB_STATE_STOPPING) {
+      EXPECT_EQ(FromProto(event.time()), kStart + absl::Seconds(11));
+      EXPECT_EQ(FromProto(event.decided()), driver.now);
+    }
+  }
+}
+
+TEST(DeathTest, ACheckpointThatIsToldLateKeepsItsTime) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.now += absl::Minutes(5);
+  CheckpointTold told{.worker = "a"};
+  told.notice.mutable_id()->set_job_id("id-job");
+  told.notice.mutable_id()->set_attempt(1);
+  told.notice.mutable_committed()->set_step(5);
+  *told.notice.mutable_at() = ToProto(kStart + absl::Seconds(7));
+  driver.Feed(told);
+  EXPECT_EQ(driver.events.back().reason(), "CheckpointCommitted");
+  EXPECT_EQ(FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
+}
+
 TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);

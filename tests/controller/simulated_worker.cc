@@ -40,6 +40,9 @@ void SimulatedWorker::Run() {
       context_->set_wait_for_ready(true);
     }
     Serve(*stub);
+    if (script_.mute) {
+      return;
+    }
   }
 }
 
@@ -85,6 +88,9 @@ void SimulatedWorker::Serve(v1::Workers::Stub& stub) {
         Upload(message.upload());
         break;
       case v1::ControllerMessage::kBeat: {
+        if (script_.mute) {
+          break;
+        }
         v1::WorkerMessage beat;
         beat.mutable_beat();
         Send(beat);

@@ -83,6 +83,29 @@ TEST(AttemptTest, EndsWithoutCauseWhenAllFinishAndExitWith0) {
   }
 }
 
+TEST(AttemptTest, TellsWhenItsRanksWereReadyFinishedAndGone) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  const absl::Time start = core.now();
+  core.Advance(absl::Seconds(1));
+  v1::FromTrainer ready;
+  ready.mutable_ready();
+  core.Say(kJob, 0, ready);
+  core.Advance(absl::Seconds(1));
+  core.Say(kJob, 0, Finished());
+  core.Advance(absl::Seconds(1));
+  core.Exits(kJob, 0, {});
+  core.Advance(absl::Minutes(5));
+  core.Feed(EndRecorded{kJob});
+  const v1::RankStatus rank = core.TakeStatus().ranks(0);
+  const auto since_start = [&](const google::protobuf::Timestamp& time) {
+    return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos()) - start;
+  };
+  EXPECT_EQ(since_start(rank.ready_at()), absl::Seconds(1));
+  EXPECT_EQ(since_start(rank.finished_at()), absl::Seconds(2));
+  EXPECT_EQ(since_start(rank.exited_at()), absl::Seconds(3));
+}
+
 TEST(AttemptTest, OneDeadRankStopsTheOthersWithoutAskingAnyone) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 3));
