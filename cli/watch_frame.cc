@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/checkpoint_text.h"
 #include "cli/display_text.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
@@ -124,6 +125,11 @@ void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<
         state.job.state() == v1::JOB_STATE_RUNNING ? "; training goes on; reconnecting" : "; reconnecting");
     lines.push_back(StyledLine(text, Style::kBad));
     return;
+  }
+  for (const std::string& warning : CheckpointWarnings(state.job.checkpoints())) {
+    for (const std::string& line : Wrap(warning, width, "")) {
+      lines.push_back(StyledLine(line, Style::kBad));
+    }
   }
   if (state.last.has_value() && state.last->nonfinite() > 0) {
     lines.push_back(StyledLine(absl::StrFormat("step %d: %d gradient elements not finite; weights left alone",

@@ -49,6 +49,7 @@ struct WatchState {
   int64_t norms_step = 0;
 
   std::optional<v1::CheckpointCommitted> checkpoint;  // the newest
+  v1::Event warning;                                  // the newest about a checkpoint
 
   // Told while the ranks do not move, and once more when they do.
   struct Standstill {
@@ -74,6 +75,7 @@ struct Applied {
   bool validation = false;
   bool checkpoint = false;
   bool stalled = false;  // the ranks have come to stand still, or move again
+  bool warning = false;
 };
 
 // `live`: the response is told as it happens, not read from the history.

@@ -174,6 +174,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     event.set_step(ready->resumed_step());
     *event.mutable_admitted() = Current(job);
     event.mutable_admitted()->set_resumed_step(ready->resumed_step());
+    event.mutable_admitted()->set_resumed_from(ready->resumed_from());
     event.mutable_admitted()->set_program_digest(ready->program_digest());
     return event;
   }
@@ -345,6 +346,53 @@ Decision DecideWorker(const std::string& worker, bool connected, const std::stri
   return out;
 }
 
+std::string ReasonOf(v1::CheckpointProblem problem) {
+  switch (problem) {
+    case v1::CHECKPOINT_PROBLEM_SAVE_FAILED:
+      return "CheckpointFailed";
+    case v1::CHECKPOINT_PROBLEM_PASSED_OVER:
+      return "CheckpointPassedOver";
+    case v1::CHECKPOINT_PROBLEM_OTHER_SEED:
+      return "ResumedWithOtherSeed";
+    case v1::CHECKPOINT_PROBLEM_OTHER_DATA:
+      return "ResumedWithOtherData";
+    case v1::CHECKPOINT_PROBLEM_NOT_REMOVED:
+      return "CheckpointNotRemoved";
+    default:
+      return "CheckpointWarning";
+  }
+}
+
+// When the worker heard of it from its rank.
+absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointTold& told, absl::Time now) {
+  const auto worker = state.workers.find(told.worker);
+  if (!told.notice.has_at() || worker == state.workers.end()) {
+    return now;
+  }
+  return std::max(FromProto(told.notice.at()) - worker->second.clock_ahead,
+                  FromProto(Current(job).started()));
+}
+
+Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointTold& told,
+                       absl::Time now) {
+  Decision out;
+  const bool known = entry.runtime.warning_attempt() == told.notice.id().attempt() &&
+                     entry.runtime.warning_number() >= told.notice.number();
+  if (known) {
+    return out;  // told again after a lost connection
+  }
+  const v1::CheckpointWarning& warning = told.notice.warning();
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
+  event.set_reason(ReasonOf(warning.problem()));
+  event.set_message(warning.message());
+  event.set_step(warning.step());
+  *event.mutable_checkpoint_warning() = warning;
+  event.set_notice_number(told.notice.number());
+  SetHappened(NoticedAt(state, entry.job, told, now), now, event);
+  out.events.push_back(std::move(event));
+  return out;
+}
+
 Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::Time now) {
   Decision out;
   const AttemptKey key = KeyOf(told.notice.id());
@@ -352,6 +400,9 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::
     return out;  // of an older attempt: fenced
   }
   const JobEntry& entry = state.jobs.at(key.first);
+  if (told.notice.has_warning()) {
+    return DecideWarning(state, entry, told, now);
+  }
   const bool known = entry.runtime.checkpoint_attempt() == key.second &&
                      entry.runtime.checkpoint_step() >= told.notice.committed().step();
   if (known) {
@@ -362,12 +413,7 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::
   event.set_message(told.notice.committed().path());
   event.set_step(told.notice.committed().step());
   *event.mutable_checkpoint() = told.notice.committed();
-  if (const auto worker = state.workers.find(told.worker);
-      told.notice.has_at() && worker != state.workers.end()) {
-    SetHappened(std::max(FromProto(told.notice.at()) - worker->second.clock_ahead,
-                         FromProto(Current(entry.job).started())),
-                now, event);
-  }
+  SetHappened(NoticedAt(state, entry.job, told, now), now, event);
   out.events.push_back(std::move(event));
   return out;
 }

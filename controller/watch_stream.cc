@@ -169,8 +169,11 @@ void Watches::Run() {
     {
       const absl::MutexLock lock(&mu_);
       const auto awake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return poked_ || closed_; };
+      const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return poked_ || closed_ || !streams_.empty();
+      };
       if (streams_.empty()) {
-        mu_.Await(absl::Condition(&awake));
+        mu_.Await(absl::Condition(&wanted));  // the first stream may have something due, though nothing pokes
       } else {
         mu_.AwaitWithTimeout(absl::Condition(&awake), kTimerStep);
       }

@@ -170,6 +170,36 @@ TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
   EXPECT_THAT(chunk.error(), HasSubstr("worker a is not connected"));
 }
 
+// Nothing else happens on this controller that could wake the stream.
+TEST_F(ServiceTest, AWatchThatBeginsInAStandstillHearsOfIt) {
+  const SimulatedWorker a("a", address(), {.hold = true, .stopped_for = 60});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  v1::GetJobRequest get;
+  get.set_job("held");
+  JobClient::Until([&] {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    return client_->stub().GetJob(&context, get, &job).ok() && job.progress().stalled();
+  });
+  EXPECT_GE(job.progress().age().seconds(), 60);
+  EXPECT_EQ(job.progress().worker(), "a");
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  v1::WatchRequest request;
+  request.set_job("held");
+  const auto stream = client_->stub().Watch(&context, request);
+  v1::WatchResponse response;
+  int told = 0;
+  while (told < 2 && stream->Read(&response)) {
+    told += response.has_progress() ? 1 : 0;
+  }
+  EXPECT_EQ(told, 2);
+  EXPECT_TRUE(response.progress().stopped());
+  context.TryCancel();
+  stream->Finish();
+}
+
 class ProfileTest : public ServiceTest {
  protected:
   // What comes of so many steps of a job, and the status at the end.

@@ -23,6 +23,7 @@ class SimulatedWorker {
     int places = 1;
     int64_t steps = 256;   // reported by rank 0; that many are committed at once
     bool hold = false;     // the ranks stay at READY until Release()
+    int stopped_for = 0;   // seconds for which they have been stopped then
     bool fail = false;     // the ranks are killed instead of finishing
     bool mute = false;     // beats are not answered, and a lost connection stays lost
     std::string log_line;  // what the upload of a log answers
@@ -39,6 +40,8 @@ class SimulatedWorker {
   std::string refused() const;
   // The attempts that are held: run, or not forgotten yet.
   size_t num_attempts() const;
+  // The attempts whose ranks have all exited, and which are not forgotten yet.
+  size_t ended() const;
 
  private:
   using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>;
