@@ -39,7 +39,7 @@ bool IsStalled(const Moving& rank, double step_seconds) {
 }  // namespace
 
 std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, absl::Time now) {
-  if (!HasRanks(job.state())) {
+  if (!HasRanks(job.state()) || job.attempts().empty()) {
     return std::nullopt;
   }
   const AttemptKey key = CurrentAttempt(job);
