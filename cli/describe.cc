@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cli/cause_text.h"
+#include "cli/checkpoint_text.h"
 #include "cli/command_client.h"
 #include "cli/display_text.h"
 #include "cli/event_table.h"
@@ -109,15 +110,16 @@ int Describe(Context& context, const JobOptions& options) {
     out.Attempt(job->attempts(i));
   }
   out.Section("Checkpoints");
-  bool any = false;
-  for (const v1::Event& event : *events) {
-    if (event.has_checkpoint()) {
-      any = true;
-      out.Text(absl::StrCat("  step ", event.checkpoint().step(), "  ", Escape(event.checkpoint().path()),
-                            "  ", BytesText(event.checkpoint().bytes()), "\n"));
-    }
+  out.Row("  failing", FailedSavesText(job->checkpoints()));
+  for (const v1::CheckpointWarning& warning : job->checkpoints().resume()) {
+    out.Row("  resumed", Escape(warning.message()));
   }
-  if (!any) {
+  const std::vector<v1::CheckpointCommitted> kept = KeptCheckpoints(*events);
+  for (const v1::CheckpointCommitted& checkpoint : kept) {
+    out.Text(absl::StrCat("  step ", checkpoint.step(), "  ", Escape(checkpoint.path()), "  ",
+                          BytesText(checkpoint.bytes()), "\n"));
+  }
+  if (kept.empty()) {
     out.Text("  none yet\n");
   }
   out.Section("Events");

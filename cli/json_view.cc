@@ -61,6 +61,14 @@ class JsonView : public WatchView {
           {"kind", "checkpoint"}, {"step", state.checkpoint->step()}, {"path", state.checkpoint->path()}};
       Print(json);
     }
+    if (applied.warning) {
+      Json json = {{"kind", "warning"},
+                   {"reason", state.warning.reason()},
+                   {"step", state.warning.step()},
+                   {"path", state.warning.checkpoint_warning().path()},
+                   {"message", state.warning.message()}};
+      Print(json);
+    }
   }
 
   void ShowConnection(const WatchState& state, absl::Time) override {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/checkpoint_text.h"
 #include "cli/display_text.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
@@ -113,7 +114,7 @@ void AddNorms(const WatchState& state, int width, int rows, bool unicode, std::v
 }
 
 // Warnings that stay on the display as long as they are true.
-void AddNotices(const WatchState& state, absl::Time now, std::vector<StyledLine>& lines) {
+void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<StyledLine>& lines) {
   if (!state.notice.empty()) {
     lines.push_back(StyledLine(state.notice, Style::kStrong));
   }
@@ -123,6 +124,11 @@ void AddNotices(const WatchState& state, absl::Time now, std::vector<StyledLine>
         state.job.state() == v1::JOB_STATE_RUNNING ? "; training goes on; reconnecting" : "; reconnecting");
     lines.push_back(StyledLine(text, Style::kBad));
     return;
+  }
+  for (const std::string& warning : CheckpointWarnings(state.job.checkpoints())) {
+    for (const std::string& line : Wrap(warning, width, "")) {
+      lines.push_back(StyledLine(line, Style::kBad));
+    }
   }
   if (state.last.has_value() && state.last->nonfinite() > 0) {
     lines.push_back(StyledLine(absl::StrFormat("step %d: %d gradient elements not finite; weights left alone",
@@ -211,7 +217,7 @@ std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& s
       lines.push_back(StyledLine("validation ", Style::kDim).Add(LossText(state.validation->loss)));
     }
   }
-  AddNotices(state, now, lines);
+  AddNotices(state, width, now, lines);
   if (state.job.state() == v1::JOB_STATE_RUNNING) {
     AddNorms(state, width, shape.rows - 1 - static_cast<int>(lines.size()), shape.unicode, lines);
   }

@@ -92,6 +92,10 @@ Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, Watc
         state.checkpoint = response.event().checkpoint();
         applied.checkpoint = true;
       }
+      if (response.event().has_checkpoint_warning()) {
+        state.warning = response.event();
+        applied.warning = true;
+      }
       break;
     case v1::WatchResponse::kReport:
       return ApplyReport(response.report(), now, live, state);

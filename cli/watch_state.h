@@ -49,6 +49,7 @@ struct WatchState {
   int64_t norms_step = 0;
 
   std::optional<v1::CheckpointCommitted> checkpoint;  // the newest
+  v1::Event warning;                                  // the newest about a checkpoint
 
   std::string notice;  // what else the display shall say: "cancelling; Ctrl-C again kills it"
 
@@ -66,6 +67,7 @@ struct Applied {
   bool report = false;  // a new last step
   bool validation = false;
   bool checkpoint = false;
+  bool warning = false;
 };
 
 // `live`: the response is told as it happens, not read from the history.

@@ -1,8 +1,10 @@
 // tandem-controller: takes jobs, places them on workers, and tells what happens.
 
 #include <grpc/support/log.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -97,11 +99,13 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
 
-  options.fatal = [&options](const absl::Status& status) {
+  std::atomic<bool> store_failed = false;
+  options.fatal = [&options, &store_failed](const absl::Status& status) {
     Log(LogLevel::kError,
         "the store failed and nothing more is decided; start the controller again when it can be written",
         {{"store", options.state_directory + "/controller.db"}, {"error", std::string(status.message())}});
-    std::_Exit(1);
+    store_failed = true;
+    kill(getpid(), SIGTERM);  // the ordinary end, in which those who asked hear why
   };
   // A start that fails says why in one line, and that is ours.
   gpr_set_log_function([](gpr_log_func_args*) {});
@@ -114,8 +118,11 @@ int main(int argc, char** argv) {
   gpr_set_log_function(LogGrpc);
   int signal = 0;
   sigwait(&signals, &signal);
-  Log(LogLevel::kInfo, "stopping", {{"signal", signal == SIGTERM ? "SIGTERM" : "SIGINT"}});
+  Log(LogLevel::kInfo, "stopping",
+      {{"reason", store_failed        ? "StoreFailed"
+                  : signal == SIGTERM ? "SIGTERM"
+                                      : "SIGINT"}});
   server->reset();
   Log(LogLevel::kInfo, "stopped");
-  return 0;
+  return store_failed ? 1 : 0;
 }

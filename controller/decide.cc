@@ -137,6 +137,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     event.set_step(ready->resumed_step());
     *event.mutable_admitted() = Current(job);
     event.mutable_admitted()->set_resumed_step(ready->resumed_step());
+    event.mutable_admitted()->set_resumed_from(ready->resumed_from());
     event.mutable_admitted()->set_program_digest(ready->program_digest());
     return event;
   }
@@ -306,6 +307,41 @@ Decision DecideWorker(const std::string& worker, bool connected, const std::stri
   return out;
 }
 
+std::string ReasonOf(v1::CheckpointProblem problem) {
+  switch (problem) {
+    case v1::CHECKPOINT_PROBLEM_SAVE_FAILED:
+      return "CheckpointFailed";
+    case v1::CHECKPOINT_PROBLEM_PASSED_OVER:
+      return "CheckpointPassedOver";
+    case v1::CHECKPOINT_PROBLEM_OTHER_SEED:
+      return "ResumedWithOtherSeed";
+    case v1::CHECKPOINT_PROBLEM_OTHER_DATA:
+      return "ResumedWithOtherData";
+    case v1::CHECKPOINT_PROBLEM_NOT_REMOVED:
+      return "CheckpointNotRemoved";
+    default:
+      return "CheckpointWarning";
+  }
+}
+
+Decision DecideWarning(const JobEntry& entry, const CheckpointTold& told, absl::Time now) {
+  Decision out;
+  const bool known = entry.runtime.warning_attempt() == told.notice.id().attempt() &&
+                     entry.runtime.warning_number() >= told.notice.number();
+  if (known) {
+    return out;  // told again after a lost connection
+  }
+  const v1::CheckpointWarning& warning = told.notice.warning();
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
+  event.set_reason(ReasonOf(warning.problem()));
+  event.set_message(warning.message());
+  event.set_step(warning.step());
+  *event.mutable_checkpoint_warning() = warning;
+  event.set_notice_number(told.notice.number());
+  out.events.push_back(std::move(event));
+  return out;
+}
+
 Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::Time now) {
   Decision out;
   const AttemptKey key = KeyOf(told.notice.id());
@@ -313,6 +349,9 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::
     return out;  // of an older attempt: fenced
   }
   const JobEntry& entry = state.jobs.at(key.first);
+  if (told.notice.has_warning()) {
+    return DecideWarning(entry, told, now);
+  }
   const bool known = entry.runtime.checkpoint_attempt() == key.second &&
                      entry.runtime.checkpoint_step() >= told.notice.committed().step();
   if (known) {

@@ -11,7 +11,7 @@
 namespace tandem::controller {
 namespace {
 
-constexpr size_t kBatch = 256;
+constexpr size_t kBatch = 256;  // items of one commit
 
 // The name of an event in failpoints: "controller.before_commit.submit".
 void HitFailpoints([[maybe_unused]] const char* when, [[maybe_unused]] const std::vector<v1::Event>& events) {
@@ -69,6 +69,8 @@ void Engine::Set(v1::KvSet set, std::function<void()> done) {
 void Engine::Get(std::string worker, v1::KvGet get, std::function<void()> done) {
   Enqueue(KeyGet{std::move(worker), std::move(get), std::move(done)});
 }
+
+void Engine::Fail(absl::Status status) { Enqueue(Failed{std::move(status)}); }
 
 bool Engine::Query(std::function<void(const State&)> look) { return Enqueue(Queried{std::move(look)}); }
 
@@ -146,107 +148,186 @@ void Engine::SetKey(const v1::KvSet& set) {
   }
 }
 
+void Engine::Take(Decided decided, Consequences& out) {
+  Reply reply;
+  Decision decision = Decide(decided.input, clock_.Now(), reply);
+  if (const auto* hello = std::get_if<WorkerHello>(&decided.input)) {
+    for (const v1::AttemptStatus& attempt : hello->hello.inventory().attempts()) {
+      for (v1::KvSet set : attempt.values()) {
+        *set.mutable_id() = attempt.id();
+        SetKey(set);
+      }
+    }
+    out.hellos.emplace_back(out.answers.size(), hello->hello.worker_id());
+  } else if (const auto* report = std::get_if<AttemptReport>(&decided.input)) {
+    dirty_.insert(report->worker);
+  } else if (const auto* gone = std::get_if<WorkerDisconnected>(&decided.input)) {
+    const auto it = state_.workers.find(gone->worker);
+    if (it != state_.workers.end() && !it->second.connected) {
+      rendezvous_.Forget(gone->worker);
+      pushed_.erase(gone->worker);
+    }
+  }
+  for (v1::Event& event : decision.events) {
+    const auto it = state_.jobs.find(event.job_id());
+    if (it != state_.jobs.end()) {
+      for (const std::string& worker : WorkersOf(it->second.job)) {
+        dirty_.insert(worker);
+      }
+    }
+    out.events.push_back(std::move(event));
+  }
+  out.answers.push_back({std::move(decided), std::move(reply)});
+}
+
+void Engine::Take(Item item, Consequences& out) {
+  if (auto* decided = std::get_if<Decided>(&item)) {
+    Take(std::move(*decided), out);
+  } else if (auto* set = std::get_if<KeySet>(&item)) {
+    SetKey(set->set);
+    out.acknowledgements.push_back(std::move(set->done));
+  } else if (auto* get = std::get_if<KeyGet>(&item)) {
+    v1::KvValue value;
+    if (IsLive(state_, KeyOf(get->get.id())) && rendezvous_.Get(get->get, get->worker, value)) {
+      values_.emplace_back(get->worker, std::move(value));
+    }
+    out.acknowledgements.push_back(std::move(get->done));
+  } else if (auto* queried = std::get_if<Queried>(&item)) {
+    out.queries.push_back(std::move(*queried));
+  } else if (auto* failed = std::get_if<Failed>(&item)) {
+    out.failed.Update(failed->status);
+  }
+}
+
+absl::Status Engine::Commit(const std::vector<v1::Event>& events) {
+  std::map<std::string, const JobEntry*> rows;
+  for (const v1::Event& event : events) {
+    const auto it = state_.jobs.find(event.job_id());
+    if (it != state_.jobs.end()) {
+      rows[event.job_id()] = &it->second;
+    }
+  }
+  std::vector<const JobEntry*> changed;
+  for (const auto& [id, row] : rows) {
+    changed.push_back(row);
+  }
+  HitFailpoints("before", events);
+  const auto start = std::chrono::steady_clock::now();
+  if (absl::Status status = store_.Commit(events, changed); !status.ok()) {
+    return status;
+  }
+  outbox_.commit_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  HitFailpoints("after", events);
+  return absl::OkStatus();
+}
+
+// Jobs and queue as they are stored. What was observed of workers stays: all that follows from it is decided
+// again by the next input.
+absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
+  std::set<std::string> ids;
+  for (const v1::Event& event : events) {
+    if (!event.job_id().empty()) {
+      ids.insert(event.job_id());
+    }
+  }
+  for (const std::string& id : ids) {
+    absl::StatusOr<std::optional<JobEntry>> row = store_.Row(id);
+    if (!row.ok()) {
+      return row.status();
+    }
+    if (const auto it = state_.jobs.find(id); it != state_.jobs.end()) {
+      state_.queue.erase({it->second.runtime.submitted_seq(), id});
+      state_.jobs.erase(it);
+    }
+    if (row->has_value()) {
+      if ((*row)->job.state() == v1::JOB_STATE_QUEUED) {
+        state_.queue.insert({(*row)->runtime.submitted_seq(), id});
+      }
+      state_.jobs.emplace(id, **std::move(row));
+    }
+  }
+  state_.last_seq = store_.LastSeq();
+  return absl::OkStatus();
+}
+
+void Engine::Refuse(const absl::Status& status, Consequences& out) {
+  for (Answer& answer : out.answers) {
+    const Input& input = answer.decided.input;
+    if (std::holds_alternative<Submit>(input) || std::holds_alternative<Cancel>(input)) {
+      answer.reply = {.status = absl::ResourceExhaustedError(absl::StrCat(
+                          "the controller could not store it, and has not taken it: ", status.message(),
+                          "; make room on that file system and try again"))};
+    } else if (std::holds_alternative<CheckpointTold>(input)) {
+      // Its worker says it once in a connection, and again only where it is not acknowledged.
+      held_.push_back(Decided{std::move(answer.decided.input), std::exchange(answer.decided.done, nullptr)});
+    }
+  }
+  out.events.clear();
+}
+
+void Engine::Halt(const absl::Status& status, Consequences consequences) {
+  failed_ = absl::UnavailableError(absl::StrCat("the controller's store has failed: ", status.message()));
+  for (Answer& answer : consequences.answers) {
+    if (answer.decided.done) {
+      answer.decided.done({.status = failed_});
+    }
+  }
+  for (const Queried& query : consequences.queries) {
+    query.look(state_);
+  }
+  outbox_.fatal(status);
+}
+
 void Engine::Process(std::vector<Item> batch) {
-  std::vector<v1::Event> events;
-  std::vector<std::function<void()>> after;  // the commit
-  std::vector<std::pair<std::function<void(Reply)>, Reply>> replies;
-  std::vector<std::pair<size_t, std::string>> hellos;  // index in replies, worker
-  if (failed_) {
+  if (!failed_.ok()) {
     for (Item& item : batch) {
       if (auto* decided = std::get_if<Decided>(&item); decided != nullptr && decided->done) {
-        decided->done({.status = absl::UnavailableError("the controller's store has failed")});
+        decided->done({.status = failed_});
       } else if (auto* queried = std::get_if<Queried>(&item)) {
         queried->look(state_);
       }
     }
     return;
   }
+  Consequences out;
+  for (Item& item : std::exchange(held_, {})) {
+    Take(std::move(item), out);
+  }
   for (Item& item : batch) {
-    if (auto* decided = std::get_if<Decided>(&item)) {
-      Reply reply;
-      Decision decision = Decide(decided->input, clock_.Now(), reply);
-      if (const auto* hello = std::get_if<WorkerHello>(&decided->input)) {
-        for (const v1::AttemptStatus& attempt : hello->hello.inventory().attempts()) {
-          for (v1::KvSet set : attempt.values()) {
-            *set.mutable_id() = attempt.id();
-            SetKey(set);
-          }
-        }
-        hellos.emplace_back(replies.size(), hello->hello.worker_id());
-      } else if (const auto* report = std::get_if<AttemptReport>(&decided->input)) {
-        dirty_.insert(report->worker);
-      } else if (const auto* gone = std::get_if<WorkerDisconnected>(&decided->input)) {
-        const auto it = state_.workers.find(gone->worker);
-        if (it != state_.workers.end() && !it->second.connected) {
-          rendezvous_.Forget(gone->worker);
-          pushed_.erase(gone->worker);
-        }
-      }
-      for (v1::Event& event : decision.events) {
-        const auto it = state_.jobs.find(event.job_id());
-        if (it != state_.jobs.end()) {
-          for (const std::string& worker : WorkersOf(it->second.job)) {
-            dirty_.insert(worker);
-          }
-        }
-        events.push_back(std::move(event));
-      }
-      replies.emplace_back(std::move(decided->done), std::move(reply));
-    } else if (auto* set = std::get_if<KeySet>(&item)) {
-      SetKey(set->set);
-      after.push_back(std::move(set->done));
-    } else if (auto* get = std::get_if<KeyGet>(&item)) {
-      v1::KvValue value;
-      if (IsLive(state_, KeyOf(get->get.id())) && rendezvous_.Get(get->get, get->worker, value)) {
-        values_.emplace_back(get->worker, std::move(value));
-      }
-      after.push_back(std::move(get->done));
-    } else if (auto* queried = std::get_if<Queried>(&item)) {
-      after.push_back([this, look = std::move(queried->look)] { look(state_); });
-    }
+    Take(std::move(item), out);
   }
-  if (!events.empty()) {
-    std::map<std::string, const JobEntry*> rows;
-    for (const v1::Event& event : events) {
-      const auto it = state_.jobs.find(event.job_id());
-      if (it != state_.jobs.end()) {
-        rows[event.job_id()] = &it->second;
-      }
-    }
-    std::vector<const JobEntry*> changed;
-    for (const auto& [id, row] : rows) {
-      changed.push_back(row);
-    }
-    HitFailpoints("before", events);
-    const auto start = std::chrono::steady_clock::now();
-    const absl::Status status = store_.Commit(events, changed);
-    if (!status.ok()) {
-      failed_ = true;
-      outbox_.fatal(status);
-      for (auto& [done, reply] : replies) {
-        if (done) {
-          done({.status = absl::UnavailableError(
-                    absl::StrCat("the controller's store has failed: ", status.message()))});
-        }
-      }
-      return;
-    }
-    outbox_.commit_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    HitFailpoints("after", events);
+  absl::Status status = out.failed;
+  if (status.ok() && !out.events.empty()) {
+    status = Commit(out.events);
   }
-  for (const auto& [index, worker] : hellos) {
+  if (absl::IsResourceExhausted(status)) {
+    outbox_.no_room(status);
+    const absl::Status undone = Undo(out.events);
+    Refuse(status, out);
+    status = undone;
+  }
+  if (!status.ok()) {
+    Halt(status, std::move(out));
+    return;
+  }
+  LetOut(std::move(out));
+}
+
+void Engine::LetOut(Consequences consequences) {
+  std::vector<Answer>& answers = consequences.answers;
+  for (const auto& [index, worker] : consequences.hellos) {
     v1::Assignments wanted = WantedOn(state_, worker);
     MarkForgotten(wanted, worker, state_);
     v1::Assignments remembered = wanted;
     remembered.clear_forget();
     pushed_[worker] = remembered.SerializeAsString();
     wanted.set_revision(++revision_);
-    replies[index].second.assignments = std::move(wanted);
+    answers[index].reply.assignments = std::move(wanted);
     dirty_.erase(worker);
   }
-  for (auto& [done, reply] : replies) {
-    if (done) {
-      done(std::move(reply));
+  for (Answer& answer : answers) {
+    if (answer.decided.done) {
+      answer.decided.done(std::move(answer.reply));
     }
   }
   PushAssignments();
@@ -254,15 +335,18 @@ void Engine::Process(std::vector<Item> batch) {
     outbox_.value(worker, value);
   }
   values_.clear();
-  for (const std::function<void()>& call : after) {
-    if (call) {
-      call();
+  for (const std::function<void()>& acknowledge : consequences.acknowledgements) {
+    if (acknowledge) {
+      acknowledge();
     }
   }
-  if (!events.empty()) {
+  for (const Queried& query : consequences.queries) {
+    query.look(state_);
+  }
+  if (!consequences.events.empty()) {
     Prune(state_);
     rendezvous_.Retain(state_);
-    outbox_.events(events);
+    outbox_.events(consequences.events);
   }
 }
 

@@ -34,7 +34,11 @@ class Engine {
     std::function<void(const std::string& worker, const v1::KvValue&)> value;
     std::function<void(const std::vector<v1::Event>&)> events;
     std::function<void(double seconds)> commit_seconds;
-    // The store failed: nothing more is decided. The process should end and be started again.
+    // There was no room for a commit. What it held was undone, and is decided again when there is room; the
+    // users who asked for it were refused with the reason.
+    std::function<void(const absl::Status&)> no_room;
+    // The store failed: nothing more is decided, and everybody who waits has been told why. The process
+    // should end and be started again.
     std::function<void(const absl::Status&)> fatal;
   };
 
@@ -43,6 +47,10 @@ class Engine {
   ~Engine();
 
   void Start();
+
+  // The store was found to have failed: as if its next commit had.
+  void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Does what was posted before, then ends the thread. What is posted later is answered with Unavailable.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -74,13 +82,36 @@ class Engine {
   struct Queried {
     std::function<void(const State&)> look;
   };
-  using Item = std::variant<Decided, KeySet, KeyGet, Queried>;
+  struct Failed {
+    absl::Status status;
+  };
+  using Item = std::variant<Decided, KeySet, KeyGet, Queried, Failed>;
+  struct Answer {
+    Decided decided;
+    Reply reply;
+  };
+  // What a batch of items led to, and who waits for its commit.
+  struct Consequences {
+    std::vector<v1::Event> events;
+    std::vector<Answer> answers;
+    std::vector<std::pair<size_t, std::string>> hellos;   // index in answers, worker
+    std::vector<std::function<void()>> acknowledgements;  // of keys
+    std::vector<Queried> queries;
+    absl::Status failed;
+  };
 
   bool Enqueue(Item item) ABSL_LOCKS_EXCLUDED(mu_);
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void Process(std::vector<Item> batch);
+  void Take(Item item, Consequences& out);
+  void Take(Decided decided, Consequences& out);
   Decision Decide(const Input& input, absl::Time now, Reply& reply);
   void SetKey(const v1::KvSet& set);
+  absl::Status Commit(const std::vector<v1::Event>& events);
+  absl::Status Undo(const std::vector<v1::Event>& events);
+  void Refuse(const absl::Status& status, Consequences& out);
+  void LetOut(Consequences consequences);
+  void Halt(const absl::Status& status, Consequences consequences);
   void PushAssignments();
 
   Store& store_;
@@ -94,7 +125,8 @@ class Engine {
   std::set<std::string> dirty_;                // workers whose assignments may have changed
   std::vector<std::pair<std::string, v1::KvValue>> values_;
   int64_t revision_ = 0;
-  bool failed_ = false;
+  std::vector<Item> held_;  // what is said once, and there was no room for
+  absl::Status failed_;     // why nothing is decided any more
 
   absl::Mutex mu_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);

@@ -75,9 +75,12 @@ absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& direct
   if (!db.ok()) {
     return with_remedy(db.status());
   }
+  if (absl::Status status = (*db)->Check(); !status.ok()) {
+    return with_remedy(status);
+  }
   std::unique_ptr<History> out(new History(*std::move(db), options));
   if (absl::Status status = out->Prepare(); !status.ok()) {
-    return with_remedy(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())));
+    return with_remedy(status);
   }
   return out;
 }
@@ -90,7 +93,7 @@ absl::Status History::Prepare() {
     return status;
   }
   if (schema != 0 && schema != kSchema) {
-    return absl::FailedPreconditionError(absl::StrCat("schema ", schema,
+    return absl::FailedPreconditionError(absl::StrCat("history.db: schema ", schema,
                                                       " is not known to this build (it knows ", kSchema,
                                                       "); run the build that wrote it, or a newer one"));
   }
@@ -239,7 +242,10 @@ std::pair<std::vector<History::Committed>, absl::Status> History::End() {
     return {};
   }
   TANDEM_FAILPOINT("controller.before_commit.report");
-  absl::Status status = db_->Execute("COMMIT");
+  absl::Status status = db_->CheckInPlace();
+  if (status.ok()) {
+    status = db_->Execute("COMMIT");
+  }
   if (status.ok()) {
     TANDEM_FAILPOINT("controller.after_commit.report");
   } else {
@@ -388,6 +394,11 @@ absl::StatusOr<int64_t> History::LastStep(const std::string& job) {
     return status;
   }
   return out;
+}
+
+absl::Status History::CheckInPlace() const {
+  const absl::MutexLock lock(&mu_);
+  return db_->CheckInPlace();
 }
 
 int64_t History::norm_bytes() const {

@@ -37,6 +37,7 @@ class History {
   };
   using Committed = std::function<void(absl::Status)>;
 
+  // DataLoss, with what to do, where a part of the file is damaged (all of it is read).
   static absl::StatusOr<std::unique_ptr<History>> Open(const std::string& directory, const Options& options);
   ~History();
 
@@ -68,6 +69,9 @@ class History {
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
 
   int64_t norm_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // FailedPrecondition where history.db was deleted, moved or replaced under this process.
+  absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Statements;

@@ -1,8 +1,5 @@
 #include "controller/metrics.h"
 
-#include <prometheus/exposer.h>
-
-#include <exception>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -94,12 +91,20 @@ void Metrics::Report(const std::string& job_name, const v1::StepReport& report) 
   training.seconds.Observe(report.seconds());
 }
 
-void Metrics::JobEnded(const std::string& job_name) {
+void Metrics::JobEnded(const v1::Job& job) {
   const absl::MutexLock lock(&mu_);
-  const auto it = training_.find(job_name);
+  const auto it = training_.find(job.name());
   if (it != training_.end()) {
     it->second.ended = clock_.Now();
   }
+  if (job.has_checkpoints()) {
+    checkpoints_[job.name()] = {.record = job.checkpoints(), .ended = clock_.Now()};
+  }
+}
+
+void Metrics::CommitRefused() {
+  const absl::MutexLock lock(&mu_);
+  ++refused_commits_;
 }
 
 void Metrics::RpcStarted(const std::string& method) {
@@ -117,6 +122,14 @@ void Metrics::Look(const State& state) {
   jobs_.clear();
   for (const auto& [id, entry] : state.jobs) {
     ++jobs_[entry.job.state()];
+    if (IsTerminal(entry.job.state())) {
+      continue;  // JobEnded has said so
+    }
+    if (entry.job.has_checkpoints()) {
+      checkpoints_[entry.job.name()] = {.record = entry.job.checkpoints()};
+    } else {
+      checkpoints_.erase(entry.job.name());  // of an ended job of this name
+    }
   }
   connected_ = schedulable_ = away_ = 0;
   for (const auto& [name, worker] : state.workers) {
@@ -154,6 +167,10 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   out.push_back(Family("tandem_controller_store_commit_seconds", "Time of one commit to the store.",
                        MetricType::Histogram));
   out.back().metric.push_back(commits_.Metric());
+
+  out.push_back(Family("tandem_controller_store_no_room_total",
+                       "Commits to the store for which there was no room.", MetricType::Counter));
+  Add(out.back(), static_cast<double>(refused_commits_));
 
   out.push_back(Family("grpc_server_started_total", "RPCs begun, by method.", MetricType::Counter));
   for (const auto& [method, count] : started_) {
@@ -194,30 +211,41 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     out.back().metric.push_back(training.seconds.Metric());
     out.back().metric.back().label = {{"job_name", job}};
   }
+  CollectCheckpoints(out);
   return out;
 }
 
-absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address,
-                                                                    std::shared_ptr<Metrics> metrics) {
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(
-        std::vector<std::string>{"listening_ports", address, "num_threads", "4", "request_timeout_ms", "2000",
-                                 "enable_keep_alive", "no"});
-    exposer->RegisterCollectable(metrics);
-    return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(exposer), std::move(metrics)));
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot serve metrics on ", address,
-                     ": the address is taken or not local; give another --metrics-listen, "
-                     "or --metrics-listen=off"));
+void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const {
+  using prometheus::MetricType;
+  for (auto it = checkpoints_.begin(); it != checkpoints_.end();) {
+    it = clock_.Now() - it->second.ended > kKeepAfterEnd ? checkpoints_.erase(it) : std::next(it);
   }
+  const auto add = [&](const char* name, const char* help, MetricType type, auto value)
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                         prometheus::MetricFamily family = Family(name, help, type);
+                         for (const auto& [job, checkpoints] : checkpoints_) {
+                           Add(family, static_cast<double>(value(checkpoints.record)), {{"job_name", job}});
+                         }
+                         out.push_back(std::move(family));
+                       };
+  using Record = v1::CheckpointRecord;
+  add("tandem_checkpoint_saves_total", "Checkpoints that were saved.", MetricType::Counter,
+      [](const Record& r) { return r.saved(); });
+  add("tandem_checkpoint_failures_total", "Checkpoints that could not be saved.", MetricType::Counter,
+      [](const Record& r) { return r.failed(); });
+  add("tandem_checkpoint_failures_in_a_row", "Checkpoints that could not be saved since the last that was.",
+      MetricType::Gauge, [](const Record& r) { return r.failed_in_a_row(); });
+  add("tandem_checkpoint_bytes_total", "Bytes of the checkpoints that were saved.", MetricType::Counter,
+      [](const Record& r) { return r.bytes(); });
+  add("tandem_checkpoint_seconds_total", "Wall time of the saves that succeeded.", MetricType::Counter,
+      [](const Record& r) { return r.seconds(); });
+  add("tandem_checkpoint_last_step", "Step of the newest checkpoint that was saved.", MetricType::Gauge,
+      [](const Record& r) { return r.last_step(); });
+  add("tandem_checkpoint_last_success_timestamp_seconds", "When the newest checkpoint was saved; 0: never.",
+      MetricType::Gauge, [](const Record& r) {
+        return r.has_last_saved() ? absl::ToDoubleSeconds(FromProto(r.last_saved()) - absl::UnixEpoch())
+                                  : 0.0;
+      });
 }
-
-MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<Metrics> metrics)
-    : metrics_(std::move(metrics)), exposer_(std::move(exposer)) {}
-
-MetricsServer::~MetricsServer() = default;
-
-std::vector<int> MetricsServer::Ports() const { return exposer_->GetListeningPorts(); }
 
 }  // namespace tandem::controller

@@ -4,20 +4,14 @@
 #include <prometheus/metric_family.h>
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/state.h"
 #include "platform/clock.h"
-
-namespace prometheus {
-class Exposer;
-}
 
 namespace tandem::controller {
 
@@ -42,18 +36,30 @@ class Metrics : public prometheus::Collectable {
   explicit Metrics(const platform::Clock& clock) : clock_(clock) {}
 
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
+  // A commit for which there was no room.
+  void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
   // A step of a live job.
   void Report(const std::string& job_name, const v1::StepReport& report) ABSL_LOCKS_EXCLUDED(mu_);
-  void JobEnded(const std::string& job_name) ABSL_LOCKS_EXCLUDED(mu_);
+  void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
   void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
   // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit".
   void RpcHandled(const std::string& method, const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
-  // What the gauges of jobs, workers and the log show from now on.
+  // What the gauges of jobs, workers and the log, and the series of checkpoints, show from now on.
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // Of a job that has saved, or failed to: the record is durable, so a restart of the controller loses
+  // nothing.
+  struct Checkpoints {
+    v1::CheckpointRecord record;
+    absl::Time ended = absl::InfiniteFuture();
+  };
+
+  void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   struct Training {
     v1::StepReport last;
     double tokens = 0;
@@ -70,27 +76,11 @@ class Metrics : public prometheus::Collectable {
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);
+  mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
-};
-
-// Serves `metrics` at http://`address`/metrics while it lives; half-sent requests cannot hold it for more
-// than two seconds. Unavailable, in one line, where the port is taken.
-class MetricsServer {
- public:
-  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address,
-                                                              std::shared_ptr<Metrics> metrics);
-  ~MetricsServer();
-
-  // The ports it listens on, for ":0".
-  std::vector<int> Ports() const;
-
- private:
-  MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<Metrics> metrics);
-
-  std::shared_ptr<Metrics> metrics_;  // the exposer holds it weakly
-  std::unique_ptr<prometheus::Exposer> exposer_;
 };
 
 }  // namespace tandem::controller

@@ -14,8 +14,8 @@
 namespace tandem::controller {
 namespace {
 
-constexpr int kMostScalars = 256;        // of one report
-constexpr size_t kMostUncommitted = 64;  // batches; then the history commits at once
+constexpr int kMostScalars = 256;               // of one report
+constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits at once
 
 class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck> {
  public:
@@ -101,7 +101,7 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     std::shared_ptr<ReportsStream> self;
     {
       const absl::MutexLock lock(&mu_);
-      many = ++uncommitted_ >= kMostUncommitted;
+      many = ++uncommitted_ >= kMostUncommittedBatches;
       self = self_;
     }
     const absl::Status status = history_.Add(

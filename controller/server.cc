@@ -20,11 +20,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "controller/connection_guard.h"
 #include "controller/engine.h"
 #include "controller/history.h"
 #include "controller/jobs_service.h"
 #include "controller/listener.h"
 #include "controller/metrics.h"
+#include "controller/metrics_server.h"
 #include "controller/rpc_metrics.h"
 #include "controller/sessions.h"
 #include "controller/store.h"
@@ -37,6 +39,8 @@ namespace tandem::controller {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kTellOfRoomEvery = absl::Seconds(10);  // of what happens at every tick
+constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
 // Every connection, watch and log that is read costs one.
@@ -49,6 +53,18 @@ void RaiseDescriptorLimit() {
                     {{"error", std::strerror(errno)}});
     }
   }
+}
+
+absl::Status CheckHostAndPort(const std::string& address, const std::string& flag) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, " ", address,
+                                                   ": give host:port, as in 127.0.0.1:7471",
+                                                   flag == "--listen" ? ", or unix:/path" : ", or off"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckAddress(const std::string& address) {
@@ -74,14 +90,7 @@ absl::Status CheckAddress(const std::string& address) {
     }
     return absl::OkStatus();
   }
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", address, ": give host:port, as in 127.0.0.1:7471, or unix:/path"));
-  }
-  return absl::OkStatus();
+  return CheckHostAndPort(address, "--listen");
 }
 
 bool IsLocal(const std::string& address) {
@@ -106,6 +115,7 @@ struct Server::Parts {
 
   void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
   void OnEvents(const std::vector<v1::Event>& events);
+  void OnNoRoom(const absl::Status& status);
 
   const platform::Clock& clock;
   platform::Random& random;
@@ -119,12 +129,14 @@ struct Server::Parts {
   std::unique_ptr<Engine> engine;  // its outbox leads to sessions, watches, metrics
   std::unique_ptr<JobsService> jobs;
   std::unique_ptr<WorkersService> workers;
+  std::vector<std::unique_ptr<ConnectionGuard>> guards;  // in front of the server
   std::unique_ptr<grpc::Server> server;
-  std::vector<std::unique_ptr<Listener>> listeners;  // which feed the server
+  std::vector<std::unique_ptr<Listener>> listeners;  // which feed the guards
   std::unique_ptr<MetricsServer> exposer;
   std::vector<std::string> addresses;
   std::string metrics_address;
 
+  absl::Time no_room_told = absl::InfinitePast();  // of the engine's thread
   absl::Mutex mu;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::thread ticks;
@@ -145,6 +157,11 @@ void Server::Parts::RunTicks() {
     history->Tick(now);
     if (now - beat >= absl::Seconds(1)) {
       beat = now;
+      for (const absl::Status& in_place : {store->CheckInPlace(), history->CheckInPlace()}) {
+        if (!in_place.ok()) {
+          engine->Fail(in_place);
+        }
+      }
       sessions->Beat();
       uploads->Tick();
     }
@@ -152,19 +169,38 @@ void Server::Parts::RunTicks() {
 }
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
+  if (no_room_told != absl::InfinitePast()) {
+    no_room_told = absl::InfinitePast();
+    platform::Log(platform::LogLevel::kInfo, "there is room to store things again", {});
+  }
   for (const v1::Event& event : events) {
-    if (!event.job_id().empty() && !event.has_checkpoint()) {
+    if (event.has_checkpoint_warning()) {
+      platform::Log(platform::LogLevel::kWarning, event.reason(),
+                    {{"job", event.job_id()}, {"message", event.message()}});
+    } else if (!event.job_id().empty() && !event.has_checkpoint()) {
       platform::Log(platform::LogLevel::kInfo, StateName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
     }
     if (IsTerminal(event.to()) && !event.has_checkpoint()) {
       const absl::StatusOr<std::optional<v1::Job>> job = store->Find(event.job_id());
       if (job.ok() && job->has_value()) {
-        metrics->JobEnded((*job)->name());
+        metrics->JobEnded(**job);
       }
     }
   }
   watches->Poke();
+}
+
+void Server::Parts::OnNoRoom(const absl::Status& status) {
+  metrics->CommitRefused();
+  const absl::Time now = clock.Now();
+  if (now - no_room_told >= kTellOfRoomEvery) {
+    no_room_told = now;
+    platform::Log(platform::LogLevel::kError,
+                  "no room to store anything: jobs are neither taken nor moved on until there is; what runs "
+                  "goes on, and what is there can be read",
+                  {{"error", std::string(status.message())}});
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
@@ -172,6 +208,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       platform::Random& random) {
   for (const std::string& address : options.listen) {
     if (absl::Status status = CheckAddress(address); !status.ok()) {
+      return status;
+    }
+  }
+  if (options.metrics_listen != "off") {
+    if (absl::Status status = CheckHostAndPort(options.metrics_listen, "--metrics-listen"); !status.ok()) {
       return status;
     }
   }
@@ -215,6 +256,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                          const v1::KvValue& value) { raw->sessions->Send(worker, value); },
           .events = [raw](const std::vector<v1::Event>& events) { raw->OnEvents(events); },
           .commit_seconds = [raw](double seconds) { raw->metrics->CommitSeconds(seconds); },
+          .no_room = [raw](const absl::Status& status) { raw->OnNoRoom(status); },
           .fatal = options.fatal,
       });
   parts->jobs = std::make_unique<JobsService>(JobsService::Parts{*parts->engine, *parts->store,
@@ -231,11 +273,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       return exposer.status();
     }
     parts->exposer = *std::move(exposer);
-    const std::vector<int> ports = parts->exposer->Ports();
-    const size_t colon = options.metrics_listen.rfind(':');
-    parts->metrics_address =
-        absl::StrCat(colon == std::string::npos ? "0.0.0.0" : options.metrics_listen.substr(0, colon), ":",
-                     ports.empty() ? 0 : ports.front());
+    parts->metrics_address = parts->exposer->address();
   }
 
   // From here on inputs are taken.
@@ -246,7 +284,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   SetArguments(builder);
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors;
   for (const std::string& address : options.listen) {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address);
+    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address, "--listen");
     if (!listener.ok()) {
       return listener.status();
     }
@@ -255,6 +293,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     acceptors.push_back(builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         grpc::InsecureServerCredentials()));
+  }
+  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+  // gRPC decompresses before it looks at the size: 500 kB can become 512 MB.
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
@@ -278,11 +321,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     health->SetServingStatus(service, true);
   }
   for (size_t i = 0; i < acceptors.size(); ++i) {
-    parts->listeners[i]->Start([acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.fd = fd;
-      acceptor->HandleNewConnection(&connection);
-    });
+    ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
+        kMostMessageBytes, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+          connection.fd = fd;
+          acceptor->HandleNewConnection(&connection);
+        }));
+    parts->listeners[i]->Start([&guard](int fd) { guard.Add(fd); });
   }
   parts->ticks = std::thread([raw] { raw->RunTicks(); });
   platform::Log(platform::LogLevel::kInfo, "serving",

@@ -20,7 +20,8 @@ struct ServerOptions {
   std::string metrics_listen = "127.0.0.1:9464";         // "off": none
   Limits limits;
   absl::Duration orphan_timeout = absl::Seconds(600);
-  // Called where the store has failed and nothing more can be decided. The process should end.
+  // Called once, from another thread, where the store has failed: nothing more is decided, and whoever asks
+  // is told why. The process should end; this object may not be destroyed by the call itself.
   std::function<void(const absl::Status&)> fatal;
 };
 

@@ -1,21 +1,42 @@
 #include "controller/sqlite.h"
 
 #include <sqlite3.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace tandem::controller {
 namespace {
 
+// Of the write that failed. SQLite 3.40 does not note it for the connection when a COMMIT writes the log.
+int LastErrno(sqlite3* db, int rc) {
+  sqlite3_file* log = nullptr;
+  int error = 0;
+  if (rc == SQLITE_IOERR_WRITE &&
+      sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK && log != nullptr &&
+      log->pMethods != nullptr) {
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  }
+  return error != 0 ? error : sqlite3_system_errno(db);
+}
+
+// `rc` with its extended code.
 absl::Status ErrorOf(sqlite3* db, int rc) {
-  std::string text = absl::StrCat("SQLite: ", sqlite3_errmsg(db));
+  const char* path = sqlite3_db_filename(db, "main");
+  std::string text = absl::StrCat(path == nullptr ? "" : path, ": SQLite: ", sqlite3_errmsg(db));
   const int kind = rc & 0xff;
   // "disk I/O error" alone does not say which.
-  if (const int error = sqlite3_system_errno(db);
-      error != 0 && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN || kind == SQLITE_FULL)) {
+  const int error = LastErrno(db, rc);
+  if (error != 0 && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN || kind == SQLITE_FULL)) {
     absl::StrAppend(&text, ": ", std::strerror(error));
+  }
+  // SQLite calls only ENOSPC "full". A failed fsync is none of these: what is on the disk is not known then.
+  if (rc == SQLITE_IOERR_WRITE && (error == ENOSPC || error == EDQUOT || error == EFBIG)) {
+    return absl::ResourceExhaustedError(text);
   }
   switch (kind) {
     case SQLITE_BUSY:
@@ -23,6 +44,8 @@ absl::Status ErrorOf(sqlite3* db, int rc) {
       return absl::FailedPreconditionError(text);
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(text);
+    case SQLITE_READONLY:
+      return absl::PermissionDeniedError(text);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::DataLossError(text);
@@ -105,10 +128,15 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   sqlite3* db = nullptr;
   const int rc = sqlite3_open_v2(path.c_str(), &db,
                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  std::unique_ptr<Database> out(new Database(db));
+  std::unique_ptr<Database> out(new Database(db, path));
   if (rc != SQLITE_OK) {
-    return absl::UnavailableError(absl::StrCat(path, ": ", ErrorOf(db, rc).message()));
+    std::string text = absl::StrCat(path, ": SQLite: ", sqlite3_errmsg(db));
+    if (const int error = sqlite3_system_errno(db); error != 0) {
+      absl::StrAppend(&text, ": ", std::strerror(error));
+    }
+    return absl::UnavailableError(text);
   }
+  sqlite3_extended_result_codes(db, 1);
   // EXCLUSIVE comes before WAL: then no shared-memory file is made, and nobody else gets in.
   for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=WAL",
                              sync == Sync::kFull ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
@@ -122,10 +150,44 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
                        "it; stop that, or give this one another --state"));
     }
     if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+      return status;
     }
   }
+  out->file_ = IdOf(path);
+  out->log_ = IdOf(path + "-wal");
   return out;
+}
+
+Database::FileId Database::IdOf(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) == 0 ? FileId{found.st_dev, found.st_ino} : FileId{};
+}
+
+absl::Status Database::Check() {
+  Statement check = Prepare("PRAGMA quick_check(3)");
+  std::string found;
+  while (check.Next()) {
+    absl::StrAppend(&found, found.empty() ? "" : "; ", check.Bytes(0));
+  }
+  if (absl::Status status = check.Finish(); !status.ok() || found == "ok") {
+    return status;
+  }
+  return absl::DataLossError(absl::StrCat(
+      path_,
+      " is damaged: ", absl::StrReplaceAll(found, {{"*** in database main ***\n", ""}, {"\n", "; "}})));
+}
+
+absl::Status Database::CheckInPlace() const {
+  for (const auto& [path, id] : {std::pair(path_, file_), std::pair(path_ + "-wal", log_)}) {
+    if (IdOf(path) != id) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path,
+                       " was deleted, moved or replaced while this controller had it open, so nothing more "
+                       "can be kept; put the state directory back from a copy, or start again with another "
+                       "--state and submit the jobs again"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 Database::~Database() { sqlite3_close_v2(db_); }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,6 +54,9 @@ class Statement {
 };
 
 // One connection that alone has its file (locking_mode EXCLUSIVE, write-ahead log). Not thread-safe.
+// The text of every error begins with the file's path. ResourceExhausted: there is no room for what was to be
+// written, none of it was, and it may be tried again; DataLoss: the file is damaged; PermissionDenied: it
+// cannot be written.
 class Database {
  public:
   enum class Sync { kFull, kNormal };
@@ -60,13 +65,31 @@ class Database {
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Sync sync);
   ~Database();
 
+  // DataLoss where a page of the file is damaged. Reads the whole file.
+  absl::Status Check();
+
+  // FailedPrecondition where the path no longer leads to the file that is open, or to its log: somebody has
+  // deleted, moved or replaced it, and what is written now is lost with this process. Two calls of stat.
+  absl::Status CheckInPlace() const;
+
   absl::Status Execute(const std::string& sql);
   Statement Prepare(std::string_view sql) { return Statement(db_, sql); }
 
  private:
-  explicit Database(sqlite3* db) : db_(db) {}
+  // Which file a path leads to; all 0 where there is none.
+  struct FileId {
+    dev_t device = 0;
+    ino_t inode = 0;
+    bool operator==(const FileId&) const = default;
+  };
+  static FileId IdOf(const std::string& path);
+
+  Database(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
 
   sqlite3* db_;
+  const std::string path_;
+  FileId file_;  // those that were opened
+  FileId log_;
 };
 
 }  // namespace tandem::controller

@@ -1,5 +1,10 @@
 #include "controller/store.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/numbers.h"
@@ -28,7 +33,7 @@ CREATE TABLE IF NOT EXISTS requests (owner TEXT NOT NULL, request TEXT NOT NULL,
 // The kinds that Apply and the readers of this build understand.
 bool KnownKind(const std::string& kind) {
   for (const char* known : {"submitted", "waiting", "admitted", "starting", "running", "stopping", "finished",
-                            "checkpoint", "worker"}) {
+                            "checkpoint", "checkpoint_warning", "worker"}) {
     if (kind == known) {
       return true;
     }
@@ -36,17 +41,42 @@ bool KnownKind(const std::string& kind) {
   return false;
 }
 
-absl::Status DataLoss(const std::string& what) {
-  return absl::DataLossError(absl::StrCat("the store holds ", what, " that cannot be read"));
+absl::Status DataLoss(const std::string& path, const std::string& what) {
+  return absl::DataLossError(absl::StrCat(path, ": the store holds ", what, " that cannot be read"));
 }
 
 // A file that is damaged is not mended here: what it acknowledged must not be dropped in silence.
 absl::Status WithRemedy(const absl::Status& status) {
-  return absl::IsDataLoss(status)
-             ? absl::DataLossError(
-                   absl::StrCat(status.message(),
-                                "; put a copy of it back, or give another --state and submit the jobs again"))
-             : status;
+  const char* remedy = "";
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+      remedy = "; put a copy of it back, or give another --state and submit the jobs again";
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      remedy = "; make room on its file system, or give another --state";
+      break;
+    case absl::StatusCode::kPermissionDenied:
+      remedy = "; let this user write it, or give another --state";
+      break;
+    default:
+      break;
+  }
+  return absl::Status(status.code(), absl::StrCat(status.message(), remedy));
+}
+
+absl::Status MakeDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot make the state directory ", directory, ": ", error.message()));
+  }
+  // SQLite would only say that it is "unable to open database file".
+  if (faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot write the state directory ", directory, ": ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -60,6 +90,7 @@ struct Store::Statements {
                               "excluded.runtime")),
         insert_request(db.Prepare("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)")),
         find_id(db.Prepare("SELECT job FROM jobs WHERE id = ?")),
+        find_row(db.Prepare("SELECT job, runtime FROM jobs WHERE id = ?")),
         find_name(
             db.Prepare("SELECT job FROM jobs WHERE name = ? ORDER BY live DESC, submitted DESC LIMIT 1")),
         find_request(db.Prepare("SELECT jobs.job FROM requests JOIN jobs ON jobs.id = requests.job WHERE "
@@ -72,13 +103,14 @@ struct Store::Statements {
   Statement upsert_job;
   Statement insert_request;
   Statement find_id;
+  Statement find_row;
   Statement find_name;
   Statement find_request;
   Statement events_of_all;
   Statement events_of_job;
 };
 
-Store::Store(std::unique_ptr<Database> db) : db_(std::move(db)) {}
+Store::Store(std::unique_ptr<Database> db, std::string path) : path_(std::move(path)), db_(std::move(db)) {}
 
 Store::~Store() {
   const absl::MutexLock lock(&mu_);
@@ -87,20 +119,20 @@ Store::~Store() {
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory, platform::Random& random) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot make the state directory ", directory, ": ", error.message()));
+  if (absl::Status status = MakeDirectory(directory); !status.ok()) {
+    return WithRemedy(status);
   }
   const std::string path = absl::StrCat(directory, "/controller.db");
   absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(path, Database::Sync::kFull);
   if (!db.ok()) {
     return WithRemedy(db.status());
   }
-  std::unique_ptr<Store> store(new Store(*std::move(db)));
+  if (absl::Status status = (*db)->Check(); !status.ok()) {
+    return WithRemedy(status);
+  }
+  std::unique_ptr<Store> store(new Store(*std::move(db), path));
   if (absl::Status status = store->Prepare(random); !status.ok()) {
-    return WithRemedy(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())));
+    return WithRemedy(status);
   }
   return store;
 }
@@ -122,9 +154,9 @@ absl::Status Store::Prepare(platform::Random& random) {
       if (key == "store_id") {
         store_id_ = value;
       } else if (key == "term" && !absl::SimpleAtoi(value, &term_)) {
-        return DataLoss("a term");
+        return DataLoss(path_, "a term");
       } else if (key == "schema" && !absl::SimpleAtoi(value, &schema)) {
-        return DataLoss("a schema");
+        return DataLoss(path_, "a schema");
       }
     }
     if (absl::Status status = meta.Finish(); !status.ok()) {
@@ -132,14 +164,14 @@ absl::Status Store::Prepare(platform::Random& random) {
     }
     if (schema != kStoreSchema) {
       return absl::FailedPreconditionError(
-          absl::StrCat("schema ", schema, " is not known to this build (it knows ", kStoreSchema,
+          absl::StrCat(path_, ": schema ", schema, " is not known to this build (it knows ", kStoreSchema,
                        "); run the build that wrote it, or a newer one"));
     }
     Statement kinds = db_->Prepare("SELECT kind, schema FROM event_kinds");
     while (kinds.Next()) {
       if (!KnownKind(kinds.Bytes(0)) || kinds.Int(1) != kEventSchema) {
         return absl::FailedPreconditionError(
-            absl::StrCat("events of kind ", kinds.Bytes(0), " and schema ", kinds.Int(1),
+            absl::StrCat(path_, ": events of kind ", kinds.Bytes(0), " and schema ", kinds.Int(1),
                          " are not known to this build; run the build that wrote them, or a newer one"));
       }
     }
@@ -190,7 +222,7 @@ absl::StatusOr<State> Store::ReadState() {
   while (live.Next()) {
     JobEntry entry;
     if (!entry.job.ParseFromString(live.Bytes(0)) || !entry.runtime.ParseFromString(live.Bytes(1))) {
-      return DataLoss("a job");
+      return DataLoss(path_, "a job");
     }
     if (entry.job.state() == v1::JOB_STATE_QUEUED) {
       state.queue.insert({entry.runtime.submitted_seq(), entry.job.id()});
@@ -206,7 +238,11 @@ absl::StatusOr<State> Store::ReadState() {
 
 absl::Status Store::Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {
   const absl::MutexLock lock(&mu_);
-  absl::Status status = db_->Execute("BEGIN");
+  absl::Status status = db_->CheckInPlace();
+  if (!status.ok()) {
+    return status;
+  }
+  status = db_->Execute("BEGIN");
   if (status.ok()) {
     status = Write(events, rows);
   }
@@ -264,7 +300,7 @@ absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vecto
 
 namespace {
 
-absl::StatusOr<std::optional<v1::Job>> One(Statement& query) {
+absl::StatusOr<std::optional<v1::Job>> One(const std::string& path, Statement& query) {
   std::optional<v1::Job> out;
   bool readable = true;
   if (query.Next()) {
@@ -275,7 +311,7 @@ absl::StatusOr<std::optional<v1::Job>> One(Statement& query) {
     return status;
   }
   if (!readable) {
-    return DataLoss("a job");
+    return DataLoss(path, "a job");
   }
   return out;
 }
@@ -285,19 +321,43 @@ absl::StatusOr<std::optional<v1::Job>> One(Statement& query) {
 absl::StatusOr<std::optional<v1::Job>> Store::Find(const std::string& id_or_name) {
   const absl::MutexLock lock(&mu_);
   statements_->find_id.Bind(id_or_name);
-  absl::StatusOr<std::optional<v1::Job>> out = One(statements_->find_id);
+  absl::StatusOr<std::optional<v1::Job>> out = One(path_, statements_->find_id);
   if (!out.ok() || out->has_value()) {
     return out;
   }
   statements_->find_name.Bind(id_or_name);
-  return One(statements_->find_name);
+  return One(path_, statements_->find_name);
+}
+
+absl::StatusOr<std::optional<JobEntry>> Store::Row(const std::string& id) {
+  const absl::MutexLock lock(&mu_);
+  Statement& query = statements_->find_row;
+  query.Bind(id);
+  std::optional<JobEntry> out;
+  bool readable = true;
+  if (query.Next()) {
+    out.emplace();
+    readable = out->job.ParseFromString(query.Bytes(0)) && out->runtime.ParseFromString(query.Bytes(1));
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  if (!readable) {
+    return DataLoss(path_, "a job");
+  }
+  return out;
+}
+
+absl::Status Store::CheckInPlace() const {
+  const absl::MutexLock lock(&mu_);
+  return db_->CheckInPlace();
 }
 
 absl::StatusOr<std::optional<v1::Job>> Store::FindRequest(const std::string& owner,
                                                           const std::string& request_id) {
   const absl::MutexLock lock(&mu_);
   statements_->find_request.Bind(owner).Bind(request_id);
-  return One(statements_->find_request);
+  return One(path_, statements_->find_request);
 }
 
 absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(
@@ -320,7 +380,7 @@ absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(
     auto& [seq, job] = out.emplace_back();
     seq = query.Int(0);
     if (!job.ParseFromString(query.Bytes(1))) {
-      return DataLoss("a job");
+      return DataLoss(path_, "a job");
     }
   }
   if (absl::Status status = query.Finish(); !status.ok()) {
@@ -345,7 +405,7 @@ absl::StatusOr<std::vector<v1::Event>> Store::Events(const std::string& job_id, 
     return status;
   }
   if (!readable) {
-    return DataLoss("an event");
+    return DataLoss(path_, "an event");
   }
   return out;
 }

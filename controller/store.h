@@ -20,7 +20,8 @@ namespace tandem::controller {
 class Store {
  public:
   // Opens or makes the store, and begins the next term. FailedPrecondition, in one line, where another
-  // controller has it, or where it holds a schema or a kind of event that this build does not know.
+  // controller has it, or where it holds a schema or a kind of event that this build does not know; DataLoss
+  // where a part of it is damaged (all of it is read); PermissionDenied where it cannot be written.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& directory, platform::Random& random);
   ~Store();
 
@@ -30,9 +31,16 @@ class Store {
   // The live jobs and last_seq, to go on from.
   absl::StatusOr<State> Load() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // One transaction: the events, and the rows as they are after them.
+  // One transaction: the events, and the rows as they are after them. After ResourceExhausted nothing has
+  // changed, and it may be tried again; after any other error nothing more may be committed.
   absl::Status Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The row of the job of that id, as it was committed last.
+  absl::StatusOr<std::optional<JobEntry>> Row(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // FailedPrecondition where the state directory was deleted, moved or replaced under this process.
+  absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The job of that id, else the live one of that name, else the newest ended one of that name.
   absl::StatusOr<std::optional<v1::Job>> Find(const std::string& id_or_name) ABSL_LOCKS_EXCLUDED(mu_);
@@ -50,7 +58,7 @@ class Store {
   int64_t LastSeq() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  explicit Store(std::unique_ptr<Database> db);
+  Store(std::unique_ptr<Database> db, std::string path);
   struct Statements;
 
   absl::StatusOr<State> ReadState() ABSL_LOCKS_EXCLUDED(mu_);
@@ -58,6 +66,7 @@ class Store {
   absl::Status Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const std::string path_;
   mutable absl::Mutex mu_;
   std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);

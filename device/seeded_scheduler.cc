@@ -163,6 +163,7 @@ class SeededScheduler::Impl {
       std::move(lane->issued.begin(), lane->issued.end(), std::back_inserter(lane->queue));
       lane->issued.clear();
     }
+    ++rounds_;
     constexpr int kPeriods[] = {1, 4, 32, 256};
     period_ = kPeriods[random_() % std::size(kPeriods)];
     DrawPrecedences();
@@ -338,6 +339,7 @@ class SeededScheduler::Impl {
   std::list<Carrier> carriers_;
   std::vector<Carrier*> idle_carriers_;
   bool running_ = false;  // a round
+  int64_t rounds_ = 0;    // that have started
   Lane* ending_lane_ = nullptr;
   bool ending_ = false;
   int period_ = 1;  // precedences are drawn again once in so many pieces
@@ -379,11 +381,13 @@ class SeededScheduler::Impl::LaneStream final : public Stream {
 
  private:
   void AwaitRound(const Event& event, bool all) {
-    if (all || !event.IsReached()) {
+    {
       std::unique_lock lock(impl_.mu_);
+      const int64_t round = impl_.rounds_;
       impl_.Flush(lane_.rank, event, all);
-      // Hosts go on between rounds only: what they do next must not depend on when they wake.
-      impl_.idle_.wait(lock, [&] { return !impl_.running_ && event.IsReached(); });
+      // Hosts go on between rounds only: what they do next must not depend on when they wake. An event that
+      // was reached before takes a round too, since another rank's may not have been.
+      impl_.idle_.wait(lock, [&] { return !impl_.running_ && impl_.rounds_ > round && event.IsReached(); });
     }
     error_.RethrowIfSet();
   }

@@ -15,8 +15,8 @@ namespace tandem::device {
 // Nothing starts before every rank synchronizes one of its streams. Then, if one of them synchronizes all of
 // a stream, everything enqueued so far runs to its end; if all wait for an event, pieces run until every
 // rank's is reached, and what is left goes on in the next round beside what is issued by then. Ranks must
-// synchronize equally often, as ranks that run the same programs do. (An event that was reached before counts
-// for none.) A rank whose streams are all gone is not waited for.
+// synchronize equally often, as ranks that run the same programs do. A rank whose streams are all gone is not
+// waited for.
 //
 // A collective is two events, not one: it starts when its piece does, and WaitUntil lets any other piece run
 // until the peers have come. (Each unfinished collective keeps the thread that it is on; another one takes

@@ -36,14 +36,14 @@ v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::strin
 }
 
 v1::StepTimeline ToProto(const RecordedRun& recorded) {
-  const schedules_v1::Timeline& from = recorded.timeline;
+  const schedules::Timeline& from = recorded.timeline;
   v1::StepTimeline timeline;
   timeline.set_program(from.program);
   timeline.set_rank(from.rank);
   timeline.set_step(from.step);
-  timeline.set_serialized(from.alone);
+  timeline.set_serialized(from.serialized);
   timeline.set_start_unix_ns(recorded.start_unix_ns);
-  for (const schedules_v1::InstructionTime& time : from.instructions) {
+  for (const schedules::InstructionTime& time : from.instructions) {
     timeline.add_start_ns(time.start_ns);
     timeline.add_end_ns(time.end_ns);
     timeline.add_cpu_ns(time.cpu_ns);
@@ -71,17 +71,18 @@ void DaemonObserver::OnReady(const RankReady& ready) {
   told.set_data_digest(ready.data_digest);
   told.set_resumed_step(ready.resumed_step);
   told.set_build(platform::BuildVersion());
+  told.set_resumed_from(ready.resumed_from);
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnItems(const std::vector<ReportedItem>& items) {
+void DaemonObserver::OnParameters(const std::vector<ReportedParameter>& parameters) {
   v1::FromTrainer message;
   v1::ItemTable& table = *message.mutable_table();
   table.set_digest(table_digest_);
-  for (const ReportedItem& item : items) {
+  for (const ReportedParameter& parameter : parameters) {
     v1::Item& row = *table.add_items();
-    row.set_name(item.name);
-    row.mutable_shape()->Add(item.shape.begin(), item.shape.end());
+    row.set_name(parameter.name);
+    row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
   }
   outbox_.Push(std::move(message));
 }
@@ -99,6 +100,18 @@ void DaemonObserver::OnCheckpoint(int64_t step, const checkpoint::Saved& saved) 
   committed.set_path(saved.path);
   committed.set_bytes(saved.bytes);
   committed.set_manifest_digest(saved.manifest_digest);
+  committed.set_seconds(saved.seconds);
+  committed.mutable_removed_steps()->Add(saved.removed_steps.begin(), saved.removed_steps.end());
+  outbox_.Push(std::move(message));
+}
+
+void DaemonObserver::OnCheckpointWarning(const CheckpointWarning& warning) {
+  v1::FromTrainer message;
+  v1::CheckpointWarning& told = *message.mutable_checkpoint_warning();
+  told.set_problem(static_cast<v1::CheckpointProblem>(warning.problem));
+  told.set_step(warning.step);
+  told.set_path(warning.path);
+  told.set_message(warning.message);
   outbox_.Push(std::move(message));
 }
 
@@ -111,10 +124,11 @@ void DaemonObserver::OnProfiledStep(uint64_t id, const RecordedRun& recorded, bo
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnRequestsDone(const std::vector<uint64_t>& ids) {
+void DaemonObserver::OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) {
   for (const uint64_t id : ids) {
     v1::FromTrainer message;
     message.set_request_done(id);
+    message.set_request_error(error);
     outbox_.Push(std::move(message));
   }
 }

@@ -36,7 +36,7 @@ struct StepRecord {
 // One optimizer step of all ranks.
 struct StepSummary {
   int64_t step = 0;
-  double loss = 0;  // mean over the global microbatches
+  double loss = 0;  // mean over the global microbatches; 0 in step 0, the validation before the first step
   double grad_norm = 0;
   double learning_rate = 0;
   int64_t tokens = 0;

@@ -12,7 +12,7 @@ namespace tandem::device {
 class Device;
 class TimeMark;
 }  // namespace tandem::device
-namespace tandem::schedules_v1 {
+namespace tandem::schedules {
 struct Program;
 }
 
@@ -22,7 +22,7 @@ namespace tandem::trainer {
 class StepRecorder {
  public:
   // `device` and `program` outlive it. recording != kNone.
-  StepRecorder(device::Device& device, const schedules_v1::Program& program, int64_t step, Recording recording);
+  StepRecorder(device::Device& device, const schedules::Program& program, int64_t step, Recording recording);
   ~StepRecorder();
 
   // On a stream, before all instructions: the time that theirs count from.
@@ -37,14 +37,14 @@ class StepRecorder {
  private:
   struct Times {
     std::unique_ptr<device::TimeMark> start;
-    std::unique_ptr<device::TimeMark> end;  // null: nothing runs
+    std::unique_ptr<device::TimeMark> end;
     int64_t cpu_ns = -1;
   };
 
   device::Device& device_;
-  const schedules_v1::Program& program_;
+  const schedules::Program& program_;
   const int64_t step_;
-  const bool alone_;
+  const bool serialized_;
   const int64_t start_unix_ns_;
   std::unique_ptr<device::TimeMark> origin_;
   std::vector<Times> times_;  // by instruction

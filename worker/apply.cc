@@ -81,7 +81,10 @@ class Applier {
   void operator()(const RequestPassedOn& event) { Find(event.attempt)->request_sent = event.request; }
   void operator()(const RequestDone& event) {
     if (AttemptState* const attempt = Find(event.attempt)) {
-      attempt->request_done = std::max(attempt->request_done, event.request);
+      if (event.request >= attempt->request_done) {
+        attempt->request_done = event.request;
+        attempt->request_error = event.error;
+      }
       attempt->dirty = true;
     }
   }
@@ -173,11 +176,12 @@ class Applier {
 
   void operator()(const CheckpointSeen& event) {
     if (state_.notices.size() >= kMaxNotices) state_.notices.erase(state_.notices.begin());
-    state_.notices.push_back({.attempt = event.attempt, .committed = event.committed});
+    state_.notices.push_back(
+        {.attempt = event.attempt, .message = event.message, .number = ++state_.last_notice});
   }
   void operator()(const NoticeSent& event) {
     for (Notice& notice : state_.notices) {
-      if (notice.attempt == event.attempt && notice.committed.step() == event.step) {
+      if (notice.number == event.number) {
         notice.seq = event.seq;
         notice.sent_at = event.time;
       }

@@ -187,11 +187,12 @@ class Converger {
     for (const Notice& notice : state_.notices) {
       if (now_ < notice.sent_at + kNoticePeriod) continue;
       v1::WorkerMessage message;
+      *message.mutable_checkpoint() = notice.message;
       *message.mutable_checkpoint()->mutable_id() = IdOf(notice.attempt);
-      *message.mutable_checkpoint()->mutable_committed() = notice.committed;
+      message.mutable_checkpoint()->set_number(notice.number);
       const uint64_t seq = state_.session.next_seq + num_sent_;
       Send(std::move(message));
-      work_.events.push_back(NoticeSent{notice.attempt, notice.committed.step(), seq, now_});
+      work_.events.push_back(NoticeSent{notice.number, seq, now_});
     }
     if (state_.beat_due) {
       if (state_.live.empty()) {

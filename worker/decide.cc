@@ -177,8 +177,16 @@ class Decider {
         Add(RankReady{input.rank, message.ready()});
         break;
       case v1::FromTrainer::kCheckpoint:
-        Add(CheckpointSeen{attempt, message.checkpoint()});
+      case v1::FromTrainer::kCheckpointWarning: {
+        v1::CheckpointNotice notice;
+        if (message.has_checkpoint()) {
+          *notice.mutable_committed() = message.checkpoint();
+        } else {
+          *notice.mutable_warning() = message.checkpoint_warning();
+        }
+        Add(CheckpointSeen{attempt, std::move(notice)});
         break;
+      }
       case v1::FromTrainer::kFailed:
         if (!rank->failed) {
           RankState then = *rank;
@@ -191,7 +199,7 @@ class Decider {
         Add(RankFinished{input.rank});
         break;
       case v1::FromTrainer::kRequestDone:
-        Add(worker::RequestDone{attempt, message.request_done()});
+        Add(worker::RequestDone{attempt, message.request_done(), message.request_error()});
         break;
       case v1::FromTrainer::kTable:     // of the report queue
       case v1::FromTrainer::kReport:    // of the report queue

@@ -67,6 +67,7 @@ struct RequestPassedOn {
 struct RequestDone {
   AttemptKey attempt;
   uint64_t request = 0;
+  std::string error;
 };
 struct StatusDue {
   AttemptKey attempt;
@@ -144,11 +145,10 @@ struct AnswersSent {
 // Checkpoints, logs, the end.
 struct CheckpointSeen {
   AttemptKey attempt;
-  v1::CheckpointCommitted committed;
+  v1::CheckpointNotice message;
 };
 struct NoticeSent {
-  AttemptKey attempt;
-  int64_t step = 0;
+  uint64_t number = 0;
   uint64_t seq = 0;
   absl::Time time;
 };

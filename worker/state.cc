@@ -71,6 +71,7 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
   }
   if (attempt.refused) *status.mutable_refused() = *attempt.refused;
   status.set_request_done(attempt.request_done);
+  status.set_request_error(attempt.request_error);
   return status;
 }
 

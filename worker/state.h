@@ -97,7 +97,8 @@ struct AttemptState {
 
   uint64_t request_sent = 0;  // Assignment.request passed on to a rank
   uint64_t request_done = 0;
-  bool dirty = true;  // the controller should hear of it now
+  std::string request_error;  // why request_done could not be done; empty: it was
+  bool dirty = true;          // the controller should hear of it now
 };
 
 // An end that the controller has not acknowledged.
@@ -108,7 +109,8 @@ struct EndedAttempt {
 
 struct Notice {
   AttemptKey attempt;
-  v1::CheckpointCommitted committed;
+  v1::CheckpointNotice message;  // without id and number
+  uint64_t number = 0;
   uint64_t seq = 0;  // of its last sending in this session; 0: none
   absl::Time sent_at = absl::InfinitePast();
 };
@@ -141,7 +143,8 @@ struct WorkerState {
   std::map<AttemptKey, AttemptState> live;
   std::map<AttemptKey, EndedAttempt> ended;
   std::vector<AttemptKey> forgotten;                // their records are still on disk
-  std::vector<Notice> notices;                      // checkpoints not acknowledged, oldest first
+  std::vector<Notice> notices;                      // of checkpoints, not acknowledged, oldest first
+  uint64_t last_notice = 0;                         // number of the newest
   std::vector<v1::UploadRequest> uploads;           // asked, not yet started
   absl::Time shutdown_at = absl::InfiniteFuture();  // when the daemon was asked to end
   std::optional<std::string> fatal;                 // why it must end

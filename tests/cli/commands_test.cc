@@ -184,6 +184,35 @@ TEST_F(CommandTest, DescribeTellsAll) {
   EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
 }
 
+TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
+  job.mutable_checkpoints()->set_saved(4);
+  job.mutable_checkpoints()->set_failed(12);
+  job.mutable_checkpoints()->set_failed_in_a_row(3);
+  job.mutable_checkpoints()->mutable_last_failure()->set_step(60);
+  job.mutable_checkpoints()->mutable_last_failure()->set_message("write /data: No space left on device");
+  job.mutable_checkpoints()->add_resume()->set_message("step-5 does not verify; the job goes on from step 0");
+  server_->jobs = {job};
+  for (const int step : {10, 20, 30, 40}) {
+    v1::Event& event = server_->events.emplace_back();
+    event.mutable_checkpoint()->set_step(step);
+    event.mutable_checkpoint()->set_path(absl::StrCat("/runs/step-", step));
+    event.mutable_checkpoint()->set_bytes(3 << 20);
+  }
+  server_->events[2].mutable_checkpoint()->add_removed_steps(10);
+  server_->events[3].mutable_checkpoint()->add_removed_steps(20);
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  const size_t begin = console_.out.find("Checkpoints\n");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_EQ(
+      console_.out.substr(begin, console_.out.find("\nEvents") - begin),
+      "Checkpoints\n"
+      "  failing    12 of 16 failed, the last 3 in a row; step 60: write /data: No space left on device\n"
+      "  resumed    step-5 does not verify; the job goes on from step 0\n"
+      "  step 30  /runs/step-30  3 MiB\n"
+      "  step 40  /runs/step-40  3 MiB\n");
+}
+
 TEST_F(CommandTest, MetricsAreAnObjectALine) {
   for (int step = 1; step <= 5; ++step) {
     server_->reports.push_back(SampleReport(step));

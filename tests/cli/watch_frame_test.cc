@@ -140,6 +140,35 @@ TEST(WatchFrameTest, SaysThatNoStepCame) {
   EXPECT_NE(Frame(RunningState(), 80, Moment(144)).find("no new step for 0:10\n"), std::string::npos);
 }
 
+TEST(WatchFrameTest, SaysThatCheckpointsFailUntilOneIsSaved) {
+  WatchState state = RunningState();
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 5);
+  v1::CheckpointRecord& record = *job.mutable_checkpoints();
+  record.set_failed(12);
+  record.set_failed_in_a_row(12);
+  record.mutable_last_failure()->set_step(60);
+  record.mutable_last_failure()->set_message("write /data: No space left on device");
+  Apply(Changed(job), Moment(134), true, state);
+  EXPECT_NE(Frame(state, 100, Moment(134))
+                .find("the last 12 checkpoints failed, at step 60: write /data: No space left on device\n"),
+            std::string::npos)
+      << Frame(state, 100, Moment(134));
+  record.set_failed_in_a_row(0);
+  record.set_saved(1);
+  job.set_revision(6);
+  Apply(Changed(job), Moment(134), true, state);
+  EXPECT_EQ(Frame(state, 100, Moment(134)).find("failed"), std::string::npos);
+}
+
+TEST(WatchFrameTest, SaysThatTheJobStartedFromAnOlderCheckpoint) {
+  WatchState state = RunningState();
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 5);
+  job.mutable_checkpoints()->add_resume()->set_message("step-9 does not verify; the job goes on from step 6");
+  Apply(Changed(job), Moment(134), true, state);
+  EXPECT_NE(Frame(state, 80, Moment(134)).find("step-9 does not verify; the job goes on from step 6\n"),
+            std::string::npos);
+}
+
 TEST(WatchFrameTest, AsciiTerminalsGetAscii) {
   for (const StyledLine& line : RenderFrame(RunningState(), {80, 24, /*unicode=*/false}, Moment(134))) {
     for (const char c : line.Render(80, false, false)) {

@@ -122,40 +122,171 @@ TEST(DescriptorsTest, WithoutASingleOneItWaitsAndServesAgain) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
-TEST(DiskTest, AStoreThatCannotBeWrittenEndsTheDaemonInOneLineAndLosesNothing) {
+TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom) {
   TempFolder folder;
-  std::vector<std::string> acknowledged;
-  {
-    Daemon daemon(folder.path(), "");
-    JobClient client(Daemon::Address(folder.path()));
-    v1::Job job;
-    ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-0", 1), "r0", job).ok());
-    acknowledged.push_back(job.id());
-    SetLimit(daemon, RLIMIT_FSIZE, 400'000);  // of each file, as a full disk
-    grpc::Status status;
-    for (int i = 1; status.ok() && i < 1000; ++i) {
-      const std::string number = std::to_string(i);
-      status = client.Submit(JobClient::SpecOf("job-" + number, 1), "r" + number, job);
-      if (status.ok()) {
-        acknowledged.push_back(job.id());
-      }
-    }
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
-    const int end = daemon.Wait();
-    EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
-  }
-  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("the store failed and nothing more is decided"));
-  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("/state/controller.db"));
-
   Daemon daemon(folder.path(), "");
+  SimulatedWorker worker("a", Daemon::Address(folder.path()), {.hold = true});
   JobClient client(Daemon::Address(folder.path()));
-  EXPECT_GT(acknowledged.size(), 1U);
-  for (size_t i = 0; i < acknowledged.size(); ++i) {
-    v1::Job job;
+  const auto state_of = [&](const std::string& name) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    v1::GetJobRequest request;
+    request.set_job(name);
+    v1::Job found;
+    EXPECT_TRUE(client.stub().GetJob(&context, request, &found).ok());
+    return found.state();
+  };
+  v1::Job job;
+  ASSERT_TRUE(client.Submit(JobClient::SpecOf("held", 1), "r0", job).ok());
+  JobClient::Until([&] { return state_of("held") == v1::JOB_STATE_RUNNING; });
+
+  SetLimit(daemon, RLIMIT_FSIZE, 400'000);  // of each file, as a full disk
+  std::vector<std::string> acknowledged;
+  grpc::Status status;
+  for (int i = 0; status.ok() && i < 1000; ++i) {
     const std::string number = std::to_string(i);
-    ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-" + number, 1), "r" + number, job).ok());
+    status = client.Submit(JobClient::SpecOf("job-" + number, 1), "r-" + number, job);
+    if (status.ok()) {
+      acknowledged.push_back(job.id());
+    }
+  }
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("has not taken it: " + folder.path() + "/state/controller.db"));
+  EXPECT_THAT(status.error_message(), HasSubstr("make room on that file system"));
+  worker.Release();  // the job ends where nothing can be stored
+  JobClient::Until([&] { return worker.ended() == 1; });
+  EXPECT_EQ(state_of("held"), v1::JOB_STATE_RUNNING) << "what is stored can be read";
+  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("no room to store anything"));
+
+  SetLimit(daemon, RLIMIT_FSIZE, RLIM_INFINITY);
+  ASSERT_TRUE(client.Follow("held", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(worker.starts().at(job.id()), 1);
+  const std::string refused = std::to_string(acknowledged.size());
+  ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-" + refused, 1), "r-" + refused, job).ok());
+  ASSERT_TRUE(client.Follow("job-" + refused, job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("there is room to store things again"));
+  for (size_t i = 0; i < acknowledged.size(); ++i) {
+    const std::string number = std::to_string(i);
+    ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-" + number, 1), "r-" + number, job).ok());
     EXPECT_EQ(job.id(), acknowledged[i]) << "the same job, by its request id";
   }
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// What becomes of the state directory while a controller has it.
+class StateDirectoryTest : public ::testing::Test {
+ protected:
+  void ExpectRefusalAndEnd(const std::string& file) {
+    v1::Job job;
+    const grpc::Status status = client_.Submit(JobClient::SpecOf("lost", 1), "", job);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << "it must not be acknowledged";
+    const int end = daemon_.Wait();
+    EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
+    EXPECT_THAT(Daemon::Log(folder_.path()), HasSubstr(file + " was deleted, moved or replaced"));
+  }
+
+  TempFolder folder_;
+  const std::string state_ = folder_.path() + "/state";
+  Daemon daemon_{folder_.path(), ""};
+  JobClient client_{Daemon::Address(folder_.path())};
+  v1::Job job_;
+};
+
+TEST_F(StateDirectoryTest, ADeletedOneRefusesTheNextSubmitWithTheReasonAndEndsTheDaemon) {
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
+  std::filesystem::remove_all(state_);
+  const grpc::Status status = client_.Submit(JobClient::SpecOf("lost", 1), "", job_);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr(state_ + "/controller.db was deleted, moved or replaced"));
+  EXPECT_THAT(status.error_message(), HasSubstr("another --state"));
+  const int end = daemon_.Wait();
+  EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
+}
+
+TEST_F(StateDirectoryTest, ADeletedOneIsNoticedWithoutAnyRequest) {
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
+  std::filesystem::remove_all(state_);
+  const auto start = std::chrono::steady_clock::now();
+  const int end = daemon_.Wait();
+  EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+}
+
+TEST_F(StateDirectoryTest, AnotherOneInItsPlaceIsNotTouched) {
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
+  std::filesystem::rename(state_, state_ + "-moved");
+  std::filesystem::create_directories(state_);
+  std::ofstream(state_ + "/controller.db-wal") << "of another controller";
+  ExpectRefusalAndEnd(state_ + "/controller.db");
+  EXPECT_TRUE(std::filesystem::exists(state_ + "/controller.db-wal"));
+}
+
+TEST_F(StateDirectoryTest, ADeletedHistoryIsNoticed) {
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
+  std::filesystem::remove(state_ + "/history.db");
+  const int end = daemon_.Wait();
+  EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
+  EXPECT_THAT(Daemon::Log(folder_.path()), HasSubstr(state_ + "/history.db was deleted"));
+}
+
+// kB of memory that a process has had at most since it began.
+int64_t PeakKb(const Daemon& daemon) {
+  std::ifstream status("/proc/" + std::to_string(daemon.pid()) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) {
+      return std::stoll(line.substr(6));
+    }
+  }
+  ADD_FAILURE() << "no VmHWM";
+  return 0;
+}
+
+class BigMessageTest : public ::testing::Test {
+ protected:
+  grpc::Status Submit(size_t bytes, grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context, 60);
+    context.set_compression_algorithm(compression);
+    v1::SubmitRequest request;
+    request.mutable_spec()->set_name(std::string(bytes, 'x'));
+    v1::Job job;
+    return client_.stub().Submit(&context, request, &job);
+  }
+
+  TempFolder folder_;
+  Daemon daemon_{folder_.path(), ""};
+  JobClient client_{Daemon::Address(folder_.path())};
+};
+
+TEST_F(BigMessageTest, OverTheLimitItIsRefusedBeforeItIsBuffered) {
+  v1::Job job;
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("before", 1), "", job).ok());
+  const int64_t before = PeakKb(daemon_);
+  const grpc::Status status = Submit(size_t{512} << 20);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("was refused; at most 4194304 bytes are taken"));
+  EXPECT_LT(PeakKb(daemon_) - before, 10'000);
+  // The same connection goes on.
+  EXPECT_TRUE(client_.Submit(JobClient::SpecOf("after", 1), "", job).ok());
+  EXPECT_EQ(Submit(4'000'000).error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+      << "read, and refused as a spec";
+  EXPECT_EQ(daemon_.Stop(), 0);
+}
+
+TEST_F(BigMessageTest, ACompressedOneCannotGrowBeyondTheLimit) {
+  v1::Job job;
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("before", 1), "", job).ok());
+  const int64_t before = PeakKb(daemon_);
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    const grpc::Status status = Submit(size_t{512} << 20, algorithm);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr("is disabled"));
+  }
+  EXPECT_LT(PeakKb(daemon_) - before, 10'000);
+  EXPECT_EQ(daemon_.Stop(), 0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 
 #include "tests/controller/temp_folder.h"
 
@@ -109,6 +110,29 @@ TEST_F(HistoryTest, ItemTablesAreKeptByDigest) {
   ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
   EXPECT_EQ((*history->Table("t"))->items(0).name(), "lm_head.weight");
   EXPECT_FALSE(history->Table("other")->has_value());
+}
+
+TEST_F(HistoryTest, ADamagedPageAnywhereIsNamedWithTheWayOut) {
+  {
+    std::unique_ptr<History> history = Open();
+    ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 100, 1000), kNow, [](const absl::Status&) {}).ok());
+  }
+  const std::string path = folder_.path() + "/history.db";
+  std::ifstream file(path);
+  const std::string whole(std::istreambuf_iterator<char>(file), {});
+  constexpr size_t kPage = 4096;
+  ASSERT_GT(whole.size(), 100 * kPage);
+  for (size_t page = 1; page < whole.size() / kPage; ++page) {
+    std::string damaged = whole;
+    damaged.replace(page * kPage, kPage, kPage, '\x5a');
+    std::ofstream(path) << damaged;
+    const absl::Status status = History::Open(folder_.path(), {}).status();
+    ASSERT_TRUE(absl::IsDataLoss(status)) << "page " << page + 1 << ": " << status;
+    const std::string message(status.message());
+    EXPECT_EQ(message.find(path), 0U) << message;
+    EXPECT_NE(message.find("move it away to go on without the old reports"), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
 }
 
 TEST_F(HistoryTest, AFileThatIsNoHistoryIsNamedWithTheWayOut) {

@@ -1,16 +1,15 @@
 #include "controller/metrics.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 
+#include "controller/metrics_server.h"
 #include "platform/fake_clock.h"
+#include "tests/controller/http_client.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
@@ -18,25 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// The body that a GET of /metrics answers.
-std::string Scrape(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-  EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[4096];
-  for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) {
-    answer.append(buffer, static_cast<size_t>(n));
-  }
-  close(fd);
-  return answer.substr(answer.find("\r\n\r\n") + 4);
-}
 
 v1::StepReport ReportOf(int64_t step) {
   v1::StepReport out;
@@ -59,7 +39,7 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   metrics->RpcHandled("/tandem.v1.Jobs/Submit", "OK");
   absl::StatusOr<std::unique_ptr<MetricsServer>> server = MetricsServer::Start("127.0.0.1:0", metrics);
   ASSERT_TRUE(server.ok()) << server.status();
-  const std::string text = Scrape((*server)->Ports().at(0));
+  const std::string text = Scrape((*server)->address());
   EXPECT_THAT(text, HasSubstr("tandem_build_info{version="));
   EXPECT_THAT(text, HasSubstr("tandem_train_step{job_name=\"headers\"} 2"));
   EXPECT_THAT(text, HasSubstr("tandem_train_loss{job_name=\"headers\"} 2.5"));
@@ -76,23 +56,58 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
     EXPECT_EQ(std::system(("promtool check metrics < " + folder.path() + "/scrape").c_str()), 0);
   }
 
-  metrics->JobEnded("headers");
+  v1::Job job;
+  job.set_name("headers");
+  metrics->JobEnded(job);
   clock.Advance(absl::Minutes(4));
-  EXPECT_THAT(Scrape((*server)->Ports().at(0)), HasSubstr("job_name=\"headers\""));
+  EXPECT_THAT(Scrape((*server)->address()), HasSubstr("job_name=\"headers\""));
   clock.Advance(absl::Minutes(2));
-  EXPECT_THAT(Scrape((*server)->Ports().at(0)), Not(HasSubstr("headers")));
+  EXPECT_THAT(Scrape((*server)->address()), Not(HasSubstr("headers")));
 }
 
-TEST(MetricsTest, ATakenPortIsOneClearLine) {
+TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
   platform::FakeClock clock;
-  const auto metrics = std::make_shared<Metrics>(clock);
-  const auto first = MetricsServer::Start("127.0.0.1:0", metrics);
-  ASSERT_TRUE(first.ok());
-  const std::string address = "127.0.0.1:" + std::to_string((*first)->Ports().at(0));
-  const auto second = MetricsServer::Start(address, metrics);
-  ASSERT_FALSE(second.ok());
-  EXPECT_THAT(std::string(second.status().message()),
-              ::testing::AllOf(HasSubstr(address), Not(HasSubstr("\n"))));
+  Metrics metrics(clock);
+  State state;
+  v1::Job& job = state.jobs["id"].job;
+  job.set_name("headers");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  const auto value = [&](const std::string& name) {
+    for (const prometheus::MetricFamily& family : metrics.Collect()) {
+      if (family.name == name && !family.metric.empty()) {
+        EXPECT_EQ(family.metric[0].label[0].value, "headers");
+        return family.type == prometheus::MetricType::Counter ? family.metric[0].counter.value
+                                                              : family.metric[0].gauge.value;
+      }
+    }
+    return -1.0;
+  };
+  metrics.Look(state);
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), -1) << "nothing was saved, and nothing failed";
+  v1::CheckpointRecord& record = *job.mutable_checkpoints();
+  record.set_saved(3);
+  record.set_failed(12);
+  record.set_failed_in_a_row(2);
+  record.set_bytes(1000);
+  record.set_seconds(1.5);
+  record.set_last_step(30);
+  record.mutable_last_saved()->set_seconds(1'700'000'000);
+  metrics.Look(state);
+  EXPECT_EQ(value("tandem_checkpoint_saves_total"), 3);
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), 12);
+  EXPECT_EQ(value("tandem_checkpoint_failures_in_a_row"), 2);
+  EXPECT_EQ(value("tandem_checkpoint_bytes_total"), 1000);
+  EXPECT_EQ(value("tandem_checkpoint_seconds_total"), 1.5);
+  EXPECT_EQ(value("tandem_checkpoint_last_step"), 30);
+  EXPECT_EQ(value("tandem_checkpoint_last_success_timestamp_seconds"), 1'700'000'000);
+  record.set_failed(13);  // with its last step
+  metrics.JobEnded(job);
+  state.jobs.clear();
+  metrics.Look(state);
+  clock.Advance(absl::Minutes(4));
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), 13);
+  clock.Advance(absl::Minutes(2));
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), -1);
 }
 
 }  // namespace

@@ -185,6 +185,11 @@ void SimulatedWorker::Advance(v1::AttemptStatus& status) {
       rank.mutable_cause()->set_step(script_.steps);
     }
   } else {
+    v1::WorkerMessage warning;
+    *warning.mutable_checkpoint()->mutable_id() = status.id();
+    warning.mutable_checkpoint()->set_number(1);
+    warning.mutable_checkpoint()->mutable_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+    Send(warning);
     v1::WorkerMessage checkpoint;
     *checkpoint.mutable_checkpoint()->mutable_id() = status.id();
     checkpoint.mutable_checkpoint()->mutable_committed()->set_step(script_.steps);
@@ -275,6 +280,15 @@ std::string SimulatedWorker::refused() const {
 size_t SimulatedWorker::num_attempts() const {
   const std::lock_guard lock(mu_);
   return attempts_.size();
+}
+
+size_t SimulatedWorker::ended() const {
+  const std::lock_guard lock(mu_);
+  size_t ended = 0;
+  for (const auto& [key, status] : attempts_) {
+    ended += status.ended() ? 1 : 0;
+  }
+  return ended;
 }
 
 }  // namespace tandem::controller

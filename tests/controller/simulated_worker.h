@@ -38,6 +38,8 @@ class SimulatedWorker {
   std::string refused() const;
   // The attempts that are held: run, or not forgotten yet.
   size_t num_attempts() const;
+  // The attempts whose ranks have all exited, and which are not forgotten yet.
+  size_t ended() const;
 
  private:
   using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>;

@@ -192,6 +192,63 @@ TEST_F(StoreTest, ADamagedJobRefusesToStart) {
                                ::testing::HasSubstr("another --state")));
 }
 
+TEST_F(StoreTest, ADamagedPageAnywhereRefusesToStart) {
+  Driver driver;
+  {
+    std::unique_ptr<Store> store = Open();
+    for (int i = 0; i < 40; ++i) {
+      driver.Feed(SubmitOf("job-" + std::to_string(i), 1));
+    }
+    Save(*store, driver);
+  }
+  const std::string path = folder_.path() + "/controller.db";
+  constexpr size_t kPage = 4096;
+  const auto pages = static_cast<size_t>(std::filesystem::file_size(path)) / kPage;
+  ASSERT_GT(pages, 10U);
+  std::string whole;
+  {
+    std::ifstream file(path);
+    whole.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  for (size_t page = 1; page < pages; ++page) {
+    std::string damaged = whole;
+    damaged.replace(page * kPage, kPage, kPage, '\x5a');
+    std::ofstream(path) << damaged;
+    const auto store = Store::Open(folder_.path(), random_);
+    ASSERT_FALSE(store.ok()) << "page " << page + 1 << " of " << pages;
+    EXPECT_TRUE(absl::IsDataLoss(store.status())) << store.status();
+    EXPECT_THAT(std::string(store.status().message()),
+                ::testing::AllOf(::testing::StartsWith(path), ::testing::HasSubstr("put a copy of it back"),
+                                 ::testing::Not(::testing::HasSubstr("\n"))));
+    std::ifstream file(path);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), damaged) << "it is left as it is";
+  }
+}
+
+TEST_F(StoreTest, AFolderThatCannotBeWrittenIsNamedAsSuch) {
+  const std::string folder = folder_.path() + "/state";
+  Open().reset();
+  std::filesystem::create_directories(folder);
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(folder, std::filesystem::perms(0555));
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (geteuid() == 0 && seteuid(65534) != 0) {
+      _exit(2);
+    }
+    platform::SeededRandom random(2);
+    const auto store = Store::Open(folder, random);
+    _exit(store.status() == absl::PermissionDeniedError("cannot write the state directory " + folder +
+                                                        ": Permission denied; let this user write it, or "
+                                                        "give another --state")
+              ? 0
+              : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(StoreTest, AFolderThatCannotBeMadeIsNamedWithTheReason) {
   std::ofstream(folder_.path() + "/file") << "x";
   EXPECT_THAT(std::string(Store::Open(folder_.path() + "/file", random_).status().message()),

@@ -72,16 +72,11 @@ class SpinningBackend final : public trainer::Backend {
 
   device::Device& device() override { return device_; }
   const ops::Operations& operations() const override { return inner_->operations(); }
-  fsdp::MakeShardWork shard_work() const override { return inner_->shard_work(); }
-  std::unique_ptr<trainer::GradientNorm> MakeGradientNorm(int ranks) override {
-    return inner_->MakeGradientNorm(ranks);
+  const fsdp::ShardKernels& shard_kernels() const override { return inner_->shard_kernels(); }
+  std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) override {
+    return inner_->MakeCommunicatorFactory(std::move(rendezvous));
   }
-  std::unique_ptr<comm::Communicator> MakeCommunicator(const trainer::GroupMembership& group,
-                                                       const trainer::Rendezvous& rendezvous,
-                                                       comm::Communicator* clone_of) override {
-    return inner_->MakeCommunicator(group, rendezvous, clone_of);
-  }
-  bool needs_watch() const override { return inner_->needs_watch(); }
+  bool needs_watchdog() const override { return inner_->needs_watchdog(); }
 
  private:
   const std::unique_ptr<trainer::Backend> inner_;

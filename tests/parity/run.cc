@@ -3,19 +3,19 @@
 #include <ATen/core/Tensor.h>
 
 #include <mutex>
-#include <string_view>
 #include <utility>
 
+#include "comm/communicators.h"
 #include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
-#include "device/arena.h"
-#include "device/stream.h"
-#include "fsdp/sharded_unit.h"
+#include "device/memory.h"
+#include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "platform/files.h"
+#include "tests/parity/thread_factory.h"
 #include "trainer/rank.h"
-#include "trainer/rank_memory.h"
+#include "trainer/stage_memory.h"
 
 namespace tandem::parity {
 namespace {
@@ -55,21 +55,32 @@ class Recorder final : public trainer::RankObserver {
   void OnReady(const trainer::RankReady& ready) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.resumed_step = ready.resumed_step;
+    run_.resumed_from = ready.resumed_from;
   }
-  void OnItems(const std::vector<trainer::ReportedItem>&) override {}
+  void OnParameters(const std::vector<trainer::ReportedParameter>&) override {}
   void OnReport(const trainer::StepSummary& summary) override {
+    if (summary.step == 0) {
+      run_.start = summary;
+      return;
+    }
     run_.steps.push_back(summary);
     if (options_.on_report) {
       options_.on_report(summary);
     }
   }
   void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
+  void OnCheckpointWarning(const trainer::CheckpointWarning& warning) override {
+    run_.warnings.push_back(warning);
+  }
   void OnProfiledStep(uint64_t id, const trainer::RecordedRun& recorded, bool last) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.profiled.push_back({.id = id, .timeline = recorded.timeline, .last = last});
   }
-  void OnRequestsDone(const std::vector<uint64_t>& ids) override {
+  void OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) override {
     const std::lock_guard<std::mutex> lock(mu_);
+    if (!ids.empty()) {
+      run_.request_error = error;
+    }
     run_.answered.insert(run_.answered.end(), ids.begin(), ids.end());
   }
 
@@ -94,34 +105,33 @@ void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, in
 
 JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   const int ranks = plan.train.ranks;
-  std::vector<std::vector<std::unique_ptr<comm::Communicator>>> communicators(ranks);
   JobRun run;
-  const bool on_host = !options.make_backend;
-  for (const char* name : {"dp_cp", "dp_cp_ag", "intra_dist_opt", "report"}) {
-    if (!on_host && name != std::string("report")) continue;
-    comm::WaitUntil wait_until;
-    if (options.scheduler != nullptr &&
-        std::string_view(name) != "report") {  // which has a thread of its own
-      wait_until = [&](const std::function<bool()>& ready) { options.scheduler->WaitUntil(ready); };
-    }
-    auto group = comm::MakeThreadCommunicators(name, ranks, wait_until);
-    group[0] = std::make_unique<CountingCommunicator>(std::move(group[0]), run.collectives[name]);
-    for (int rank = 0; rank < ranks; ++rank) {
-      communicators[rank].push_back(std::move(group[rank]));
-    }
+  comm::WaitUntil wait_until;
+  if (options.scheduler != nullptr) {
+    wait_until = [&](const std::function<bool()>& ready) { options.scheduler->WaitUntil(ready); };
   }
-  const trainer::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
-                                       .data_address = "127.0.0.1",
-                                       .timeout = absl::Minutes(2)};
+  ThreadGroups groups(wait_until, [&run](std::unique_ptr<comm::Communicator> communicator) {
+    std::vector<Collective>& seen = run.collectives[communicator->name()];
+    return std::make_unique<CountingCommunicator>(std::move(communicator), seen);
+  });
+  ThreadGroups report_groups(comm::WaitUntil(), nullptr);  // the reporter has a thread of its own
+  const comm::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
+                                    .data_address = "127.0.0.1",
+                                    .timeout = absl::Minutes(2)};
+  std::vector<comm::CommunicatorUse> uses;
+  for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan)) {
+    uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
+  }
   std::vector<trainer::RequestBox> requests(ranks);
   if (options.with_requests) {
     options.with_requests(requests);
   }
-  run.arena_peaks.resize(ranks);
+  run.arena_bytes.resize(ranks);
   std::mutex mu;
   comm::RunThreadRanks(ranks, [&](int rank) {
     link::SharedPage page;
     Recorder recorder(run, mu, options);
+    const bool on_host = !options.make_backend;
     std::unique_ptr<trainer::Backend> backend;
     if (!on_host) {
       backend = options.make_backend(rank);
@@ -130,33 +140,44 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     } else {
       backend = trainer::MakeCpuBackend();
     }
-    std::vector<std::unique_ptr<comm::Communicator>> own = std::move(communicators[rank]);
-    if (!on_host) {
-      const auto join = [&](const char* name, comm::Communicator* clone_of) {
-        own.push_back(backend->MakeCommunicator({.name = name, .prefix = name, .rank = rank, .size = ranks},
-                                                rendezvous, clone_of));
-        return own.back().get();
-      };
-      comm::Communicator* const reduce = join("dp_cp", nullptr);
-      join("dp_cp_ag", reduce);
-      join("intra_dist_opt", nullptr);
+    std::unique_ptr<comm::CommunicatorFactory> factory;
+    if (on_host) {
+      factory = std::make_unique<ThreadFactory>(groups);
+    } else {
+      factory = backend->MakeCommunicatorFactory(rendezvous);
     }
-    trainer::Rank trainer(
-        plan,
-        {.rank = rank,
-         .job = options.job,
-         .executor = {.poison = options.poison, .separate_instructions = options.scheduler != nullptr}},
-        own, platform::SystemFiles(), requests[rank], page, *backend, recorder);
+    std::vector<comm::Membership> memberships;
+    for (const auto& [group, clone_of] : std::vector<std::pair<std::string, std::string>>{
+             {"dp_cp", ""}, {"dp_cp_ag", "dp_cp"}, {"intra_dist_opt", ""}}) {
+      memberships.push_back(
+          {.group = group, .prefix = group + "/", .rank = rank, .size = ranks, .clone_of = clone_of});
+    }
+    comm::Communicators communicators(*factory, memberships, uses);
+    const std::unique_ptr<comm::Communicator> report = report_groups.Join("report", 0, rank, ranks);
+    trainer::Rank trainer(plan,
+                          {.rank = rank,
+                           .job = options.job,
+                           .executor = {.fill_with_nan = options.fill_with_nan,
+                                        .separate_instructions = options.scheduler != nullptr}},
+                          {communicators, *factory, *report},
+                          rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(),
+                          requests[rank], page, *backend, recorder);
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;
-    run.arena_peaks[rank] = trainer.memory().arena().peak();
-    for (const fsdp::ShardedUnit& unit : trainer.memory().units()) {
-      const int64_t begin = unit.owned().begin;
-      const int64_t elements = unit.layout().elements;
-      Put(unit.name() + "/weights", unit.weights(), begin, elements, run);
-      Put(unit.name() + "/exp_avg", unit.exp_avg(), begin, elements, run);
-      Put(unit.name() + "/exp_avg_sq", unit.exp_avg_sq(), begin, elements, run);
+    run.arena_bytes[rank] = trainer.arena().bytes;
+    for (size_t u = 0; u < trainer.units().size(); ++u) {
+      const fsdp::UnitShard& unit = trainer.units()[u];
+      const fsdp::StateMemory state = trainer.StateOf(u);
+      const auto put = [&](const char* what, device::Memory memory) {
+        const at::Tensor shard =
+            device::FlatTensorIn(backend->device(), memory, trainer::ElementTypeOf(plan.compute));
+        Put(unit.name() + "/" + what, shard.narrow(0, 0, unit.owned().size()), unit.owned().begin,
+            unit.layout().elements, run);
+      };
+      put("weights", state.weights);
+      put("exp_avg", state.exp_avg);
+      put("exp_avg_sq", state.exp_avg_sq);
     }
   });
   return run;

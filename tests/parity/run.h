@@ -4,13 +4,16 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "device/seeded_scheduler.h"
 #include "plan/job_plan.h"
+#include "platform/files.h"
 #include "trainer/backend.h"
+#include "trainer/checkpoint_warning.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
 
@@ -24,34 +27,39 @@ struct Collective {
 
 struct ProfiledStep {
   uint64_t id = 0;
-  schedules_v1::Timeline timeline;
+  schedules::Timeline timeline;
   bool last = false;
 };
 
 // What a job did, all ranks together.
 struct JobRun {
+  std::optional<trainer::StepSummary> start;  // step 0: the validation before the first update
   std::vector<trainer::StepSummary> steps;
   // "<unit>/weights", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole arrays.
   std::map<std::string, std::string> arrays;
   // Of rank 0, by group name.
   std::map<std::string, std::vector<Collective>> collectives;
-  std::vector<int64_t> arena_peaks;    // by rank, bytes
+  std::vector<int64_t> arena_bytes;    // by rank
   std::vector<uint64_t> answered;      // request ids, of all ranks
   std::vector<ProfiledStep> profiled;  // of all ranks, in no order
   std::vector<int64_t> checkpoints;    // steps
+  std::vector<trainer::CheckpointWarning> warnings;
+  std::string request_error;  // of the last answer
   int64_t resumed_step = 0;
+  std::string resumed_from;
   bool stopped = false;  // on request
 };
 
 struct RunOptions {
   std::string job = "parity";  // id
-  bool poison = false;
+  bool fill_with_nan = false;
   // Every rank's streams are this scheduler's, an instruction at a time; null: threads.
   device::SeededScheduler* scheduler = nullptr;
   // What rank r runs on; empty: the CPU. Called on the rank's thread.
   std::function<std::unique_ptr<trainer::Backend>(int rank)> make_backend;
   // Called on rank 0's reporter thread after each step.
   std::function<void(const trainer::StepSummary&)> on_report;
+  platform::Files* files = nullptr;  // of rank 0's checkpoints; null: the machine's
   // Gets the requests of every rank before they start.
   std::function<void(std::vector<trainer::RequestBox>&)> with_requests;
 };

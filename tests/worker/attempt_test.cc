@@ -301,7 +301,15 @@ TEST(AttemptTest, AOneShotRequestGoesToOneRankOnce) {
   v1::FromTrainer done;
   done.set_request_done(4);
   core.Say(kJob, 0, done);
-  EXPECT_EQ(core.TakeStatus().request_done(), 4u);
+  v1::AttemptStatus status = core.TakeStatus();
+  EXPECT_EQ(status.request_done(), 4u);
+  EXPECT_EQ(status.request_error(), "");
+  done.set_request_done(5);
+  done.set_request_error("no space");
+  core.Say(kJob, 0, done);
+  status = core.TakeStatus();
+  EXPECT_EQ(status.request_done(), 5u);
+  EXPECT_EQ(status.request_error(), "no space");
 }
 
 }  // namespace

@@ -208,6 +208,33 @@ TEST(SessionTest, ACheckpointIsToldUntilItIsAcknowledged) {
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
 }
 
+TEST(SessionTest, WarningsAboutCheckpointsAreToldInOrderEachWithItsNumber) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  v1::FromTrainer failed;
+  failed.mutable_checkpoint_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+  failed.mutable_checkpoint_warning()->set_step(50);
+  core.Say(kJob, 0, failed);
+  core.Say(kJob, 0, failed);  // another one of the same step is not the same one
+  std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  ASSERT_THAT(notices, SizeIs(2));
+  EXPECT_EQ(notices[0].checkpoint().warning().step(), 50);
+  EXPECT_FALSE(notices[0].checkpoint().has_committed());
+  EXPECT_EQ(notices[0].checkpoint().id().job_id(), "j");
+  EXPECT_EQ(notices[0].checkpoint().number(), 1u);
+  EXPECT_EQ(notices[1].checkpoint().number(), 2u);
+  core.Feed(Disconnected{});
+  core.Connect({CoreHarness::Job("j", 1)});
+  notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  ASSERT_THAT(notices, SizeIs(2));
+  EXPECT_EQ(notices[0].checkpoint().number(), 1u) << "what is told again keeps its number";
+  v1::ControllerMessage ack;
+  ack.set_ack(notices[0].seq());
+  core.FromControllerMessage(ack);
+  ASSERT_THAT(core.state().notices, SizeIs(1));
+  EXPECT_EQ(core.state().notices[0].number, 2u);
+}
+
 TEST(SessionTest, AControllerOfAnOlderTermIsLeftAndNotListenedTo) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
