@@ -72,6 +72,7 @@ class AccessOrder {
   // In issue order; -1: nothing touches it.
   int first(BufferId buffer) const { return first_instruction_[buffer]; }
   int last(BufferId buffer) const { return last_instruction_[buffer]; }
+  double Life(BufferId buffer) const { return last(buffer) - first(buffer) + 1; }
 
  private:
   size_t Row(BufferId buffer) const { return static_cast<size_t>(buffer) * num_streams_; }

@@ -67,7 +67,7 @@ PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persiste
                          return layout.begins[buffer] >= 0;
                        });
     if (!known || !MayShareAsIn(order, buffers, bytes, layout)) {
-      layout = LayOutRegion(order, buffers, bytes, on_host ? 0 : budget);
+      layout = LayOutRegion(order, buffers, bytes, on_host ? 0 : budget + budget / 50);
     }
     for (const BufferId buffer : buffers) {
       program.buffers[buffer].address = base + layout.begins[buffer];

@@ -4,16 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "schedules/passes/together_layout.h"
 #include "schedules/program/program.h"
 
 namespace tandem::schedules {
-
-// Bytes [begin, end), and a buffer that is there.
-struct Owned {
-  int64_t begin = 0;
-  int64_t end = 0;
-  BufferId owner = -1;
-};
 
 // The latest owner of every byte, of buffers that have been laid out in order of first touch. Since two
 // owners of a byte are ordered, a buffer that comes after the latest comes after all.
@@ -31,21 +25,6 @@ class Frontier {
       }
     }
     return -1;
-  }
-
-  // The lowest begin of so many bytes that no owner refuses.
-  template <typename Refuses>
-  int64_t LowestGap(int64_t bytes, Refuses refuses) const {
-    int64_t at = 0;
-    for (const Owned& owned : owned_) {
-      if (owned.begin >= at + bytes) {
-        break;
-      }
-      if (refuses(owned.owner)) {
-        at = owned.end;
-      }
-    }
-    return at;
   }
 
   // The buffer is the latest owner of bytes [begin, end).

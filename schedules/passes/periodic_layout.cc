@@ -2,37 +2,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
+#include <utility>
 
 #include "schedules/passes/frontier.h"
 
 namespace tandem::schedules {
 namespace {
 
-constexpr size_t kLongestPeriod = 3000;          // buffers
-constexpr int kMostRepetitions = 3;              // microbatches that one period may span
-constexpr size_t kImprovementWork = 10'000'000;  // pairs of buffers that are compared
-
-// Of what is placed, with ascending begins, the lowest begin of so many bytes that nothing refuses.
-template <typename Refuses>
-int64_t LowestGap(const std::vector<Owned>& placed, int64_t bytes, Refuses refuses) {
-  int64_t at = 0;
-  for (const Owned& next : placed) {
-    if (next.begin >= at + bytes) {
-      break;
-    }
-    if (next.end > at && refuses(next.owner)) {
-      at = next.end;
-    }
-  }
-  return at;
-}
-
-void Insert(const Owned& owned, std::vector<Owned>& placed) {
-  placed.insert(std::upper_bound(placed.begin(), placed.end(), owned.begin,
-                                 [](int64_t begin, const Owned& other) { return begin < other.begin; }),
-                owned);
-}
+constexpr size_t kLongestPeriod = 3000;  // buffers
+constexpr int kMostRepetitions = 3;      // microbatches that one period may span
 
 class PeriodicLayout {
  public:
@@ -41,17 +19,29 @@ class PeriodicLayout {
       : order_(order), buffers_(buffers), bytes_(bytes) {}
 
   RegionLayout Run() {
-    RegionLayout layout{.begins = std::vector<int64_t>(bytes_.size(), -1),
-                        .end = std::numeric_limits<int64_t>::max()};
+    RegionLayout best{.begins = {}, .end = std::numeric_limits<int64_t>::max()};
     if (!FindPeriod()) {
-      return layout;
+      return best;
     }
     FindResidents();
     LayOutPeriod();
-    if (!LayOutAll(layout)) {
-      layout.end = std::numeric_limits<int64_t>::max();
+    RegionLayout layout{.begins = std::vector<int64_t>(bytes_.size(), -1)};
+    std::vector<Owned> placed;
+    std::vector<BufferId> rest = Repeat(layout, placed);
+    if (rest.size() > kLongestPeriod) {
+      return best;
     }
-    return layout;
+    const auto size = [&](BufferId buffer) { return static_cast<double>(bytes_[buffer]); };
+    for (const bool by_area : {false, true}) {
+      std::stable_sort(rest.begin(), rest.end(), [&](BufferId a, BufferId b) {
+        return by_area ? size(a) * order_.Life(a) > size(b) * order_.Life(b) : size(a) > size(b);
+      });
+      RegionLayout filled = FillIn(rest, layout, placed);
+      if (filled.end < best.end) {
+        best = std::move(filled);
+      }
+    }
+    return best;
   }
 
  private:
@@ -118,65 +108,28 @@ class PeriodicLayout {
     }
   }
 
-  double Area(BufferId buffer) const {
-    return static_cast<double>(bytes_[buffer]) * (order_.last(buffer) - order_.first(buffer) + 1);
-  }
-
   void LayOutPeriod() {
-    std::vector<size_t> placing(period_);
-    std::iota(placing.begin(), placing.end(), start_);
-    int64_t best = std::numeric_limits<int64_t>::max();
-    std::vector<int64_t> begins(period_);
-    const int improvements = static_cast<int>(kImprovementWork / (period_ * period_));
-    const auto by_area = [&](size_t i, size_t j) { return Area(buffers_[i]) > Area(buffers_[j]); };
-    const auto by_size = [&](size_t i, size_t j) { return bytes_[buffers_[i]] > bytes_[buffers_[j]]; };
-    for (const bool size_first : {true, false}) {
-      std::stable_sort(placing.begin(), placing.end(), by_area);
-      if (size_first) {
-        std::stable_sort(placing.begin(), placing.end(), by_size);
-      }
-      // The buffer that ends highest found no lower gap: it is placed earlier.
-      for (int step = 0; step <= improvements; ++step) {
-        const int64_t end = Place(placing, begins);
-        if (end < best) {
-          best = end;
-          begins_ = begins;
-        }
-        const auto highest = std::find_if(placing.begin(), placing.end(), [&](size_t i) {
-          return begins[i - start_] + bytes_[buffers_[i]] == end;
-        });
-        std::rotate(placing.begin() + (highest - placing.begin()) / 2, highest, highest + 1);
-      }
+    Sizes sizes;
+    for (size_t i = start_; i < start_ + period_; ++i) {
+      sizes.bytes.push_back(bytes_[buffers_[i]]);
+      sizes.lives.push_back(order_.Life(buffers_[i]));
     }
+    begins_ = LayOutTogether(
+                  sizes, [&](int i, int j) { return !MayShare(start_ + i, start_ + j); }, 0)
+                  .begins;
   }
 
-  // Into the lowest gap each; returns where the layout ends.
-  int64_t Place(const std::vector<size_t>& placing, std::vector<int64_t>& begins) const {
-    std::vector<Owned> placed;  // the owner is an index
-    int64_t layout_end = 0;
-    for (const size_t i : placing) {
-      const int64_t bytes = bytes_[buffers_[i]];
-      const int64_t at =
-          LowestGap(placed, bytes, [&](int other) { return !MayShare(static_cast<size_t>(other), i); });
-      begins[i - start_] = at;
-      layout_end = std::max(layout_end, at + bytes);
-      Insert({at, at + bytes, static_cast<BufferId>(i)}, placed);
-    }
-    return layout_end;
+  void Put(BufferId buffer, int64_t at, RegionLayout& layout) const {
+    layout.begins[buffer] = at;
+    layout.end = std::max(layout.end, at + bytes_[buffer]);
   }
 
-  // Residents, then what repeats itself, then the rest around them. False: the rest is too much.
-  bool LayOutAll(RegionLayout& layout) const {
+  // Residents, and above them what repeats itself. Returns what does not, or cannot lie where its like does.
+  std::vector<BufferId> Repeat(RegionLayout& layout, std::vector<Owned>& placed) const {
     layout.end = 0;
-    const auto put = [&](BufferId buffer, int64_t at) {
-      layout.begins[buffer] = at;
-      layout.end = std::max(layout.end, at + bytes_[buffer]);
-    };
-    std::vector<Owned> placed;
     for (const BufferId buffer : residents_) {
-      const int64_t at = layout.end;
-      put(buffer, at);
-      Insert({at, at + bytes_[buffer], buffer}, placed);
+      placed.push_back({layout.end, layout.end + bytes_[buffer], buffer});
+      Put(buffer, layout.end, layout);
     }
     const int64_t base = layout.end;
     Frontier frontier;
@@ -186,34 +139,32 @@ class PeriodicLayout {
       if (layout.begins[buffer] >= 0) {
         continue;
       }
-      if (i < first_ || i > last_) {
-        rest.push_back(buffer);
-        continue;
-      }
       const int64_t at = base + begins_[(i + period_ - start_ % period_) % period_];
       const int64_t end = at + bytes_[buffer];
-      if (frontier.FirstRefused(at, end, [&](BufferId owner) { return !order_.Before(owner, buffer); }) >=
-          0) {
+      const auto refuses = [&](BufferId owner) { return !order_.Before(owner, buffer); };
+      if (i < first_ || i > last_ || frontier.FirstRefused(at, end, refuses) >= 0) {
         rest.push_back(buffer);
         continue;
       }
       frontier.Take(buffer, at, end);
-      put(buffer, at);
+      Put(buffer, at, layout);
       placed.push_back({at, end, buffer});
-    }
-    if (rest.size() > kLongestPeriod) {
-      return false;
     }
     std::stable_sort(placed.begin(), placed.end(),
                      [](const Owned& a, const Owned& b) { return a.begin < b.begin; });
-    std::stable_sort(rest.begin(), rest.end(), [&](BufferId a, BufferId b) { return Area(a) > Area(b); });
+    return rest;
+  }
+
+  // The rest goes into the lowest gaps around what is placed.
+  RegionLayout FillIn(const std::vector<BufferId>& rest, RegionLayout layout,
+                      std::vector<Owned> placed) const {
     for (const BufferId buffer : rest) {
       const int64_t at =
           LowestGap(placed, bytes_[buffer], [&](BufferId other) { return !order_.MayShare(other, buffer); });
-      put(buffer, at);
+      Put(buffer, at, layout);
       Insert({at, at + bytes_[buffer], buffer}, placed);
     }
-    return true;
+    return layout;
   }
 
   const AccessOrder& order_;

@@ -1,168 +1,79 @@
 #include "schedules/passes/region_layout.h"
 
-#include <functional>
+#include <algorithm>
 #include <utility>
 
 #include "schedules/passes/frontier.h"
 #include "schedules/passes/periodic_layout.h"
+#include "schedules/passes/together_layout.h"
 
 namespace tandem::schedules {
 namespace {
 
-constexpr size_t kWholeRegion = 3000;  // up to so many buffers are laid out as one window
-constexpr size_t kWindow = 256;
-constexpr size_t kImproved = 400;  // up to so many buffers, a layout is improved step by step
-constexpr int kImprovements = 60;
+constexpr size_t kMostTogether = 3000;  // buffers
 
-using Before = std::function<bool(BufferId, BufferId)>;
+void SortByFirstTouch(const AccessOrder& order, const std::vector<int64_t>& bytes,
+                      std::vector<BufferId>& buffers) {
+  std::stable_sort(buffers.begin(), buffers.end(), [&](BufferId a, BufferId b) {
+    return std::pair(order.first(a), -bytes[a]) < std::pair(order.first(b), -bytes[b]);
+  });
+}
 
-class Layouter {
- public:
-  Layouter(const AccessOrder& order, std::vector<BufferId> buffers, const std::vector<int64_t>& bytes)
-      : order_(order), bytes_(bytes), buffers_(std::move(buffers)) {
-    std::stable_sort(buffers_.begin(), buffers_.end(), [&](BufferId a, BufferId b) {
-      return std::pair(order_.first(a), -bytes_[a]) < std::pair(order_.first(b), -bytes_[b]);
-    });
+RegionLayout Together(const AccessOrder& order, const std::vector<BufferId>& buffers,
+                      const std::vector<int64_t>& bytes, int64_t enough) {
+  Sizes sizes;
+  for (const BufferId buffer : buffers) {
+    sizes.bytes.push_back(bytes[buffer]);
+    sizes.lives.push_back(order.Life(buffer));
   }
-
-  const std::vector<BufferId>& buffers() const { return buffers_; }  // in order of first touch
-
-  // Lays out windows of so many buffers; within each, in the order of `precedes`.
-  RegionLayout ByWindows(size_t window, const Before& precedes) const {
-    RegionLayout layout{.begins = std::vector<int64_t>(bytes_.size(), -1)};
-    Frontier frontier;
-    for (size_t first = 0; first < buffers_.size(); first += window) {
-      const auto begin = buffers_.begin() + static_cast<std::ptrdiff_t>(first);
-      const auto end =
-          buffers_.begin() + static_cast<std::ptrdiff_t>(std::min(first + window, buffers_.size()));
-      std::vector<BufferId> placing(begin, end);
-      std::stable_sort(placing.begin(), placing.end(), precedes);
-      Window(frontier, placing, layout);
-      for (auto buffer = begin; buffer != end; ++buffer) {
-        const int64_t at = layout.begins[*buffer];
-        frontier.Take(*buffer, at, at + bytes_[*buffer]);
-      }
-    }
-    return layout;
+  const Begins placed = LayOutTogether(
+      sizes, [&](int i, int j) { return !order.MayShare(buffers[i], buffers[j]); }, enough);
+  RegionLayout layout{.begins = std::vector<int64_t>(bytes.size(), -1), .end = placed.end};
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    layout.begins[buffers[i]] = placed.begins[i];
   }
+  return layout;
+}
 
-  // Places `placing` in its order, each into the lowest gap.
-  void Window(const Frontier& frontier, const std::vector<BufferId>& placing, RegionLayout& layout) const {
-    const std::vector<Owned> before = Contested(frontier, placing);
-    std::vector<Owned> placed;  // ascending begins; they overlap where they share bytes
-    placed.reserve(placing.size());
-    for (const BufferId buffer : placing) {
-      const int64_t bytes = bytes_[buffer];
-      int64_t at = 0;
-      size_t f = 0;
-      size_t p = 0;
-      while (f < before.size() || p < placed.size()) {
-        const bool take_before =
-            p == placed.size() || (f < before.size() && before[f].begin < placed[p].begin);
-        const Owned& next = take_before ? before[f++] : placed[p++];
-        if (next.begin >= at + bytes) {
-          break;
-        }
-        if (next.end > at && (next.owner < 0 || !order_.MayShare(next.owner, buffer))) {
-          at = next.end;
-        }
-      }
-      layout.begins[buffer] = at;
-      layout.end = std::max(layout.end, at + bytes);
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
-                                     [](int64_t begin, const Owned& owned) { return begin < owned.begin; }),
-                    {at, at + bytes, buffer});
-    }
+// Each into the lowest gap, in order of first touch.
+RegionLayout InIssueOrder(const AccessOrder& order, const std::vector<BufferId>& buffers,
+                          const std::vector<int64_t>& bytes) {
+  RegionLayout layout{.begins = std::vector<int64_t>(bytes.size(), -1)};
+  Frontier frontier;
+  for (const BufferId buffer : buffers) {
+    const int64_t at = LowestGap(frontier.owned(), bytes[buffer],
+                                 [&](BufferId owner) { return !order.Before(owner, buffer); });
+    frontier.Take(buffer, at, at + bytes[buffer]);
+    layout.begins[buffer] = at;
+    layout.end = std::max(layout.end, at + bytes[buffer]);
   }
-
- private:
-  // What of the frontier a window's buffers may not take: owner -1 where none may, so that neighbours are
-  // one.
-  std::vector<Owned> Contested(const Frontier& frontier, const std::vector<BufferId>& placing) const {
-    int latest_first = -1;
-    for (const BufferId buffer : placing) {
-      latest_first = std::max(latest_first, order_.first(buffer));
-    }
-    std::vector<Owned> contested;
-    for (const Owned& owned : frontier.owned()) {
-      if (order_.last(owned.owner) < latest_first) {
-        contested.push_back(owned);
-      } else if (!contested.empty() && contested.back().owner < 0 && contested.back().end == owned.begin) {
-        contested.back().end = owned.end;
-      } else {
-        contested.push_back({owned.begin, owned.end, -1});
-      }
-    }
-    return contested;
-  }
-
-  const AccessOrder& order_;
-  const std::vector<int64_t>& bytes_;
-  std::vector<BufferId> buffers_;
-};
+  return layout;
+}
 
 }  // namespace
 
-RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>& buffers,
+RegionLayout LayOutRegion(const AccessOrder& order, std::vector<BufferId> buffers,
                           const std::vector<int64_t>& bytes, int64_t enough) {
-  const Layouter layouter(order, buffers, bytes);
-  const auto life = [&](BufferId buffer) {
-    return static_cast<double>(order.last(buffer) - order.first(buffer) + 1);
-  };
-  const Before by_area = [&](BufferId a, BufferId b) {
-    return static_cast<double>(bytes[a]) * life(a) > static_cast<double>(bytes[b]) * life(b);
-  };
-  const Before by_size = [&](BufferId a, BufferId b) { return bytes[a] > bytes[b]; };
-  const Before by_life = [&](BufferId a, BufferId b) { return life(a) > life(b); };
-  const Before by_first_touch = [&](BufferId a, BufferId b) { return order.first(a) < order.first(b); };
-
-  const bool whole = buffers.size() <= kWholeRegion;
-  const size_t window = whole ? std::max<size_t>(1, buffers.size()) : kWindow;
-  const std::vector<const Before*> tried = whole ? std::vector{&by_area, &by_size, &by_life, &by_first_touch}
-                                                 : std::vector{&by_first_touch, &by_area};
-  RegionLayout best;
-  best.end = std::numeric_limits<int64_t>::max();
-  const Before* best_order = tried.front();
-  for (const Before* precedes : tried) {
-    RegionLayout layout = layouter.ByWindows(window, *precedes);
-    if (layout.end < best.end) {
-      best = std::move(layout);
-      best_order = precedes;
-    }
-    if (best.end <= enough) {
-      break;
+  SortByFirstTouch(order, bytes, buffers);
+  if (buffers.empty()) {
+    return {.begins = std::vector<int64_t>(bytes.size(), -1)};
+  }
+  RegionLayout layout = buffers.size() <= kMostTogether ? Together(order, buffers, bytes, enough)
+                                                        : InIssueOrder(order, buffers, bytes);
+  if (layout.end > enough) {
+    RegionLayout periodic = LayOutPeriodically(order, buffers, bytes);
+    if (periodic.end < layout.end) {
+      return periodic;
     }
   }
-  if (!whole) {
-    RegionLayout layout = LayOutPeriodically(order, layouter.buffers(), bytes);
-    return layout.end < best.end ? layout : best;
-  }
-  if (buffers.size() > kImproved) {
-    return best;
-  }
-  // The buffer that ends highest found no lower gap: it is placed earlier.
-  std::vector<BufferId> placing = layouter.buffers();
-  std::stable_sort(placing.begin(), placing.end(), *best_order);
-  RegionLayout last = best;
-  for (int step = 0; step < kImprovements && best.end > enough; ++step) {
-    const auto highest = std::find_if(placing.begin(), placing.end(), [&](BufferId buffer) {
-      return last.begins[buffer] + bytes[buffer] == last.end;
-    });
-    std::rotate(placing.begin() + (highest - placing.begin()) / 2, highest, highest + 1);
-    last = {.begins = std::vector<int64_t>(bytes.size(), -1)};
-    layouter.Window(Frontier(), placing, last);
-    if (last.end < best.end) {
-      best = last;
-    }
-  }
-  return best;
+  return layout;
 }
 
-bool MayShareAsIn(const AccessOrder& order, const std::vector<BufferId>& buffers,
-                  const std::vector<int64_t>& bytes, const RegionLayout& layout) {
-  const Layouter layouter(order, buffers, bytes);
+bool MayShareAsIn(const AccessOrder& order, std::vector<BufferId> buffers, const std::vector<int64_t>& bytes,
+                  const RegionLayout& layout) {
+  SortByFirstTouch(order, bytes, buffers);
   Frontier frontier;
-  for (const BufferId buffer : layouter.buffers()) {
+  for (const BufferId buffer : buffers) {
     const int64_t begin = layout.begins[buffer];
     const int64_t end = begin + bytes[buffer];
     if (frontier.FirstRefused(begin, end, [&](BufferId owner) { return !order.Before(owner, buffer); }) >=
