@@ -9,6 +9,7 @@
 #include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
+#include "device/device.h"
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
