@@ -25,6 +25,7 @@ MemoryPlan PlanMemory(const JobPlan& plan) {
       plan.options.budget_bytes > 0 ? plan.options.budget_bytes : memory.default_budget_bytes;
   memory.persistent_bytes = plan.stage.persistent_bytes;
   memory.arena_bytes = plan.stage.arena_bytes;
+  memory.alive_bytes = std::min(memory.alive_bytes, memory.arena_bytes - memory.persistent_bytes);
   memory.gap_bytes = memory.arena_bytes - memory.persistent_bytes - memory.alive_bytes;
   memory.host_bytes = plan.stage.host_bytes;
   return memory;

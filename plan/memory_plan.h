@@ -17,8 +17,10 @@ namespace tandem::plan {
 struct MemoryPlan {
   schedules::BytesByKind persistent{};  // buffers that live as long as the job, rings with both elements
   int64_t persistent_bytes = 0;         // up to the first local, so with their alignment
-  int64_t alive_bytes =
-      0;  // locals that are alive at once as far as the program knows, at most: within the budget
+  // Locals that are alive at once as far as the program knows, at most: within the budget, and no more than
+  // the addresses that they have (what one instruction must take to be alive may share bytes, as others
+  // know).
+  int64_t alive_bytes = 0;
   int64_t budget_bytes = 0;
   int64_t least_budget_bytes = 0;    // below it no order of waits fits
   int64_t default_budget_bytes = 0;  // lets communication overlap

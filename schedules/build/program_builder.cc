@@ -62,6 +62,9 @@ class StageBuilder {
     program.name = std::move(name);
     ShardUnits(outline_, options_, frame_, parts, program);
     OrderInstructions(outline_, options_.prefetch, program);
+    if (options_.fill_after_last_access) {
+      InsertFills(program);
+    }
     return program;
   }
 

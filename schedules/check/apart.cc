@@ -128,8 +128,10 @@ class ApartRule {
           return Violation(
               "apart", program_,
               absl::StrCat(share, ", and ", Describe(outline_, program_, i), ", which uses the second, ",
-                           other == i
-                               ? "uses both"
+                           other == i ? "uses both"
+                           : other > i
+                               ? absl::StrCat("comes before ", Describe(outline_, program_, other),
+                                              ", which still uses the first")
                                : absl::StrCat("does not wait for ", Describe(outline_, program_, other),
                                               ", which uses the first")));
         }
@@ -142,9 +144,8 @@ class ApartRule {
   const Program& program_;
   const RunClocks& clocks_;
   const int num_streams_;
-  std::vector<int> last_;  // buffer x stream: the place of its last access
-  std::vector<int>
-      known_;  // buffer x stream: up to where everything has ended before any of its accesses starts
+  std::vector<int> last_;           // buffer x stream: the place of its last access
+  std::vector<int> known_;          // buffer x stream: what all of its accesses know to have ended
   std::vector<int> first_;          // per buffer: its first access in issue order; -1: none
   std::map<int64_t, Owner> arena_;  // by begin
   std::map<int64_t, Owner> host_;

@@ -7,25 +7,19 @@
 namespace tandem::schedules {
 
 Cells::Cells(const Program& program) : program_(program) {
-  for (int b = 0; b < static_cast<int>(program.buffers.size()); ++b) {
-    const Buffer& buffer = program.buffers[b];
+  first_.reserve(program.buffers.size());
+  counts_.reserve(program.buffers.size());
+  for (const Buffer& buffer : program.buffers) {
     const int count = std::max(1, static_cast<int>(buffer.parts.size()));
-    first_.push_back(size());
+    first_.push_back(size_);
     counts_.push_back(count);
-    buffers_.insert(buffers_.end(), buffer.life == Life::kRing ? 2 * count : count, b);
+    size_ += buffer.life == Life::kRing ? 2 * count : count;
   }
-}
-
-int Cells::InNextRun(int cell) const {
-  const BufferId b = buffers_[cell];
-  if (program_.buffers[b].life != Life::kRing) {
-    return cell;
-  }
-  return cell < first_[b] + counts_[b] ? cell + counts_[b] : cell - counts_[b];
 }
 
 std::string Cells::Name(int cell) const {
-  const BufferId b = buffers_[cell];
+  const auto after = std::upper_bound(first_.begin(), first_.end(), cell);
+  const BufferId b = static_cast<BufferId>(after - first_.begin()) - 1;
   const int place = cell - first_[b];
   return OperandName(program_, {.buffer = b,
                                 .part = program_.buffers[b].parts.empty() ? -1 : place % counts_[b],

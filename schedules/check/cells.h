@@ -20,7 +20,7 @@ class Cells {
   // The program must outlive the cells.
   explicit Cells(const Program& program);
 
-  int size() const { return static_cast<int>(buffers_.size()); }
+  int size() const { return size_; }
 
   // Of an operand whose buffer and part exist.
   Range Of(const Operand& operand) const {
@@ -34,18 +34,13 @@ class Cells {
     return {begin, begin + count};
   }
 
-  BufferId buffer(int cell) const { return buffers_[cell]; }
-
-  // As the next run numbers it: its former run's element is this run's, and the other way round.
-  int InNextRun(int cell) const;
-
   std::string Name(int cell) const;
 
  private:
   const Program& program_;
-  std::vector<int> first_;         // per buffer
-  std::vector<int> counts_;        // per buffer: cells of one element
-  std::vector<BufferId> buffers_;  // per cell
+  std::vector<int> first_;   // per buffer
+  std::vector<int> counts_;  // per buffer: cells of one element
+  int size_ = 0;
 };
 
 }  // namespace tandem::schedules

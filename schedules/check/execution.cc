@@ -61,7 +61,7 @@ class Execution::PassOperands : public PassMemory {
 
   Symbol Parameter(const UnitPart& part) override {
     const int place = Find(access_.parameters, part);
-    return place < 0 ? Undeclared() : execution_.ReadPart(in_.operands[parameters_ + place], part.part);
+    return place < 0 ? Undeclared() : execution_.ReadPart(in_.operands[parameters_ + place], part);
   }
 
   Symbol State(StateId state) override {
@@ -183,8 +183,10 @@ Symbol Execution::Read(const Operand& operand) {
              : state_[range.begin];
 }
 
-Symbol Execution::ReadPart(const Operand& operand, int part) {
-  return operand.part < 0 ? symbols_.Part(part, Read(operand)) : Read(operand);
+Symbol Execution::ReadPart(const Operand& operand, const UnitPart& part) {
+  const Symbol read = Read(operand);
+  return operand.part < 0 && outline_.units[part.unit].parts.size() > 1 ? symbols_.Part(part.part, read)
+                                                                        : read;
 }
 
 void Execution::Write(const Operand& operand, Symbol symbol) {

@@ -30,8 +30,8 @@ class Execution {
   class PassOperands;
 
   Symbol Read(const Operand& operand);
-  // The part of a unit that an operand holds, also of one that nothing divides.
-  Symbol ReadPart(const Operand& operand, int part);
+  // The part of a unit that an operand holds, also where nothing divides its buffer.
+  Symbol ReadPart(const Operand& operand, const UnitPart& part);
   void Write(const Operand& operand, Symbol symbol);
   void WriteGarbage(const Operand& operand);
   // Over what is there or to it, as the operand says.
@@ -42,8 +42,9 @@ class Execution {
   void Reduce(const Instruction& instruction);
   void Optimize(const Instruction& instruction);
 
+  // The only part of a buffer is the whole.
   bool IsDivided(const Operand& operand) const {
-    return operand.part < 0 && !program_.buffers[operand.buffer].parts.empty();
+    return operand.part < 0 && program_.buffers[operand.buffer].parts.size() > 1;
   }
 
   const Outline& outline_;

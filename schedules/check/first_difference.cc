@@ -16,7 +16,7 @@ class Comparison {
       : outline_(outline), cells_(cells), symbols_(symbols), reference_(reference) {}
 
   std::string Run(Symbol got, Symbol expected, std::string name) {
-    while (true) {
+    for (bool read = false;; read = true) {
       if (IsSum(expected) || IsSum(got)) {
         if (std::string words = CompareSums(got, expected, name); !words.empty()) {
           return words;
@@ -26,8 +26,10 @@ class Comparison {
       if (symbols_.op(got) == SymbolOp::kGarbage) {
         return Garbage(got, expected, name);
       }
-      if (const std::string words = BeforeItsStep(got, expected); !words.empty()) {
-        return words;
+      if (IsBeforeItsStep(got, expected)) {
+        const std::string& unit = outline_.units[SteppedUnit(expected)].name;
+        return read ? absl::StrCat(unit, " is read as it was before its optimizer step")
+                    : absl::StrCat(unit, " misses its optimizer step");
       }
       const auto found = symbols_.arguments(got);
       const auto wanted = symbols_.arguments(expected);
@@ -164,13 +166,10 @@ class Comparison {
                : -1;
   }
 
-  std::string BeforeItsStep(Symbol got, Symbol expected) const {
+  bool IsBeforeItsStep(Symbol got, Symbol expected) const {
     const UnitId unit = SteppedUnit(expected);
-    if (unit < 0 || symbols_.op(got) != SymbolOp::kInitial || symbols_.b(got) != unit ||
-        symbols_.a(got) != symbols_.a(expected)) {
-      return "";
-    }
-    return absl::StrCat(outline_.units[unit].name, " is read as it was before its optimizer step");
+    return unit >= 0 && symbols_.op(got) == SymbolOp::kInitial && symbols_.b(got) == unit &&
+           symbols_.a(got) == symbols_.a(expected);
   }
 
   std::string NameOfArgument(Symbol s, int k, const std::string& name) const {

@@ -66,6 +66,7 @@ class FormedRule {
 
   absl::Status CheckBuffers() const {
     absl::flat_hash_set<absl::string_view> names;
+    names.reserve(program_.buffers.size());
     bool locals = false;
     for (const Buffer& buffer : program_.buffers) {
       const auto violation = [&](const std::string& what) {

@@ -76,7 +76,8 @@ class MeantRule {
   }
 
   Symbol Expected(const Buffer& buffer, int part) {
-    return reference_.Final(buffer.kind, buffer.subject, buffer.parts.empty() ? -1 : part);
+    return reference_.Final(buffer.kind, buffer.subject, buffer.parts.empty() ? -1 : part,
+                            static_cast<int>(buffer.parts.size()));
   }
 
   // -1: all are as expected.

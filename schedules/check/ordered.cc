@@ -23,16 +23,18 @@ class OrderedRule {
 
   // What a former run of that program may have accessed.
   void Precede(const Program& former) {
-    const Cells cells(former);
     for (const Instruction& instruction : former.instructions) {
       const int stream = clocks_.StreamOfFormer(former.streams[instruction.stream]);
-      for (const Operand& operand : instruction.operands) {
-        if (former.buffers[operand.buffer].life == Life::kLocal) {
+      for (Operand operand : instruction.operands) {
+        const Life life = former.buffers[operand.buffer].life;
+        if (life == Life::kLocal) {
           continue;
         }
-        const Cells::Range range = cells.Of(operand);
+        // Its elements change places, and its number is the same in every program.
+        operand.former = life == Life::kRing && !operand.former;
+        const Cells::Range range = cells_.Of(operand);
         for (int cell = range.begin; cell < range.end; ++cell) {
-          Last(cells.InNextRun(cell), stream, operand.mode != Mode::kReads) = 1;
+          Last(cell, stream, operand.mode != Mode::kReads) = 1;
         }
       }
     }

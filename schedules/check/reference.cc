@@ -108,11 +108,11 @@ Reference::Reference(const Outline& outline, const BuildOptions& options, Symbol
   }
 }
 
-Symbol Reference::Final(BufferKind kind, int subject, int part) const {
+Symbol Reference::Final(BufferKind kind, int subject, int part, int num_parts) const {
   if (const auto found = state_.find({kind, subject, part}); found != state_.end()) {
     return found->second;
   }
-  return part < 0 ? symbols_.Initial(kind, subject) : symbols_.Part(part, Final(kind, subject, -1));
+  return part < 0 ? symbols_.Initial(kind, subject) : PartOf(part, num_parts, Get(kind, subject));
 }
 
 void Reference::Set(BufferKind kind, int subject, Symbol symbol, int part) {
@@ -158,14 +158,15 @@ void Reference::Gather() {
       all = symbols_.Of(SymbolOp::kGather, u, kInner, 0, {all});
     }
     for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
-      parameters_[u][p] = symbols_.Part(p, all);
+      parameters_[u][p] = PartOf(p, unit.parts.size(), all);
     }
   }
 }
 
 void Reference::Forward(Microbatch& microbatch) {
   if (outline_.batch >= 0) {
-    const Symbol tokens = symbols_.Part(microbatch.number(), Get(BufferKind::kHostBatch, outline_.batch));
+    const int num_parts = std::max(options_.num_microbatches, options_.num_validation_microbatches);
+    const Symbol tokens = PartOf(microbatch.number(), num_parts, Get(BufferKind::kHostBatch, outline_.batch));
     Set(BufferKind::kBatch, outline_.batch, tokens, microbatch.number());
     microbatch.SetValue(outline_.batch, tokens);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -35,9 +36,9 @@ class Reference {
   void Step();
   void Validate();
 
-  // What a persistent buffer, or this run's element of a ring, holds in the end: its part, or all where part
-  // is -1.
-  Symbol Final(BufferKind kind, int subject, int part) const;
+  // What a persistent buffer, or this run's element of a ring, holds in the end: one of its parts, or all of
+  // it where part is -1.
+  Symbol Final(BufferKind kind, int subject, int part, int num_parts) const;
 
   // What goes to other stages: (value, gradient, microbatch) -> symbol.
   using Sent = std::map<std::tuple<ValueId, bool, int>, Symbol>;
@@ -49,7 +50,11 @@ class Reference {
  private:
   class Microbatch;
 
-  Symbol Get(BufferKind kind, int subject) const { return Final(kind, subject, -1); }
+  Symbol Get(BufferKind kind, int subject) const { return Final(kind, subject, -1, 0); }
+  // The only part of a buffer is the whole.
+  Symbol PartOf(int part, size_t num_parts, Symbol whole) const {
+    return num_parts < 2 ? whole : symbols_.Part(part, whole);
+  }
   void Set(BufferKind kind, int subject, Symbol symbol, int part = -1);
   void Gather();
   void Forward(Microbatch& microbatch);

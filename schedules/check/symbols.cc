@@ -77,7 +77,7 @@ Symbol Symbols::Concat(absl::Span<const Symbol> parts) {
       return whole;
     }
   }
-  return Of(SymbolOp::kConcat, 0, 0, 0, parts);
+  return parts.size() == 1 ? parts[0] : Of(SymbolOp::kConcat, 0, 0, 0, parts);
 }
 
 Symbol Symbols::Part(int part, Symbol whole) {

@@ -18,9 +18,9 @@ namespace tandem::schedules {
 using Symbol = int;
 
 enum class SymbolOp : uint8_t {
-  kGarbage,  // a: number; equal to nothing else
-  kInitial,  // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring,
-             // holds at the start of a run
+  kGarbage,   // a: number; equal to nothing else
+  kInitial,   // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring,
+              // holds at the start of a run
   kFormer,    // a: kind, b: subject; what the former run's element holds
   kReceived,  // a: value, b: microbatch, c: 1 for its gradient; what the other stage sends
   kCall,  // a: node, b: opcode (Recompute: Forward), c: microbatch where it reads the run's inputs, or -1; of
@@ -59,7 +59,7 @@ class Symbols {
     return Of(SymbolOp::kFormer, static_cast<int>(kind), subject);
   }
 
-  // All parts of a buffer, in order: X where they are the parts of X.
+  // All parts of a buffer, in order: X where they are the parts of X; the only part, where there is one.
   Symbol Concat(absl::Span<const Symbol> parts);
   // Part `part` of what is written to a buffer as a whole.
   Symbol Part(int part, Symbol whole);

@@ -44,12 +44,16 @@ void ShardUnits(const Outline& outline, const BuildOptions& options, const Stage
 // that keep a gather from running further ahead than that.
 void OrderInstructions(const Outline& outline, int prefetch, Program& program);
 
-// waits.cc. Per program, how many bytes of locals are alive at most if ...
+// fills.cc. For tests: a Fill of every local on the device, directly after its last access and on its stream.
+void InsertFills(Program& program);
+
+// budgets.cc. How many bytes of locals are alive at most if every instruction ended before the next is issued
+// (least, at instruction least_at), and if each reduction or dispatch ended only when the next one of its
+// stream, or the norm, is issued (by_default).
 struct Budgets {
-  int64_t least = 0;  // every instruction ended before the next is issued
-  int64_t by_default =
-      0;  // each reduction or dispatch ended only when the next one of its stream, or the norm, is issued
-  int least_at = -1;  // the instruction where `least` is
+  int64_t least = 0;
+  int64_t by_default = 0;
+  int least_at = -1;
 };
 
 Budgets BudgetsOf(const Program& program);

@@ -55,7 +55,7 @@ struct Begins {
 template <typename Conflict>
 Begins LayOutTogether(const Sizes& sizes, Conflict conflict, int64_t enough) {
   constexpr size_t kImprovementWork = 10'000'000;  // pairs that are compared
-  constexpr size_t kMostImprovements = 60;
+  constexpr size_t kMostImprovements = 20;
   const size_t count = sizes.bytes.size();
   const size_t improvements = std::min(kMostImprovements, kImprovementWork / (count * count + 1));
   Begins best;

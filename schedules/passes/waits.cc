@@ -270,24 +270,21 @@ class WaitInserter {
     CountFreed(pending, instruction);
   }
 
-  // Each buffer is freed by the first memory wait that knows all of its accesses; by the last, if it takes
-  // several.
+  // A buffer is freed by the first memory wait that knows all of its accesses to have ended; by all of them
+  // together, where none does.
   void CountFreed(const std::vector<BufferId>& pending, Instruction& instruction) {
     for (size_t j = 0; j < pending.size(); ++j) {
       if (!ended_[j]) {
         continue;
       }
-      size_t by = memory_.size() - 1;
-      for (size_t m = 0; m < memory_.size(); ++m) {
-        if (live_.HasEnded(clocks_, pending[j], clocks_.End(memory_[m]))) {
-          by = m;
-          break;
-        }
-      }
+      const auto alone = std::find_if(memory_.begin(), memory_.end(), [&](int wait) {
+        return live_.HasEnded(clocks_, pending[j], clocks_.End(wait));
+      });
       for (Wait& wait : instruction.waits) {
-        if (wait.instruction == memory_[by]) {
-          wait.frees += live_.bytes(pending[j]);
-        }
+        const bool frees = alone != memory_.end()
+                               ? wait.instruction == *alone
+                               : std::find(memory_.begin(), memory_.end(), wait.instruction) != memory_.end();
+        wait.frees += frees ? live_.bytes(pending[j]) : 0;
       }
     }
     memory_.clear();

@@ -6,8 +6,8 @@
 
 namespace tandem::oracle {
 
-// What the oracle computes with instead of numbers: a hash covers the operation and the hashes of all that it was
-// made of, so that equal hashes are the same arithmetic on the same data in the same order.
+// What the oracle computes with instead of numbers: a hash covers the operation and the hashes of all that it
+// was made of, so that equal hashes are the same arithmetic on the same data in the same order.
 using Hash = uint64_t;
 
 enum class Operation : uint64_t {
@@ -31,12 +31,16 @@ enum class Operation : uint64_t {
   kOptimizer,
 };
 
+// What a hash is made of.
+inline uint64_t U(int64_t value) { return static_cast<uint64_t>(value); }
+
 inline Hash Mix(Hash hash, uint64_t value) {
   hash = (hash ^ value) * 0x9E3779B97F4A7C15;
   return hash ^ (hash >> 31);
 }
 
-inline Hash HashOf(Operation operation, std::initializer_list<uint64_t> values, const std::vector<Hash>& more = {}) {
+inline Hash HashOf(Operation operation, std::initializer_list<uint64_t> values,
+                   const std::vector<Hash>& more = {}) {
   Hash hash = Mix(0x5851F42D4C957F2D, static_cast<uint64_t>(operation));
   for (const uint64_t value : values) {
     hash = Mix(hash, value);
@@ -49,10 +53,12 @@ inline Hash HashOf(Operation operation, std::initializer_list<uint64_t> values, 
 
 // Part of something that was written as a whole, or the whole.
 inline Hash Slice(int64_t offset, int64_t bytes, Hash whole) {
-  return HashOf(Operation::kSlice, {static_cast<uint64_t>(offset), static_cast<uint64_t>(bytes), whole});
+  return HashOf(Operation::kSlice, {U(offset), U(bytes), whole});
 }
 
-inline Hash Join(const std::vector<Hash>& parts) { return parts.size() == 1 ? parts[0] : HashOf(Operation::kJoin, {}, parts); }
+inline Hash Join(const std::vector<Hash>& parts) {
+  return parts.size() == 1 ? parts[0] : HashOf(Operation::kJoin, {}, parts);
+}
 
 // The ranks that one rank exchanges with, in the order of their group.
 struct Group {

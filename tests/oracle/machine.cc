@@ -19,8 +19,6 @@ using schedules::Program;
 
 namespace {
 
-uint64_t U(int64_t value) { return static_cast<uint64_t>(value); }
-
 // The element of a ring that a run's operand means.
 int Element(const Buffer& buffer, int run, bool former) {
   return buffer.life == Life::kRing ? (run + (former ? 1 : 0)) % 2 : 0;
@@ -31,13 +29,14 @@ int64_t Stride(const Buffer& buffer) {
 }
 
 bool OnHost(BufferKind kind) {
-  return kind == BufferKind::kHostInputs || kind == BufferKind::kHostBatch || kind == BufferKind::kHostLosses ||
-         kind == BufferKind::kHostUpdateNorms || kind == BufferKind::kHostOutcome || kind == BufferKind::kSizes;
+  return kind == BufferKind::kHostInputs || kind == BufferKind::kHostBatch ||
+         kind == BufferKind::kHostLosses || kind == BufferKind::kHostUpdateNorms ||
+         kind == BufferKind::kHostOutcome || kind == BufferKind::kSizes;
 }
 
 const Access& Half(const Node& node, Opcode opcode) {
-  return opcode == Opcode::kBackward        ? node.backward
-         : opcode == Opcode::kBackwardInput ? node.backward_input
+  return opcode == Opcode::kBackward         ? node.backward
+         : opcode == Opcode::kBackwardInput  ? node.backward_input
          : opcode == Opcode::kBackwardWeight ? node.backward_weight
                                              : node.forward;
 }
@@ -77,7 +76,8 @@ Machine::Machine(const schedules::Outline& outline, const schedules::BuildOption
     for (int element = 0; element < (buffer.life == Life::kRing ? 2 : 1); ++element) {
       for (int r = 0; r < ranks_.size(); ++r) {
         Write(PlaceOf(stage.begin, {.buffer = b}, element), r,
-              HashOf(Operation::kInitial, {U(static_cast<int>(buffer.kind)), U(buffer.subject), U(element), U(r)}));
+              HashOf(Operation::kInitial,
+                     {U(static_cast<int>(buffer.kind)), U(buffer.subject), U(element), U(r)}));
       }
     }
   }
@@ -93,7 +93,7 @@ Machine::Place Machine::PlaceOf(const Program& program, const Operand& operand, 
   } else if (buffer.parts.empty()) {
     place.ranges.emplace_back(place.begin, place.begin + buffer.bytes.bound);
   } else {
-    place.divided = true;
+    place.divided = buffer.parts.size() > 1;
     for (const schedules::BufferPart& part : buffer.parts) {
       place.ranges.emplace_back(place.begin + part.begin, place.begin + part.end);
     }
@@ -121,7 +121,8 @@ Hash Machine::Read(const Place& place, int rank) {
 
 void Machine::Write(const Place& place, int rank, Hash hash) {
   for (const auto& [begin, end] : place.ranges) {
-    MemoryOf(place, rank).Write(begin, end, place.divided ? Slice(begin - place.begin, end - begin, hash) : hash);
+    MemoryOf(place, rank)
+        .Write(begin, end, place.divided ? Slice(begin - place.begin, end - begin, hash) : hash);
   }
 }
 
@@ -148,17 +149,20 @@ Group Machine::GroupOf(const Program& program, const Instruction& in, int rank) 
   }
   const std::string& name = program.communicators[in.communicator].group;
   for (const auto group : {schedules::UnitGroup::kDense, schedules::UnitGroup::kExpert}) {
-    const schedules::MeshAxes& mesh = group == schedules::UnitGroup::kDense ? options_.dense : options_.expert;
+    const schedules::MeshAxes& mesh =
+        group == schedules::UnitGroup::kDense ? options_.dense : options_.expert;
     if (name == mesh.inner_group || name == mesh.gather_group) {
       return ranks_.Of(group, 0, rank);
     }
-    if (name == mesh.outer_group && (group == schedules::UnitGroup::kExpert || name != options_.expert.outer_group ||
-                                     outline_.units[in.target].group == group)) {
+    if (name == mesh.outer_group &&
+        (group == schedules::UnitGroup::kExpert || name != options_.expert.outer_group ||
+         outline_.units[in.target].group == group)) {
       return ranks_.Of(group, 1, rank);
     }
   }
   Group all;
-  const bool experts = IsNodePass(in.opcode);  // who exchanges tokens: consecutive ranks, that hold other experts
+  const bool experts =
+      IsNodePass(in.opcode);  // who exchanges tokens: consecutive ranks, that hold other experts
   const int apart = std::max(1, ranks_.size() / (options_.expert.inner * options_.expert.outer));
   for (int other = 0; other < ranks_.size(); ++other) {
     if (!experts || other / apart == rank / apart) {
@@ -181,7 +185,8 @@ std::vector<Hash> Machine::ReadSizes(const Program& program, const Instruction& 
   return found;
 }
 
-void Machine::Pass(const Program& program, const Instruction& in, int run, const std::vector<Hash>* sizes_read) {
+void Machine::Pass(const Program& program, const Instruction& in, int run,
+                   const std::vector<Hash>* sizes_read) {
   const Node& node = outline_.nodes[in.target];
   const Access& access = Half(node, in.opcode);
   const bool again = in.opcode == Opcode::kRecompute;
@@ -242,8 +247,9 @@ void Machine::Pass(const Program& program, const Instruction& in, int run, const
     return hashes;
   };
   const bool halves = in.opcode == Opcode::kBackward && node.splits_backward;
-  const std::vector<Opcode> steps = halves ? std::vector<Opcode>{Opcode::kBackwardInput, Opcode::kBackwardWeight}
-                                           : std::vector<Opcode>{again ? Opcode::kForward : in.opcode};
+  const std::vector<Opcode> steps = halves
+                                        ? std::vector<Opcode>{Opcode::kBackwardInput, Opcode::kBackwardWeight}
+                                        : std::vector<Opcode>{again ? Opcode::kForward : in.opcode};
   for (const Opcode step : steps) {
     const Access& half = Half(node, step);
     std::vector<std::vector<Hash>> reads;  // thing x rank
@@ -262,9 +268,10 @@ void Machine::Pass(const Program& program, const Instruction& in, int run, const
           seen.push_back(thing[other]);
         }
       }
-      calls.push_back(HashOf(Operation::kPass, {U(in.target), U(static_cast<int>(step)),
-                                                half.reads_inputs ? U(in.microbatch) : ~uint64_t{0}},
-                             seen));
+      calls.push_back(HashOf(
+          Operation::kPass,
+          {U(in.target), U(static_cast<int>(step)), half.reads_inputs ? U(in.microbatch) : ~uint64_t{0}},
+          seen));
       indices.push_back(group.index);
     }
     uint64_t place = 0;
@@ -353,7 +360,9 @@ void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
       garbage(ops[1]);
       Set(program, ops[sum], run, sums);
       if (ops.size() > (outer ? 2U : 3U)) {
-        Set(program, ops.back(), run, for_ranks([&](int r) { return HashOf(Operation::kNormTerms, {unit, sums[r]}); }));
+        Set(program, ops.back(), run, for_ranks([&](int r) {
+              return HashOf(Operation::kNormTerms, {unit, sums[r]});
+            }));
       }
       break;
     }
@@ -381,7 +390,8 @@ void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
   }
 }
 
-void Machine::Run(const Program& program, const Instruction& in, int run, const std::vector<Hash>* sizes_read) {
+void Machine::Run(const Program& program, const Instruction& in, int run,
+                  const std::vector<Hash>* sizes_read) {
   switch (in.opcode) {
     case Opcode::kForward:
     case Opcode::kRecompute:
@@ -401,8 +411,9 @@ void Machine::Run(const Program& program, const Instruction& in, int run, const 
     }
     case Opcode::kSend: {
       const bool gradient = program.buffers[in.operands[0].buffer].kind == BufferKind::kActivationGradient;
-      std::vector<Hash>& sent = observations_["run " + std::to_string(run) + " sends " + (gradient ? "d " : "") +
-                                              outline_.values[in.target].name + " mb " + std::to_string(in.microbatch)];
+      std::vector<Hash>& sent =
+          observations_["run " + std::to_string(run) + " sends " + (gradient ? "d " : "") +
+                        outline_.values[in.target].name + " mb " + std::to_string(in.microbatch)];
       const std::vector<Hash> hashes = Get(program, in.operands[0], run);
       sent.insert(sent.end(), hashes.begin(), hashes.end());
       break;
@@ -480,7 +491,8 @@ void AppendTouched(const Program& program, const Operand& operand, int run, std:
   const bool write = operand.mode != Mode::kReads;
   const bool host = OnHost(buffer.kind);
   if (operand.part >= 0) {
-    touched.push_back({begin + buffer.parts[operand.part].begin, begin + buffer.parts[operand.part].end, host, write});
+    touched.push_back(
+        {begin + buffer.parts[operand.part].begin, begin + buffer.parts[operand.part].end, host, write});
   } else if (buffer.parts.empty()) {
     touched.push_back({begin, begin + buffer.bytes.bound, host, write});
   } else {

@@ -12,8 +12,8 @@
 
 namespace tandem::oracle {
 
-// What can be seen of a sequence of runs, per rank: persistent buffers and rings in the end, what the host read of
-// every run, what went to other stages. Named, for messages.
+// What can be seen of a sequence of runs, per rank: persistent buffers and rings in the end, what the host
+// read of every run, what went to other stages. Named, for messages.
 using Observations = std::map<std::string, std::vector<Hash>>;
 
 // The ranks of one stage: the data parallel ones, over which units are sharded and experts exchange tokens.
@@ -31,8 +31,8 @@ class Ranks {
   int size_;
 };
 
-// The memory of all ranks of a stage, and what instructions do to it. An instruction happens on all ranks at once:
-// they run one text, and an order in which one of them goes wrong is wrong on all of them.
+// The memory of all ranks of a stage, and what instructions do to it. An instruction happens on all ranks at
+// once: they run one text, and an order in which one of them goes wrong is wrong on all of them.
 class Machine {
  public:
   Machine(const schedules::Outline& outline, const schedules::BuildOptions& options,
@@ -42,9 +42,11 @@ class Machine {
   void Run(const schedules::Program& program, const schedules::Instruction& instruction, int run,
            const std::vector<Hash>* sizes_read = nullptr);
   // What the issuing thread finds in the sizes that an instruction reads: per operand and rank.
-  std::vector<Hash> ReadSizes(const schedules::Program& program, const schedules::Instruction& instruction, int run);
+  std::vector<Hash> ReadSizes(const schedules::Program& program, const schedules::Instruction& instruction,
+                              int run);
 
-  // Before run `run` is issued the host writes its inputs and batches; after its end it reads what was reported.
+  // Before run `run` is issued the host writes its inputs and batches; after its end it reads what was
+  // reported.
   void HostWrites(const schedules::Program& program, int run);
   void HostReads(const schedules::Program& program, int run);
 
@@ -56,7 +58,7 @@ class Machine {
     std::vector<std::pair<int64_t, int64_t>> ranges;  // of bytes: of every part, or of one
     int64_t begin = 0;                                // of the buffer's element
     bool host = false;
-    bool divided = false;  // all parts of a buffer that has some
+    bool divided = false;  // several parts at once
   };
 
   Place PlaceOf(const schedules::Program& program, const schedules::Operand& operand, int run) const;

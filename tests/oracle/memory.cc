@@ -48,7 +48,8 @@ void Memory::Read(int64_t begin, int64_t end, std::vector<Run>& runs) const {
     const int64_t stop = std::min(end, segment_end);
     const Run run{stop - begin, segments_[i].hash, segments_[i].offset + begin - segments_[i].begin,
                   segments_[i].total};
-    if (!runs.empty() && runs.back().hash == run.hash && runs.back().offset + runs.back().length == run.offset) {
+    if (!runs.empty() && runs.back().hash == run.hash &&
+        runs.back().offset + runs.back().length == run.offset) {
       runs.back().length += run.length;
     } else {
       runs.push_back(run);

@@ -8,7 +8,8 @@
 
 namespace tandem::oracle {
 
-// Bytes that remember what was written to them: a hash, their offset in what was written, and how long that was.
+// Bytes that remember what was written to them: a hash, their offset in what was written, and how long that
+// was.
 class Memory {
  public:
   struct Run {

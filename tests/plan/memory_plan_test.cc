@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "jobspec/jobspec.h"
+#include "plan/prediction.h"
+#include "schedules/simulate/alive.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
@@ -53,6 +57,45 @@ TEST(MemoryPlanTest, OutsideCountsTheCommunicatorsOfSeveralRanks) {
   profile.communicator_bytes = 7;
   EXPECT_EQ(OutsideBytes(two, profile), 1000 + 3 * 7);
   EXPECT_EQ(OutsideBytes(MakeJobPlan(TestJob("{ranks: 1}")), profile), 1000);
+}
+
+v1::JobSpec Llama(int layers, int ranks, int64_t sequence_length, int microbatches) {
+  const jobspec::ReadResult read = jobspec::ReadText(
+      absl::StrCat("name: llama\nmodel: {preset: llama-3-8b, num_hidden_layers: ", layers,
+                   "}\ndata: {train: /data, tokenizer: bytes}\ntraining: {steps: 10, sequence_length: ",
+                   sequence_length, ", micro_batch_size: 1, global_batch_size: ", microbatches * ranks,
+                   "}\nparallelism: {ranks: ", ranks, "}\nprecision: {compute: fp32}\n"),
+      "test.yaml");
+  EXPECT_TRUE(read.violations.empty());
+  EXPECT_TRUE(jobspec::Validate(read.spec).empty());
+  return jobspec::Resolve(read.spec);
+}
+
+constexpr double kGibibyte = 1 << 30;
+
+TEST(MemoryPlanTest, FourLlamaLayersInFp32OnTwoRanksFitIn25GiB) {
+  const MemoryPlan memory = PlanMemory(MakeJobPlan(Llama(4, 2, 4096, 1)));
+  EXPECT_LE(static_cast<double>(memory.arena_bytes) / kGibibyte, 25);
+}
+
+TEST(MemoryPlanTest, LocalsOfLlamaPlansTakeAtMostATwentiethMoreThanTheirBudget) {
+  for (const int ranks : {8, 512}) {
+    const JobPlan plan = MakeJobPlan(Llama(32, ranks, 8192, 4));
+    const MemoryPlan memory = PlanMemory(plan);
+    const int64_t locals = memory.arena_bytes - memory.persistent_bytes;
+    EXPECT_LE(static_cast<double>(locals), 1.05 * static_cast<double>(memory.budget_bytes)) << ranks;
+    EXPECT_LE(schedules::MostBytesAlive(plan.stage.train), memory.budget_bytes) << ranks;
+  }
+}
+
+TEST(MemoryPlanTest, MemoryWaitsOfLlamaPlansCostAtMostHalfAPercentOfTheStep) {
+  for (const int ranks : {8, 512}) {
+    const JobPlan plan = MakeJobPlan(Llama(32, ranks, 8192, 4));
+    const Prediction prediction = *Predict(plan, *schedules::PresetProfile("h200"));
+    EXPECT_GT(prediction.memory_waits.count, 0);
+    EXPECT_LE(static_cast<double>(prediction.memory_waits.cost_ns),
+              0.005 * static_cast<double>(prediction.step_ns));
+  }
 }
 
 }  // namespace

@@ -161,6 +161,29 @@ TEST(PrecisionTest, EachRoleHasItsElementSize) {
   EXPECT_EQ(bytes(BufferKind::kStaging), 2 * 4 * shard);
 }
 
+TEST(FillsTest, EveryLocalIsFilledOnceAfterAllOfItsAccesses) {
+  const Outline outline = MoeDecoder();
+  BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
+  options.hold = 1;
+  options.fill_after_last_access = true;
+  const Program train = ProvenStage(outline, options, Schedule::kOverlapped).train;
+  std::vector<int> fills(train.buffers.size(), 0);
+  for (const Instruction& instruction : train.instructions) {
+    for (const Operand& operand : instruction.operands) {
+      EXPECT_EQ(fills[operand.buffer], 0) << train.buffers[operand.buffer].name << " is used after its fill";
+    }
+    if (instruction.opcode == Opcode::kFill) {
+      for (const Operand& operand : instruction.operands) {
+        ++fills[operand.buffer];
+      }
+    }
+  }
+  for (size_t buffer = 0; buffer < fills.size(); ++buffer) {
+    const bool filled = train.buffers[buffer].life == Life::kLocal && !IsHost(train.buffers[buffer].kind);
+    EXPECT_EQ(fills[buffer], filled) << train.buffers[buffer].name;
+  }
+}
+
 // A gather's wait for a reader may only keep it from running ahead, and a memory wait may free what nothing
 // takes.
 TEST(WaitsTest, EveryWaitForDataIsNeeded) {

@@ -1,0 +1,42 @@
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <random>
+
+#include "tests/oracle/mutations.h"
+#include "tests/oracle/sweep.h"
+
+// The check against the oracle, over random programs and mutants of them. A larger sweep:
+// tandem-oracle-sweep.
+
+namespace tandem::oracle {
+namespace {
+
+void ExpectSound(const Counts& counts) {
+  for (const std::string& name : counts.harmful_accepted) {
+    ADD_FAILURE() << "accepted, but harmful: " << name;
+  }
+  for (const std::string& name : counts.disagreements) {
+    ADD_FAILURE() << "rule 5 and the oracle disagree: " << name;
+  }
+}
+
+TEST(OracleTest, TheCheckRefusesWhatDoesHarmAndRuleFiveIsExact) {
+  Counts all;
+  // And one that is new in every run.
+  for (const uint64_t seed : {uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{std::random_device{}()}}) {
+    std::cout << "seed " << seed << "\n";
+    const Counts counts = Sweep(seed, 1250);
+    ExpectSound(counts);
+    all.Add(counts);
+  }
+  std::cout << all;
+  for (const std::string& kind : MutationKinds()) {
+    const Counts::OfKind& of = all.kinds[kind];
+    EXPECT_GT(of.harmful + of.malformed, kind == "add wait" ? -1 : 0) << kind;
+  }
+  EXPECT_GT(all.harmful_refused, all.programs / 10) << "hardly anything did harm";
+}
+
+}  // namespace
+}  // namespace tandem::oracle
