@@ -4,11 +4,8 @@
 
 #include <utility>
 
-#include "device/arena.h"
 #include "model/bound_tensors.h"
-#include "model/call_memory.h"
 #include "model/decoder_nodes.h"
-#include "model/hidden_node.h"
 #include "model/node_kinds.h"
 #include "ops/rope.h"
 
@@ -23,7 +20,8 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
   const int64_t head_dim = context.shapes.head_dim;
   TORCH_CHECK(head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", head_dim);
   auto tables = std::make_shared<RotaryTables>();
-  at::Tensor cosines = at::empty({context.shapes.length, head_dim / 2}, ScalarTypeOf(context.type));
+  at::Tensor cosines = at::empty({context.shapes.length, head_dim / 2},
+                                 context.type == ComputeType::kFp64 ? at::kDouble : at::kFloat);
   at::Tensor sines = at::empty_like(cosines);
   ops::RopeTables(context.config.rope_theta, cosines, sines);
   tables->cosines = context.ops.Constant(cosines);
@@ -52,11 +50,10 @@ struct AttentionBackward {
   ops::Workspace products;
 };
 
-class AttentionNode final : public HiddenNode {
+class AttentionNode final : public DeclaredNode {
  public:
   AttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
-      : HiddenNode("attention", context, DeclareAttention(context.shapes), attention_forward::Scratch,
-                   attention_backward::Scratch),
+      : DeclaredNode(context, DeclareAttention(context.shapes)),
         tables_(std::move(tables)),
         shape_{s_.sequences, s_.length, s_.heads, s_.kv_heads, s_.head_dim} {}
 
@@ -126,55 +123,6 @@ class AttentionNode final : public HiddenNode {
     ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
                          t.add, t.grad_norm);
-  }
-
-  // The first step program's calls.
-  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
-    call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
-    call.writes[1] = arena.Allocate({s_.tokens, s_.qkv}, dtype_);
-    call.writes[2] = arena.Allocate({s_.tokens, s_.query}, dtype_);
-    call.writes[3] = arena.Allocate({s_.sequences, s_.heads, s_.length}, dtype_);
-  }
-
-  void Forward(const NodeCall& call) const override {
-    const at::Tensor* weights = call.parameters[0];
-    AttentionForward t{.x = call.reads[0],
-                       .hidden = call.writes[0],
-                       .qkv = call.writes[1],
-                       .context = call.writes[2],
-                       .lse = call.writes[3],
-                       .norm = weights[0],
-                       .weight_qkv = Block(weights + 1, 3),
-                       .weight_output = weights[4],
-                       .normed = ForwardPiece(call, attention_forward::kNormed, {s_.tokens, s_.hidden}),
-                       .work = ForwardPiece(call, attention_forward::kWork, {ForwardRest()})};
-    Forward(t);
-  }
-
-  void Backward(const NodeCall& call) const override {
-    const at::Tensor* weights = call.parameters[0];
-    at::Tensor* gradients = call.parameter_gradients[0];
-    AttentionBackward t{
-        .x = call.reads[0],
-        .qkv = call.reads[1],
-        .context = call.reads[2],
-        .lse = call.reads[3],
-        .grad_hidden = call.gradient_reads[0],
-        .grad_x = call.gradient_writes[0],
-        .add_x = call.add_gradient[0],
-        .norm = weights[0],
-        .weight_qkv = Block(weights + 1, 3),
-        .weight_output = weights[4],
-        .grad_norm = gradients[0],
-        .grad_weight_qkv = Block(gradients + 1, 3),
-        .grad_weight_output = gradients[4],
-        .add = call.add_parameter_gradient[0],
-        .normed = BackwardPiece(call, attention_backward::kNormed, {s_.tokens, s_.hidden}),
-        .grad_normed = BackwardPiece(call, attention_backward::kGradNormed, {s_.tokens, s_.hidden}),
-        .grad_context = BackwardPiece(call, attention_backward::kGradContext, {s_.tokens, s_.query}),
-        .grad_qkv = BackwardPiece(call, attention_backward::kGradQkv, {s_.tokens, s_.qkv}),
-        .work = BackwardPiece(call, attention_backward::kWork, {BackwardRest()})};
-    Backward(t);
   }
 
   const std::shared_ptr<const RotaryTables> tables_;

@@ -101,7 +101,7 @@ void BoundTensors::AddParts(Role role) {
 }
 
 void BoundTensors::AddScratch(const PassSpec& spec) {
-  const ScratchPieces pieces = LayOutScratch(spec, type_);
+  const ScratchLayout pieces = LayOutScratch(spec, type_);
   const OperandMemory none;
   const OperandMemory& operand = pieces.bytes > 0 ? Next() : none;
   for (size_t i = 0; i < spec.scratch.size(); ++i) {
@@ -173,6 +173,24 @@ at::Tensor BoundTensors::TensorOf(Role role, const std::string& name) {
       .options(at::TensorOptions(ElementTypeOf(entry.spec.type, type_)).device(ops_.device()))
       .target_device(ops_.device())
       .make_tensor();
+}
+
+at::Tensor BoundTensors::Value(const std::string& name) { return TensorOf(Role::kValue, name); }
+
+at::Tensor BoundTensors::Gradient(const std::string& value) { return TensorOf(Role::kGradient, value); }
+
+at::Tensor BoundTensors::Parameter(const std::string& name) { return TensorOf(Role::kParameter, name); }
+
+at::Tensor BoundTensors::ParameterGradient(const std::string& name) {
+  return TensorOf(Role::kParameterGradient, name);
+}
+
+at::Tensor BoundTensors::Scratch(const std::string& name) { return TensorOf(Role::kScratch, name); }
+
+bool BoundTensors::AddsToGradient(const std::string& value) { return Find(Role::kGradient, value).adds; }
+
+bool BoundTensors::AddsToParameterGradient(const std::string& name) {
+  return Find(Role::kParameterGradient, name).adds;
 }
 
 ops::Workspace BoundTensors::Work(const std::string& scratch) {

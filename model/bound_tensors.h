@@ -23,16 +23,16 @@ class BoundTensors {
                ComputeType type, const ops::Operations& ops);
 
   // Undefined: an output that a recompute does not write, because it was kept.
-  at::Tensor Value(const std::string& name) { return TensorOf(Role::kValue, name); }
-  at::Tensor Gradient(const std::string& value) { return TensorOf(Role::kGradient, value); }
-  at::Tensor Parameter(const std::string& name) { return TensorOf(Role::kParameter, name); }
-  at::Tensor ParameterGradient(const std::string& name) { return TensorOf(Role::kParameterGradient, name); }
-  at::Tensor Scratch(const std::string& name) { return TensorOf(Role::kScratch, name); }
+  at::Tensor Value(const std::string& name);
+  at::Tensor Gradient(const std::string& value);
+  at::Tensor Parameter(const std::string& name);
+  at::Tensor ParameterGradient(const std::string& name);
+  at::Tensor Scratch(const std::string& name);
   ops::Workspace Work(const std::string& scratch);
 
   // Whether the pass adds to that gradient instead of overwriting it.
-  bool AddsToGradient(const std::string& value) { return Find(Role::kGradient, value).adds; }
-  bool AddsToParameterGradient(const std::string& name) { return Find(Role::kParameterGradient, name).adds; }
+  bool AddsToGradient(const std::string& value);
+  bool AddsToParameterGradient(const std::string& name);
 
   void CheckAllUsed() const;
 

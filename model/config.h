@@ -59,7 +59,7 @@ struct UnitParameters {
 // tied).
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
-// The outline of one rank's model. unit_elements: of the units' layouts, gaps included.
+// The outline of the first step program. unit_elements: of the units' layouts, gaps included.
 schedules_v1::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
                                      const std::vector<int64_t>& unit_elements);
 

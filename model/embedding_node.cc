@@ -1,8 +1,6 @@
 #include <ATen/core/Tensor.h>
 
-#include "device/arena.h"
 #include "model/bound_tensors.h"
-#include "model/call_memory.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 
@@ -13,24 +11,6 @@ class EmbeddingNode final : public DeclaredNode {
  public:
   explicit EmbeddingNode(const NodeContext& context)
       : DeclaredNode(context, DeclareEmbedding(context.shapes)) {}
-
-  void Prepare(NodeCall& call, device::Arena& arena) const override {
-    if (call.pass == Pass::kForward) {
-      call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, ScalarTypeOf(type_));
-    } else if (call.pass != Pass::kBackward) {
-      RefusePass("embedding", call.pass);
-    }
-  }
-
-  void Run(const NodeCall& call) const override {
-    const at::Tensor inputs = Inputs(call.reads[0]);
-    if (call.pass == Pass::kForward) {
-      ops_.Embedding(inputs, call.parameters[0][0], call.writes[0]);
-    } else {
-      ops_.EmbeddingBackward(inputs, call.gradient_reads[0], call.add_parameter_gradient[0],
-                             call.parameter_gradients[0][0]);
-    }
-  }
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {

@@ -1,10 +1,7 @@
 #include <ATen/core/Tensor.h>
 
-#include "device/arena.h"
 #include "model/bound_tensors.h"
-#include "model/call_memory.h"
 #include "model/decoder_nodes.h"
-#include "model/hidden_node.h"
 #include "model/node_kinds.h"
 
 namespace tandem::model {
@@ -31,11 +28,9 @@ struct HeadBackward {
   ops::Workspace products;
 };
 
-class HeadNode final : public HiddenNode {
+class HeadNode final : public DeclaredNode {
  public:
-  explicit HeadNode(const NodeContext& context)
-      : HiddenNode("head", context, DeclareHead(context.shapes), head_forward::Scratch,
-                   head_backward::Scratch) {}
+  explicit HeadNode(const NodeContext& context) : DeclaredNode(context, DeclareHead(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
@@ -86,40 +81,6 @@ class HeadNode final : public HiddenNode {
 
   // [B, S] of [B, S + 1]: each token is predicted from those before it.
   at::Tensor Targets(const at::Tensor& tokens) const { return tokens.narrow(1, 1, s_.length); }
-
-  // The first step program's calls.
-  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
-    call.writes[0] = arena.Allocate({1}, at::kDouble);
-    call.writes[1] = arena.Allocate({s_.tokens, s_.vocabulary}, dtype_);
-  }
-
-  void Forward(const NodeCall& call) const override {
-    HeadForward t{.x = call.reads[0],
-                  .targets = Targets(call.reads[1]),
-                  .loss = call.writes[0],
-                  .grad_logits = call.writes[1],
-                  .norm = call.parameters[0][0],
-                  .weight = s_.tied ? call.parameters[1][0] : call.parameters[0][1],
-                  .normed = ForwardPiece(call, head_forward::kNormed, {s_.tokens, s_.hidden}),
-                  .lse = ForwardPiece(call, head_forward::kLogSumExp, {s_.tokens})};
-    Forward(t);
-  }
-
-  void Backward(const NodeCall& call) const override {
-    HeadBackward t{.x = call.reads[0],
-                   .grad_logits = call.reads[1],
-                   .grad_x = call.gradient_writes[0],
-                   .add_x = call.add_gradient[0],
-                   .norm = call.parameters[0][0],
-                   .weight = s_.tied ? call.parameters[1][0] : call.parameters[0][1],
-                   .grad_norm = call.parameter_gradients[0][0],
-                   .grad_weight = s_.tied ? call.parameter_gradients[1][0] : call.parameter_gradients[0][1],
-                   .add_norm = call.add_parameter_gradient[0],
-                   .add_weight = call.add_parameter_gradient[s_.tied ? 1 : 0],
-                   .normed = BackwardPiece(call, head_backward::kNormed, {s_.tokens, s_.hidden}),
-                   .grad_normed = BackwardPiece(call, head_backward::kGradNormed, {s_.tokens, s_.hidden})};
-    Backward(t);
-  }
 };
 
 }  // namespace

@@ -1,10 +1,7 @@
 #include <ATen/core/Tensor.h>
 
-#include "device/arena.h"
 #include "model/bound_tensors.h"
-#include "model/call_memory.h"
 #include "model/decoder_nodes.h"
-#include "model/hidden_node.h"
 #include "model/node_kinds.h"
 
 namespace tandem::model {
@@ -29,10 +26,9 @@ struct MlpBackward {
   ops::Workspace products;
 };
 
-class MlpNode final : public HiddenNode {
+class MlpNode final : public DeclaredNode {
  public:
-  explicit MlpNode(const NodeContext& context)
-      : HiddenNode("mlp", context, DeclareMlp(context.shapes), mlp_forward::Scratch, mlp_backward::Scratch) {}
+  explicit MlpNode(const NodeContext& context) : DeclaredNode(context, DeclareMlp(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
@@ -90,47 +86,6 @@ class MlpNode final : public HiddenNode {
     ops_.LinearBackwardInput(t.grad_gate_up, t.weight_gate_up, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
                          t.add, t.grad_norm);
-  }
-
-  // The first step program's calls.
-  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
-    call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
-    call.writes[1] = arena.Allocate({s_.tokens, 2 * s_.inner}, dtype_);
-  }
-
-  void Forward(const NodeCall& call) const override {
-    const at::Tensor* weights = call.parameters[0];
-    MlpForward t{.x = call.reads[0],
-                 .hidden = call.writes[0],
-                 .gate_up = call.writes[1],
-                 .norm = weights[0],
-                 .weight_gate_up = Block(weights + 1, 2),
-                 .weight_down = weights[3],
-                 .normed = ForwardPiece(call, mlp_forward::kNormed, {s_.tokens, s_.hidden}),
-                 .activated = ForwardPiece(call, mlp_forward::kActivated, {s_.tokens, s_.inner})};
-    Forward(t);
-  }
-
-  void Backward(const NodeCall& call) const override {
-    const at::Tensor* weights = call.parameters[0];
-    at::Tensor* gradients = call.parameter_gradients[0];
-    MlpBackward t{.x = call.reads[0],
-                  .gate_up = call.reads[1],
-                  .grad_hidden = call.gradient_reads[0],
-                  .grad_x = call.gradient_writes[0],
-                  .add_x = call.add_gradient[0],
-                  .norm = weights[0],
-                  .weight_gate_up = Block(weights + 1, 2),
-                  .weight_down = weights[3],
-                  .grad_norm = gradients[0],
-                  .grad_weight_gate_up = Block(gradients + 1, 2),
-                  .grad_weight_down = gradients[3],
-                  .add = call.add_parameter_gradient[0],
-                  .normed = BackwardPiece(call, mlp_backward::kNormed, {s_.tokens, s_.hidden}),
-                  .grad_normed = BackwardPiece(call, mlp_backward::kGradNormed, {s_.tokens, s_.hidden}),
-                  .activated = BackwardPiece(call, mlp_backward::kActivated, {s_.tokens, s_.inner}),
-                  .grad_gate_up = BackwardPiece(call, mlp_backward::kGradGateUp, {s_.tokens, 2 * s_.inner})};
-    Backward(t);
   }
 };
 

@@ -30,8 +30,8 @@ int64_t BytesOf(const TensorSpec& spec, ComputeType type) {
   return 0;
 }
 
-ScratchPieces LayOutScratch(const PassSpec& pass, ComputeType type) {
-  ScratchPieces layout;
+ScratchLayout LayOutScratch(const PassSpec& pass, ComputeType type) {
+  ScratchLayout layout;
   for (const TensorSpec& piece : pass.scratch) {
     layout.offsets.push_back(layout.bytes);
     const int64_t pieces = (BytesOf(piece, type) + kPieceAlignment - 1) / kPieceAlignment;

@@ -85,10 +85,10 @@ int64_t BytesOf(const TensorSpec& spec, ComputeType type);
 
 // Where each piece of a pass's scratch begins in it, in bytes, and where the last one ends. Pieces begin at
 // multiples of 256 bytes.
-struct ScratchPieces {
+struct ScratchLayout {
   std::vector<int64_t> offsets;
   int64_t bytes = 0;
 };
-ScratchPieces LayOutScratch(const PassSpec& pass, ComputeType type);
+ScratchLayout LayOutScratch(const PassSpec& pass, ComputeType type);
 
 }  // namespace tandem::model

@@ -55,17 +55,18 @@ class OverlapBuilder {
     backward_ = backward;
     const int num_layers = static_cast<int>(layers_.size());
     Forward(first_);
-    if (num_layers > 0) {
-      RecomputeAhead(layers_.back());
-    }
+    const LayerNodes none;
+    const LayerNodes& top = num_layers > 0 ? layers_.back() : none;
+    Recompute(top.before);
+    Recompute(top.dispatch);
     Backward(last_);
     BackwardWeights(last_);
+    Recompute(top.inner);
+    Recompute(top.combine);
+    Recompute(top.after);
     for (int pair = 0; pair < num_layers; ++pair) {
-      const int below = num_layers - 1 - pair;
-      if (below > 0) {
-        RecomputeAhead(layers_[below - 1]);
-      }
-      Pair(layers_[pair], layers_[below]);
+      const int layer = num_layers - 1 - pair;
+      Pair(layers_[pair], layers_[layer], layer > 0 ? layers_[layer - 1] : none);
     }
     Forward(last_);
     Backward(first_);
@@ -76,20 +77,25 @@ class OverlapBuilder {
 
  private:
   // Each communication runs beside compute of the other microbatch; the weight halves fill in behind the
-  // input halves, which the chain of the backward waits for.
-  void Pair(const LayerNodes& f, const LayerNodes& b) {
+  // input halves, which the chain of the backward waits for. r: the layer whose backward comes next.
+  void Pair(const LayerNodes& f, const LayerNodes& b, const LayerNodes& r) {
     Backward(b.after);
     Backward(b.combine);
     Forward(f.before);
+    Recompute(r.before);
     Backward(b.inner);
     Forward(f.dispatch);
+    Recompute(r.dispatch);
     BackwardWeights(b.after);
     BackwardWeights(b.inner);
     Backward(b.dispatch);
     Forward(f.inner);
+    Recompute(r.inner);
     Forward(f.combine);
+    Recompute(r.combine);
     Backward(b.before);
     Forward(f.after);
+    Recompute(r.after);
     BackwardWeights(b.before);
   }
 
@@ -124,15 +130,12 @@ class OverlapBuilder {
     }
   }
 
-  void RecomputeAhead(const LayerNodes& layer) {
+  void Recompute(const std::vector<NodeId>& nodes) {
     if (backward_ < 0) {
       return;
     }
-    for (const std::vector<NodeId>* nodes :
-         {&layer.after, &layer.combine, &layer.inner, &layer.dispatch, &layer.before}) {
-      for (auto node = nodes->rbegin(); node != nodes->rend(); ++node) {
-        passes_.push_back({Opcode::kRecompute, *node, backward_});
-      }
+    for (const NodeId node : nodes) {
+      passes_.push_back({Opcode::kRecompute, node, backward_});
     }
   }
 

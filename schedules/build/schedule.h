@@ -9,9 +9,9 @@ namespace tandem::schedules {
 
 // One pass of a node for one microbatch, or a value that goes to or comes from another stage.
 struct NodePass {
-  // kForward, kBackward or its halves; kSend, kReceive. kRecompute, in a schedule: the place of what the
-  // backward of node `target` needs and nobody kept, if recomputing it communicates (all else is recomputed
-  // directly before its reader); after InsertRecompute: the pass itself.
+  // kForward, kBackward or its halves; kSend, kReceive. kRecompute, in a schedule: the place of the node's
+  // recomputation, if its layer's backward needs it and the layer recomputes a node that communicates. All
+  // other recomputation goes directly before its first reader (InsertRecompute).
   Opcode opcode = Opcode::kForward;
   int target = -1;  // node; value of a send or receive
   int microbatch = 0;

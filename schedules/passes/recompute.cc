@@ -35,7 +35,9 @@ class Recomputer {
       if (backward) {
         Emit(Chain(AccessOf(outline_.nodes[pass.target], pass.opcode), pass.microbatch), pass.microbatch);
       } else if (pass.opcode == Opcode::kRecompute) {
-        EmitAhead(pass);
+        if (GoesAhead(pass)) {
+          Emit({pass.target}, pass.microbatch);
+        }
         continue;
       }
       result_.push_back(pass);
@@ -46,10 +48,11 @@ class Recomputer {
  private:
   bool IsDone(NodeId node, int microbatch) const {
     const size_t i = microbatch * outline_.nodes.size() + node;
-    return i < done_.size() && done_[i];
+    return microbatch >= 0 && i < done_.size() && done_[i];
   }
 
-  // Nodes to run again before `access`, in forward order.
+  // Nodes to run again for `access`, in forward order; without those that have run again for the microbatch,
+  // if it is not -1, and what only these need.
   std::vector<NodeId> Chain(const Access& access, int microbatch) const {
     std::vector<NodeId> chain;
     std::vector<const Access*> open = {&access};
@@ -77,15 +80,21 @@ class Recomputer {
     }
   }
 
-  void EmitAhead(const NodePass& place) {
-    const Node& node = outline_.nodes[place.target];
-    for (const Access* access : {&node.backward, &node.backward_input, &node.backward_weight}) {
-      const std::vector<NodeId> chain = Chain(*access, place.microbatch);
-      if (std::any_of(chain.begin(), chain.end(),
-                      [&](NodeId id) { return !outline_.nodes[id].group.empty(); })) {
-        Emit(chain, place.microbatch);
+  bool GoesAhead(const NodePass& place) const {
+    bool needed = false;
+    bool communicates = false;
+    for (const Node& node : outline_.nodes) {
+      if (node.layer != outline_.nodes[place.target].layer) {
+        continue;
+      }
+      for (const Access* access : {&node.backward, &node.backward_input, &node.backward_weight}) {
+        for (const NodeId again : Chain(*access, -1)) {
+          needed = needed || again == place.target;
+          communicates = communicates || !outline_.nodes[again].group.empty();
+        }
       }
     }
+    return needed && communicates && !IsDone(place.target, place.microbatch);
   }
 
   const Outline& outline_;

@@ -188,8 +188,11 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;
+    if (rank == 0 && options.at_end) {
+      options.at_end();
+    }
     run.arena_bytes[rank] = trainer.arena().bytes;
-    for (size_t u = 0; u < trainer.units().size(); ++u) {
+    for (size_t u = 0; options.arrays && u < trainer.units().size(); ++u) {
       const fsdp::UnitShard& unit = trainer.units()[u];
       const fsdp::StateMemory state = trainer.StateOf(u);
       const auto put = [&](const char* what, device::Memory memory) {

@@ -57,6 +57,9 @@ struct RunOptions {
   device::SeededScheduler* scheduler = nullptr;
   // What rank r runs on; empty: the CPU. Called on the rank's thread.
   std::function<std::unique_ptr<trainer::Backend>(int rank)> make_backend;
+  bool arrays = true;  // of the whole state, to be compared
+  // Called on rank 0's thread at its end, while its backend is there.
+  std::function<void()> at_end;
   // Called on rank 0's reporter thread after each step.
   std::function<void(const trainer::StepSummary&)> on_report;
   platform::Files* files = nullptr;  // of rank 0's checkpoints; null: the machine's
