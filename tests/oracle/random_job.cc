@@ -1,10 +1,12 @@
 #include "tests/oracle/random_job.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 #include <vector>
 
-#include "platform/check.h"
+#include "model/decoder_outline.h"
 #include "schedules/build/program_builder.h"
 #include "schedules/passes/passes.h"
 #include "schedules/program/placement.h"
@@ -45,7 +47,7 @@ PassList LateWeights(const Outline& outline, PassList backward, std::mt19937_64&
 }
 
 // Forwards of microbatch m + 1 anywhere among the backwards of m.
-PassList Overlapped(const Outline& outline, int num_microbatches, std::mt19937_64& random) {
+PassList Interleaved(const Outline& outline, int num_microbatches, std::mt19937_64& random) {
   const PassList sequential = schedules::Sequential(outline, 1);
   PassList forward;
   PassList backward;
@@ -74,6 +76,29 @@ PassList Overlapped(const Outline& outline, int num_microbatches, std::mt19937_6
   return passes;
 }
 
+// A small decoder as model/ declares it.
+Outline OfModel(std::mt19937_64& random) {
+  const model::DecoderConfig config{.hidden_size = 32,
+                                    .intermediate_size = 48,
+                                    .num_hidden_layers = 1 + Below(random, 2),
+                                    .num_attention_heads = 2,
+                                    .num_key_value_heads = 1,
+                                    .head_dim = 16,
+                                    .vocab_size = 64,
+                                    .tie_word_embeddings = Below(random, 2) == 0};
+  std::vector<model::UnitLayout> layouts;
+  for (const model::UnitParameters& unit : DecoderUnits(config)) {
+    model::UnitLayout& layout = layouts.emplace_back();
+    for (const model::Parameter& parameter : unit.parameters) {
+      const int64_t begin = (layout.elements + 31) / 32 * 32;
+      layout.elements = begin + std::accumulate(parameter.shape.begin(), parameter.shape.end(), int64_t{1},
+                                                std::multiplies<int64_t>());
+      layout.parameters.push_back({begin, layout.elements});
+    }
+  }
+  return DecoderOutline(config, {.sequences = 1, .sequence_length = 8}, model::ComputeType::kFp32, layouts);
+}
+
 std::vector<bool> RandomRecompute(const Outline& outline, std::mt19937_64& random) {
   std::vector<bool> recompute(outline.values.size(), false);
   for (const schedules::Node& node : outline.nodes) {
@@ -92,7 +117,7 @@ std::vector<bool> RandomRecompute(const Outline& outline, std::mt19937_64& rando
 
 Job RandomJob(std::mt19937_64& random) {
   Job job;
-  switch (Below(random, 7)) {
+  switch (Below(random, 8)) {
     case 0:
       job.outline = schedules::SmallDecoder(1);
       job.name = "small";
@@ -112,6 +137,10 @@ Job RandomJob(std::mt19937_64& random) {
     case 4:
       job.outline = schedules::TwoStages()[Below(random, 2)];
       job.name = "stage " + std::to_string(job.outline.stage);
+      break;
+    case 5:
+      job.outline = OfModel(random);
+      job.name = "model " + std::to_string(job.outline.units.size());
       break;
     default: {
       const uint64_t seed = random() % 1000;
@@ -138,10 +167,12 @@ Job RandomJob(std::mt19937_64& random) {
     job.name += ", recompute";
   }
   PassList train = schedules::Sequential(job.outline, num_microbatches);
-  if (Below(random, 3) == 0) {
-    train = Overlapped(job.outline, num_microbatches, random);
+  if (Below(random, 2) == 0) {
+    const bool any = Below(random, 2) == 0 || !job.outline.received.empty() || !job.outline.sent.empty();
+    train = any ? Interleaved(job.outline, num_microbatches, random)
+                : schedules::Overlapped(job.outline, num_microbatches);
     job.options.hold = 1;
-    job.name += ", overlapped";
+    job.name += any ? ", interleaved" : ", overlapped";
   }
   const PassList validate = schedules::ForwardOnly(job.outline, job.options.num_validation_microbatches);
   job.stage = schedules::BuildStage(job.outline, job.options, train, validate).value();

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iostream>
 #include <string>
 
 #include "schedules/build/program_builder.h"
@@ -40,26 +42,52 @@ TEST(CheckAcceptsTest, EveryOutlineUnderEveryStrategyAndPrecision) {
   }
 }
 
+TEST(CheckAcceptsTest, EveryOutlineOverlappedAndRecomputed) {
+  for (const Outline& outline : {SmallDecoder(3), SmallDecoder(2, /*tied=*/true), MoeDecoder(2)}) {
+    for (const Strategy& strategy : Strategies()) {
+      for (const bool recomputes : {false, true}) {
+        BuildOptions options = OptionsFor(outline, strategy.name, 3, /*ranks=*/4);
+        options.hold = 1;
+        if (recomputes) {
+          for (const Value& value : outline.values) {
+            // What a layer computes between its input and its output.
+            options.recompute.push_back(
+                value.kind == ValueKind::kActivation && value.gradient_bytes.bound == 0 &&
+                value.name.starts_with("layers.") && !value.name.ends_with("gradient"));
+          }
+        }
+        const StagePrograms stage = BuildStage(outline, options, Schedule::kOverlapped).value();
+        EXPECT_EQ(CheckStage(outline, options, stage), absl::OkStatus())
+            << outline.nodes.size() << " nodes, " << strategy.name << (recomputes ? ", recomputed" : "");
+      }
+    }
+  }
+}
+
 TEST(CheckAcceptsTest, RandomOutlines) {
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
     const Outline outline = RandomOutline(seed);
     const BuildOptions options = RandomOptions(outline, seed);
     EXPECT_EQ(CheckStage(outline, options, Build(outline, options)), absl::OkStatus()) << "seed " << seed;
   }
 }
 
-TEST(CheckTimeTest, EightyLayersOfThirtyTwoMicrobatches) {
+// Measured on two cores at 160 ms; the least of a few, since others use the machine too.
+TEST(CheckTimeTest, EightyLayersOfThirtyTwoMicrobatchesTakeAtMostThreeTenthsOfASecond) {
   const Outline outline = SmallDecoder(80);
   const BuildOptions options = OptionsFor(outline, "zero3", 32, 8);
   const StagePrograms stage = Build(outline, options);
   using Clock = std::chrono::steady_clock;
-  for (int i = 0; i < 3; ++i) {
-    const auto begin = Clock::now();
+  double least = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const Clock::time_point begin = Clock::now();
     EXPECT_EQ(CheckStage(outline, options, stage), absl::OkStatus());
-    std::cout << "check of " << stage.train.instructions.size() << " instructions: "
-              << std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count() / 1000.0
-              << " ms\n";
+    least = std::min(least, std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
   }
+  std::cout << "check of " << stage.train.instructions.size() << " instructions: " << least << " ms\n";
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(least, 300);
+#endif
 }
 
 }  // namespace

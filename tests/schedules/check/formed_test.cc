@@ -74,6 +74,13 @@ TEST(FormedTest, NothingOfAFormerRunIsChanged) {
   EXPECT_THAT(edited.Check(), HasSubstr("of a former run only rings are there, and only to read"));
 }
 
+TEST(FormedTest, AnOptimizerStepReadsTheFormerRunsOutcome) {
+  EditedStage edited(SmallDecoder(1));
+  edited.Find(edited.stage.train, "optimizer embedding").operands[1].former = false;
+  EXPECT_THAT(edited.Check(), StartsWith("formed: train: "));
+  EXPECT_THAT(edited.Check(), HasSubstr("(optimizer embedding) reads outcome, which it may not"));
+}
+
 TEST(FormedTest, AStreamThatCopiesTouchesOnlyRings) {
   EditedStage edited(SmallDecoder(1));
   Program& train = edited.stage.train;

@@ -105,15 +105,6 @@ TEST(MeantTest, AGatherBeforeTheOptimizerStepReadsOldParameters) {
   EXPECT_EQ(edited.Check(), "meant: train: layers.0 is read as it was before its optimizer step");
 }
 
-TEST(MeantTest, TrainStepsTheOptimizerOnTheFormerRunsOutcome) {
-  EditedStage edited(SmallDecoder(1));
-  for (Program* program : {&edited.stage.train, &edited.stage.update}) {
-    Instruction& step = edited.Find(*program, "optimizer embedding");
-    step.operands[1].former = false;
-  }
-  EXPECT_THAT(edited.Check(), StartsWith("formed: "));  // and it cannot even be said
-}
-
 TEST(MeantTest, AStepThatIsLeftOutIsMissed) {
   EditedStage edited(SmallDecoder(1));
   Program& update = edited.stage.update;
