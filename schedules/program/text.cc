@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -125,17 +124,15 @@ std::string CommunicatorName(const Program& program, CommunicatorId id) {
 
 // Where the buffer is of the instruction's microbatch, that is left out, and scratch is named by its
 // instruction.
-void AppendOperands(std::string& line, const Program& program, const Instruction& instruction) {
+void AppendOperands(std::string& line, const Program& program, const Instruction& instruction,
+                    const std::string& instruction_name) {
   const std::string suffix = absl::StrCat(" mb ", instruction.microbatch);
+  const std::string scratch = absl::StrCat("scratch of ", instruction_name);
   std::vector<std::string> names[3];  // by mode
   for (const Operand& operand : instruction.operands) {
-    std::string name = OperandName(program, operand);
-    absl::string_view shown = name;
-    absl::ConsumeSuffix(&shown, suffix);
-    const bool scratch = operand.buffer >= 0 && operand.buffer < static_cast<int>(program.buffers.size()) &&
-                         program.buffers[operand.buffer].kind == BufferKind::kScratch;
+    const std::string name = OperandName(program, operand);
     names[static_cast<int>(operand.mode)].push_back(
-        scratch && absl::StartsWith(shown, "scratch of ") ? "scratch" : std::string(shown));
+        name == scratch ? "scratch" : std::string(absl::StripSuffix(name, suffix)));
   }
   const char* modes[] = {"reads", "writes", "adds"};
   for (int mode = 0; mode < 3; ++mode) {
@@ -228,9 +225,9 @@ std::string ToText(const Program& program, const Outline& outline) {
   }
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    std::string line =
-        absl::StrFormat("%*d  %-*s  %s", width, i, stream_width,
-                        NameOf(program.streams, instruction.stream, "stream"), ToText(instruction, outline));
+    const std::string name = ToText(instruction, outline);
+    std::string line = absl::StrFormat("%*d  %-*s  %s", width, i, stream_width,
+                                       NameOf(program.streams, instruction.stream, "stream"), name);
     if (InfoOf(instruction.opcode).target == TargetKind::kValue && IsGradient(program, instruction)) {
       absl::StrAppend(&line, " (gradient)");
     }
@@ -238,7 +235,7 @@ std::string ToText(const Program& program, const Outline& outline) {
     if (instruction.communicator != (has_stream ? usual[instruction.stream] : -1)) {
       absl::StrAppend(&line, "  on ", CommunicatorName(program, instruction.communicator));
     }
-    AppendOperands(line, program, instruction);
+    AppendOperands(line, program, instruction, name);
     AppendWaits(line, instruction);
     absl::StrAppend(&text, line, "\n");
   }

@@ -120,6 +120,15 @@ TEST(ProgramBuilderTest, TrainIsTheUpdateAndThenBegin) {
   EXPECT_EQ(steps(stage.train), both);
 }
 
+TEST(ProgramBuilderTest, AJobThatNeverValidatesHasNoSuchProgram) {
+  const Outline outline = SmallDecoder();
+  BuildOptions options = OptionsFor(outline);
+  options.num_validation_microbatches = 0;
+  const StagePrograms stage = ProvenStage(outline, options);
+  EXPECT_TRUE(stage.validate.instructions.empty());
+  EXPECT_EQ(stage.All().size(), 3);
+}
+
 TEST(ProgramBuilderTest, LocalsOfBeginLieWhereTrainHasThem) {
   const Outline outline = SmallDecoder();
   const StagePrograms stage = ProvenStage(outline, OptionsFor(outline));
