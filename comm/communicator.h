@@ -6,10 +6,13 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "device/memory.h"
 
 namespace at {
 class Tensor;
+}
+
+namespace tandem::device {
+class Region;
 }
 
 namespace tandem::comm {
@@ -41,10 +44,11 @@ class Communicator {
   // output: [size * n], slice i from rank i; input: [size * n], slice i to rank i. Separate memory.
   virtual void AllToAll(const at::Tensor& input, at::Tensor& output) = 0;
 
-  // Collective: makes `memory`, as large on every rank, known to the group, so that collectives on parts of
-  // it, at the same offset on every rank, need no memory in between. The memory outlives the communicator.
-  // FailedPrecondition where it is refused, with the reason; collectives work all the same. Throws CommError.
-  virtual absl::Status RegisterWindow(device::Memory memory) = 0;
+  // Collective: makes `region`, as large on every rank, known to the group, so that collectives on parts of
+  // it, at the same offset on every rank, need no memory in between. The communicator keeps the region as
+  // long as it lives. FailedPrecondition where it is refused, with the reason; collectives work all the same.
+  // Throws CommError.
+  virtual absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) = 0;
 
   // No new call starts, and pending ones end, or the process does. Callable from any thread.
   virtual void Abort() = 0;

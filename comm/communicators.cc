@@ -54,11 +54,11 @@ std::vector<Communicator*> Communicators::all() const {
   return all;
 }
 
-std::vector<std::string> Communicators::RegisterWindows(device::Memory memory) {
+std::vector<std::string> Communicators::RegisterWindows(const std::shared_ptr<const device::Region>& region) {
   std::vector<std::string> refused;
   for (size_t i = 0; i < uses_.size(); ++i) {
     if (!uses_[i].window) continue;
-    const absl::Status status = communicators_[i]->RegisterWindow(memory);
+    const absl::Status status = communicators_[i]->RegisterWindow(region);
     if (!status.ok())
       refused.push_back("communicator " + Text(uses_[i]) + ": " + std::string(status.message()));
   }

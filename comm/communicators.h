@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "comm/communicator_factory.h"
-#include "device/memory.h"
 
 namespace tandem::comm {
 
@@ -38,9 +37,9 @@ class Communicators {
   // In the order of the uses.
   std::vector<Communicator*> all() const;
 
-  // Collective: registers `memory` whole with every communicator that wants a window. Returns what was
+  // Collective: registers `region` whole with every communicator that wants a window. Returns what was
   // refused, a line for each with its reason: the collectives of those copy through memory of their own.
-  std::vector<std::string> RegisterWindows(device::Memory memory);
+  std::vector<std::string> RegisterWindows(const std::shared_ptr<const device::Region>& region);
 
   void Abort();  // all of them; any thread
 

@@ -80,7 +80,9 @@ class GlooCommunicator final : public Communicator {
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  absl::Status RegisterWindow(device::Memory) override { return absl::OkStatus(); }  // any memory is as good
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
+    return absl::OkStatus();
+  }                                // any memory is as good
   void CheckPending() override {}  // nothing is pending once a call has returned
   uint64_t num_collectives() const override { return num_collectives_; }
   uint64_t num_ended() const override { return num_ended_; }

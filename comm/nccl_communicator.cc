@@ -105,7 +105,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  absl::Status RegisterWindow(device::Memory memory) override {
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     const std::string where = Where("registration of a window");
     ncclWindow_t window = nullptr;
@@ -113,7 +113,7 @@ class NcclCommunicator final : public Communicator {
       const std::lock_guard lock(mu_);
       ThrowIfAborted(where);
       const ncclResult_t result = ncclCommWindowRegister(
-          comm_, memory.begin, static_cast<size_t>(memory.bytes), &window, NCCL_WIN_COLL_SYMMETRIC);
+          comm_, region->begin(), static_cast<size_t>(region->bytes()), &window, NCCL_WIN_COLL_SYMMETRIC);
       if (result == ncclInvalidArgument || result == ncclInvalidUsage) {
         return absl::FailedPreconditionError(where + ": NCCL: " + Text(result, comm_));
       }
@@ -124,7 +124,7 @@ class NcclCommunicator final : public Communicator {
       return absl::FailedPreconditionError(where +
                                            ": NCCL makes none between these GPUs, or of memory of this kind");
     }
-    windows_.push_back(window);
+    windows_.push_back({window, std::move(region)});
     return absl::OkStatus();
   }
 
@@ -263,15 +263,17 @@ class NcclCommunicator final : public Communicator {
   void Farewell() {
     ncclComm_t comm = nullptr;
     const std::string where = Where("end");
+    for (const Window& window : windows_) {
+      {
+        const std::lock_guard lock(mu_);
+        if (comm_ == nullptr) return;
+        Check(ncclCommWindowDeregister(comm_, window.window), where);
+      }
+      AwaitStart(where, kFarewell);
+    }
     {
       const std::lock_guard lock(mu_);
       if (comm_ == nullptr) return;
-      for (ncclWindow_t window : windows_) Check(ncclCommWindowDeregister(comm_, window), where);
-    }
-    AwaitStart(where, kFarewell);
-    {
-      const std::lock_guard lock(mu_);
-      ThrowIfAborted(where);
       Check(ncclCommFinalize(comm_), where);
     }
     AwaitStart(where, kFarewell);
@@ -291,7 +293,11 @@ class NcclCommunicator final : public Communicator {
   // then a call hangs that should not: who watches or aborts must not wait for this for long.
   std::timed_mutex mu_;
   ncclComm_t comm_ = nullptr;
-  std::vector<ncclWindow_t> windows_;
+  struct Window {
+    ncclWindow_t window = nullptr;
+    std::shared_ptr<const device::Region> region;  // is there as long as the window
+  };
+  std::vector<Window> windows_;
   std::deque<Pending> pending_;           // mu_
   std::vector<cudaEvent_t> free_events_;  // of collectives that have ended; mu_
   absl::Time oldest_since_;               // since when the first of them is the first; mu_

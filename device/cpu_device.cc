@@ -50,21 +50,6 @@ class MappedRegion final : public Region {
   const int64_t bytes_;
 };
 
-// Own memory all the same: a tensor of the arena may be gone when the host reads.
-class CpuPinnedBuffer final : public PinnedBuffer {
- public:
-  explicit CpuPinnedBuffer(const at::Tensor& tensor)
-      : tensor_(static_cast<char*>(tensor.mutable_data_ptr())), host_(tensor.nbytes()) {}
-
-  void* host() override { return host_.data(); }
-  void ToDevice() override { std::memcpy(tensor_, host_.data(), host_.size()); }
-  void ToHost() override { std::memcpy(host_.data(), tensor_, host_.size()); }
-
- private:
-  char* const tensor_;
-  std::vector<char> host_;
-};
-
 class ClockMark final : public TimeMark {
  public:
   int64_t Since(const TimeMark& origin) const override {
@@ -90,9 +75,6 @@ class CpuDevice final : public Device {
   }
   void CopyToHost(void* host, const void* device, int64_t bytes) override {
     std::memcpy(host, device, static_cast<size_t>(bytes));
-  }
-  std::unique_ptr<PinnedBuffer> MakePinnedBuffer(const at::Tensor& tensor) override {
-    return std::make_unique<CpuPinnedBuffer>(tensor);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
     std::memset(begin, byte, static_cast<size_t>(bytes));

@@ -22,7 +22,7 @@ Memory Part(const Region& region, int64_t offset, int64_t bytes) {
 
 }  // namespace
 
-StaticArena::StaticArena(Device& device, std::unique_ptr<Region> region, bool fill_with_nan)
+StaticArena::StaticArena(Device& device, std::shared_ptr<Region> region, bool fill_with_nan)
     : device_(device), region_(std::move(region)) {
   if (fill_with_nan && region_->bytes() > 0) {
     device_.Fill(region_->begin(), kNanByte, region_->bytes());

@@ -17,10 +17,10 @@ class Region;
 class StaticArena {
  public:
   // `region` is memory of `device` (Device::Reserve, or what a communicator can register,
-  // comm/communicator_factory.h). fill_with_nan: every byte is 0xFF at the start, a NaN of every
-  // floating-point type; otherwise what is there is unspecified. Blocks until it is filled. `device` outlives
-  // it.
-  StaticArena(Device& device, std::unique_ptr<Region> region, bool fill_with_nan = false);
+  // comm/communicator_factory.h), shared with the communicators that register it. fill_with_nan: every byte
+  // is 0xFF at the start, a NaN of every floating-point type; otherwise what is there is unspecified. Blocks
+  // until it is filled. `device` outlives it.
+  StaticArena(Device& device, std::shared_ptr<Region> region, bool fill_with_nan = false);
   ~StaticArena();
   StaticArena(const StaticArena&) = delete;
   StaticArena& operator=(const StaticArena&) = delete;
@@ -32,10 +32,11 @@ class StaticArena {
   at::Tensor At(int64_t offset, const std::vector<int64_t>& shape, c10::ScalarType dtype) const;
 
   Memory all() const;
+  const std::shared_ptr<Region>& region() const { return region_; }
 
  private:
   Device& device_;
-  const std::unique_ptr<Region> region_;
+  const std::shared_ptr<Region> region_;
 };
 
 // The same of host memory that the device copies to and from (Device::ReserveHost): pinned where that

@@ -25,7 +25,7 @@
 #include "absl/strings/strip.h"
 #include "comm/communicator_factory.h"
 #include "comm/communicators.h"
-#include "comm/watch.h"
+#include "comm/watchdog.h"
 #include "jobspec/jobspec.h"
 #include "link/channel.h"
 #include "link/exit_code.h"
@@ -256,9 +256,9 @@ class Door {
     }
     std::vector<comm::Communicator*> watched = communicators_->all();
     watched.push_back(report_.get());
-    watch_ =
-        std::make_unique<comm::Watch>(*heartbeat_, watched, kHeartbeat,
-                                      [this](const std::exception_ptr& error) { FailHungCollective(error); });
+    watch_ = std::make_unique<comm::Watchdog>(
+        *heartbeat_, watched, kHeartbeat,
+        [this](const std::exception_ptr& error) { FailHungCollective(error); });
     const RankOutcome outcome = rank_->Run();
     if (!watch_->Leave(kFarewell)) {
       Log(LogLevel::kWarning, "the other ranks did not hear that this one is done", {});
@@ -393,7 +393,7 @@ class Door {
   std::unique_ptr<comm::Communicator> heartbeat_;  // null: nothing to watch
   std::unique_ptr<DaemonObserver> observer_;
   std::unique_ptr<Rank> rank_;
-  std::unique_ptr<comm::Watch> watch_;
+  std::unique_ptr<comm::Watchdog> watch_;
 };
 
 }  // namespace

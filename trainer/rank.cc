@@ -85,7 +85,7 @@ class Rank::Impl {
         states_(StatesOf(plan, memory_)),
         arrays_(backend.device(), ElementTypeOf(plan.compute), units_, states_),
         executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
-    for (const std::string& refused : communicators.programs.RegisterWindows(memory_.arena())) {
+    for (const std::string& refused : communicators.programs.RegisterWindows(memory_.region())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
                     {{"reason", refused}});
     }

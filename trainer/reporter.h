@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "fsdp/sharded_unit.h"
+#include "fsdp/parameter_norms.h"
 
 namespace tandem::comm {
 class Communicator;

@@ -26,7 +26,7 @@ c10::ScalarType ElementTypeOf(model::ComputeType type) {
 }
 
 StageMemory::StageMemory(const schedules::StagePrograms& stage, device::Device& device,
-                         std::unique_ptr<device::Region> arena, bool fill_with_nan)
+                         std::shared_ptr<device::Region> arena, bool fill_with_nan)
     : arena_(device, std::move(arena), fill_with_nan), host_(device, stage.host_bytes) {
   device.Fill(arena_.all().begin, 0, stage.persistent_bytes);
 }

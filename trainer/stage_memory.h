@@ -35,7 +35,7 @@ class StageMemory {
   // fill_with_nan: the arena above them holds NaN until somebody writes it (tests). Throws
   // device::OutOfMemory.
   StageMemory(const schedules::StagePrograms& stage, device::Device& device,
-              std::unique_ptr<device::Region> arena, bool fill_with_nan);
+              std::shared_ptr<device::Region> arena, bool fill_with_nan);
 
   // Where a buffer lies: in the device's memory, or in the host's for host kinds. element: of a ring, 0 or 1.
   device::Memory At(const schedules::Buffer& buffer, int element = 0) const;
@@ -44,6 +44,7 @@ class StageMemory {
   device::Memory At(const schedules::Program& program, const schedules::Operand& operand, int parity) const;
 
   device::Memory arena() const { return arena_.all(); }
+  const std::shared_ptr<device::Region>& region() const { return arena_.region(); }
 
  private:
   const device::StaticArena arena_;

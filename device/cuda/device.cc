@@ -75,32 +75,6 @@ class PinnedRegion final : public Region {
   const int64_t bytes_;
 };
 
-class CudaPinnedBuffer final : public PinnedBuffer {
- public:
-  CudaPinnedBuffer(int index, const at::Tensor& tensor)
-      : index_(index), tensor_(tensor.mutable_data_ptr()), bytes_(tensor.nbytes()) {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
-    CheckCuda(cudaMallocHost(&host_, bytes_), "allocation of pinned memory");
-  }
-  ~CudaPinnedBuffer() override { cudaFreeHost(host_); }
-
-  void* host() override { return host_; }
-  void ToDevice() override {
-    CheckCuda(cudaMemcpyAsync(tensor_, host_, bytes_, cudaMemcpyHostToDevice, Current(index_)),
-              "copy to the GPU");
-  }
-  void ToHost() override {
-    CheckCuda(cudaMemcpyAsync(host_, tensor_, bytes_, cudaMemcpyDeviceToHost, Current(index_)),
-              "copy from the GPU");
-  }
-
- private:
-  const int index_;
-  void* const tensor_;
-  const size_t bytes_;
-  void* host_ = nullptr;
-};
-
 class EventMark final : public TimeMark {
  public:
   explicit EventMark(cudaStream_t stream) {
@@ -158,9 +132,6 @@ class CudaDevice final : public Device {
     CheckCuda(
         cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, Current(index_)),
         "copy from the GPU");
-  }
-  std::unique_ptr<PinnedBuffer> MakePinnedBuffer(const at::Tensor& tensor) override {
-    return std::make_unique<CudaPinnedBuffer>(index_, tensor);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));

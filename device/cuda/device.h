@@ -8,7 +8,7 @@
 namespace tandem::device {
 
 // GPU `index` of those that this process sees. Memory is one cudaMalloc a region; streams are non-blocking
-// CUDA streams, events cudaEvents; pinned buffers are what they say. Throws std::runtime_error, naming the
+// CUDA streams, events cudaEvents; memory of the host is pinned. Throws std::runtime_error, naming the
 // index, where there is no such GPU or no driver.
 std::unique_ptr<Device> MakeCudaDevice(int index);
 

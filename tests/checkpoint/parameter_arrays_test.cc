@@ -108,7 +108,8 @@ std::string SaveUnits(platform::Files& files, const std::string& directory, int 
                           .data = &whole.back()});
       }
     }
-    const Saved saved = Save(files, comm, directory, 10, InfoOf(unit_arrays ? 1 : 2), shards);
+    const Info info = InfoOf(unit_arrays ? 1 : 2);
+    const Saved saved = Save(files, comm, directory, 10, OwnerOf(info), info, shards);
     if (comm.rank() == 0) path = saved.path;
   });
   return path;

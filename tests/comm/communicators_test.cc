@@ -106,7 +106,7 @@ class WithoutWindows final : public Communicator {
   int size() const override { return inner_->size(); }
   void AllGather(const at::Tensor& input, at::Tensor& output) override { inner_->AllGather(input, output); }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
-  absl::Status RegisterWindow(device::Memory) override {
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
     return absl::FailedPreconditionError("no peer access");
   }
   void Abort() override { inner_->Abort(); }
@@ -129,14 +129,14 @@ class FactoryWithoutWindows final : public CommunicatorFactory {
 };
 
 TEST(CommunicatorsTest, OnlyUsesThatWantAWindowRegisterAndRefusalsAreNamed) {
-  char memory[8];
+  const std::shared_ptr<device::Region> region = device::MakeCpuDevice()->Reserve(8);
   FactoryWithoutWindows factory;
   Communicators communicators(factory, Groups(0, 1), kUses);
-  EXPECT_THAT(communicators.RegisterWindows({memory, 8}),
+  EXPECT_THAT(communicators.RegisterWindows(region),
               ElementsAre("communicator dp_cp_ag gather: no peer access"));
   RecordingFactory host;
   Communicators on_host(host, Groups(0, 1), kUses);
-  EXPECT_THAT(on_host.RegisterWindows({memory, 8}), ElementsAre());
+  EXPECT_THAT(on_host.RegisterWindows(region), ElementsAre());
 }
 
 TEST(CommunicatorsTest, AbortEndsTheCollectivesOfAll) {

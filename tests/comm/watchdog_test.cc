@@ -24,7 +24,7 @@ class PendingCommunicator final : public Communicator {
   void AllGather(const at::Tensor&, at::Tensor&) override {}
   void AllToAll(const at::Tensor&, at::Tensor&) override {}
   void Abort() override {}
-  absl::Status RegisterWindow(device::Memory) override { return absl::OkStatus(); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() override {
     if (!failed) return;
     told = true;

@@ -53,9 +53,6 @@ class SpinningDevice final : public device::Device {
   void CopyToHost(void* host, const void* device, int64_t bytes) override {
     inner_.CopyToHost(host, device, bytes);
   }
-  std::unique_ptr<device::PinnedBuffer> MakePinnedBuffer(const at::Tensor& tensor) override {
-    return inner_.MakePinnedBuffer(tensor);
-  }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
   std::unique_ptr<device::TimeMark> MarkTime() override { return inner_.MarkTime(); }
   void Synchronize() override { inner_.Synchronize(); }

@@ -54,10 +54,10 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   const device::StreamError poison;
   const auto producer = device_->MakeStream("producer", poison);
   const auto consumer = device_->MakeStream("consumer", poison);
-  device::Arena arena(*device_, 1 << 20);
-  at::Tensor number = arena.Allocate({1}, at::kDouble);
-  const std::unique_ptr<device::PinnedBuffer> buffer = device_->MakePinnedBuffer(number);
-  auto* const host = static_cast<double*>(buffer->host());
+  const device::StaticArena arena(*device_, device_->Reserve(4096));
+  at::Tensor number = arena.At(256, {1}, at::kDouble);
+  const device::HostArena pinned(*device_, 8);
+  auto* const host = pinned.At(0, 8).as<double>();
   producer->Enqueue([&] { number.fill_(0); });
   producer->Synchronize();
   const auto start = std::chrono::steady_clock::now();
@@ -67,14 +67,14 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   });
   const device::Event written = producer->Record();
   consumer->Wait(written);
-  consumer->Enqueue([&] { buffer->ToHost(); });
+  consumer->Enqueue([&] { device_->CopyToHost(host, number.const_data_ptr(), 8); });
   EXPECT_FALSE(written.state()->IsReached());
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(90)) << "the host has waited";
   consumer->Synchronize();
   EXPECT_EQ(*host, 5);
   EXPECT_TRUE(written.state()->IsReached());
   *host = 7;
-  consumer->Enqueue([&] { buffer->ToDevice(); });
+  consumer->Enqueue([&] { device_->CopyToDevice(number.mutable_data_ptr(), host, 8); });
   consumer->Synchronize();
   EXPECT_EQ(number.item<double>(), 7);
 }

@@ -34,9 +34,10 @@ void GatherFromAnArena(bool registrable) {
     Communicators communicators(
         *factory, {{.group = "dp_cp", .prefix = "g/0/", .rank = rank, .size = ranks}},
         {{.group = "dp_cp", .purpose = "gather", .window = true}, {.group = "dp_cp", .purpose = "reduce"}});
-    const std::vector<std::string> refused = communicators.RegisterWindows(arena.all());
+    const std::vector<std::string> refused = communicators.RegisterWindows(arena.region());
     for (const std::string& each : refused) std::cout << each << "\n";
-    EXPECT_TRUE(refused.empty() || !registrable || ranks == 1) << "memory of the communicator's own allocator";
+    EXPECT_TRUE(refused.empty() || !registrable || ranks == 1)
+        << "memory of the communicator's own allocator";
     const auto stream = device->MakeStream("gather", device::StreamError());
     for (const int64_t offset : {int64_t{0}, int64_t{3} << 20, int64_t{40} << 20}) {
       constexpr int64_t kElements = 100'000;

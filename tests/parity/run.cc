@@ -9,11 +9,11 @@
 #include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
+#include "device/device.h"
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "platform/files.h"
-#include "tests/parity/thread_factory.h"
 #include "trainer/rank.h"
 #include "trainer/stage_memory.h"
 
@@ -38,7 +38,9 @@ class CountingCommunicator final : public comm::Communicator {
     inner_->AllToAll(input, output);
   }
   void Abort() override { inner_->Abort(); }
-  absl::Status RegisterWindow(device::Memory memory) override { return inner_->RegisterWindow(memory); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
+    return inner_->RegisterWindow(std::move(region));
+  }
   void CheckPending() override { inner_->CheckPending(); }
   uint64_t num_collectives() const override { return inner_->num_collectives(); }
   uint64_t num_ended() const override { return inner_->num_ended(); }
@@ -46,6 +48,29 @@ class CountingCommunicator final : public comm::Communicator {
  private:
   std::unique_ptr<comm::Communicator> inner_;
   std::vector<Collective>& seen_;
+};
+
+// Counts the collectives of rank 0, by group.
+class CountingFactory final : public comm::CommunicatorFactory {
+ public:
+  CountingFactory(std::unique_ptr<comm::CommunicatorFactory> inner, JobRun& run)
+      : inner_(std::move(inner)), run_(run) {}
+
+  std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership,
+                                           comm::Communicator* live) override {
+    std::unique_ptr<comm::Communicator> made = inner_->Make(membership, live);
+    if (membership.rank != 0) {
+      return made;
+    }
+    return std::make_unique<CountingCommunicator>(std::move(made), run_.collectives[membership.group]);
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return inner_->Reserve(device, bytes);
+  }
+
+ private:
+  const std::unique_ptr<comm::CommunicatorFactory> inner_;
+  JobRun& run_;
 };
 
 class Recorder final : public trainer::RankObserver {
@@ -110,11 +135,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   if (options.scheduler != nullptr) {
     wait_until = [&](const std::function<bool()>& ready) { options.scheduler->WaitUntil(ready); };
   }
-  ThreadGroups groups(wait_until, [&run](std::unique_ptr<comm::Communicator> communicator) {
-    std::vector<Collective>& seen = run.collectives[communicator->name()];
-    return std::make_unique<CountingCommunicator>(std::move(communicator), seen);
-  });
-  ThreadGroups report_groups(comm::WaitUntil(), nullptr);  // the reporter has a thread of its own
+  comm::ThreadGroups groups(wait_until);
+  comm::ThreadGroups report_groups;  // the reporter has a thread of its own
   const comm::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
                                     .data_address = "127.0.0.1",
                                     .timeout = absl::Minutes(2)};
@@ -142,7 +164,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     }
     std::unique_ptr<comm::CommunicatorFactory> factory;
     if (on_host) {
-      factory = std::make_unique<ThreadFactory>(groups);
+      factory = std::make_unique<CountingFactory>(groups.MakeFactory(), run);
     } else {
       factory = backend->MakeCommunicatorFactory(rendezvous);
     }
@@ -153,7 +175,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
           {.group = group, .prefix = group + "/", .rank = rank, .size = ranks, .clone_of = clone_of});
     }
     comm::Communicators communicators(*factory, memberships, uses);
-    const std::unique_ptr<comm::Communicator> report = report_groups.Join("report", 0, rank, ranks);
+    const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
+        {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);
     trainer::Rank trainer(plan,
                           {.rank = rank,
                            .job = options.job,

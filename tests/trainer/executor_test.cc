@@ -47,7 +47,7 @@ class HangingCommunicator final : public comm::Communicator {
   }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
   void Abort() override { inner_->Abort(); }
-  absl::Status RegisterWindow(device::Memory) override { return absl::OkStatus(); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() override {}
   uint64_t num_collectives() const override { return inner_->num_collectives() + hanging_; }
   uint64_t num_ended() const override { return inner_->num_ended(); }
