@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "schedules_v1/outline.h"
-
 namespace tandem::model {
 
 enum class ComputeType : uint8_t { kFp32, kFp64 };
@@ -58,10 +56,6 @@ struct UnitParameters {
 // Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless
 // tied).
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
-
-// The outline of the first step program. unit_elements: of the units' layouts, gaps included.
-schedules_v1::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                     const std::vector<int64_t>& unit_elements);
 
 int64_t NumParameters(const DecoderConfig& config);
 

@@ -4,18 +4,11 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "fsdp/buffer_bytes.h"
-#include "model/decoder_outline.h"
-#include "parallel/process_groups.h"
-#include "schedules/check/check.h"
+#include "plan/build_stage.h"
 #include "schedules/program/text.h"
-#include "schedules_v1/job_checker.h"
-#include "schedules_v1/program_builder.h"
-#include "schedules_v1/text.h"
 
 namespace tandem::plan {
 namespace {
@@ -57,6 +50,14 @@ Decay DecayOf(v1::Decay decay) {
     default:
       throw std::logic_error(absl::StrCat("training.schedule.decay: no plan for ", v1::Decay_Name(decay)));
   }
+}
+
+std::string StrategyName(v1::Strategy strategy) {
+  if (strategy != v1::STRATEGY_ZERO3) {
+    throw std::logic_error(
+        absl::StrCat("parallelism.fsdp.strategy: no plan for ", v1::Strategy_Name(strategy)));
+  }
+  return "zero3";
 }
 
 OptimizerConfig Optimizer(const v1::Training& spec) {
@@ -125,98 +126,6 @@ std::string Sha256(const std::string& text) {
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
 }
 
-void RequireOk(const absl::Status& status) {
-  if (!status.ok()) {
-    throw std::logic_error(absl::StrCat("the check refuses the programs of this job: ", status.message()));
-  }
-}
-
-bool Validates(const TrainConfig& train) {
-  return train.validate_every_steps > 0 && train.validation_batches > 0;
-}
-
-std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts) {
-  std::vector<model::UnitLayout> result;
-  for (const fsdp::Layout& layout : layouts) {
-    model::UnitLayout& unit = result.emplace_back();
-    unit.elements = layout.elements;
-    for (const auto& parameter : layout.parameters) {
-      unit.parameters.push_back({.begin = parameter.range.begin, .end = parameter.range.end});
-    }
-  }
-  return result;
-}
-
-std::map<std::string, int> GroupRanks(int world) {
-  const absl::StatusOr<std::vector<parallel::Group>> groups = parallel::BuildProcessGroups({.world = world});
-  RequireOk(groups.status());
-  std::map<std::string, int> ranks;
-  for (const parallel::Group& group : *groups) {
-    ranks[group.name] = static_cast<int>(group.ranks.size());
-  }
-  return ranks;
-}
-
-schedules::BuildOptions OptionsOf(const v1::Fsdp& fsdp, const JobPlan& plan) {
-  const absl::StatusOr<schedules::Strategy> strategy = schedules::StrategyOf("zero3");
-  RequireOk(strategy.status());
-  const int ranks = plan.train.ranks;
-  schedules::BuildOptions options{
-      .num_microbatches = plan.train.microbatches_per_rank,
-      .num_validation_microbatches = Validates(plan.train) ? plan.train.validation_rounds : 0,
-      .strategy = *strategy,
-      .expert_strategy = *strategy,
-      .dense = {.inner = ranks},
-      .expert = {.inner = ranks},
-      .rings = {.inputs_bytes = fsdp::InputsBytes(), .outcome_bytes = fsdp::OutcomeBytes(ranks)},
-      .parameter_norms = plan.train.parameter_norms,
-      .prefetch = fsdp.prefetch(),
-  };
-  for (const fsdp::Layout& layout : plan.layouts) {
-    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, ranks, model::ElementBytes(plan.compute));
-    const int64_t shard = fsdp::ShardElements(layout, ranks);
-    options.units.push_back({.shard_elements = shard,
-                             .outer_shard_elements = shard,
-                             .norm_terms_bytes = bytes.norm_terms,
-                             .update_norms_bytes = bytes.update_norms,
-                             .optimizer_scratch_bytes = bytes.optimizer_scratch});
-  }
-  return options;
-}
-
-void BuildStage(const v1::Fsdp& fsdp, JobPlan& plan) {
-  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, UnitLayouts(plan.layouts));
-  plan.group_ranks = GroupRanks(plan.train.ranks);
-  plan.options = OptionsOf(fsdp, plan);
-  absl::StatusOr<schedules::StagePrograms> stage = schedules::BuildStage(plan.outline, plan.options);
-  RequireOk(stage.status());
-  plan.stage = *std::move(stage);
-  RequireOk(schedules::CheckStage(plan.outline, plan.options, plan.stage));
-}
-
-void BuildPrograms(int prefetch, JobPlan& plan) {
-  schedules_v1::FsdpOptions options{.prefetch = prefetch};
-  for (const fsdp::Layout& layout : plan.layouts) {
-    const int64_t bytes =
-        fsdp::GatheredElements(layout, plan.train.ranks) * model::ElementBytes(plan.compute);
-    options.unit_parameter_slot_bytes.push_back(bytes);
-    options.unit_gradient_slot_bytes.push_back(bytes);
-  }
-  const int rounds = plan.train.microbatches_per_rank;
-  plan.train_program = schedules_v1::BuildTrainProgram(plan.outline_v1, options, rounds);
-  if (Validates(plan.train)) {
-    plan.validate_program =
-        schedules_v1::BuildValidateProgram(plan.outline_v1, options, plan.train.validation_rounds);
-    schedules_v1::ShareSlots(plan.train_program, plan.validate_program);
-  }
-  const schedules_v1::Program snapshot = schedules_v1::BuildSnapshotProgram();
-  RequireOk(schedules_v1::CheckJob(
-      plan.outline_v1,
-      {.train = &plan.train_program,
-       .validate = plan.validate_program.instructions.empty() ? nullptr : &plan.validate_program,
-       .snapshot = &snapshot}));
-}
-
 }  // namespace
 
 int64_t TokensPerStep(const JobPlan& plan) {
@@ -256,17 +165,9 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.compute = Compute(resolved.precision().compute());
   plan.units = model::DecoderUnits(plan.model);
   plan.layouts = Layouts(plan.units, model::ElementBytes(plan.compute));
-  std::vector<int64_t> elements;
-  for (const fsdp::Layout& layout : plan.layouts) {
-    elements.push_back(layout.elements);
-  }
-  plan.outline_v1 = model::DecoderOutline(plan.model, plan.batch, plan.compute, elements);
-  BuildPrograms(resolved.parallelism().fsdp().prefetch(), plan);
-  BuildStage(resolved.parallelism().fsdp(), plan);
-  std::string texts = schedules_v1::ToText(plan.train_program, plan.outline_v1);
-  if (!plan.validate_program.instructions.empty()) {
-    texts += schedules_v1::ToText(plan.validate_program, plan.outline_v1);
-  }
+  const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
+  BuildStage(StrategyName(fsdp.strategy()), fsdp.prefetch(), plan);
+  std::string texts;
   for (const schedules::Program* program : plan.stage.All()) {
     texts += schedules::ToText(*program, plan.outline);
   }

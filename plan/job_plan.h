@@ -9,8 +9,6 @@
 #include "schedules/build/program_builder.h"
 #include "schedules/program/outline.h"
 #include "schedules/program/program.h"
-#include "schedules_v1/outline.h"
-#include "schedules_v1/program.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::plan {
@@ -74,11 +72,6 @@ struct JobPlan {
   schedules::StagePrograms stage;
   std::string program_digest;  // SHA-256 of the texts of all programs
   std::string layout_digest;
-
-  // The first version's, as long as the trainer runs it.
-  schedules_v1::Outline outline_v1;
-  schedules_v1::Program train_program;
-  schedules_v1::Program validate_program;  // no instructions where the job never validates
 };
 
 // Requires a spec that jobspec::Validate accepts. The programs have passed the check

@@ -64,6 +64,57 @@ class FormedRule {
     return absl::OkStatus();
   }
 
+  // What its kind says of the buffer; what is wrong with it, or nothing.
+  std::string CheckKind(const Buffer& buffer) const {
+    const BufferKind kind = buffer.kind;
+    const Life life = kind <= BufferKind::kNodeState     ? Life::kPersistent
+                      : kind <= BufferKind::kHostOutcome ? Life::kRing
+                                                         : Life::kLocal;
+    if (life != buffer.life) {
+      return absl::StrCat("does not live as long as ", ToText(kind), " do");
+    }
+    switch (kind) {
+      case BufferKind::kInputs:
+      case BufferKind::kHostInputs:
+      case BufferKind::kOutcome:
+      case BufferKind::kHostOutcome:
+      case BufferKind::kScratch:
+        return "";
+      case BufferKind::kNodeState:
+        return InRange(buffer.subject, outline_.states) ? "" : "is of no state of the outline";
+      case BufferKind::kBatch:
+      case BufferKind::kHostBatch:
+      case BufferKind::kLosses:
+      case BufferKind::kHostLosses:
+      case BufferKind::kActivation:
+      case BufferKind::kActivationGradient:
+      case BufferKind::kAllToAll:
+      case BufferKind::kSizes:
+        return InRange(buffer.subject, outline_.values) ? "" : "is of no value of the outline";
+      default:
+        return InRange(buffer.subject, outline_.units) ? CheckUnitParts(buffer)
+                                                       : "is of no unit of the outline";
+    }
+  }
+
+  // Where nodes find parameters and put gradients, the layout of the unit puts them too.
+  std::string CheckUnitParts(const Buffer& buffer) const {
+    const Unit& unit = outline_.units[buffer.subject];
+    const bool moments = buffer.kind == BufferKind::kOptimizerState;
+    if (buffer.parts.empty() || moments) {
+      return "";
+    }
+    const int element = buffer.kind == BufferKind::kContribution ? unit.precision.transport
+                        : buffer.kind == BufferKind::kCollected  ? unit.precision.main
+                                                                 : unit.precision.compute;
+    bool same = buffer.parts.size() == unit.parts.size();
+    for (size_t p = 0; same && p < unit.parts.size(); ++p) {
+      same = buffer.parts[p].begin == unit.parts[p].begin * element &&
+             buffer.parts[p].end == unit.parts[p].end * element;
+    }
+    return same ? "" : absl::StrCat("has other parts than ", unit.name);
+  }
+
   absl::Status CheckBuffers() const {
     absl::flat_hash_set<absl::string_view> names;
     names.reserve(program_.buffers.size());
@@ -74,6 +125,9 @@ class FormedRule {
       };
       if (!names.insert(buffer.name).second) {
         return violation("is there twice");
+      }
+      if (const std::string wrong = CheckKind(buffer); !wrong.empty()) {
+        return violation(wrong);
       }
       const bool local = buffer.life == Life::kLocal;
       if (!local && locals) {

@@ -16,6 +16,7 @@ namespace tandem::schedules {
 //   * only rings are read from the former run, and nothing of a former run is changed; streams that copy to
 //   and from
 //     the host touch nothing but rings
+//   * every buffer lives as long as its kind says, and is divided as its unit is
 //   * every buffer lies within its region, aligned; persistent ones below the locals and the same in every
 //   program
 //   * a communicator is used from one stream, the same in every program

@@ -171,15 +171,23 @@ class Shapes {
     const UnitSizes& sizes = options_.units[u];
     const Strategy& strategy = PlacementOf(options_, unit);
     const UnitPrecision& p = unit.precision;
+    const bool replicated = strategy.inner.optimizer == Placement::kReplicate;
+    const bool accumulated = strategy.inner.gradients != Placement::kShard;
+    const bool outer_sharded = strategy.outer.optimizer == Placement::kShard;
+    // Elements of the whole unit, of what this rank reduces, and of what it updates.
+    const int64_t all =
+        sizes.shard_elements * (unit.group == UnitGroup::kExpert ? options_.expert : options_.dense).inner;
+    const int64_t reduced = replicated ? all : sizes.shard_elements;
+    const int64_t updated = outer_sharded ? sizes.outer_shard_elements : reduced;
     const BufferKind published = IsPublished(unit) ? BufferKind::kPublished : BufferKind::kWeights;
     switch (instruction_.opcode) {
       case Opcode::kUnshard:
-        Add({strategy.outer.optimizer == Placement::kShard ? BufferKind::kOuterGathered : published}, u,
-            kRead, 0);
-        Add({BufferKind::kGathered}, u, kWrite, unit.elements * p.compute);
+        Add({outer_sharded ? BufferKind::kOuterGathered : published}, u, kRead,
+            sizes.shard_elements * p.compute);
+        Add({BufferKind::kGathered}, u, kWrite, all * p.compute);
         break;
       case Opcode::kUnshardOuter:
-        Add({published}, u, kRead, 0);
+        Add({published}, u, kRead, updated * p.compute);
         Add({BufferKind::kOuterGathered}, u, kWrite, sizes.shard_elements * p.compute);
         break;
       case Opcode::kZero:
@@ -190,32 +198,32 @@ class Shapes {
         Add({BufferKind::kContribution}, u, kWrite, 0);
         break;
       case Opcode::kAccumulate:
-        Add({BufferKind::kContribution}, u, kRead, unit.elements * p.transport);
-        Add({BufferKind::kFullGradient}, u, kWrite | kAdd, unit.elements * p.main);
+        Add({BufferKind::kContribution}, u, kRead, all * p.transport);
+        Add({BufferKind::kFullGradient}, u, kWrite | kAdd, all * p.main);
         break;
-      case Opcode::kReduceGradients:
-        Add({strategy.inner.gradients == Placement::kShard ? BufferKind::kContribution
-                                                           : BufferKind::kFullGradient},
-            u, kRead, 0);
-        Add({BufferKind::kStaging}, u, kWrite, 0);
-        Add({BufferKind::kGradients}, u, kWrite | kAdd, 0);
+      case Opcode::kReduceGradients: {
+        const int64_t bytes = all * (accumulated ? p.main : p.transport);
+        Add({accumulated ? BufferKind::kFullGradient : BufferKind::kContribution}, u, kRead, bytes);
+        Add({BufferKind::kStaging}, u, kWrite, bytes);
+        Add({BufferKind::kGradients}, u, kWrite | kAdd, reduced * p.main);
         Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
         shapes_.back().optional = true;
         break;
+      }
       case Opcode::kReduceOuter:
-        Add({BufferKind::kGradients}, u, kAdd, 0);
-        Add({BufferKind::kStaging}, u, kWrite, 0);
+        Add({BufferKind::kGradients}, u, kAdd, reduced * p.main);
+        Add({BufferKind::kStaging}, u, kWrite, reduced * p.main);
         Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
         break;
       default:  // OptimizerStep
-        Add({BufferKind::kGradients}, u, kRead, 0);
+        Add({BufferKind::kGradients}, u, kRead, reduced * p.main);
         Add({BufferKind::kOutcome}, -1, kRead, options_.rings.outcome_bytes);
         shapes_.back().former = true;
         Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
-        Add({BufferKind::kWeights}, u, kAdd, 0);
-        Add({BufferKind::kOptimizerState}, u, kAdd, 0);
-        if (published == BufferKind::kPublished) {
-          Add({BufferKind::kPublished}, u, kWrite, 0);
+        Add({BufferKind::kWeights}, u, kAdd, updated * p.main);
+        Add({BufferKind::kOptimizerState}, u, kAdd, 2 * updated * p.main);
+        if (IsPublished(unit)) {
+          Add({BufferKind::kPublished}, u, kWrite, updated * p.compute);
         }
         Add({BufferKind::kUpdateNorms}, u, kWrite, sizes.update_norms_bytes);
         if (sizes.optimizer_scratch_bytes > 0) {

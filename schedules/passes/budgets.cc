@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "schedules/passes/local_lives.h"
 #include "schedules/passes/passes.h"

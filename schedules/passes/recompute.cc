@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "platform/check.h"
 #include "schedules/passes/passes.h"

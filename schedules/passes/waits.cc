@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "platform/check.h"

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "schedules/program/placement.h"
 #include "tests/schedules/check/edited_stage.h"
 
 namespace tandem::schedules {
@@ -49,6 +50,28 @@ TEST(FormedTest, ABufferHoldsWhatItIsFor) {
   hidden.bytes = {100, 100};
   EXPECT_THAT(edited.Check(), StartsWith("formed: "));
   EXPECT_THAT(edited.Check(), HasSubstr("needs 4096 bytes of embedding.hidden mb 0, which has 100"));
+}
+
+TEST(FormedTest, NodesFindParametersWhereTheLayoutPutsThem) {
+  EditedStage edited(SmallDecoder(1));
+  Program& train = edited.stage.train;
+  train.buffers[edited.BufferNamed(train, "layers.0 parameters, gather 1")].parts[1].begin += 4;
+  EXPECT_THAT(edited.Check(),
+              HasSubstr("formed: train: buffer layers.0 parameters, gather 1 has other parts than "
+                        "layers.0"));
+}
+
+TEST(FormedTest, AShardIsAsLargeAsItsPlacementSays) {
+  for (const Strategy& strategy : Strategies()) {
+    EditedStage edited(SmallDecoder(1), strategy.name);
+    for (Program* program :
+         {&edited.stage.train, &edited.stage.begin, &edited.stage.update, &edited.stage.validate}) {
+      Buffer& weights = program->buffers[edited.BufferNamed(*program, "embedding weights")];
+      weights.parts.clear();
+      weights.bytes = {weights.bytes.bound - 4, weights.bytes.bound - 4};
+    }
+    EXPECT_THAT(edited.Check(), StartsWith("formed: ")) << strategy.name;
+  }
 }
 
 TEST(FormedTest, ABufferLiesWithinTheArena) {

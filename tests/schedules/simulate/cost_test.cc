@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tests/schedules_simulate/hand_program.h"
+#include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {
 namespace {

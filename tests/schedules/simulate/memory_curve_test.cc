@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "schedules/simulate/simulator.h"
-#include "tests/schedules_simulate/hand_program.h"
+#include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {
 namespace {

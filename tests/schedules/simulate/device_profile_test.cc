@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "schedules/simulate/cost.h"
-#include "tests/schedules_simulate/hand_program.h"
+#include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {
 namespace {

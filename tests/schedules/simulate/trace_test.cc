@@ -6,7 +6,7 @@
 
 #include "nlohmann/json.hpp"
 #include "schedules/simulate/simulator.h"
-#include "tests/schedules_simulate/hand_program.h"
+#include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/schedules_simulate/hand_program.h"
+#include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {
 namespace {

@@ -10,7 +10,7 @@
 #include "schedules/simulate/memory_curve.h"
 #include "schedules/simulate/simulator.h"
 #include "tests/schedules/test_outlines.h"
-#include "tests/schedules_simulate/hand_program.h"
+#include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {
 namespace {
