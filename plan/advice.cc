@@ -1,8 +1,10 @@
 #include "plan/advice.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
-#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -55,13 +57,25 @@ class Adviser {
   double Step() const { return static_cast<double>(prediction_.step_ns); }
   int64_t Compute() const { return ComputeNanoseconds(plan_, prediction_); }
 
+  // Plans and simulates all changes side by side: each takes as long as the plan itself.
   void TryAll() {
+    std::vector<std::future<Trial>> trials;
+    const auto try_with = [&](Trial trial, v1::JobSpec changed) {
+      if (jobspec::Validate(changed).empty()) {
+        trials.push_back(
+            std::async(std::launch::async, [this, trial = std::move(trial), changed = std::move(changed)] {
+              return Measure(trial, changed);
+            }));
+      }
+    };
     const int prefetch = resolved_.parallelism().fsdp().prefetch();
+    // Where compute hardly ever stands still, a larger distance has nothing to hide.
+    const bool stands_still = static_cast<double>(prediction_.step_ns - Compute()) >= kWorthwhile * Step();
     for (const int distance : {0, 1, 2}) {
-      if (distance != prefetch) {
+      if (distance < prefetch || (distance > prefetch && stands_still)) {
         v1::JobSpec changed = resolved_;
         changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(distance);
-        Try(kPrefetch, prefetch, distance, changed);
+        try_with({.path = kPrefetch, .from = prefetch, .to = distance}, std::move(changed));
       }
     }
     const int64_t micro = resolved_.training().micro_batch_size();
@@ -69,26 +83,25 @@ class Adviser {
       if (size > 0 && size != micro) {
         v1::JobSpec changed = resolved_;
         changed.mutable_training()->set_micro_batch_size(size);
-        Try(kMicroBatch, micro, size, changed);
+        try_with({.path = kMicroBatch, .from = micro, .to = size}, std::move(changed));
       }
+    }
+    for (std::future<Trial>& trial : trials) {
+      advice_.trials.push_back(trial.get());
     }
   }
 
-  void Try(const char* path, int64_t from, int64_t to, const v1::JobSpec& changed) {
-    if (!jobspec::Validate(changed).empty()) {
-      return;
-    }
+  // The trial with its numbers. Called from several threads.
+  Trial Measure(Trial trial, const v1::JobSpec& changed) const {
     const JobPlan plan = MakeJobPlan(changed);
     const schedules::Program& program = plan.stage.train;
     const schedules::Timeline timeline =
         schedules::Simulate(plan.outline, program, WorkloadOf(plan), profile_).timeline;
-    advice_.trials.push_back({.path = path,
-                              .from = from,
-                              .to = to,
-                              .step_ns = schedules::StepNanoseconds(program, timeline),
-                              .exposed_ns = schedules::ExposedCommunication(program, timeline),
-                              .arena_bytes = plan.stage.arena_bytes,
-                              .device_bytes = plan.stage.arena_bytes + OutsideBytes(plan, profile_)});
+    trial.step_ns = schedules::StepNanoseconds(program, timeline);
+    trial.exposed_ns = schedules::ExposedCommunication(program, timeline);
+    trial.arena_bytes = plan.stage.arena_bytes;
+    trial.device_bytes = plan.stage.arena_bytes + OutsideBytes(plan, profile_);
+    return trial;
   }
 
   bool Fits(int64_t device_bytes) const {

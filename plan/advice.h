@@ -29,9 +29,10 @@ struct Advice {
   std::vector<Trial> trials;
 };
 
-// What limits the step that `prediction` says of `plan`, and which change helps: the other prefetch
-// distances, and microbatches of twice and half the size with the same global batch, are planned and
-// simulated; only what jobspec::Validate accepts is tried. `resolved` is the plan's spec.
+// What limits the step that `prediction` says of `plan`, and which change helps: other prefetch distances
+// (larger ones only if compute stands still for 1 % of the step), and microbatches of twice and half the size
+// with the same global batch, are planned and simulated, on threads of their own; only what jobspec::Validate
+// accepts is tried. `resolved` is the plan's spec.
 Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
               const schedules::DeviceProfile& profile);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedules/check/check.h"
+#include "schedules/passes/passes.h"
 #include "schedules/program/text.h"
 #include "tests/schedules/one_f_one_b.h"
 #include "tests/schedules/proven_stage.h"
@@ -56,10 +57,15 @@ TEST(ProgramBuilderTest, RandomOutlinesAreProvenAtTheDefaultAndTheLeastBudget) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
     const Outline outline = RandomOutline(seed);
-    BuildOptions options = RandomOptions(outline, seed);
-    ProvenStage(outline, options);
-    options.hold = 1;
-    ProvenStage(outline, options, Schedule::kOverlapped);
+    for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
+      BuildOptions options = RandomOptions(outline, seed);
+      options.hold = schedule == Schedule::kOverlapped;
+      const StagePrograms stage = ProvenStage(outline, options, schedule);
+      for (const Program* program : stage.All()) {
+        options.budget_bytes = std::max(options.budget_bytes, BudgetsOf(*program).least);
+      }
+      ProvenStage(outline, options, schedule);
+    }
   }
 }
 
