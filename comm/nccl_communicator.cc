@@ -51,6 +51,38 @@ struct Pending {
   cudaEvent_t end = nullptr;
 };
 
+// Memory that NCCL can register.
+class NcclRegion final : public device::Region {
+ public:
+  NcclRegion(int device, int64_t bytes) : device_(device), bytes_(bytes) {
+    if (bytes_ == 0) return;
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    const ncclResult_t result = ncclMemAlloc(&begin_, static_cast<size_t>(bytes_));
+    if (result != ncclSuccess) {
+      size_t free = 0;
+      size_t total = 0;
+      cudaGetLastError();
+      device::CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+      throw device::OutOfMemory("GPU " + std::to_string(device_) + " has " + std::to_string(free) + " of " +
+                                std::to_string(total) + " bytes free, the job needs " +
+                                std::to_string(bytes_) + " of them (NCCL: " + Text(result, nullptr) + ")");
+    }
+  }
+  ~NcclRegion() override {
+    if (begin_ == nullptr) return;
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    ncclMemFree(begin_);
+  }
+
+  char* begin() const override { return static_cast<char*>(begin_); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const int device_;
+  const int64_t bytes_;
+  void* begin_ = nullptr;
+};
+
 class NcclCommunicator final : public Communicator {
  public:
   // Waits until `start`, which begins to make a communicator, has succeeded.
@@ -108,6 +140,10 @@ class NcclCommunicator final : public Communicator {
   absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     const std::string where = Where("registration of a window");
+    // Other memory makes NCCL fail in a way that leaves the communicator useless.
+    if (dynamic_cast<const NcclRegion*>(region.get()) == nullptr) {
+      return absl::FailedPreconditionError(where + ": NCCL did not allocate this memory");
+    }
     ncclWindow_t window = nullptr;
     {
       const std::lock_guard lock(mu_);
@@ -303,38 +339,6 @@ class NcclCommunicator final : public Communicator {
   absl::Time oldest_since_;               // since when the first of them is the first; mu_
   std::atomic<uint64_t> num_collectives_{0};
   std::atomic<uint64_t> num_ended_{0};
-};
-
-// Memory that NCCL can register.
-class NcclRegion final : public device::Region {
- public:
-  NcclRegion(int device, int64_t bytes) : device_(device), bytes_(bytes) {
-    if (bytes_ == 0) return;
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    const ncclResult_t result = ncclMemAlloc(&begin_, static_cast<size_t>(bytes_));
-    if (result != ncclSuccess) {
-      size_t free = 0;
-      size_t total = 0;
-      cudaGetLastError();
-      device::CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
-      throw device::OutOfMemory("GPU " + std::to_string(device_) + " has " + std::to_string(free) + " of " +
-                                std::to_string(total) + " bytes free, the job needs " +
-                                std::to_string(bytes_) + " of them (NCCL: " + Text(result, nullptr) + ")");
-    }
-  }
-  ~NcclRegion() override {
-    if (begin_ == nullptr) return;
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    ncclMemFree(begin_);
-  }
-
-  char* begin() const override { return static_cast<char*>(begin_); }
-  int64_t bytes() const override { return bytes_; }
-
- private:
-  const int device_;
-  const int64_t bytes_;
-  void* begin_ = nullptr;
 };
 
 class NcclFactory final : public CommunicatorFactory {

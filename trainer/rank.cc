@@ -9,6 +9,7 @@
 #include "checkpoint/parameter_arrays.h"
 #include "data/corpus.h"
 #include "data/loader.h"
+#include "device/device.h"
 #include "model/node.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
@@ -72,6 +73,7 @@ class Rank::Impl {
         requests_(requests),
         page_(page),
         observer_(observer),
+        device_(backend.device()),
         corpus_(std::make_shared<data::Corpus>(
             data::CorpusSource{.train = plan.train.data.train,
                                .validation = plan.train.data.validation,
@@ -123,6 +125,7 @@ class Rank::Impl {
   RankOutcome Train() {
     SetPhase(Phase::kLoading);
     const int64_t first_step = Load();
+    device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, first_step));
     StartReporter(first_step);
     observer_.OnReady({.program_digest = plan_.program_digest,
@@ -404,6 +407,7 @@ class Rank::Impl {
   RequestBox& requests_;
   link::SharedPage& page_;
   RankObserver& observer_;
+  device::Device& device_;
 
   std::chrono::steady_clock::time_point lap_;
   std::optional<RunSequence> sequence_;  // once it is known where the job starts
