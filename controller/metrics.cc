@@ -1,15 +1,19 @@
 #include "controller/metrics.h"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "controller/process_metrics.h"
 #include "platform/build_info.h"
 
 namespace tandem::controller {
 namespace {
 
 constexpr absl::Duration kKeepAfterEnd = absl::Minutes(5);
+constexpr size_t kMostEndedJobs = 50;
 
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
@@ -67,18 +71,11 @@ void Metrics::CommitSeconds(double seconds) {
   commits_.Observe(seconds);
 }
 
-void Metrics::Report(const std::string& job_name, const v1::StepReport& report) {
+void Metrics::Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report) {
   const absl::MutexLock lock(&mu_);
-  auto it = training_.find(job_name);
-  if (it == training_.end()) {
-    it = training_
-             .emplace(job_name,
-                      Training{.seconds = HistogramCounts({0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})})
-             .first;
-  }
-  Training& training = it->second;
-  if (training.ended != absl::InfiniteFuture()) {
-    training = Training{.seconds = HistogramCounts({0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})};
+  Training& training = training_[job_name];
+  if (training.job_id != job_id) {
+    training = Training{.job_id = job_id};
   }
   const bool again = report.attempt() == training.last.attempt() && report.step() <= training.last.step();
   if (again) {
@@ -91,11 +88,28 @@ void Metrics::Report(const std::string& job_name, const v1::StepReport& report) 
   training.seconds.Observe(report.seconds());
 }
 
-void Metrics::JobEnded(const std::string& job_name) {
+void Metrics::JobEnded(const v1::Job& job) {
   const absl::MutexLock lock(&mu_);
-  const auto it = training_.find(job_name);
-  if (it != training_.end()) {
+  const auto it = training_.find(job.name());
+  if (it != training_.end() && it->second.job_id == job.id()) {
     it->second.ended = clock_.Now();
+  }
+  Prune();
+}
+
+void Metrics::Prune() const {
+  const absl::Time now = clock_.Now();
+  std::vector<std::pair<absl::Time, std::string>> ended;
+  for (const auto& [name, training] : training_) {
+    if (training.ended != absl::InfiniteFuture()) {
+      ended.emplace_back(training.ended, name);
+    }
+  }
+  std::sort(ended.rbegin(), ended.rend());  // newest first
+  for (size_t i = 0; i < ended.size(); ++i) {
+    if (i >= kMostEndedJobs || now - ended[i].first > kKeepAfterEnd) {
+      training_.erase(ended[i].second);
+    }
   }
 }
 
@@ -138,6 +152,8 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   Add(out.back(), 1,
       {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
 
+  AppendProcessMetrics(out);
+
   out.push_back(Family("tandem_controller_jobs", "Live jobs by state.", MetricType::Gauge));
   for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING,
                                    v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}) {
@@ -172,9 +188,7 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     Add(out.back(), static_cast<double>(count), std::move(labels));
   }
 
-  for (auto it = training_.begin(); it != training_.end();) {
-    it = clock_.Now() - it->second.ended > kKeepAfterEnd ? training_.erase(it) : std::next(it);
-  }
+  Prune();
   const auto per_job = [&](const char* name, const char* help, MetricType type, auto value)
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
                              prometheus::MetricFamily family = Family(name, help, type);

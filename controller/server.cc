@@ -181,7 +181,7 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
     if (IsTerminal(event.to()) && !event.has_checkpoint()) {
       const absl::StatusOr<std::optional<v1::Job>> job = store->Find(event.job_id());
       if (job.ok() && job->has_value()) {
-        metrics->JobEnded((*job)->name());
+        metrics->JobEnded(**job);
       }
     }
   }
@@ -281,7 +281,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   SetArguments(builder);
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors;
   for (const std::string& address : options.listen) {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address, "--listen");
+    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address);
     if (!listener.ok()) {
       return listener.status();
     }
