@@ -319,7 +319,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   for (size_t i = 0; i < acceptors.size(); ++i) {
     ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
-        kMostMessageBytes, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+        kMostMessageBytes, parts->clock, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
           grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
           connection.fd = fd;
           acceptor->HandleNewConnection(&connection);
