@@ -25,6 +25,7 @@
 #include "controller/history.h"
 #include "controller/jobs_service.h"
 #include "controller/listener.h"
+#include "controller/malformed_requests.h"
 #include "controller/metrics.h"
 #include "controller/metrics_server.h"
 #include "controller/rpc_metrics.h"
@@ -299,6 +300,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
   interceptors.push_back(CountRpcs(*parts->metrics));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   parts->server = builder.BuildAndStart();
