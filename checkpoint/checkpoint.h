@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "checkpoint/owner.h"
 #include "platform/files.h"
 
 namespace at {
@@ -37,12 +39,18 @@ struct Info {
   std::string job;          // id
   std::string spec_digest;  // of the resolved spec
   std::string layout_digest;
+  std::optional<uint64_t> seed;  // checkpoints of older builds do not say it
+  std::string data_digest;       // empty in checkpoints of older builds
 };
 
 struct Saved {
   std::string path;
   int64_t bytes = 0;
   std::string manifest_digest;
+  double seconds = 0;  // wall time of the save
+  // Rank 0 only: the steps of the checkpoints that `keep` removed, and why one of them could not be.
+  std::vector<int64_t> removed_steps;
+  std::string not_removed;
 };
 
 // Why a checkpoint could not be written or read: names the file and the reason.
@@ -51,12 +59,19 @@ class CheckpointError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Collective: every rank calls it with its shards. Returns the same on all ranks. If `step-N` of this job is
+// The directory has another owner (owner.h), named in what(): no later save can succeed.
+class DirectoryLost : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+};
+
+// Collective: every rank calls it with its shards. If `step-N` of this job is
 // there already and verifies, it stays. Keeps the newest `keep` and removes older valid ones (rank 0) after
-// the commit. Throws CheckpointError on every rank if one rank fails (its temporary files are removed),
-// `step-N` is of another job, or the directory has become another job's (owner.h); or CommError.
+// the commit. Throws CheckpointError on every rank if one rank fails (its temporary files are removed) or
+// `step-N` is of another job, DirectoryLost if the directory is not `self`'s any more, or CommError.
+// Requires self.job == info.job.
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-           const Info& info, const std::vector<Shard>& shards);
+           const Owner& self, const Info& info, const std::vector<Shard>& shards);
 
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
 // Every one that was passed over is told to `skipped` with its reason.

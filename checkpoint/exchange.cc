@@ -35,11 +35,19 @@ std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::stri
   return result;
 }
 
-void AgreeOnSuccess(comm::Communicator& comm, const std::string& error) {
+void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status) {
+  // The first character says which error it is.
+  constexpr char kLost = 'L';
+  constexpr char kFailed = 'F';
+  std::string error;
+  if (!status.ok())
+    error = absl::StrCat(std::string(1, absl::IsAborted(status) ? kLost : kFailed), status.message());
   const std::vector<std::string> errors = ExchangeTexts(comm, error);
   for (size_t rank = 0; rank < errors.size(); ++rank) {
-    if (!errors[rank].empty())
-      throw CheckpointError(absl::StrCat("checkpoint: rank ", rank, ": ", errors[rank]));
+    if (errors[rank].empty()) continue;
+    const std::string text = absl::StrCat("checkpoint: rank ", rank, ": ", errors[rank].substr(1));
+    if (errors[rank][0] == kLost) throw DirectoryLost(text);
+    throw CheckpointError(text);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace tandem::comm {
 class Communicator;
 }
@@ -12,8 +14,8 @@ namespace tandem::checkpoint {
 // Collective: every rank's text, in rank order, on every rank. Throws CommError.
 std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::string& text);
 
-// Collective: throws CheckpointError with the same text on every rank if one of them has an `error` (empty:
-// none), naming the first such rank.
-void AgreeOnSuccess(comm::Communicator& comm, const std::string& error);
+// Collective: throws with the same text on every rank if one of them has an error, naming the first such
+// rank: DirectoryLost if that is Aborted, else CheckpointError.
+void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status);
 
 }  // namespace tandem::checkpoint

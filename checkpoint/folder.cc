@@ -106,7 +106,7 @@ absl::Status RemoveTemporaries(platform::Files& files, const std::string& direct
 }
 
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
-                    int attempt) {
+                    int attempt, std::vector<int64_t>& removed) {
   const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files, directory);
   if (!steps.ok()) return steps.status();
   // Nothing is read while there is nothing to remove.
@@ -124,8 +124,8 @@ absl::Status Retain(platform::Files& files, const std::string& directory, int ke
     const std::string doomed = absl::StrCat(directory, "/", TemporaryName(step, attempt));
     const absl::Status renamed = files.Rename(path, doomed);
     if (!renamed.ok()) return renamed;
-    const absl::Status removed = files.RemoveAll(doomed);
-    if (!removed.ok()) return removed;
+    removed.push_back(step);  // it has lost its name, whatever becomes of its files
+    if (absl::Status status = files.RemoveAll(doomed); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

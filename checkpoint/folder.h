@@ -37,8 +37,8 @@ absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path)
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, int attempt);
 
 // Keeps `current`, which has just been committed, and the keep - 1 newest valid ones before it; removes
-// the valid ones older than these. Damaged ones do not count and stay.
+// the valid ones older than these, and adds their steps to `removed`. Damaged ones do not count and stay.
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
-                    int attempt);
+                    int attempt, std::vector<int64_t>& removed);
 
 }  // namespace tandem::checkpoint

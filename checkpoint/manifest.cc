@@ -39,15 +39,19 @@ Json ToJson(const Manifest& manifest) {
                       {"elements", array.elements},
                       {"pieces", std::move(pieces)}});
   }
-  return {{"format", kFormat},
-          {"version", kManifestVersion},
-          {"step", manifest.info.step},
-          {"attempt", manifest.info.attempt},
-          {"job", manifest.info.job},
-          {"spec_digest", manifest.info.spec_digest},
-          {"layout_digest", manifest.info.layout_digest},
-          {"files", std::move(files)},
-          {"arrays", std::move(arrays)}};
+  Json json = {{"format", kFormat},
+               {"version", kManifestVersion},
+               {"step", manifest.info.step},
+               {"attempt", manifest.info.attempt},
+               {"job", manifest.info.job},
+               {"spec_digest", manifest.info.spec_digest},
+               {"layout_digest", manifest.info.layout_digest}};
+  // Left out where it is not known, so that a manifest that is read and written again keeps its digest.
+  if (manifest.info.seed) json["seed"] = *manifest.info.seed;
+  if (!manifest.info.data_digest.empty()) json["data_digest"] = manifest.info.data_digest;
+  json["files"] = std::move(files);
+  json["arrays"] = std::move(arrays);
+  return json;
 }
 
 // Throws Json::exception where something is missing or of another type.
@@ -58,6 +62,8 @@ Manifest FromJson(const Json& json) {
                    .job = json.at("job").get<std::string>(),
                    .spec_digest = json.at("spec_digest").get<std::string>(),
                    .layout_digest = json.at("layout_digest").get<std::string>()};
+  if (json.contains("seed")) manifest.info.seed = json.at("seed").get<uint64_t>();
+  if (json.contains("data_digest")) manifest.info.data_digest = json.at("data_digest").get<std::string>();
   for (const Json& file : json.at("files")) {
     manifest.files.push_back({.name = file.at("name").get<std::string>(),
                               .bytes = file.at("bytes").get<int64_t>(),

@@ -1,5 +1,6 @@
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -56,11 +57,12 @@ std::string ToText(const Contribution& contribution) {
 class Saving {
  public:
   Saving(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-         const Info& info, const std::vector<Shard>& shards)
+         const Owner& self, const Info& info, const std::vector<Shard>& shards)
       : files_(files),
         comm_(comm),
         directory_(directory),
         keep_(keep),
+        self_(self),
         info_(info),
         shards_(shards),
         path_(absl::StrCat(directory, "/", StepName(info.step))),
@@ -76,8 +78,11 @@ class Saving {
     Saved saved;
     Guarded([&] { return Commit(texts, saved); });
     saved = FromRankZero(saved);
-    AgreeOnSuccess(
-        comm_, comm_.rank() == 0 ? Text(Retain(files_, directory_, keep_, info_.step, info_.attempt)) : "");
+    if (comm_.rank() == 0) {
+      // Whatever comes of the older ones, this one is there.
+      saved.not_removed =
+          Text(Retain(files_, directory_, keep_, info_.step, info_.attempt, saved.removed_steps));
+    }
     return saved;
   }
 
@@ -100,11 +105,12 @@ class Saving {
       status = absl::InternalError(error.what());
     }
     try {
-      AgreeOnSuccess(comm_, Text(status));
+      AgreeOnSuccess(comm_, status);
+    } catch (const DirectoryLost&) {
+      throw;  // a folder of that name may be the new owner's, whose next save removes what is left of ours
     } catch (const CheckpointError& error) {
       absl::Status removed;
-      // A folder of that name may be the new owner's, who removes what is left of ours with his next save.
-      if (comm_.rank() == 0 && CheckOwner(files_, directory_, info_.job).ok()) {
+      if (comm_.rank() == 0 && CheckOwner(files_, directory_, self_).ok()) {
         removed = files_.RemoveAll(temporary_);
       }
       const std::string reason = ExchangeTexts(comm_, Text(removed))[0];
@@ -120,7 +126,7 @@ class Saving {
     Guarded([&]() -> absl::Status {
       if (comm_.rank() != 0) return absl::OkStatus();
       if (absl::Status status = files_.CreateFolders(directory_); !status.ok()) return status;
-      if (absl::Status status = CheckOwner(files_, directory_, info_.job); !status.ok()) return status;
+      if (absl::Status status = CheckOwner(files_, directory_, self_); !status.ok()) return status;
       if (absl::Status status = RemoveTemporaries(files_, directory_, info_.attempt); !status.ok())
         return status;
       const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files_, directory_);
@@ -199,7 +205,7 @@ class Saving {
       return status;
     }
     if (absl::Status status = files_.SyncFolder(temporary_); !status.ok()) return status;
-    if (absl::Status status = CheckOwner(files_, directory_, info_.job); !status.ok()) return status;
+    if (absl::Status status = CheckOwner(files_, directory_, self_); !status.ok()) return status;
     absl::Status published = files_.Publish(temporary_, path_);
     if (absl::IsAlreadyExists(published)) {  // since Begin looked
       if (absl::Status status = LookAtExisting(saved); !status.ok()) return status;
@@ -246,6 +252,7 @@ class Saving {
   comm::Communicator& comm_;
   const std::string& directory_;
   const int keep_;
+  const Owner& self_;
   const Info& info_;
   const std::vector<Shard>& shards_;
   const std::string path_;
@@ -255,8 +262,11 @@ class Saving {
 }  // namespace
 
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-           const Info& info, const std::vector<Shard>& shards) {
-  return Saving(files, comm, directory, keep, info, shards).Run();
+           const Owner& self, const Info& info, const std::vector<Shard>& shards) {
+  const auto start = std::chrono::steady_clock::now();
+  Saved saved = Saving(files, comm, directory, keep, self, info, shards).Run();
+  saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return saved;
 }
 
 }  // namespace tandem::checkpoint

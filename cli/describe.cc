@@ -7,11 +7,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cli/cause_text.h"
+#include "cli/checkpoint_text.h"
 #include "cli/command_client.h"
 #include "cli/display_text.h"
 #include "cli/event_table.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
+#include "cli/progress_text.h"
 #include "cli/rank_list.h"
 #include "cli/watch_frame.h"
 #include "cli/watch_summary.h"
@@ -100,6 +102,9 @@ int Describe(Context& context, const JobOptions& options) {
     out.Row("cause", CauseText(job->cause()));
   }
   out.Row("step", absl::StrCat(job->last_step(), " of ", job->resolved().training().steps()));
+  if (job->has_progress()) {
+    out.Row("progress", ProgressText(job->progress()));
+  }
   out.Row("created", TimeText(job->created(), context.zone));
   if (IsSet(job->ended())) {
     out.Row("ended", absl::StrCat(TimeText(job->ended(), context.zone), ", ran ", SpanText(RunTime(*job))));
@@ -109,15 +114,16 @@ int Describe(Context& context, const JobOptions& options) {
     out.Attempt(job->attempts(i));
   }
   out.Section("Checkpoints");
-  bool any = false;
-  for (const v1::Event& event : *events) {
-    if (event.has_checkpoint()) {
-      any = true;
-      out.Text(absl::StrCat("  step ", event.checkpoint().step(), "  ", Escape(event.checkpoint().path()),
-                            "  ", BytesText(event.checkpoint().bytes()), "\n"));
-    }
+  out.Row("  failing", FailedSavesText(job->checkpoints()));
+  for (const v1::CheckpointWarning& warning : job->checkpoints().resume()) {
+    out.Row("  resumed", Escape(warning.message()));
   }
-  if (!any) {
+  const std::vector<v1::CheckpointCommitted> kept = KeptCheckpoints(*events);
+  for (const v1::CheckpointCommitted& checkpoint : kept) {
+    out.Text(absl::StrCat("  step ", checkpoint.step(), "  ", Escape(checkpoint.path()), "  ",
+                          BytesText(checkpoint.bytes()), "\n"));
+  }
+  if (kept.empty()) {
     out.Text("  none yet\n");
   }
   out.Section("Events");

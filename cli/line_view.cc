@@ -1,15 +1,18 @@
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "cli/checkpoint_text.h"
 #include "cli/display_text.h"
 #include "cli/error.h"
 #include "cli/log_line.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
+#include "cli/progress_text.h"
 #include "cli/watch_frame.h"
 #include "cli/watch_summary.h"
 #include "cli/watch_view.h"
@@ -33,6 +36,17 @@ class LineView : public WatchView {
       StepLine(state, now);  // nothing of before may come after it
       const std::string reason = ReasonText(state.job);
       Print(absl::StrCat(HeaderLine(state, 1000).Render(0, false, true), reason.empty() ? "" : "  ", reason));
+      if (!std::exchange(warned_, true)) {  // of before; what comes later is an event
+        for (const std::string& warning : CheckpointWarnings(state.job.checkpoints())) {
+          Print(absl::StrCat("checkpoints: ", warning));
+        }
+      }
+    }
+    if (applied.stalled && IsStalled(state)) {
+      StepLine(state, now);  // nothing of before may come after it
+      Print(StandstillText(state, now));
+    } else if (applied.stalled) {
+      Print("the ranks move again");
     }
     if (applied.report) {
       const bool first = !first_line_.has_value();
@@ -51,6 +65,11 @@ class LineView : public WatchView {
     if (applied.checkpoint) {
       Print(absl::StrFormat("step %d/%d  checkpoint %s", state.checkpoint->step(), TotalSteps(state),
                             state.checkpoint->path()));
+    }
+    if (applied.warning) {
+      Print(absl::StrCat("checkpoints: ", Escape(state.warning.reason()),
+                         state.warning.step() > 0 ? absl::StrCat(" at step ", state.warning.step()) : "",
+                         ": ", Escape(state.warning.message())));
     }
   }
 
@@ -110,6 +129,7 @@ class LineView : public WatchView {
   absl::Time last_line_ = absl::InfinitePast();
   int64_t printed_step_ = 0;
   int printed_attempt_ = 0;
+  bool warned_ = false;
 };
 
 class SilentView : public WatchView {

@@ -5,9 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/checkpoint_text.h"
 #include "cli/display_text.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
+#include "cli/progress_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -113,7 +115,7 @@ void AddNorms(const WatchState& state, int width, int rows, bool unicode, std::v
 }
 
 // Warnings that stay on the display as long as they are true.
-void AddNotices(const WatchState& state, absl::Time now, std::vector<StyledLine>& lines) {
+void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<StyledLine>& lines) {
   if (!state.notice.empty()) {
     lines.push_back(StyledLine(state.notice, Style::kStrong));
   }
@@ -124,10 +126,21 @@ void AddNotices(const WatchState& state, absl::Time now, std::vector<StyledLine>
     lines.push_back(StyledLine(text, Style::kBad));
     return;
   }
+  for (const std::string& warning : CheckpointWarnings(state.job.checkpoints())) {
+    for (const std::string& line : Wrap(warning, width, "")) {
+      lines.push_back(StyledLine(line, Style::kBad));
+    }
+  }
   if (state.last.has_value() && state.last->nonfinite() > 0) {
     lines.push_back(StyledLine(absl::StrFormat("step %d: %d gradient elements not finite; weights left alone",
                                                state.last->step(), state.last->nonfinite()),
                                Style::kBad));
+  }
+  if (IsStalled(state) && !HasEnded(state.job.state())) {
+    for (const std::string& line : Wrap(StandstillText(state, now), width, "")) {
+      lines.push_back(StyledLine(line, Style::kBad));
+    }
+    return;
   }
   if (!state.arrivals.empty() && state.job.state() == v1::JOB_STATE_RUNNING) {
     const absl::Duration quiet = now - state.arrivals.back().time;
@@ -176,6 +189,11 @@ std::string PlacementText(const v1::Job& job) {
   return text;
 }
 
+std::string StandstillText(const WatchState& state, absl::Time now) {
+  return absl::StrCat("no progress for ", ClockText(now - state.standstill->since), ": ",
+                      BehindText(state.standstill->progress));
+}
+
 StyledLine HeaderLine(const WatchState& state, int width) {
   const v1::Job& job = state.job;
   std::vector<Part> parts = {
@@ -211,7 +229,7 @@ std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& s
       lines.push_back(StyledLine("validation ", Style::kDim).Add(LossText(state.validation->loss)));
     }
   }
-  AddNotices(state, now, lines);
+  AddNotices(state, width, now, lines);
   if (state.job.state() == v1::JOB_STATE_RUNNING) {
     AddNorms(state, width, shape.rows - 1 - static_cast<int>(lines.size()), shape.unicode, lines);
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "cli/cause_text.h"
+#include "cli/checkpoint_text.h"
 #include "cli/display_text.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
@@ -84,6 +85,12 @@ std::vector<StyledLine> RenderSummary(const WatchState& state, int width) {
         absl::StrFormat("%s (step %d)", Escape(state.checkpoint->path()), state.checkpoint->step()));
   } else if (!directory.empty()) {
     row("checkpoints", Escape(directory));
+  }
+  if (const std::string failed = FailedSavesText(job.checkpoints()); !failed.empty()) {
+    row("saves", failed);
+  }
+  for (const v1::CheckpointWarning& warning : job.checkpoints().resume()) {
+    row("resumed", Escape(warning.message()));
   }
   return lines;
 }

@@ -18,6 +18,9 @@ void ApplyTransition(const v1::Event& event, JobEntry& entry) {
         *job.add_attempts() = event.admitted();
         job.set_attempt(event.admitted().number());
         job.clear_cause();
+        if (job.has_checkpoints()) {
+          job.mutable_checkpoints()->clear_resume();
+        }
         entry.runtime.set_accepted(false);
       } else {
         *job.mutable_attempts(job.attempts_size() - 1) = event.admitted();
@@ -37,7 +40,7 @@ void ApplyTransition(const v1::Event& event, JobEntry& entry) {
                     : event.failed().class_() == v1::FAILURE_CLASS_REQUESTED ? v1::JOB_STATE_CANCELLED
                                                                              : v1::JOB_STATE_FAILED);
     if (event.from() != v1::JOB_STATE_STOPPING) {
-      *entry.runtime.mutable_stopping_since() = event.time();
+      *entry.runtime.mutable_stopping_since() = event.has_decided() ? event.decided() : event.time();
     }
   }
   job.set_recovering(job.attempt() > 1 &&
@@ -52,6 +55,30 @@ void ApplyTransition(const v1::Event& event, JobEntry& entry) {
         *attempt.mutable_cause() = job.cause();
       }
     }
+  }
+}
+
+void ApplyWarning(const v1::Event& event, JobEntry& entry) {
+  constexpr int kMostOfResume = 8;  // the rest are in the log of events
+  entry.runtime.set_warning_number(event.notice_number());
+  entry.runtime.set_warning_attempt(event.attempt());
+  v1::CheckpointRecord& record = *entry.job.mutable_checkpoints();
+  const v1::CheckpointWarning& warning = event.checkpoint_warning();
+  switch (warning.problem()) {
+    case v1::CHECKPOINT_PROBLEM_SAVE_FAILED:
+      record.set_failed(record.failed() + 1);
+      record.set_failed_in_a_row(record.failed_in_a_row() + 1);
+      *record.mutable_last_failure() = warning;
+      break;
+    case v1::CHECKPOINT_PROBLEM_PASSED_OVER:
+    case v1::CHECKPOINT_PROBLEM_OTHER_SEED:
+    case v1::CHECKPOINT_PROBLEM_OTHER_DATA:
+      if (record.resume_size() < kMostOfResume) {
+        *record.add_resume() = warning;
+      }
+      break;
+    default:
+      break;
   }
 }
 
@@ -75,9 +102,18 @@ void Apply(const v1::Event& event, State& state) {
   const auto it = state.jobs.find(event.job_id());
   TANDEM_CHECK(it != state.jobs.end(), "an event is about a live job");
   JobEntry& entry = it->second;
-  if (event.has_checkpoint()) {
+  if (event.has_checkpoint_warning()) {
+    ApplyWarning(event, entry);
+  } else if (event.has_checkpoint()) {
     entry.runtime.set_checkpoint_step(event.checkpoint().step());
     entry.runtime.set_checkpoint_attempt(event.attempt());
+    v1::CheckpointRecord& record = *entry.job.mutable_checkpoints();
+    record.set_saved(record.saved() + 1);
+    record.set_failed_in_a_row(0);
+    record.set_last_step(event.checkpoint().step());
+    *record.mutable_last_saved() = event.time();
+    record.set_bytes(record.bytes() + event.checkpoint().bytes());
+    record.set_seconds(record.seconds() + event.checkpoint().seconds());
     if (event.checkpoint().step() > entry.job.last_step()) {
       entry.job.set_last_step(event.checkpoint().step());
     }
@@ -99,6 +135,8 @@ std::string KindOf(const v1::Event& event) {
       return "submitted";
     case v1::Event::kCheckpoint:
       return "checkpoint";
+    case v1::Event::kCheckpointWarning:
+      return "checkpoint_warning";
     case v1::Event::kWorker:
       return "worker";
     default:

@@ -36,7 +36,8 @@ struct WorkerHello {
 
 struct WorkerDisconnected {
   std::string worker;
-  std::string session;  // an older session than the worker's current one changes nothing
+  std::string session;   // an older session than the worker's current one changes nothing
+  absl::Time last_seen;  // its last message: since then it is away
 };
 
 struct AttemptReport {
@@ -77,8 +78,8 @@ void Apply(const v1::Event& event, State& state);
 Decision Step(const Input& input, absl::Time now, State& state);
 
 // "submitted", "admitted", "starting", "running", "stopping", "finished" (every end), "waiting",
-// "checkpoint", "worker": what the store and the failpoints call an event. Empty for one that this build does
-// not know.
+// "checkpoint", "checkpoint_warning", "worker": what the store and the failpoints call an event. Empty for
+// one that this build does not know.
 std::string KindOf(const v1::Event& event);
 
 inline constexpr int kEventSchema = 1;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "controller/process_metrics.h"
+#include "controller/progress.h"
 #include "platform/build_info.h"
 
 namespace tandem::controller {
@@ -40,6 +41,23 @@ Labels MethodLabels(const std::string& method) {
   const std::vector<std::string> parts = absl::StrSplit(method, '/');
   return {{"grpc_service", parts.size() > 2 ? parts[1] : ""},
           {"grpc_method", parts.size() > 2 ? parts[2] : method}};
+}
+
+// Drops the series, by job name, of the jobs that ended long ago, and of all but the newest that ended.
+template <typename Series>
+void DropEnded(std::map<std::string, Series>& series, absl::Time now) {
+  std::vector<std::pair<absl::Time, std::string>> ended;
+  for (const auto& [name, of_job] : series) {
+    if (of_job.ended != absl::InfiniteFuture()) {
+      ended.emplace_back(of_job.ended, name);
+    }
+  }
+  std::sort(ended.rbegin(), ended.rend());  // newest first
+  for (size_t i = 0; i < ended.size(); ++i) {
+    if (i >= kMostEndedJobs || now - ended[i].first > kKeepAfterEnd) {
+      series.erase(ended[i].second);
+    }
+  }
 }
 
 }  // namespace
@@ -94,23 +112,15 @@ void Metrics::JobEnded(const v1::Job& job) {
   if (it != training_.end() && it->second.job_id == job.id()) {
     it->second.ended = clock_.Now();
   }
+  if (job.has_checkpoints()) {
+    checkpoints_[job.name()] = {.record = job.checkpoints(), .ended = clock_.Now()};
+  }
   Prune();
 }
 
 void Metrics::Prune() const {
-  const absl::Time now = clock_.Now();
-  std::vector<std::pair<absl::Time, std::string>> ended;
-  for (const auto& [name, training] : training_) {
-    if (training.ended != absl::InfiniteFuture()) {
-      ended.emplace_back(training.ended, name);
-    }
-  }
-  std::sort(ended.rbegin(), ended.rend());  // newest first
-  for (size_t i = 0; i < ended.size(); ++i) {
-    if (i >= kMostEndedJobs || now - ended[i].first > kKeepAfterEnd) {
-      training_.erase(ended[i].second);
-    }
-  }
+  DropEnded(training_, clock_.Now());
+  DropEnded(checkpoints_, clock_.Now());
 }
 
 void Metrics::CommitRefused() {
@@ -133,6 +143,14 @@ void Metrics::Look(const State& state) {
   jobs_.clear();
   for (const auto& [id, entry] : state.jobs) {
     ++jobs_[entry.job.state()];
+    if (IsTerminal(entry.job.state())) {
+      continue;  // JobEnded has said so
+    }
+    if (entry.job.has_checkpoints()) {
+      checkpoints_[entry.job.name()] = {.record = entry.job.checkpoints()};
+    } else {
+      checkpoints_.erase(entry.job.name());  // of an ended job of this name
+    }
   }
   connected_ = schedulable_ = away_ = 0;
   for (const auto& [name, worker] : state.workers) {
@@ -140,6 +158,13 @@ void Metrics::Look(const State& state) {
     schedulable_ += WhyNotSchedulable(state, worker).empty() ? 1 : 0;
   }
   last_seq_ = state.last_seq;
+  looked_ = clock_.Now();
+  progress_.clear();
+  for (const auto& [id, entry] : state.jobs) {
+    if (std::optional<v1::Progress> progress = ProgressOf(state, entry.job, looked_)) {
+      progress_[entry.job.name()] = *std::move(progress);
+    }
+  }
 }
 
 std::vector<prometheus::MetricFamily> Metrics::Collect() const {
@@ -214,7 +239,56 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     out.back().metric.push_back(training.seconds.Metric());
     out.back().metric.back().label = {{"job_name", job}};
   }
+  // Of the ranks that run: a job that has ended has none.
+  const auto per_rank = [&](const char* name, const char* help, auto value)
+                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                              prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
+                              for (const auto& [job, progress] : progress_) {
+                                Add(family, value(progress), {{"job_name", job}});
+                              }
+                              out.push_back(std::move(family));
+                            };
+  const double since_look = absl::ToDoubleSeconds(clock_.Now() - looked_);
+  per_rank("tandem_train_progress_age_seconds", "Time since the rank that is behind the others last moved.",
+           [&](const v1::Progress& progress) {
+             return absl::ToDoubleSeconds(FromProto(progress.age())) + since_look;
+           });
+  per_rank("tandem_train_rank_behind", "Number of the rank that is behind the others.",
+           [](const v1::Progress& progress) { return static_cast<double>(progress.rank()); });
+  per_rank("tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
+           [](const v1::Progress& progress) { return progress.stalled() ? 1.0 : 0.0; });
+  CollectCheckpoints(out);
   return out;
+}
+
+void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const {
+  using prometheus::MetricType;
+  const auto add = [&](const char* name, const char* help, MetricType type, auto value)
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                         prometheus::MetricFamily family = Family(name, help, type);
+                         for (const auto& [job, checkpoints] : checkpoints_) {
+                           Add(family, static_cast<double>(value(checkpoints.record)), {{"job_name", job}});
+                         }
+                         out.push_back(std::move(family));
+                       };
+  using Record = v1::CheckpointRecord;
+  add("tandem_checkpoint_saves_total", "Checkpoints that were saved.", MetricType::Counter,
+      [](const Record& r) { return r.saved(); });
+  add("tandem_checkpoint_failures_total", "Checkpoints that could not be saved.", MetricType::Counter,
+      [](const Record& r) { return r.failed(); });
+  add("tandem_checkpoint_failures_in_a_row", "Checkpoints that could not be saved since the last that was.",
+      MetricType::Gauge, [](const Record& r) { return r.failed_in_a_row(); });
+  add("tandem_checkpoint_bytes_total", "Bytes of the checkpoints that were saved.", MetricType::Counter,
+      [](const Record& r) { return r.bytes(); });
+  add("tandem_checkpoint_seconds_total", "Wall time of the saves that succeeded.", MetricType::Counter,
+      [](const Record& r) { return r.seconds(); });
+  add("tandem_checkpoint_last_step", "Step of the newest checkpoint that was saved.", MetricType::Gauge,
+      [](const Record& r) { return r.last_step(); });
+  add("tandem_checkpoint_last_success_timestamp_seconds", "When the newest checkpoint was saved; 0: never.",
+      MetricType::Gauge, [](const Record& r) {
+        return r.has_last_saved() ? absl::ToDoubleSeconds(FromProto(r.last_saved()) - absl::UnixEpoch())
+                                  : 0.0;
+      });
 }
 
 }  // namespace tandem::controller

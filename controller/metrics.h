@@ -45,12 +45,22 @@ class Metrics : public prometheus::Collectable {
   void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
   // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit".
   void RpcHandled(const std::string& method, const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
-  // What the gauges of jobs, workers and the log show from now on.
+  // What the gauges of jobs, workers and the log, and the series of checkpoints, show from now on.
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // Of a job that has saved, or failed to: the record is durable, so a restart of the controller loses
+  // nothing.
+  struct Checkpoints {
+    v1::CheckpointRecord record;
+    absl::Time ended = absl::InfiniteFuture();
+  };
+
+  void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   struct Training {
     std::string job_id;  // names are used again
     v1::StepReport last;
@@ -71,8 +81,11 @@ class Metrics : public prometheus::Collectable {
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, v1::Progress> progress_ ABSL_GUARDED_BY(mu_);  // by job name, as of looked_
+  absl::Time looked_ ABSL_GUARDED_BY(mu_);
   int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
-  mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);  // by job name
+  mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);        // by job name
+  mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
 };

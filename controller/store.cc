@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS requests (owner TEXT NOT NULL, request TEXT NOT NULL,
 // The kinds that Apply and the readers of this build understand.
 bool KnownKind(const std::string& kind) {
   for (const char* known : {"submitted", "waiting", "admitted", "starting", "running", "stopping", "finished",
-                            "checkpoint", "worker"}) {
+                            "checkpoint", "checkpoint_warning", "worker"}) {
     if (kind == known) {
       return true;
     }

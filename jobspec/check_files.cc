@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/resume.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
 
@@ -28,7 +29,7 @@ class FileChecker {
     if (spec_.checkpoint().has_directory()) {
       CheckDirectory(spec_.checkpoint().directory());
     }
-    if (spec_.checkpoint().has_resume() && spec_.checkpoint().resume() != "newest") {
+    if (IsResumePath(spec_.checkpoint().resume())) {
       CheckResume(spec_.checkpoint().resume());
     }
     return std::move(violations_);
@@ -136,7 +137,7 @@ class FileChecker {
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) {
       const bool exists = std::filesystem::exists(path, error);
-      Refuse("checkpoint.resume", path, "newest, or the folder of one checkpoint",
+      Refuse("checkpoint.resume", path, "newest, none, or the folder of one checkpoint",
              exists  ? "it is not a folder"
              : error ? error.message()
                      : "no such folder");

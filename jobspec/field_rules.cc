@@ -21,7 +21,7 @@ constexpr TextRule kTextRules[] = {
     {"data.tokenizer", "bytes"},
     {"parallelism.order", "tp, cp, ep, dp and pp, each at most once, joined by -"},
     {"checkpoint.directory", "absolute path of a folder"},
-    {"checkpoint.resume", "newest, or the absolute path of one checkpoint"},
+    {"checkpoint.resume", "newest, none, or the absolute path of one checkpoint"},
 };
 
 std::string Allowed(const IntegerRule& rule) { return absl::StrCat(rule.min, " to ", rule.max); }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
@@ -275,7 +276,7 @@ std::vector<v1::Violation> Localize(v1::JobSpec& spec) {
     spec.mutable_checkpoint()->set_directory(
         paths.Absolute("checkpoint.directory", spec.checkpoint().directory(), /*glob=*/false));
   }
-  if (spec.checkpoint().has_resume() && spec.checkpoint().resume() != "newest") {
+  if (IsResumePath(spec.checkpoint().resume())) {
     spec.mutable_checkpoint()->set_resume(
         paths.Absolute("checkpoint.resume", spec.checkpoint().resume(), /*glob=*/false));
   }

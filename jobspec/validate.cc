@@ -8,6 +8,7 @@
 #include "jobspec/field_checker.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"
+#include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 
@@ -341,7 +342,8 @@ class Validator : private FieldChecker {
       Refuse("checkpoint.directory", "", AllowedText("checkpoint.directory"),
              "name the folder of the checkpoints, or leave the block out");
     }
-    if (checkpoint.has_resume() && checkpoint.resume() != "newest") {
+    if (checkpoint.has_resume() && checkpoint.resume() != kResumeNewest &&
+        checkpoint.resume() != kResumeNone) {
       CheckPath("checkpoint.resume", checkpoint.resume());
     }
   }

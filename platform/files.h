@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace tandem::platform {
 
@@ -32,6 +33,12 @@ class Files {
   virtual absl::Status CreateFolders(const std::string& path) = 0;
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;  // names, sorted
   virtual absl::Status RemoveAll(const std::string& path) = 0;  // OK where nothing is there
+
+  // Sets the modification time to now, by the file system's clock. Needs no space.
+  virtual absl::Status Touch(const std::string& path) = 0;
+
+  // As the file system has it now, not as a cache of another machine's changes had it.
+  virtual absl::StatusOr<absl::Time> ModificationTime(const std::string& path) = 0;
 };
 
 Files& SystemFiles();

@@ -71,6 +71,7 @@ void DaemonObserver::OnReady(const RankReady& ready) {
   told.set_data_digest(ready.data_digest);
   told.set_resumed_step(ready.resumed_step);
   told.set_build(platform::BuildVersion());
+  told.set_resumed_from(ready.resumed_from);
   outbox_.Push(std::move(message));
 }
 
@@ -99,6 +100,18 @@ void DaemonObserver::OnCheckpoint(int64_t step, const checkpoint::Saved& saved) 
   committed.set_path(saved.path);
   committed.set_bytes(saved.bytes);
   committed.set_manifest_digest(saved.manifest_digest);
+  committed.set_seconds(saved.seconds);
+  committed.mutable_removed_steps()->Add(saved.removed_steps.begin(), saved.removed_steps.end());
+  outbox_.Push(std::move(message));
+}
+
+void DaemonObserver::OnCheckpointWarning(const CheckpointWarning& warning) {
+  v1::FromTrainer message;
+  v1::CheckpointWarning& told = *message.mutable_checkpoint_warning();
+  told.set_problem(static_cast<v1::CheckpointProblem>(warning.problem));
+  told.set_step(warning.step);
+  told.set_path(warning.path);
+  told.set_message(warning.message);
   outbox_.Push(std::move(message));
 }
 
@@ -111,10 +124,11 @@ void DaemonObserver::OnProfiledStep(uint64_t id, const RecordedRun& recorded, bo
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnRequestsDone(const std::vector<uint64_t>& ids) {
+void DaemonObserver::OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) {
   for (const uint64_t id : ids) {
     v1::FromTrainer message;
     message.set_request_done(id);
+    message.set_request_error(error);
     outbox_.Push(std::move(message));
   }
 }

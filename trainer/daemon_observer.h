@@ -21,8 +21,9 @@ class DaemonObserver final : public RankObserver {
   void OnItems(const std::vector<ReportedItem>& items) override;
   void OnReport(const StepSummary& summary) override;
   void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) override;
+  void OnCheckpointWarning(const CheckpointWarning& warning) override;
   void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) override;
-  void OnRequestsDone(const std::vector<uint64_t>& ids) override;
+  void OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) override;
 
  private:
   Outbox& outbox_;

@@ -55,6 +55,11 @@ static_assert(static_cast<int>(Phase::kReady) == v1::RANK_PHASE_READY);
 static_assert(static_cast<int>(Phase::kStepping) == v1::RANK_PHASE_STEPPING);
 static_assert(static_cast<int>(Phase::kCheckpointing) == v1::RANK_PHASE_CHECKPOINTING);
 static_assert(static_cast<int>(Phase::kFinished) == v1::RANK_PHASE_FINISHED);
+static_assert(static_cast<int>(CheckpointProblem::kSaveFailed) == v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+static_assert(static_cast<int>(CheckpointProblem::kPassedOver) == v1::CHECKPOINT_PROBLEM_PASSED_OVER);
+static_assert(static_cast<int>(CheckpointProblem::kOtherSeed) == v1::CHECKPOINT_PROBLEM_OTHER_SEED);
+static_assert(static_cast<int>(CheckpointProblem::kOtherData) == v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+static_assert(static_cast<int>(CheckpointProblem::kNotRemoved) == v1::CHECKPOINT_PROBLEM_NOT_REMOVED);
 
 // For the creation of the groups and for each collective. A peer that dies is noticed at once; this is for
 // one that hangs, and has to leave room for a rank that writes a large checkpoint.

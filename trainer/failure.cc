@@ -60,11 +60,13 @@ Failure Describe(const std::exception_ptr& error) {
     failure.group = e.group;
     return failure;
   } catch (const UserError& e) {
-    return Make(FailureKind::kUser, link::ExitCode::kUserError, "InvalidJob", e.what());
+    return Make(FailureKind::kUser, link::ExitCode::kUserError, e.reason, e.what());
   } catch (const data::DataError& e) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, "InvalidData", e.what());
   } catch (const comm::CommError& e) {
     return Make(FailureKind::kPeerLost, link::ExitCode::kPeerLost, "PeerLost", e.what());
+  } catch (const checkpoint::DirectoryLost& e) {  // the user started another job there
+    return Make(FailureKind::kUser, link::ExitCode::kUserError, "CheckpointDirectoryLost", e.what());
   } catch (const checkpoint::CheckpointError& e) {
     return Own("CheckpointFailed", e.what());
   } catch (const device::ArenaExhausted& e) {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "link/exit_code.h"
 
@@ -14,7 +15,10 @@ namespace tandem::trainer {
 // The job cannot run as it was asked for; what() says what to change. Exit code 64.
 class UserError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit UserError(const std::string& message, std::string reason = "InvalidJob")
+      : std::runtime_error(message), reason(std::move(reason)) {}
+
+  const std::string reason;  // CamelCase, of the job's cause
 };
 
 // An error while an instruction ran: `cause` is what was thrown, the rest says where.

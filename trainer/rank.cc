@@ -9,16 +9,20 @@
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "model/node.h"
+#include "platform/host_name.h"
 #include "platform/log.h"
 #include "trainer/backend.h"
 #include "trainer/checkpointing.h"
 #include "trainer/executor.h"
 #include "trainer/failure.h"
+#include "trainer/job_start.h"
 #include "trainer/metrics_file.h"
 #include "trainer/rank_memory.h"
 
 namespace tandem::trainer {
 namespace {
+
+constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
 using Communicators = std::vector<std::unique_ptr<comm::Communicator>>;
 
@@ -64,6 +68,10 @@ class Rank::Impl {
        RankObserver& observer)
       : plan_(plan),
         config_(config),
+        self_{.job = config.job,
+              .name = plan.train.name,
+              .attempt = config.attempt,
+              .host = platform::HostName()},
         files_(files),
         requests_(requests),
         page_(page),
@@ -89,7 +97,11 @@ class Rank::Impl {
 
   RankOutcome Run() {
     try {
-      return Train();
+      const RankOutcome outcome = Train();
+      if (lease_ != nullptr) {
+        lease_->Release();
+      }
+      return outcome;
     } catch (...) {
       // The other ranks, and this one's reporter, must not wait for what will not come.
       for (const GroupCommunicator* group : {&groups_.gather, &groups_.reduce, &groups_.norm, &report_}) {
@@ -112,7 +124,8 @@ class Rank::Impl {
     observer_.OnReady({.program_digest = plan_.program_digest,
                        .layout_digest = plan_.layout_digest,
                        .data_digest = corpus_->digest(),
-                       .resumed_step = step_});
+                       .resumed_step = step_,
+                       .resumed_from = resumed_from_});
     SetPhase(Phase::kReady);
     Lap();
 
@@ -120,12 +133,12 @@ class Rank::Impl {
       const bool stop = Step();
       if (stop) {
         FlushReports();
-        observer_.OnRequestsDone(requests_.Finish());
+        observer_.OnRequestsDone(requests_.Finish(), "");
         return RankOutcome::kStopped;
       }
     }
     FlushReports();
-    observer_.OnRequestsDone(requests_.FinishAll());
+    observer_.OnRequestsDone(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
     SetPhase(Phase::kFinished);
     return RankOutcome::kFinished;
   }
@@ -140,19 +153,23 @@ class Rank::Impl {
 
   // Initial weights, or those of a checkpoint.
   void Load() {
-    const plan::CheckpointConfig& config = plan_.train.checkpoint;
-    if (HasDirectory()) {
-      CheckSameFolder(files_, *report_.communicator, config.directory, config_.attempt);
+    JobStart job = StartJob(files_, *report_.communicator,
+                            {.self = self_,
+                             .directory = plan_.train.checkpoint.directory,
+                             .resume = plan_.train.checkpoint.resume,
+                             .resume_from = config_.resume_from,
+                             .layout_digest = plan_.layout_digest,
+                             .seed = plan_.train.seed,
+                             .data_digest = corpus_->digest()},
+                            [this](const std::string& reason) {
+                              executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
+                            });
+    lease_ = std::move(job.lease);
+    for (const CheckpointWarning& warning : job.warnings) {
+      observer_.OnCheckpointWarning(warning);
     }
-    const checkpoint::Found start = ChooseCheckpoint(files_, *report_.communicator,
-                                                     {.job = config_.job,
-                                                      .directory = config.directory,
-                                                      .resume = config.resume,
-                                                      .resume_from = config_.resume_from,
-                                                      .layout_digest = plan_.layout_digest});
-    if (HasDirectory()) {
-      TakeDirectory(files_, *report_.communicator, config.directory, config_.job);
-    }
+    const checkpoint::Found& start = job.from;
+    resumed_from_ = start.path;
     if (start.path.empty()) {
       for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
         std::vector<fsdp::ItemInit> inits;
@@ -260,12 +277,13 @@ class Rank::Impl {
     const bool stop = (result.norm.requests & kRequestStop) != 0;
     const bool asked = (result.norm.requests & (kRequestStop | kRequestCheckpoint)) != 0;
     const int64_t every = plan_.train.checkpoint.every_steps;
+    std::string save_error = HasDirectory() ? "" : kNoDirectory;
     if (HasDirectory() && (asked || last || (every > 0 && step % every == 0))) {
-      Save(/*must_succeed=*/last || stop);
+      save_error = Save(/*must_succeed=*/last || stop);
       Lap();
     }
     if (asked && !stop) {
-      observer_.OnRequestsDone(requests_.Finish());
+      observer_.OnRequestsDone(requests_.Finish(), save_error);
     }
     return stop && !last;
   }
@@ -293,11 +311,11 @@ class Rank::Impl {
 
   int GlobalMicrobatch(int round) const { return round * plan_.train.ranks + config_.rank; }
 
-  // A save that fails while there are more to come is logged, and training goes on: a full disk may be
-  // emptied, and the checkpoint before this one is still there.
-  void Save(bool must_succeed) {
+  // A save that fails while there are more to come is told, and training goes on: a full disk may be
+  // emptied, and the checkpoint before this one is still there. Returns the error.
+  std::string Save(bool must_succeed) {
     if (saved_step_ == step_) {
-      return;
+      return "";
     }
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
     FlushReports();
@@ -306,29 +324,46 @@ class Rank::Impl {
     checkpoint::Saved saved;
     try {
       saved = checkpoint::Save(files_, *report_.communicator, plan_.train.checkpoint.directory,
-                               plan_.train.checkpoint.keep,
+                               plan_.train.checkpoint.keep, self_,
                                {.step = step_,
                                 .attempt = config_.attempt,
                                 .job = config_.job,
                                 .spec_digest = config_.spec_digest,
-                                .layout_digest = plan_.layout_digest},
+                                .layout_digest = plan_.layout_digest,
+                                .seed = plan_.train.seed,
+                                .data_digest = corpus_->digest()},
                                arrays_.shards());
+    } catch (const checkpoint::DirectoryLost&) {
+      throw;
     } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
+      Warn(CheckpointProblem::kSaveFailed, error.what());
       if (must_succeed) {
         throw;
       }
-      platform::Log(platform::LogLevel::kError, "checkpoint failed; training goes on",
-                    {{"step", absl::StrCat(step_)}, {"error", error.what()}});
-      return;
+      return error.what();
     }
     saved_step_ = step_;
     if (config_.rank == 0) {
       observer_.OnCheckpoint(step_, saved);
     }
+    if (!saved.not_removed.empty()) {
+      Warn(CheckpointProblem::kNotRemoved, saved.not_removed);
+    }
+    return "";
+  }
+
+  // Of the save of this step.
+  void Warn(CheckpointProblem problem, const std::string& message) {
+    platform::Log(platform::LogLevel::kError, "a checkpoint went wrong",
+                  {{"step", absl::StrCat(step_)}, {"error", message}});
+    if (config_.rank == 0) {
+      observer_.OnCheckpointWarning({.problem = problem, .step = step_, .path = "", .message = message});
+    }
   }
 
   const plan::JobPlan& plan_;
   const RankConfig config_;
+  const checkpoint::Owner self_;
   platform::Files& files_;
   RequestBox& requests_;
   link::SharedPage& page_;
@@ -340,6 +375,7 @@ class Rank::Impl {
   ProfileQueue profiles_;
   int64_t step_ = 0;        // done
   int64_t saved_step_ = 0;  // of the newest checkpoint of this run
+  std::string resumed_from_;
 
   const std::shared_ptr<const data::Corpus> corpus_;
   const data::Loader train_loader_;
@@ -350,6 +386,7 @@ class Rank::Impl {
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<checkpoint::Lease> lease_;  // of the checkpoint directory; rank 0
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,

@@ -11,6 +11,7 @@
 #include "link/shared_page.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
+#include "trainer/checkpoint_warning.h"
 #include "trainer/executor.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
@@ -47,6 +48,7 @@ struct RankReady {
   std::string layout_digest;
   std::string data_digest;
   int64_t resumed_step = 0;
+  std::string resumed_from;  // path of the checkpoint; empty: step 0
 };
 
 // One row of the table that norms are reported in the order of.
@@ -67,10 +69,12 @@ class RankObserver {
   virtual void OnReport(const StepSummary& summary) = 0;
   // Rank 0 only.
   virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
+  // Rank 0 only.
+  virtual void OnCheckpointWarning(const CheckpointWarning& warning) = 0;
   // A step was recorded for the profile of that id; last: it has no further steps.
   virtual void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) = 0;
-  // The ranks have acted on these requests.
-  virtual void OnRequestsDone(const std::vector<uint64_t>& ids) = 0;
+  // The ranks have acted on these requests; `error` says why they could not do what was asked.
+  virtual void OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) = 0;
 };
 
 enum class RankOutcome : uint8_t {

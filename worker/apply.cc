@@ -81,7 +81,10 @@ class Applier {
   void operator()(const RequestPassedOn& event) { Find(event.attempt)->request_sent = event.request; }
   void operator()(const RequestDone& event) {
     if (AttemptState* const attempt = Find(event.attempt)) {
-      attempt->request_done = std::max(attempt->request_done, event.request);
+      if (event.request >= attempt->request_done) {
+        attempt->request_done = event.request;
+        attempt->request_error = event.error;
+      }
       attempt->dirty = true;
     }
   }
@@ -91,7 +94,8 @@ class Applier {
   void operator()(const AttemptEnded& event) {
     const auto it = state_.live.find(event.attempt);
     if (it == state_.live.end()) return;
-    v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false);
+    // Every rank is gone, so nothing of it has an age.
+    v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false, absl::InfinitePast());
     status.set_ended(true);
     state_.ended[event.attempt] = {.status = std::move(status)};
     state_.live.erase(it);
@@ -110,13 +114,19 @@ class Applier {
     }
   }
   void operator()(const RankReady& event) {
-    if (RankState* const rank = Touch(event.rank)) rank->ready = event.ready;
+    if (RankState* const rank = Touch(event.rank)) {
+      rank->ready = event.ready;
+      rank->ready_at = event.time;
+    }
   }
   void operator()(const RankFailed& event) {
     if (RankState* const rank = Touch(event.rank)) rank->failed = event.cause;
   }
   void operator()(const RankFinished& event) {
-    if (RankState* const rank = Touch(event.rank)) rank->finished = true;
+    if (RankState* const rank = Touch(event.rank)) {
+      rank->finished = true;
+      rank->finished_at = event.time;
+    }
   }
   void operator()(const RankSampled& event) {
     RankState* const rank = Find(event.rank);
@@ -126,6 +136,16 @@ class Applier {
       if (rank->sample.step > 0)
         rank->step_seconds = absl::ToDoubleSeconds(event.time - rank->sampled_at) / steps;
       rank->sampled_at = event.time;
+    }
+    // The page has the times of instructions alone: a new phase is as old as this look.
+    const PageSample& last = rank->sample;
+    const bool moved = rank->progressed_at == absl::InfinitePast() || event.sample.phase != last.phase ||
+                       event.sample.step != last.step || event.sample.collectives != last.collectives;
+    const absl::Time told = event.time - event.sample.since_progress;
+    if (told > rank->progressed_at) {
+      rank->progressed_at = told;
+    } else if (moved) {
+      rank->progressed_at = event.time;
     }
     rank->sample = event.sample;
   }
@@ -141,6 +161,7 @@ class Applier {
   void operator()(const RankGone& event) {
     if (RankState* const rank = Touch(event.rank)) {
       rank->life = Life::kGone;
+      rank->gone_at = event.time;
       rank->cause = event.cause;
       for (auto& [name, ranks] : Find(event.rank.attempt)->waiting) ranks.erase(event.rank.rank);
     }
@@ -173,11 +194,12 @@ class Applier {
 
   void operator()(const CheckpointSeen& event) {
     if (state_.notices.size() >= kMaxNotices) state_.notices.erase(state_.notices.begin());
-    state_.notices.push_back({.attempt = event.attempt, .committed = event.committed});
+    state_.notices.push_back(
+        {.attempt = event.attempt, .message = event.message, .number = ++state_.last_notice});
   }
   void operator()(const NoticeSent& event) {
     for (Notice& notice : state_.notices) {
-      if (notice.attempt == event.attempt && notice.committed.step() == event.step) {
+      if (notice.number == event.number) {
         notice.seq = event.seq;
         notice.sent_at = event.time;
       }

@@ -67,6 +67,7 @@ struct RequestPassedOn {
 struct RequestDone {
   AttemptKey attempt;
   uint64_t request = 0;
+  std::string error;
 };
 struct StatusDue {
   AttemptKey attempt;
@@ -96,6 +97,7 @@ struct RankStarted {
 struct RankReady {
   RankKey rank;
   v1::Ready ready;
+  absl::Time time;
 };
 struct RankFailed {
   RankKey rank;
@@ -103,6 +105,7 @@ struct RankFailed {
 };
 struct RankFinished {
   RankKey rank;
+  absl::Time time;
 };
 struct RankSampled {
   RankKey rank;
@@ -119,6 +122,7 @@ struct KillSent {
 struct RankGone {
   RankKey rank;
   std::optional<v1::Cause> cause;
+  absl::Time time;
 };
 
 // Rendezvous.
@@ -144,11 +148,10 @@ struct AnswersSent {
 // Checkpoints, logs, the end.
 struct CheckpointSeen {
   AttemptKey attempt;
-  v1::CheckpointCommitted committed;
+  v1::CheckpointNotice message;
 };
 struct NoticeSent {
-  AttemptKey attempt;
-  int64_t step = 0;
+  uint64_t number = 0;
   uint64_t seq = 0;
   absl::Time time;
 };

@@ -38,8 +38,9 @@ struct PageSample {
   int64_t step = 0;
   int64_t instruction = -1;
   int64_t microbatch = -1;
-  absl::Duration since_progress;
-  std::vector<uint64_t> collectives;  // by group, in creation order
+  absl::Duration since_progress = absl::InfiniteDuration();  // since its last instruction; infinite: none yet
+  std::vector<uint64_t> collectives;                         // by group, in creation order
+  bool stopped = false;                                      // the process, by a signal or a debugger
 };
 
 // How messages name one instruction of the job's program.
@@ -55,15 +56,19 @@ struct RankState {
   Life life = Life::kWaiting;
   int64_t pid = 0;
   std::optional<v1::Ready> ready;
-  bool finished = false;            // it said so
+  bool finished = false;  // it said so
+  absl::Time ready_at = absl::InfinitePast();
+  absl::Time finished_at = absl::InfinitePast();
+  absl::Time gone_at = absl::InfinitePast();
   std::optional<v1::Cause> failed;  // its own words; outranks the exit that follows
   bool stop_sent = false;           // the daemon asked it to stop
   bool kill_sent = false;           // the daemon sent SIGKILL
   absl::Time kill_at = absl::InfiniteFuture();
   std::optional<v1::Cause> cause;  // once gone; none where it finished and exited with 0
   PageSample sample;
-  absl::Time sampled_at = absl::InfinitePast();
-  double step_seconds = 0;  // between the last two samples in which the step rose
+  absl::Time sampled_at = absl::InfinitePast();     // the first look at this step
+  absl::Time progressed_at = absl::InfinitePast();  // began an instruction, a step or a phase; past: unknown
+  double step_seconds = 0;                          // between the last two samples in which the step rose
 };
 
 // The daemon wants the local ranks of an attempt gone.
@@ -97,7 +102,8 @@ struct AttemptState {
 
   uint64_t request_sent = 0;  // Assignment.request passed on to a rank
   uint64_t request_done = 0;
-  bool dirty = true;  // the controller should hear of it now
+  std::string request_error;  // why request_done could not be done; empty: it was
+  bool dirty = true;          // the controller should hear of it now
 };
 
 // An end that the controller has not acknowledged.
@@ -108,7 +114,8 @@ struct EndedAttempt {
 
 struct Notice {
   AttemptKey attempt;
-  v1::CheckpointCommitted committed;
+  v1::CheckpointNotice message;  // without id and number
+  uint64_t number = 0;
   uint64_t seq = 0;  // of its last sending in this session; 0: none
   absl::Time sent_at = absl::InfinitePast();
 };
@@ -141,7 +148,8 @@ struct WorkerState {
   std::map<AttemptKey, AttemptState> live;
   std::map<AttemptKey, EndedAttempt> ended;
   std::vector<AttemptKey> forgotten;                // their records are still on disk
-  std::vector<Notice> notices;                      // checkpoints not acknowledged, oldest first
+  std::vector<Notice> notices;                      // of checkpoints, not acknowledged, oldest first
+  uint64_t last_notice = 0;                         // number of the newest
   std::vector<v1::UploadRequest> uploads;           // asked, not yet started
   absl::Time shutdown_at = absl::InfiniteFuture();  // when the daemon was asked to end
   std::optional<std::string> fatal;                 // why it must end
@@ -150,9 +158,10 @@ struct WorkerState {
 
 inline constexpr int kProtocol = 1;
 
-// What the controller hears. `with_values`: also what local ranks have set (for the inventory).
-v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values);
+// What the controller hears at `now`. `with_values`: also what local ranks have set (for the inventory).
+v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
+                           absl::Time now);
 
-v1::Inventory InventoryOf(const WorkerState& state);
+v1::Inventory InventoryOf(const WorkerState& state, absl::Time now);
 
 }  // namespace tandem::worker

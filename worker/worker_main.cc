@@ -22,6 +22,7 @@
 #include "platform/clock.h"
 #include "platform/failpoint.h"
 #include "platform/files.h"
+#include "platform/host_name.h"
 #include "platform/log.h"
 #include "platform/random.h"
 #include "worker/daemon.h"
@@ -38,11 +39,6 @@ int NumCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
 std::string BesideThisBinary(const std::string& name) {
@@ -105,7 +101,7 @@ int Fail(const absl::Status& status) {
 
 int main(int argc, char** argv) {
   std::string controller;
-  std::string id = HostName();
+  std::string id = platform::HostName();
   std::string state;
   int places = NumCores();
   std::string trainer = BesideThisBinary("tandem-trainer");
@@ -160,7 +156,7 @@ int main(int argc, char** argv) {
       {
           .controller = {.target = controller},
           .settings = {.worker_id = id,
-                       .hostname = HostName(),
+                       .hostname = platform::HostName(),
                        .data_address = data_address,
                        .build = platform::BuildVersion(),
                        .places = std::move(all_places)},

@@ -68,14 +68,18 @@ inline Info InfoOf(int64_t step, int attempt = 1) {
           .layout_digest = "layout"};
 }
 
+inline Owner OwnerOf(const Info& info) {
+  return {.job = info.job, .name = info.job + "-name", .attempt = info.attempt, .host = "here"};
+}
+
 inline Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step,
                     int keep = 10, int attempt = 1) {
   std::vector<Saved> saved(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), ranks);
     state.Set(step);
-    saved[static_cast<size_t>(comm.rank())] =
-        Save(files, comm, directory, keep, InfoOf(step, attempt), state.shards());
+    saved[static_cast<size_t>(comm.rank())] = Save(
+        files, comm, directory, keep, OwnerOf(InfoOf(step, attempt)), InfoOf(step, attempt), state.shards());
   });
   for (const Saved& other : saved) {
     EXPECT_EQ(other.path, saved[0].path);

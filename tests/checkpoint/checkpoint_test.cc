@@ -181,7 +181,7 @@ TEST_F(CheckpointTest, LoadRefusesFilesOfTheWrongSize) {
 TEST_F(CheckpointTest, TheFileOfARankThatOwnedNothingIsVerifiedToo) {
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     const at::Tensor part = at::ones({comm.rank() < 2 ? 1 : 0});
-    Save(files_, comm, directory_, 3, InfoOf(10),
+    Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
          {{.name = "w", .elements = 2, .begin = std::min(comm.rank(), 2), .data = &part}});
   });
   const at::Tensor whole = at::zeros({2});
@@ -261,6 +261,29 @@ TEST_F(CheckpointTest, TheNewestValidOnesAreKept) {
   EXPECT_THAT(Names(), ElementsAre("step-40", "step-45", "step-50", "step-60", "step-70"));
 }
 
+TEST_F(CheckpointTest, ASaveSaysWhichOlderOnesAreGone) {
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 10, /*keep=*/2).removed_steps, ElementsAre());
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 20, /*keep=*/2).removed_steps, ElementsAre());
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 30, /*keep=*/2).removed_steps, ElementsAre(10));
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 40, /*keep=*/1).removed_steps, ElementsAre(30, 20));
+}
+
+// Whatever comes of an old checkpoint, the new one is there and counts as saved.
+TEST_F(CheckpointTest, AnOldOneThatCannotBeRemovedDoesNotFailTheSave) {
+  class Stuck final : public platform::ForwardingFiles {
+   public:
+    absl::Status Rename(const std::string& from, const std::string& to) override {
+      return absl::PermissionDeniedError("rename " + from + " to " + to + ": Operation not permitted");
+    }
+  } stuck;
+  SaveOn(files_, directory_, 2, 10);
+  const Saved saved = SaveOn(stuck, directory_, 2, 20, /*keep=*/1);
+  EXPECT_EQ(saved.path, Path(20));
+  EXPECT_EQ(saved.not_removed,
+            absl::StrCat("rename ", Path(10), " to ", Path(10), ".tmp.1: Operation not permitted"));
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+}
+
 TEST_F(CheckpointTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
   SaveOn(files_, directory_, 3, 10);
   std::vector<std::string> errors(3);
@@ -269,8 +292,8 @@ TEST_F(CheckpointTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
     RankState state(comm.rank(), 3);
     state.Set(20);
     try {
-      Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, directory_, 3, InfoOf(20),
-           state.shards());
+      Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, directory_, 3,
+           OwnerOf(InfoOf(20)), InfoOf(20), state.shards());
     } catch (const CheckpointError& error) {
       errors[static_cast<size_t>(comm.rank())] = error.what();
     }
@@ -289,7 +312,7 @@ TEST_F(CheckpointTest, ArraysThatAreNotCoveredOnceAreRefusedOnEveryRank) {
     comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
       const at::Tensor part = at::zeros({4});
       try {
-        Save(files_, comm, directory_, 3, InfoOf(20),
+        Save(files_, comm, directory_, 3, OwnerOf(InfoOf(20)), InfoOf(20),
              {{.name = "w", .elements = 9, .begin = comm.rank() == 0 ? 0 : begin, .data = &part}});
       } catch (const CheckpointError& error) {
         const std::lock_guard lock(mu);
@@ -355,9 +378,8 @@ TEST_F(CheckpointTest, OneErrorAtAnyOperationIsToldToAllAndTheNextSaveWorks) {
     SaveOn(files_, directory_, 2, 10);
     FaultyFiles files(FaultyFiles::Fault::kOneError, k);
     try {
-      SaveOn(files, directory_, 2, 20, /*keep=*/1);
-      finished = true;
-      EXPECT_LT(files.operations(), k);
+      finished = SaveOn(files, directory_, 2, 20, /*keep=*/1).not_removed.empty();
+      EXPECT_EQ(finished, files.operations() < k);
     } catch (const CheckpointError&) {
     }
     const Found found = Newest();

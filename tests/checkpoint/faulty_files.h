@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "platform/files.h"
+#include "tests/platform/forwarding_files.h"
 
 namespace tandem::checkpoint {
 
 // The machine's files, until the k-th changing operation. What happens then and after is the fault.
-class FaultyFiles final : public platform::Files {
+class FaultyFiles final : public platform::ForwardingFiles {
  public:
   enum class Fault {
     kPowerCut,  // the k-th operation happens in part, nothing after it happens at all
@@ -27,11 +28,6 @@ class FaultyFiles final : public platform::Files {
   int operations() const {
     const std::lock_guard lock(mu_);
     return operations_;
-  }
-
-  absl::StatusOr<std::string> Read(const std::string& path) override { return files_.Read(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
-    return files_.List(folder);
   }
 
   absl::Status Write(const std::string& path, std::string_view content) override {
@@ -82,7 +78,6 @@ class FaultyFiles final : public platform::Files {
     return absl::UnavailableError(what + ": Input/output error");
   }
 
-  platform::Files& files_ = platform::SystemFiles();
   const Fault fault_;
   const int k_;
   mutable std::mutex mu_;
@@ -91,36 +86,25 @@ class FaultyFiles final : public platform::Files {
 
 // The machine's files; something else happens to them just before the first write or publication to a path
 // that ends with `where`.
-class RacingFiles final : public platform::Files {
+class RacingFiles final : public platform::ForwardingFiles {
  public:
   RacingFiles(std::string where, std::function<void()> race)
       : where_(std::move(where)), race_(std::move(race)) {}
 
-  absl::StatusOr<std::string> Read(const std::string& path) override { return files_.Read(path); }
   absl::Status Write(const std::string& path, std::string_view content) override {
     Race(path);
-    return files_.Write(path, content);
-  }
-  absl::Status SyncFolder(const std::string& path) override { return files_.SyncFolder(path); }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return files_.Rename(from, to);
+    return ForwardingFiles::Write(path, content);
   }
   absl::Status Publish(const std::string& from, const std::string& to) override {
     Race(to);
-    return files_.Publish(from, to);
+    return ForwardingFiles::Publish(from, to);
   }
-  absl::Status CreateFolders(const std::string& path) override { return files_.CreateFolders(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
-    return files_.List(folder);
-  }
-  absl::Status RemoveAll(const std::string& path) override { return files_.RemoveAll(path); }
 
  private:
   void Race(const std::string& path) {
     if (path.ends_with(where_) && race_) std::exchange(race_, nullptr)();
   }
 
-  platform::Files& files_ = platform::SystemFiles();
   const std::string where_;
   std::function<void()> race_;
 };

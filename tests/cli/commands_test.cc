@@ -106,14 +106,15 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
   server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4), SampleJob(v1::JOB_STATE_QUEUED, 1),
                    SampleJob(v1::JOB_STATE_FAILED, 7)};
   server_->jobs[0].set_last_step(134);
+  server_->jobs[0].mutable_progress()->mutable_age()->set_nanos(200'000'000);
   server_->jobs[1].set_id("000000000001");
   server_->jobs[1].set_reason("NotEnoughPlaces");
   EXPECT_EQ(Tandem({"get", "jobs"}), kOk);
   EXPECT_EQ(console_.out,
-            "NAME     ID            STATE       STEP  RANKS  AGE  REASON\n"
-            "headers  3f2a91c07be4  RUNNING  134/200      2   2m\n"
-            "headers  000000000001  QUEUED     0/200      2   2m  NotEnoughPlaces\n"
-            "headers  3f2a91c07be4  FAILED     0/200      2   2m\n");
+            "NAME     ID            STATE       STEP  RANKS   PROGRESS  AGE  REASON\n"
+            "headers  3f2a91c07be4  RUNNING  134/200      2  0.2 s ago   2m\n"
+            "headers  000000000001  QUEUED     0/200      2              2m  NotEnoughPlaces\n"
+            "headers  3f2a91c07be4  FAILED     0/200      2              2m\n");
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "name"}), kOk);
   EXPECT_EQ(console_.out, "3f2a91c07be4\n000000000001\n3f2a91c07be4\n");
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "json"}), kOk);
@@ -214,6 +215,35 @@ TEST_F(CommandTest, DescribeTellsAll) {
   }
   EXPECT_EQ(Tandem({"describe", "headers", "-o", "json"}), kOk);
   EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
+}
+
+TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
+  job.mutable_checkpoints()->set_saved(4);
+  job.mutable_checkpoints()->set_failed(12);
+  job.mutable_checkpoints()->set_failed_in_a_row(3);
+  job.mutable_checkpoints()->mutable_last_failure()->set_step(60);
+  job.mutable_checkpoints()->mutable_last_failure()->set_message("write /data: No space left on device");
+  job.mutable_checkpoints()->add_resume()->set_message("step-5 does not verify; the job goes on from step 0");
+  server_->jobs = {job};
+  for (const int step : {10, 20, 30, 40}) {
+    v1::Event& event = server_->events.emplace_back();
+    event.mutable_checkpoint()->set_step(step);
+    event.mutable_checkpoint()->set_path(absl::StrCat("/runs/step-", step));
+    event.mutable_checkpoint()->set_bytes(3 << 20);
+  }
+  server_->events[2].mutable_checkpoint()->add_removed_steps(10);
+  server_->events[3].mutable_checkpoint()->add_removed_steps(20);
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  const size_t begin = console_.out.find("Checkpoints\n");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_EQ(
+      console_.out.substr(begin, console_.out.find("\nEvents") - begin),
+      "Checkpoints\n"
+      "  failing    12 of 16 failed, the last 3 in a row; step 60: write /data: No space left on device\n"
+      "  resumed    step-5 does not verify; the job goes on from step 0\n"
+      "  step 30  /runs/step-30  3 MiB\n"
+      "  step 40  /runs/step-40  3 MiB\n");
 }
 
 TEST_F(CommandTest, MetricsAreAnObjectALine) {

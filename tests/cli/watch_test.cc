@@ -62,6 +62,44 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
   EXPECT_EQ(console_.err, "");
 }
 
+TEST_F(WatchCommandTest, WarningsAboutCheckpointsAreLinesAndObjectsAndInTheSummary) {
+  const auto serve = [&](const v1::WatchRequest&, Writer& writer) {
+    v1::Job running = Running(2);
+    running.mutable_checkpoints()->add_resume()->set_message("step-5 does not verify");
+    Send(writer, Snapshot(running));
+    v1::WatchResponse failed;
+    v1::Event& event = *failed.mutable_event();
+    event.set_reason("CheckpointFailed");
+    event.set_step(2);
+    event.set_message("no space");
+    event.mutable_checkpoint_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+    Send(writer, failed);
+    Send(writer, Reported(SampleReport(2)));
+    v1::Job ended = Ended(v1::JOB_STATE_SUCCEEDED, 2);
+    *ended.mutable_checkpoints() = running.checkpoints();
+    ended.mutable_checkpoints()->set_failed(1);
+    ended.mutable_checkpoints()->set_saved(2);
+    ended.mutable_checkpoints()->mutable_last_failure()->set_step(2);
+    ended.mutable_checkpoints()->mutable_last_failure()->set_message("no space");
+    Send(writer, Changed(ended));
+    return grpc::Status::OK;
+  };
+  server_->watches = {serve, serve};
+  EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
+  for (const char* line :
+       {"checkpoints: step-5 does not verify\n", "checkpoints: CheckpointFailed at step 2: no space\n",
+        "  saves       1 of 3 failed; step 2: no space\n", "  resumed     step-5 does not verify\n"}) {
+    EXPECT_NE(console_.out.find(line), std::string::npos) << line << "\nin\n" << console_.out;
+  }
+  console_.out.clear();
+  EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
+  EXPECT_NE(console_.out.find(
+                R"({"kind":"warning","reason":"CheckpointFailed","step":2,"path":"","message":"no space"})"
+                "\n"),
+            std::string::npos)
+      << console_.out;
+}
+
 TEST_F(WatchCommandTest, ATerminalIsRedrawnInPlace) {
   console_.terminal = true;
   server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {

@@ -51,6 +51,10 @@ TEST(DecideTest, FoldingTheLogGivesTheRows) {
   notice.mutable_id()->set_attempt(1);
   notice.mutable_committed()->set_step(10);
   driver.Feed(CheckpointTold{.worker = "a", .notice = notice});
+  notice.set_number(2);
+  notice.clear_committed();
+  notice.mutable_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+  driver.Feed(CheckpointTold{.worker = "a", .notice = notice});
   v1::AttemptStatus status = StatusOf("id-job");
   v1::RankStatus& rank = AddRank(status, 0, v1::RANK_PHASE_STEPPING);
   rank.set_step(12);
@@ -260,6 +264,62 @@ TEST(DecideTest, CheckpointsAreToldOnce) {
       << "not that attempt";
   EXPECT_EQ(driver.Job().last_step(), 10);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+}
+
+CheckpointTold Warned(uint64_t number, v1::CheckpointProblem problem, int64_t step) {
+  CheckpointTold told{.worker = "a"};
+  told.notice.mutable_id()->set_job_id("id-job");
+  told.notice.mutable_id()->set_attempt(1);
+  told.notice.set_number(number);
+  told.notice.mutable_warning()->set_problem(problem);
+  told.notice.mutable_warning()->set_step(step);
+  told.notice.mutable_warning()->set_message("no space");
+  return told;
+}
+
+TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  for (const uint64_t number : {1, 2, 2, 1}) {  // told again after a lost connection
+    driver.Feed(Warned(number, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10 * static_cast<int64_t>(number)));
+  }
+  EXPECT_EQ(driver.events.back().reason(), "CheckpointFailed");
+  EXPECT_EQ(driver.events.back().message(), "no space");
+  EXPECT_EQ(driver.events.back().step(), 20);
+  EXPECT_EQ(driver.events.back().actor(), "a");
+  EXPECT_EQ(driver.Job().checkpoints().failed(), 2);
+  EXPECT_EQ(driver.Job().checkpoints().failed_in_a_row(), 2);
+  EXPECT_EQ(driver.Job().checkpoints().last_failure().step(), 20);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(driver.Job().reason(), "Ready") << "a warning is no transition";
+
+  CheckpointTold saved{.worker = "a"};
+  *saved.notice.mutable_id() = Warned(3, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 30).notice.id();
+  saved.notice.set_number(3);
+  saved.notice.mutable_committed()->set_step(30);
+  saved.notice.mutable_committed()->set_bytes(7);
+  saved.notice.mutable_committed()->set_seconds(0.5);
+  driver.Feed(saved);
+  EXPECT_EQ(driver.Job().checkpoints().saved(), 1);
+  EXPECT_EQ(driver.Job().checkpoints().failed(), 2);
+  EXPECT_EQ(driver.Job().checkpoints().failed_in_a_row(), 0);
+  EXPECT_EQ(driver.Job().checkpoints().last_step(), 30);
+  EXPECT_EQ(driver.Job().checkpoints().bytes(), 7);
+  EXPECT_EQ(FromProto(driver.Job().checkpoints().last_saved()), driver.now);
+}
+
+TEST(DecideTest, WhatIsWrongWithAResumeStaysWithTheJobAndIsBounded) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  for (uint64_t number = 1; number <= 12; ++number) {
+    driver.Feed(Warned(number, v1::CHECKPOINT_PROBLEM_PASSED_OVER, 100 - static_cast<int64_t>(number)));
+  }
+  EXPECT_EQ(driver.events.back().reason(), "CheckpointPassedOver");
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
+  ASSERT_EQ(driver.Job().checkpoints().resume_size(), 8);
+  EXPECT_EQ(driver.Job().checkpoints().resume(0).step(), 99);
+  EXPECT_EQ(driver.Job().checkpoints().failed(), 0);
+  EXPECT_EQ(driver.Job().last_step(), 0);
 }
 
 TEST(WantedOnTest, AssignmentsAreSelfContained) {

@@ -15,6 +15,7 @@
 #include "controller/metrics_server.h"
 #include "platform/fake_clock.h"
 #include "tests/controller/http_client.h"
+#include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
@@ -37,6 +38,7 @@ v1::Job JobOf(const std::string& id, const std::string& name) {
   v1::Job job;
   job.set_id(id);
   job.set_name(name);
+  job.mutable_checkpoints()->set_saved(1);
   return job;
 }
 
@@ -147,6 +149,73 @@ TEST(MetricsTest, AScrapeShowsWhatTheProcessUses) {
       absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - ValueOf(after, "process_start_time_seconds");
   EXPECT_GE(age, -2);
   EXPECT_LT(age, 600) << "in seconds since 1970, by the machine's clock";
+}
+
+TEST(MetricsTest, AScrapeShowsTheAgeOfTheLastProgressAndTheRankThatIsBehind) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    v1::RankStatus& said = AddRank(status, rank, v1::RANK_PHASE_STEPPING);
+    said.set_process_stopped(rank == 1);
+    *said.mutable_since_progress() = ToProto(absl::Seconds(20));
+    driver.Say(worker, status);
+  }
+  platform::FakeClock clock(driver.now);
+  const auto metrics = std::make_shared<Metrics>(clock);
+  metrics->Look(driver.state);
+  clock.Advance(absl::Milliseconds(500));
+  const auto server = MetricsServer::Start("127.0.0.1:0", metrics);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string text = Scrape((*server)->address());
+  EXPECT_THAT(text, HasSubstr("tandem_train_progress_age_seconds{job_name=\"job\"} 20.5"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_rank_behind{job_name=\"job\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_stalled{job_name=\"job\"} 1"));
+}
+
+TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  State state;
+  v1::Job& job = state.jobs["id"].job;
+  job.set_name("headers");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  const auto value = [&](const std::string& name) {
+    for (const prometheus::MetricFamily& family : metrics.Collect()) {
+      if (family.name == name && !family.metric.empty()) {
+        EXPECT_EQ(family.metric[0].label[0].value, "headers");
+        return family.type == prometheus::MetricType::Counter ? family.metric[0].counter.value
+                                                              : family.metric[0].gauge.value;
+      }
+    }
+    return -1.0;
+  };
+  metrics.Look(state);
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), -1) << "nothing was saved, and nothing failed";
+  v1::CheckpointRecord& record = *job.mutable_checkpoints();
+  record.set_saved(3);
+  record.set_failed(12);
+  record.set_failed_in_a_row(2);
+  record.set_bytes(1000);
+  record.set_seconds(1.5);
+  record.set_last_step(30);
+  record.mutable_last_saved()->set_seconds(1'700'000'000);
+  metrics.Look(state);
+  EXPECT_EQ(value("tandem_checkpoint_saves_total"), 3);
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), 12);
+  EXPECT_EQ(value("tandem_checkpoint_failures_in_a_row"), 2);
+  EXPECT_EQ(value("tandem_checkpoint_bytes_total"), 1000);
+  EXPECT_EQ(value("tandem_checkpoint_seconds_total"), 1.5);
+  EXPECT_EQ(value("tandem_checkpoint_last_step"), 30);
+  EXPECT_EQ(value("tandem_checkpoint_last_success_timestamp_seconds"), 1'700'000'000);
+  record.set_failed(13);  // with its last step
+  metrics.JobEnded(job);
+  state.jobs.clear();
+  metrics.Look(state);
+  clock.Advance(absl::Minutes(4));
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), 13);
+  clock.Advance(absl::Minutes(2));
+  EXPECT_EQ(value("tandem_checkpoint_failures_total"), -1);
 }
 
 }  // namespace

@@ -66,8 +66,10 @@ INSTANTIATE_TEST_SUITE_P(
                       "controller.before_commit.running", "controller.after_commit.running",
                       "controller.before_commit.report", "controller.after_commit.report",
                       "controller.before_commit.checkpoint", "controller.after_commit.checkpoint",
-                      "controller.before_commit.stopping", "controller.after_commit.stopping",
-                      "controller.before_commit.finished", "controller.after_commit.finished"),
+                      "controller.before_commit.checkpoint_warning",
+                      "controller.after_commit.checkpoint_warning", "controller.before_commit.stopping",
+                      "controller.after_commit.stopping", "controller.before_commit.finished",
+                      "controller.after_commit.finished"),
     [](const auto& info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '.', '_');

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -26,7 +27,7 @@ def alive(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or while it was read
         return False
 
 
@@ -39,6 +40,12 @@ def children(pid):
         except (FileNotFoundError, ProcessLookupError):
             pass
     return found
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def corpus():
@@ -100,6 +107,9 @@ class Cluster:
 
     def trainers(self):
         return [pid for worker in self.workers.values() if worker.poll() is None for pid in children(worker.pid)]
+
+    def trainers_of(self, worker):
+        return children(self.workers[worker].pid)
 
     def submit(self, spec):
         path = self.folder / f"{spec['name']}.json"

@@ -200,7 +200,7 @@ const BadSpec kRequired[] = {
      "job.yaml:4:1: checkpoint.directory: missing; allowed: absolute path of a folder; name the "
      "folder of the checkpoints, or leave the block out\n"},
     {"empty resume", "", "checkpoint: {directory: /c, resume: \"\"}",
-     "job.yaml:4:29: checkpoint.resume: \"\" is not allowed; allowed: newest, or the absolute path of "
+     "job.yaml:4:29: checkpoint.resume: \"\" is not allowed; allowed: newest, none, or the absolute path of "
      "one checkpoint; give a path, or leave the key out\n"},
 };
 

@@ -94,8 +94,10 @@ TEST_F(CheckFilesTest, AFolderThatHoldsSomethingNeedsResume) {
           "/run is not allowed; allowed: a new or empty folder, unless checkpoint.resume says how to go "
           "on; it holds step-50: use checkpoint: {resume: newest} to go on from there, or another "
           "folder\n");
-  spec_.mutable_checkpoint()->set_resume("newest");
-  EXPECT_EQ(Check(), "");
+  for (const char* word : {"newest", "none"}) {
+    spec_.mutable_checkpoint()->set_resume(word);
+    EXPECT_EQ(Check(), "");
+  }
 }
 
 TEST_F(CheckFilesTest, AFileIsNoCheckpointFolder) {
@@ -121,10 +123,9 @@ TEST_F(CheckFilesTest, ACheckpointMustFit) {
 TEST_F(CheckFilesTest, TheCheckpointToResumeFromMustBeThere) {
   spec_.mutable_checkpoint()->set_directory(folder_.path() + "/run");
   spec_.mutable_checkpoint()->set_resume(folder_.path() + "/old/step-5");
-  EXPECT_EQ(
-      Check(),
-      "checkpoint.resume: " + folder_.path() +
-          "/old/step-5 is not allowed; allowed: newest, or the folder of one checkpoint; no such folder\n");
+  EXPECT_EQ(Check(), "checkpoint.resume: " + folder_.path() +
+                         "/old/step-5 is not allowed; allowed: newest, none, or the folder of one "
+                         "checkpoint; no such folder\n");
   folder_.Write("old/step-5/manifest", "x");
   EXPECT_EQ(Check(), "");
 }

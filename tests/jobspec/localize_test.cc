@@ -149,6 +149,10 @@ TEST_F(LocalizeTest, PathsBecomeAbsolute) {
   EXPECT_EQ(spec.data().validation(), here);
   EXPECT_EQ(spec.checkpoint().directory(), here + "/runs/a");
   EXPECT_EQ(spec.checkpoint().resume(), "newest");
+  spec.mutable_checkpoint()->set_resume("none");
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.checkpoint().resume(), "none");
+  EXPECT_EQ(ToText(Validate(spec)), "");
   spec.mutable_checkpoint()->set_resume("runs/a/step-5");
   EXPECT_EQ(ToText(Localize(spec)), "");
   EXPECT_EQ(spec.checkpoint().resume(), here + "/runs/a/step-5");

@@ -28,7 +28,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.set_sequence_length(options.sequence_length);
   training.set_micro_batch_size(options.micro_batch_size);
   training.set_global_batch_size(options.micro_batch_size * options.microbatches_per_rank * options.ranks);
-  training.set_seed(7);
+  training.set_seed(options.seed);
   training.mutable_optimizer()->set_learning_rate(options.learning_rate);
   training.mutable_schedule()->set_warmup_steps(options.warmup_steps);
   training.mutable_schedule()->set_decay(v1::DECAY_COSINE);

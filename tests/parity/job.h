@@ -31,6 +31,7 @@ struct JobOptions {
   std::string checkpoint_directory;
   int64_t checkpoint_every_steps = 0;
   std::string resume;
+  uint64_t seed = 7;
   std::string files;  // of the folder of text: "/text.*"; empty: all
 };
 

@@ -1,11 +1,16 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <string>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/lease.h"
+#include "checkpoint/owner.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
+#include "tests/platform/forwarding_files.h"
 #include "trainer/failure.h"
 
 namespace tandem::parity {
@@ -155,6 +160,187 @@ TEST(ResumeTest, AFinishedJobHasNothingLeftToDo) {
   const JobRun again = RunJob(MakeJob(options));
   EXPECT_TRUE(again.steps.empty());
   EXPECT_TRUE(again.arrays == whole.arrays);
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void Damage(const std::string& checkpoint) {
+  std::ofstream(checkpoint + "/rank-00000.safetensors", std::ios::app) << "x";
+}
+
+TEST(ResumeTest, ACheckpointThatIsPassedOverIsToldWithItsReason) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  Damage(folder.path() + "/step-8");
+  options.resume = "newest";
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 6);
+  EXPECT_EQ(again.resumed_from, folder.path() + "/step-6");
+  ASSERT_EQ(again.warnings.size(), 1u);
+  EXPECT_EQ(again.warnings[0].problem, trainer::CheckpointProblem::kPassedOver);
+  EXPECT_EQ(again.warnings[0].step, 8);
+  EXPECT_EQ(again.warnings[0].path, folder.path() + "/step-8");
+  EXPECT_TRUE(
+      again.warnings[0].message.starts_with("step-8 does not verify (rank-00000.safetensors: it has "))
+      << again.warnings[0].message;
+  EXPECT_TRUE(again.warnings[0].message.ends_with("; the job goes on from step 6"));
+}
+
+TEST(ResumeTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsReplaced) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  for (const char* step : {"/step-3", "/step-6", "/step-8"}) {
+    Damage(folder.path() + step);
+  }
+  const std::string metrics = Content(folder.path() + "/metrics.jsonl");
+  options.resume = "newest";
+  for (int attempt = 0; attempt < 2; ++attempt) {  // which leaves nothing that lets the second through
+    try {
+      RunJob(MakeJob(options));
+      FAIL() << "it started";
+    } catch (const trainer::UserError& error) {
+      EXPECT_EQ(error.reason, "NoValidCheckpoint");
+      const std::string text = error.what();
+      EXPECT_TRUE(text.starts_with("checkpoint.resume: newest: " + folder.path() +
+                                   " holds 3 checkpoints, and none verifies: step-8 does not verify ("))
+          << text;
+      EXPECT_TRUE(text.ends_with("say checkpoint: {resume: none} to start from step 1")) << text;
+    }
+    EXPECT_EQ(Content(folder.path() + "/metrics.jsonl"), metrics);
+  }
+  options.resume = "none";  // which is a decision
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 0);
+  EXPECT_EQ(again.steps.size(), 8u);
+  EXPECT_EQ(again.checkpoints, (std::vector<int64_t>{3, 6, 8}));
+}
+
+TEST(ResumeTest, StartingOverDoesNotReplaceWhatAnotherJobHasSaved) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  RunJob(MakeJob(options), {.job = "first"});
+  options.resume = "none";
+  try {
+    RunJob(MakeJob(options), {.job = "second"});
+    FAIL() << "it started";
+  } catch (const trainer::UserError& error) {
+    EXPECT_EQ(error.what(), "checkpoint.directory: " + folder.path() +
+                                " holds step 8 of job first, later than step 0 that this job goes on from; "
+                                "use another directory, or move the later checkpoints away");
+  }
+}
+
+TEST(ResumeTest, AnotherSeedAndOtherDataAreTold) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 3;
+  EXPECT_TRUE(RunJob(MakeJob(options)).warnings.empty());
+  options.seed = 8;
+  options.files = "/text.*";
+  options.steps = 4;
+  const JobRun again = RunJob(MakeJob(options));
+  ASSERT_EQ(again.warnings.size(), 2u);
+  EXPECT_EQ(again.warnings[0].problem, trainer::CheckpointProblem::kOtherSeed);
+  EXPECT_EQ(again.warnings[0].message,
+            "training.seed is 8, and was 7 up to step 3: from there on the text comes in another order");
+  EXPECT_EQ(again.warnings[1].problem, trainer::CheckpointProblem::kOtherData);
+  EXPECT_EQ(again.warnings[1].step, 3);
+  EXPECT_TRUE(again.warnings[1].message.starts_with("the text is not what it was up to step 3 (digest "))
+      << again.warnings[1].message;
+}
+
+// No room for the files of a rank, up to and with a step.
+class FullDisk final : public platform::ForwardingFiles {
+ public:
+  explicit FullDisk(int64_t last_step) : last_step_(last_step) {}
+  absl::Status Write(const std::string& path, std::string_view content) override {
+    for (int64_t step = 1; step <= last_step_; ++step) {
+      if (path.find("/step-" + std::to_string(step) + ".tmp") != std::string::npos) {
+        return absl::ResourceExhaustedError("write " + path + ": No space left on device");
+      }
+    }
+    return ForwardingFiles::Write(path, content);
+  }
+
+ private:
+  const int64_t last_step_;
+};
+
+TEST(ResumeTest, EverySaveThatFailsIsToldAndTheOneThatWasAskedForIsAnsweredSo) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 1;
+  FullDisk files(3);
+  RunOptions run = Ask(1, trainer::kRequestCheckpoint, 9);
+  run.files = &files;
+  const JobRun job = RunJob(MakeJob(options), run);
+  EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{4, 5, 6, 7, 8}));
+  ASSERT_EQ(job.warnings.size(), 3u);
+  for (int64_t step = 1; step <= 3; ++step) {
+    EXPECT_EQ(job.warnings[step - 1].problem, trainer::CheckpointProblem::kSaveFailed);
+    EXPECT_EQ(job.warnings[step - 1].step, step);
+  }
+  const std::string path = folder.path() + "/step-1.tmp.1/rank-00000.safetensors";
+  EXPECT_EQ(job.warnings[0].message, "checkpoint: rank 0: write " + path + ": No space left on device");
+  EXPECT_EQ(job.answered, std::vector<uint64_t>{9});
+  EXPECT_EQ(job.request_error, job.warnings[0].message);
+}
+
+TEST(ResumeTest, ASaveThatIsAskedOfAJobWithoutDirectoryIsNotAnsweredAsDone) {
+  const JobRun run = RunJob(MakeJob(On(2, "")), Ask(0, trainer::kRequestCheckpoint, 9));
+  EXPECT_EQ(run.answered, std::vector<uint64_t>{9});
+  EXPECT_EQ(run.request_error, "the job saves no checkpoints: it has no checkpoint.directory");
+}
+
+TEST(ResumeTest, TheDirectoryOfALiveJobIsRefusedToAnother) {
+  const TemporaryFolder folder;
+  const checkpoint::Owner owner{.job = "first", .name = "headers", .host = "box"};
+  ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), folder.path(), owner, [] {}).ok());
+  checkpoint::Lease lease(platform::SystemFiles(), folder.path(), owner,
+                          [](const std::string& reason) { ADD_FAILURE() << reason; });
+  try {
+    RunJob(MakeJob(On(2, folder.path())), {.job = "second"});
+    FAIL() << "it started";
+  } catch (const trainer::UserError& error) {
+    EXPECT_EQ(error.reason, "CheckpointDirectoryInUse");
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("checkpoint.directory " + folder.path() +
+                                 " is in use by job first (headers) on host box, which is alive; job second "
+                                 "(parity) on host "))
+        << text;
+  }
+}
+
+TEST(ResumeTest, AJobThatLosesItsDirectoryEndsAtOnceAndNamesBoth) {
+  const TemporaryFolder folder;
+  JobOptions options = On(1, folder.path());
+  options.steps = 1'000'000;
+  RunOptions run{.job = "first"};
+  run.on_report = [&](const trainer::StepSummary& summary) {
+    if (summary.step == 3) {  // a thief that takes the owner for dead
+      ASSERT_TRUE(
+          checkpoint::TakeOwnership(platform::SystemFiles(), folder.path(), {.job = "thief"}, [] {}).ok());
+    }
+  };
+  try {
+    RunJob(MakeJob(options), run);
+    FAIL() << "it went on";
+  } catch (const checkpoint::DirectoryLost& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("checkpoint.directory " + folder.path() +
+                                 " belongs to job thief now; job first (parity) on host "))
+        << text;
+  }
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ class Recorder final : public trainer::RankObserver {
   void OnReady(const trainer::RankReady& ready) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.resumed_step = ready.resumed_step;
+    run_.resumed_from = ready.resumed_from;
   }
   void OnItems(const std::vector<trainer::ReportedItem>&) override {}
   void OnReport(const trainer::StepSummary& summary) override {
@@ -63,12 +64,18 @@ class Recorder final : public trainer::RankObserver {
     }
   }
   void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
+  void OnCheckpointWarning(const trainer::CheckpointWarning& warning) override {
+    run_.warnings.push_back(warning);
+  }
   void OnProfiledStep(uint64_t id, const trainer::RecordedRun& recorded, bool last) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.profiled.push_back({.id = id, .timeline = recorded.timeline, .last = last});
   }
-  void OnRequestsDone(const std::vector<uint64_t>& ids) override {
+  void OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) override {
     const std::lock_guard<std::mutex> lock(mu_);
+    if (!ids.empty()) {
+      run_.request_error = error;
+    }
     run_.answered.insert(run_.answered.end(), ids.begin(), ids.end());
   }
 
@@ -145,7 +152,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
         {.rank = rank,
          .job = options.job,
          .executor = {.poison = options.poison, .separate_instructions = options.scheduler != nullptr}},
-        own, platform::SystemFiles(), requests[rank], page, *backend, recorder);
+        own, rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(), requests[rank],
+        page, *backend, recorder);
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;

@@ -10,7 +10,9 @@
 #include "comm/communicator.h"
 #include "device/seeded_scheduler.h"
 #include "plan/job_plan.h"
+#include "platform/files.h"
 #include "trainer/backend.h"
+#include "trainer/checkpoint_warning.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
 
@@ -39,7 +41,10 @@ struct JobRun {
   std::vector<uint64_t> answered;      // request ids, of all ranks
   std::vector<ProfiledStep> profiled;  // of all ranks, in no order
   std::vector<int64_t> checkpoints;    // steps
+  std::vector<trainer::CheckpointWarning> warnings;
+  std::string request_error;  // of the last answer
   int64_t resumed_step = 0;
+  std::string resumed_from;
   bool stopped = false;  // on request
 };
 
@@ -52,6 +57,7 @@ struct RunOptions {
   std::function<std::unique_ptr<trainer::Backend>(int rank)> make_backend;
   // Called on rank 0's reporter thread after each step.
   std::function<void(const trainer::StepSummary&)> on_report;
+  platform::Files* files = nullptr;  // of rank 0's checkpoints; null: the machine's
   // Gets the requests of every rank before they start.
   std::function<void(std::vector<trainer::RequestBox>&)> with_requests;
 };

@@ -10,10 +10,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <string>
+
+#include "tests/platform/forwarding_files.h"
 
 namespace tandem::platform {
 namespace {
@@ -131,29 +135,28 @@ TEST_F(FilesTest, ReplaceLeavesNothingBeside) {
   EXPECT_THAT(*files_.List(folder_), ElementsAre("a"));
 }
 
+TEST_F(FilesTest, TouchMovesTheModificationTimeOn) {
+  ASSERT_TRUE(files_.Write(Path("a"), "x").ok());
+  std::filesystem::last_write_time(Path("a"),
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  const absl::Time before = *files_.ModificationTime(Path("a"));
+  ASSERT_TRUE(files_.Touch(Path("a")).ok());
+  EXPECT_GE(*files_.ModificationTime(Path("a")), before + absl::Minutes(59));
+  EXPECT_EQ(*files_.Read(Path("a")), "x");
+  EXPECT_TRUE(absl::IsNotFound(files_.Touch(Path("b"))));
+  EXPECT_TRUE(absl::IsNotFound(files_.ModificationTime(Path("b")).status()));
+}
+
 // A disk that is full after `room` bytes, as seen by Write.
-class SmallDisk final : public Files {
+class SmallDisk final : public ForwardingFiles {
  public:
   explicit SmallDisk(size_t room) : room_(room) {}
-  absl::StatusOr<std::string> Read(const std::string& path) override { return SystemFiles().Read(path); }
   absl::Status Write(const std::string& path, std::string_view content) override {
-    if (const absl::Status status = SystemFiles().Write(path, content.substr(0, room_)); !status.ok())
+    if (const absl::Status status = ForwardingFiles::Write(path, content.substr(0, room_)); !status.ok())
       return status;
     return content.size() <= room_ ? absl::OkStatus()
                                    : absl::ResourceExhaustedError("write " + path + ": full");
   }
-  absl::Status SyncFolder(const std::string& path) override { return SystemFiles().SyncFolder(path); }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return SystemFiles().Rename(from, to);
-  }
-  absl::Status Publish(const std::string& from, const std::string& to) override {
-    return SystemFiles().Publish(from, to);
-  }
-  absl::Status CreateFolders(const std::string& path) override { return SystemFiles().CreateFolders(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
-    return SystemFiles().List(folder);
-  }
-  absl::Status RemoveAll(const std::string& path) override { return SystemFiles().RemoveAll(path); }
 
  private:
   const size_t room_;

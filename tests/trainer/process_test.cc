@@ -2,11 +2,14 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
+#include "checkpoint/owner.h"
 #include "jobspec/jobspec.h"
 #include "plan/job_plan.h"
 #include "platform/build_info.h"
+#include "platform/files.h"
 #include "tests/trainer/trainer_processes.h"
 
 namespace tandem::trainer {
@@ -150,6 +153,55 @@ TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
   }
   ASSERT_EQ(checkpoints.size(), 2u);
   EXPECT_EQ(checkpoints[1], last_step);
+}
+
+TEST_F(ProcessTest, ASaveThatFailsIsToldAndTheAnswerToTheRequestSaysSo) {
+  const std::string directory = folder_ + "/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  std::filesystem::rename(directory, directory + ".away");
+  std::ofstream(directory) << "not a folder";
+  daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, 11);
+  const auto refused = daemon_->WaitFor(
+      1, [](const auto& m) { return m.request_done() == 11; }, kPatience);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_NE(refused->request_error().find("checkpoint: rank 0: create folder " + directory),
+            std::string::npos)
+      << refused->request_error();
+  const auto warning = daemon_->WaitFor(
+      0, [](const auto& m) { return m.has_checkpoint_warning(); }, kPatience);
+  ASSERT_TRUE(warning.has_value());
+  EXPECT_EQ(warning->checkpoint_warning().problem(), v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+  EXPECT_GT(warning->checkpoint_warning().step(), 0);
+  EXPECT_EQ(warning->checkpoint_warning().message(), refused->request_error());
+
+  std::filesystem::remove(directory);
+  std::filesystem::rename(directory + ".away", directory);
+  daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, 12);
+  const auto done = daemon_->WaitFor(
+      1, [](const auto& m) { return m.request_done() == 12; }, kPatience);
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(done->request_error(), "");
+}
+
+TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
+  const std::string directory = folder_ + "/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  const checkpoint::Owner thief{.job = "ba9876543210", .name = "thief", .host = "elsewhere"};
+  ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), directory, thief, [] {}).ok());
+  ExpectExit(0, ExitCode::kUserError, absl::Seconds(3));
+  const auto failed = WaitForFailed(0);
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->failed().class_(), v1::FAILURE_CLASS_USER);
+  EXPECT_EQ(failed->failed().reason(), "CheckpointDirectoryLost");
+  const std::string& message = failed->failed().message();
+  EXPECT_NE(message.find("belongs to job ba9876543210 (thief) on host elsewhere now"), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("job 0123456789ab (process, attempt 3) on host "), std::string::npos) << message;
+  ExpectExit(1, ExitCode::kPeerLost, absl::Seconds(3));
 }
 
 TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {

@@ -1,0 +1,59 @@
+#include "checkpoint/lease.h"
+
+#include <utility>
+
+#include "platform/log.h"
+
+namespace tandem::checkpoint {
+
+Lease::Lease(platform::Files& files, std::string directory, Owner self,
+             std::function<void(const std::string&)> lost, absl::Duration period)
+    : files_(files),
+      directory_(std::move(directory)),
+      self_(std::move(self)),
+      lost_(std::move(lost)),
+      period_(period),
+      thread_([this] { Renew(); }) {}
+
+Lease::~Lease() { Stop(); }
+
+void Lease::Stop() {
+  {
+    const std::lock_guard lock(mu_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Lease::Release() {
+  Stop();
+  const absl::Status released = ReleaseOwnership(files_, directory_, self_);
+  if (!released.ok()) {
+    platform::Log(platform::LogLevel::kWarning, "the checkpoint directory cannot be given back",
+                  {{"error", std::string(released.message())}});
+  }
+}
+
+void Lease::Renew() {
+  bool complained = false;
+  while (true) {
+    {
+      std::unique_lock lock(mu_);
+      if (stopped_.wait_for(lock, absl::ToChronoNanoseconds(period_), [this] { return stopping_; })) return;
+    }
+    const absl::Status renewed = RenewOwnership(files_, directory_, self_);
+    if (absl::IsAborted(renewed)) {
+      lost_(std::string(renewed.message()));
+      return;
+    }
+    // A directory that cannot be reached for a while is not lost. Saves say so themselves.
+    if (!renewed.ok() && !complained) {
+      platform::Log(platform::LogLevel::kWarning, "the checkpoint directory's ownership cannot be renewed",
+                    {{"error", std::string(renewed.message())}});
+    }
+    complained = !renewed.ok();
+  }
+}
+
+}  // namespace tandem::checkpoint

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "checkpoint/owner.h"
+#include "platform/files.h"
+
+namespace tandem::checkpoint {
+
+// Keeps a directory that TakeOwnership has given: renews the ownership on a thread of its own, so that a long
+// step does not look like a death.
+class Lease {
+ public:
+  // `lost` is called once, on the lease's thread, with the reason (which names both jobs) when another owner
+  // has the directory. `files` outlives the lease.
+  Lease(platform::Files& files, std::string directory, Owner self,
+        std::function<void(const std::string& reason)> lost, absl::Duration period = kRenewal);
+
+  // Stops the renewals; the directory stays this owner's until a newcomer finds the file unchanged.
+  ~Lease();
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  // Stops the renewals and gives the directory back. A failure is logged: the next job waits kPatience then.
+  void Release();
+
+ private:
+  void Renew();
+  void Stop();
+
+  platform::Files& files_;
+  const std::string directory_;
+  const Owner self_;
+  const std::function<void(const std::string&)> lost_;
+  const absl::Duration period_;
+  std::mutex mu_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;  // mu_
+  std::thread thread_;
+};
+
+}  // namespace tandem::checkpoint

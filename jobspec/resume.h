@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string_view>
+
+namespace tandem::jobspec {
+
+// checkpoint.resume is one of these words or the path of one checkpoint.
+
+// From the newest checkpoint in checkpoint.directory, or from step 0 where it has none.
+inline constexpr std::string_view kResumeNewest = "newest";
+
+// From step 0, whatever checkpoint.directory holds.
+inline constexpr std::string_view kResumeNone = "none";
+
+inline bool IsResumePath(std::string_view resume) {
+  return !resume.empty() && resume != kResumeNewest && resume != kResumeNone;
+}
+
+}  // namespace tandem::jobspec

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platform/files.h"
+
+namespace tandem::platform {
+
+// The machine's files: tests override the operation that is to go wrong.
+class ForwardingFiles : public Files {
+ public:
+  absl::StatusOr<std::string> Read(const std::string& path) override { return files_.Read(path); }
+  absl::Status Write(const std::string& path, std::string_view content) override {
+    return files_.Write(path, content);
+  }
+  absl::Status SyncFolder(const std::string& path) override { return files_.SyncFolder(path); }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return files_.Rename(from, to);
+  }
+  absl::Status Publish(const std::string& from, const std::string& to) override {
+    return files_.Publish(from, to);
+  }
+  absl::Status CreateFolders(const std::string& path) override { return files_.CreateFolders(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    return files_.List(folder);
+  }
+  absl::Status RemoveAll(const std::string& path) override { return files_.RemoveAll(path); }
+  absl::Status Touch(const std::string& path) override { return files_.Touch(path); }
+  absl::StatusOr<absl::Time> ModificationTime(const std::string& path) override {
+    return files_.ModificationTime(path);
+  }
+
+ protected:
+  Files& files_ = SystemFiles();
+};
+
+}  // namespace tandem::platform

@@ -1,0 +1,293 @@
+#include "trainer/job_start.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/folder.h"
+#include "jobspec/resume.h"
+#include "platform/log.h"
+#include "platform/random.h"
+#include "trainer/failure.h"
+
+namespace tandem::trainer {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMostWarnings = 7;  // of one kind; one more says how many there are beside
+constexpr size_t kMostReasons = 3;   // that one error names
+
+// What rank 0 decides for all.
+struct Choice {
+  std::string path;    // to start from; empty: step 0
+  std::string error;   // empty: none
+  std::string reason;  // of the user's error; empty: it is not the user's
+};
+
+// Collective: rank 0 decides. Every rank throws its error.
+Choice DecideOnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide) {
+  Choice choice;
+  if (comm.rank() == 0) {
+    try {
+      choice.path = decide();
+    } catch (const UserError& error) {
+      choice = {.path = "", .error = error.what(), .reason = error.reason};
+    } catch (const std::exception& error) {  // the other ranks wait for this one: tell them
+      choice.error = error.what();
+    }
+  }
+  const Json mine = {{"path", choice.path}, {"error", choice.error}, {"reason", choice.reason}};
+  const Json json = Json::parse(
+      checkpoint::ExchangeTexts(comm, mine.dump(-1, ' ', false, Json::error_handler_t::replace))[0]);
+  choice = {.path = json.at("path").get<std::string>(),
+            .error = json.at("error").get<std::string>(),
+            .reason = json.at("reason").get<std::string>()};
+  if (choice.error.empty()) {
+    return choice;
+  }
+  if (choice.reason.empty()) {
+    throw checkpoint::CheckpointError(choice.error);
+  }
+  throw UserError(choice.error, choice.reason);
+}
+
+void ThrowIfUnwritable(const absl::Status& written) {
+  if (!written.ok()) {
+    throw UserError(absl::StrCat("checkpoint.directory: rank 0 cannot write there: ", written.message()));
+  }
+}
+
+// Collective. Every rank must see a file that rank 0 has just written in `directory`; throws UserError on all
+// ranks, naming those that do not, after five seconds.
+void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std::string& directory) {
+  if (comm.size() == 1) {
+    return;
+  }
+  // A name that no other job has, which may start there at the same time.
+  const std::string token =
+      DecideOnRankZero(comm, [&] {
+        const std::string fresh = platform::SystemRandom().HexId(32);
+        ThrowIfUnwritable(files.CreateFolders(directory));
+        ThrowIfUnwritable(files.Write(absl::StrCat(directory, "/.same-folder.", fresh), fresh));
+        return fresh;
+      }).path;
+  const std::string path = absl::StrCat(directory, "/.same-folder.", token);
+  constexpr auto kPatience = std::chrono::seconds(5);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto seen = [&] {
+    const absl::StatusOr<std::string> content = files.Read(path);
+    return content.ok() && *content == token;
+  };
+  bool same = seen();
+  while (!same && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(50));  // network file systems are slow to show a name
+    same = seen();
+  }
+  const std::vector<std::string> blind = checkpoint::ExchangeTexts(comm, same ? "" : "blind");
+  if (comm.rank() == 0) {
+    const absl::Status removed = files.RemoveAll(path);
+    if (!removed.ok()) {
+      platform::Log(platform::LogLevel::kWarning, "cannot remove a file",
+                    {{"error", std::string(removed.message())}});
+    }
+  }
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < blind.size(); ++rank) {
+    if (!blind[rank].empty()) {
+      ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  if (!ranks.empty()) {
+    throw UserError(absl::StrCat("checkpoint.directory: ", directory, " is not the same folder on rank ",
+                                 absl::StrJoin(ranks, ", "),
+                                 " as on rank 0; use one that all workers share"));
+  }
+}
+
+// Rank 0.
+void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
+  bool told = false;
+  const auto pause = [&] {
+    if (!std::exchange(told, true)) {
+      platform::Log(platform::LogLevel::kInfo,
+                    "the checkpoint directory has another owner; waiting whether that one is alive",
+                    {{"directory", options.directory}});
+    }
+    std::this_thread::sleep_for(absl::ToChronoNanoseconds(checkpoint::kRenewal));
+  };
+  const absl::Status taken = checkpoint::TakeOwnership(files, options.directory, options.self, pause);
+  if (absl::IsFailedPrecondition(taken)) {
+    throw UserError(std::string(taken.message()), "CheckpointDirectoryInUse");
+  }
+  if (absl::IsAborted(taken)) {
+    throw UserError(std::string(taken.message()), "CheckpointDirectoryLost");
+  }
+  ThrowIfUnwritable(taken);
+}
+
+void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.info.layout_digest != options.layout_digest) {
+    throw UserError(
+        absl::StrCat("checkpoint.resume: ", found.path,
+                     " is of another model (its tensors differ in name, shape or type); resume with the "
+                     "model it was trained with, or start in another folder"));
+  }
+}
+
+// The newest that verifies, and those that were passed over for it.
+checkpoint::Found Newest(platform::Files& files, const std::string& directory,
+                         std::vector<CheckpointWarning>& passed_over) {
+  return checkpoint::FindNewest(files, directory, [&](const std::string& path, const std::string& reason) {
+    platform::Log(platform::LogLevel::kWarning, "a checkpoint that does not verify is passed over",
+                  {{"path", path}, {"reason", reason}});
+    const std::string name = path.substr(path.rfind('/') + 1);
+    passed_over.push_back({.problem = CheckpointProblem::kPassedOver,
+                           .step = checkpoint::StepOfName(name).value_or(0),
+                           .path = path,
+                           .message = absl::StrCat(name, " does not verify (", reason, ")")});
+  });
+}
+
+// Steps that were trained would be trained again, and metrics.jsonl would begin anew: that is for the user to
+// say.
+[[noreturn]] void FailWithoutValid(const std::string& directory,
+                                   const std::vector<CheckpointWarning>& passed_over) {
+  std::vector<std::string> reasons;
+  for (const CheckpointWarning& warning : passed_over) {
+    if (reasons.size() == kMostReasons) {
+      reasons.push_back(absl::StrCat(passed_over.size() - kMostReasons, " more"));
+      break;
+    }
+    reasons.push_back(warning.message);
+  }
+  const bool one = passed_over.size() == 1;
+  throw UserError(
+      absl::StrCat("checkpoint.resume: newest: ", directory, " holds ", passed_over.size(),
+                   one ? " checkpoint, which does not verify: " : " checkpoints, and none verifies: ",
+                   absl::StrJoin(reasons, "; "),
+                   "; put a whole one back, name one with checkpoint.resume, or say checkpoint: "
+                   "{resume: none} to start from step 1"),
+      "NoValidCheckpoint");
+}
+
+// At most kMostWarnings, and how many there are beside.
+void AddPassedOver(std::vector<CheckpointWarning> passed_over, const checkpoint::Found& start,
+                   std::vector<CheckpointWarning>& warnings) {
+  const size_t more = passed_over.size() - std::min(passed_over.size(), kMostWarnings);
+  passed_over.resize(passed_over.size() - more);
+  for (CheckpointWarning& warning : passed_over) {
+    absl::StrAppend(&warning.message, "; the job goes on from step ", start.info.step);
+    warnings.push_back(std::move(warning));
+  }
+  if (more > 0) {
+    warnings.push_back({.problem = CheckpointProblem::kPassedOver,
+                        .message = absl::StrCat(more, " more checkpoints do not verify either")});
+  }
+}
+
+// A later step of another job has the name that this job's own will need, and would be taken for it.
+void CheckNothingLater(platform::Files& files, const ResumeOptions& options, const checkpoint::Found& start) {
+  std::vector<CheckpointWarning> damaged;  // make way when their step is saved
+  const checkpoint::Found newest = Newest(files, options.directory, damaged);
+  if (newest.info.step > start.info.step && newest.info.job != options.self.job) {
+    throw UserError(absl::StrCat("checkpoint.directory: ", options.directory, " holds step ",
+                                 newest.info.step, " of job ", newest.info.job, ", later than step ",
+                                 start.info.step,
+                                 " that this job goes on from; use another directory, or move the later "
+                                 "checkpoints away"));
+  }
+}
+
+// What goes on otherwise than it was trained so far.
+void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start,
+                    std::vector<CheckpointWarning>& warnings) {
+  const auto add = [&](CheckpointProblem problem, std::string message) {
+    warnings.push_back(
+        {.problem = problem, .step = start.info.step, .path = start.path, .message = std::move(message)});
+  };
+  if (start.info.seed && *start.info.seed != options.seed) {
+    add(CheckpointProblem::kOtherSeed,
+        absl::StrCat("training.seed is ", options.seed, ", and was ", *start.info.seed, " up to step ",
+                     start.info.step, ": from there on the text comes in another order"));
+  }
+  if (!start.info.data_digest.empty() && start.info.data_digest != options.data_digest) {
+    add(CheckpointProblem::kOtherData,
+        absl::StrCat("the text is not what it was up to step ", start.info.step, " (digest ",
+                     options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
+                     "): the losses before and after cannot be compared"));
+  }
+}
+
+// Rank 0. The checkpoint to start from, or an empty path.
+checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
+                         std::vector<CheckpointWarning>& warnings) {
+  checkpoint::Found start;
+  const bool newest = options.resume_from.empty() && options.resume == jobspec::kResumeNewest;
+  if (newest) {
+    std::vector<CheckpointWarning> passed_over;
+    start = Newest(files, options.directory, passed_over);
+    if (start.path.empty() && !passed_over.empty()) {
+      FailWithoutValid(options.directory, passed_over);
+    }
+    AddPassedOver(std::move(passed_over), start, warnings);
+  } else if (!options.resume_from.empty() || jobspec::IsResumePath(options.resume)) {
+    start.path = options.resume_from.empty() ? options.resume : options.resume_from;
+    try {
+      start.info = checkpoint::ReadInfo(files, start.path);
+    } catch (const checkpoint::CheckpointError& error) {
+      throw UserError(absl::StrCat("checkpoint.resume: ", error.what(),
+                                   "; name the folder of a whole checkpoint, or resume: newest"));
+    }
+  } else if (options.resume.empty()) {
+    return start;  // a new or empty directory: jobspec::CheckFiles has looked
+  }
+  if (!start.path.empty()) {
+    CheckSameModel(options, start);
+    AddDifferences(options, start, warnings);
+  }
+  if (!options.directory.empty() && !newest) {
+    CheckNothingLater(files, options, start);
+  }
+  return start;
+}
+
+}  // namespace
+
+JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
+                  std::function<void(const std::string& reason)> lost) {
+  JobStart start;
+  if (!options.directory.empty()) {
+    CheckSameFolder(files, comm, options.directory);
+  }
+  start.from.path = DecideOnRankZero(comm, [&]() -> std::string {
+                      if (!options.directory.empty()) {
+                        TakeDirectory(files, options);
+                        start.lease = std::make_unique<checkpoint::Lease>(files, options.directory,
+                                                                          options.self, std::move(lost));
+                      }
+                      try {
+                        return Choose(files, options, start.warnings).path;
+                      } catch (...) {
+                        if (start.lease != nullptr) {
+                          start.lease->Release();  // the corrected job need not wait
+                        }
+                        throw;
+                      }
+                    }).path;
+  if (!start.from.path.empty()) {
+    start.from.info = checkpoint::ReadInfo(files, start.from.path);
+  }
+  return start;
+}
+
+}  // namespace tandem::trainer

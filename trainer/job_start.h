@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/lease.h"
+#include "checkpoint/owner.h"
+#include "comm/communicator.h"
+#include "platform/files.h"
+#include "trainer/checkpoint_warning.h"
+
+namespace tandem::trainer {
+
+// What decides where a job starts.
+struct ResumeOptions {
+  checkpoint::Owner self;   // the job that starts
+  std::string directory;    // of its checkpoints; may be empty
+  std::string resume;       // of the spec: "", "newest", "none", a path
+  std::string resume_from;  // a checkpoint that the controller chose; goes before `resume`
+  std::string layout_digest;
+  uint64_t seed = 0;
+  std::string data_digest;
+};
+
+struct JobStart {
+  checkpoint::Found from;  // the same on all ranks; an empty path: step 0
+  // Rank 0 only.
+  std::vector<CheckpointWarning> warnings;
+  std::unique_ptr<checkpoint::Lease> lease;  // of the directory; null where there is none
+};
+
+// Collective, and waits for the others. Makes the job the owner of its directory (checkpoint/owner.h) and
+// finds the checkpoint that it starts from. Rank 0 looks and decides for all.
+// `lost` is called on the lease's thread, with the reason, when the directory gets another owner.
+// Throws UserError on all ranks
+// * with the reason "CheckpointDirectoryInUse" where another job lives in the directory,
+// * with the reason "NoValidCheckpoint" where `newest` finds checkpoints and none of them verifies,
+// * where not every rank sees the directory, or rank 0 cannot write to it,
+// * where a checkpoint that was named cannot be read, or is of another model,
+// * where the directory holds later checkpoints of another job, which stand where this job's are to be.
+JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
+                  std::function<void(const std::string& reason)> lost);
+
+}  // namespace tandem::trainer
