@@ -1,12 +1,10 @@
 #include "controller/malformed_requests.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "google/protobuf/descriptor.h"
+#include "controller/rpc_method.h"
 
 namespace tandem::controller {
 namespace {
@@ -15,9 +13,7 @@ namespace experimental = grpc::experimental;
 
 // Of the message that "/tandem.v1.Jobs/Submit" takes.
 std::string RequestType(const std::string& method) {
-  const google::protobuf::MethodDescriptor* found =
-      google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(
-          absl::StrReplaceAll(method.substr(std::min<size_t>(1, method.size())), {{"/", "."}}));
+  const google::protobuf::MethodDescriptor* found = FindMethod(method);
   return found == nullptr ? "the message of this method" : found->input_type()->full_name();
 }
 

@@ -12,6 +12,7 @@
 #include "controller/server.h"
 #include "jobspec/jobspec.h"
 #include "platform/clock.h"
+#include "tests/controller/http_client.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
 #include "tests/controller/temp_folder.h"
@@ -20,6 +21,7 @@ namespace tandem::controller {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ServiceTest : public ::testing::Test {
  protected:
@@ -165,6 +167,33 @@ TEST_F(ServiceTest, WhatIsNoMessageIsRefusedAsSuch) {
       EXPECT_THAT(status.error_message(), HasSubstr(type)) << what;
     }
   }
+}
+
+TEST(MethodTest, MethodsThatAreNoneGetNoSeriesOfTheirOwn) {
+  TempFolder folder;
+  ServerOptions options;
+  options.state_directory = folder.path();
+  options.listen = {"127.0.0.1:0"};
+  options.metrics_listen = "127.0.0.1:0";
+  const auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+  ASSERT_TRUE(server.ok()) << server.status();
+  JobClient client((*server)->addresses().at(0));
+  for (int i = 0; i < 100; ++i) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    const std::string method = "/no.such.Service" + std::to_string(i) + "/Call";
+    grpc::ByteBuffer response;
+    const grpc::Slice slice("");
+    const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+        client.channel().get(),
+        grpc::internal::RpcMethod(method.c_str(), grpc::internal::RpcMethod::NORMAL_RPC), &context,
+        grpc::ByteBuffer(&slice, 1), &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  }
+  const std::string text = Scrape((*server)->metrics_address());
+  EXPECT_THAT(text, Not(HasSubstr("no.such")));
+  EXPECT_THAT(text,
+              HasSubstr("grpc_server_started_total{grpc_service=\"unknown\",grpc_method=\"unknown\"} 100"));
 }
 
 TEST_F(ServiceTest, StatesThatAreNoneAreRefused) {
