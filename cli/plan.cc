@@ -120,19 +120,13 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
   std::string text;
   if (!result.compared.empty()) {  // what was asked for comes first
     text =
-        absl::StrCat("Compared (change of the time a token takes)
-", ComparisonTable(result, context), "
-");
+        absl::StrCat("Compared (change of the time a token takes)\n", ComparisonTable(result, context), "\n");
   }
   text += plan::PlanToText(result.plan, {.program = options.program});
-  absl::StrAppend(&text,
-                  "
-                  ", plan::PredictionToText(result.plan, result.prediction, result.profile), "
-                  ",
+  absl::StrAppend(&text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
                   Render(TimelineChart(result.plan.stage.train, result.prediction.simulation.timeline, shape),
                          context, columns),
-                  "
-                  Memory of one rank over the step ",
+                  "\nMemory of one rank over the step\n",
                   Render(MemoryChart(result.prediction.memory_curve, result.prediction.memory.arena_bytes,
                                      result.prediction.step_ns, shape),
                          context, columns));
