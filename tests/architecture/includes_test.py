@@ -16,7 +16,7 @@ TORCH_FREE = {
     "parallel": {"platform", "proto"},
     "schedules_v1": {"platform", "proto"},
     "schedules": {"platform", "proto"},
-    "fsdp:": {"platform", "schedules", "schedules_v1", "parallel"},
+    "fsdp:": {"platform", "parallel"},
     "ops:": set(),
     "model:": {"platform", "schedules", "schedules_v1", "parallel", "ops:"},
     "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "schedules_v1", "fsdp:", "model:"},
@@ -25,10 +25,10 @@ TORCH_FREE = {
     "cli": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "schedules_v1", "plan", "fsdp:", "model:"},
 }
 TORCH_HALF = {
-    "device": {"platform", "schedules", "schedules_v1", "parallel"},
-    "comm": {"platform", "schedules", "schedules_v1", "parallel", "device"},
+    "device": {"platform"},
+    "comm": {"platform", "parallel", "device"},
     "ops": {"platform", "schedules", "schedules_v1", "parallel", "device", "ops:"},
-    "fsdp": {"platform", "schedules", "schedules_v1", "parallel", "device", "comm", "ops", "fsdp:"},
+    "fsdp": {"platform", "parallel", "device", "comm", "fsdp:"},
     "model": {"platform", "schedules", "schedules_v1", "parallel", "device", "comm", "ops", "ops:", "model:"},
     "checkpoint": {"platform", "schedules", "schedules_v1", "parallel", "device", "comm", "fsdp", "fsdp:", "model", "model:"},
     "data": {"platform", "schedules", "schedules_v1", "parallel"},

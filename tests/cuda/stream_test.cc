@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "device/arena.h"
 #include "device/cuda/device.h"
 #include "device/static_arena.h"
 #include "tests/cuda/spin.h"
@@ -39,21 +38,10 @@ TEST_F(CudaDeviceTest, MoreMemoryThanThereIsIsOutOfMemoryAndTheGpuGoesOn) {
   EXPECT_EQ(device_->Reserve(1 << 20)->bytes(), 1 << 20);
 }
 
-TEST_F(CudaDeviceTest, ArenaMemoryIsOnTheGpuAndPoisonedByAskingForIt) {
-  device::Arena arena(*device_, 1 << 20, /*poison=*/true);
-  at::Tensor tensor = arena.Allocate({4, 8}, at::kFloat);
-  EXPECT_TRUE(tensor.is_cuda());
-  EXPECT_EQ(at::isnan(tensor).sum().item<int64_t>(), 32);
-  tensor.fill_(1);
-  EXPECT_EQ(tensor.sum().item<float>(), 32);
-  arena.Free(tensor);
-  EXPECT_EQ(at::isnan(arena.Allocate({32}, at::kFloat)).sum().item<int64_t>(), 32);
-}
-
 TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
-  const device::StreamError poison;
-  const auto producer = device_->MakeStream("producer", poison);
-  const auto consumer = device_->MakeStream("consumer", poison);
+  const device::StreamError error;
+  const auto producer = device_->MakeStream("producer", error);
+  const auto consumer = device_->MakeStream("consumer", error);
   const device::StaticArena arena(*device_, device_->Reserve(4096));
   at::Tensor number = arena.At(256, {1}, at::kDouble);
   const device::HostArena pinned(*device_, 8);
@@ -79,7 +67,7 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   EXPECT_EQ(number.item<double>(), 7);
 }
 
-TEST_F(CudaDeviceTest, AnArenaByAddressIsNanAtTheStart) {
+TEST_F(CudaDeviceTest, ArenasAreOnTheGpuAndNanAtTheStart) {
   const device::StaticArena arena(*device_, device_->Reserve(4096), /*fill_with_nan=*/true);
   EXPECT_TRUE(arena.At(0, {4}, at::kFloat).is_cuda());
   EXPECT_EQ(at::isnan(arena.At(0, {512}, at::kDouble)).sum().item<int64_t>(), 512);
@@ -137,9 +125,9 @@ TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
 }
 
 TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
-  const device::StreamError poison;
-  const auto a = device_->MakeStream("a", poison);
-  const auto b = device_->MakeStream("b", poison);
+  const device::StreamError error;
+  const auto a = device_->MakeStream("a", error);
+  const auto b = device_->MakeStream("b", error);
   bool ran = false;
   a->Enqueue([] { throw std::runtime_error("first"); });
   b->Enqueue([&] { ran = true; });
@@ -148,13 +136,13 @@ TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
   EXPECT_FALSE(ran);
 }
 
-TEST_F(CudaDeviceTest, APoisonFromOutsideEndsAWaitForWorkThatGoesOn) {
-  device::StreamError poison;
-  const auto stream = device_->MakeStream("a", poison);
+TEST_F(CudaDeviceTest, AnErrorFromOutsideEndsAWaitForWorkThatGoesOn) {
+  device::StreamError error;
+  const auto stream = device_->MakeStream("a", error);
   stream->Enqueue([] { SpinHere(2'000'000'000); });
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    poison.Set(std::make_exception_ptr(std::runtime_error("lost")));
+    error.Set(std::make_exception_ptr(std::runtime_error("lost")));
   });
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THROW(stream->Synchronize(), std::runtime_error);
