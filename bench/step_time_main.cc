@@ -58,13 +58,13 @@ Recorded Record(tandem::trainer::FakeDaemon& daemon, int ranks, int steps) {
   return recorded;
 }
 
-// Milliseconds of the train program on the slowest rank, the median of the steps.
+// Milliseconds of the recorded program on the slowest rank, the median of the steps.
 double ProgramMilliseconds(const tandem::plan::JobPlan& plan, const Recorded& recorded) {
   std::map<int64_t, int64_t> slowest;  // step → nanoseconds
   for (const tandem::v1::StepTimeline& step : recorded.steps) {
     if (!step.serialized()) {
-      const int64_t time =
-          tandem::schedules::StepNanoseconds(plan.stage.train, tandem::plan::ToTimeline(step));
+      const int64_t time = tandem::schedules::StepNanoseconds(tandem::plan::ProgramOf(plan, step),
+                                                              tandem::plan::ToTimeline(step));
       slowest[step.step()] = std::max(slowest[step.step()], time);
     }
   }
@@ -134,6 +134,10 @@ int main(int argc, char** argv) {
       return 1;
     }
     const tandem::plan::JobPlan plan = tandem::plan::MakeJobPlan(resolved);
+    if (const absl::Status same = tandem::plan::CheckRecorded(plan, recorded.steps); !same.ok()) {
+      std::fprintf(stderr, "%s\n", std::string(same.message()).c_str());
+      return 1;
+    }
     if (!WriteProfile(plan, recorded, argv[6])) {
       std::fprintf(stderr, "%s cannot be written\n", argv[6]);
       return 1;

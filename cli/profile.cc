@@ -61,7 +61,7 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
     first = first == 0 ? step.step() : std::min(first, step.step());
     last = std::max(last, step.step());
     const schedules::Timeline timeline = plan::ToTimeline(step);
-    const schedules::Program& program = plan.stage.train;
+    const schedules::Program& program = plan::ProgramOf(plan, step);
     const int64_t ns = schedules::StepNanoseconds(program, timeline);
     if (ns > step_ns) {
       step_ns = ns;

@@ -12,11 +12,15 @@
 
 namespace tandem::plan {
 
-// Steps that the ranks of a job recorded, and what follows from them. All require steps of this plan's train
-// program, which CheckRecorded makes sure of.
+// Steps that the ranks of a job recorded, and what follows from them: runs of `train`, or of `begin` where
+// the step before it was applied by a run of its own (after a checkpoint or a validation). All require steps
+// of this plan's programs, which CheckRecorded makes sure of.
 
 // FailedPrecondition where a timeline is of another program.
 absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
+
+// The program that was recorded.
+const schedules::Program& ProgramOf(const JobPlan& plan, const v1::StepTimeline& step);
 
 schedules::Timeline ToTimeline(const v1::StepTimeline& step);
 

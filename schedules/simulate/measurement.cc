@@ -85,6 +85,9 @@ std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& pr
 
   std::vector<MeasuredTime> result;
   for (auto& [key, samples] : kinds) {
+    if (samples.seconds.empty()) {
+      continue;
+    }
     samples.time.seconds = Mean(samples.seconds);
     samples.time.cpu_seconds = Mean(samples.cpu_seconds);
     samples.time.samples = static_cast<int64_t>(samples.seconds.size());

@@ -18,7 +18,7 @@ namespace tandem::schedules {
 //   is
 //                    not known; else its processor time, since beside other streams it was slowed down
 //
-// Requires timelines of `program`, each with a time for every instruction.
+// Requires timelines of `program`, each with a time for every instruction; nothing follows from none.
 std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& program,
                                        const Workload& workload, absl::Span<const Timeline> timelines);
 

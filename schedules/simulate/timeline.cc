@@ -208,7 +208,10 @@ std::vector<int> BoundBy(const Program& program, const Timeline& timeline) {
     for (const Wait& wait : instruction.waits) {
       bound = Later(timeline, bound, wait.instruction);
     }
-    bound_by.push_back(Later(timeline, bound, host_wait));
+    bound = Later(timeline, bound, host_wait);
+    // The run itself started later than a copy that ended before it.
+    const bool before_run = bound >= 0 && timeline.instructions[bound].end_ns < 0;
+    bound_by.push_back(before_run && !program.streams[instruction.stream].copies_host ? -1 : bound);
     before = i;
     host_wait = instruction.opcode == Opcode::kHostWait ? i : host_wait;
   }

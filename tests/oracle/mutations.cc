@@ -466,8 +466,10 @@ class Mutator {
 
   bool ReorderContributions() {
     const std::optional<int> a = Pick(Sums);
-    const std::optional<int> b = Pick(Sums);
-    if (!a || *a == *b || At(*a).opcode != At(*b).opcode || At(*a).target != At(*b).target) {
+    const std::optional<int> b = Pick([&](const Instruction& in) {
+      return a && in.opcode == At(*a).opcode && in.target == At(*a).target && &in != &At(*a);
+    });
+    if (!b) {
       return false;
     }
     std::swap(At(*a).operands[0], At(*b).operands[0]);

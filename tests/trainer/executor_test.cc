@@ -315,11 +315,20 @@ TEST_F(ExecutorTest, ALossIsReportedWithTheOldestCollectiveThatHasNotEnded) {
   const uint64_t before = gather.num_collectives();
   // The first gather of the step hangs: it has been issued, and does not end.
   gather.hang = true;
-  executor_->Issue(Train(2), [&](int, int64_t*) {
+  // The batch comes when the watchdog has spoken, so that the run cannot end before. The data thread may ask
+  // for the next one until the executor is gone.
+  const auto failed = std::make_shared<std::atomic<bool>>(false);
+  const std::jthread watchdog([&, failed] {
     while (gather.num_collectives() == before) {
       std::this_thread::yield();  // the gather stream has not come to it yet
     }
     executor_->FailHungCollective(std::make_exception_ptr(comm::CommError("rank 1 is gone")));
+    *failed = true;
+  });
+  executor_->Issue(Train(2), [failed](int, int64_t*) {
+    while (!*failed) {
+      std::this_thread::yield();
+    }
   });
   try {
     executor_->Issue(Train(3), Load());

@@ -60,6 +60,18 @@ TEST(TimelineTest, ACopyOfTheHostIsNoCommunication) {
   EXPECT_EQ(ExposedCommunication(program, HandTimeline()), 1000) << "of the first gather alone";
 }
 
+TEST(TimelineTest, ACopyThatEndedBeforeTheRunBindsNothing) {
+  Program program = HandProgram();
+  program.instructions[0].stream = kToDevice;
+  Timeline timeline = HandTimeline();
+  timeline.instructions[0] = {-9000, -8000};
+  timeline.instructions[1] = {0, 5000};
+  EXPECT_EQ(BoundBy(program, timeline)[1], -1) << "and not a gap of 8 us";
+  timeline.instructions[0] = {-500, 300};
+  timeline.instructions[1] = {300, 5000};
+  EXPECT_EQ(BoundBy(program, timeline)[1], 0);
+}
+
 TEST(TimelineTest, WhatFollowsTheLastComputeIsAStallOfTheStep) {
   Program program = HandProgram();
   program.instructions.pop_back();
