@@ -159,7 +159,8 @@ int main(int argc, char** argv) {
         }
         // A run's first piece of compute is issued after its inputs; runs are told apart by these.
         const std::vector<Piece>& inputs = marks[0].streams["host-to-device"];
-        const size_t per_run = inputs.size() / static_cast<size_t>(plan.train.steps + 1);
+        const size_t per_run =
+            (inputs.size() - 1) / static_cast<size_t>(plan.train.steps);  // the last is an update
         std::vector<double> seams;
         std::vector<double> reducing;
         std::vector<double> issue;
