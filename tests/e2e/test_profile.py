@@ -9,18 +9,15 @@ from cluster import tiny_job, wait_for
 
 
 def program_of(cluster, path):
-    """Indices of the instructions that run something, by stream, from the text of the program."""
-    text = cluster.cli("plan", "-f", path, "--program").stdout
-    lines = text[text.index("# train:"):].splitlines()[1:]
+    """The stream of each instruction of the train program, by its index, from the text of the program."""
+    lines = cluster.cli("plan", "-f", path, "--program").stdout.splitlines()
+    train = next(i for i, line in enumerate(lines) if line.startswith("train: "))
     streams = {}
-    for line in lines:
+    for line in lines[lines.index("instructions", train) + 1:]:
         words = line.split()
-        if line.startswith("#"):  # slots
-            continue
-        if not words or not words[0].isdigit():
+        if not words:
             break
-        if words[2] not in ("release", "reshard"):
-            streams[int(words[0])] = words[1]
+        streams[int(words[0])] = words[1]
     return streams
 
 
@@ -33,10 +30,10 @@ def test_a_running_job_is_traced_and_measured_and_plan_reads_the_profile(start, 
     assert "2 ranks" in done.stdout and str(trace) in done.stdout and str(profile) in done.stdout
 
     expected = program_of(cluster, tmp_path / "traced.json")
-    assert set(expected.values()) == {"compute", "gather", "reduce"}
+    assert set(expected.values()) == {"compute", "gather", "reduce", "host-to-device", "device-to-host"}
     events = json.loads(trace.read_text())["traceEvents"]
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
-    assert sorted(tracks.values()) == sorted(2 * ["compute", "gather", "reduce"])
+    assert sorted(tracks.values()) == sorted(2 * list(set(expected.values())))
     seen = collections.Counter()
     for event in events:
         if event["ph"] == "X":
