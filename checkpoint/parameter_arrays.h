@@ -18,7 +18,8 @@ namespace tandem::checkpoint {
 // owns a piece of.
 //
 // The shards are of host memory: on the CPU the units' own, on a GPU copies as large as that state, which are
-// made at their first use and kept. Used by the issuing thread, between programs.
+// made at their first use and kept. Used by the issuing thread, while no run is
+// in flight.
 class ParameterArrays {
  public:
   // states: of the units, in their order, of elements of `type` in `device`'s memory. All but the vectors

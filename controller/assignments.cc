@@ -5,7 +5,7 @@
 namespace tandem::controller {
 namespace {
 
-// The trainers get this long to end their step; then they are killed.
+// The trainers get this long to leave; then they are killed.
 constexpr absl::Duration kCancelGrace = absl::Seconds(1);
 constexpr absl::Duration kFailureGrace = absl::Milliseconds(500);
 

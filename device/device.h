@@ -65,7 +65,7 @@ class Device {
   virtual std::unique_ptr<TimeMark> MarkTime() = 0;
 
   // Blocks until the device has done everything that was issued, on any stream. For the time before the first
-  // program; never in a step.
+  // run; never in a step.
   virtual void Synchronize() = 0;
 };
 

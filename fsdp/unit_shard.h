@@ -28,7 +28,7 @@ class UnitKernels;
 // Allocates nothing that outlives the call. Throws CommError.
 using BoundCall = std::function<void()>;
 
-// Element types of a unit, by role. This version computes where all three are the same: fp32, or fp64.
+// Element types of a unit, by role. So far all three must be the same: fp32, or fp64.
 struct UnitTypes {
   c10::ScalarType main;       // weights, moments, accumulator
   c10::ScalarType compute;    // gathered parameters

@@ -10,8 +10,8 @@
 namespace tandem::model {
 
 // The kinds of nodes that a decoder is made of, each declared in the file of its name (embedding.cc, ...);
-// its code is beside it (embedding_node.cc). A new kind is a row in node_kinds.cc, one in decoder_nodes.cc,
-// and its parameters' names in hugging_face_names.cc.
+// its code is beside it (embedding_node.cc). A new kind is these two files, its row and its place in a layer
+// in node_kinds.cc, its row in decoder_nodes.cc, and its parameters' names in hugging_face_names.cc.
 NodeDeclaration DeclareEmbedding(const DecoderShapes& shapes);
 NodeDeclaration DeclareAttention(const DecoderShapes& shapes);
 NodeDeclaration DeclareMlp(const DecoderShapes& shapes);

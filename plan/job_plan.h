@@ -41,7 +41,7 @@ struct CheckpointConfig {
   std::string directory;  // empty: none
   int64_t every_steps = 0;
   int keep = 0;
-  std::string resume;  // "", "newest" or a path
+  std::string resume;  // "", "newest", "none" or a path
 };
 
 struct TrainConfig {

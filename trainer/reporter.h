@@ -30,7 +30,7 @@ struct StepRecord {
   std::vector<double> losses;             // of this rank's microbatches
   std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
   int64_t validation_batches = 0;         // global microbatches of the validation; losses beyond do not count
-  std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in item-table order; empty: not wanted
+  std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in table order; empty: not wanted
 };
 
 // One optimizer step of all ranks.
@@ -43,7 +43,8 @@ struct StepSummary {
   double seconds = 0;
   int64_t nonfinite = 0;
   std::map<std::string, double> scalars;  // "tokens_per_second", "validation_loss"
-  // L2, in item-table order; empty where they are not wanted. rms: root mean square of the weight.
+  // L2, in the order of the parameters' table; empty where they are not wanted. rms: root mean square of the
+  // weight.
   std::vector<double> weight;
   std::vector<double> gradient;
   std::vector<double> update;
@@ -54,11 +55,11 @@ struct StepSummary {
 // rank), so that the summary does not depend on how many ranks share the work. One thread per rank, with an
 // own communicator, while the next step runs.
 //
-// At most one record is under way: Submit for the next one waits, on the host and between two programs, until
+// At most one record is under way: Submit for the next one waits, on the host and between two runs, until
 // the one before has been folded and told. A stream never waits. All ranks submit the same steps.
 class Reporter {
  public:
-  // item_elements: elements of each item, in table order.
+  // item_elements: elements of each parameter, in table order.
   // tell: called on rank 0 with every summary, in step order, on the reporter's thread; what it does delays
   //   the next Submit, so it hands over and returns.
   // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any

@@ -11,7 +11,8 @@
 namespace tandem::trainer {
 
 // What the daemon may ask of a running rank, as bits: every rank sends its bits with the terms of
-// GradientNorm, and all act on the union after that same step. Telling one rank is enough.
+// GradientNorm. The host issues one run ahead, so all ranks act on the union after the run behind the one
+// that agreed on it: one step later (run_sequence.h). Telling one rank is enough.
 enum RequestBit : uint32_t {
   kRequestCheckpoint = 1,  // checkpoint, and go on
   kRequestStop = 2,        // checkpoint where there is a directory, then stop

@@ -10,15 +10,14 @@ namespace tandem::schedules {
 // may take it as it is. Of every program:
 //
 //   * targets, microbatches, streams, communicators, buffers and parts are in range; waits point to lower
-//   positions
+//     positions
 //   * operands are, place by place, of the kind, subject, mode and size that the trainer binds there
-//   (program.h)
+//     (program.h)
 //   * only rings are read from the former run, and nothing of a former run is changed; streams that copy to
-//   and from
-//     the host touch nothing but rings
+//     and from the host touch nothing but rings
 //   * every buffer lives as long as its kind says, and is divided as its unit is
 //   * every buffer lies within its region, aligned; persistent ones below the locals and the same in every
-//   program
+//     program
 //   * a communicator is used from one stream, the same in every program
 absl::Status CheckFormed(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 

@@ -19,9 +19,8 @@ namespace tandem::schedules {
 //   * of a value's gradient: the order of the passes, nodes forward and then backward
 //   * of a part of a contribution that several passes write: the same order, and rounded once
 //   * of a unit's gradient, where the inner axis shards it: microbatch by microbatch, each folded in the
-//   order of the
-//     ranks; where it leaves partial sums: all microbatches of a rank, then once in the order of the ranks;
-//     last, where the outer axis leaves partial sums, in the order of the outer ranks
+//     order of the ranks; where it leaves partial sums: all microbatches of a rank, then once in the order
+//     of the ranks; last, where the outer axis leaves partial sums, in the order of the outer ranks
 //
 // There are no streams and no memory here: every microbatch after the other, every node after the other, on
 // what buffers hold when the run starts. `train` is Update() and then Step(): it means what `update` and then

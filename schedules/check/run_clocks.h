@@ -14,8 +14,7 @@ namespace tandem::schedules {
 // follows from two facts of the executor (program.md 1):
 //
 //   * The streams of a run start after all streams of the former run but those that copy to and from the
-//   host. Nothing
-//     is assumed of when a copy stream starts, except that it goes on after its own former run.
+//     host. Nothing is assumed of when a copy stream starts, except that it goes on after its own former run.
 //   * Run n has ended before run n + 2 is issued, so nothing but the former run can still be under way.
 //
 // The former run is one pseudo-instruction for each of its copy streams, and one for all its other streams.

@@ -32,8 +32,9 @@ inline constexpr int kNumOpcodes = 21;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 
-// One row for each opcode (opcode.cc): the only table that is indexed by opcodes, beside cost, symbol and
-// call.
+// One row for each opcode (opcode.cc). What else is said of it, each in one place: its cost
+// (simulate/cost.cc), its operands (check/operand_shapes.cc), its symbol (check/execution.cc), its call
+// (trainer/binder.cc).
 struct OpcodeInfo {
   Opcode opcode;
   const char* name;  // as the text prints it: "reduce"

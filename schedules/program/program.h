@@ -115,16 +115,19 @@ struct Wait {
 //     A value that is written by several passes (a gradient) `writes` first and `adds` later.
 //     Recompute: the forward's, without the writes that were kept and without state_adds.
 //     Forward in `validate`: without gradient_writes, parameter_gradients and state_adds.
-//   LoadInputs: reads host inputs, writes inputs.   LoadBatch: reads a part of the host batch, writes that
-//   part. Send: reads the value or gradient.  Receive: writes it. HostWait: reads the sizes. It is on the
-//   stream "host", which is the issuing thread: all that is issued after it
-//     knows that it has ended.
+//   LoadInputs: reads host inputs, writes inputs.
+//   LoadBatch: reads a part of the host batch, writes that part.
+//   Send: reads the value or gradient.
+//   Receive: writes it.
+//   HostWait: reads the sizes. It is on the stream "host", which is the issuing thread: all that is issued
+//     after it knows that it has ended.
 //   Unshard: reads the shard (published, main where equal, or outer-gathered), writes gathered.
 //   UnshardOuter: reads the shard, writes outer-gathered.
-//   Zero: writes a part of the contribution.   Round: reads a part of collected, writes that of the
-//   contribution. Accumulate: reads the contribution, writes or adds the full gradient. ReduceGradients:
-//   reads the contribution or the full gradient, writes staging, writes or adds gradients, and, if
-//     it is the run's last of its unit (and no outer stage follows), writes norm terms.
+//   Zero: writes a part of the contribution.
+//   Round: reads a part of collected, writes that of the contribution.
+//   Accumulate: reads the contribution, writes or adds the full gradient.
+//   ReduceGradients: reads the contribution or the full gradient, writes staging, writes or adds gradients,
+//     and, if it is the run's last of its unit (and no outer stage follows), writes norm terms.
 //   ReduceOuter: adds gradients, writes staging, writes norm terms.
 //   GradientNorm: reads norm terms of every trainable unit, reads inputs, writes outcome.
 //   OptimizerStep: reads gradients, reads outcome (former), reads inputs, adds weights, adds optimizer state,

@@ -155,7 +155,7 @@ TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndSizesOfTheParameters) {
   EXPECT_EQ(sizes, expected) << "no padding, no units";
 }
 
-// What the first version saved: one array a unit, gaps and all.
+// What a checkpoint of version 1 holds: one array a unit, gaps and all.
 TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
   for (const int saving : {1, 3}) {
     std::filesystem::remove_all(directory_);

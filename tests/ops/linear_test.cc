@@ -64,7 +64,7 @@ TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
   EXPECT_TRUE(out.narrow(1, 10, 10).isnan().all().item<bool>());
 }
 
-// The bits must depend on the shape alone: slots and arena blocks lie elsewhere for another number of ranks.
+// The bits must depend on the shape alone: buffers have other addresses for another number of ranks.
 TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
   const at::ScalarType type = GetParam();
   Numbers numbers(13);

@@ -20,7 +20,7 @@ namespace {
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
-// The items of the arrays "<unit><suffix>" by Hugging Face name.
+// The parameters of the arrays "<unit><suffix>", by Hugging Face name.
 Tensors ByName(const plan::JobPlan& plan, const JobRun& run, const std::string& suffix) {
   Tensors tensors;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {

@@ -58,7 +58,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
         rank, [](const auto& m) { return m.has_finished(); }, kPatience);
     ASSERT_TRUE(finished.has_value());
     EXPECT_EQ(finished->finished().step(), 6);
-    const v1::FromTrainer first = daemon_->Said(rank)[rank == 0 ? 1 : 0];  // rank 0 tells the items first
+    const v1::FromTrainer first = daemon_->Said(rank)[rank == 0 ? 1 : 0];  // rank 0 tells the table first
     ASSERT_TRUE(first.has_ready());
     EXPECT_EQ(first.ready().program_digest(), plan.program_digest);
     EXPECT_EQ(first.ready().layout_digest(), plan.layout_digest);
