@@ -13,6 +13,7 @@
 #include "platform/seeded_random.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
+#include "tests/platform/irregular_files.h"
 
 namespace tandem::controller {
 namespace {
@@ -42,6 +43,16 @@ class StoreTest : public ::testing::Test {
   platform::SeededRandom random_{1};
   ptrdiff_t saved_ = 0;
 };
+
+TEST_F(StoreTest, ADatabaseThatIsNoRegularFileIsNamed) {
+  const std::string path = folder_.path() + "/controller.db";
+  for (const std::string kind : platform::kIrregularKinds) {
+    std::filesystem::remove_all(path);
+    platform::PutIrregularFile(kind, path);
+    EXPECT_EQ(Store::Open(folder_.path(), random_).status(),
+              absl::InvalidArgumentError("open " + path + ": it is " + kind + ", not a regular file"));
+  }
+}
 
 TEST_F(StoreTest, ReopeningLoadsLiveJobsAndBeginsTheNextTerm) {
   Driver driver;

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -39,6 +40,12 @@ def children(pid):
         except (FileNotFoundError, ProcessLookupError):
             pass
     return found
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def corpus():
@@ -90,6 +97,9 @@ class Cluster:
 
     def state(self, name):
         return self.job(name)["state"].removeprefix("JOB_STATE_")
+
+    def events(self, name):
+        return [json.loads(line) for line in self.cli("events", name, "-o", "json").stdout.splitlines()]
 
     def reports(self, name):
         return [json.loads(line) for line in self.cli("metrics", name, "-o", "json").stdout.splitlines()]

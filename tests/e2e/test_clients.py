@@ -13,7 +13,7 @@ import grpc
 from google.protobuf import descriptor_pool, json_format, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from cluster import tiny_job, wait_for
+from cluster import free_port, tiny_job, wait_for
 
 
 class Client:
@@ -149,12 +149,6 @@ def test_a_bad_spec_is_refused_by_the_server_with_the_text_of_validate(start, tm
         assert len(texts) >= 2
         for text in texts:
             assert text in error.details()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_prometheus_scrapes_the_controller_and_its_own_parser_accepts_the_scrape(start, tmp_path):

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "tests/platform/irregular_files.h"
+#include "trainer/failure.h"
 
 namespace tandem::trainer {
 namespace {
@@ -58,6 +60,21 @@ TEST_F(MetricsFileTest, ResumeCutsLaterStepsAndATornLine) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
   MetricsFile file(platform::SystemFiles(), folder_, 2);
   EXPECT_EQ(Content(), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
+  for (const std::string kind : platform::kIrregularKinds) {
+    const std::string path = folder_ + "/metrics.jsonl";
+    std::filesystem::remove_all(path);
+    platform::PutIrregularFile(kind, path);
+    try {
+      MetricsFile file(platform::SystemFiles(), folder_, 0);
+      FAIL() << "it was opened";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.what(), "checkpoint.directory: cannot keep metrics there: open " + path + ": it is " +
+                                  kind + ", not a regular file");
+    }
+  }
 }
 
 TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
