@@ -13,6 +13,7 @@
 #include "cli/event_table.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
+#include "cli/progress_text.h"
 #include "cli/rank_list.h"
 #include "cli/watch_frame.h"
 #include "cli/watch_summary.h"
@@ -101,6 +102,9 @@ int Describe(Context& context, const JobOptions& options) {
     out.Row("cause", CauseText(job->cause()));
   }
   out.Row("step", absl::StrCat(job->last_step(), " of ", job->resolved().training().steps()));
+  if (job->has_progress()) {
+    out.Row("progress", ProgressText(job->progress()));
+  }
   out.Row("created", TimeText(job->created(), context.zone));
   if (IsSet(job->ended())) {
     out.Row("ended", absl::StrCat(TimeText(job->ended(), context.zone), ", ran ", SpanText(RunTime(*job))));

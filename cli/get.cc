@@ -6,6 +6,7 @@
 #include "cli/command_client.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
+#include "cli/progress_text.h"
 #include "cli/table.h"
 #include "cli/watch_frame.h"
 
@@ -66,12 +67,15 @@ int GetJobs(Context& context, const GetOptions& options) {
                {.heading = "STATE"},
                {.heading = "STEP", .align = Table::Align::kRight},
                {.heading = "RANKS", .align = Table::Align::kRight},
+               {.heading = "PROGRESS", .align = Table::Align::kRight},
                {.heading = "AGE", .align = Table::Align::kRight},
                {.heading = "REASON", .shrinks = true}});
   Print(context, options, *jobs, std::move(table), "jobs", [&](Table& rows, const v1::Job& job) {
     rows.Add({job.name(), job.id(), StateText(job.state()), ProgressText(job),
-              absl::StrCat(job.resolved().parallelism().ranks()), AgeText(job.created(), context.clock.Now()),
-              job.reason()});
+              absl::StrCat(job.resolved().parallelism().ranks()),
+              job.has_progress() ? absl::StrCat(SpanText(ToDuration(job.progress().age())), " ago") : "",
+              AgeText(job.created(), context.clock.Now()),
+              job.progress().stalled() ? BehindText(job.progress()) : job.reason()});
   });
   return kOk;
 }

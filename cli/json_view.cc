@@ -56,6 +56,14 @@ class JsonView : public WatchView {
                    {"validation_loss", state.validation->loss}};
       Print(json);
     }
+    if (applied.stalled) {
+      const bool stalled = IsStalled(state);
+      Json json = {{"kind", "progress"}, {"stalled", stalled}};
+      if (stalled) {
+        json.update(Json::parse(ToJson(state.standstill->progress, -1)));
+      }
+      Print(json);
+    }
     if (applied.checkpoint) {
       Json json = {
           {"kind", "checkpoint"}, {"step", state.checkpoint->step()}, {"path", state.checkpoint->path()}};

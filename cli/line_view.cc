@@ -12,6 +12,7 @@
 #include "cli/log_line.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
+#include "cli/progress_text.h"
 #include "cli/watch_frame.h"
 #include "cli/watch_summary.h"
 #include "cli/watch_view.h"
@@ -40,6 +41,12 @@ class LineView : public WatchView {
           Print(absl::StrCat("checkpoints: ", warning));
         }
       }
+    }
+    if (applied.stalled && IsStalled(state)) {
+      StepLine(state, now);  // nothing of before may come after it
+      Print(StandstillText(state, now));
+    } else if (applied.stalled) {
+      Print("the ranks move again");
     }
     if (applied.report) {
       const bool first = !first_line_.has_value();

@@ -9,6 +9,7 @@
 #include "cli/display_text.h"
 #include "cli/message_text.h"
 #include "cli/number_text.h"
+#include "cli/progress_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -135,6 +136,12 @@ void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<
                                                state.last->step(), state.last->nonfinite()),
                                Style::kBad));
   }
+  if (IsStalled(state) && !HasEnded(state.job.state())) {
+    for (const std::string& line : Wrap(StandstillText(state, now), width, "")) {
+      lines.push_back(StyledLine(line, Style::kBad));
+    }
+    return;
+  }
   if (!state.arrivals.empty() && state.job.state() == v1::JOB_STATE_RUNNING) {
     const absl::Duration quiet = now - state.arrivals.back().time;
     if (quiet > std::max(kQuietFor, absl::Seconds(10 * SecondsPerStep(state)))) {
@@ -180,6 +187,11 @@ std::string PlacementText(const v1::Job& job) {
     }
   }
   return text;
+}
+
+std::string StandstillText(const WatchState& state, absl::Time now) {
+  return absl::StrCat("no progress for ", ClockText(now - state.standstill->since), ": ",
+                      BehindText(state.standstill->progress));
 }
 
 StyledLine HeaderLine(const WatchState& state, int width) {

@@ -30,6 +30,9 @@ std::string ReasonText(const v1::Job& job);
 // "2 ranks on 2 workers"; without placement "2 ranks".
 std::string PlacementText(const v1::Job& job);
 
+// "no progress for 0:09: rank 1 on worker b is stopped, ...". Requires state.standstill.
+std::string StandstillText(const WatchState& state, absl::Time now);
+
 Style StateStyle(v1::JobState state);
 
 }  // namespace tandem::cli

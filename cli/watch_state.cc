@@ -24,6 +24,23 @@ bool TakeJob(const v1::Job& job, WatchState& state) {
   return changed;
 }
 
+// Below this age a rank is on its way.
+constexpr absl::Duration kStandstill = absl::Seconds(3);
+
+Applied TakeProgress(const v1::Progress& progress, absl::Time now, WatchState& state) {
+  const absl::Duration age =
+      absl::Seconds(progress.age().seconds()) + absl::Nanoseconds(progress.age().nanos());
+  const bool was_stalled = IsStalled(state);
+  // The controller hears of its ranks once a second; a report of the same step may have come before.
+  const bool outdated = state.last.has_value() && progress.step() <= state.last->step();
+  if (age < kStandstill || outdated) {
+    state.standstill.reset();
+  } else {
+    state.standstill = WatchState::Standstill{now - age, progress};
+  }
+  return {.stalled = was_stalled != IsStalled(state)};
+}
+
 }  // namespace
 
 Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state) {
@@ -46,6 +63,10 @@ Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, Wat
     return applied;
   }
   applied.report = true;
+  if (live) {
+    applied.stalled = IsStalled(state);
+    state.standstill.reset();
+  }
   state.last = report;
   state.last->clear_norms();
   state.losses.Add(report.loss());
@@ -99,6 +120,8 @@ Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, Watc
       break;
     case v1::WatchResponse::kReport:
       return ApplyReport(response.report(), now, live, state);
+    case v1::WatchResponse::kProgress:
+      return TakeProgress(response.progress(), now, state);
     case v1::WatchResponse::kTable:
       state.table = response.table();
       break;
@@ -107,6 +130,10 @@ Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, Watc
       break;
   }
   return applied;
+}
+
+bool IsStalled(const WatchState& state) {
+  return state.standstill.has_value() && state.standstill->progress.stalled();
 }
 
 int64_t TotalSteps(const WatchState& state) { return state.job.resolved().training().steps(); }
@@ -136,6 +163,9 @@ double AverageTokensPerSecond(const WatchState& state) {
 std::optional<absl::Duration> TimeLeft(const WatchState& state, absl::Time now) {
   const int64_t total = TotalSteps(state);
   if (!state.last.has_value() || total <= 0) {
+    return std::nullopt;
+  }
+  if (IsStalled(state)) {
     return std::nullopt;
   }
   const int64_t left = std::max<int64_t>(0, total - state.last->step());

@@ -51,6 +51,13 @@ struct WatchState {
   std::optional<v1::CheckpointCommitted> checkpoint;  // the newest
   v1::Event warning;                                  // the newest about a checkpoint
 
+  // Told while the ranks do not move, and once more when they do.
+  struct Standstill {
+    absl::Time since;  // when the rank that is behind last moved
+    v1::Progress progress;
+  };
+  std::optional<Standstill> standstill;
+
   std::string notice;  // what else the display shall say: "cancelling; Ctrl-C again kills it"
 
   // Set while the controller is away.
@@ -67,12 +74,16 @@ struct Applied {
   bool report = false;  // a new last step
   bool validation = false;
   bool checkpoint = false;
+  bool stalled = false;  // the ranks have come to stand still, or move again
   bool warning = false;
 };
 
 // `live`: the response is told as it happens, not read from the history.
 Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, WatchState& state);
 Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state);
+
+// The ranks stand still for longer than a step explains.
+bool IsStalled(const WatchState& state);
 
 // Steps that the job will make; 0 where unknown.
 int64_t TotalSteps(const WatchState& state);

@@ -40,7 +40,7 @@ void ApplyTransition(const v1::Event& event, JobEntry& entry) {
                     : event.failed().class_() == v1::FAILURE_CLASS_REQUESTED ? v1::JOB_STATE_CANCELLED
                                                                              : v1::JOB_STATE_FAILED);
     if (event.from() != v1::JOB_STATE_STOPPING) {
-      *entry.runtime.mutable_stopping_since() = event.time();
+      *entry.runtime.mutable_stopping_since() = event.has_decided() ? event.decided() : event.time();
     }
   }
   job.set_recovering(job.attempt() > 1 &&

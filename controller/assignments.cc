@@ -37,11 +37,7 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   }
 }
 
-void SetGrace(absl::Duration grace, v1::Assignment& out) {
-  const int64_t nanos = absl::ToInt64Nanoseconds(grace);
-  out.mutable_grace()->set_seconds(nanos / 1'000'000'000);
-  out.mutable_grace()->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
-}
+void SetGrace(absl::Duration grace, v1::Assignment& out) { *out.mutable_grace() = ToProto(grace); }
 
 }  // namespace
 
@@ -91,6 +87,8 @@ void MarkForgotten(const v1::Assignments& sent, const std::string& worker, State
   }
   for (const v1::AttemptId& id : sent.forget()) {
     it->second.attempts.erase(KeyOf(id));
+    it->second.told.erase(KeyOf(id));
+    it->second.peer_lost.erase(KeyOf(id));
   }
 }
 

@@ -11,6 +11,8 @@
 namespace tandem::controller {
 namespace {
 
+constexpr char kStoppedByWorker[] = "StoppedByWorker";
+
 // How long a worker has been away; zero while it is connected.
 absl::Duration Away(const State& state, const std::string& worker, absl::Time now) {
   const auto it = state.workers.find(worker);
@@ -18,6 +20,19 @@ absl::Duration Away(const State& state, const std::string& worker, absl::Time no
     return now - state.started;
   }
   return it->second.connected ? absl::ZeroDuration() : now - it->second.since;
+}
+
+// When the first rank of the current attempt said that it has lost a peer; infinite future: none has.
+absl::Time PeerLostAt(const State& state, const v1::Job& job) {
+  absl::Time first = absl::InfiniteFuture();
+  for (const std::string& name : WorkersOf(job)) {
+    const auto worker = state.workers.find(name);
+    if (worker != state.workers.end()) {
+      const auto it = worker->second.peer_lost.find(CurrentAttempt(job));
+      first = it == worker->second.peer_lost.end() ? first : std::min(first, it->second);
+    }
+  }
+  return first;
 }
 
 void FillIn(const v1::RankPlace& place, const v1::RankStatus& status, v1::Cause& cause) {
@@ -38,6 +53,16 @@ std::optional<v1::Cause> CauseOf(const v1::RankPlace& place, const v1::RankStatu
     // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that somebody else
     // killed within the grace of a stop, which its peer's loss brought about first, is still the first cause.
     cause = status.cause();
+    if (cause.class_() == v1::FAILURE_CLASS_REQUESTED && cause.reason() == "WorkerStopped") {
+      // Not by us: the daemon was told to end.
+      cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+      cause.set_reason(kStoppedByWorker);
+      cause.set_message(absl::StrCat("worker ", place.worker(),
+                                     " was told to end, as by SIGTERM, and stopped ",
+                                     "its ranks: ", cause.message()));
+      cause.clear_signal();
+      cause.clear_exit_code();
+    }
   } else if (status.exited() && !status.finished()) {
     const std::string who = absl::StrCat("rank ", place.rank(), " on worker ", place.worker());
     if (reborn) {
@@ -164,11 +189,14 @@ int Distance(const v1::Cause& cause) {
     case v1::FAILURE_CLASS_OUT_OF_MEMORY:
       return 0;
     case v1::FAILURE_CLASS_REQUESTED:
-      return 4;
+      return 5;
     case v1::FAILURE_CLASS_PEER_LOST:
-      return 3;
+      return 4;
     default:
-      return cause.reason() == "WorkerLost" ? 2 : cause.signal() != 0 ? 0 : 1;
+      if (cause.reason() == "WorkerLost" || cause.reason() == kStoppedByWorker) {
+        return 2;
+      }
+      return cause.after_stop() ? 3 : cause.signal() != 0 ? 0 : 1;
   }
 }
 
@@ -180,6 +208,19 @@ bool Precedes(const v1::Cause& a, const v1::Cause& b) {
                            cause.has_rank() ? cause.rank() : -1);
   };
   return key(a) < key(b);
+}
+
+bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Cause& cause, absl::Time now) {
+  if (cause.class_() != v1::FAILURE_CLASS_PEER_LOST) {
+    return false;
+  }
+  const AttemptKey key = CurrentAttempt(entry.job);
+  const bool all_told = std::all_of(Current(entry.job).places().begin(), Current(entry.job).places().end(),
+                                    [&](const v1::RankPlace& place) {
+                                      const v1::RankStatus* said = Said(state, place, key);
+                                      return said != nullptr && (said->exited() || said->has_cause());
+                                    });
+  return !all_told && now < PeerLostAt(state, entry.job) + state.limits.cause_wait;
 }
 
 v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what) {
@@ -234,7 +275,11 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
         job.state() != v1::JOB_STATE_STOPPING) {
       offer(WorkerLost(job, name, "returned without its ranks"));
     }
-    if (Away(state, name, now) >= state.limits.worker_timeout) {
+    const absl::Duration away = Away(state, name, now);
+    // A worker whose peers have lost ranks, and that is away itself, has had the time for its last words.
+    const bool missed =
+        away > absl::ZeroDuration() && now >= PeerLostAt(state, job) + state.limits.cause_wait;
+    if (missed || away >= state.limits.worker_timeout) {
       const bool over = std::all_of(Current(job).places().begin(), Current(job).places().end(),
                                     [&](const v1::RankPlace& place) {
                                       const v1::RankStatus* said = Said(state, place, key);
@@ -243,7 +288,8 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
       if (!over) {
         offer(WorkerLost(
             job, name,
-            absl::StrCat("has been away for ", absl::FormatDuration(state.limits.worker_timeout))));
+            missed ? "is away, and other ranks have lost theirs"
+                   : absl::StrCat("has been away for ", absl::FormatDuration(state.limits.worker_timeout))));
       }
     }
   }
@@ -256,7 +302,7 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
     }
     // Nobody here asked for it: the daemon stopped its ranks on its own, as when its machine shuts down.
     first->set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    first->set_reason("StoppedByWorker");
+    first->set_reason(kStoppedByWorker);
   }
   if (first && first->class_() == v1::FAILURE_CLASS_PEER_LOST && first->missing_ranks().empty() &&
       job.state() != v1::JOB_STATE_RUNNING && job.state() != v1::JOB_STATE_STOPPING) {

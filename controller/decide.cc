@@ -32,6 +32,29 @@ v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::stri
   return event;
 }
 
+// It happened before it was heard of here.
+void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
+  if (happened < now) {
+    *event.mutable_time() = ToProto(happened);
+    *event.mutable_decided() = ToProto(now);
+  }
+}
+
+// When the last of the job's ranks was there, by the time of it that they tell; `now` where one does not
+// tell.
+template <typename Has, typename Get>
+absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, Has has, Get get) {
+  absl::Time last = FromProto(Current(job).started());
+  for (const v1::RankPlace& place : Current(job).places()) {
+    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+    if (status == nullptr || !(status->*has)()) {
+      return now;
+    }
+    last = std::max(last, FromProto((status->*get)()));
+  }
+  return last;
+}
+
 // The furthest step that any rank was seen at.
 int64_t LastStep(const State& state, const v1::Job& job) {
   int64_t step = job.last_step();
@@ -49,7 +72,15 @@ v1::Event Failing(const State& state, const v1::Job& job, const v1::Cause& cause
   event.set_message(cause.message());
   event.set_step(std::max(cause.step(), LastStep(state, job)));
   *event.mutable_failed() = cause;
+  if (cause.has_time()) {
+    SetHappened(std::max(FromProto(cause.time()), FromProto(Current(job).started())), now, event);
+  }
   return event;
+}
+
+// Told once: the same cause comes again with every status, and after a new connection by a corrected clock.
+bool IsSame(const v1::Cause& a, const v1::Cause& b) {
+  return a.rank() == b.rank() && a.worker() == b.worker() && a.reason() == b.reason();
 }
 
 std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entry, absl::Time now) {
@@ -76,7 +107,7 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
         cause = std::move(lost);
       }
     }
-    if (cause && (!job.has_cause() || Precedes(*cause, job.cause()))) {
+    if (cause && (!job.has_cause() || (Precedes(*cause, job.cause()) && !IsSame(*cause, job.cause())))) {
       return Failing(state, job, *cause, now);
     }
   }
@@ -84,6 +115,8 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
     return std::nullopt;
   }
   v1::Event event = EventOf(job, job.outcome(), now, kController);
+  SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_exited_at, &v1::RankStatus::exited_at), now,
+              event);
   event.set_step(LastStep(state, job));
   if (job.outcome() == v1::JOB_STATE_SUCCEEDED) {
     event.set_reason("Finished");
@@ -107,7 +140,9 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     return NextOfStopping(state, entry, now);
   }
   if (const std::optional<v1::Cause> cause = FirstCause(state, entry, now)) {
-    return Failing(state, job, *cause, now);
+    // The daemons stop what is left on their own: nothing runs on for this.
+    return IsWaitingForCause(state, entry, *cause, now) ? std::nullopt
+                                                        : std::optional(Failing(state, job, *cause, now));
   }
   const AttemptKey key = CurrentAttempt(job);
   const auto& places = Current(job).places();
@@ -134,6 +169,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     v1::Event event = EventOf(job, v1::JOB_STATE_RUNNING, now, kController);
     event.set_reason("Ready");
     event.set_message("every rank is ready");
+    SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_ready_at, &v1::RankStatus::ready_at), now,
+                event);
     event.set_step(ready->resumed_step());
     *event.mutable_admitted() = Current(job);
     event.mutable_admitted()->set_resumed_step(ready->resumed_step());
@@ -151,6 +188,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
   v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController);
   event.set_reason("Finishing");
   event.set_message("every rank has finished; waiting for their exits");
+  SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_finished_at, &v1::RankStatus::finished_at),
+              now, event);
   event.set_step(LastStep(state, job));
   return event;
 }
@@ -324,7 +363,18 @@ std::string ReasonOf(v1::CheckpointProblem problem) {
   }
 }
 
-Decision DecideWarning(const JobEntry& entry, const CheckpointTold& told, absl::Time now) {
+// When the worker heard of it from its rank.
+absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointTold& told, absl::Time now) {
+  const auto worker = state.workers.find(told.worker);
+  if (!told.notice.has_at() || worker == state.workers.end()) {
+    return now;
+  }
+  return std::max(FromProto(told.notice.at()) - worker->second.clock_ahead,
+                  FromProto(Current(job).started()));
+}
+
+Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointTold& told,
+                       absl::Time now) {
   Decision out;
   const bool known = entry.runtime.warning_attempt() == told.notice.id().attempt() &&
                      entry.runtime.warning_number() >= told.notice.number();
@@ -338,6 +388,7 @@ Decision DecideWarning(const JobEntry& entry, const CheckpointTold& told, absl::
   event.set_step(warning.step());
   *event.mutable_checkpoint_warning() = warning;
   event.set_notice_number(told.notice.number());
+  SetHappened(NoticedAt(state, entry.job, told, now), now, event);
   out.events.push_back(std::move(event));
   return out;
 }
@@ -350,7 +401,7 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::
   }
   const JobEntry& entry = state.jobs.at(key.first);
   if (told.notice.has_warning()) {
-    return DecideWarning(entry, told, now);
+    return DecideWarning(state, entry, told, now);
   }
   const bool known = entry.runtime.checkpoint_attempt() == key.second &&
                      entry.runtime.checkpoint_step() >= told.notice.committed().step();
@@ -362,6 +413,7 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::
   event.set_message(told.notice.committed().path());
   event.set_step(told.notice.committed().step());
   *event.mutable_checkpoint() = told.notice.committed();
+  SetHappened(NoticedAt(state, entry.job, told, now), now, event);
   out.events.push_back(std::move(event));
   return out;
 }

@@ -36,7 +36,8 @@ struct WorkerHello {
 
 struct WorkerDisconnected {
   std::string worker;
-  std::string session;  // an older session than the worker's current one changes nothing
+  std::string session;   // an older session than the worker's current one changes nothing
+  absl::Time last_seen;  // its last message: since then it is away
 };
 
 struct AttemptReport {

@@ -202,6 +202,13 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
       statements_->insert_table.Bind(batch.table().digest()).BindBlob(batch.table().SerializeAsString());
       status = statements_->insert_table.Run();
     }
+    if (status.ok() && !durable_steps_.contains(batch.id().job_id())) {
+      const absl::StatusOr<int64_t> before = HighestStep(batch.id().job_id());
+      status = before.status();
+      if (status.ok()) {
+        durable_steps_[batch.id().job_id()] = *before;
+      }
+    }
     for (const v1::StepReport& report : batch.reports()) {
       if (!status.ok()) {
         break;
@@ -220,6 +227,7 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
       db_->Execute("ROLLBACK").IgnoreError();
       open_ = false;
       uncommitted_ = 0;
+      durable_steps_.clear();
       ended = {std::move(waiting_), status};
       waiting_.clear();
       CountNorms().IgnoreError();
@@ -255,6 +263,7 @@ std::pair<std::vector<History::Committed>, absl::Status> History::End() {
     CountNorms().IgnoreError();
   }
   open_ = false;
+  durable_steps_.clear();
   uncommitted_ = 0;
   std::pair<std::vector<Committed>, absl::Status> out{std::move(waiting_), status};
   waiting_.clear();
@@ -387,6 +396,11 @@ absl::StatusOr<History::Position> History::Last(const std::string& job) {
 
 absl::StatusOr<int64_t> History::LastStep(const std::string& job) {
   const absl::MutexLock lock(&mu_);
+  const auto durable = durable_steps_.find(job);
+  return durable != durable_steps_.end() ? durable->second : HighestStep(job);
+}
+
+absl::StatusOr<int64_t> History::HighestStep(const std::string& job) {
   Statement& query = statements_->last_step;
   query.Bind(job);
   const int64_t out = query.Next() ? query.Int(0) : 0;

@@ -64,8 +64,10 @@ class History {
 
   absl::StatusOr<std::optional<v1::ItemTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The newest position and the highest step of a job; zeros where there is none.
+  // The newest position of a job; zeros where there is none.
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
+  // The highest step of a job of which the report is durable, so that it never falls, whoever dies; 0 where
+  // there is none.
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
 
   int64_t norm_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -84,6 +86,8 @@ class History {
   absl::Status InsertNorms(const std::string& job, const v1::StepReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Evict(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of all reports, durable or not.
+  absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the open transaction; what is to be called then, and with what.
   std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status AddNorms(const std::string& job, v1::StepReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -97,6 +101,8 @@ class History {
   bool open_ ABSL_GUARDED_BY(mu_) = false;  // a transaction
   int uncommitted_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time first_uncommitted_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> durable_steps_
+      ABSL_GUARDED_BY(mu_);  // of jobs in the transaction, before it
   std::vector<Committed> waiting_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int64_t> bytes_of_job_ ABSL_GUARDED_BY(mu_);
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;

@@ -123,6 +123,7 @@ grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* conte
     return Reply(context, job.status());
   }
   *response = *std::move(job);
+  parts_.progress.Fill(*response);
   return Reply(context, FillLastStep(parts_.history, *response));
 }
 
@@ -154,6 +155,7 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* con
     if (const absl::Status status = FillLastStep(parts_.history, job); !status.ok()) {
       return Reply(context, status);
     }
+    parts_.progress.Fill(job);
     *response->add_jobs() = std::move(job);
   }
   return Reply(context, absl::OkStatus());

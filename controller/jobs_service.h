@@ -4,6 +4,7 @@
 
 #include "controller/engine.h"
 #include "controller/history.h"
+#include "controller/progress_board.h"
 #include "controller/sessions.h"
 #include "controller/store.h"
 #include "controller/upload_relay.h"
@@ -24,6 +25,7 @@ class JobsService final : public v1::Jobs::CallbackService {
     Sessions& sessions;
     Watches& watches;
     UploadRelay& uploads;
+    const ProgressBoard& progress;
     platform::Random& random;
   };
   explicit JobsService(const Parts& parts) : parts_(parts) {}

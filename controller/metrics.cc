@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "controller/progress.h"
 #include "platform/build_info.h"
 
 namespace tandem::controller {
@@ -137,6 +138,13 @@ void Metrics::Look(const State& state) {
     schedulable_ += WhyNotSchedulable(state, worker).empty() ? 1 : 0;
   }
   last_seq_ = state.last_seq;
+  looked_ = clock_.Now();
+  progress_.clear();
+  for (const auto& [id, entry] : state.jobs) {
+    if (std::optional<v1::Progress> progress = ProgressOf(state, entry.job, looked_)) {
+      progress_[entry.job.name()] = *std::move(progress);
+    }
+  }
 }
 
 std::vector<prometheus::MetricFamily> Metrics::Collect() const {
@@ -211,6 +219,24 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     out.back().metric.push_back(training.seconds.Metric());
     out.back().metric.back().label = {{"job_name", job}};
   }
+  // Of the ranks that run: a job that has ended has none.
+  const auto per_rank = [&](const char* name, const char* help, auto value)
+                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                              prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
+                              for (const auto& [job, progress] : progress_) {
+                                Add(family, value(progress), {{"job_name", job}});
+                              }
+                              out.push_back(std::move(family));
+                            };
+  const double since_look = absl::ToDoubleSeconds(clock_.Now() - looked_);
+  per_rank("tandem_train_progress_age_seconds", "Time since the rank that is behind the others last moved.",
+           [&](const v1::Progress& progress) {
+             return absl::ToDoubleSeconds(FromProto(progress.age())) + since_look;
+           });
+  per_rank("tandem_train_rank_behind", "Number of the rank that is behind the others.",
+           [](const v1::Progress& progress) { return static_cast<double>(progress.rank()); });
+  per_rank("tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
+           [](const v1::Progress& progress) { return progress.stalled() ? 1.0 : 0.0; });
   CollectCheckpoints(out);
   return out;
 }

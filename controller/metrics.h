@@ -76,6 +76,8 @@ class Metrics : public prometheus::Collectable {
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, v1::Progress> progress_ ABSL_GUARDED_BY(mu_);  // by job name, as of looked_
+  absl::Time looked_ ABSL_GUARDED_BY(mu_);
   int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);
   mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name

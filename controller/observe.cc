@@ -3,6 +3,48 @@
 #include "controller/decide.h"
 
 namespace tandem::controller {
+namespace {
+
+// A time of the worker by our clock. What it tells of is over.
+void Translate(const WorkerEntry& worker, absl::Time now, google::protobuf::Timestamp& time) {
+  time = ToProto(std::min(now, FromProto(time) - worker.clock_ahead));
+}
+
+void Translate(const WorkerEntry& worker, absl::Time now, v1::AttemptStatus& status) {
+  for (v1::RankStatus& rank : *status.mutable_ranks()) {
+    if (rank.has_ready_at()) {
+      Translate(worker, now, *rank.mutable_ready_at());
+    }
+    if (rank.has_finished_at()) {
+      Translate(worker, now, *rank.mutable_finished_at());
+    }
+    if (rank.has_exited_at()) {
+      Translate(worker, now, *rank.mutable_exited_at());
+    }
+    if (rank.cause().has_time()) {
+      Translate(worker, now, *rank.mutable_cause()->mutable_time());
+    }
+  }
+  if (status.refused().has_time()) {
+    Translate(worker, now, *status.mutable_refused()->mutable_time());
+  }
+}
+
+void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) {
+  const AttemptKey key = KeyOf(status.id());
+  v1::AttemptStatus& said = worker.attempts[key];
+  said = status;
+  said.clear_values();
+  Translate(worker, now, said);
+  worker.told[key] = now;
+  if (std::any_of(status.ranks().begin(), status.ranks().end(), [](const v1::RankStatus& rank) {
+        return rank.cause().class_() == v1::FAILURE_CLASS_PEER_LOST;
+      })) {
+    worker.peer_lost.try_emplace(key, now);
+  }
+}
+
+}  // namespace
 
 void Observe(const Input& input, absl::Time now, State& state) {
   if (const auto* in = std::get_if<WorkerHello>(&input)) {
@@ -43,11 +85,12 @@ void Observe(const Input& input, absl::Time now, State& state) {
     worker.session = in->session;
     worker.incarnation = hello.incarnation();
     worker.build = hello.build();
+    worker.clock_ahead = hello.has_now() ? FromProto(hello.now()) - now : absl::ZeroDuration();
     worker.attempts.clear();
+    worker.told.clear();
+    worker.peer_lost.clear();
     for (const v1::AttemptStatus& status : hello.inventory().attempts()) {
-      v1::AttemptStatus& said = worker.attempts[KeyOf(status.id())];
-      said = status;
-      said.clear_values();
+      Take(status, now, worker);
     }
     worker.inventory = hello.inventory();
     worker.inventory.clear_attempts();
@@ -55,14 +98,12 @@ void Observe(const Input& input, absl::Time now, State& state) {
     const auto it = state.workers.find(in->worker);
     if (it != state.workers.end() && it->second.session == in->session && it->second.connected) {
       it->second.connected = false;
-      it->second.since = now;
+      it->second.since = std::min(now, in->last_seen);
     }
   } else if (const auto* in = std::get_if<AttemptReport>(&input)) {
     const auto it = state.workers.find(in->worker);
     if (it != state.workers.end()) {
-      v1::AttemptStatus& said = it->second.attempts[KeyOf(in->status.id())];
-      said = in->status;
-      said.clear_values();
+      Take(in->status, now, it->second);
     }
   }
 }

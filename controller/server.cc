@@ -27,6 +27,7 @@
 #include "controller/listener.h"
 #include "controller/metrics.h"
 #include "controller/metrics_server.h"
+#include "controller/progress_board.h"
 #include "controller/rpc_metrics.h"
 #include "controller/sessions.h"
 #include "controller/store.h"
@@ -123,6 +124,7 @@ struct Server::Parts {
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
   std::shared_ptr<Metrics> metrics;
+  std::unique_ptr<ProgressBoard> progress;
   std::unique_ptr<Sessions> sessions;
   std::unique_ptr<UploadRelay> uploads;
   std::unique_ptr<Watches> watches;
@@ -143,19 +145,24 @@ struct Server::Parts {
 };
 
 void Server::Parts::RunTicks() {
+  const absl::Duration tick = std::min(kTick, sessions->beat());
   absl::Time beat = absl::InfinitePast();
+  absl::Time second = absl::InfinitePast();
   while (true) {
     {
       const absl::MutexLock lock(&mu);
-      if (mu.AwaitWithTimeout(absl::Condition(&stopping), kTick)) {
+      if (mu.AwaitWithTimeout(absl::Condition(&stopping), tick)) {
         return;
       }
     }
     engine->Post(Tick{});
-    engine->Query([this](const State& state) { metrics->Look(state); });
+    engine->Query([this](const State& state) {
+      metrics->Look(state);
+      progress->Look(state);
+    });
     const absl::Time now = clock.Now();
     history->Tick(now);
-    if (now - beat >= absl::Seconds(1)) {
+    if (now - beat >= sessions->beat()) {
       beat = now;
       for (const absl::Status& in_place : {store->CheckInPlace(), history->CheckInPlace()}) {
         if (!in_place.ok()) {
@@ -163,6 +170,9 @@ void Server::Parts::RunTicks() {
         }
       }
       sessions->Beat();
+    }
+    if (now - second >= absl::Seconds(1)) {
+      second = now;
       uploads->Tick();
     }
   }
@@ -236,12 +246,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   const size_t live_jobs = state->jobs.size();
 
   parts->metrics = std::make_shared<Metrics>(clock);
-  parts->sessions = std::make_unique<Sessions>(Sessions::Options{.store_id = parts->store->store_id(),
-                                                                 .term = parts->store->term(),
-                                                                 .orphan_timeout = options.orphan_timeout},
-                                               clock, random);
-  parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, clock, random);
-  parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, clock);
+  Sessions::Options sessions{.store_id = parts->store->store_id(),
+                             .term = parts->store->term(),
+                             .orphan_timeout = options.orphan_timeout};
+  sessions.FitTo(options.limits.worker_timeout);
+  parts->sessions = std::make_unique<Sessions>(sessions, clock, random);
+  parts->progress = std::make_unique<ProgressBoard>(clock);
+  parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, *parts->progress, clock, random);
+  parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, *parts->progress, clock);
   Parts* raw = parts.get();
   parts->sessions->OnGone([raw](const std::string& worker) { raw->uploads->WorkerGone(worker); });
   parts->engine = std::make_unique<Engine>(
@@ -259,9 +271,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
           .no_room = [raw](const absl::Status& status) { raw->OnNoRoom(status); },
           .fatal = options.fatal,
       });
-  parts->jobs = std::make_unique<JobsService>(JobsService::Parts{*parts->engine, *parts->store,
-                                                                 *parts->history, *parts->sessions,
-                                                                 *parts->watches, *parts->uploads, random});
+  parts->jobs = std::make_unique<JobsService>(
+      JobsService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->watches,
+                         *parts->uploads, *parts->progress, random});
   parts->workers = std::make_unique<WorkersService>(
       WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
                             *parts->metrics, clock, [raw] { raw->watches->Poke(); }});

@@ -9,21 +9,13 @@ namespace tandem::controller {
 namespace {
 
 constexpr int kProtocol = 1;
-constexpr size_t kMostUncommitted = 1024;  // messages; more are not read until some are
+constexpr size_t kMostUncommittedMessages = 1024;  // messages; more are not read until some are
 
 bool GoodWorkerId(const std::string& id) {
   return !id.empty() && id.size() <= 253 && std::all_of(id.begin(), id.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_' || c == '.';
   });
-}
-
-google::protobuf::Duration ToProto(absl::Duration duration) {
-  google::protobuf::Duration out;
-  const int64_t nanos = absl::ToInt64Nanoseconds(duration);
-  out.set_seconds(nanos / 1'000'000'000);
-  out.set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
-  return out;
 }
 
 v1::Refused Refusal(std::string reason, std::string message, bool final) {
@@ -113,7 +105,7 @@ void Session::Gone() {
   }
   sessions_.Leave(this);
   if (posted) {
-    engine_.Post(WorkerDisconnected{.worker = worker, .session = id_});
+    engine_.Post(WorkerDisconnected{.worker = worker, .session = id_, .last_seen = last_seen()});
     platform::Log(platform::LogLevel::kWarning, "worker disconnected",
                   {{"worker", worker}, {"session", id_}});
   }
@@ -129,7 +121,7 @@ void Session::OnReadDone(bool ok) {
   if (end_.has_value()) {
     return;
   }
-  if (uncommitted_.size() >= kMostUncommitted) {
+  if (uncommitted_.size() >= kMostUncommittedMessages) {
     reading_paused_ = true;
     return;
   }
@@ -167,7 +159,7 @@ std::function<void()> Session::Acknowledging(uint64_t seq) {
 void Session::Done(uint64_t seq) {
   const absl::MutexLock lock(&mu_);
   uncommitted_.erase(seq);
-  if (reading_paused_ && uncommitted_.size() < kMostUncommitted / 2 && !end_.has_value()) {
+  if (reading_paused_ && uncommitted_.size() < kMostUncommittedMessages / 2 && !end_.has_value()) {
     reading_paused_ = false;
     StartRead(&incoming_);
   }

@@ -1,5 +1,6 @@
 #include "controller/sessions.h"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <optional>
@@ -25,6 +26,12 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Ope
     session->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
   }
   return session.get();
+}
+
+void Sessions::Options::FitTo(absl::Duration worker_timeout) {
+  constexpr absl::Duration kShortestBeat = absl::Milliseconds(50);  // workers do not beat more often
+  silence = std::max(4 * kShortestBeat, std::min(silence, worker_timeout / 2));
+  beat = std::clamp(silence / 4, kShortestBeat, beat);
 }
 
 std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session) {

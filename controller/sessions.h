@@ -25,6 +25,9 @@ class Sessions {
     absl::Duration orphan_timeout = absl::Seconds(600);
     absl::Duration beat = absl::Seconds(1);
     absl::Duration silence = absl::Seconds(5);  // a stream without any message for longer is closed
+
+    // Makes both as short as it takes to see that a worker is silent well before it counts as lost.
+    void FitTo(absl::Duration worker_timeout);
   };
 
   Sessions(const Options& options, const platform::Clock& clock, platform::Random& random)
@@ -38,6 +41,8 @@ class Sessions {
   void Send(const std::string& worker, const v1::KvValue& value);
   // False where the worker is not connected.
   bool Ask(const std::string& worker, const v1::UploadRequest& request);
+
+  absl::Duration beat() const { return options_.beat; }
 
   // Beats to all, and closes the silent ones. Call once a beat.
   void Beat();

@@ -143,4 +143,16 @@ absl::Time FromProto(const google::protobuf::Timestamp& time) {
   return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
 }
 
+google::protobuf::Duration ToProto(absl::Duration duration) {
+  google::protobuf::Duration out;
+  absl::Duration rest;
+  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
+  return out;
+}
+
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
 }  // namespace tandem::controller

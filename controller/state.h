@@ -26,21 +26,25 @@ struct JobEntry {
 // A worker as it described itself. Never stored: it says all of it again when it returns.
 struct WorkerEntry {
   bool connected = false;
-  absl::Time since;     // of the last change of `connected`
+  absl::Time since;     // connected since, or away since: then, its last message
   std::string session;  // of the last connection
   uint64_t incarnation = 0;
+  absl::Duration clock_ahead;  // of its clock, against ours
   std::string build;
   v1::Inventory inventory;                           // without its attempts
-  std::map<AttemptKey, v1::AttemptStatus> attempts;  // its last words on each
+  std::map<AttemptKey, v1::AttemptStatus> attempts;  // its last words on each, times by our clock
+  std::map<AttemptKey, absl::Time> told;             // and when they came
+  std::map<AttemptKey, absl::Time> peer_lost;        // when a rank first said that it has lost a peer
   std::set<AttemptKey> missing;  // live attempts that it should have listed when it returned, and did not
   std::set<AttemptKey> reborn;   // live attempts whose ranks died with its former incarnation
 };
 
 struct Limits {
-  absl::Duration worker_timeout = absl::Seconds(30);  // away for longer: WorkerLost
-  absl::Duration start_timeout = absl::Minutes(15);   // from admission to Ready of every rank
-  absl::Duration settle = absl::Milliseconds(1500);   // what STOPPING waits for ranks that cannot be asked
-  size_t live_jobs = 10000;                           // more are refused
+  absl::Duration worker_timeout = absl::Seconds(30);    // away for longer: WorkerLost
+  absl::Duration start_timeout = absl::Minutes(15);     // from admission to Ready of every rank
+  absl::Duration settle = absl::Milliseconds(1500);     // what STOPPING waits for ranks that cannot be asked
+  absl::Duration cause_wait = absl::Milliseconds(500);  // from a lost peer to its own last words
+  size_t live_jobs = 10000;                             // more are refused
 };
 
 struct State {
@@ -94,5 +98,7 @@ void Prune(State& state);
 
 google::protobuf::Timestamp ToProto(absl::Time time);
 absl::Time FromProto(const google::protobuf::Timestamp& time);
+google::protobuf::Duration ToProto(absl::Duration duration);
+absl::Duration FromProto(const google::protobuf::Duration& duration);
 
 }  // namespace tandem::controller

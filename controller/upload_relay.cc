@@ -1,6 +1,7 @@
 #include "controller/upload_relay.h"
 
 #include "absl/strings/str_cat.h"
+#include "controller/progress.h"
 
 namespace tandem::controller {
 namespace {
@@ -31,6 +32,7 @@ uint64_t UploadRelay::Open(const std::vector<Wanted>& wanted, std::function<void
           .place = want.place,
           .asked = clock_.Now(),
           .is_profile = request.has_profile(),
+          .job_id = request.id().job_id(),
           .missing = request.profile().steps() * (request.profile().alone() ? 2 : 1)};
       reader.open.insert(request.upload());
       requests.emplace_back(want.place.worker(), std::move(request));
@@ -190,15 +192,21 @@ void UploadRelay::Tick() {
   std::vector<std::function<void()>> mores;
   {
     const absl::MutexLock lock(&mu_);
-    std::vector<std::pair<std::string, std::string>> late;
+    std::vector<std::pair<std::string, std::string>> late;  // id, why
     for (const auto& [id, upload] : uploads_) {
       if (!upload.begun && clock_.Now() - upload.asked > kAnswer) {
-        late.emplace_back(id, upload.place.worker());
+        late.emplace_back(id, absl::StrCat("worker ", upload.place.worker(), " has not begun to send within ",
+                                           absl::FormatDuration(kAnswer)));
+      } else if (upload.is_profile && upload.missing > 0) {
+        // No rank records a step that none of them can end.
+        const std::optional<v1::Progress> progress = progress_.Find(upload.job_id);
+        if (progress && progress->stalled()) {
+          late.emplace_back(id, StallText(*progress));
+        }
       }
     }
-    for (const auto& [id, worker] : late) {
-      mores.push_back(Fail(id, absl::StrCat("worker ", worker, " has not begun to send within ",
-                                            absl::FormatDuration(kAnswer))));
+    for (const auto& [id, why] : late) {
+      mores.push_back(Fail(id, why));
     }
   }
   for (const std::function<void()>& more : mores) {

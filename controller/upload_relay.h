@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "controller/progress_board.h"
 #include "controller/sessions.h"
 #include "platform/clock.h"
 #include "platform/random.h"
@@ -24,8 +25,9 @@ namespace tandem::controller {
 // upload; what they send is handed on. A reader that is slow holds back its uploads alone. Thread-safe.
 class UploadRelay {
  public:
-  UploadRelay(Sessions& sessions, const platform::Clock& clock, platform::Random& random)
-      : sessions_(sessions), clock_(clock), random_(random) {}
+  UploadRelay(Sessions& sessions, const ProgressBoard& progress, const platform::Clock& clock,
+              platform::Random& random)
+      : sessions_(sessions), progress_(progress), clock_(clock), random_(random) {}
 
   struct Wanted {
     v1::RankPlace place;
@@ -50,7 +52,8 @@ class UploadRelay {
 
   // A worker is not connected any more: logs that it has not begun never come, and no timelines.
   void WorkerGone(const std::string& worker) ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives up on workers that do not answer. Call about once a second.
+  // Gives up on workers that do not answer, and on timelines of jobs that are stalled. Call about once a
+  // second.
   void Tick() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -60,6 +63,7 @@ class UploadRelay {
     absl::Time asked;
     bool begun = false;
     bool is_profile = false;
+    std::string job_id;
     int missing = 0;  // timelines of a profile that have not come
   };
   struct Reader {
@@ -74,6 +78,7 @@ class UploadRelay {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Sessions& sessions_;
+  const ProgressBoard& progress_;
   const platform::Clock& clock_;
   platform::Random& random_;
 

@@ -12,13 +12,17 @@ namespace {
 constexpr int kPage = 64;
 // Reports come on another stream than the end of their job, and may come after it.
 constexpr absl::Duration kLateReports = absl::Seconds(60);
+// A job whose ranks have not moved for this long is looked at more closely, this often.
+constexpr absl::Duration kQuiet = absl::Seconds(3);
+constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WatchReader>> WatchReader::Open(Store& store, History& history,
+                                                               const ProgressBoard& progress,
                                                                const v1::WatchRequest& request,
                                                                absl::Time now) {
-  std::unique_ptr<WatchReader> out(new WatchReader(store, history, request));
+  std::unique_ptr<WatchReader> out(new WatchReader(store, history, progress, request));
   if (absl::Status status = out->Begin(now); !status.ok()) {
     return status;
   }
@@ -111,6 +115,9 @@ absl::StatusOr<std::optional<v1::WatchResponse>> WatchReader::Next(absl::Time no
       if (status.ok() && page_.empty()) {
         status = ReadEvents(now);
       }
+      if (status.ok() && page_.empty()) {
+        LookAtProgress(now);
+      }
     }
     if (!status.ok()) {
       return status;
@@ -122,6 +129,25 @@ absl::StatusOr<std::optional<v1::WatchResponse>> WatchReader::Next(absl::Time no
   std::optional<v1::WatchResponse> out = std::move(page_.front());
   page_.pop_front();
   return out;
+}
+
+// Without a cursor: it is of this moment, and who comes back gets that of then.
+void WatchReader::LookAtProgress(absl::Time now) {
+  if (job_id_.empty()) {
+    return;
+  }
+  if (now >= next_look_) {
+    next_look_ = now + kProgressPeriod;
+    std::optional<v1::Progress> progress = progress_.Find(job_id_);
+    const bool quiet = progress && FromProto(progress->age()) >= kQuiet;
+    if (progress && (quiet || quiet_)) {
+      v1::WatchResponse& response = page_.emplace_back();
+      response.set_job_id(job_id_);
+      *response.mutable_progress() = *std::move(progress);
+    }
+    quiet_ = quiet;
+  }
+  due_ = std::min(due_, next_look_);
 }
 
 absl::Status WatchReader::Follow(const v1::Job& job, absl::Time now) {

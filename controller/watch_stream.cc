@@ -106,8 +106,8 @@ constexpr absl::Duration kTimerStep = absl::Milliseconds(50);
 
 }  // namespace
 
-Watches::Watches(Store& store, History& history, const platform::Clock& clock)
-    : store_(store), history_(history), clock_(clock), thread_([this] { Run(); }) {}
+Watches::Watches(Store& store, History& history, const ProgressBoard& progress, const platform::Clock& clock)
+    : store_(store), history_(history), progress_(progress), clock_(clock), thread_([this] { Run(); }) {}
 
 Watches::~Watches() {
   Close();
@@ -116,7 +116,7 @@ Watches::~Watches() {
 
 grpc::ServerWriteReactor<v1::WatchResponse>* Watches::Open(const v1::WatchRequest& request) {
   absl::StatusOr<std::unique_ptr<WatchReader>> reader =
-      WatchReader::Open(store_, history_, request, clock_.Now());
+      WatchReader::Open(store_, history_, progress_, request, clock_.Now());
   if (!reader.ok()) {
     return new RefusedWatch(ToRpc(reader.status()));
   }
@@ -169,8 +169,11 @@ void Watches::Run() {
     {
       const absl::MutexLock lock(&mu_);
       const auto awake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return poked_ || closed_; };
+      const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return poked_ || closed_ || !streams_.empty();
+      };
       if (streams_.empty()) {
-        mu_.Await(absl::Condition(&awake));
+        mu_.Await(absl::Condition(&wanted));  // the first stream may have something due, though nothing pokes
       } else {
         mu_.AwaitWithTimeout(absl::Condition(&awake), kTimerStep);
       }

@@ -20,7 +20,7 @@ class WatchStream;
 // and reads the next when that has left, so a stuck client holds nothing but its own place. Thread-safe.
 class Watches {
  public:
-  Watches(Store& store, History& history, const platform::Clock& clock);
+  Watches(Store& store, History& history, const ProgressBoard& progress, const platform::Clock& clock);
   ~Watches();
 
   // A new stream; it belongs to gRPC until it is done.
@@ -41,6 +41,7 @@ class Watches {
 
   Store& store_;
   History& history_;
+  const ProgressBoard& progress_;
   const platform::Clock& clock_;
   absl::Mutex mu_;
   bool poked_ ABSL_GUARDED_BY(mu_) = false;

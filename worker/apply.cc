@@ -94,7 +94,8 @@ class Applier {
   void operator()(const AttemptEnded& event) {
     const auto it = state_.live.find(event.attempt);
     if (it == state_.live.end()) return;
-    v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false);
+    // Every rank is gone, so nothing of it has an age.
+    v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false, absl::InfinitePast());
     status.set_ended(true);
     state_.ended[event.attempt] = {.status = std::move(status)};
     state_.live.erase(it);
@@ -113,13 +114,19 @@ class Applier {
     }
   }
   void operator()(const RankReady& event) {
-    if (RankState* const rank = Touch(event.rank)) rank->ready = event.ready;
+    if (RankState* const rank = Touch(event.rank)) {
+      rank->ready = event.ready;
+      rank->ready_at = event.time;
+    }
   }
   void operator()(const RankFailed& event) {
     if (RankState* const rank = Touch(event.rank)) rank->failed = event.cause;
   }
   void operator()(const RankFinished& event) {
-    if (RankState* const rank = Touch(event.rank)) rank->finished = true;
+    if (RankState* const rank = Touch(event.rank)) {
+      rank->finished = true;
+      rank->finished_at = event.time;
+    }
   }
   void operator()(const RankSampled& event) {
     RankState* const rank = Find(event.rank);
@@ -129,6 +136,16 @@ class Applier {
       if (rank->sample.step > 0)
         rank->step_seconds = absl::ToDoubleSeconds(event.time - rank->sampled_at) / steps;
       rank->sampled_at = event.time;
+    }
+    // The page has the times of instructions alone: a new phase is as old as this look.
+    const PageSample& last = rank->sample;
+    const bool moved = rank->progressed_at == absl::InfinitePast() || event.sample.phase != last.phase ||
+                       event.sample.step != last.step || event.sample.collectives != last.collectives;
+    const absl::Time told = event.time - event.sample.since_progress;
+    if (told > rank->progressed_at) {
+      rank->progressed_at = told;
+    } else if (moved) {
+      rank->progressed_at = event.time;
     }
     rank->sample = event.sample;
   }
@@ -144,6 +161,7 @@ class Applier {
   void operator()(const RankGone& event) {
     if (RankState* const rank = Touch(event.rank)) {
       rank->life = Life::kGone;
+      rank->gone_at = event.time;
       rank->cause = event.cause;
       for (auto& [name, ranks] : Find(event.rank.attempt)->waiting) ranks.erase(event.rank.rank);
     }

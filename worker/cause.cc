@@ -79,18 +79,16 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
   const std::string where = Whereabouts(attempt, rank.sample);
   const std::string reason = attempt.stop ? attempt.stop->reason : "";
   if (exit.signal != 0) {
-    // A SIGKILL that the daemon did not send is the machine's (or a person's), also within the grace of a
-    // stop. Any other signal after a stop is how the process fell over while its peers left.
-    const bool requested = exit.signal == SIGKILL ? rank.kill_sent : (rank.stop_sent || rank.kill_sent);
-    if (requested) {
-      return Requested(reason, rank.kill_sent
-                                   ? absl::StrCat("rank ", number, " was stopped with SIGKILL ", where)
-                                   : absl::StrCat("after the stop, ", HowItEnded(number, exit), " ", where));
+    // The daemon sends SIGKILL and no other signal: whatever else it was came from elsewhere, also within the
+    // grace of a stop.
+    if (exit.signal == SIGKILL && rank.kill_sent && !exit.before_kill) {
+      return Requested(reason, absl::StrCat("rank ", number, " was stopped with SIGKILL ", where));
     }
     v1::Cause cause;
     cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
     cause.set_reason("RankKilled");
     cause.set_message(absl::StrCat(HowItEnded(number, exit), " ", where));
+    cause.set_after_stop(rank.stop_sent && exit.signal != SIGKILL);
     return cause;
   }
   const Verdict verdict = VerdictOf(exit.exit_code);
@@ -108,9 +106,11 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
 
 int Precedence(const v1::Cause& cause) {
   if (cause.class_() == v1::FAILURE_CLASS_OUT_OF_MEMORY) return 0;
-  if (cause.class_() == v1::FAILURE_CLASS_INFRASTRUCTURE && cause.signal() != 0) return 0;
-  if (cause.class_() == v1::FAILURE_CLASS_PEER_LOST) return 3;
-  if (cause.class_() == v1::FAILURE_CLASS_REQUESTED) return 4;
+  if (cause.class_() == v1::FAILURE_CLASS_INFRASTRUCTURE && cause.signal() != 0) {
+    return cause.after_stop() ? 3 : 0;
+  }
+  if (cause.class_() == v1::FAILURE_CLASS_PEER_LOST) return 4;
+  if (cause.class_() == v1::FAILURE_CLASS_REQUESTED) return 5;
   if (cause.reason() == "WorkerLost") return 2;
   return 1;
 }

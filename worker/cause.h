@@ -14,12 +14,14 @@ namespace tandem::worker {
 struct Exit {
   int exit_code = 0;
   int signal = 0;
+  bool before_kill = false;  // it was dying already when the daemon sent it SIGKILL
   bool operator==(const Exit&) const = default;
 };
 
 // Which of two causes is told first, smaller first: unrequested signal or out of memory, own error, worker
-// lost, peer lost, requested. Consequences often arrive before causes, so time only decides within one of
-// these.
+// lost, a crash after the daemon had asked for a stop (the stop may have come of that very crash, which is
+// felt before it is seen, or the crash of the stop), peer lost, requested. Consequences often arrive before
+// causes, so time only decides within one of these.
 int Precedence(const v1::Cause& cause);
 
 // The first of them, by precedence, then time; nullopt for none.

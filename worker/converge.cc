@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "worker/cause.h"
 #include "worker/core.h"
 
 namespace tandem::worker {
@@ -77,7 +78,7 @@ class Converger {
     }
     // A preparation under way would write into the folder that the record closes.
     if (all_gone && !attempt.recording && (attempt.prepared || attempt.refused || !attempt.prepare_sent)) {
-      v1::AttemptStatus status = StatusOf(key, attempt, /*with_values=*/false);
+      v1::AttemptStatus status = StatusOf(key, attempt, /*with_values=*/false, now_);
       status.set_ended(true);
       Do(RecordEnd{std::move(status)}, RecordingStarted{key});
     }
@@ -104,8 +105,8 @@ class Converger {
     switch (rank.life) {
       case Life::kWaiting:
         if (attempt.stop) {
-          work_.events.push_back(
-              RankGone{key, CauseNeverStarted(state_.settings.worker_id, rank, attempt.stop->reason, now_)});
+          work_.events.push_back(RankGone{
+              key, CauseNeverStarted(state_.settings.worker_id, rank, attempt.stop->reason, now_), now_});
         } else {
           Do(Spawn{key, StartOf(attempt, rank)}, SpawnStarted{key});
         }
@@ -170,7 +171,8 @@ class Converger {
       hello.set_protocol_min(kProtocol);
       hello.set_protocol_max(kProtocol);
       hello.set_highest_term(state_.highest_term);
-      *hello.mutable_inventory() = InventoryOf(state_);
+      SetTime(now_, *hello.mutable_now());
+      *hello.mutable_inventory() = InventoryOf(state_, now_);
       Send(std::move(message));
       work_.events.push_back(HelloSent{});
       return;
@@ -179,7 +181,7 @@ class Converger {
     for (const auto& [key, attempt] : state_.live) {
       // While its files are checked, an attempt is neither accepted nor refused.
       const bool known = attempt.prepared || attempt.refused || attempt.stop;
-      if (known && (attempt.dirty || state_.beat_due)) TellStatus(key, StatusOf(key, attempt, false));
+      if (known && (attempt.dirty || state_.beat_due)) TellStatus(key, StatusOf(key, attempt, false, now_));
     }
     for (const auto& [key, ended] : state_.ended) {
       if (ended.dirty) TellStatus(key, ended.status);

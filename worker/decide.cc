@@ -147,7 +147,7 @@ class Decider {
 
   void operator()(const SpawnFailed& input) {
     if (const RankState* const rank = FindRank(state_, input.rank)) {
-      Add(RankGone{input.rank, CauseOfNoStart(state_.settings.worker_id, *rank, input.why, now_)});
+      Add(RankGone{input.rank, CauseOfNoStart(state_.settings.worker_id, *rank, input.why, now_), now_});
     }
   }
 
@@ -157,8 +157,10 @@ class Decider {
     RankState rank = *found;
     rank.sample = input.sample;
     Add(RankSampled{input.rank, input.sample, now_});
-    Add(RankGone{input.rank, CauseOfExit(state_.settings.worker_id, state_.live.at(input.rank.attempt), rank,
-                                         input.exit, now_)});
+    Add(RankGone{
+        input.rank,
+        CauseOfExit(state_.settings.worker_id, state_.live.at(input.rank.attempt), rank, input.exit, now_),
+        now_});
   }
 
   void operator()(const FromRank& input) {
@@ -174,11 +176,12 @@ class Decider {
         Add(ValueWanted{input.rank, message.get().key()});
         break;
       case v1::FromTrainer::kReady:
-        Add(RankReady{input.rank, message.ready()});
+        Add(RankReady{input.rank, message.ready(), now_});
         break;
       case v1::FromTrainer::kCheckpoint:
       case v1::FromTrainer::kCheckpointWarning: {
         v1::CheckpointNotice notice;
+        SetTime(now_, *notice.mutable_at());
         if (message.has_checkpoint()) {
           *notice.mutable_committed() = message.checkpoint();
         } else {
@@ -196,7 +199,7 @@ class Decider {
         }
         break;
       case v1::FromTrainer::kFinished:
-        Add(RankFinished{input.rank});
+        Add(RankFinished{input.rank, now_});
         break;
       case v1::FromTrainer::kRequestDone:
         Add(worker::RequestDone{attempt, message.request_done(), message.request_error()});

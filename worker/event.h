@@ -97,6 +97,7 @@ struct RankStarted {
 struct RankReady {
   RankKey rank;
   v1::Ready ready;
+  absl::Time time;
 };
 struct RankFailed {
   RankKey rank;
@@ -104,6 +105,7 @@ struct RankFailed {
 };
 struct RankFinished {
   RankKey rank;
+  absl::Time time;
 };
 struct RankSampled {
   RankKey rank;
@@ -120,6 +122,7 @@ struct KillSent {
 struct RankGone {
   RankKey rank;
   std::optional<v1::Cause> cause;
+  absl::Time time;
 };
 
 // Rendezvous.

@@ -80,7 +80,9 @@ class Launcher::Rank {
   void Kill() {
     const std::lock_guard lock(mu_);
     killed_ = true;
-    if (process_) kill(-process_->id.pid, SIGKILL);
+    if (!process_) return;
+    dying_before_kill_ = dying_before_kill_ || IsDying(process_->id.pid);
+    kill(-process_->id.pid, SIGKILL);
   }
 
   void SetOrphanDeadline(int64_t ns) {
@@ -93,7 +95,9 @@ class Launcher::Rank {
   std::optional<PageSample> Sample() {
     const std::lock_guard lock(mu_);
     if (!process_) return std::nullopt;
-    return Look(**page_, num_groups_);
+    PageSample sample = Look(**page_, num_groups_);
+    sample.stopped = IsStopped(process_->id.pid);
+    return sample;
   }
 
  private:
@@ -212,7 +216,8 @@ class Launcher::Rank {
     }
     close(process_->pidfd);
     process_.reset();
-    return WIFSIGNALED(status) ? Exit{.signal = WTERMSIG(status)} : Exit{.exit_code = WEXITSTATUS(status)};
+    return WIFSIGNALED(status) ? Exit{.signal = WTERMSIG(status), .before_kill = dying_before_kill_}
+                               : Exit{.exit_code = WEXITSTATUS(status)};
   }
 
   Launcher& launcher_;
@@ -224,6 +229,7 @@ class Launcher::Rank {
   Mailbox<v1::ToTrainer> outbox_;
   std::mutex mu_;
   bool killed_ = false;                    // guarded by mu_
+  bool dying_before_kill_ = false;         // guarded by mu_
   int64_t orphan_deadline_ns_;             // guarded by mu_
   std::optional<link::MappedPage> page_;   // set by the rank's thread, under mu_
   std::optional<SpawnedProcess> process_;  // while it runs; set by the rank's thread, under mu_

@@ -14,21 +14,53 @@
 #include "platform/files.h"
 
 namespace tandem::worker {
-absl::StatusOr<ProcessId> Identify(pid_t pid) {
+namespace {
+
+constexpr size_t kState = 0;
+constexpr size_t kFlags = 6;
+constexpr size_t kStartTime = 19;
+constexpr uint64_t kExiting = 0x4;  // PF_EXITING of the kernel: it tears down its memory, which may take long
+
+// The fields of /proc/PID/stat behind the name, "S ppid ...": the state is field 3, the start time field 22.
+absl::StatusOr<std::vector<std::string>> ReadStat(pid_t pid) {
   const absl::StatusOr<std::string> stat = platform::SystemFiles().Read(absl::StrCat("/proc/", pid, "/stat"));
-  if (!stat.ok()) return stat.status();  // ENOENT and ESRCH are NotFound
-  // "123 (name with ) or spaces) S ppid ...": the state is field 3, the start time field 22.
-  const size_t name_end = stat->rfind(')');
-  if (name_end == std::string::npos) return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
-  const std::vector<std::string> fields = absl::StrSplit(stat->substr(name_end + 1), ' ', absl::SkipEmpty());
-  constexpr size_t kState = 0;
-  constexpr size_t kStartTime = 19;
+  if (!stat.ok()) return stat.status();      // ENOENT and ESRCH are NotFound
+  const size_t name_end = stat->rfind(')');  // "123 (name with ) or spaces) S ppid ..."
+  std::vector<std::string> fields;
+  if (name_end != std::string::npos) {
+    fields = absl::StrSplit(stat->substr(name_end + 1), ' ', absl::SkipEmpty());
+  }
+  if (fields.size() <= kStartTime) return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
+  return fields;
+}
+
+bool HasEnded(const std::vector<std::string>& fields) {
+  return fields[kState] == "Z" || fields[kState] == "X";
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessId> Identify(pid_t pid) {
+  const absl::StatusOr<std::vector<std::string>> fields = ReadStat(pid);
+  if (!fields.ok()) return fields.status();
   ProcessId process{.pid = pid};
-  if (fields.size() <= kStartTime || fields[kState] == "Z" || fields[kState] == "X" ||
-      !absl::SimpleAtoi(fields[kStartTime], &process.start_time)) {
+  if (HasEnded(*fields) || !absl::SimpleAtoi((*fields)[kStartTime], &process.start_time)) {
     return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
   }
   return process;
+}
+
+bool IsDying(pid_t pid) {
+  const absl::StatusOr<std::vector<std::string>> fields = ReadStat(pid);
+  if (absl::IsNotFound(fields.status())) return true;
+  uint64_t flags = 0;
+  return fields.ok() &&
+         (HasEnded(*fields) || (absl::SimpleAtoi((*fields)[kFlags], &flags) && (flags & kExiting) != 0));
+}
+
+bool IsStopped(pid_t pid) {
+  const absl::StatusOr<std::vector<std::string>> fields = ReadStat(pid);
+  return fields.ok() && ((*fields)[kState] == "T" || (*fields)[kState] == "t");
 }
 
 absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {

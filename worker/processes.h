@@ -21,6 +21,12 @@ struct ProcessId {
 // NotFoundError where there is no such process (a zombie is none); another where it cannot be looked at.
 absl::StatusOr<ProcessId> Identify(pid_t pid);
 
+// Whether a signal (SIGSTOP, SIGTSTP) or a debugger holds the process; false where there is none.
+bool IsStopped(pid_t pid);
+
+// Whether the process has ended, or is about to: nothing that it is sent reaches it any more.
+bool IsDying(pid_t pid);
+
 // Kills the process and its group, if it still is that process, and waits until it is gone.
 // DeadlineExceededError where it is not within `limit`; another error where it cannot be looked at.
 absl::Status KillLeftover(const ProcessId& process, absl::Duration limit);

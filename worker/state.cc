@@ -1,5 +1,9 @@
 #include "worker/state.h"
 
+#include <algorithm>
+
+#include "worker/cause.h"
+
 namespace tandem::worker {
 namespace {
 
@@ -37,7 +41,8 @@ v1::AttemptId IdOf(const AttemptKey& key) {
   return id;
 }
 
-v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values) {
+v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
+                           absl::Time now) {
   v1::AttemptStatus status;
   *status.mutable_id() = IdOf(key);
   for (const auto& [number, rank] : attempt.ranks) {
@@ -58,7 +63,16 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     }
     for (const uint64_t seq : rank.sample.collectives) out.add_collective_seq(seq);
     out.set_pid(rank.pid);
-    SetDuration(rank.sample.since_progress, *out.mutable_since_progress());
+    for (const auto& [time, field] : {std::pair(rank.ready_at, &v1::RankStatus::mutable_ready_at),
+                                      std::pair(rank.finished_at, &v1::RankStatus::mutable_finished_at),
+                                      std::pair(rank.gone_at, &v1::RankStatus::mutable_exited_at)}) {
+      if (time != absl::InfinitePast()) SetTime(time, *(out.*field)());
+    }
+    if (rank.life == Life::kRunning && rank.progressed_at != absl::InfinitePast()) {
+      SetDuration(std::max(absl::ZeroDuration(), now - rank.progressed_at), *out.mutable_since_progress());
+      out.set_whereabouts(Whereabouts(attempt, rank.sample));
+      out.set_process_stopped(rank.sample.stopped);
+    }
   }
   if (with_values) {
     for (const auto& [name, value] : attempt.values) {
@@ -75,12 +89,12 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
   return status;
 }
 
-v1::Inventory InventoryOf(const WorkerState& state) {
+v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   v1::Inventory inventory;
   inventory.set_hostname(state.settings.hostname);
   inventory.set_data_address(state.settings.data_address);
   for (const v1::Place& place : state.settings.places) *inventory.add_places() = place;
-  for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true);
+  for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true, now);
   for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;
   return inventory;
 }

@@ -38,8 +38,9 @@ struct PageSample {
   int64_t step = 0;
   int64_t instruction = -1;
   int64_t microbatch = -1;
-  absl::Duration since_progress;
-  std::vector<uint64_t> collectives;  // by group, in creation order
+  absl::Duration since_progress = absl::InfiniteDuration();  // since its last instruction; infinite: none yet
+  std::vector<uint64_t> collectives;                         // by group, in creation order
+  bool stopped = false;                                      // the process, by a signal or a debugger
 };
 
 // How messages name one instruction of the job's program.
@@ -55,15 +56,19 @@ struct RankState {
   Life life = Life::kWaiting;
   int64_t pid = 0;
   std::optional<v1::Ready> ready;
-  bool finished = false;            // it said so
+  bool finished = false;  // it said so
+  absl::Time ready_at = absl::InfinitePast();
+  absl::Time finished_at = absl::InfinitePast();
+  absl::Time gone_at = absl::InfinitePast();
   std::optional<v1::Cause> failed;  // its own words; outranks the exit that follows
   bool stop_sent = false;           // the daemon asked it to stop
   bool kill_sent = false;           // the daemon sent SIGKILL
   absl::Time kill_at = absl::InfiniteFuture();
   std::optional<v1::Cause> cause;  // once gone; none where it finished and exited with 0
   PageSample sample;
-  absl::Time sampled_at = absl::InfinitePast();
-  double step_seconds = 0;  // between the last two samples in which the step rose
+  absl::Time sampled_at = absl::InfinitePast();     // the first look at this step
+  absl::Time progressed_at = absl::InfinitePast();  // began an instruction, a step or a phase; past: unknown
+  double step_seconds = 0;                          // between the last two samples in which the step rose
 };
 
 // The daemon wants the local ranks of an attempt gone.
@@ -153,9 +158,10 @@ struct WorkerState {
 
 inline constexpr int kProtocol = 1;
 
-// What the controller hears. `with_values`: also what local ranks have set (for the inventory).
-v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values);
+// What the controller hears at `now`. `with_values`: also what local ranks have set (for the inventory).
+v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
+                           absl::Time now);
 
-v1::Inventory InventoryOf(const WorkerState& state);
+v1::Inventory InventoryOf(const WorkerState& state, absl::Time now);
 
 }  // namespace tandem::worker

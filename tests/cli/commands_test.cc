@@ -106,14 +106,15 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
   server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4), SampleJob(v1::JOB_STATE_QUEUED, 1),
                    SampleJob(v1::JOB_STATE_FAILED, 7)};
   server_->jobs[0].set_last_step(134);
+  server_->jobs[0].mutable_progress()->mutable_age()->set_nanos(200'000'000);
   server_->jobs[1].set_id("000000000001");
   server_->jobs[1].set_reason("NotEnoughPlaces");
   EXPECT_EQ(Tandem({"get", "jobs"}), kOk);
   EXPECT_EQ(console_.out,
-            "NAME     ID            STATE       STEP  RANKS  AGE  REASON\n"
-            "headers  3f2a91c07be4  RUNNING  134/200      2   2m\n"
-            "headers  000000000001  QUEUED     0/200      2   2m  NotEnoughPlaces\n"
-            "headers  3f2a91c07be4  FAILED     0/200      2   2m\n");
+            "NAME     ID            STATE       STEP  RANKS   PROGRESS  AGE  REASON\n"
+            "headers  3f2a91c07be4  RUNNING  134/200      2  0.2 s ago   2m\n"
+            "headers  000000000001  QUEUED     0/200      2              2m  NotEnoughPlaces\n"
+            "headers  3f2a91c07be4  FAILED     0/200      2              2m\n");
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "name"}), kOk);
   EXPECT_EQ(console_.out, "3f2a91c07be4\n000000000001\n3f2a91c07be4\n");
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "json"}), kOk);

@@ -64,6 +64,41 @@ model.embed_tokens.weight                     12.3    0.0412    0.0110  8.94e-04
 )");
 }
 
+v1::WatchResponse Standstill(double age, bool stopped, bool stalled) {
+  v1::WatchResponse response;
+  v1::Progress& progress = *response.mutable_progress();
+  progress.set_rank(1);
+  progress.set_worker("local-2");
+  progress.mutable_age()->set_seconds(static_cast<int64_t>(age));
+  progress.set_step(135);
+  progress.set_whereabouts("in step 135, forward of microbatch 2");
+  progress.set_stopped(stopped);
+  progress.set_stalled(stalled);
+  return response;
+}
+
+TEST(WatchFrameTest, AStalledJobNamesTheRankThatIsBehindAndPromisesNoEnd) {
+  WatchState state = RunningState();
+  EXPECT_FALSE(Apply(Standstill(4, true, false), Moment(138), true, state).stalled);
+  EXPECT_NE(Frame(state, 100, Moment(138)).find("ETA"), std::string::npos) << "a step may take this long";
+  EXPECT_TRUE(Apply(Standstill(7, true, true), Moment(141), true, state).stalled);
+  const std::string frame = Frame(state, 100, Moment(143));
+  EXPECT_EQ(frame.find("ETA"), std::string::npos) << frame;
+  EXPECT_NE(
+      frame.find("no progress for 0:09: rank 1 on worker local-2 is stopped, by a signal or a debugger, "
+                 "in step 135,\nforward of microbatch 2\n"),
+      std::string::npos)
+      << frame;
+  EXPECT_FALSE(Apply(Standstill(8, true, true), Moment(142), true, state).stalled) << "told before";
+  EXPECT_TRUE(Apply(Standstill(0, false, false), Moment(144), true, state).stalled);
+  EXPECT_EQ(Frame(state, 100, Moment(144)).find("no progress"), std::string::npos);
+  Apply(Standstill(7, false, true), Moment(160), true, state);
+  EXPECT_TRUE(Apply(Reported(SampleReport(135)), Moment(161), true, state).stalled) << "a step is an end too";
+  EXPECT_EQ(Frame(state, 100, Moment(161)).find("no progress"), std::string::npos);
+  EXPECT_FALSE(Apply(Standstill(8, false, true), Moment(161), true, state).stalled)
+      << "of a step that is done";
+}
+
 TEST(WatchFrameTest, Running40) {
   EXPECT_EQ(Frame(RunningState(), 40, Moment(134)),
             R"(headers  RUNNING  2 ranks on 2 workers

@@ -45,9 +45,12 @@ TEST(DeathTest, CausesAreChosenByClassThenTime) {
   const v1::Cause memory = CauseOf(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", 0, 8);
   const v1::Cause own = CauseOf(v1::FAILURE_CLASS_USER, "BadData", 0, 3);
   const v1::Cause worker = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "WorkerLost", 0, 2);
+  const v1::Cause stopped = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "StoppedByWorker", 0, 7);
+  v1::Cause crash = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGSEGV, 1);
+  crash.set_after_stop(true);
   const v1::Cause peer = CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1);
   const v1::Cause requested = CauseOf(v1::FAILURE_CLASS_REQUESTED, "Stopped", 0, 0);
-  const std::vector<v1::Cause> order = {memory, killed, own, worker, peer, requested};
+  const std::vector<v1::Cause> order = {memory, killed, own, worker, stopped, crash, peer, requested};
   for (size_t i = 0; i < order.size(); ++i) {
     for (size_t j = 0; j < order.size(); ++j) {
       EXPECT_EQ(Precedes(order[i], order[j]), i < j) << order[i].reason() << " " << order[j].reason();
@@ -59,11 +62,107 @@ TEST(DeathTest, ALaterCauseThatIsNearerReplacesAConsequence) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
+  driver.Wait(driver.state.limits.cause_wait);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
   EXPECT_EQ(driver.Job().reason(), "PeerLost");
   driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 2)));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(driver.Job().reason(), "RankKilled");
   EXPECT_EQ(driver.Job().cause().rank(), 1);
+}
+
+// A dead rank's connections break before it can be reaped.
+TEST(DeathTest, ALostPeerWaitsForTheLastWordsOfTheOthersSoTheRootIsToldFirst) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
+  driver.Wait(absl::Milliseconds(10));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGSEGV, 2)));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  for (const v1::Event& event : driver.events) {
+    EXPECT_NE(event.reason(), "PeerLost") << event.DebugString();
+  }
+}
+
+TEST(DeathTest, ALostPeerIsTheCauseAtOnceWhenEveryRankHasSpoken) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1), /*exited=*/false));
+  driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 2), /*exited=*/false));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().cause().rank(), 0);
+}
+
+// The peers of a worker that ends feel it before the worker has said why.
+TEST(DeathTest, AWorkerThatWasToldToEndIsNamedThoughItsPeersSpeakFirst) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
+  driver.Wait(driver.state.limits.cause_wait);
+  v1::AttemptStatus stopped = Failed(1, CauseOf(v1::FAILURE_CLASS_REQUESTED, "WorkerStopped", 0, 2));
+  stopped.mutable_ranks(0)->set_stop_requested(true);
+  driver.Say("b", stopped);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(driver.Job().reason(), "StoppedByWorker");
+  EXPECT_EQ(driver.Job().cause().worker(), "b");
+  EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("worker b was told to end"));
+}
+
+// The worker's clock is an hour ahead, and the controller hears of the end five minutes late.
+TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
+  const auto at = [](double second) { return ToProto(kStart + absl::Hours(1) + absl::Seconds(second)); };
+  Driver driver;
+  const auto hello = [&] {
+    v1::Hello out = HelloOf("a", 1);
+    *out.mutable_now() = ToProto(driver.now + absl::Hours(1));
+    return out;
+  };
+  driver.Connect(hello());
+  driver.Feed(SubmitOf("job", 1));
+  v1::AttemptStatus status = StatusOf("id-job");
+  v1::RankStatus& rank = AddRank(status, 0, v1::RANK_PHASE_READY);
+  *rank.mutable_ready_at() = at(9);
+  driver.now += absl::Seconds(10);
+  driver.Say("a", status);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(FromProto(driver.events.back().time()), kStart + absl::Seconds(9));
+
+  driver.Disconnect("a");
+  rank.set_exited(true);
+  *rank.mutable_exited_at() = at(12);
+  *rank.mutable_cause() = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL);
+  *rank.mutable_cause()->mutable_time() = at(11);
+  status.set_ended(true);
+  driver.state.limits.worker_timeout = absl::Minutes(10);
+  driver.now += absl::Minutes(5);
+  v1::Hello back = hello();
+  *back.mutable_inventory()->add_attempts() = status;
+  driver.Connect(back);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(FromProto(driver.Job().cause().time()), kStart + absl::Seconds(11));
+  EXPECT_EQ(FromProto(driver.Job().ended()), kStart + absl::Seconds(12));
+  for (const v1::Event& event : driver.events) {
+    if (event.to() == v1::JOB_STATE_STOPPING) {
+      EXPECT_EQ(FromProto(event.time()), kStart + absl::Seconds(11));
+      EXPECT_EQ(FromProto(event.decided()), driver.now);
+    }
+  }
+}
+
+TEST(DeathTest, ACheckpointThatIsToldLateKeepsItsTime) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.now += absl::Minutes(5);
+  CheckpointTold told{.worker = "a"};
+  told.notice.mutable_id()->set_job_id("id-job");
+  told.notice.mutable_id()->set_attempt(1);
+  told.notice.mutable_committed()->set_step(5);
+  *told.notice.mutable_at() = ToProto(kStart + absl::Seconds(7));
+  driver.Feed(told);
+  EXPECT_EQ(driver.events.back().reason(), "CheckpointCommitted");
+  EXPECT_EQ(FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
 }
 
 TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
@@ -239,7 +338,10 @@ TEST(DeathTest, AKilledDaemonIsWorkerLostAlthoughItsPeersAreHeardFirst) {
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Disconnect("b");
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost")));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << "it may be back with its last words";
+  driver.Wait(driver.state.limits.cause_wait);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+  EXPECT_EQ(driver.Job().reason(), "WorkerLost") << "and not PeerLost first";
   driver.Wait(absl::Seconds(1));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
   driver.Wait(absl::Seconds(1));

@@ -61,6 +61,24 @@ TEST_F(HistoryTest, ManyReportsAreCommittedBeforeTheirTime) {
   EXPECT_TRUE(committed);
 }
 
+TEST_F(HistoryTest, TheLastStepIsADurableOneSoThatAKillTakesNoneOfItBack) {
+  std::unique_ptr<History> history = Open();
+  const auto add = [&](int64_t first, int64_t last) {
+    ASSERT_TRUE(history->Add(BatchOf("j", 1, first, last), kNow, [](const absl::Status&) {}).ok());
+  };
+  add(1, 3);
+  EXPECT_EQ(*history->LastStep("j"), 0)
+      << "a kill of the controller would lose them until they are sent again";
+  history->Commit();
+  EXPECT_EQ(*history->LastStep("j"), 3);
+  add(4, 5);
+  add(6, 6);
+  EXPECT_EQ(*history->LastStep("j"), 3);
+  EXPECT_EQ(history->Last("j")->step, 6) << "readers of reports see them at once";
+  history->Commit();
+  EXPECT_EQ(*history->LastStep("j"), 6);
+}
+
 TEST_F(HistoryTest, SentTwiceIsOnceAndTheHigherAttemptWins) {
   {
     std::unique_ptr<History> history = Open();

@@ -88,7 +88,7 @@ class Driver {
     Feed(WorkerHello{.session = "s" + std::to_string(++sessions), .hello = hello});
   }
   void Disconnect(const std::string& worker) {
-    Feed(WorkerDisconnected{.worker = worker, .session = state.workers.at(worker).session});
+    Feed(WorkerDisconnected{.worker = worker, .session = state.workers.at(worker).session, .last_seen = now});
   }
   void Say(const std::string& worker, const v1::AttemptStatus& status) {
     Feed(AttemptReport{.worker = worker, .status = status});

@@ -10,6 +10,7 @@
 #include "controller/metrics_server.h"
 #include "platform/fake_clock.h"
 #include "tests/controller/http_client.h"
+#include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
@@ -63,6 +64,28 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   EXPECT_THAT(Scrape((*server)->address()), HasSubstr("job_name=\"headers\""));
   clock.Advance(absl::Minutes(2));
   EXPECT_THAT(Scrape((*server)->address()), Not(HasSubstr("headers")));
+}
+
+TEST(MetricsTest, AScrapeShowsTheAgeOfTheLastProgressAndTheRankThatIsBehind) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    v1::RankStatus& said = AddRank(status, rank, v1::RANK_PHASE_STEPPING);
+    said.set_process_stopped(rank == 1);
+    *said.mutable_since_progress() = ToProto(absl::Seconds(20));
+    driver.Say(worker, status);
+  }
+  platform::FakeClock clock(driver.now);
+  const auto metrics = std::make_shared<Metrics>(clock);
+  metrics->Look(driver.state);
+  clock.Advance(absl::Milliseconds(500));
+  const auto server = MetricsServer::Start("127.0.0.1:0", metrics);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string text = Scrape((*server)->address());
+  EXPECT_THAT(text, HasSubstr("tandem_train_progress_age_seconds{job_name=\"job\"} 20.5"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_rank_behind{job_name=\"job\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_stalled{job_name=\"job\"} 1"));
 }
 
 TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {

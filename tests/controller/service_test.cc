@@ -22,8 +22,9 @@ using ::testing::HasSubstr;
 
 class ServiceTest : public ::testing::Test {
  protected:
-  ServiceTest() {
+  explicit ServiceTest(const Limits& limits = {}) {
     ServerOptions options;
+    options.limits = limits;
     options.state_directory = folder_.path();
     options.listen = {"127.0.0.1:0"};
     options.metrics_listen = "off";
@@ -169,6 +170,36 @@ TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
   EXPECT_THAT(chunk.error(), HasSubstr("worker a is not connected"));
 }
 
+// Nothing else happens on this controller that could wake the stream.
+TEST_F(ServiceTest, AWatchThatBeginsInAStandstillHearsOfIt) {
+  const SimulatedWorker a("a", address(), {.hold = true, .stopped_for = 60});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  v1::GetJobRequest get;
+  get.set_job("held");
+  JobClient::Until([&] {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    return client_->stub().GetJob(&context, get, &job).ok() && job.progress().stalled();
+  });
+  EXPECT_GE(job.progress().age().seconds(), 60);
+  EXPECT_EQ(job.progress().worker(), "a");
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  v1::WatchRequest request;
+  request.set_job("held");
+  const auto stream = client_->stub().Watch(&context, request);
+  v1::WatchResponse response;
+  int told = 0;
+  while (told < 2 && stream->Read(&response)) {
+    told += response.has_progress() ? 1 : 0;
+  }
+  EXPECT_EQ(told, 2);
+  EXPECT_TRUE(response.progress().stopped());
+  context.TryCancel();
+  stream->Finish();
+}
+
 class ProfileTest : public ServiceTest {
  protected:
   // What comes of so many steps of a job, and the status at the end.
@@ -240,6 +271,37 @@ TEST_F(ProfileTest, WhatDoesNotRunIsRefused) {
   for (const int steps : {0, 17}) {
     EXPECT_EQ(Profile("waits", steps, chunks).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   }
+}
+
+class TimeoutTest : public ServiceTest {
+ protected:
+  static constexpr absl::Duration kTimeout = absl::Seconds(2);
+  TimeoutTest() : ServiceTest({.worker_timeout = kTimeout}) {}
+};
+
+// A frozen machine, or a connection that is half open: nothing comes, and nothing says that nothing will.
+TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
+  const SimulatedWorker a("a", address(), {.hold = true, .mute = true});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  ASSERT_TRUE(client_->Follow("held", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.reason(), "WorkerLost");
+  grpc::ClientContext context;
+  v1::ListEventsRequest request;
+  request.set_job("held");
+  v1::ListEventsResponse events;
+  ASSERT_TRUE(client_->stub().ListEvents(&context, request, &events).ok());
+  absl::Time running;  // the last message of the worker led to it
+  absl::Time stopping;
+  for (const v1::Event& event : events.events()) {
+    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = FromProto(event.time());
+    if (event.to() == v1::JOB_STATE_STOPPING) {
+      break;
+    }
+  }
+  EXPECT_GE(stopping - running, kTimeout);
+  EXPECT_LE(stopping - running, 1.25 * kTimeout);
 }
 
 TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {

@@ -40,6 +40,9 @@ void SimulatedWorker::Run() {
       context_->set_wait_for_ready(true);
     }
     Serve(*stub);
+    if (script_.mute) {
+      return;
+    }
   }
 }
 
@@ -85,6 +88,9 @@ void SimulatedWorker::Serve(v1::Workers::Stub& stub) {
         Upload(message.upload());
         break;
       case v1::ControllerMessage::kBeat: {
+        if (script_.mute) {
+          break;
+        }
         v1::WorkerMessage beat;
         beat.mutable_beat();
         Send(beat);
@@ -167,6 +173,10 @@ void SimulatedWorker::Advance(v1::AttemptStatus& status) {
   for (v1::RankStatus& rank : *status.mutable_ranks()) {
     rank.set_phase(v1::RANK_PHASE_READY);
     rank.mutable_ready()->set_program_digest("p");
+    if (script_.stopped_for > 0) {
+      rank.set_process_stopped(true);
+      rank.mutable_since_progress()->set_seconds(script_.stopped_for);
+    }
   }
   say();
   if (script_.hold && !released_) {

@@ -185,9 +185,11 @@ TEST_F(StoreTest, AFileThatIsNoStoreIsNamedAndLeftAsItIs) {
 }
 
 TEST_F(StoreTest, AFileThatCannotBeOpenedIsNamedWithTheReason) {
-  std::filesystem::create_directories(folder_.path() + "/controller.db");
-  EXPECT_EQ(Store::Open(folder_.path(), random_).status().message(),
-            folder_.path() + "/controller.db: SQLite: unable to open database file: Is a directory");
+  std::filesystem::create_directories(folder_.path());
+  std::filesystem::create_symlink("/no/such/folder/file", folder_.path() + "/controller.db");
+  EXPECT_EQ(
+      Store::Open(folder_.path(), random_).status().message(),
+      folder_.path() + "/controller.db: SQLite: unable to open database file: No such file or directory");
 }
 
 TEST_F(StoreTest, ADamagedJobRefusesToStart) {

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/progress_board.h"
 #include "controller/watch_reader.h"
+#include "platform/fake_clock.h"
 #include "platform/seeded_random.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
@@ -41,7 +43,7 @@ class WatchTest : public ::testing::Test {
     ASSERT_TRUE(history_->Add(batch, kStart, [](const absl::Status&) {}).ok());
   }
   std::unique_ptr<WatchReader> Open(const v1::WatchRequest& request) {
-    auto reader = WatchReader::Open(*store_, *history_, request, now_);
+    auto reader = WatchReader::Open(*store_, *history_, progress_, request, now_);
     EXPECT_TRUE(reader.ok()) << reader.status();
     return *std::move(reader);
   }
@@ -83,6 +85,11 @@ class WatchTest : public ::testing::Test {
         case v1::WatchResponse::kTable:
           out.push_back("table");
           break;
+        case v1::WatchResponse::kProgress:
+          out.push_back("rank " + std::to_string((*next)->progress().rank()) + " " +
+                        std::to_string((*next)->progress().age().seconds()) + "s" +
+                        ((*next)->progress().stalled() ? " stalled" : ""));
+          break;
         default:
           out.push_back("?");
       }
@@ -96,6 +103,8 @@ class WatchTest : public ::testing::Test {
   std::unique_ptr<History> history_;
   Driver driver_;
   ptrdiff_t saved_ = 0;
+  platform::FakeClock clock_{kStart};  // of the progress alone
+  ProgressBoard progress_{clock_};
   absl::Time now_ = kStart;
   std::string cursor_;
   int64_t skipped_ = 0;
@@ -229,6 +238,38 @@ TEST_F(WatchTest, MinIntervalConflatesAndCountsWhatItSkips) {
   EXPECT_EQ(skipped_, 6);
 }
 
+TEST_F(WatchTest, AStandstillIsToldEachSecondAndItsEndOnce) {
+  driver_.Run(v1::JOB_STATE_RUNNING);
+  Save();
+  v1::WatchRequest request;
+  request.set_job("job");
+  std::unique_ptr<WatchReader> reader = Open(request);
+  EXPECT_THAT(Drain(*reader), ElementsAre("snapshot RUNNING", "synced"));
+  // The ranks' words as of `driver_.now`, where the clock of the board stands too.
+  const auto look = [&](double age) {
+    driver_.now += absl::Seconds(1);
+    now_ = driver_.now;
+    clock_.Advance(absl::Seconds(1));
+    for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
+      v1::AttemptStatus status = StatusOf("id-job");
+      v1::RankStatus& said = AddRank(status, rank, v1::RANK_PHASE_STEPPING);
+      said.set_step(7);
+      said.set_step_seconds(0.1);
+      *said.mutable_since_progress() = ToProto(absl::Seconds(age + rank));
+      driver_.Say(worker, status);
+    }
+    progress_.Look(driver_.state);
+    return Drain(*reader);
+  };
+  EXPECT_THAT(look(0.5), ElementsAre()) << "it is on its way";
+  EXPECT_THAT(look(2.5), ElementsAre("rank 1 3s"));
+  EXPECT_EQ(reader->due(), now_ + absl::Seconds(1));
+  EXPECT_THAT(Drain(*reader), ElementsAre()) << "not twice at the same time";
+  EXPECT_THAT(look(4.5), ElementsAre("rank 1 5s stalled"));
+  EXPECT_THAT(look(0.25), ElementsAre("rank 1 1s"));
+  EXPECT_THAT(look(0.25), ElementsAre());
+}
+
 TEST_F(WatchTest, NormsComeOnRequestAfterTheirTable) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
@@ -253,12 +294,13 @@ TEST_F(WatchTest, CursorsOfOtherStoresAndNonsenseAreRefused) {
   request.set_cursor(cursor_);
   TempFolder elsewhere;
   auto other = Store::Open(elsewhere.path(), random_);
-  EXPECT_TRUE(absl::IsOutOfRange(WatchReader::Open(**other, *history_, request, now_).status()));
+  EXPECT_TRUE(absl::IsOutOfRange(WatchReader::Open(**other, *history_, progress_, request, now_).status()));
   request.set_cursor("nonsense!");
-  EXPECT_TRUE(absl::IsInvalidArgument(WatchReader::Open(*store_, *history_, request, now_).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(WatchReader::Open(*store_, *history_, progress_, request, now_).status()));
   request.clear_cursor();
   request.set_job("nobody");
-  EXPECT_TRUE(absl::IsNotFound(WatchReader::Open(*store_, *history_, request, now_).status()));
+  EXPECT_TRUE(absl::IsNotFound(WatchReader::Open(*store_, *history_, progress_, request, now_).status()));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ def alive(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or while it was read
         return False
 
 
@@ -110,6 +110,9 @@ class Cluster:
 
     def trainers(self):
         return [pid for worker in self.workers.values() if worker.poll() is None for pid in children(worker.pid)]
+
+    def trainers_of(self, worker):
+        return children(self.workers[worker].pid)
 
     def submit(self, spec):
         path = self.folder / f"{spec['name']}.json"

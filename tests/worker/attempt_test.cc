@@ -83,6 +83,29 @@ TEST(AttemptTest, EndsWithoutCauseWhenAllFinishAndExitWith0) {
   }
 }
 
+TEST(AttemptTest, TellsWhenItsRanksWereReadyFinishedAndGone) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  const absl::Time start = core.now();
+  core.Advance(absl::Seconds(1));
+  v1::FromTrainer ready;
+  ready.mutable_ready();
+  core.Say(kJob, 0, ready);
+  core.Advance(absl::Seconds(1));
+  core.Say(kJob, 0, Finished());
+  core.Advance(absl::Seconds(1));
+  core.Exits(kJob, 0, {});
+  core.Advance(absl::Minutes(5));
+  core.Feed(EndRecorded{kJob});
+  const v1::RankStatus rank = core.TakeStatus().ranks(0);
+  const auto since_start = [&](const google::protobuf::Timestamp& time) {
+    return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos()) - start;
+  };
+  EXPECT_EQ(since_start(rank.ready_at()), absl::Seconds(1));
+  EXPECT_EQ(since_start(rank.finished_at()), absl::Seconds(2));
+  EXPECT_EQ(since_start(rank.exited_at()), absl::Seconds(3));
+}
+
 TEST(AttemptTest, OneDeadRankStopsTheOthersWithoutAskingAnyone) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 3));
@@ -124,6 +147,20 @@ TEST(AttemptTest, TheDeathOfALocalPeerIsNotTakenForOurStop) {
   core.Exits(kJob, 1, {.signal = SIGSEGV});
   EXPECT_EQ(core.TakeStatus().ranks(1).cause().reason(), "RankKilled");
   EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
+}
+
+// Its peers on other workers feel a crash before it is reaped here, and the controller's stop is as quick.
+TEST(AttemptTest, ACrashIsNotTakenForTheStopThatCameOfIt) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Assign({});
+  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1)) << "asked to stop";
+  core.Advance(absl::Milliseconds(5));
+  core.Exits(kJob, 0, {.signal = SIGSEGV});
+  const v1::Cause cause = core.TakeStatus().ranks(0).cause();
+  EXPECT_EQ(cause.reason(), "RankKilled");
+  EXPECT_EQ(cause.signal(), SIGSEGV);
+  EXPECT_TRUE(cause.after_stop());
 }
 
 TEST(AttemptTest, APeerLostElsewhereStopsTheLocalRanksSoon) {

@@ -101,14 +101,30 @@ INSTANTIATE_TEST_SUITE_P(
               v1::FAILURE_CLASS_REQUESTED,
               "Cancelled",
               "rank 1 was stopped with SIGKILL in step 37, forward of microbatch 2"},
+        Death{"OurSigkillOfOneThatWasDyingAlready",
+              {0, SIGKILL, /*before_kill=*/true},
+              false,
+              true,
+              true,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "RankKilled",
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
         Death{"AbortAfterStop",
               {0, SIGABRT},
               false,
               true,
               false,
-              v1::FAILURE_CLASS_REQUESTED,
-              "Cancelled",
-              "after the stop, rank 1 was killed by signal 6 (SIGABRT) in step 37, forward of microbatch 2"},
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "RankKilled",
+              "rank 1 was killed by signal 6 (SIGABRT) in step 37, forward of microbatch 2"},
+        Death{"AbortThatOutlastedTheGrace",
+              {0, SIGABRT},
+              false,
+              true,
+              true,
+              v1::FAILURE_CLASS_INFRASTRUCTURE,
+              "RankKilled",
+              "rank 1 was killed by signal 6 (SIGABRT) in step 37, forward of microbatch 2"},
         Death{"Stopped",
               {81, 0},
               false,
@@ -220,6 +236,8 @@ v1::Cause CauseOf(v1::FailureClass failure, int signal, int64_t second, const ch
 TEST(FirstCauseTest, IsChosenByClassThenTime) {
   const v1::Cause requested = CauseOf(v1::FAILURE_CLASS_REQUESTED, SIGKILL, 1);
   const v1::Cause peer_lost = CauseOf(v1::FAILURE_CLASS_PEER_LOST, SIGABRT, 2);
+  v1::Cause crashed_after_stop = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, SIGSEGV, 3, "crashed");
+  crashed_after_stop.set_after_stop(true);
   const v1::Cause worker_lost = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, 0, 3, "WorkerLost");
   const v1::Cause own = CauseOf(v1::FAILURE_CLASS_USER, 0, 4, "own");
   const v1::Cause later_own = CauseOf(v1::FAILURE_CLASS_NUMERIC, 0, 5, "later own");
@@ -227,7 +245,8 @@ TEST(FirstCauseTest, IsChosenByClassThenTime) {
   const v1::Cause out_of_memory = CauseOf(v1::FAILURE_CLASS_OUT_OF_MEMORY, 0, 7, "oom");
   EXPECT_FALSE(FirstCause({}).has_value());
   EXPECT_EQ(FirstCause({requested, peer_lost})->class_(), v1::FAILURE_CLASS_PEER_LOST);
-  EXPECT_EQ(FirstCause({requested, peer_lost, worker_lost})->reason(), "WorkerLost");
+  EXPECT_EQ(FirstCause({requested, peer_lost, crashed_after_stop})->reason(), "crashed");
+  EXPECT_EQ(FirstCause({requested, peer_lost, crashed_after_stop, worker_lost})->reason(), "WorkerLost");
   EXPECT_EQ(FirstCause({later_own, worker_lost, own, requested})->reason(), "own");
   EXPECT_EQ(FirstCause({requested, peer_lost, own, out_of_memory, killed})->reason(), "killed");
   EXPECT_EQ(FirstCause({out_of_memory, own})->reason(), "oom");

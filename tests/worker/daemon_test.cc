@@ -68,6 +68,27 @@ TEST_F(DaemonTest, AKilledRankIsReportedWithinASecondAndTheOthersAreGone) {
   EXPECT_TRUE(status.ranks(2).stop_requested());
 }
 
+TEST_F(DaemonTest, AStoppedRankIsToldWithTheAgeOfItsLastProgress) {
+  controller_->Want({Job("endless", 2)});
+  StartWorker();
+  ASSERT_TRUE(WaitForStep(5));
+  const std::vector<pid_t> pids = Pids();
+  kill(pids[1], SIGSTOP);
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) {
+    const v1::RankStatus& rank = Find(seen)->ranks(1);
+    return rank.process_stopped() && rank.since_progress().seconds() >= 1;
+  }));
+  const v1::RankStatus stopped = Status().ranks(1);
+  EXPECT_THAT(stopped.whereabouts(), StartsWith("in step "));
+  EXPECT_FALSE(stopped.exited());
+  EXPECT_FALSE(Status().ranks(0).process_stopped());
+  kill(pids[1], SIGCONT);
+  EXPECT_TRUE(controller_->WaitFor([&](const Seen& seen) {
+    const v1::RankStatus& rank = Find(seen)->ranks(1);
+    return !rank.process_stopped() && rank.step() > stopped.step() && rank.since_progress().seconds() == 0;
+  }));
+}
+
 struct ScriptedEnd {
   const char* script;
   v1::FailureClass failure;

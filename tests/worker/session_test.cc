@@ -92,6 +92,44 @@ TEST(SessionTest, ABeatGoesWhereNothingRunsAndTheStatusWhereSomethingDoes) {
   EXPECT_THAT(rank.collective_seq(), ElementsAre(5, 6));
 }
 
+TEST(SessionTest, ARankThatDoesNotMoveGetsOlderAndItsPhasesCountAsProgress) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  const auto look = [&](const PageSample& sample) {
+    core.Feed(Sampled{{{{kJob, 0}, sample}}});
+    return core.TakeStatus().ranks(0);
+  };
+  const auto age = [](const v1::RankStatus& rank) {
+    return absl::Seconds(rank.since_progress().seconds()) + absl::Nanoseconds(rank.since_progress().nanos());
+  };
+  PageSample sample{.phase = v1::RANK_PHASE_LOADING};
+  EXPECT_EQ(age(look(sample)), absl::ZeroDuration()) << "seen for the first time";
+  core.Advance(absl::Seconds(4));
+  EXPECT_EQ(age(look(sample)), absl::Seconds(4));
+  sample.phase = v1::RANK_PHASE_READY;
+  EXPECT_EQ(age(look(sample)), absl::ZeroDuration()) << "a phase has no time of its own on the page";
+  core.Advance(absl::Seconds(1));
+  sample = CoreHarness::Stepping(1);
+  sample.since_progress = absl::Milliseconds(300);
+  v1::RankStatus rank = look(sample);
+  EXPECT_EQ(age(rank), absl::Milliseconds(300)) << "an instruction has";
+  EXPECT_EQ(rank.whereabouts(), "in step 1, forward of microbatch 2");
+  EXPECT_FALSE(rank.process_stopped());
+  core.Advance(absl::Seconds(20));
+  sample.since_progress += absl::Seconds(20);
+  sample.stopped = true;
+  rank = look(sample);
+  EXPECT_EQ(age(rank), absl::Milliseconds(20'300));
+  EXPECT_TRUE(rank.process_stopped());
+  core.Advance(absl::Milliseconds(500));
+  core.Say(kJob, 0, Set("key", "a"));
+  core.Assign({CoreHarness::Job("j", 1)});
+  v1::FromTrainer ready;
+  ready.mutable_ready();
+  core.Say(kJob, 0, ready);
+  EXPECT_EQ(age(core.TakeStatus().ranks(0)), absl::Milliseconds(20'800)) << "as of the message";
+}
+
 TEST(SessionTest, ALostSessionRestartsNothingAndTheNextSaysAllAgain) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
