@@ -11,6 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t kMostOwnerBytes = 64 << 10;
 constexpr char kRemedy[] = "give every job a checkpoint.directory of its own";
 
 std::string PathIn(const std::string& directory) { return absl::StrCat(directory, "/", kOwnerPrefix); }
@@ -27,7 +28,7 @@ std::string ToJson(const Owner& owner) {
 }
 
 // A text that does not name an owner counts as another job's: somebody wrote it.
-Owner FromJson(const std::string& text) {
+Owner ParseOwner(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   try {
     return {.job = json.at("job").get<std::string>(),
@@ -169,9 +170,12 @@ std::string ToText(const Owner& owner) {
 }
 
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory) {
+  const absl::StatusOr<int64_t> bytes = files.Size(PathIn(directory));
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes > kMostOwnerBytes) return ParseOwner("");
   const absl::StatusOr<std::string> text = files.Read(PathIn(directory));
   if (!text.ok()) return text.status();
-  return FromJson(*text);
+  return ParseOwner(*text);
 }
 
 absl::Status TakeOwnership(platform::Files& files, const std::string& directory, const Owner& self,

@@ -23,8 +23,8 @@ using Json = nlohmann::ordered_json;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-int64_t TotalBytes(const Manifest& manifest, size_t manifest_bytes) {
-  auto bytes = static_cast<int64_t>(manifest_bytes);
+int64_t TotalBytes(const Manifest& manifest, int64_t manifest_bytes) {
+  int64_t bytes = manifest_bytes;
   for (const ManifestFile& file : manifest.files) bytes += file.bytes;
   return bytes;
 }
@@ -145,9 +145,9 @@ class Saving {
   // A valid checkpoint of this step stays. A damaged one is moved aside: it can never be loaded, and while it
   // had the name, this step could not be saved.
   absl::Status LookAtExisting(Saved& there) {
-    const absl::StatusOr<std::string> text = files_.Read(absl::StrCat(path_, "/", kManifestName));
     const absl::StatusOr<Manifest> manifest = Verify(files_, path_);
-    if (text.ok() && manifest.ok()) {
+    const absl::StatusOr<int64_t> bytes = files_.Size(absl::StrCat(path_, "/", kManifestName));
+    if (bytes.ok() && manifest.ok()) {
       if (manifest->info.layout_digest != info_.layout_digest) {
         return absl::FailedPreconditionError(
             absl::StrCat(path_, " is of another model; use another checkpoint.directory"));
@@ -157,7 +157,7 @@ class Saving {
             path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));
       }
       there = {.path = path_,
-               .bytes = TotalBytes(*manifest, text->size()),
+               .bytes = TotalBytes(*manifest, *bytes),
                .manifest_digest = WriteManifest(*manifest).digest};
       return absl::OkStatus();
     }
@@ -215,7 +215,9 @@ class Saving {
     }
     if (!published.ok()) return published;
     if (absl::Status status = files_.SyncFolder(directory_); !status.ok()) return status;
-    saved = {.path = path_, .bytes = TotalBytes(manifest, text.text.size()), .manifest_digest = text.digest};
+    saved = {.path = path_,
+             .bytes = TotalBytes(manifest, static_cast<int64_t>(text.text.size())),
+             .manifest_digest = text.digest};
     return absl::OkStatus();
   }
 

@@ -23,8 +23,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostWarnings = 7;  // of one kind; one more says how many there are beside
-constexpr size_t kMostReasons = 3;   // that one error names
+constexpr size_t kMostPassedOver = 5;  // that a warning each is for; one more says how many there are beside
+constexpr size_t kMostReasons = 3;     // that one error names
 constexpr char kTokenPrefix[] = ".same-folder.";
 
 // What rank 0 decides for all.
@@ -159,7 +159,7 @@ checkpoint::Found Newest(platform::Files& files, const std::string& directory,
   });
 }
 
-// To start from step 1 would train the same steps again and begin metrics.jsonl anew: only the user may
+// To start from step 1 would train the same steps again and start metrics.jsonl over: only the user may
 // decide that.
 [[noreturn]] void FailWithoutValid(const std::string& directory,
                                    const std::vector<CheckpointWarning>& passed_over) {
@@ -181,10 +181,10 @@ checkpoint::Found Newest(platform::Files& files, const std::string& directory,
       "NoValidCheckpoint");
 }
 
-// At most kMostWarnings, and how many there are beside.
+// At most kMostPassedOver, and how many there are beside.
 void AddPassedOver(std::vector<CheckpointWarning> passed_over, const checkpoint::Found& start,
                    std::vector<CheckpointWarning>& warnings) {
-  const size_t more = passed_over.size() - std::min(passed_over.size(), kMostWarnings);
+  const size_t more = passed_over.size() - std::min(passed_over.size(), kMostPassedOver);
   passed_over.resize(passed_over.size() - more);
   for (CheckpointWarning& warning : passed_over) {
     absl::StrAppend(&warning.message, "; the job goes on from step ", start.info.step);

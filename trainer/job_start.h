@@ -29,7 +29,7 @@ struct ResumeOptions {
 struct JobStart {
   checkpoint::Found from;  // the same on all ranks; an empty path: step 0
   // Rank 0 only.
-  std::vector<CheckpointWarning> warnings;
+  std::vector<CheckpointWarning> warnings;   // at most 8, as many as the job's record keeps
   std::unique_ptr<checkpoint::Lease> lease;  // of the directory; null where there is none
 };
 

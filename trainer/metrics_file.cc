@@ -66,11 +66,19 @@ void MetricsFile::Append(const StepSummary& summary) {
     line[name] = value;
   }
   const std::string text = line.dump() + "\n";
+  const off_t end = lseek(file_.get(), 0, SEEK_END);
   const ssize_t written = write(file_.get(), text.data(), text.size());
-  if (written != static_cast<ssize_t>(text.size()) && !complained_) {
-    complained_ = true;
-    platform::Log(platform::LogLevel::kError, "cannot write metrics; training goes on without them",
-                  {{"path", path_}, {"error", written < 0 ? std::strerror(errno) : "short write"}});
+  if (written == static_cast<ssize_t>(text.size())) {
+    return;
+  }
+  const std::string error = written < 0 ? std::strerror(errno) : "short write";
+  // A part of a line would spoil the next one too. Cutting a file needs no space.
+  const bool cut = written <= 0 || end < 0 || ftruncate(file_.get(), end) == 0;
+  if (!std::exchange(complained_, true)) {
+    platform::Log(platform::LogLevel::kError,
+                  cut ? "cannot write metrics; training goes on without them"
+                      : "cannot write metrics, and a torn line stays; training goes on without them",
+                  {{"path", path_}, {"error", error}});
   }
 }
 

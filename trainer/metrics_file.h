@@ -17,7 +17,8 @@ class MetricsFile {
   // that was torn by a crash. Throws UserError, naming the file, where that cannot be read or written.
   MetricsFile(platform::Files& files, const std::string& directory, int64_t resumed_step);
 
-  // One write(2). A failure is logged once and training goes on: the reports go to the service as well.
+  // One write(2), of a whole line or nothing. A failure is logged once and training goes on: the reports go
+  // to the service as well.
   void Append(const StepSummary& summary);
 
  private:

@@ -360,9 +360,9 @@ TEST_F(OwnerTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) 
   class LookedAtFiles final : public platform::ForwardingFiles {
    public:
     explicit LookedAtFiles(std::function<void(int)> look) : look_(std::move(look)) {}
-    absl::StatusOr<std::string> Read(const std::string& path) override {
+    absl::StatusOr<int64_t> Size(const std::string& path) override {
       look_(++looks_);
-      return ForwardingFiles::Read(path);
+      return ForwardingFiles::Size(path);
     }
 
    private:
@@ -377,13 +377,16 @@ TEST_F(OwnerTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) 
       absl::Milliseconds(5), clock);
   const absl::Time deadline = absl::Now() + absl::Seconds(10);
   while (!ReadOwner(files_, directory_).ok() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_TRUE(ReadOwner(files_, directory_).ok());
   EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
   lease.Release();
 }
 
 TEST_F(OwnerTest, ATextThatIsNoOwnersIsSomebodyElses) {
   std::filesystem::create_directories(directory_);
-  for (const char* text : {"", "0123456789ab", "{}", "{\"job\": 7}"}) {
+  const std::string mine = R"({"job": "0123456789ab", "name": "", "attempt": 1, "host": ""})";
+  for (const std::string& text : {std::string(), std::string("0123456789ab"), std::string("{}"),
+                                  std::string("{\"job\": 7}"), mine + std::string(100'000, ' ')}) {
     WriteAll(directory_ + "/.owner", text);
     EXPECT_TRUE(absl::IsAborted(RenewOwnership(files_, directory_, Mine()))) << text;
     EXPECT_TRUE(Take(Mine()).ok()) << text;

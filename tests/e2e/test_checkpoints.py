@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import urllib.request
@@ -216,6 +217,31 @@ def test_saves_that_fail_on_a_full_disk_are_shown_everywhere_and_end_when_there_
         wait_for("a save succeeds", lambda: int(cluster.job("stuffed")["checkpoints"].get("failed_in_a_row", 0)) == 0)
         cluster.cli("cancel", "stuffed")
         cluster.wait_state("stuffed", "CANCELLED", 10)
+
+
+def test_a_limit_on_the_size_of_files_fails_saves_and_does_not_kill_the_job(start, tmp_path):
+    directory = tmp_path / "run"
+    cluster = start()
+    cluster.submit(directory_job("limited", directory))
+    wait_for("a checkpoint", lambda: saved_steps(directory), 60)
+    trainers = cluster.trainers()
+
+    def failed_in_a_row():
+        return int(cluster.job("limited")["checkpoints"].get("failed_in_a_row", 0))
+
+    for pid in trainers:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    wait_for("two saves fail", lambda: failed_in_a_row() >= 2)
+    assert cluster.state("limited") == "RUNNING"
+    assert "File too large" in cluster.job("limited")["checkpoints"]["last_failure"]["message"]
+    for pid in trainers:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    wait_for("a save succeeds", lambda: failed_in_a_row() == 0)
+    assert cluster.trainers() == trainers
+    cluster.cli("cancel", "limited")
+    cluster.wait_state("limited", "CANCELLED", 10)
+    numbers = [line["step"] for line in lines(directory)]  # every line is whole
+    assert numbers == sorted(set(numbers))
 
 
 def test_a_stopped_job_that_wakes_up_in_a_directory_that_was_taken_ends_and_harms_nothing(start, tmp_path):

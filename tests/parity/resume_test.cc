@@ -191,6 +191,29 @@ TEST(ResumeTest, ACheckpointThatIsPassedOverIsToldWithItsReason) {
   EXPECT_TRUE(again.warnings[0].message.ends_with("; the job goes on from step 6"));
 }
 
+// The job's record keeps 8 of them; those of another kind must not be crowded out.
+TEST(ResumeTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 1;
+  plan::JobPlan plan = MakeJob(options);
+  plan.train.checkpoint.keep = 10;
+  RunJob(plan);
+  for (int step = 2; step <= 8; ++step) {
+    Damage(folder.path() + "/step-" + std::to_string(step));
+  }
+  options.resume = "newest";
+  options.seed = 8;
+  options.files = "/text.*";
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 1);
+  ASSERT_EQ(again.warnings.size(), 8u);
+  EXPECT_EQ(again.warnings[4].step, 4);
+  EXPECT_EQ(again.warnings[5].message, "2 more checkpoints do not verify either");
+  EXPECT_EQ(again.warnings[6].problem, trainer::CheckpointProblem::kOtherSeed);
+  EXPECT_EQ(again.warnings[7].problem, trainer::CheckpointProblem::kOtherData);
+}
+
 TEST(ResumeTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsReplaced) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -75,6 +79,29 @@ TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
                                   kind + ", not a regular file");
     }
   }
+}
+
+TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
+  MetricsFile file(platform::SystemFiles(), folder_, 0);
+  file.Append({.step = 1});
+  const std::string first = Content();
+  const pid_t child = fork();
+  if (child == 0) {  // whose files have room for a line and a half, at first
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{.rlim_cur = first.size() * 3 / 2, .rlim_max = RLIM_INFINITY};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    file.Append({.step = 2});
+    limit.rlim_cur = RLIM_INFINITY;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    file.Append({.step = 3});
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  std::string third = first;
+  third.replace(third.find("\"step\":1"), 8, "\"step\":3");
+  EXPECT_EQ(Content(), first + third);
 }
 
 TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
