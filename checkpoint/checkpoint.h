@@ -21,8 +21,8 @@ class Communicator;
 namespace tandem::checkpoint {
 
 // A checkpoint is a folder `step-N` with a file per rank (safetensors) and a manifest (JSON): global
-// coordinates, so any number of ranks can load it. It is written as `step-N.tmp.<attempt>`, every file with
-// its XXH3-128 digest, fsynced, and published by one rename that never replaces.
+// coordinates, so any number of ranks can load it. It is written as `step-N.tmp.<attempt>.<job>`, every
+// file with its XXH3-128 digest, fsynced, and published by one rename that never replaces.
 
 // A 1-D array of `elements` elements of which this rank holds [begin, begin + data.numel()).
 struct Shard {
@@ -65,16 +65,16 @@ class DirectoryLost : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-// Collective: every rank calls it with its shards. If `step-N` of this job is
-// there already and verifies, it stays. Keeps the newest `keep` and removes older valid ones (rank 0) after
-// the commit. Throws CheckpointError on every rank if one rank fails (its temporary files are removed) or
-// `step-N` is of another job, DirectoryLost if the directory is not `self`'s any more, or CommError.
-// Requires self.job == info.job.
+// Collective: every rank calls it with its shards. If `step-N` of this job is there already and verifies, it
+// stays. After the commit rank 0 keeps the newest `keep` and removes older valid ones. On every rank it
+// throws CheckpointError if one rank fails (its temporary files are removed) or `step-N` is of another job,
+// DirectoryLost if `self` does not own the directory any more, or CommError.
+// Requires self.job == info.job and self.attempt == info.attempt.
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
            const Owner& self, const Info& info, const std::vector<Shard>& shards);
 
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
-// Every one that was passed over is told to `skipped` with its reason.
+// `skipped` gets every one that was passed over, with the reason.
 struct Found {
   std::string path;
   Info info;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kTemporary = ".tmp.";
+constexpr int64_t kMostManifestBytes = int64_t{1} << 30;
 
 template <typename Int>
 std::optional<Int> Natural(std::string_view digits) {
@@ -28,17 +29,24 @@ std::optional<Int> Natural(std::string_view digits) {
 
 std::string StepName(int64_t step) { return absl::StrCat("step-", step); }
 
-std::string TemporaryName(int64_t step, int attempt) { return absl::StrCat("step-", step, ".tmp.", attempt); }
+std::string TemporaryName(int64_t step, const Owner& owner) {
+  return absl::StrCat("step-", step, ".tmp.", owner.attempt, ".", owner.job);
+}
 
 std::optional<int64_t> StepOfName(std::string_view name) {
   if (name.substr(0, kStep.size()) != kStep) return std::nullopt;
   return Natural<int64_t>(name.substr(kStep.size()));
 }
 
-std::optional<int> AttemptOfTemporary(std::string_view name) {
-  const size_t dot = name.find(kTemporary);
-  if (dot == name.npos || !StepOfName(name.substr(0, dot)).has_value()) return std::nullopt;
-  return Natural<int>(name.substr(dot + kTemporary.size()));
+std::optional<TemporaryFolder> ParseTemporaryName(std::string_view name) {
+  const size_t middle = name.find(kTemporary);
+  if (middle == name.npos || !StepOfName(name.substr(0, middle)).has_value()) return std::nullopt;
+  const std::string_view owner = name.substr(middle + kTemporary.size());
+  const size_t dot = owner.find('.');
+  const std::optional<int> attempt = Natural<int>(owner.substr(0, dot));
+  if (!attempt.has_value()) return std::nullopt;
+  return TemporaryFolder{.attempt = *attempt,
+                         .job = std::string(dot == owner.npos ? "" : owner.substr(dot + 1))};
 }
 
 absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std::string& directory) {
@@ -54,7 +62,14 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std
 }
 
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path) {
-  const absl::StatusOr<std::string> text = files.Read(absl::StrCat(path, "/", kManifestName));
+  const std::string file = absl::StrCat(path, "/", kManifestName);
+  const absl::StatusOr<int64_t> bytes = files.Size(file);
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes > kMostManifestBytes) {  // before it is read: it may not fit in memory
+    return absl::InvalidArgumentError(
+        absl::StrCat(kManifestName, ": it has ", *bytes, " bytes, which no manifest has"));
+  }
+  const absl::StatusOr<std::string> text = files.Read(file);
   if (!text.ok()) return text.status();
   absl::StatusOr<Manifest> manifest = ReadManifest(*text);
   if (!manifest.ok()) return manifest;
@@ -71,12 +86,15 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
 
 absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::string& path,
                                          const ManifestFile& file) {
-  absl::StatusOr<std::string> content = files.Read(absl::StrCat(path, "/", file.name));
-  if (!content.ok()) return content;
-  if (static_cast<int64_t>(content->size()) != file.bytes) {
+  const std::string name = absl::StrCat(path, "/", file.name);
+  const absl::StatusOr<int64_t> bytes = files.Size(name);
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes != file.bytes) {  // before it is read: it may not fit in memory
     return absl::InvalidArgumentError(
-        absl::StrCat(file.name, ": it has ", content->size(), " bytes, the manifest says ", file.bytes));
+        absl::StrCat(file.name, ": it has ", *bytes, " bytes, the manifest says ", file.bytes));
   }
+  absl::StatusOr<std::string> content = files.Read(name);
+  if (!content.ok()) return content;
   if (Digest(*content) != file.digest) {
     return absl::InvalidArgumentError(absl::StrCat(file.name, ": its digest does not match the manifest"));
   }
@@ -93,12 +111,12 @@ absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path)
   return manifest;
 }
 
-absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, int attempt) {
+absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self) {
   const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
-    const std::optional<int> owner = AttemptOfTemporary(name);
-    if (!owner.has_value() || *owner > attempt) continue;
+    const std::optional<TemporaryFolder> folder = ParseTemporaryName(name);
+    if (!folder.has_value() || (folder->job == self.job && folder->attempt > self.attempt)) continue;
     const absl::Status removed = files.RemoveAll(absl::StrCat(directory, "/", name));
     if (!removed.ok()) return removed;
   }
@@ -106,7 +124,7 @@ absl::Status RemoveTemporaries(platform::Files& files, const std::string& direct
 }
 
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
-                    int attempt, std::vector<int64_t>& removed) {
+                    const Owner& self, std::vector<int64_t>& removed) {
   const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files, directory);
   if (!steps.ok()) return steps.status();
   // Nothing is read while there is nothing to remove.
@@ -121,7 +139,7 @@ absl::Status Retain(platform::Files& files, const std::string& directory, int ke
       continue;
     }
     // Out of its name first: a removal that stops half-way leaves no damaged checkpoint behind.
-    const std::string doomed = absl::StrCat(directory, "/", TemporaryName(step, attempt));
+    const std::string doomed = absl::StrCat(directory, "/", TemporaryName(step, self));
     const absl::Status renamed = files.Rename(path, doomed);
     if (!renamed.ok()) return renamed;
     removed.push_back(step);  // it has lost its name, whatever becomes of its files

@@ -7,13 +7,16 @@
 namespace tandem::checkpoint {
 
 Lease::Lease(platform::Files& files, std::string directory, Owner self,
-             std::function<void(const std::string&)> lost, absl::Duration period)
+             std::function<void(const std::string&)> lost, absl::Duration period,
+             const platform::Clock& clock)
     : files_(files),
       directory_(std::move(directory)),
       self_(std::move(self)),
       lost_(std::move(lost)),
       period_(period),
-      thread_([this] { Renew(); }) {}
+      clock_(clock),
+      seen_(clock.Now()),
+      thread_([this] { Run(); }) {}
 
 Lease::~Lease() { Stop(); }
 
@@ -35,19 +38,28 @@ void Lease::Release() {
   }
 }
 
-void Lease::Renew() {
+absl::Status Lease::Renew() {
+  const absl::Status renewed = RenewOwnership(files_, directory_, self_);
+  if (!renewed.ok() && !absl::IsNotFound(renewed)) return renewed;
+  const absl::Time now = clock_.Now();
+  const absl::Duration unseen = now - std::exchange(seen_, now);
+  if (renewed.ok()) return renewed;
+  return RestoreOwnership(files_, directory_, self_, unseen);
+}
+
+void Lease::Run() {
   bool complained = false;
   while (true) {
     {
       std::unique_lock lock(mu_);
       if (stopped_.wait_for(lock, absl::ToChronoNanoseconds(period_), [this] { return stopping_; })) return;
     }
-    const absl::Status renewed = RenewOwnership(files_, directory_, self_);
+    const absl::Status renewed = Renew();
     if (absl::IsAborted(renewed)) {
       lost_(std::string(renewed.message()));
       return;
     }
-    // A directory that cannot be reached for a while is not lost. Saves say so themselves.
+    // A directory that cannot be reached for a while is not lost. Saves report their own errors.
     if (!renewed.ok() && !complained) {
       platform::Log(platform::LogLevel::kWarning, "the checkpoint directory's ownership cannot be renewed",
                     {{"error", std::string(renewed.message())}});

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "checkpoint/owner.h"
+#include "platform/clock.h"
 #include "platform/files.h"
 
 namespace tandem::checkpoint {
@@ -15,21 +16,24 @@ namespace tandem::checkpoint {
 // step does not look like a death.
 class Lease {
  public:
-  // `lost` is called once, on the lease's thread, with the reason (which names both jobs) when another owner
-  // has the directory. `files` outlives the lease.
+  // Calls `lost` once, on the lease's thread, with the reason (which names both jobs) when another owner has
+  // the directory, or may have had it and given it back while this process did not run. `files` and `clock`,
+  // by which a pause of this process is measured, outlive the lease.
   Lease(platform::Files& files, std::string directory, Owner self,
-        std::function<void(const std::string& reason)> lost, absl::Duration period = kRenewal);
+        std::function<void(const std::string& reason)> lost, absl::Duration period = kRenewal,
+        const platform::Clock& clock = platform::SteadyClock());
 
   // Stops the renewals; the directory stays this owner's until a newcomer finds the file unchanged.
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Stops the renewals and gives the directory back. A failure is logged: the next job waits kPatience then.
+  // Stops the renewals and gives the directory back. A failure is logged; the next job then waits kPatience.
   void Release();
 
  private:
-  void Renew();
+  void Run();
+  absl::Status Renew();
   void Stop();
 
   platform::Files& files_;
@@ -37,9 +41,11 @@ class Lease {
   const Owner self_;
   const std::function<void(const std::string&)> lost_;
   const absl::Duration period_;
+  const platform::Clock& clock_;
   std::mutex mu_;
   std::condition_variable stopped_;
   bool stopping_ = false;  // mu_
+  absl::Time seen_;        // when the owner was last read, or was seen to be nobody; of the thread
   std::thread thread_;
 };
 

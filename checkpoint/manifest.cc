@@ -129,7 +129,7 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
 absl::Status CheckCoverage(Manifest& manifest) {
   for (const ManifestFile& file : manifest.files) {
     if (file.name.empty() || file.name[0] == '.' || absl::StrContains(file.name, "/")) {
-      return Damaged("'" + file.name + "' is no name of a file in its folder");
+      return Damaged("'" + file.name + "' is not the name of a file in its folder");
     }
   }
   for (ManifestArray& array : manifest.arrays) {

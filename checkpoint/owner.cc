@@ -4,19 +4,21 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/folder.h"
 
 namespace tandem::checkpoint {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t kMostOwnerBytes = 64 << 10;
 constexpr char kRemedy[] = "give every job a checkpoint.directory of its own";
 
-std::string PathIn(const std::string& directory) { return directory + "/.owner"; }
+std::string PathIn(const std::string& directory) { return absl::StrCat(directory, "/", kOwnerPrefix); }
 
 // No two jobs write to the same one, however close they come.
 std::string TemporaryIn(const std::string& directory, const Owner& owner) {
-  return absl::StrCat(directory, "/.owner.", owner.job, ".", owner.attempt, ".tmp");
+  return absl::StrCat(directory, "/", kOwnerPrefix, ".", owner.job, ".", owner.attempt, ".tmp");
 }
 
 std::string ToJson(const Owner& owner) {
@@ -25,8 +27,8 @@ std::string ToJson(const Owner& owner) {
          "\n";
 }
 
-// A text that is no owner's names nobody, but it is somebody's: it counts as another job's.
-Owner FromJson(const std::string& text) {
+// A text that does not name an owner counts as another job's: somebody wrote it.
+Owner ParseOwner(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   try {
     return {.job = json.at("job").get<std::string>(),
@@ -34,7 +36,7 @@ Owner FromJson(const std::string& text) {
             .attempt = json.at("attempt").get<int>(),
             .host = json.at("host").get<std::string>()};
   } catch (const Json::exception&) {
-    return {.job = "unknown"};
+    return {.job = "unknown", .name = "", .host = ""};
   }
 }
 
@@ -50,7 +52,7 @@ absl::Status Lost(const std::string& directory, const Owner& owner, const Owner&
       IsLater(owner, self) ? " ends" : absl::StrCat(" cannot save there any more and ends: ", kRemedy)));
 }
 
-// One look at an owner: an owner that lives makes the next look differ.
+// One look at an owner. A live owner makes the next look differ.
 struct Sighting {
   Owner owner;
   absl::Time renewed;
@@ -72,17 +74,87 @@ absl::Status PublishOwner(platform::Files& files, const std::string& directory, 
   const std::string temporary = TemporaryIn(directory, self);
   absl::Status status = files.Write(temporary, ToJson(self));
   if (status.ok()) status = files.Publish(temporary, PathIn(directory));
-  if (!status.ok()) files.RemoveAll(temporary).IgnoreError();  // the first error is the one to tell
+  if (!status.ok()) files.RemoveAll(temporary).IgnoreError();  // the first error counts
   return status;
 }
 
 absl::Status ReplaceOwner(platform::Files& files, const std::string& directory, const Owner& self) {
   const std::string temporary = TemporaryIn(directory, self);
-  absl::Status status = files.Write(temporary, ToJson(self));
-  if (status.ok()) status = files.Rename(temporary, PathIn(directory));
-  if (!status.ok()) files.RemoveAll(temporary).IgnoreError();
-  return status;
+  if (absl::Status status = files.Write(temporary, ToJson(self)); !status.ok()) return status;
+  return files.Rename(temporary, PathIn(directory));
 }
+
+// One try to become the owner.
+class Newcomer {
+ public:
+  Newcomer(platform::Files& files, const std::string& directory, const Owner& self,
+           const std::function<void()>& pause)
+      : files_(files), directory_(directory), self_(self), pause_(pause) {}
+
+  absl::Status Take() {
+    while (true) {
+      const absl::StatusOr<Sighting> seen = Look(files_, directory_);
+      if (absl::IsNotFound(seen.status())) {
+        const absl::Status published = PublishOwner(files_, directory_, self_);
+        if (!absl::IsAlreadyExists(published)) return published;
+        if (absl::Status status = WaitForSight(); !status.ok()) return status;
+        continue;
+      }
+      if (!seen.ok()) return seen.status();
+      if (IsLater(seen->owner, self_)) return Lost(directory_, seen->owner, self_);
+      if (!IsOther(seen->owner, self_)) {
+        // What a stopped owner wrote so far it cannot publish when it wakes up.
+        return replaced_ ? RemoveTemporaries(files_, directory_, self_)
+                         : ReplaceOwner(files_, directory_, self_);
+      }
+      if (first_.has_value() && !first_->SameAs(*seen)) return InUse(seen->owner);
+      first_ = *seen;
+      if (absl::Status status = WaitForRenewal(); !status.ok()) return status;
+    }
+  }
+
+ private:
+  // The name is taken, but there was nothing to read: an owner that came since the look, or a link to
+  // nothing.
+  absl::Status WaitForSight() {
+    if (num_unseen_ * kRenewal >= kPatience) {
+      return absl::UnavailableError(absl::StrCat(
+          PathIn(directory_), " cannot be read, though there is one (a link to nothing?); remove it"));
+    }
+    if (num_unseen_++ > 0) pause_();
+    return absl::OkStatus();
+  }
+
+  // Leaves the owner time to renew its file. Replaces the owner that had time enough, and leaves another
+  // newcomer that found the same dead owner time to replace this one: the last one has the directory.
+  absl::Status WaitForRenewal() {
+    const std::string temporary = TemporaryIn(directory_, self_);
+    if (quiet_ >= kPatience) {
+      if (absl::Status status = files_.Rename(temporary, PathIn(directory_)); !status.ok()) return status;
+      replaced_ = true;
+    } else if (absl::Status status = files_.Write(temporary, ToJson(self_)); !status.ok()) {
+      return status;
+    }
+    pause_();
+    quiet_ += kRenewal;
+    return absl::OkStatus();
+  }
+
+  absl::Status InUse(const Owner& owner) const {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint.directory ", directory_, " is in use by ", ToText(owner), ", which is alive; ",
+        ToText(self_), " cannot save there: ", kRemedy, ", or end the other job first"));
+  }
+
+  platform::Files& files_;
+  const std::string& directory_;
+  const Owner& self_;
+  const std::function<void()>& pause_;
+  int num_unseen_ = 0;
+  std::optional<Sighting> first_;
+  absl::Duration quiet_;  // that the file was the first sighting
+  bool replaced_ = false;
+};
 
 }  // namespace
 
@@ -98,49 +170,39 @@ std::string ToText(const Owner& owner) {
 }
 
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory) {
+  const absl::StatusOr<int64_t> bytes = files.Size(PathIn(directory));
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes > kMostOwnerBytes) return ParseOwner("");
   const absl::StatusOr<std::string> text = files.Read(PathIn(directory));
   if (!text.ok()) return text.status();
-  return FromJson(*text);
+  return ParseOwner(*text);
 }
 
 absl::Status TakeOwnership(platform::Files& files, const std::string& directory, const Owner& self,
                            const std::function<void()>& pause) {
   if (absl::Status status = files.CreateFolders(directory); !status.ok()) return status;
-  std::optional<Sighting> first;
-  absl::Duration quiet;
-  while (true) {
-    const absl::StatusOr<Sighting> seen = Look(files, directory);
-    if (absl::IsNotFound(seen.status())) {
-      const absl::Status published = PublishOwner(files, directory, self);
-      if (!absl::IsAlreadyExists(published)) return published;
-      continue;  // somebody came since: look at that one
-    }
-    if (!seen.ok()) return seen.status();
-    if (IsLater(seen->owner, self)) return Lost(directory, seen->owner, self);
-    if (!IsOther(seen->owner, self)) return ReplaceOwner(files, directory, self);
-    if (!first) {
-      first = *seen;
-    } else if (!first->SameAs(*seen)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "checkpoint.directory ", directory, " is in use by ", ToText(seen->owner), ", which is alive; ",
-          ToText(self), " cannot save there: ", kRemedy, ", or end the other job first"));
-    }
-    if (quiet >= kPatience) return ReplaceOwner(files, directory, self);
-    pause();
-    quiet += kRenewal;
-  }
+  const absl::Status taken = Newcomer(files, directory, self, pause).Take();
+  if (!taken.ok()) files.RemoveAll(TemporaryIn(directory, self)).IgnoreError();  // the first error counts
+  return taken;
 }
 
 absl::Status RenewOwnership(platform::Files& files, const std::string& directory, const Owner& self) {
-  absl::StatusOr<Owner> owner = ReadOwner(files, directory);
-  if (absl::IsNotFound(owner.status())) {
-    const absl::Status published = PublishOwner(files, directory, self);
-    if (!absl::IsAlreadyExists(published)) return published;
-    owner = ReadOwner(files, directory);
-  }
+  const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
   if (!owner.ok()) return owner.status();
   if (IsOther(*owner, self)) return Lost(directory, *owner, self);
   return files.Touch(PathIn(directory));
+}
+
+absl::Status RestoreOwnership(platform::Files& files, const std::string& directory, const Owner& self,
+                              absl::Duration unseen) {
+  if (unseen >= kPatience) {
+    return absl::AbortedError(absl::StrCat(
+        "checkpoint.directory ", directory, " has no owner any more: ", ToText(self), " could not look for ",
+        absl::ToInt64Seconds(unseen),
+        " s, in which another job may have saved there; it ends: submit it again with checkpoint: {resume: "
+        "newest}"));
+  }
+  return PublishOwner(files, directory, self);
 }
 
 absl::Status ReleaseOwnership(platform::Files& files, const std::string& directory, const Owner& self) {

@@ -11,14 +11,21 @@
 namespace tandem::checkpoint {
 
 // `.owner` in a checkpoint directory: the job that saves there. Two jobs in one directory would take each
-// other's temporary folders for leftovers, so only the owner saves.
+// other's checkpoints for their own, so only the owner saves.
 //
-// An owner that lives renews its file, once every kRenewal. The newcomer compares what it sees with what it
-// saw before, never with its own clock: the clocks of two machines may differ. An owner whose file did not
-// change for kPatience is taken for dead.
+// A live owner renews its file every kRenewal. A newcomer compares what it sees with what it saw before,
+// never with its own clock: the clocks of two machines differ, and clocks jump. An owner whose file does not
+// change for kPatience counts as dead, but only while the newcomer itself can write to the directory: a disk
+// that is too slow for the owner makes the newcomer wait as well.
+//
+// The owner may not be dead but stopped (SIGSTOP), so it must do no harm when it wakes up: its next renewal
+// says that the directory is lost, its temporary folders have its own name and are removed, and it checks the
+// owner before it publishes.
 
 inline constexpr absl::Duration kRenewal = absl::Seconds(1);
 inline constexpr absl::Duration kPatience = absl::Seconds(4);
+
+inline constexpr char kOwnerPrefix[] = ".owner";  // of the file, and of what becomes the file
 
 struct Owner {
   std::string job;   // id
@@ -34,15 +41,21 @@ std::string ToText(const Owner& owner);
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory);
 
 // Makes `self` the owner; creates the directory. An earlier attempt of the same job gives way at once.
-// Another job gives way if it is dead: `pause` waits for a kRenewal between two looks at its file.
-// FailedPrecondition, naming both, where the other job lives. Aborted where a later attempt of this job owns
-// it.
+// Another job gives way if it is dead: `pause` waits for a kRenewal between two looks at its file. Of two
+// newcomers one is refused.
+// FailedPrecondition, naming both, where the other job is alive. Aborted where a later attempt of this job
+// owns the directory.
 absl::Status TakeOwnership(platform::Files& files, const std::string& directory, const Owner& self,
                            const std::function<void()>& pause);
 
-// Says that `self` lives. Puts a file back that somebody has removed. Aborted, naming both, where another
-// job, or a later attempt, owns the directory; any other error says nothing about that.
+// Shows that `self` is alive. NotFound where the file is gone. Aborted, naming both, where another job, or a
+// later attempt, owns the directory; any other error says nothing about that.
 absl::Status RenewOwnership(platform::Files& files, const std::string& directory, const Owner& self);
+
+// Writes the file again that somebody has removed. `unseen` is for how long `self` has not looked: Aborted
+// after kPatience, in which another job may have come and gone. AlreadyExists where there is a file again.
+absl::Status RestoreOwnership(platform::Files& files, const std::string& directory, const Owner& self,
+                              absl::Duration unseen);
 
 // The next job need not wait. Leaves the file of another owner.
 absl::Status ReleaseOwnership(platform::Files& files, const std::string& directory, const Owner& self);

@@ -169,9 +169,9 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
   std::vector<Entry> entries;
   for (const auto& [name, json] : header.items()) {
     if (name == kMetadata) {
-      if (!json.is_object()) return Bad("its metadata is no object");
+      if (!json.is_object()) return Bad("its metadata is not an object");
       for (const auto& [key, value] : json.items()) {
-        if (!value.is_string()) return Bad("its metadata '" + key + "' is no string");
+        if (!value.is_string()) return Bad("its metadata '" + key + "' is not a string");
         file.metadata[key] = value.get<std::string>();
       }
       continue;

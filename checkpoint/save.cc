@@ -23,18 +23,18 @@ using Json = nlohmann::ordered_json;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-int64_t TotalBytes(const Manifest& manifest, size_t manifest_bytes) {
-  auto bytes = static_cast<int64_t>(manifest_bytes);
+int64_t TotalBytes(const Manifest& manifest, int64_t manifest_bytes) {
+  int64_t bytes = manifest_bytes;
   for (const ManifestFile& file : manifest.files) bytes += file.bytes;
   return bytes;
 }
 
-// What rank 0 found or did, told to all; no digest: there is no checkpoint. The path is the same anyway.
+// What rank 0 sends to all of what it found or did; no digest: there is no checkpoint. All know the path.
 std::string ToText(const Saved& saved) {
   return Json{{"bytes", saved.bytes}, {"digest", saved.manifest_digest}}.dump();
 }
 
-// What a rank tells rank 0 of its file.
+// What a rank sends to rank 0 about its file.
 struct Contribution {
   ManifestFile file;
   std::vector<ManifestArray> arrays;  // with this rank's piece, or none
@@ -66,7 +66,7 @@ class Saving {
         info_(info),
         shards_(shards),
         path_(absl::StrCat(directory, "/", StepName(info.step))),
-        temporary_(absl::StrCat(directory, "/", TemporaryName(info.step, info.attempt))) {}
+        temporary_(absl::StrCat(directory, "/", TemporaryName(info.step, self))) {}
 
   Saved Run() {
     const Saved there = Begin();
@@ -80,8 +80,7 @@ class Saving {
     saved = FromRankZero(saved);
     if (comm_.rank() == 0) {
       // Whatever comes of the older ones, this one is there.
-      saved.not_removed =
-          Text(Retain(files_, directory_, keep_, info_.step, info_.attempt, saved.removed_steps));
+      saved.not_removed = Text(Retain(files_, directory_, keep_, info_.step, self_, saved.removed_steps));
     }
     return saved;
   }
@@ -107,10 +106,13 @@ class Saving {
     try {
       AgreeOnSuccess(comm_, status);
     } catch (const DirectoryLost&) {
-      throw;  // a folder of that name may be the new owner's, whose next save removes what is left of ours
+      throw;  // the new owner removes what is left of ours
     } catch (const CheckpointError& error) {
+      const absl::Status owned = comm_.rank() == 0 ? CheckOwner(files_, directory_, self_) : absl::OkStatus();
+      // That may be why it failed: a new owner removes the temporary folder.
+      AgreeOnSuccess(comm_, absl::IsAborted(owned) ? owned : absl::OkStatus());
       absl::Status removed;
-      if (comm_.rank() == 0 && CheckOwner(files_, directory_, self_).ok()) {
+      if (comm_.rank() == 0 && owned.ok()) {
         removed = files_.RemoveAll(temporary_);
       }
       const std::string reason = ExchangeTexts(comm_, Text(removed))[0];
@@ -127,8 +129,7 @@ class Saving {
       if (comm_.rank() != 0) return absl::OkStatus();
       if (absl::Status status = files_.CreateFolders(directory_); !status.ok()) return status;
       if (absl::Status status = CheckOwner(files_, directory_, self_); !status.ok()) return status;
-      if (absl::Status status = RemoveTemporaries(files_, directory_, info_.attempt); !status.ok())
-        return status;
+      if (absl::Status status = RemoveTemporaries(files_, directory_, self_); !status.ok()) return status;
       const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files_, directory_);
       if (!steps.ok()) return steps.status();
       for (const int64_t step : *steps) {
@@ -141,12 +142,12 @@ class Saving {
     return FromRankZero(there);
   }
 
-  // A valid checkpoint of this step stays. A damaged one goes out of the way: it can never be loaded, and
-  // would keep this step from being saved for ever.
+  // A valid checkpoint of this step stays. A damaged one is moved aside: it can never be loaded, and while it
+  // had the name, this step could not be saved.
   absl::Status LookAtExisting(Saved& there) {
-    const absl::StatusOr<std::string> text = files_.Read(absl::StrCat(path_, "/", kManifestName));
     const absl::StatusOr<Manifest> manifest = Verify(files_, path_);
-    if (text.ok() && manifest.ok()) {
+    const absl::StatusOr<int64_t> bytes = files_.Size(absl::StrCat(path_, "/", kManifestName));
+    if (bytes.ok() && manifest.ok()) {
       if (manifest->info.layout_digest != info_.layout_digest) {
         return absl::FailedPreconditionError(
             absl::StrCat(path_, " is of another model; use another checkpoint.directory"));
@@ -156,7 +157,7 @@ class Saving {
             path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));
       }
       there = {.path = path_,
-               .bytes = TotalBytes(*manifest, text->size()),
+               .bytes = TotalBytes(*manifest, *bytes),
                .manifest_digest = WriteManifest(*manifest).digest};
       return absl::OkStatus();
     }
@@ -214,7 +215,9 @@ class Saving {
     }
     if (!published.ok()) return published;
     if (absl::Status status = files_.SyncFolder(directory_); !status.ok()) return status;
-    saved = {.path = path_, .bytes = TotalBytes(manifest, text.text.size()), .manifest_digest = text.digest};
+    saved = {.path = path_,
+             .bytes = TotalBytes(manifest, static_cast<int64_t>(text.text.size())),
+             .manifest_digest = text.digest};
     return absl::OkStatus();
   }
 

@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "cli/cause_text.h"
 #include "cli/log_line.h"
+#include "platform/regular_file.h"
 
 namespace tandem::cli {
 namespace {
@@ -59,17 +60,17 @@ absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
                                                       ": ", std::strerror(errno),
                                                       "; name the folder that has it with --bin-dir"));
   }
-  const int log = ::open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (log < 0) {
-    return failed(command.log, errno);
+  const absl::StatusOr<platform::Descriptor> log =
+      platform::OpenRegularFile(command.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (!log.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot start ", command.name, ": ", log.status().message()));
   }
   struct stat log_stat = {};
-  ::fstat(log, &log_stat);
+  ::fstat(log->get(), &log_stat);
   int error_pipe[2];
   if (::pipe2(error_pipe, O_CLOEXEC) != 0) {
-    const int error = errno;
-    ::close(log);
-    return failed("pipe", error);
+    return failed("pipe", errno);
   }
   std::vector<char*> arguments = {command.program.data()};
   for (std::string& argument : command.arguments) {
@@ -79,10 +80,9 @@ absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    Exec(arguments.data(), log, error_pipe[1], parent);
+    Exec(arguments.data(), log->get(), error_pipe[1], parent);
   }
   const int fork_error = errno;
-  ::close(log);
   ::close(error_pipe[1]);
   int exec_error = 0;
   const bool exec_failed = pid > 0 && ::read(error_pipe[0], &exec_error, sizeof(exec_error)) ==
@@ -128,16 +128,15 @@ std::string DaemonProcess::EndText() const {
 }
 
 std::string DaemonProcess::LogTail(int lines) const {
-  const int fd = ::open(command_.log.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
+  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(command_.log, O_RDONLY);
+  if (!file.ok()) {
     return "";
   }
   struct stat log_stat = {};
-  ::fstat(fd, &log_stat);
+  ::fstat(file->get(), &log_stat);
   const off_t begin = std::max(log_start_, log_stat.st_size - kTailBytes);
   std::string text(static_cast<size_t>(std::max<off_t>(0, log_stat.st_size - begin)), '\0');
-  const ssize_t size = ::pread(fd, text.data(), text.size(), begin);
-  ::close(fd);
+  const ssize_t size = ::pread(file->get(), text.data(), text.size(), begin);
   text.resize(static_cast<size_t>(std::max<ssize_t>(0, size)));
   const std::vector<std::string> all = absl::StrSplit(text, '\n', absl::SkipEmpty());
   std::string tail;

@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "plan/quantity_text.h"
 #include "plan/recorded_steps.h"
 #include "platform/files.h"
+#include "platform/regular_file.h"
 #include "schedules/simulate/device_profile.h"
 #include "schedules/simulate/timeline.h"
 
@@ -79,13 +81,15 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
 // One line where no file could be written there: recording takes long, so this is asked before.
 absl::Status CheckCanWrite(const std::string& path) {
   const std::filesystem::path file(path);
-  std::error_code error;
   std::string what = file;
   int wanted = W_OK;
-  if (std::filesystem::is_directory(file, error)) {
-    return absl::FailedPreconditionError(absl::StrCat(Escape(path), " is a folder; name a file"));
-  }
-  if (!std::filesystem::exists(file, error)) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Escape(path), " is ", platform::FileKind(info.st_mode), "; name a file"));
+    }
+  } else {
     what = file.has_parent_path() ? file.parent_path().string() : ".";
     wanted = W_OK | X_OK;
   }

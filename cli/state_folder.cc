@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "platform/regular_file.h"
 
 namespace tandem::cli {
 namespace {
@@ -46,14 +47,13 @@ struct flock WholeFile() {
 
 // Asks without taking the lock: a `tandem up` that starts at this moment must not find it held by a question.
 bool IsLocked(const std::string& folder) {
-  const int fd = ::open(absl::StrCat(folder, "/", kLockFile).c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) {
+  const absl::StatusOr<platform::Descriptor> file =
+      platform::OpenRegularFile(absl::StrCat(folder, "/", kLockFile), O_RDWR);
+  if (!file.ok()) {
     return false;
   }
   struct flock lock = WholeFile();
-  const bool locked = ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-  ::close(fd);
-  return locked;
+  return ::fcntl(file->get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 }  // namespace
@@ -77,13 +77,13 @@ std::optional<RunningUp> FindRunningUp(const std::string& up_folder) {
     return std::nullopt;
   }
   RunningUp up;
-  const int fd = ::open(absl::StrCat(up_folder, "/", kLockFile).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
+  const absl::StatusOr<platform::Descriptor> file =
+      platform::OpenRegularFile(absl::StrCat(up_folder, "/", kLockFile), O_RDONLY);
+  if (!file.ok()) {
     return std::nullopt;
   }
   char buffer[512] = {};
-  const ssize_t size = ::read(fd, buffer, sizeof(buffer) - 1);
-  ::close(fd);
+  const ssize_t size = ::read(file->get(), buffer, sizeof(buffer) - 1);
   const std::vector<std::string> lines =
       absl::StrSplit(absl::string_view(buffer, static_cast<size_t>(std::max<ssize_t>(0, size))), '\n');
   if (!lines.empty() && absl::SimpleAtoi(lines[0], &up.pid) && lines.size() > 1) {
@@ -97,21 +97,20 @@ absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder) {
     return status;
   }
   const std::string path = absl::StrCat(folder, "/", kLockFile);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
+  absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDWR | O_CREAT, 0600);
+  if (!file.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot ", file.status().message()));
   }
   struct flock whole = WholeFile();
-  if (::fcntl(fd, F_OFD_SETLK, &whole) != 0) {
+  if (::fcntl(file->get(), F_OFD_SETLK, &whole) != 0) {
     const int error = errno;
-    ::close(fd);
     return error == EAGAIN || error == EACCES
                ? absl::AlreadyExistsError(absl::StrCat("another process holds ", path))
                : absl::FailedPreconditionError(
                      absl::StrCat("cannot lock ", path, ": ", std::strerror(error)));
   }
-  FolderLock lock(fd);
-  if (::ftruncate(fd, 0) != 0) {
+  FolderLock lock(file->Release());
+  if (::ftruncate(lock.fd_, 0) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
   }
   return lock;

@@ -1,5 +1,6 @@
 #include "controller/sqlite.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -8,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "platform/regular_file.h"
 
 namespace tandem::controller {
 namespace {
@@ -125,6 +127,11 @@ absl::Status Statement::Finish() {
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Sync sync) {
+  // SQLite says of a FIFO that it is no database. This closes the file again before SQLite has locks on it.
+  const absl::Status regular = platform::OpenRegularFile(path, O_RDONLY).status();
+  if (absl::IsInvalidArgument(regular)) {
+    return regular;
+  }
   sqlite3* db = nullptr;
   const int rc = sqlite3_open_v2(path.c_str(), &db,
                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);

@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "platform/check.h"
 #include "platform/file_list.h"
+#include "platform/regular_file.h"
 
 namespace tandem::data {
 
@@ -26,20 +27,17 @@ class Corpus::Mapping {
  public:
   Mapping(const char* field, const std::string& path, std::string name)
       : field_(field), path_(path), name_(std::move(name)) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-      throw DataError(absl::StrCat(field, ": cannot open ", path, ": ", strerror(errno)));
+    const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDONLY);
+    if (!file.ok()) {
+      throw DataError(absl::StrCat(field, ": cannot ", file.status().message()));
     }
-    if (fstat(fd, &info_) != 0) {
-      const int error = errno;
-      close(fd);
-      throw DataError(absl::StrCat(field, ": cannot look at ", path, ": ", strerror(error)));
+    if (fstat(file->get(), &info_) != 0) {
+      throw DataError(absl::StrCat(field, ": cannot look at ", path, ": ", strerror(errno)));
     }
     size_ = info_.st_size;
-    void* address = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    const int error = errno;
-    close(fd);
+    void* address = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file->get(), 0);
     if (address == MAP_FAILED) {
+      const int error = errno;
       throw DataError(
           absl::StrCat(field, ": cannot map ", path, ": ", strerror(error),
                        error == ENOMEM ? "; too many files? join them, or raise vm.max_map_count" : ""));

@@ -4,24 +4,24 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
+#include "platform/files.h"
 
 namespace tandem::jobspec {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxBytes = 1 << 20;
+constexpr int64_t kMaxBytes = 1 << 20;
 constexpr char kPath[] = "model.hugging_face";
 
 // Fields that change the numbers, and the only values with which we compute the same ones.
@@ -90,22 +90,21 @@ class HuggingFaceReader {
   }
 
   bool Load(const std::string& file) {
-    struct stat info;
-    if (stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
-      Refuse(file, "path of a config.json", errno != 0 ? strerror(errno) : "it is not a file");
+    platform::Files& files = platform::SystemFiles();
+    const absl::StatusOr<int64_t> bytes = files.Size(file);
+    if (bytes.ok() && *bytes > kMaxBytes) {
+      Refuse(file, absl::StrCat("a config.json of at most ", kMaxBytes, " bytes"), "is this the right file?");
       return false;
     }
-    std::ifstream stream(file, std::ios::binary);
-    std::string text(static_cast<size_t>(std::min<int64_t>(info.st_size, kMaxBytes + 1)), '\0');
-    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (!stream || text.size() > kMaxBytes) {
-      Refuse(file, absl::StrCat("a config.json of at most ", kMaxBytes, " bytes"),
-             stream ? "is this the right file?" : "it cannot be read");
+    const absl::StatusOr<std::string> text = bytes.ok() ? files.Read(file) : bytes.status();
+    if (!text.ok()) {
+      Refuse(file, "path of a config.json",
+             std::string(absl::StripPrefix(text.status().message(), absl::StrCat("open ", file, ": "))));
       return false;
     }
     try {
       // The callback bounds the depth: the parser itself keeps a stack, but destroying a deep value recurses.
-      json_ = Json::parse(text, [](int depth, Json::parse_event_t, Json&) { return depth < 32; });
+      json_ = Json::parse(*text, [](int depth, Json::parse_event_t, Json&) { return depth < 32; });
     } catch (const Json::exception& e) {
       Refuse(file, "a JSON file", Shown(e.what(), 200));
       return false;

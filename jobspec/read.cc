@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +9,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/scalars.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
+#include "platform/regular_file.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -278,29 +279,34 @@ ReadResult ReadFile(const std::string& path) {
   ReadResult failed;
   failed.file = path == "-" ? "standard input" : path;
   const bool standard_input = path == "-";
-  const int fd = standard_input ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  int error = fd < 0 ? errno : 0;
-  std::string text;
-  if (fd >= 0) {
-    char buffer[65536];
-    while (text.size() < kReadLimit) {
-      const ssize_t count = read(fd, buffer, std::min(sizeof(buffer), kReadLimit - text.size()));
-      if (count < 0 && errno == EINTR) {
-        continue;
-      }
-      if (count <= 0) {
-        error = count < 0 ? errno : 0;
-        break;
-      }
-      text.append(buffer, count);
-    }
-    if (!standard_input) {
-      close(fd);
+  platform::Descriptor file;
+  absl::Status status;
+  if (!standard_input) {
+    absl::StatusOr<platform::Descriptor> opened = platform::OpenRegularFile(path, O_RDONLY);
+    status = opened.status();
+    if (opened.ok()) {
+      file = *std::move(opened);
     }
   }
-  if (error != 0) {
-    RefuseAll(failed, absl::StrCat("the file cannot be read: ", strerror(error)), "",
-              "name a file with a job spec, or - for standard input", 0, 0);
+  std::string text;
+  while (status.ok() && text.size() < kReadLimit) {
+    char buffer[65536];
+    const ssize_t count = read(standard_input ? STDIN_FILENO : file.get(), buffer,
+                               std::min(sizeof(buffer), kReadLimit - text.size()));
+    if (count == 0) {
+      break;
+    }
+    if (count > 0) {
+      text.append(buffer, count);
+    } else if (errno != EINTR) {
+      status = platform::FileError(errno, "read", failed.file);
+    }
+  }
+  if (!status.ok()) {
+    RefuseAll(failed,
+              absl::StrCat("the file cannot be read: ",
+                           absl::StripPrefix(status.message(), absl::StrCat("open ", path, ": "))),
+              "", "name a file with a job spec, or - for standard input", 0, 0);
     return failed;
   }
   return ReadText(text, failed.file);

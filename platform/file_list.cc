@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "platform/regular_file.h"
 
 namespace tandem::platform {
 namespace {
@@ -71,7 +72,8 @@ absl::Status ListPath(const std::string& path, const struct stat& info, std::vec
     return ListFolder(path, files);
   }
   if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is neither a file nor a folder"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is ", FileKind(info.st_mode), ", neither a file nor a folder"));
   }
   files.push_back(path);
   return absl::OkStatus();

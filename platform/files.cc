@@ -10,50 +10,26 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/regular_file.h"
 
 namespace tandem::platform {
 namespace {
 
 absl::Status Failed(absl::string_view operation, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(operation, " ", path));
-}
-
-// Closes at the end of the scope, where the error of close(2) does not matter.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
-int Open(const std::string& path, int flags, mode_t mode = 0) {
-  int fd = -1;
-  do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, mode);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
+  return FileError(errno, operation, path);
 }
 
 class MachineFiles final : public Files {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override {
-    const Descriptor fd(Open(path, O_RDONLY));
-    if (fd.get() < 0) return Failed("open", path);
+    const absl::StatusOr<Descriptor> file = OpenRegularFile(path, O_RDONLY);
+    if (!file.ok()) return file.status();
     std::string content;
     char buffer[1 << 16];
     while (true) {
-      const ssize_t got = read(fd.get(), buffer, sizeof(buffer));
+      const ssize_t got = read(file->get(), buffer, sizeof(buffer));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return Failed("read", path);
       if (got == 0) return content;
@@ -62,21 +38,21 @@ class MachineFiles final : public Files {
   }
 
   absl::Status Write(const std::string& path, std::string_view content) override {
-    Descriptor fd(Open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
-    if (fd.get() < 0) return Failed("create", path);
+    absl::StatusOr<Descriptor> file = OpenRegularFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (!file.ok()) return file.status();
     while (!content.empty()) {
-      const ssize_t put = write(fd.get(), content.data(), content.size());
+      const ssize_t put = write(file->get(), content.data(), content.size());
       if (put < 0 && errno == EINTR) continue;
       if (put < 0) return Failed("write", path);
       content.remove_prefix(static_cast<size_t>(put));
     }
-    if (fsync(fd.get()) != 0) return Failed("fsync", path);
-    if (close(fd.Release()) != 0) return Failed("close", path);
+    if (fsync(file->get()) != 0) return Failed("fsync", path);
+    if (close(file->Release()) != 0) return Failed("close", path);
     return absl::OkStatus();
   }
 
   absl::Status SyncFolder(const std::string& path) override {
-    const Descriptor fd(Open(path, O_RDONLY | O_DIRECTORY));
+    const Descriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd.get() < 0) return Failed("open folder", path);
     if (fsync(fd.get()) != 0) return Failed("fsync folder", path);
     return absl::OkStatus();
@@ -108,7 +84,7 @@ class MachineFiles final : public Files {
   absl::Status CreateFolders(const std::string& path) override {
     std::error_code error;
     std::filesystem::create_directories(path, error);
-    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("create folder ", path));
+    if (error) return FileError(error.value(), "create folder", path);
     return absl::OkStatus();
   }
 
@@ -124,7 +100,7 @@ class MachineFiles final : public Files {
     }
     const int error = errno;
     closedir(dir);
-    if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("list ", folder));
+    if (error != 0) return FileError(error, "list", folder);
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -132,7 +108,7 @@ class MachineFiles final : public Files {
   absl::Status RemoveAll(const std::string& path) override {
     std::error_code error;
     std::filesystem::remove_all(path, error);
-    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("remove ", path));
+    if (error) return FileError(error.value(), "remove", path);
     return absl::OkStatus();
   }
 
@@ -142,12 +118,25 @@ class MachineFiles final : public Files {
   }
 
   absl::StatusOr<absl::Time> ModificationTime(const std::string& path) override {
-    // NFS asks the server when a file is opened, and answers stat(2) from its cache.
-    const Descriptor fd(Open(path, O_RDONLY | O_NONBLOCK));
-    if (fd.get() < 0) return Failed("open", path);
+    const absl::StatusOr<struct stat> info = Stat(path);
+    if (!info.ok()) return info.status();
+    return absl::TimeFromTimespec(info->st_mtim);
+  }
+
+  absl::StatusOr<int64_t> Size(const std::string& path) override {
+    const absl::StatusOr<struct stat> info = Stat(path);
+    if (!info.ok()) return info.status();
+    return info->st_size;
+  }
+
+ private:
+  // NFS asks the server when a file is opened, and answers stat(2) from its cache.
+  static absl::StatusOr<struct stat> Stat(const std::string& path) {
+    const absl::StatusOr<Descriptor> file = OpenRegularFile(path, O_RDONLY);
+    if (!file.ok()) return file.status();
     struct stat info;
-    if (fstat(fd.get(), &info) != 0) return Failed("stat", path);
-    return absl::TimeFromTimespec(info.st_mtim);
+    if (fstat(file->get(), &info) != 0) return Failed("stat", path);
+    return info;
   }
 };
 
@@ -161,8 +150,7 @@ Files& SystemFiles() {
 absl::Status ReplaceFile(Files& files, const std::string& path, std::string_view content) {
   const std::string temporary = path + ".tmp";
   if (const absl::Status status = files.Write(temporary, content); !status.ok()) {
-    files.RemoveAll(temporary)
-        .IgnoreError();  // a full disk: give the space back; the first error is the one to tell
+    files.RemoveAll(temporary).IgnoreError();  // gives the space of a full disk back; the first error counts
     return status;
   }
   if (const absl::Status status = files.Rename(temporary, path); !status.ok()) return status;

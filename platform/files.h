@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,12 +12,17 @@
 namespace tandem::platform {
 
 // The file operations whose failure the system must survive; tests inject ENOSPC and EIO here.
-// Errors say the operation and the path. Thread-safe.
+// Files are regular files: a FIFO, a device, a socket or a folder in place of one is an error that names it,
+// and nothing waits for it. Errors name the operation and the path, with the codes of FileError
+// (regular_file.h). Thread-safe.
 class Files {
  public:
   virtual ~Files() = default;
 
   virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
+
+  // In bytes. For a file that may be larger than memory because it is not what it should be.
+  virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
 
   // Creates or truncates `path`, writes and fsyncs it. Not atomic; see Replace.
   virtual absl::Status Write(const std::string& path, std::string_view content) = 0;

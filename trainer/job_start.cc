@@ -23,8 +23,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostWarnings = 7;  // of one kind; one more says how many there are beside
-constexpr size_t kMostReasons = 3;   // that one error names
+constexpr size_t kMostPassedOver = 5;  // that a warning each is for; one more says how many there are beside
+constexpr size_t kMostReasons = 3;     // that one error names
+constexpr char kTokenPrefix[] = ".same-folder.";
 
 // What rank 0 decides for all.
 struct Choice {
@@ -77,10 +78,10 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
       DecideOnRankZero(comm, [&] {
         const std::string fresh = platform::SystemRandom().HexId(32);
         ThrowIfUnwritable(files.CreateFolders(directory));
-        ThrowIfUnwritable(files.Write(absl::StrCat(directory, "/.same-folder.", fresh), fresh));
+        ThrowIfUnwritable(files.Write(absl::StrCat(directory, "/", kTokenPrefix, fresh), fresh));
         return fresh;
       }).path;
-  const std::string path = absl::StrCat(directory, "/.same-folder.", token);
+  const std::string path = absl::StrCat(directory, "/", kTokenPrefix, token);
   constexpr auto kPatience = std::chrono::seconds(5);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   const auto seen = [&] {
@@ -116,11 +117,11 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
 
 // Rank 0.
 void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
-  bool told = false;
+  bool logged = false;
   const auto pause = [&] {
-    if (!std::exchange(told, true)) {
+    if (!std::exchange(logged, true)) {
       platform::Log(platform::LogLevel::kInfo,
-                    "the checkpoint directory has another owner; waiting whether that one is alive",
+                    "the checkpoint directory has another owner; waiting to see whether it is alive",
                     {{"directory", options.directory}});
     }
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(checkpoint::kRenewal));
@@ -158,8 +159,8 @@ checkpoint::Found Newest(platform::Files& files, const std::string& directory,
   });
 }
 
-// Steps that were trained would be trained again, and metrics.jsonl would begin anew: that is for the user to
-// say.
+// To start from step 1 would train the same steps again and start metrics.jsonl over: only the user may
+// decide that.
 [[noreturn]] void FailWithoutValid(const std::string& directory,
                                    const std::vector<CheckpointWarning>& passed_over) {
   std::vector<std::string> reasons;
@@ -175,15 +176,15 @@ checkpoint::Found Newest(platform::Files& files, const std::string& directory,
       absl::StrCat("checkpoint.resume: newest: ", directory, " holds ", passed_over.size(),
                    one ? " checkpoint, which does not verify: " : " checkpoints, and none verifies: ",
                    absl::StrJoin(reasons, "; "),
-                   "; put a whole one back, name one with checkpoint.resume, or say checkpoint: "
-                   "{resume: none} to start from step 1"),
+                   "; restore one, name another with checkpoint.resume, or set checkpoint: {resume: none} to "
+                   "start from step 1"),
       "NoValidCheckpoint");
 }
 
-// At most kMostWarnings, and how many there are beside.
+// At most kMostPassedOver, and how many there are beside.
 void AddPassedOver(std::vector<CheckpointWarning> passed_over, const checkpoint::Found& start,
                    std::vector<CheckpointWarning>& warnings) {
-  const size_t more = passed_over.size() - std::min(passed_over.size(), kMostWarnings);
+  const size_t more = passed_over.size() - std::min(passed_over.size(), kMostPassedOver);
   passed_over.resize(passed_over.size() - more);
   for (CheckpointWarning& warning : passed_over) {
     absl::StrAppend(&warning.message, "; the job goes on from step ", start.info.step);
@@ -195,7 +196,7 @@ void AddPassedOver(std::vector<CheckpointWarning> passed_over, const checkpoint:
   }
 }
 
-// A later step of another job has the name that this job's own will need, and would be taken for it.
+// A later checkpoint of another job has a name that this job will need, and would pass for this job's.
 void CheckNothingLater(platform::Files& files, const ResumeOptions& options, const checkpoint::Found& start) {
   std::vector<CheckpointWarning> damaged;  // make way when their step is saved
   const checkpoint::Found newest = Newest(files, options.directory, damaged);
@@ -208,7 +209,7 @@ void CheckNothingLater(platform::Files& files, const ResumeOptions& options, con
   }
 }
 
-// What goes on otherwise than it was trained so far.
+// The job goes on with another seed or other text than the checkpoint was trained with.
 void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start,
                     std::vector<CheckpointWarning>& warnings) {
   const auto add = [&](CheckpointProblem problem, std::string message) {
@@ -225,6 +226,24 @@ void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start
         absl::StrCat("the text is not what it was up to step ", start.info.step, " (digest ",
                      options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
                      "): the losses before and after cannot be compared"));
+  }
+}
+
+// The directory was new or empty when jobspec::CheckFiles looked. Since then another job may have trained
+// there and given it back.
+void CheckStillNew(platform::Files& files, const std::string& directory) {
+  const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
+  ThrowIfUnwritable(names.status());
+  for (const std::string& name : *names) {
+    if (name.starts_with(checkpoint::kOwnerPrefix) || name.starts_with(kTokenPrefix)) {
+      continue;  // of this job, and of others that have just started
+    }
+    throw UserError(absl::StrCat("checkpoint.directory: another job has used ", directory,
+                                 " since this one was "
+                                 "submitted (it holds ",
+                                 name,
+                                 "): use checkpoint: {resume: newest} to go on from "
+                                 "there, or another folder"));
   }
 }
 
@@ -249,7 +268,10 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
                                    "; name the folder of a whole checkpoint, or resume: newest"));
     }
   } else if (options.resume.empty()) {
-    return start;  // a new or empty directory: jobspec::CheckFiles has looked
+    if (!options.directory.empty() && options.self.attempt == 1) {
+      CheckStillNew(files, options.directory);
+    }
+    return start;
   }
   if (!start.path.empty()) {
     CheckSameModel(options, start);

@@ -29,7 +29,7 @@ struct ResumeOptions {
 struct JobStart {
   checkpoint::Found from;  // the same on all ranks; an empty path: step 0
   // Rank 0 only.
-  std::vector<CheckpointWarning> warnings;
+  std::vector<CheckpointWarning> warnings;   // at most 8, as many as the job's record keeps
   std::unique_ptr<checkpoint::Lease> lease;  // of the directory; null where there is none
 };
 
@@ -41,7 +41,8 @@ struct JobStart {
 // * with the reason "NoValidCheckpoint" where `newest` finds checkpoints and none of them verifies,
 // * where not every rank sees the directory, or rank 0 cannot write to it,
 // * where a checkpoint that was named cannot be read, or is of another model,
-// * where the directory holds later checkpoints of another job, which stand where this job's are to be.
+// * where the directory holds later checkpoints of another job, whose names this job will need,
+// * where another job has used a directory that was new or empty when this job was submitted.
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
                   std::function<void(const std::string& reason)> lost);
 

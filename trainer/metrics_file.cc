@@ -7,18 +7,21 @@
 #include <cmath>
 #include <cstring>
 #include <sstream>
-#include <stdexcept>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "platform/log.h"
+#include "trainer/failure.h"
 
 namespace tandem::trainer {
 namespace {
 
 void ThrowIfNotOk(const absl::Status& status) {
   if (!status.ok()) {
-    throw std::runtime_error(std::string(status.message()));
+    throw UserError(absl::StrCat("checkpoint.directory: cannot keep metrics there: ", status.message()));
   }
 }
 
@@ -48,13 +51,11 @@ MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, i
   } else if (!absl::IsNotFound(content.status())) {
     ThrowIfNotOk(content.status());
   }
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) {
-    throw std::runtime_error("open " + path_ + ": " + std::strerror(errno));
-  }
+  absl::StatusOr<platform::Descriptor> file =
+      platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644);
+  ThrowIfNotOk(file.status());
+  file_ = *std::move(file);
 }
-
-MetricsFile::~MetricsFile() { close(fd_); }
 
 void MetricsFile::Append(const StepSummary& summary) {
   nlohmann::ordered_json line = {{"step", summary.step}};
@@ -70,11 +71,19 @@ void MetricsFile::Append(const StepSummary& summary) {
     line[name] = value;
   }
   const std::string text = line.dump() + "\n";
-  const ssize_t written = write(fd_, text.data(), text.size());
-  if (written != static_cast<ssize_t>(text.size()) && !complained_) {
-    complained_ = true;
-    platform::Log(platform::LogLevel::kError, "cannot write metrics; training goes on without them",
-                  {{"path", path_}, {"error", written < 0 ? std::strerror(errno) : "short write"}});
+  const off_t end = lseek(file_.get(), 0, SEEK_END);
+  const ssize_t written = write(file_.get(), text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) {
+    return;
+  }
+  const std::string error = written < 0 ? std::strerror(errno) : "short write";
+  // A part of a line would spoil the next one too. Cutting a file needs no space.
+  const bool cut = written <= 0 || end < 0 || ftruncate(file_.get(), end) == 0;
+  if (!std::exchange(complained_, true)) {
+    platform::Log(platform::LogLevel::kError,
+                  cut ? "cannot write metrics; training goes on without them"
+                      : "cannot write metrics, and a torn line stays; training goes on without them",
+                  {{"path", path_}, {"error", error}});
   }
 }
 

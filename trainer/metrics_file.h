@@ -4,6 +4,7 @@
 #include <string>
 
 #include "platform/files.h"
+#include "platform/regular_file.h"
 #include "trainer/reporter.h"
 
 namespace tandem::trainer {
@@ -13,18 +14,16 @@ namespace tandem::trainer {
 class MetricsFile {
  public:
   // Creates `directory`, and drops the lines of steps after `resumed_step`, which will come again, and a line
-  // that was torn by a crash. Throws std::runtime_error naming the file.
+  // that was torn by a crash. Throws UserError, naming the file, where that cannot be read or written.
   MetricsFile(platform::Files& files, const std::string& directory, int64_t resumed_step);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // One write(2). A failure is logged once and training goes on: the reports go to the service as well.
+  // One write(2), of a whole line or nothing. A failure is logged once and training goes on: the reports go
+  // to the service as well.
   void Append(const StepSummary& summary);
 
  private:
   const std::string path_;
-  int fd_ = -1;
+  platform::Descriptor file_;
   bool complained_ = false;
 };
 

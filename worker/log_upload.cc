@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/regular_file.h"
 #include "tandem/v1/workers.grpc.pb.h"
 
 namespace tandem::worker {
@@ -124,15 +125,14 @@ void LogUploads::Run(Upload& upload, const v1::UploadRequest& request) {
 
   const AttemptKey attempt = KeyOf(request.id());
   const std::string path = sources_.log_file({attempt, request.rank()});
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    const int error = errno;
-    fail(absl::Status(
-        absl::StatusCode::kNotFound,
-        absl::StrCat(
-            "open log ", path, ": ", std::strerror(error),
-            error == ENOENT ? absl::StrCat("; this worker keeps the logs of ", sources_.kept) : "")));
+  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDONLY);
+  if (!file.ok()) {
+    fail(absl::NotFoundError(absl::StrCat(
+        "the log: ", file.status().message(),
+        absl::IsNotFound(file.status()) ? absl::StrCat("; this worker keeps the logs of ", sources_.kept)
+                                        : "")));
   } else {
+    const int fd = file->get();
     absl::StatusOr<int64_t> offset = TailOffset(fd, request.tail_lines());
     std::string& data = *chunk.mutable_chunk()->mutable_data();
     int idle = 0;
@@ -156,7 +156,6 @@ void LogUploads::Run(Upload& upload, const v1::UploadRequest& request) {
       }
     }
     if (!offset.ok()) fail(offset.status());
-    close(fd);
   }
   stream->WritesDone();
   stream->Finish();  // a controller that is gone asks again

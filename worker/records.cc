@@ -12,6 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/failpoint.h"
 #include "platform/log.h"
+#include "platform/regular_file.h"
 #include "worker/cause.h"
 
 namespace tandem::worker {
@@ -28,23 +29,21 @@ absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string&
                                       const LogLimits& log_limits) {
   if (const absl::Status status = files.CreateFolders(folder); !status.ok()) return status;
   const std::string path = folder + "/lock";
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
+  absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDWR | O_CREAT, 0644);
+  if (!file.ok()) return file.status();
+  const int fd = file->get();
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     char pid[32] = {};
     const ssize_t got = read(fd, pid, sizeof(pid) - 1);
-    close(fd);
     return absl::FailedPreconditionError(
         absl::StrCat("the state folder ", folder, " is in use by another tandem-worker",
                      got > 0 ? " with pid " : "", pid, "; give this one another --state, or stop that one"));
   }
   const std::string pid = absl::StrCat(getpid());
   if (ftruncate(fd, 0) != 0 || write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
-    const absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
-    close(fd);
-    return status;
+    return absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
   }
-  return Records(files, folder, log_limits, fd);
+  return Records(files, folder, log_limits, file->Release());
 }
 
 Records::Records(Records&& other) noexcept

@@ -14,9 +14,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "link/trainer_args.h"
+#include "platform/regular_file.h"
 
 namespace tandem::worker {
 namespace {
+
+using platform::Descriptor;
 
 // What the child needs, made before the fork: after it only async-signal-safe calls are allowed.
 struct ChildPlan {
@@ -55,22 +58,6 @@ struct ChildPlan {
   FailChild(plan);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { Close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
-
 void Reap(pid_t pid) {
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -79,8 +66,9 @@ void Reap(pid_t pid) {
 absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request) {
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() < 0) return absl::ErrnoToStatus(errno, "open /dev/null");
-  const Descriptor log(open(request.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (log.get() < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open log ", request.log_file));
+  const absl::StatusOr<Descriptor> log =
+      platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
+  if (!log.ok()) return log.status();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "make a pipe");
   const Descriptor read_end(ends[0]);
@@ -97,7 +85,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request) {
                        .argv = argv.data(),
                        .parent = parent,
                        .null_fd = null.get(),
-                       .log_fd = log.get(),
+                       .log_fd = log->get(),
                        .control_fd = request.control_fd,
                        .page_fd = request.page_fd,
                        .error_fd = write_end.get()};
@@ -106,7 +94,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request) {
   const pid_t pid = _Fork();
   if (pid == 0) RunChild(plan);
   if (pid < 0) return absl::ErrnoToStatus(errno, "fork");
-  write_end.Close();
+  write_end = Descriptor();
   int error = 0;
   ssize_t got = 0;
   do {

@@ -145,6 +145,7 @@ int main(int argc, char** argv) {
   // way.
   setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write; trainers inherit this
   // Blocked in every thread; one waits for them.
   sigset_t signals;
   sigemptyset(&signals);

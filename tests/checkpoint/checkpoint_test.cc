@@ -17,6 +17,7 @@
 #include "comm/run_thread_ranks.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
+#include "tests/platform/irregular_files.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -93,6 +94,39 @@ TEST_F(CheckpointTest, EveryDamagedFileIsRefusedByNameAndTheOneBeforeIsFound) {
     expect_refused("missing");
     WriteAll(file, content);
     EXPECT_EQ(Newest().path, Path(20));
+  }
+}
+
+TEST_F(CheckpointTest, WhatIsNoRegularFileIsPassedOverByNameAndNotWaitedFor) {
+  SaveOn(files_, directory_, 2, 10);
+  for (const std::string kind : platform::kIrregularKinds) {
+    for (const char* name : {"/manifest.json", "/rank-00001.safetensors"}) {
+      std::filesystem::remove_all(Path(20));
+      SaveOn(files_, directory_, 2, 20);
+      std::filesystem::remove(Path(20) + name);
+      platform::PutIrregularFile(kind, Path(20) + name);
+      const std::string reason = "open " + Path(20) + name + ": it is " + kind + ", not a regular file";
+      EXPECT_EQ(Newest().path, Path(10));
+      EXPECT_THAT(skipped_, ElementsAre("step-20: " + reason));
+      try {
+        LoadsAs(Path(20), 1, 20);
+        FAIL() << "it was loaded";
+      } catch (const CheckpointError& error) {
+        EXPECT_EQ(error.what(), "checkpoint " + Path(20) + ": " + reason);
+      }
+    }
+  }
+}
+
+// A file that is longer than memory must not be read to find that it is too long.
+TEST_F(CheckpointTest, AFileThatIsMuchTooLongIsPassedOverUnread) {
+  SaveOn(files_, directory_, 2, 10);
+  for (const std::string name : {"manifest.json", "rank-00001.safetensors"}) {
+    std::filesystem::remove_all(Path(20));
+    SaveOn(files_, directory_, 2, 20);
+    std::filesystem::resize_file(Path(20) + "/" + name, std::uintmax_t{1} << 40);
+    EXPECT_EQ(Newest().path, Path(10));
+    EXPECT_THAT(skipped_, ElementsAre(HasSubstr("step-20: " + name + ": it has 1099511627776 bytes, ")));
   }
 }
 
@@ -238,13 +272,15 @@ TEST_F(CheckpointTest, ADamagedCheckpointOfTheStepMakesWay) {
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-10.damaged.2"));
 }
 
-TEST_F(CheckpointTest, LeftoversOfEarlierAttemptsAreRemovedAndLaterOnesAreNot) {
-  for (const char* name : {"step-5.tmp.1", "step-6.tmp.2", "step-7.tmp.3", "step-x.tmp.1", "notes"}) {
+TEST_F(CheckpointTest, LeftoversOfEarlierAttemptsAndOtherJobsAreRemovedAndThoseOfLaterAttemptsAreNot) {
+  for (const char* name :
+       {"step-5.tmp.1.0123456789ab", "step-6.tmp.2.0123456789ab", "step-7.tmp.3.0123456789ab",
+        "step-7.tmp.3.other", "step-7.tmp.3", "step-x.tmp.1", "notes"}) {
     std::filesystem::create_directories(directory_ + "/" + name);
     WriteAll(directory_ + "/" + name + "/file", "x");
   }
   SaveOn(files_, directory_, 2, 10, /*keep=*/3, /*attempt=*/2);
-  EXPECT_THAT(Names(), ElementsAre("notes", "step-10", "step-7.tmp.3", "step-x.tmp.1"));
+  EXPECT_THAT(Names(), ElementsAre("notes", "step-10", "step-7.tmp.3.0123456789ab", "step-x.tmp.1"));
 }
 
 TEST_F(CheckpointTest, TheNewestValidOnesAreKept) {
@@ -279,8 +315,8 @@ TEST_F(CheckpointTest, AnOldOneThatCannotBeRemovedDoesNotFailTheSave) {
   SaveOn(files_, directory_, 2, 10);
   const Saved saved = SaveOn(stuck, directory_, 2, 20, /*keep=*/1);
   EXPECT_EQ(saved.path, Path(20));
-  EXPECT_EQ(saved.not_removed,
-            absl::StrCat("rename ", Path(10), " to ", Path(10), ".tmp.1: Operation not permitted"));
+  EXPECT_EQ(saved.not_removed, absl::StrCat("rename ", Path(10), " to ", Path(10),
+                                            ".tmp.1.0123456789ab: Operation not permitted"));
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
 }
 
@@ -298,8 +334,9 @@ TEST_F(CheckpointTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
       errors[static_cast<size_t>(comm.rank())] = error.what();
     }
   });
-  EXPECT_EQ(errors[0], absl::StrCat("checkpoint: rank 1: write ", directory_,
-                                    "/step-20.tmp.1/rank-00001.safetensors: No space left on device"));
+  EXPECT_EQ(errors[0],
+            absl::StrCat("checkpoint: rank 1: write ", directory_,
+                         "/step-20.tmp.1.0123456789ab/rank-00001.safetensors: No space left on device"));
   EXPECT_EQ(errors[1], errors[0]);
   EXPECT_EQ(errors[2], errors[0]);
   EXPECT_THAT(Names(), ElementsAre("step-10"));
@@ -399,9 +436,13 @@ TEST(FolderNamesTest, OnlyExactNamesAreSteps) {
        {"step-", "step-01", "step-1x", "step--1", "step-1.tmp.1", "Step-1", "step-99999999999999999999"}) {
     EXPECT_EQ(StepOfName(name), std::nullopt) << name;
   }
-  EXPECT_EQ(AttemptOfTemporary("step-7.tmp.3"), 3);
-  EXPECT_EQ(AttemptOfTemporary("step-7"), std::nullopt);
-  EXPECT_EQ(AttemptOfTemporary("x.tmp.3"), std::nullopt);
+  EXPECT_EQ(TemporaryName(7, {.job = "ab.c", .name = "", .attempt = 3, .host = ""}), "step-7.tmp.3.ab.c");
+  EXPECT_EQ(ParseTemporaryName("step-7.tmp.3.ab.c")->attempt, 3);
+  EXPECT_EQ(ParseTemporaryName("step-7.tmp.3.ab.c")->job, "ab.c");
+  EXPECT_EQ(ParseTemporaryName("step-7.tmp.3")->job, "") << "of an older build";
+  for (const char* name : {"step-7", "x.tmp.3.ab", "step-7.tmp.x.ab", "step-7.tmp..ab"}) {
+    EXPECT_FALSE(ParseTemporaryName(name).has_value()) << name;
+  }
 }
 
 }  // namespace

@@ -2,14 +2,21 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <thread>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "checkpoint/lease.h"
+#include "platform/fake_clock.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
+#include "tests/platform/irregular_files.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -48,6 +55,11 @@ class OwnerTest : public CheckpointTest {
   absl::Status Take(const Owner& self) {
     return TakeOwnership(files_, directory_, self, [] {});
   }
+  // From an owner that is alive, as a program without manners would.
+  void Steal(const std::string& job) {
+    WriteAll(directory_ + "/.owner",
+             absl::StrCat(R"({"job": ")", job, R"(", "name": "", "attempt": 1, "host": ""})"));
+  }
   // Renews; the file's time is later than before also where the file system's clock has not moved since.
   void RenewLater(const Owner& self) {
     const auto before = std::filesystem::last_write_time(directory_ + "/.owner");
@@ -77,14 +89,14 @@ TEST_F(OwnerTest, AJobThatLostItsDirectorySavesNothingAndLeavesTheOwnersTemporar
   ASSERT_TRUE(Take(Mine()).ok());
   EXPECT_EQ(ErrorOfSave(files_, Of(kJob, 10)), "");
   ASSERT_TRUE(Take(Other()).ok());
-  std::filesystem::create_directories(Path(20) + ".tmp.1");
+  std::filesystem::create_directories(Path(20) + ".tmp.1.other");
   EXPECT_EQ(
       ErrorOfSave(files_, Of(kJob, 20)),
       "checkpoint: rank 0: checkpoint.directory " + directory_ +
           " belongs to job other (other-name) on host here now; job 0123456789ab (0123456789ab-name) on "
           "host here cannot save there any more and ends: give every job a checkpoint.directory of its "
           "own");
-  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-20.tmp.1"));
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-20.tmp.1.other"));
   EXPECT_EQ(ErrorOfSave(files_, Of("other", 20)), "");
   EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-20"));
 }
@@ -97,6 +109,46 @@ TEST_F(OwnerTest, AJobThatComesInTheMiddleOfASaveEndsIt) {
   EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)), "");
   EXPECT_THAT(Names(), ElementsAre(".owner", "step-10"));
   EXPECT_EQ(ReadInfo(files_, Path(10)).job, "other");
+}
+
+// What a stopped owner (SIGSTOP) still does when it wakes up must not get into the new owner's checkpoint,
+// whichever of its operations it stopped at.
+TEST_F(OwnerTest, AnOwnerThatWakesUpWhileTheNewOneSavesTheSameStepDoesNotTouchThatCheckpoint) {
+  for (const char* stopped_at :
+       {"/rank-00000.safetensors", "/rank-00001.safetensors", "/manifest.json", "/step-10"}) {
+    SCOPED_TRACE(stopped_at);
+    std::filesystem::remove_all(directory_);
+    ASSERT_TRUE(Take(Mine()).ok());
+    absl::Notification stopped;
+    absl::Notification awake;
+    RacingFiles mine(stopped_at, [&] {
+      stopped.Notify();
+      awake.WaitForNotification();
+    });
+    std::string error;
+    std::thread old_owner([&] { error = ErrorOfSave(mine, Of(kJob, 10)); });
+    stopped.WaitForNotification();
+    ASSERT_TRUE(Take(Other()).ok());
+    RacingFiles others("/step-10", [&] {  // its files are written, and not yet published
+      awake.Notify();
+      old_owner.join();
+    });
+    EXPECT_EQ(ErrorOfSave(others, Of("other", 10)), "");
+    EXPECT_THAT(error, HasSubstr("belongs to job other"));
+    ASSERT_EQ(Newest().path, Path(10));
+    EXPECT_THAT(skipped_, ElementsAre());
+    EXPECT_EQ(ReadInfo(files_, Path(10)).job, "other");
+    EXPECT_THAT(Names(), ElementsAre(".owner", "step-10"));
+  }
+}
+
+// Between its last look at the owner and its rename there is nothing but the system call.
+TEST_F(OwnerTest, AnOwnerThatWakesUpAsItPublishesHasNothingToPublish) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  RacingFiles files("/step-10", [&] { ASSERT_TRUE(Take(Other()).ok()); });
+  EXPECT_THAT(ErrorOfSave(files, Of(kJob, 10)), HasSubstr("belongs to job other"));
+  EXPECT_THAT(Names(), ElementsAre(".owner"));
+  EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)), "");
 }
 
 TEST_F(OwnerTest, ALostDirectoryIsAnErrorOfItsOwnKindOnEveryRank) {
@@ -128,8 +180,77 @@ TEST_F(OwnerTest, AnOwnerThatIsDeadGivesWayAfterItsPatience) {
   ASSERT_TRUE(Take(Mine()).ok());
   absl::Duration waited;
   ASSERT_TRUE(TakeOwnership(files_, directory_, Other(), [&] { waited += kRenewal; }).ok());
-  EXPECT_EQ(waited, kPatience);
+  EXPECT_EQ(waited, kPatience + kRenewal) << "and once more, for another newcomer";
   EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
+  EXPECT_THAT(Names(), ElementsAre(".owner"));
+}
+
+TEST_F(OwnerTest, AnOwnerWhoseClockJumpsBackIsAlive) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const absl::Status taken = TakeOwnership(files_, directory_, Other(), [&] {
+    const auto now = std::filesystem::last_write_time(directory_ + "/.owner");
+    std::filesystem::last_write_time(directory_ + "/.owner", now - std::chrono::hours(1));
+  });
+  EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
+}
+
+// The owner waits for the disk to renew its file. Reads come from memory.
+TEST_F(OwnerTest, AnOwnerOnADiskThatHangsIsAlive) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  absl::Duration hangs = 2 * kPatience;
+  class HangingDisk final : public platform::ForwardingFiles {
+   public:
+    explicit HangingDisk(std::function<void()> wait) : wait_(std::move(wait)) {}
+    absl::Status Write(const std::string& path, std::string_view content) override {
+      wait_();
+      return ForwardingFiles::Write(path, content);
+    }
+
+   private:
+    const std::function<void()> wait_;
+  } disk([&] {
+    if (std::exchange(hangs, absl::ZeroDuration()) > absl::ZeroDuration()) RenewLater(Mine());
+  });
+  const absl::Status taken = TakeOwnership(disk, directory_, Other(),
+                                           [&] { hangs = std::max(hangs - kRenewal, absl::ZeroDuration()); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
+  EXPECT_TRUE(RenewOwnership(files_, directory_, Mine()).ok());
+  EXPECT_THAT(Names(), ElementsAre(".owner"));
+}
+
+TEST_F(OwnerTest, OfTwoThatFindTheSameDeadOwnerOneIsRefusedBeforeItTouchesAnything) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  int pauses = 0;
+  const absl::Status first = TakeOwnership(files_, directory_, {.job = "first", .name = "", .host = ""}, [&] {
+    // Their last looks were at the dead owner; the second replaces the first.
+    if (++pauses == kPatience / kRenewal + 1) {
+      Steal("second");
+    }
+  });
+  EXPECT_TRUE(absl::IsFailedPrecondition(first)) << first;
+  EXPECT_THAT(std::string(first.message()), HasSubstr("is in use by job second, which is alive; job first"));
+}
+
+TEST_F(OwnerTest, AnOwnerFileThatIsNoRegularFileOrALinkToNothingIsAnErrorThatNamesIt) {
+  const std::string path = directory_ + "/.owner";
+  for (const std::string kind : platform::kIrregularKinds) {
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+    platform::PutIrregularFile(kind, path);
+    const absl::Status expected =
+        absl::InvalidArgumentError("open " + path + ": it is " + kind + ", not a regular file");
+    EXPECT_EQ(Take(Mine()), expected);
+    EXPECT_EQ(RenewOwnership(files_, directory_, Mine()), expected);
+    EXPECT_EQ(CheckOwner(files_, directory_, Mine()), expected);
+  }
+  std::filesystem::remove_all(path);
+  std::filesystem::create_symlink("nothing", path);
+  int pauses = 0;
+  EXPECT_EQ(
+      TakeOwnership(files_, directory_, Mine(), [&] { ++pauses; }),
+      absl::UnavailableError(path + " cannot be read, though there is one (a link to nothing?); remove it"));
+  EXPECT_LE(pauses, 4);
+  EXPECT_THAT(Names(), ElementsAre(".owner"));
 }
 
 TEST_F(OwnerTest, AnOwnerThatRenewsLateButInTimeIsAlive) {
@@ -183,16 +304,89 @@ TEST_F(OwnerTest, TwoThatComeAtOnceDoNotBothOwn) {
 TEST_F(OwnerTest, AFileThatSomebodyRemovedOrTheDirectoryItselfIsNoLoss) {
   ASSERT_TRUE(Take(Mine()).ok());
   std::filesystem::remove(directory_ + "/.owner");
+  EXPECT_TRUE(absl::IsNotFound(RenewOwnership(files_, directory_, Mine())));
+  EXPECT_TRUE(RestoreOwnership(files_, directory_, Mine(), kRenewal).ok());
   EXPECT_TRUE(RenewOwnership(files_, directory_, Mine()).ok());
   EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
   std::filesystem::remove_all(directory_);
-  const absl::Status renewed = RenewOwnership(files_, directory_, Mine());
-  EXPECT_TRUE(absl::IsNotFound(renewed)) << renewed;
+  EXPECT_TRUE(absl::IsNotFound(RenewOwnership(files_, directory_, Mine())));
+  const absl::Status restored = RestoreOwnership(files_, directory_, Mine(), kRenewal);
+  EXPECT_TRUE(absl::IsNotFound(restored)) << restored;
+}
+
+// The files, for an owner that does not run for an hour from a look at its file on.
+class StoppedFiles final : public platform::ForwardingFiles {
+ public:
+  explicit StoppedFiles(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    if (path.ends_with("/.owner") && meanwhile_) std::exchange(meanwhile_, nullptr)();
+    return ForwardingFiles::Read(path);
+  }
+
+ private:
+  std::function<void()> meanwhile_;
+};
+
+TEST_F(OwnerTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  platform::FakeClock clock;
+  StoppedFiles files([&] {
+    ASSERT_TRUE(Take(Other()).ok());
+    ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok());
+    clock.Advance(absl::Hours(1));
+  });
+  absl::Notification lost;
+  std::string reason;
+  Lease lease(
+      files, directory_, Mine(),
+      [&](const std::string& text) {
+        reason = text;
+        lost.Notify();
+      },
+      absl::Milliseconds(5), clock);
+  ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  EXPECT_EQ(reason,
+            "checkpoint.directory " + directory_ +
+                " has no owner any more: job 0123456789ab (0123456789ab-name) on host here could not "
+                "look for 3600 s, in which another job may have saved there; it ends: submit it again "
+                "with checkpoint: {resume: newest}");
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+TEST_F(OwnerTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  std::filesystem::remove_all(directory_);
+  platform::FakeClock clock;
+  class LookedAtFiles final : public platform::ForwardingFiles {
+   public:
+    explicit LookedAtFiles(std::function<void(int)> look) : look_(std::move(look)) {}
+    absl::StatusOr<int64_t> Size(const std::string& path) override {
+      look_(++looks_);
+      return ForwardingFiles::Size(path);
+    }
+
+   private:
+    const std::function<void(int)> look_;
+    int looks_ = 0;
+  } files([&](int look) {
+    clock.Advance(kRenewal);
+    if (look == 3 * (kPatience / kRenewal)) std::filesystem::create_directories(directory_);
+  });
+  Lease lease(
+      files, directory_, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
+      absl::Milliseconds(5), clock);
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (!ReadOwner(files_, directory_).ok() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_TRUE(ReadOwner(files_, directory_).ok());
+  EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
+  lease.Release();
 }
 
 TEST_F(OwnerTest, ATextThatIsNoOwnersIsSomebodyElses) {
   std::filesystem::create_directories(directory_);
-  for (const char* text : {"", "0123456789ab", "{}", "{\"job\": 7}"}) {
+  const std::string mine = R"({"job": "0123456789ab", "name": "", "attempt": 1, "host": ""})";
+  for (const std::string& text : {std::string(), std::string("0123456789ab"), std::string("{}"),
+                                  std::string("{\"job\": 7}"), mine + std::string(100'000, ' ')}) {
     WriteAll(directory_ + "/.owner", text);
     EXPECT_TRUE(absl::IsAborted(RenewOwnership(files_, directory_, Mine()))) << text;
     EXPECT_TRUE(Take(Mine()).ok()) << text;
@@ -213,13 +407,13 @@ TEST_F(OwnerTest, ALeaseThatIsLostSaysSoOnceAndOneThatIsHeldGoesBackWhenReleased
         changed.notify_all();
       },
       absl::Milliseconds(5));
-  ASSERT_TRUE(Take(Other()).ok());
+  Steal("other");
   {
     std::unique_lock lock(mu);
     ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return !reasons.empty(); }));
   }
   lease.Release();
-  EXPECT_THAT(reasons, ElementsAre(HasSubstr("belongs to job other (other-name)")));
+  EXPECT_THAT(reasons, ElementsAre(HasSubstr("belongs to job other now")));
   EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
   {
     Lease held(

@@ -8,6 +8,7 @@
 #include "platform/files.h"
 #include "schedules/simulate/device_profile.h"
 #include "tests/cli/command_fixture.h"
+#include "tests/platform/irregular_files.h"
 
 namespace tandem::cli {
 namespace {
@@ -117,6 +118,9 @@ TEST_F(ProfileTest, AFileThatCannotBeWrittenIsNamed) {
                               folder_ + "/nowhere: No such file or directory; name another file\n");
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", folder_}), kFailed);
   EXPECT_EQ(console_.err, "tandem: profile headers: " + folder_ + " is a folder; name a file\n");
+  platform::PutIrregularFile("a FIFO", folder_ + "/fifo");
+  EXPECT_EQ(Tandem({"profile", "headers", "--trace", folder_ + "/fifo"}), kFailed);
+  EXPECT_EQ(console_.err, "tandem: profile headers: " + folder_ + "/fifo is a FIFO; name a file\n");
   EXPECT_TRUE(server_->profile_requests.empty()) << "nothing is recorded for a file that cannot be written";
 }
 

@@ -13,6 +13,7 @@
 #include "platform/seeded_random.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
+#include "tests/platform/irregular_files.h"
 
 namespace tandem::controller {
 namespace {
@@ -42,6 +43,16 @@ class StoreTest : public ::testing::Test {
   platform::SeededRandom random_{1};
   ptrdiff_t saved_ = 0;
 };
+
+TEST_F(StoreTest, ADatabaseThatIsNoRegularFileIsNamed) {
+  const std::string path = folder_.path() + "/controller.db";
+  for (const std::string kind : platform::kIrregularKinds) {
+    std::filesystem::remove_all(path);
+    platform::PutIrregularFile(kind, path);
+    EXPECT_EQ(Store::Open(folder_.path(), random_).status(),
+              absl::InvalidArgumentError("open " + path + ": it is " + kind + ", not a regular file"));
+  }
+}
 
 TEST_F(StoreTest, ReopeningLoadsLiveJobsAndBeginsTheNextTerm) {
   Driver driver;
@@ -195,9 +206,11 @@ TEST_F(StoreTest, AFileThatIsNoStoreIsNamedAndLeftAsItIs) {
 }
 
 TEST_F(StoreTest, AFileThatCannotBeOpenedIsNamedWithTheReason) {
-  std::filesystem::create_directories(folder_.path() + "/controller.db");
-  EXPECT_EQ(Store::Open(folder_.path(), random_).status().message(),
-            folder_.path() + "/controller.db: SQLite: unable to open database file: Is a directory");
+  std::filesystem::create_directories(folder_.path());
+  std::filesystem::create_symlink("/no/such/folder/file", folder_.path() + "/controller.db");
+  EXPECT_EQ(
+      Store::Open(folder_.path(), random_).status().message(),
+      folder_.path() + "/controller.db: SQLite: unable to open database file: No such file or directory");
 }
 
 TEST_F(StoreTest, ADamagedJobRefusesToStart) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tests/data/text_folder.h"
+#include "tests/platform/irregular_files.h"
 
 namespace tandem::data {
 namespace {
@@ -29,6 +30,18 @@ std::string Error(const CorpusSource& source) {
     return error.what();
   }
   return "no error";
+}
+
+TEST(CorpusTest, WhatIsNoRegularFileIsNamedAndNotWaitedForAndAFolderLeavesItOut) {
+  for (const std::string kind : {"a FIFO", "a socket", "a device"}) {
+    TextFolder folder;
+    folder.Write("a.txt", "aaaa");
+    const std::string path = folder.path() + "/b";
+    platform::PutIrregularFile(kind, path);
+    EXPECT_EQ(Error({.train = path}),
+              "data.train: " + path + ": " + path + " is " + kind + ", neither a file nor a folder");
+    EXPECT_THAT(Corpus({.train = folder.path()}).files(Split::kTrain), ElementsAre("a.txt"));
+  }
 }
 
 TEST(CorpusTest, FilesFollowEachOtherInTheOrderOfTheirPaths) {

@@ -98,6 +98,9 @@ class Cluster:
     def state(self, name):
         return self.job(name)["state"].removeprefix("JOB_STATE_")
 
+    def events(self, name):
+        return [json.loads(line) for line in self.cli("events", name, "-o", "json").stdout.splitlines()]
+
     def reports(self, name):
         return [json.loads(line) for line in self.cli("metrics", name, "-o", "json").stdout.splitlines()]
 

@@ -16,11 +16,12 @@ def bin_dir(request):
 
 @pytest.fixture
 def start(bin_dir, tmp_path):
-    """start(workers=2, places=1, metrics="off") gives a Cluster that ends with the test."""
+    """start(folder=".", workers=2, places=1, metrics="off") gives a Cluster that ends with the test."""
     clusters = []
 
-    def make(**arguments):
-        clusters.append(Cluster(bin_dir, tmp_path, **arguments))
+    def make(folder=".", **arguments):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        clusters.append(Cluster(bin_dir, tmp_path / folder, **arguments))
         return clusters[-1]
 
     yield make

@@ -72,7 +72,7 @@ TEST_F(CheckFilesTest, AnythingButAFileIsRefused) {
   spec_.mutable_data()->set_train("/dev/null");
   EXPECT_EQ(Check(),
             "data.train: /dev/null is not allowed; allowed: an existing file, folder or glob; /dev/null is "
-            "neither a file nor a folder\n");
+            "a device, neither a file nor a folder\n");
 }
 
 TEST_F(CheckFilesTest, ACheckpointFolderMayBeMadeOrEmpty) {

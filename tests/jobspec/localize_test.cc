@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "jobspec/jobspec.h"
 #include "tests/jobspec/bad_spec.h"
 #include "tests/jobspec/spec_folder.h"
+#include "tests/platform/irregular_files.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -42,6 +45,21 @@ class LocalizeTest : public ::testing::Test {
 
   SpecFolder folder_;
 };
+
+TEST_F(LocalizeTest, AConfigThatIsNoRegularFileIsNamedAndNotWaitedFor) {
+  for (const std::string kind : {"a FIFO", "a socket", "a device"}) {
+    const SpecFolder folder;
+    const std::string path = folder.path() + "/config.json";
+    platform::PutIrregularFile(kind, path);
+    v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
+    spec.mutable_model()->Clear();
+    spec.mutable_model()->set_hugging_face(path);
+    errno = ENOENT;  // of something else, before
+    EXPECT_EQ(ToText(Localize(spec)), "model.hugging_face: " + path +
+                                          " is not allowed; allowed: path of a config.json; it is " + kind +
+                                          ", not a regular file\n");
+  }
+}
 
 TEST_F(LocalizeTest, AConfigFileBecomesFields) {
   v1::JobSpec spec = Spec(kConfig);

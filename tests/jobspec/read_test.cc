@@ -9,6 +9,7 @@
 #include "jobspec/schema.h"
 #include "tests/jobspec/bad_spec.h"
 #include "tests/jobspec/spec_folder.h"
+#include "tests/platform/irregular_files.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -225,8 +226,20 @@ TEST(ReadTest, ReadsAFileOrSaysWhyNot) {
             "/no/such.yaml: the file cannot be read: No such file or directory; name a file with a job spec, "
             "or - for "
             "standard input\n");
-  EXPECT_THAT(ToText(ReadFile(folder.path()).violations), HasSubstr("Is a directory"));
-  EXPECT_THAT(ToText(ReadFile("/dev/zero").violations), HasSubstr("more than 1048576 bytes"));
+  folder.Write("long.yaml", std::string(2 << 20, '#'));
+  EXPECT_THAT(ToText(ReadFile(folder.path() + "/long.yaml").violations),
+              HasSubstr("more than 1048576 bytes"));
+}
+
+TEST(ReadTest, WhatIsNoRegularFileIsNamedAndNotWaitedFor) {
+  for (const std::string kind : platform::kIrregularKinds) {
+    const SpecFolder folder;
+    const std::string path = folder.path() + "/job.yaml";
+    platform::PutIrregularFile(kind, path);
+    EXPECT_EQ(ToText(ReadFile(path).violations),
+              path + ": the file cannot be read: it is " + kind +
+                  ", not a regular file; name a file with a job spec, or - for standard input\n");
+  }
 }
 
 TEST(ReadTest, TheExamplesAreGood) {

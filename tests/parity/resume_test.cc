@@ -192,6 +192,29 @@ TEST(ResumeTest, ACheckpointThatIsPassedOverIsToldWithItsReason) {
   EXPECT_TRUE(again.warnings[0].message.ends_with("; the job goes on from step 6"));
 }
 
+// The job's record keeps 8 of them; those of another kind must not be crowded out.
+TEST(ResumeTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 1;
+  plan::JobPlan plan = MakeJob(options);
+  plan.train.checkpoint.keep = 10;
+  RunJob(plan);
+  for (int step = 2; step <= 8; ++step) {
+    Damage(folder.path() + "/step-" + std::to_string(step));
+  }
+  options.resume = "newest";
+  options.seed = 8;
+  options.files = "/text.*";
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 1);
+  ASSERT_EQ(again.warnings.size(), 8u);
+  EXPECT_EQ(again.warnings[4].step, 4);
+  EXPECT_EQ(again.warnings[5].message, "2 more checkpoints do not verify either");
+  EXPECT_EQ(again.warnings[6].problem, trainer::CheckpointProblem::kOtherSeed);
+  EXPECT_EQ(again.warnings[7].problem, trainer::CheckpointProblem::kOtherData);
+}
+
 TEST(ResumeTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsReplaced) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());
@@ -212,7 +235,7 @@ TEST(ResumeTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsReplaced) 
       EXPECT_TRUE(text.starts_with("checkpoint.resume: newest: " + folder.path() +
                                    " holds 3 checkpoints, and none verifies: step-8 does not verify ("))
           << text;
-      EXPECT_TRUE(text.ends_with("say checkpoint: {resume: none} to start from step 1")) << text;
+      EXPECT_TRUE(text.ends_with("set checkpoint: {resume: none} to start from step 1")) << text;
     }
     EXPECT_EQ(Content(folder.path() + "/metrics.jsonl"), metrics);
   }
@@ -221,6 +244,25 @@ TEST(ResumeTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsReplaced) 
   EXPECT_EQ(again.resumed_step, 0);
   EXPECT_EQ(again.steps.size(), 8u);
   EXPECT_EQ(again.checkpoints, (std::vector<int64_t>{3, 6, 8}));
+}
+
+// Two jobs were submitted when the directory was empty. The second waited for the first, which was short.
+TEST(ResumeTest, ADirectoryThatAnotherJobHasUsedSinceTheSubmitIsRefusedAndItsMetricsStay) {
+  const TemporaryFolder folder;
+  RunJob(MakeJob(On(2, folder.path())), {.job = "first"});
+  const std::string metrics = Content(folder.path() + "/metrics.jsonl");
+  try {
+    RunJob(MakeJob(On(2, folder.path())), {.job = "second"});
+    FAIL() << "it started";
+  } catch (const trainer::UserError& error) {
+    EXPECT_EQ(error.what(), "checkpoint.directory: another job has used " + folder.path() +
+                                " since this one was submitted (it holds metrics.jsonl): use checkpoint: "
+                                "{resume: newest} to go on from there, or another folder");
+  }
+  EXPECT_EQ(Content(folder.path() + "/metrics.jsonl"), metrics);
+  JobOptions options = On(2, folder.path());
+  options.resume = "newest";  // and need not wait
+  EXPECT_EQ(RunJob(MakeJob(options), {.job = "third"}).resumed_step, 8);
 }
 
 TEST(ResumeTest, StartingOverDoesNotReplaceWhatAnotherJobHasSaved) {
@@ -291,7 +333,7 @@ TEST(ResumeTest, EverySaveThatFailsIsToldAndTheOneThatWasAskedForIsAnsweredSo) {
     EXPECT_EQ(job.warnings[step - 1].problem, trainer::CheckpointProblem::kSaveFailed);
     EXPECT_EQ(job.warnings[step - 1].step, step);
   }
-  const std::string path = folder.path() + "/step-1.tmp.1/rank-00000.safetensors";
+  const std::string path = folder.path() + "/step-1.tmp.1.parity/rank-00000.safetensors";
   EXPECT_EQ(job.warnings[0].message, "checkpoint: rank 0: write " + path + ": No space left on device");
   EXPECT_EQ(job.answered, std::vector<uint64_t>{9});
   EXPECT_EQ(job.request_error, job.warnings[0].message);
@@ -329,8 +371,7 @@ TEST(ResumeTest, AJobThatLosesItsDirectoryEndsAtOnceAndNamesBoth) {
   RunOptions run{.job = "first"};
   run.on_report = [&](const trainer::StepSummary& summary) {
     if (summary.step == 3) {  // a thief that takes the owner for dead
-      ASSERT_TRUE(
-          checkpoint::TakeOwnership(platform::SystemFiles(), folder.path(), {.job = "thief"}, [] {}).ok());
+      std::ofstream(folder.path() + "/.owner") << R"({"job": "thief", "name": "", "attempt": 1, "host": ""})";
     }
   };
   try {

@@ -87,7 +87,8 @@ TEST_F(FileListTest, AFolderMayBeNamedThroughALink) {
 TEST_F(FileListTest, SpecialFilesAreLeftOutOfFoldersAndRefusedByName) {
   ASSERT_EQ(mkfifo((root_ + "/fifo").c_str(), 0600), 0);
   EXPECT_THAT(List(""), ElementsAre("a.md", "b.txt", "sub/c.txt", "sub/deep/d.txt"));
-  EXPECT_EQ(Error("/fifo"), absl::InvalidArgumentError(root_ + "/fifo is neither a file nor a folder"));
+  EXPECT_EQ(Error("/fifo"),
+            absl::InvalidArgumentError(root_ + "/fifo is a FIFO, neither a file nor a folder"));
 }
 
 TEST_F(FileListTest, ErrorsSayWhatIsWrong) {

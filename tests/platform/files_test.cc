@@ -60,11 +60,6 @@ TEST_F(FilesTest, ErrorsNameOperationAndPath) {
   EXPECT_FALSE(files_.SyncFolder(Path("none")).ok());
 }
 
-TEST_F(FilesTest, FullDiskIsToldAsSuch) {
-  const absl::Status status = files_.Write("/dev/full", "x");
-  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-}
-
 TEST_F(FilesTest, PublishNeverReplaces) {
   ASSERT_TRUE(files_.Write(Path("a"), "first").ok());
   ASSERT_TRUE(files_.Write(Path("b"), "second").ok());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@ namespace tandem::platform {
 class ForwardingFiles : public Files {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override { return files_.Read(path); }
+  absl::StatusOr<int64_t> Size(const std::string& path) override { return files_.Size(path); }
   absl::Status Write(const std::string& path, std::string_view content) override {
     return files_.Write(path, content);
   }

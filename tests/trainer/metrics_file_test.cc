@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -10,6 +14,8 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "tests/platform/irregular_files.h"
+#include "trainer/failure.h"
 
 namespace tandem::trainer {
 namespace {
@@ -58,6 +64,44 @@ TEST_F(MetricsFileTest, ResumeCutsLaterStepsAndATornLine) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
   MetricsFile file(platform::SystemFiles(), folder_, 2);
   EXPECT_EQ(Content(), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
+  for (const std::string kind : platform::kIrregularKinds) {
+    const std::string path = folder_ + "/metrics.jsonl";
+    std::filesystem::remove_all(path);
+    platform::PutIrregularFile(kind, path);
+    try {
+      MetricsFile file(platform::SystemFiles(), folder_, 0);
+      FAIL() << "it was opened";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.what(), "checkpoint.directory: cannot keep metrics there: open " + path + ": it is " +
+                                  kind + ", not a regular file");
+    }
+  }
+}
+
+TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
+  MetricsFile file(platform::SystemFiles(), folder_, 0);
+  file.Append({.step = 1});
+  const std::string first = Content();
+  const pid_t child = fork();
+  if (child == 0) {  // whose files have room for a line and a half, at first
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{.rlim_cur = first.size() * 3 / 2, .rlim_max = RLIM_INFINITY};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    file.Append({.step = 2});
+    limit.rlim_cur = RLIM_INFINITY;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    file.Append({.step = 3});
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  std::string third = first;
+  third.replace(third.find("\"step\":1"), 8, "\"step\":3");
+  EXPECT_EQ(Content(), first + third);
 }
 
 TEST_F(MetricsFileTest, AFreshStartCutsEverything) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/platform/irregular_files.h"
 #include "worker/processes.h"
 
 namespace tandem::worker {
@@ -61,6 +62,17 @@ class RecordsTest : public testing::Test {
   std::string folder_;
   std::vector<pid_t> children_;
 };
+
+TEST_F(RecordsTest, ALockThatIsNoRegularFileIsNamed) {
+  for (const std::string kind : platform::kIrregularKinds) {
+    const std::string path = folder_ + "/lock";
+    std::filesystem::remove_all(path);
+    platform::PutIrregularFile(kind, path);
+    EXPECT_EQ(Records::Open(platform::SystemFiles(), folder_).status(),
+              absl::InvalidArgumentError("open " + path + ": it is " + kind + ", not a regular file"));
+  }
+  std::filesystem::remove_all(folder_ + "/lock");
+}
 
 TEST_F(RecordsTest, ASecondDaemonOnTheFolderIsRefused) {
   std::optional<Records> first = Open();

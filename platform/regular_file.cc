@@ -1,0 +1,74 @@
+#include "platform/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+
+namespace tandem::platform {
+namespace {
+
+absl::Status WrongKind(absl::string_view operation, const std::string& path, mode_t mode) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(operation, " ", path, ": it is ", FileKind(mode), ", not a regular file"));
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = other.Release();
+  }
+  return *this;
+}
+
+const char* FileKind(mode_t mode) {
+  if (S_ISREG(mode)) return "a regular file";
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "of an unknown kind";
+}
+
+absl::Status FileError(int error, absl::string_view operation, const std::string& path) {
+  const absl::Status status = absl::ErrnoToStatus(error, absl::StrCat(operation, " ", path));
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+      return error == ENOENT ? status : absl::UnavailableError(status.message());
+    case absl::StatusCode::kAlreadyExists:
+      return error == EEXIST ? status : absl::UnavailableError(status.message());
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kAborted:
+      return absl::UnavailableError(status.message());
+    default:
+      return error == EFBIG ? absl::ResourceExhaustedError(status.message()) : status;
+  }
+}
+
+absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, mode_t mode) {
+  const absl::string_view operation = (flags & O_TRUNC) != 0 ? "create" : "open";
+  struct stat info;
+  // Before it is opened: that alone has effects on some devices, and says little of a socket.
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return WrongKind(operation, path, info.st_mode);
+  }
+  int fd = -1;
+  do {
+    fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) return FileError(errno, operation, path);
+  Descriptor file(fd);
+  if (fstat(fd, &info) != 0) return FileError(errno, "stat", path);
+  if (!S_ISREG(info.st_mode)) return WrongKind(operation, path, info.st_mode);
+  return file;
+}
+
+}  // namespace tandem::platform

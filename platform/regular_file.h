@@ -1,0 +1,43 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tandem::platform {
+
+// An open file, or none. Closes it at the end of the scope, where the error of close(2) does not matter.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+
+  int get() const { return fd_; }  // -1: none
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+// open(2), for regular files only: a FIFO, a device, a socket or a folder at `path` is refused with its name
+// (InvalidArgument). Never waits, as open(2) does for the other end of a FIFO. Follows symbolic links; sets
+// O_CLOEXEC. Other errors are those of FileError.
+absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, mode_t mode = 0);
+
+// "a FIFO", "a folder", ...: what st_mode says.
+const char* FileKind(mode_t mode);
+
+// "`operation` `path`: No space left on device". NotFound means ENOENT, AlreadyExists EEXIST, and
+// ResourceExhausted that there is no room. Never FailedPrecondition nor Aborted: callers give these meanings
+// of their own, and a full folder (ENOTEMPTY) or a stale handle (ESTALE) must not pass for them.
+absl::Status FileError(int error, absl::string_view operation, const std::string& path);
+
+}  // namespace tandem::platform

@@ -1,0 +1,274 @@
+"""The checkpoint directory and what goes wrong there: other jobs in it, damage, a full disk, a stopped owner."""
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import urllib.request
+
+import pytest
+
+from cluster import alive, free_port, tiny_job, wait_for
+
+ENDLESS = 1_000_000
+
+
+def directory_job(name, directory, steps=ENDLESS, every_steps=10, resume=None, **more):
+    spec = tiny_job(name, steps=steps, directory=directory, every_steps=every_steps, **more)
+    if resume is not None:
+        spec["checkpoint"]["resume"] = resume
+    return spec
+
+
+def saved_steps(directory):
+    return sorted(int(path.name.removeprefix("step-")) for path in directory.glob("step-*") if "." not in path.name)
+
+
+def lines(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def reasons(cluster, name):
+    return [event.get("reason") for event in cluster.events(name)]
+
+
+def test_the_directory_of_a_live_job_is_refused_to_a_job_of_another_controller(start, tmp_path):
+    directory = tmp_path / "run"
+    first, second = start(folder="a"), start(folder="b")
+    first.submit(directory_job("first", directory))
+    wait_for("a checkpoint", lambda: saved_steps(directory), 60)
+    second.submit(directory_job("second", directory, resume="newest"))
+    cause = second.wait_state("second", "FAILED")["cause"]
+    assert cause["reason"] == "CheckpointDirectoryInUse"
+    for text in (str(directory), "(first)", "which is alive", "(second)", "checkpoint.directory of its own"):
+        assert text in cause["message"]
+    before = first.step("first")
+    wait_for("the first goes on", lambda: first.step("first") > before + 20)
+    assert first.state("first") == "RUNNING"
+
+    first.cli("cancel", "first")  # which leaves no time to give the directory back
+    first.wait_state("first", "CANCELLED", 5)
+    newest = saved_steps(directory)[-1]
+    second.submit(directory_job("third", directory, resume="newest"))
+    wait_for("the third goes on from there", lambda: second.step("third") > newest + 10)
+    assert second.reports("third")[0]["step"] == newest + 1
+
+
+@pytest.mark.parametrize("dead_owner", [False, True])
+def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says_why_it_does_not(
+        bin_dir, tmp_path, dead_owner):
+    directory = tmp_path / "run"
+    steps = 400
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(directory_job("twin", directory, steps=steps, resume="newest" if dead_owner else None)))
+    if dead_owner:
+        directory.mkdir()
+        (directory / ".owner").write_text('{"job": "dead", "name": "x", "attempt": 1, "host": "gone"}')
+    runs = []
+    for index in range(2):
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / f"state{index}"), "NO_COLOR": "1"}
+        runs.append(subprocess.Popen([bin_dir / "tandem", "run", "-f", path, "--workers", "2", "--places", "1"],
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                     text=True, env=environment, start_new_session=True))
+    texts = [run.communicate(timeout=120)[0] for run in runs]
+    codes = [run.returncode for run in runs]
+    assert sorted(codes)[0] == 0 and sorted(codes)[1] != 0, texts
+    loser = texts[codes.index(max(codes))]
+    assert "checkpoint.directory" in loser and str(directory) in loser, loser
+    assert [line["step"] for line in lines(directory)] == list(range(1, steps + 1))
+    assert saved_steps(directory) == [steps - 10, steps]
+    assert not (directory / ".owner").exists()
+
+
+def damage(checkpoint):
+    with open(checkpoint / "rank-00001.safetensors", "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def test_a_resume_where_no_checkpoint_verifies_ends_with_the_way_out_and_changes_nothing(start, tmp_path):
+    directory = tmp_path / "run"
+    cluster = start()
+    cluster.submit(directory_job("whole", directory, steps=30))
+    cluster.wait_state("whole", "SUCCEEDED")
+    for step in (20, 30):
+        damage(directory / f"step-{step}")
+    before = (directory / "metrics.jsonl").read_text()
+    cluster.submit(directory_job("again", directory, steps=40, resume="newest"))
+    cause = cluster.wait_state("again", "FAILED")["cause"]
+    assert cause["reason"] == "NoValidCheckpoint"
+    assert cause["class"] == "USER"
+    for text in ("holds 2 checkpoints, and none verifies", "step-30", "rank-00001.safetensors", "resume: none"):
+        assert text in cause["message"]
+    assert "resume: none" in cluster.cli("describe", "again").stdout
+    assert (directory / "metrics.jsonl").read_text() == before
+    cluster.submit(directory_job("anew", directory, steps=40, resume="none"))
+    cluster.wait_state("anew", "SUCCEEDED")
+    assert [line["step"] for line in lines(directory)] == list(range(1, 41))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "rank-00001.safetensors"])
+def test_a_fifo_in_the_newest_checkpoint_is_passed_over_and_everybody_is_shown_that(start, tmp_path, name):
+    directory = tmp_path / "run"
+    cluster = start()
+    cluster.submit(directory_job("whole", directory, steps=30))
+    cluster.wait_state("whole", "SUCCEEDED")
+    (directory / "step-30" / name).unlink()
+    os.mkfifo(directory / "step-30" / name)
+    cluster.submit(directory_job("again", directory, steps=40, resume="newest"))
+    job = cluster.wait_state("again", "SUCCEEDED")
+    assert int(job["attempts"][-1]["resumed_step"]) == 20
+    warning = job["checkpoints"]["resume"][0]["message"]
+    assert f"{name}: it is a FIFO, not a regular file" in warning and "goes on from step 20" in warning
+    assert "CheckpointPassedOver" in reasons(cluster, "again")
+    assert "it is a FIFO" in cluster.cli("describe", "again").stdout
+    assert "it is a FIFO" in cluster.cli("watch", "again").stdout
+
+
+def test_a_fifo_in_place_of_metrics_or_text_ends_the_job_with_its_name(start, tmp_path):
+    cluster = start()
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "run" / "metrics.jsonl")
+    cluster.submit(directory_job("metrics", tmp_path / "run", resume="newest"))
+    cause = cluster.wait_state("metrics", "FAILED", 20)["cause"]
+    assert cause["class"] == "USER"
+    assert "metrics.jsonl: it is a FIFO, not a regular file" in cause["message"]
+    os.mkfifo(tmp_path / "text")
+    spec = tiny_job("text")
+    spec["data"]["train"] = str(tmp_path / "text")
+    (tmp_path / "text.json").write_text(json.dumps(spec))
+    done = cluster.cli("submit", "-f", tmp_path / "text.json", check=False, timeout=20)
+    assert done.returncode == 4
+    assert "is a FIFO" in done.stderr
+    os.mkfifo(tmp_path / "spec.yaml")
+    done = cluster.cli("submit", "-f", tmp_path / "spec.yaml", check=False, timeout=20)
+    assert done.returncode == 4
+    assert "is a FIFO" in done.stderr
+
+
+@contextlib.contextmanager
+def small_disk(folder, megabytes):
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", folder], capture_output=True,
+                             text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no disk of our own to fill: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_saves_that_fail_on_a_full_disk_are_shown_everywhere_and_end_when_there_is_room(start, tmp_path):
+    port = free_port()
+    with small_disk(tmp_path / "disk", 12) as disk:
+        directory = disk / "run"
+        cluster = start(metrics=f"127.0.0.1:{port}")
+        cluster.submit(directory_job("stuffed", directory))
+        wait_for("a checkpoint", lambda: saved_steps(directory), 60)
+        ballast = open(disk / "ballast", "wb", buffering=0)
+        with contextlib.suppress(OSError):  # until nothing fits
+            while True:
+                ballast.write(bytes(1 << 16))
+
+        def fills_up_again():  # with what `keep` has removed meanwhile
+            with contextlib.suppress(OSError):
+                while True:
+                    ballast.write(bytes(1 << 16))
+            return int(cluster.job("stuffed").get("checkpoints", {}).get("failed_in_a_row", 0)) >= 3
+
+        wait_for("three saves in a row fail", fills_up_again, 60)
+        job = cluster.job("stuffed")
+        assert job["state"] == "RUNNING"
+        assert "No space left on device" in job["checkpoints"]["last_failure"]["message"]
+        events = [event for event in cluster.events("stuffed") if event.get("reason") == "CheckpointFailed"]
+        assert len(events) >= 3 and "No space left on device" in events[0]["message"]
+        described = cluster.cli("describe", "stuffed").stdout
+        assert "failing" in described and "No space left on device" in described
+        shown = re.findall(r"^  step (\d+)  ", described.split("Checkpoints")[1].split("Events")[0], re.MULTILINE)
+        assert sorted(map(int, shown)) == saved_steps(directory), described
+
+        def scraped(metric):
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+            return float(text.split(f'{metric}{{job_name="stuffed"}} ')[1].split("\n")[0])
+
+        wait_for("a scrape shows them", lambda: scraped("tandem_checkpoint_failures_total") >= 3, 10)
+        assert scraped("tandem_checkpoint_failures_in_a_row") >= 3
+        watch = subprocess.Popen([cluster.bin / "tandem", "watch", "stuffed"], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, text=True,
+                                 env={**os.environ, "TANDEM_ADDR": cluster.address, "NO_COLOR": "1"})
+        try:
+            for line in watch.stdout:
+                if line.startswith("checkpoints: ") and "No space left on device" in line:
+                    break
+            else:
+                raise AssertionError("watch ended without a word")
+        finally:
+            watch.kill()
+            watch.wait()
+            watch.stdout.close()
+
+        ballast.close()
+        (disk / "ballast").unlink()
+        wait_for("a save succeeds", lambda: int(cluster.job("stuffed")["checkpoints"].get("failed_in_a_row", 0)) == 0)
+        cluster.cli("cancel", "stuffed")
+        cluster.wait_state("stuffed", "CANCELLED", 10)
+
+
+def test_a_limit_on_the_size_of_files_fails_saves_and_does_not_kill_the_job(start, tmp_path):
+    directory = tmp_path / "run"
+    cluster = start()
+    cluster.submit(directory_job("limited", directory))
+    wait_for("a checkpoint", lambda: saved_steps(directory), 60)
+    trainers = cluster.trainers()
+
+    def failed_in_a_row():
+        return int(cluster.job("limited")["checkpoints"].get("failed_in_a_row", 0))
+
+    for pid in trainers:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    wait_for("two saves fail", lambda: failed_in_a_row() >= 2)
+    assert cluster.state("limited") == "RUNNING"
+    assert "File too large" in cluster.job("limited")["checkpoints"]["last_failure"]["message"]
+    for pid in trainers:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    wait_for("a save succeeds", lambda: failed_in_a_row() == 0)
+    assert cluster.trainers() == trainers
+    cluster.cli("cancel", "limited")
+    cluster.wait_state("limited", "CANCELLED", 10)
+    numbers = [line["step"] for line in lines(directory)]  # every line is whole
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_stopped_job_that_wakes_up_in_a_directory_that_was_taken_ends_and_harms_nothing(start, tmp_path):
+    directory = tmp_path / "run"
+    first, second = start(folder="a"), start(folder="b")
+    first.submit(directory_job("sleeper", directory))
+    wait_for("a checkpoint", lambda: saved_steps(directory), 60)
+    trainers = first.trainers()
+    for pid in trainers:
+        os.kill(pid, signal.SIGSTOP)
+    second.submit(directory_job("heir", directory, resume="newest"))
+    newest = saved_steps(directory)[-1]
+    wait_for("the heir saves", lambda: saved_steps(directory)[-1] > newest, 60)
+    for pid in trainers:
+        os.kill(pid, signal.SIGCONT)
+    cause = first.wait_state("sleeper", "FAILED", 10)["cause"]
+    assert cause["reason"] == "CheckpointDirectoryLost", cause
+    assert "(heir)" in cause["message"] and "(sleeper)" in cause["message"]
+    wait_for("no trainer is left", lambda: not any(map(alive, trainers)), 5)
+    newest = saved_steps(directory)[-1]
+    wait_for("the heir goes on saving", lambda: saved_steps(directory)[-1] > newest + 20, 60)
+    assert second.state("heir") == "RUNNING"
+    assert "failed" not in second.job("heir")["checkpoints"]
+    heir = second.job("heir")["id"]
+    for step in saved_steps(directory)[-1:]:
+        assert json.loads((directory / f"step-{step}" / "manifest.json").read_text())["job"] == heir
+    second.cli("cancel", "heir")
+    second.wait_state("heir", "CANCELLED", 5)
+    steps = [line["step"] for line in lines(directory)]
+    assert steps == list(range(1, len(steps) + 1))

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace tandem::platform {
+
+// As errors name them.
+inline constexpr const char* kIrregularKinds[] = {"a FIFO", "a socket", "a folder", "a device"};
+
+// Puts something at `path`, where nothing may be yet, that must not be read as a file: reading it would never
+// end.
+inline void PutIrregularFile(const std::string& kind, const std::string& path) {
+  int rc = -1;
+  if (kind == "a FIFO") rc = mkfifo(path.c_str(), 0600);
+  if (kind == "a socket") rc = mknod(path.c_str(), S_IFSOCK | 0600, 0);
+  if (kind == "a folder") rc = mkdir(path.c_str(), 0700);
+  if (kind == "a device") rc = symlink("/dev/zero", path.c_str());
+  ASSERT_EQ(rc, 0) << kind << " at " << path;
+}
+
+}  // namespace tandem::platform

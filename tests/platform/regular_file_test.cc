@@ -1,0 +1,97 @@
+#include "platform/regular_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "platform/files.h"
+#include "tests/platform/irregular_files.h"
+
+namespace tandem::platform {
+namespace {
+
+class RegularFileTest : public testing::Test {
+ protected:
+  RegularFileTest() {
+    std::string name = testing::TempDir() + "/regular-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~RegularFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+};
+
+TEST_F(RegularFileTest, WhatIsNoRegularFileIsNamedByEveryOperationAndNoneWaitsForIt) {
+  Files& files = SystemFiles();
+  for (const std::string kind : kIrregularKinds) {
+    const std::string path = folder_ + "/" + kind.substr(2);
+    PutIrregularFile(kind, path);
+    const std::string end = " " + path + ": it is " + kind + ", not a regular file";
+    EXPECT_EQ(files.Read(path).status(), absl::InvalidArgumentError("open" + end));
+    EXPECT_EQ(files.Size(path).status(), absl::InvalidArgumentError("open" + end));
+    EXPECT_EQ(files.ModificationTime(path).status(), absl::InvalidArgumentError("open" + end));
+    EXPECT_EQ(files.Write(path, "x"), absl::InvalidArgumentError("create" + end));
+    EXPECT_EQ(OpenRegularFile(path, O_RDWR | O_CREAT, 0600).status(),
+              absl::InvalidArgumentError("open" + end));
+  }
+}
+
+TEST_F(RegularFileTest, ATemporaryNameThatIsTakenByAFifoDoesNotStopAReplacement) {
+  Files& files = SystemFiles();
+  ASSERT_TRUE(ReplaceFile(files, folder_ + "/a", "old").ok());
+  PutIrregularFile("a FIFO", folder_ + "/a.tmp");
+  EXPECT_TRUE(absl::IsInvalidArgument(ReplaceFile(files, folder_ + "/a", "new")));
+  EXPECT_EQ(*files.Read(folder_ + "/a"), "old");
+}
+
+TEST_F(RegularFileTest, ALinkToAFileIsAFileAndALinkToNothingIsNotFound) {
+  Files& files = SystemFiles();
+  ASSERT_TRUE(files.Write(folder_ + "/a", "x").ok());
+  std::filesystem::create_symlink("a", folder_ + "/link");
+  EXPECT_EQ(*files.Read(folder_ + "/link"), "x");
+  EXPECT_EQ(*files.Size(folder_ + "/link"), 1);
+  std::filesystem::remove(folder_ + "/a");
+  EXPECT_TRUE(absl::IsNotFound(files.Read(folder_ + "/link").status()));
+}
+
+TEST(FileErrorTest, CodesThatCallersGiveAMeaningNeverComeFromTheFileSystem) {
+  EXPECT_EQ(FileError(ENOENT, "open", "/a"), absl::NotFoundError("open /a: No such file or directory"));
+  EXPECT_EQ(FileError(EEXIST, "publish", "/a").code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(FileError(EACCES, "open", "/a").code(), absl::StatusCode::kPermissionDenied);
+  for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
+    EXPECT_EQ(FileError(error, "write", "/a").code(), absl::StatusCode::kResourceExhausted) << error;
+  }
+  EXPECT_EQ(FileError(ESTALE, "read", "/a"), absl::UnavailableError("read /a: Stale file handle"));
+  for (const int error : {ENXIO, ENODEV, EISDIR, EBUSY, ENOTEMPTY, EDEADLK, ETXTBSY, EIO}) {
+    const absl::StatusCode code = FileError(error, "open", "/a").code();
+    EXPECT_NE(code, absl::StatusCode::kOk);
+    EXPECT_NE(code, absl::StatusCode::kNotFound) << error;
+    EXPECT_NE(code, absl::StatusCode::kFailedPrecondition) << error;
+    EXPECT_NE(code, absl::StatusCode::kAborted) << error;
+  }
+}
+
+TEST_F(RegularFileTest, AWriteForWhichThereIsNoRoomIsToldAsSuch) {
+  const std::string path = folder_ + "/a";
+  const pid_t child = fork();
+  if (child == 0) {  // whose files may have 100 bytes
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{.rlim_cur = 100, .rlim_max = 100};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    _exit(absl::IsResourceExhausted(SystemFiles().Write(path, std::string(200, 'x'))) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+}  // namespace
+}  // namespace tandem::platform
