@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "controller/message_limit.h"
+#include "platform/clock.h"
 #include "platform/log.h"
 
 namespace tandem::controller {
@@ -176,8 +176,9 @@ bool ConnectionGuard::TakeAdded() {
 
 void ConnectionGuard::Serve(uint64_t id) {
   const auto it = connections_.find(id);
-  const auto progress = it == connections_.end() ? Connection::Progress::kNone
-                                                 : it->second->Pump(buffer_, absl::Now(), refused_);
+  const auto progress = it == connections_.end()
+                            ? Connection::Progress::kNone
+                            : it->second->Pump(buffer_, platform::SteadyClock().Now(), refused_);
   if (progress != Connection::Progress::kSome) {
     due_.erase(id);
   }
@@ -209,7 +210,7 @@ void ConnectionGuard::Run() {
       }
       const bool of_server = event.data.u64 % 2 == 1;
       if (of_server && (event.events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0) {
-        it->second->ServerHungUp(absl::Now());
+        it->second->ServerHungUp(platform::SteadyClock().Now());
         closing_.insert(id);
       }
       due_.insert(id);
@@ -221,8 +222,8 @@ void ConnectionGuard::Run() {
     for (const uint64_t id : std::vector<uint64_t>(due_.begin(), due_.end())) {
       Serve(id);
     }
-    if (refused_ > 0 && absl::Now() - told_ >= kTellOfRefusalsEvery) {
-      told_ = absl::Now();
+    if (refused_ > 0 && platform::SteadyClock().Now() - told_ >= kTellOfRefusalsEvery) {
+      told_ = platform::SteadyClock().Now();
       platform::Log(platform::LogLevel::kWarning, "messages over the limit were refused",
                     {{"messages", absl::StrCat(std::exchange(refused_, 0))},
                      {"most_bytes", absl::StrCat(most_message_bytes_)}});

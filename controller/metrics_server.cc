@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "platform/clock.h"
 
 namespace tandem::controller {
 namespace {
@@ -143,11 +143,12 @@ void MetricsServer::Run() {
           {.fd = connection.fd, .events = static_cast<int16_t>(answering ? POLLOUT : POLLIN), .revents = 0});
       until = std::min(until, connection.until);
     }
-    const int64_t patience = until == absl::InfiniteFuture()
-                                 ? -1
-                                 : std::max<int64_t>(0, absl::ToInt64Milliseconds(until - absl::Now()) + 1);
+    const int64_t patience =
+        until == absl::InfiniteFuture()
+            ? -1
+            : std::max<int64_t>(0, absl::ToInt64Milliseconds(until - platform::SteadyClock().Now()) + 1);
     poll(waiting.data(), waiting.size(), static_cast<int>(patience));
-    const absl::Time now = absl::Now();
+    const absl::Time now = platform::SteadyClock().Now();
     size_t i = 1;
     for (auto it = connections_.begin(); it != connections_.end(); ++i) {
       const bool keep = waiting[i].revents == 0 || Serve(*it, now);
