@@ -169,9 +169,10 @@ absl::StatusOr<v1::ServerInfo> Client::GetServerInfo(absl::Duration timeout) {
   return connection_->Call(&v1::Jobs::Stub::GetServerInfo, v1::GetServerInfoRequest(), timeout);
 }
 
-absl::StatusOr<std::vector<v1::Job>> Client::ListJobs() {
+absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobState>& states) {
   std::vector<v1::Job> jobs;
   v1::ListJobsRequest request;
+  request.mutable_states()->Assign(states.begin(), states.end());
   do {
     absl::StatusOr<v1::ListJobsResponse> page = connection_->Call(&v1::Jobs::Stub::ListJobs, request);
     if (!page.ok()) {

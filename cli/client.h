@@ -40,8 +40,8 @@ class Client {
   absl::StatusOr<v1::Job> Cancel(const std::string& job, const std::string& reason);
   absl::StatusOr<v1::ServerInfo> GetServerInfo(absl::Duration timeout);
 
-  // All pages, newest first, by id, and oldest first.
-  absl::StatusOr<std::vector<v1::Job>> ListJobs();
+  // All pages, newest first, by id, and oldest first. Without states: jobs in any.
+  absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::vector<v1::JobState>& states = {});
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
   absl::StatusOr<std::vector<v1::Event>> ListEvents(const std::string& job);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "cli/console.h"
@@ -60,14 +61,19 @@ int Watch(Context& context, const WatchOptions& options);
 
 struct WaitOptions {
   std::string job;
-  std::optional<absl::Duration> timeout;
+  std::optional<absl::Duration> timeout;  // 0: one look
 };
 int Wait(Context& context, const WaitOptions& options);
 
 struct GetOptions {
   Format format = Format::kTable;
 };
-int GetJobs(Context& context, const GetOptions& options);
+struct GetJobsOptions {
+  Format format = Format::kTable;
+  std::vector<std::string> states;   // StateNames(); empty: all
+  std::vector<std::string> reasons;  // in any case; empty: all
+};
+int GetJobs(Context& context, const GetJobsOptions& options);
 int GetWorkers(Context& context, const GetOptions& options);
 
 struct JobOptions {

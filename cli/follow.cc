@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "cli/event_order.h"
 #include "cli/message_text.h"
 #include "cli/watch_summary.h"
 
@@ -78,11 +81,16 @@ class Follower {
   // One stream. OK: try again, or (ended_) the job has ended.
   absl::Status WatchOnce(absl::Duration& pause) {
     v1::WatchRequest watch;
-    watch.set_job(request_.job);
+    // By its id: meanwhile another job may have taken its name, or share the beginning of its id.
+    watch.set_job(state_.known ? state_.job.id() : request_.job);
     watch.set_cursor(state_.cursor);
     watch.set_reports(request_.reports);
     watch.set_norms(request_.norms);
     const std::unique_ptr<WatchStream> stream = client_.Watch(watch);
+    order_ = EventOrder();
+    if (!request_.reports) {
+      order_.Release();
+    }
     v1::WatchResponse response;
     absl::Time quiet_since = clock_.Now();
     absl::Time ended_since = absl::InfiniteFuture();
@@ -100,9 +108,15 @@ class Follower {
           state_.lost.reset();
           view_.ShowConnection(state_, now);
         }
-        Take(response, now);
+        order_.Put(std::exchange(response, {}), now);
       } else {
         view_.Show(state_, {}, now);
+      }
+      if (event == WatchStream::Event::kClosed) {
+        order_.Release();
+      }
+      while (const std::optional<v1::WatchResponse> next = order_.Take(state_, now)) {
+        Take(*next, now);
       }
       if (state_.known && HasEnded(state_.job.state())) {
         ended_since = std::min(ended_since, now);
@@ -227,6 +241,7 @@ class Follower {
   const std::function<absl::Status()>& keep_going_;
   WatchState& state_;
   WatchView& view_;
+  EventOrder order_;
   bool connected_ = false;
   bool ended_ = false;
 };

@@ -21,10 +21,10 @@ struct FollowRequest {
   bool patient = false;
 };
 
-// Watches a job until it has ended, showing it. While the controller is away it says so and tries again for
-// ever, then goes on at its cursor: every step is told once, in order; steps that the stream left out are
-// read from the history. `keep_going` is asked at least every 100 ms; its error ends the watch and is
-// returned.
+// Watches a job until it has ended, showing it. While the controller is away it says so and tries again
+// until `keep_going` ends it, then goes on at its cursor: every step is told once, in order; steps that the
+// stream left out are read from the history. `keep_going` is asked at least every 100 ms; its error ends the
+// watch and is returned.
 //
 // OK: the job has ended and state.job says how; Finish (and ShowLog for a failed rank) have been called.
 // Errors otherwise: of the first connection (unless patient), NotFound, or of keep_going; Finish has been

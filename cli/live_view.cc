@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -45,7 +44,7 @@ class LiveView : public WatchView {
       }
       console_.Write(Stream::kOut, text);
     }
-    frame_widths_.clear();
+    frame_rows_ = 0;
   }
 
   void ShowLog(int rank, const std::vector<std::string>& log) override {
@@ -59,19 +58,18 @@ class LiveView : public WatchView {
 
  private:
   void Draw(const std::vector<StyledLine>& lines, const TerminalSize& size) {
-    // A terminal that got narrower has wrapped the lines that stand there.
-    int rows = 0;
-    for (const int width : frame_widths_) {
-      rows += std::max(1, (width + size.columns - 1) / size.columns);
-    }
     std::string text = "\r";
-    if (rows > 0) {
-      absl::StrAppend(&text, "\x1b[", std::min(rows, std::max(1, size.rows - 1)), "A");
+    if (frame_rows_ > 0 && (size.columns != size_.columns || size.rows != size_.rows)) {
+      // Some terminals have wrapped the lines that stand there, some have cut them, some have brought back
+      // what had left at the top: where the frame begins now is not known.
+      text = "\x1b[H\x1b[2J";
+    } else if (frame_rows_ > 0) {
+      absl::StrAppend(&text, "\x1b[", frame_rows_, "A");
     }
-    frame_widths_.clear();
+    size_ = size;
+    frame_rows_ = static_cast<int>(lines.size());
     for (const StyledLine& line : lines) {
       absl::StrAppend(&text, "\x1b[K", line.Render(size.columns, console_.color(), console_.unicode()), "\n");
-      frame_widths_.push_back(std::min(line.width(), size.columns));
     }
     absl::StrAppend(&text, "\x1b[J");
     console_.Write(Stream::kOut, text);  // at once, so that no half frame shows
@@ -79,7 +77,8 @@ class LiveView : public WatchView {
 
   Console& console_;
   absl::Time drawn_ = absl::InfinitePast();
-  std::vector<int> frame_widths_;  // of the lines that stand on the terminal
+  int frame_rows_ = 0;  // that stand on the terminal, above the cursor
+  TerminalSize size_;   // when they were drawn
 };
 
 }  // namespace

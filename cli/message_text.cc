@@ -173,6 +173,14 @@ std::string ToYaml(const Message& message, int indent) {
 
 std::string StateText(v1::JobState state) { return ValueText(state, v1::JobState_descriptor()); }
 
+std::vector<std::string> StateNames() {
+  std::vector<std::string> names;
+  for (int state = v1::JOB_STATE_UNSPECIFIED + 1; state <= v1::JobState_MAX; ++state) {
+    names.push_back(StateText(static_cast<v1::JobState>(state)));
+  }
+  return names;
+}
+
 std::string ClassText(v1::FailureClass failure) {
   std::string text = absl::AsciiStrToLower(ValueText(failure, v1::FailureClass_descriptor()));
   return absl::StrReplaceAll(text, {{"_", " "}});

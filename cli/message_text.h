@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
@@ -18,6 +19,10 @@ std::string ToYaml(const google::protobuf::Message& message, int indent);
 
 // "RUNNING"
 std::string StateText(v1::JobState state);
+
+// Of every state that a job can be in.
+std::vector<std::string> StateNames();
+
 // "infrastructure"
 std::string ClassText(v1::FailureClass failure);
 // "cpu"

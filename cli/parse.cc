@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "cli/display_text.h"
 #include "cli/exit_code.h"
+#include "cli/message_text.h"
 #include "platform/build_info.h"
 
 namespace tandem::cli {
@@ -100,7 +101,9 @@ class Parser {
   }
 
   static void AddJob(CLI::App* app, std::string& job) {
-    app->add_option("JOB", job, "Id or name of the job")->required()->type_name("");
+    app->add_option("JOB", job, "Id of the job, its first characters (4 or more), or its name")
+        ->required()
+        ->type_name("");
   }
 
   template <typename Options>
@@ -167,7 +170,7 @@ class Parser {
               }
               options->timeout = timeout;
             },
-            "Give up after this time, with exit code 7: 30s, 10m, 2h")
+            "Give up after this time, with exit code 7: 30s, 10m, 2h; 0s looks once")
         ->type_name("DURATION");
 
     auto [cancel, cancel_options] = Add<JobOptions>("cancel", "Stop a job", Cancel);
@@ -178,7 +181,15 @@ class Parser {
     CLI::App* get = app_.add_subcommand("get", "List jobs or workers");
     get->require_subcommand(1);
     get->fallthrough();
-    auto [jobs, jobs_options] = Add<GetOptions>("jobs", "Jobs, newest first", GetJobs, get);
+    auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
+    jobs->add_option("--state", jobs_options->states,
+                     "Only jobs in this state, or one of several: RUNNING,QUEUED")
+        ->delimiter(',')
+        ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
+        ->type_name("STATES");
+    jobs->add_option("--reason", jobs_options->reasons, "Only jobs with this reason, or one of several")
+        ->delimiter(',')
+        ->type_name("REASONS");
     AddFormat(jobs, jobs_options->format, {"table", "json", "name"});
     auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their places", GetWorkers, get);
     AddFormat(workers, workers_options->format, {"table", "json", "name"});

@@ -123,7 +123,12 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
   const int width = TableWidth(context);
   const int columns = width > 0 ? width : kPipedColumns;
   const ChartShape shape{.columns = columns, .unicode = context.console.unicode()};
-  std::string text = plan::PlanToText(result.plan, {.program = options.program});
+  std::string text;
+  if (!result.compared.empty()) {  // what was asked for comes first
+    text =
+        absl::StrCat("Compared (change of the time a token takes)\n", ComparisonTable(result, context), "\n");
+  }
+  text += plan::PlanToText(result.plan, {.program = options.program});
   absl::StrAppend(
       &text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
       Render(TimelineChart(result.plan.train_program, result.prediction.simulation.timeline, shape), context,
@@ -131,10 +136,6 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
       "\nMemory of one rank over the step\n",
       Render(MemoryChart(result.prediction.memory, result.prediction.simulation.timeline, shape), context,
              columns));
-  if (!result.compared.empty()) {
-    absl::StrAppend(&text, "\nCompared (change of the time a token takes)\n",
-                    ComparisonTable(result, context));
-  }
   text += "\nWhat limits this step, and what would help\n";
   for (const std::string& sentence : result.advice.sentences) {
     for (const std::string& line : Wrap(sentence, columns, "  ")) {

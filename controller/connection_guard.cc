@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/message_limit.h"
-#include "platform/clock.h"
 #include "platform/log.h"
 
 namespace tandem::controller {
@@ -38,18 +37,19 @@ class ConnectionGuard::Connection {
     close(server_.fd);
   }
 
-  // Events of the client's socket are numbered 2 `id`, those of the server's 2 `id` + 1.
-  void Register(int epoll, uint64_t id) const {
+  // Events of the client's socket are numbered 2 `id`, those of the server's 2 `id` + 1. False where the
+  // kernel takes no more.
+  bool Register(int epoll, uint64_t id) const {
     // By their edges, so that a side that cannot be served yet wakes nobody: Pump is called until it makes no
     // progress.
     epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = 2 * id}};
-    epoll_ctl(epoll, EPOLL_CTL_ADD, client_.fd, &event);
+    const bool added = epoll_ctl(epoll, EPOLL_CTL_ADD, client_.fd, &event) == 0;
     event.data.u64 = 2 * id + 1;
-    epoll_ctl(epoll, EPOLL_CTL_ADD, server_.fd, &event);
+    return added && epoll_ctl(epoll, EPOLL_CTL_ADD, server_.fd, &event) == 0;
   }
 
-  // gRPC has closed its end: the client gets some time to take the rest.
-  void ServerHungUp(absl::Time now) { close_at_ = std::min(close_at_, now + kLinger); }
+  // gRPC has closed its end: the client has until `time` to take the rest.
+  void CloseAt(absl::Time time) { close_at_ = std::min(close_at_, time); }
 
   // Moves what can be moved at once, and adds to `refused` the messages that were refused.
   Progress Pump(std::string& buffer, absl::Time now, int64_t& refused) {
@@ -119,8 +119,10 @@ class ConnectionGuard::Connection {
   absl::Time close_at_ = absl::InfiniteFuture();
 };
 
-ConnectionGuard::ConnectionGuard(uint32_t most_message_bytes, std::function<void(int)> serve)
+ConnectionGuard::ConnectionGuard(uint32_t most_message_bytes, const platform::Clock& clock,
+                                 std::function<void(int)> serve)
     : most_message_bytes_(most_message_bytes),
+      clock_(clock),
       serve_(std::move(serve)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -167,23 +169,22 @@ bool ConnectionGuard::TakeAdded() {
     added.swap(added_);
   }
   for (std::unique_ptr<Connection>& connection : added) {
-    connection->Register(epoll_, next_id_);
-    due_.insert(next_id_);
-    connections_.emplace(next_id_++, std::move(connection));
+    if (connection->Register(epoll_, next_id_)) {
+      due_.insert(next_id_);
+      connections_.emplace(next_id_++, std::move(connection));
+    }
   }
   return true;
 }
 
 void ConnectionGuard::Serve(uint64_t id) {
   const auto it = connections_.find(id);
-  const auto progress = it == connections_.end()
-                            ? Connection::Progress::kNone
-                            : it->second->Pump(buffer_, platform::SteadyClock().Now(), refused_);
+  const auto progress = it == connections_.end() ? Connection::Progress::kNone
+                                                 : it->second->Pump(buffer_, clock_.Now(), refused_);
   if (progress != Connection::Progress::kSome) {
     due_.erase(id);
   }
   if (progress == Connection::Progress::kOver) {
-    closing_.erase(id);
     connections_.erase(it);
   }
 }
@@ -191,9 +192,16 @@ void ConnectionGuard::Serve(uint64_t id) {
 void ConnectionGuard::Run() {
   std::array<epoll_event, 64> events{};
   while (true) {
-    const int patience = closing_.empty() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(kLinger));
-    const int ready =
-        epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), due_.empty() ? patience : 0);
+    int patience = -1;  // milliseconds
+    if (!due_.empty()) {
+      patience = 0;
+    } else if (!closing_.empty()) {
+      const absl::Duration left =
+          std::clamp(closing_.front().first - clock_.Now(), absl::ZeroDuration(), kLinger);
+      patience = static_cast<int>(absl::ToInt64Milliseconds(left)) + 1;
+    }
+    const int ready = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), patience);
+    const absl::Time now = clock_.Now();
     for (int i = 0; i < ready; ++i) {
       const epoll_event& event = events.at(static_cast<size_t>(i));
       if (event.data.u64 == 0) {
@@ -210,20 +218,20 @@ void ConnectionGuard::Run() {
       }
       const bool of_server = event.data.u64 % 2 == 1;
       if (of_server && (event.events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0) {
-        it->second->ServerHungUp(platform::SteadyClock().Now());
-        closing_.insert(id);
+        it->second->CloseAt(now + kLinger);
+        closing_.emplace_back(now + kLinger, id);
       }
       due_.insert(id);
     }
-    if (ready == 0) {
-      due_.insert(closing_.begin(), closing_.end());
+    for (; !closing_.empty() && closing_.front().first <= now; closing_.pop_front()) {
+      due_.insert(closing_.front().second);
     }
     // One piece of each, so that none starves the others.
     for (const uint64_t id : std::vector<uint64_t>(due_.begin(), due_.end())) {
       Serve(id);
     }
-    if (refused_ > 0 && platform::SteadyClock().Now() - told_ >= kTellOfRefusalsEvery) {
-      told_ = platform::SteadyClock().Now();
+    if (refused_ > 0 && now - told_ >= kTellOfRefusalsEvery) {
+      told_ = now;
       platform::Log(platform::LogLevel::kWarning, "messages over the limit were refused",
                     {{"messages", absl::StrCat(std::exchange(refused_, 0))},
                      {"most_bytes", absl::StrCat(most_message_bytes_)}});

@@ -1,17 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "platform/clock.h"
 
 namespace tandem::controller {
 
@@ -21,11 +24,14 @@ namespace tandem::controller {
 class ConnectionGuard {
  public:
   // `serve` is called with a descriptor, which it owns, for every connection; from the thread that calls Add.
-  ConnectionGuard(uint32_t most_message_bytes, std::function<void(int fd)> serve);
+  // `clock` outlives the guard.
+  ConnectionGuard(uint32_t most_message_bytes, const platform::Clock& clock,
+                  std::function<void(int fd)> serve);
   // Closes every connection.
   ~ConnectionGuard();
 
-  // Owns `fd`, a connected socket that does not block.
+  // Owns `fd`, a connected socket that does not block. Where the server closes its end, the client has five
+  // seconds to take the rest.
   void Add(int fd) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -37,6 +43,7 @@ class ConnectionGuard {
   void Serve(uint64_t id);
 
   const uint32_t most_message_bytes_;
+  const platform::Clock& clock_;
   const std::function<void(int)> serve_;
   int epoll_ = -1;
   int wake_ = -1;  // an eventfd: something was added, or this object ends
@@ -49,9 +56,10 @@ class ConnectionGuard {
   std::string buffer_;
   uint64_t next_id_ = 1;  // 0 is wake_
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
-  std::set<uint64_t> due_;      // those that may have something to move
-  std::set<uint64_t> closing_;  // those that gRPC has closed, and whose client has not taken the rest
-  int64_t refused_ = 0;         // messages since the last line
+  std::set<uint64_t> due_;  // those that may have something to move
+  std::deque<std::pair<absl::Time, uint64_t>>
+      closing_;          // those that gRPC has closed: until when, earliest first
+  int64_t refused_ = 0;  // messages since the last line
   absl::Time told_ = absl::InfinitePast();
   std::thread thread_;
 };

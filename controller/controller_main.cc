@@ -1,5 +1,6 @@
 // tandem-controller: takes jobs, places them on workers, and tells what happens.
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <unistd.h>
 
@@ -111,6 +112,8 @@ int main(int argc, char** argv) {
     store_failed = true;
     kill(getpid(), SIGTERM);  // the ordinary end, in which those who asked hear why
   };
+  // What a client sends in place of a message is told to the client, who must not be able to fill the log.
+  google::protobuf::SetLogHandler(nullptr);
   // A start that fails says why in one line, and that is ours.
   gpr_set_log_function([](gpr_log_func_args*) {});
   // Its deadlines must not come early or never because somebody sets the machine's clock.

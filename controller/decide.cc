@@ -457,6 +457,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
 Decision Step(const Input& input, absl::Time now, State& state) {
   Observe(input, now, state);
   Decision out = Decide(state, input, now);
+  out.num_own = out.events.size();
   size_t applied = 0;
   while (true) {
     for (; applied < out.events.size(); ++applied) {

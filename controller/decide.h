@@ -62,6 +62,7 @@ struct Decision {
   std::vector<v1::Event> events;  // without seq
   absl::Status status;            // of Submit and Cancel
   std::string job_id;             // the job of Submit and Cancel
+  size_t num_own = 0;             // of Step: the first events, which the input led to by itself
 };
 
 // Notes what a worker says about itself. None of it is stored: a worker that returns says it again.

@@ -177,7 +177,10 @@ void Engine::Take(Decided decided, Consequences& out) {
     }
     out.events.push_back(std::move(event));
   }
-  out.answers.push_back({std::move(decided), std::move(reply)});
+  out.answers.push_back({.decided = std::move(decided),
+                         .reply = std::move(reply),
+                         .job_id = decision.job_id,
+                         .stores = decision.num_own > 0});
 }
 
 void Engine::Take(Item item, Consequences& out) {
@@ -254,6 +257,15 @@ void Engine::Refuse(const absl::Status& status, Consequences& out) {
   for (Answer& answer : out.answers) {
     const Input& input = answer.decided.input;
     if (std::holds_alternative<Submit>(input) || std::holds_alternative<Cancel>(input)) {
+      const auto stored = state_.jobs.find(answer.job_id);
+      const bool known = answer.job_id.empty() || stored != state_.jobs.end();
+      if (known && !answer.stores) {
+        // It asked for nothing new: what it was told stands, about the job as it is stored.
+        if (stored != state_.jobs.end()) {
+          answer.reply.job = stored->second.job;
+        }
+        continue;
+      }
       answer.reply = {.status = absl::ResourceExhaustedError(absl::StrCat(
                           "the controller could not store it, and has not taken it: ", status.message(),
                           "; make room on that file system and try again"))};

@@ -90,6 +90,8 @@ class Engine {
   struct Answer {
     Decided decided;
     Reply reply;
+    std::string job_id;   // that the reply is about; empty: none, or one that ended long ago
+    bool stores = false;  // it is true only once the batch is committed
   };
   // What a batch of items led to, and who waits for its commit.
   struct Consequences {

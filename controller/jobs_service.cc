@@ -1,6 +1,7 @@
 #include "controller/jobs_service.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -42,15 +43,22 @@ absl::StatusOr<int64_t> NumberToken(const std::string& token) {
   return out;
 }
 
-absl::StatusOr<v1::Job> FindJob(Store& store, const std::string& id_or_name) {
-  absl::StatusOr<std::optional<v1::Job>> job = store.Find(id_or_name);
-  if (!job.ok()) {
-    return job.status();
+// The states to list; none: all.
+absl::StatusOr<std::set<v1::JobState>> StatesOf(const v1::ListJobsRequest& request) {
+  std::set<v1::JobState> out;
+  for (const int state : request.states()) {
+    if (!v1::JobState_IsValid(state) || state == v1::JOB_STATE_UNSPECIFIED) {
+      std::vector<std::string> known;
+      for (int i = v1::JOB_STATE_UNSPECIFIED + 1; i <= v1::JobState_MAX; ++i) {
+        known.push_back(v1::JobState_Name(static_cast<v1::JobState>(i)));
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat("states: the number ", state, " is no state that this version knows; allowed: ",
+                       absl::StrJoin(known, ", "), "; use a client of the same version"));
+    }
+    out.insert(static_cast<v1::JobState>(state));
   }
-  if (!job->has_value()) {
-    return absl::NotFoundError(absl::StrCat("no job ", id_or_name, "; `tandem get jobs` lists them"));
-  }
-  return **std::move(job);
+  return out;
 }
 
 // The violations of a spec as submitted; where there are none, what it resolves to.
@@ -118,7 +126,7 @@ grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* con
 
 grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* context,
                                               const v1::GetJobRequest* request, v1::Job* response) {
-  absl::StatusOr<v1::Job> job = FindJob(parts_.store, request->job());
+  absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return Reply(context, job.status());
   }
@@ -135,12 +143,12 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* con
   if (!size.ok() || !before.ok()) {
     return Reply(context, size.ok() ? before.status() : size.status());
   }
-  std::vector<v1::JobState> states;
-  for (const int state : request->states()) {
-    states.push_back(static_cast<v1::JobState>(state));
+  const absl::StatusOr<std::set<v1::JobState>> states = StatesOf(*request);
+  if (!states.ok()) {
+    return Reply(context, states.status());
   }
   absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> jobs =
-      parts_.store.List(*before, *size + 1, states);
+      parts_.store.List(*before, *size + 1, *states);
   if (!jobs.ok()) {
     return Reply(context, jobs.status());
   }
@@ -200,7 +208,7 @@ grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* c
   }
   std::string job_id;
   if (!request->job().empty()) {
-    const absl::StatusOr<v1::Job> job = FindJob(parts_.store, request->job());
+    const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
     if (!job.ok()) {
       return Reply(context, job.status());
     }
@@ -237,7 +245,7 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
     return absl::FailedPreconditionError(
         absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", StateName(job.state())));
   };
-  const absl::StatusOr<v1::Job> job = FindJob(parts_.store, request->job());
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return Reply(context, job.status());
   }
@@ -251,7 +259,7 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
   parts_.engine.Post(std::move(cancel),
                      [this, reactor, response, already_ended, id = job->id()](Engine::Reply reply) {
                        if (absl::IsNotFound(reply.status)) {  // it ended meanwhile
-                         const absl::StatusOr<v1::Job> ended = FindJob(parts_.store, id);
+                         const absl::StatusOr<v1::Job> ended = parts_.store.Lookup(id);
                          reactor->Finish(ToRpc(ended.ok() ? already_ended(*ended) : ended.status()));
                          return;
                        }
@@ -277,7 +285,7 @@ grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* 
   if (request->first_step() < 0 || request->last_step() < 0) {
     return Reply(context, absl::InvalidArgumentError("first_step, last_step: must not be negative"));
   }
-  const absl::StatusOr<v1::Job> job = FindJob(parts_.store, request->job());
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return Reply(context, job.status());
   }
@@ -319,7 +327,7 @@ grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* 
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServerContext* /*context*/,
                                                              const v1::LogRequest* request) {
-  const absl::StatusOr<v1::Job> job = FindJob(parts_.store, request->job());
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return OpenLog(parts_.uploads, job.status());
   }
@@ -367,7 +375,7 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackS
                        absl::InvalidArgumentError(absl::StrCat("steps: ", request->steps(),
                                                                "; allowed are 1 to ", kMostProfiledSteps)));
   }
-  const absl::StatusOr<v1::Job> job = FindJob(parts_.store, request->job());
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return OpenProfile(parts_.uploads, job.status());
   }

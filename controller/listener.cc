@@ -38,9 +38,9 @@ int64_t DescriptorLimit() {
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-absl::Status Failed(const std::string& address, const std::string& flag, const std::string& why) {
-  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why, "; give another ", flag,
-                                             ", or stop what listens there"));
+absl::Status Failed(const std::string& address, const std::string& why) {
+  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why,
+                                             "; give another --listen, or stop what listens there"));
 }
 
 // A socket that listens, or -1 with errno. `v4_too`: that of an IPv6 wildcard also takes IPv4.
@@ -82,7 +82,7 @@ void SetPort(int port, sockaddr* name) {
       htons(static_cast<uint16_t>(port));
 }
 
-absl::StatusOr<std::vector<int>> ListenOnPath(const std::string& address, const std::string& flag) {
+absl::StatusOr<std::vector<int>> ListenOnPath(const std::string& address) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   const std::string path = address.substr(5);
@@ -90,14 +90,13 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const std::string& address, const 
   unlink(path.c_str());
   const int fd = Listen(reinterpret_cast<const sockaddr*>(&name), sizeof(name), 0, false);
   if (fd < 0) {
-    return Failed(address, flag, std::strerror(errno));
+    return Failed(address, std::strerror(errno));
   }
   return std::vector<int>{fd};
 }
 
 // On every address of the host, on one port.
-absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const std::string& flag,
-                                              int& port) {
+absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, int& port) {
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
@@ -111,7 +110,7 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const 
   const int error =
       getaddrinfo(host.empty() ? nullptr : host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
   if (error != 0) {
-    return Failed(address, flag, gai_strerror(error));
+    return Failed(address, gai_strerror(error));
   }
   std::vector<int> sockets;
   int first_error = 0;
@@ -137,19 +136,18 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const 
     for (const int fd : sockets) {
       close(fd);
     }
-    return Failed(address, flag, std::strerror(first_error));
+    return Failed(address, std::strerror(first_error));
   }
   return sockets;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address,
-                                                         const std::string& flag) {
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address) {
   const bool is_path = absl::StartsWith(address, "unix:");
   int port = 0;
   const absl::StatusOr<std::vector<int>> sockets =
-      is_path ? ListenOnPath(address, flag) : ListenOnHost(address, flag, port);
+      is_path ? ListenOnPath(address) : ListenOnHost(address, port);
   if (!sockets.ok()) {
     return sockets.status();
   }

@@ -19,8 +19,8 @@ namespace tandem::controller {
 class Listener {
  public:
   // Binds "host:port" (port 0: any) or "unix:/path", whose socket is replaced if it is there: the caller has
-  // asked whether anybody listens on it. Errors are one line, and name the `flag` that gave the address.
-  static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address, const std::string& flag);
+  // asked whether anybody listens on it. One line on errors.
+  static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address);
   // Accepts no more; removes the socket of a path.
   ~Listener();
 

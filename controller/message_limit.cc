@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr size_t kHeaderBytes = 9;
 constexpr size_t kPrefixBytes = 5;
-constexpr size_t kMostUnfinished = 65536;
+constexpr size_t kMostOpen = 65536;
 
 enum FrameType : uint8_t { kData = 0, kHeaders = 1, kResetStream = 3, kContinuation = 9 };
 constexpr uint8_t kEndStream = 0x1;
@@ -99,50 +99,53 @@ std::string_view MessageLimit::Cutter::TakePayload(std::string_view& bytes, std:
   return taken;
 }
 
-void MessageLimit::Scan(std::string_view payload, Message& message) {
-  while (!payload.empty() && !message.refused) {
-    if (message.left > 0) {
-      const size_t taken = std::min<size_t>(message.left, payload.size());
-      message.left -= static_cast<uint32_t>(taken);
+void MessageLimit::Scan(std::string_view payload, Stream& stream) {
+  while (!payload.empty() && !too_long_.has_value()) {
+    if (stream.left > 0) {
+      const size_t taken = std::min<size_t>(stream.left, payload.size());
+      stream.left -= static_cast<uint32_t>(taken);
       payload.remove_prefix(taken);
       continue;
     }
-    const size_t taken = std::min(kPrefixBytes - message.prefix.size(), payload.size());
-    message.prefix.append(payload.substr(0, taken));
+    const size_t taken = std::min(kPrefixBytes - stream.prefix.size(), payload.size());
+    stream.prefix.append(payload.substr(0, taken));
     payload.remove_prefix(taken);
-    if (message.prefix.size() < kPrefixBytes) {
+    if (stream.prefix.size() < kPrefixBytes) {
       return;
     }
-    message.left = BigEndian(std::string_view(message.prefix).substr(1));
-    message.prefix.clear();
-    if (message.left > most_bytes_) {
-      message.refused = true;
-      too_long_ = message.left;
+    stream.left = BigEndian(std::string_view(stream.prefix).substr(1));
+    stream.prefix.clear();
+    if (stream.left > most_bytes_) {
+      too_long_ = stream.left;
     }
   }
 }
 
-bool MessageLimit::BetweenFramesToClient() const {
-  return server_.header.empty() && !server_.in_payload && !headers_open_;
+void MessageLimit::Refuse(uint32_t id, Output& out) {
+  ++num_refused_;
+  AppendReset(id, kCancel, out.to_server);
+  refusals_[id] = {.length = *std::exchange(too_long_, std::nullopt), .answered = streams_[id].answered};
+  streams_.erase(id);
+  Tell(out);
 }
 
-void MessageLimit::Refuse(uint32_t stream, uint32_t length, Output& out) {
-  ++num_refused_;
-  AppendReset(stream, kCancel, out.to_server);
-  std::string fields;
-  if (answered_.erase(stream) == 0) {
-    fields.push_back(static_cast<char>(0x88));  // ":status: 200", in the static table
-    AppendField("content-type", "application/grpc", fields);
+void MessageLimit::Tell(Output& out) {
+  if (!server_.header.empty() || server_.in_payload || headers_open_) {
+    return;
   }
-  AppendField("grpc-status", "8", fields);  // RESOURCE_EXHAUSTED
-  AppendField("grpc-message",
-              absl::StrCat("a message of ", length, " bytes was refused; at most ", most_bytes_,
-                           " bytes are taken: make it smaller, or send it in parts"),
-              fields);
-  AppendFrame(kHeaders, kEndStream | kEndHeaders, stream, fields, refusals_);
-  AppendReset(stream, kNoError, refusals_);
-  if (BetweenFramesToClient()) {
-    out.to_client.append(std::exchange(refusals_, {}));
+  for (const auto& [id, refusal] : std::exchange(refusals_, {})) {
+    std::string fields;
+    if (!refusal.answered) {
+      fields.push_back(static_cast<char>(0x88));  // ":status: 200", in the static table
+      AppendField("content-type", "application/grpc", fields);
+    }
+    AppendField("grpc-status", "8", fields);  // RESOURCE_EXHAUSTED
+    AppendField("grpc-message",
+                absl::StrCat("a message of ", refusal.length, " bytes was refused; at most ", most_bytes_,
+                             " bytes are taken: make it smaller, or send it in parts"),
+                fields);
+    AppendFrame(kHeaders, kEndStream | kEndHeaders, id, fields, out.to_client);
+    AppendReset(id, kNoError, out.to_client);
   }
 }
 
@@ -160,26 +163,26 @@ bool MessageLimit::FromClient(std::string_view bytes, Output& out) {
     }
     const Frame& frame = client_.frame;
     const std::string_view payload = client_.TakePayload(bytes, out.to_server);
-    if (frame.type == kData) {
-      Message& message = messages_[frame.stream];
-      Scan(payload, message);
-      if (client_.in_payload) {
-        continue;
-      }
-      if (too_long_.has_value()) {
-        Refuse(frame.stream, *std::exchange(too_long_, std::nullopt), out);
-      }
-      const bool between = message.prefix.empty() && message.left == 0;
-      if (between || (frame.flags & kEndStream) != 0) {
-        messages_.erase(frame.stream);
-      }
+    const auto stream = streams_.find(frame.stream);
+    if (frame.type == kData && stream != streams_.end()) {
+      Scan(payload, stream->second);
+    }
+    if (client_.in_payload) {
+      continue;
+    }
+    if (too_long_.has_value()) {
+      Refuse(frame.stream, out);
+    } else if (frame.type == kHeaders && (frame.flags & kEndStream) == 0) {
+      streams_.try_emplace(frame.stream);
     } else if (frame.type == kResetStream) {
-      messages_.erase(frame.stream);
-      answered_.erase(frame.stream);
+      streams_.erase(frame.stream);
+      refusals_.erase(frame.stream);
+    } else if ((frame.type == kData || frame.type == kHeaders) && (frame.flags & kEndStream) != 0) {
+      streams_.erase(frame.stream);
     }
   }
   out.to_server.append(bytes);
-  return messages_.size() <= kMostUnfinished;
+  return streams_.size() <= kMostOpen;
 }
 
 void MessageLimit::FromServer(std::string_view bytes, Output& out) {
@@ -189,23 +192,25 @@ void MessageLimit::FromServer(std::string_view bytes, Output& out) {
     }
     const Frame& frame = server_.frame;
     server_.TakePayload(bytes, out.to_client);
-    if (frame.type == kHeaders) {
-      answered_.insert(frame.stream);
-    }
     if (server_.in_payload) {
       return;
+    }
+    const bool carries = frame.type == kHeaders || frame.type == kData;
+    if (frame.type == kResetStream || (carries && (frame.flags & kEndStream) != 0)) {
+      streams_.erase(frame.stream);
+      refusals_.erase(frame.stream);  // it has its answer
+    } else if (frame.type == kHeaders) {
+      if (const auto stream = streams_.find(frame.stream); stream != streams_.end()) {
+        stream->second.answered = true;
+      }
+      if (const auto refusal = refusals_.find(frame.stream); refusal != refusals_.end()) {
+        refusal->second.answered = true;
+      }
     }
     if (frame.type == kHeaders || frame.type == kContinuation) {
       headers_open_ = (frame.flags & kEndHeaders) == 0;
     }
-    const bool ends_stream =
-        (frame.type == kHeaders || frame.type == kData) && (frame.flags & kEndStream) != 0;
-    if (ends_stream || frame.type == kResetStream) {
-      answered_.erase(frame.stream);
-    }
-    if (BetweenFramesToClient()) {
-      out.to_client.append(std::exchange(refusals_, {}));
-    }
+    Tell(out);
   }
   out.to_client.append(bytes);
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -28,8 +27,8 @@ class MessageLimit {
     std::string to_client;
   };
 
-  // Takes bytes in whatever pieces they come. False where the client has more messages unfinished, or refused
-  // and not ended, than any client of ours: the connection is to be closed.
+  // Takes bytes in whatever pieces they come. False where the client has more calls open than any client of
+  // ours: the connection is to be closed.
   bool FromClient(std::string_view bytes, Output& out);
   void FromServer(std::string_view bytes, Output& out);
 
@@ -52,27 +51,32 @@ class MessageLimit {
     bool TakeHeader(std::string_view& bytes, std::string& passed);
     std::string_view TakePayload(std::string_view& bytes, std::string& passed);
   };
-  // The message that is passing on a stream.
-  struct Message {
-    std::string prefix;  // flag and length, as far as they have come
-    uint32_t left = 0;   // of its body
-    bool refused = false;
+  // One that the client has opened, and that neither side has ended: on any other the server drops messages.
+  struct Stream {
+    std::string prefix;     // of the message that is passing: flag and length, as far as they have come
+    uint32_t left = 0;      // of its body
+    bool answered = false;  // the server's headers have passed
+  };
+  // What the client is to be told.
+  struct Refusal {
+    uint32_t length = 0;  // of the message
+    bool answered = false;
   };
 
-  void Scan(std::string_view payload, Message& message);
-  void Refuse(uint32_t stream, uint32_t length, Output& out);
-  bool BetweenFramesToClient() const;
+  void Scan(std::string_view payload, Stream& stream);
+  void Refuse(uint32_t id, Output& out);
+  // Tells the client of refusals, unless the server is in the middle of a frame or of a header block.
+  void Tell(Output& out);
 
   const uint32_t most_bytes_;
   bool plain_ = false;   // not HTTP/2: nothing is looked at
   std::string preface_;  // of the client, as far as it has come
   Cutter client_;
   Cutter server_;
-  bool headers_open_ = false;             // the server's header block goes on in the next frame
-  std::map<uint32_t, Message> messages_;  // by stream: unfinished or refused ones
-  std::set<uint32_t> answered_;           // streams on which the server's headers have passed
-  std::optional<uint32_t> too_long_;      // the length that was found in the current frame
-  std::string refusals_;                  // for the client, where the server is in the middle of a frame
+  bool headers_open_ = false;           // the server's header block goes on in the next frame
+  std::map<uint32_t, Stream> streams_;  // by id
+  std::map<uint32_t, Refusal> refusals_;
+  std::optional<uint32_t> too_long_;  // the length that was found in the current frame
   int64_t num_refused_ = 0;
 };
 

@@ -1,9 +1,12 @@
 #include "controller/metrics.h"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "controller/process_metrics.h"
 #include "controller/progress.h"
 #include "platform/build_info.h"
 
@@ -11,6 +14,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr absl::Duration kKeepAfterEnd = absl::Minutes(5);
+constexpr size_t kMostEndedJobs = 50;
 
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
@@ -37,6 +41,23 @@ Labels MethodLabels(const std::string& method) {
   const std::vector<std::string> parts = absl::StrSplit(method, '/');
   return {{"grpc_service", parts.size() > 2 ? parts[1] : ""},
           {"grpc_method", parts.size() > 2 ? parts[2] : method}};
+}
+
+// Drops the series, by job name, of the jobs that ended long ago, and of all but the newest that ended.
+template <typename Series>
+void DropEnded(std::map<std::string, Series>& series, absl::Time now) {
+  std::vector<std::pair<absl::Time, std::string>> ended;
+  for (const auto& [name, of_job] : series) {
+    if (of_job.ended != absl::InfiniteFuture()) {
+      ended.emplace_back(of_job.ended, name);
+    }
+  }
+  std::sort(ended.rbegin(), ended.rend());  // newest first
+  for (size_t i = 0; i < ended.size(); ++i) {
+    if (i >= kMostEndedJobs || now - ended[i].first > kKeepAfterEnd) {
+      series.erase(ended[i].second);
+    }
+  }
 }
 
 }  // namespace
@@ -68,18 +89,11 @@ void Metrics::CommitSeconds(double seconds) {
   commits_.Observe(seconds);
 }
 
-void Metrics::Report(const std::string& job_name, const v1::StepReport& report) {
+void Metrics::Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report) {
   const absl::MutexLock lock(&mu_);
-  auto it = training_.find(job_name);
-  if (it == training_.end()) {
-    it = training_
-             .emplace(job_name,
-                      Training{.seconds = HistogramCounts({0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})})
-             .first;
-  }
-  Training& training = it->second;
-  if (training.ended != absl::InfiniteFuture()) {
-    training = Training{.seconds = HistogramCounts({0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})};
+  Training& training = training_[job_name];
+  if (training.job_id != job_id) {
+    training = Training{.job_id = job_id};
   }
   const bool again = report.attempt() == training.last.attempt() && report.step() <= training.last.step();
   if (again) {
@@ -95,12 +109,18 @@ void Metrics::Report(const std::string& job_name, const v1::StepReport& report) 
 void Metrics::JobEnded(const v1::Job& job) {
   const absl::MutexLock lock(&mu_);
   const auto it = training_.find(job.name());
-  if (it != training_.end()) {
+  if (it != training_.end() && it->second.job_id == job.id()) {
     it->second.ended = clock_.Now();
   }
   if (job.has_checkpoints()) {
     checkpoints_[job.name()] = {.record = job.checkpoints(), .ended = clock_.Now()};
   }
+  Prune();
+}
+
+void Metrics::Prune() const {
+  DropEnded(training_, clock_.Now());
+  DropEnded(checkpoints_, clock_.Now());
 }
 
 void Metrics::CommitRefused() {
@@ -157,6 +177,8 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   Add(out.back(), 1,
       {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
 
+  AppendProcessMetrics(out);
+
   out.push_back(Family("tandem_controller_jobs", "Live jobs by state.", MetricType::Gauge));
   for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING,
                                    v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}) {
@@ -191,9 +213,7 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     Add(out.back(), static_cast<double>(count), std::move(labels));
   }
 
-  for (auto it = training_.begin(); it != training_.end();) {
-    it = clock_.Now() - it->second.ended > kKeepAfterEnd ? training_.erase(it) : std::next(it);
-  }
+  Prune();
   const auto per_job = [&](const char* name, const char* help, MetricType type, auto value)
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
                              prometheus::MetricFamily family = Family(name, help, type);
@@ -243,9 +263,6 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
 
 void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const {
   using prometheus::MetricType;
-  for (auto it = checkpoints_.begin(); it != checkpoints_.end();) {
-    it = clock_.Now() - it->second.ended > kKeepAfterEnd ? checkpoints_.erase(it) : std::next(it);
-  }
   const auto add = [&](const char* name, const char* help, MetricType type, auto value)
                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
                          prometheus::MetricFamily family = Family(name, help, type);

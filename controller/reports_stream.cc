@@ -95,7 +95,7 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     }
     if (job->live) {
       for (const v1::StepReport& report : incoming_.reports()) {
-        metrics_.Report(job->name, report);
+        metrics_.Report(id.job_id(), job->name, report);
       }
     }
     bool many = false;

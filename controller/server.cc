@@ -25,6 +25,7 @@
 #include "controller/history.h"
 #include "controller/jobs_service.h"
 #include "controller/listener.h"
+#include "controller/malformed_requests.h"
 #include "controller/metrics.h"
 #include "controller/metrics_server.h"
 #include "controller/progress_board.h"
@@ -301,7 +302,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   SetArguments(builder);
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors;
   for (const std::string& address : options.listen) {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address, "--listen");
+    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address);
     if (!listener.ok()) {
       return listener.status();
     }
@@ -319,6 +320,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
   interceptors.push_back(CountRpcs(*parts->metrics));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   parts->server = builder.BuildAndStart();
@@ -339,7 +341,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   for (size_t i = 0; i < acceptors.size(); ++i) {
     ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
-        kMostMessageBytes, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+        kMostMessageBytes, parts->clock, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
           grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
           connection.fd = fd;
           acceptor->HandleNewConnection(&connection);

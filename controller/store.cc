@@ -16,6 +16,8 @@ namespace tandem::controller {
 namespace {
 
 constexpr int64_t kStoreSchema = 1;
+constexpr size_t kLeastIdPrefix = 4;
+constexpr int kMostCandidates = 4;  // that an ambiguous prefix names
 
 constexpr char kTables[] = R"(
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -90,6 +92,7 @@ struct Store::Statements {
                               "excluded.runtime")),
         insert_request(db.Prepare("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)")),
         find_id(db.Prepare("SELECT job FROM jobs WHERE id = ?")),
+        find_prefix(db.Prepare("SELECT job FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?")),
         find_row(db.Prepare("SELECT job, runtime FROM jobs WHERE id = ?")),
         find_name(
             db.Prepare("SELECT job FROM jobs WHERE name = ? ORDER BY live DESC, submitted DESC LIMIT 1")),
@@ -103,6 +106,7 @@ struct Store::Statements {
   Statement upsert_job;
   Statement insert_request;
   Statement find_id;
+  Statement find_prefix;
   Statement find_row;
   Statement find_name;
   Statement find_request;
@@ -329,6 +333,45 @@ absl::StatusOr<std::optional<v1::Job>> Store::Find(const std::string& id_or_name
   return One(path_, statements_->find_name);
 }
 
+absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
+  absl::StatusOr<std::optional<v1::Job>> found = Find(text);
+  if (!found.ok()) {
+    return found.status();
+  }
+  if (found->has_value()) {
+    return **std::move(found);
+  }
+  std::vector<v1::Job> candidates;
+  const bool hexadecimal = text.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (hexadecimal && text.size() >= kLeastIdPrefix) {
+    const absl::MutexLock lock(&mu_);
+    Statement& query = statements_->find_prefix;
+    query.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
+    bool readable = true;
+    while (query.Next()) {
+      readable = candidates.emplace_back().ParseFromString(query.Bytes(0)) && readable;
+    }
+    if (absl::Status status = query.Finish(); !status.ok()) {
+      return status;
+    }
+    if (!readable) {
+      return DataLoss(path_, "a job");
+    }
+  }
+  if (candidates.empty()) {
+    return absl::NotFoundError(absl::StrCat("no job ", text, "; `tandem get jobs` lists them"));
+  }
+  if (candidates.size() > 1) {
+    std::vector<std::string> ids;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      ids.push_back(static_cast<int>(i) < kMostCandidates ? candidates[i].id() : "...");
+    }
+    return absl::InvalidArgumentError(absl::StrCat("the ids of several jobs begin with ", text, ": ",
+                                                   absl::StrJoin(ids, ", "), "; give more of the id"));
+  }
+  return std::move(candidates.front());
+}
+
 absl::StatusOr<std::optional<JobEntry>> Store::Row(const std::string& id) {
   const absl::MutexLock lock(&mu_);
   Statement& query = statements_->find_row;
@@ -360,8 +403,8 @@ absl::StatusOr<std::optional<v1::Job>> Store::FindRequest(const std::string& own
   return One(path_, statements_->find_request);
 }
 
-absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(
-    int64_t before, int limit, const std::vector<v1::JobState>& states) {
+absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t before, int limit,
+                                                                     const std::set<v1::JobState>& states) {
   const absl::MutexLock lock(&mu_);
   std::string sql = "SELECT submitted, job FROM jobs WHERE submitted < ?";
   if (!states.empty()) {

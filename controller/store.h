@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,12 +45,15 @@ class Store {
 
   // The job of that id, else the live one of that name, else the newest ended one of that name.
   absl::StatusOr<std::optional<v1::Job>> Find(const std::string& id_or_name) ABSL_LOCKS_EXCLUDED(mu_);
+  // The job that a user means: as Find, else the one whose id begins with `text`, of at least four
+  // characters. NotFound, or InvalidArgument where several ids begin so, with what to do.
+  absl::StatusOr<v1::Job> Lookup(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::optional<v1::Job>> FindRequest(const std::string& owner, const std::string& request_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Jobs submitted before `before` (a submitted_seq; 0: all), newest first, with their submitted_seq.
   absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> List(int64_t before, int limit,
-                                                                const std::vector<v1::JobState>& states)
+                                                                const std::set<v1::JobState>& states)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Events after `seq`, oldest first; of one job, or of all where `job_id` is empty.

@@ -39,14 +39,11 @@ absl::Status WatchReader::Begin(absl::Time now) {
     return absl::InvalidArgumentError("min_interval: must not be negative");
   }
   if (!request_.job().empty()) {
-    const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(request_.job());
+    const absl::StatusOr<v1::Job> job = store_.Lookup(request_.job());
     if (!job.ok()) {
       return job.status();
     }
-    if (!job->has_value()) {
-      return absl::NotFoundError(absl::StrCat("no job ", request_.job(), "; `tandem get jobs` lists them"));
-    }
-    job_id_ = (*job)->id();
+    job_id_ = job->id();
   }
   seq_ = store_.LastSeq();
   return request_.cursor().empty() ? absl::OkStatus() : Resume(now);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "jobspec/field_rules.h"
+#include "jobspec/presets.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 
@@ -63,9 +64,23 @@ bool FieldChecker::Usable(std::initializer_list<std::string_view> paths) const {
   return Fine(paths) && std::all_of(paths.begin(), paths.end(), [&](auto path) { return Has(path); });
 }
 
-bool FieldChecker::IsDerived(std::string_view path) const {
-  return (path == "model.num_key_value_heads" || path == "model.head_dim") &&
-         FindValue(submitted_, path).message == nullptr;
+bool FieldChecker::IsWritten(std::string_view path) const {
+  return FindValue(submitted_, path).message != nullptr;
+}
+
+std::string FieldChecker::Origin(std::string_view path) const {
+  if (IsWritten(path)) {
+    return "";
+  }
+  const v1::Model* preset = FindPreset(submitted_.model().preset());
+  if (path.starts_with("model.") && preset != nullptr) {
+    v1::JobSpec of_preset;
+    *of_preset.mutable_model() = *preset;
+    if (FindValue(of_preset, path).message != nullptr) {
+      return absl::StrCat(" (of preset ", submitted_.model().preset(), ")");
+    }
+  }
+  return " (the default)";
 }
 
 std::vector<v1::Violation> FieldChecker::TakeViolations() {
@@ -133,10 +148,11 @@ void FieldChecker::CheckBuilt() {
   }
 }
 
+// Presets and defaults are in range; what is not follows from a field that is refused here.
 void FieldChecker::CheckRanges() {
   for (const IntegerRule& rule : IntegerRules()) {
-    const FieldValue value = FindValue(spec_, rule.path);
-    if (value.message == nullptr || IsDerived(rule.path)) {
+    const FieldValue value = FindValue(submitted_, rule.path);
+    if (value.message == nullptr) {
       continue;
     }
     const google::protobuf::Reflection& reflection = *value.message->GetReflection();
@@ -148,7 +164,7 @@ void FieldChecker::CheckRanges() {
     }
   }
   for (const NumberRule& rule : NumberRules()) {
-    const FieldValue value = FindValue(spec_, rule.path);
+    const FieldValue value = FindValue(submitted_, rule.path);
     if (value.message == nullptr) {
       continue;
     }

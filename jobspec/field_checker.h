@@ -35,8 +35,13 @@ class FieldChecker {
   // Present and fine.
   bool Usable(std::initializer_list<std::string_view> paths) const;
 
-  // A size that the user left to follow from the others: those are what the user can change.
-  bool IsDerived(std::string_view path) const;
+  // Whether the user gave it. What a preset or a default brought is nothing that a violation should be about:
+  // the fields that made it wrong are.
+  bool IsWritten(std::string_view path) const;
+
+  // Who says what stands at `path`: "" where the user does, else " (of preset llama-tiny)" or " (the
+  // default)".
+  std::string Origin(std::string_view path) const;
 
   const v1::JobSpec& submitted() const { return submitted_; }
   const v1::JobSpec& spec() const { return spec_; }  // resolved

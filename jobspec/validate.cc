@@ -112,36 +112,51 @@ class Validator : private FieldChecker {
 
   void CheckHeads(const v1::Model& model) {
     const int64_t heads = model.num_attention_heads();
-    if (Usable({"model.num_attention_heads", "model.num_key_value_heads"}) &&
-        heads % model.num_key_value_heads() != 0) {
+    const int64_t shared = model.num_key_value_heads();
+    if (Usable({"model.num_attention_heads", "model.num_key_value_heads"}) && heads % shared != 0 &&
+        !IsWritten("model.num_key_value_heads")) {
+      Refuse("model.num_attention_heads", absl::StrCat(heads),
+             absl::StrCat("a multiple of num_key_value_heads ", shared, Origin("model.num_key_value_heads")),
+             absl::StrCat(NearestMultiples(heads, shared, 1024), "; or give num_key_value_heads"));
+    } else if (Usable({"model.num_attention_heads", "model.num_key_value_heads"}) && heads % shared != 0) {
       std::vector<int64_t> divisors;
       for (int64_t divisor = 1; divisor <= heads; ++divisor) {
         if (heads % divisor == 0) {
           divisors.push_back(divisor);
         }
       }
-      Refuse("model.num_key_value_heads", absl::StrCat(model.num_key_value_heads()),
-             absl::StrCat("a divisor of num_attention_heads ", heads),
+      Refuse("model.num_key_value_heads", absl::StrCat(shared),
+             absl::StrCat("a divisor of num_attention_heads ", heads, Origin("model.num_attention_heads")),
              absl::StrCat("use one of ", absl::StrJoin(divisors, ", ")));
     }
     if (Usable({"model.hidden_size", "model.num_attention_heads"}) && Fine({"model.head_dim"}) &&
         !model.has_head_dim()) {
-      Refuse("model.num_attention_heads", absl::StrCat(heads),
-             absl::StrCat("a divisor of hidden_size ", model.hidden_size()), "use one, or give head_dim");
+      if (IsWritten("model.num_attention_heads")) {
+        Refuse("model.num_attention_heads", absl::StrCat(heads),
+               absl::StrCat("a divisor of hidden_size ", model.hidden_size(), Origin("model.hidden_size")),
+               "use one, or give head_dim");
+      } else {
+        Refuse("model.hidden_size", absl::StrCat(model.hidden_size()),
+               absl::StrCat("a multiple of num_attention_heads ", heads, Origin("model.num_attention_heads")),
+               absl::StrCat(NearestMultiples(model.hidden_size(), heads, 1 << 20), "; or give head_dim"));
+      }
     }
     if (!Usable({"model.head_dim"})) {
       return;
     }
     const int64_t head_dim = model.head_dim();
-    if (!IsDerived("model.head_dim")) {
+    if (IsWritten("model.head_dim")) {
       if (head_dim % 2 != 0) {
         Refuse("model.head_dim", absl::StrCat(head_dim), "an even number from 2 to 4096",
                absl::StrCat("rotary embedding turns pairs of elements: use ", head_dim + 1));
       }
     } else if (Usable({"model.hidden_size", "model.num_attention_heads"}) &&
                (head_dim % 2 != 0 || head_dim > 4096)) {
-      Refuse("model.num_attention_heads", absl::StrCat(heads), "heads of an even size from 2 to 4096",
-             absl::StrCat("hidden_size ", model.hidden_size(), " / ", heads, " heads is ", head_dim,
+      const bool is_heads = IsWritten("model.num_attention_heads");
+      Refuse(is_heads ? "model.num_attention_heads" : "model.hidden_size",
+             absl::StrCat(is_heads ? heads : model.hidden_size()), "heads of an even size from 2 to 4096",
+             absl::StrCat("hidden_size ", model.hidden_size(), Origin("model.hidden_size"), " / ", heads,
+                          " heads", Origin("model.num_attention_heads"), " is ", head_dim,
                           ": use another number, or give head_dim"));
     }
   }
@@ -182,7 +197,8 @@ class Validator : private FieldChecker {
     if (Usable({"training.sequence_length", "model.max_position_embeddings"}) &&
         training.sequence_length() > spec().model().max_position_embeddings()) {
       Refuse("training.sequence_length", absl::StrCat(training.sequence_length()),
-             absl::StrCat("at most model.max_position_embeddings ", spec().model().max_position_embeddings()),
+             absl::StrCat("at most model.max_position_embeddings ", spec().model().max_position_embeddings(),
+                          Origin("model.max_position_embeddings")),
              "use shorter sequences");
     }
     if (Usable({"training.steps", "training.schedule.warmup_steps"}) &&
@@ -194,12 +210,14 @@ class Validator : private FieldChecker {
       if (schedule.min_learning_rate() > training.optimizer().learning_rate()) {
         Refuse("training.schedule.min_learning_rate", NumberText(schedule.min_learning_rate()),
                absl::StrCat("0 to training.optimizer.learning_rate ",
-                            NumberText(training.optimizer().learning_rate())),
+                            NumberText(training.optimizer().learning_rate()),
+                            Origin("training.optimizer.learning_rate")),
                "use a smaller number");
       } else if (schedule.min_learning_rate() > 0 && schedule.decay() == v1::DECAY_CONSTANT &&
                  Fine({"training.schedule.decay"})) {
         Refuse("training.schedule.min_learning_rate", NumberText(schedule.min_learning_rate()),
-               "0 with decay: constant", "use decay: cosine, or leave it out");
+               absl::StrCat("0 with decay: constant", Origin("training.schedule.decay")),
+               "use decay: cosine, or leave it out");
       }
     }
     if (Usable({"training.validate_every_steps", "data.validation_fraction"}) &&
@@ -246,6 +264,9 @@ class Validator : private FieldChecker {
 
   // Ranks that hold one copy of the model's computation; 0 where the sizes mean nothing.
   int64_t ModelRanks() const {
+    if (!Fine({"parallelism.tensor", "parallelism.context", "parallelism.pipeline"})) {
+      return 0;
+    }
     const v1::Parallelism& parallelism = spec().parallelism();
     int64_t product = 1;
     for (const int64_t size : {parallelism.tensor(), parallelism.context(), parallelism.pipeline()}) {

@@ -21,9 +21,14 @@ namespace tandem::cli {
 // Runs command lines against a FakeJobsServer, in a folder of its own.
 class CommandTest : public testing::Test {
  protected:
-  class FixedClock : public platform::Clock {
+  // Moves on by `step` with every look.
+  class TestClock : public platform::Clock {
    public:
-    absl::Time Now() const override { return Moment(134); }
+    absl::Time Now() const override { return now_ += step; }
+    absl::Duration step;
+
+   private:
+    mutable absl::Time now_ = Moment(134);
   };
 
   CommandTest() {
@@ -87,7 +92,7 @@ class CommandTest : public testing::Test {
   std::unique_ptr<FakeJobsServer> server_;
   Environment environment_;
   RecordedConsole console_;
-  FixedClock clock_;
+  TestClock clock_;
 };
 
 }  // namespace tandem::cli

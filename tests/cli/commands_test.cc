@@ -126,6 +126,38 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
   EXPECT_EQ(console_.err, "");
 }
 
+TEST_F(CommandTest, GetJobsChoosesByStateAndReason) {
+  const auto add = [&](const std::string& id, v1::JobState state, const std::string& reason) {
+    v1::Job job = SampleJob(state, 1);
+    job.set_id(id);
+    job.set_reason(reason);
+    server_->jobs.push_back(job);
+  };
+  add("a", v1::JOB_STATE_RUNNING, "Ready");
+  add("b", v1::JOB_STATE_FAILED, "RankKilled");
+  add("c", v1::JOB_STATE_FAILED, "OutOfMemory");
+  add("d", v1::JOB_STATE_CANCELLED, "CancelledByUser");
+  for (const auto& [words, ids] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--state", "FAILED"}, "b\nc\n"},
+           {{"--state", "failed,cancelled"}, "b\nc\nd\n"},
+           {{"--state", "RUNNING", "--state", "CANCELLED"}, "a\nd\n"},
+           {{"--reason", "OutOfMemory"}, "c\n"},
+           {{"--reason", "outofmemory,Ready"}, "a\nc\n"},
+           {{"--state", "FAILED", "--reason", "RankKilled,Ready"}, "b\n"},
+           {{"--state", "QUEUED"}, ""}}) {
+    std::vector<std::string> line = {"get", "jobs", "-o", "name"};
+    line.insert(line.end(), words.begin(), words.end());
+    EXPECT_EQ(Tandem(line), kOk) << console_.err;
+    EXPECT_EQ(console_.out, ids) << testing::PrintToString(words);
+  }
+  EXPECT_EQ(Tandem({"get", "jobs", "--reason", "Nothing"}), kOk);
+  EXPECT_EQ(console_.err, "tandem: no job matches\n");
+  EXPECT_EQ(Tandem({"get", "jobs", "--state", "DONE"}), kUsage);
+  EXPECT_NE(console_.err.find("DONE"), std::string::npos) << console_.err;
+  EXPECT_NE(console_.err.find("QUEUED,ADMITTED,STARTING,RUNNING,STOPPING"), std::string::npos)
+      << console_.err;
+}
+
 TEST_F(CommandTest, AnEmptyListIsNoData) {
   EXPECT_EQ(Tandem({"get", "workers"}), kOk);
   EXPECT_EQ(console_.out, "");

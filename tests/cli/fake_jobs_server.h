@@ -2,8 +2,10 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,7 +75,12 @@ class FakeJobsServer : public v1::Jobs::Service {
 
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override {
-    response->set_next_page_token(Page(jobs, request->page_token(), 2, response->mutable_jobs()));
+    std::vector<v1::Job> listed;
+    std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(listed), [&](const v1::Job& job) {
+      return request->states().empty() ||
+             std::count(request->states().begin(), request->states().end(), job.state()) > 0;
+    });
+    response->set_next_page_token(Page(listed, request->page_token(), 2, response->mutable_jobs()));
     return grpc::Status::OK;
   }
 

@@ -89,6 +89,12 @@ TEST_F(PlanTest, FitsANarrowTerminalAndHasNoEscapesInAPipe) {
   EXPECT_THAT(console_.out, Not(HasSubstr("\x1b")));
 }
 
+TEST_F(PlanTest, AComparisonStandsBeforeThePlan) {
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "prefetch=0,1,2"}), kOk);
+  EXPECT_TRUE(absl::StartsWith(console_.out, "Compared (")) << console_.out.substr(0, 200);
+  EXPECT_LT(console_.out.find("as it is"), console_.out.find("device profile"));
+}
+
 TEST_F(PlanTest, ASlowLinkIsWhatLimitsTheStep) {
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", SlowProfile(100)}), kOk) << console_.err;
   EXPECT_THAT(console_.out, ContainsRegex("\n  Communication: .* is exposed; compute\n? *waits"));

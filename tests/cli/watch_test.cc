@@ -1,5 +1,6 @@
 // Following a job: what comes out, that nothing is lost or said twice, and what the exit code says.
 #include "cli/follow.h"
+#include "cli/state_folder.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/command_fixture.h"
 
@@ -284,10 +285,136 @@ TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndSaysHowTheJobStands) {
     absl::SleepFor(absl::Milliseconds(600));
     return grpc::Status::OK;
   });
+  clock_.step = absl::Milliseconds(10);
   EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "300ms"}), kTimeout);
   EXPECT_EQ(console_.err,
             "tandem: wait headers: after 300ms the job is QUEUED (NotEnoughPlaces); it goes on: wait "
             "longer, or `tandem cancel` it\n");
+}
+
+TEST_F(WatchCommandTest, WaitWithoutTimeLooksOnce) {
+  server_->jobs = {Running(2)};
+  EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "0s"}), kTimeout);
+  EXPECT_EQ(
+      console_.err,
+      "tandem: wait headers: after 0 the job is RUNNING; it goes on: wait longer, or `tandem cancel` it\n");
+  server_->jobs = {Ended(v1::JOB_STATE_SUCCEEDED, 2)};
+  EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "0s"}), kOk);
+  EXPECT_EQ(Tandem({"wait", "nobody", "--timeout", "0s"}), kNotFound);
+}
+
+TEST_F(WatchCommandTest, WaitTimesOutWhileTheControllerIsAway) {
+  clock_.step = absl::Milliseconds(100);
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Snapshot(Running(2)));
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection reset by peer");
+  });
+  EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "5s"}), kTimeout);
+  EXPECT_NE(console_.err.find("after 5s the job is RUNNING"), std::string::npos) << console_.err;
+}
+
+TEST_F(WatchCommandTest, AControllerThatStaysAwayIsGivenUpAfterTenMinutes) {
+  for (const char* command : {"watch", "wait"}) {
+    clock_.step = absl::Seconds(1);
+    server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+      Send(writer, Snapshot(Running(2)));
+      clock_.step = absl::Seconds(61);
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection reset by peer");
+    });
+    EXPECT_EQ(Tandem({command, "headers"}), kUnreachable);
+    EXPECT_NE(
+        console_.err.find(absl::StrCat(command, " headers: the controller at ", server_->address(),
+                                       " has been away for 10m (Connection reset by peer); ranks that")),
+        std::string::npos)
+        << console_.err;
+  }
+}
+
+TEST_F(WatchCommandTest, TheEndOfTheClusterEndsTheWatch) {
+  environment_.tandem_addr.clear();
+  environment_.xdg_state_home = folder_ + "/state";
+  absl::StatusOr<FolderLock> lock = FolderLock::Acquire(UpFolder(folder_ + "/state/tandem"));
+  ASSERT_TRUE(lock.ok());
+  ASSERT_TRUE(lock->Publish(server_->address()).ok());
+  std::optional<FolderLock> up(*std::move(lock));
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    Send(writer, Snapshot(SampleJob(v1::JOB_STATE_QUEUED, 1)));
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection reset by peer");
+  });
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer&) {  // `up` is still there: it goes on
+    up.reset();
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection refused");
+  });
+  EXPECT_EQ(Tandem({"watch", "headers"}), kUnreachable);
+  EXPECT_NE(console_.err.find("watch headers: the `tandem up` at " + server_->address() + " has ended"),
+            std::string::npos)
+      << console_.err;
+  EXPECT_EQ(server_->cursors.size(), 2u);
+}
+
+TEST_F(WatchCommandTest, AfterALossTheJobIsAskedForByItsId) {
+  std::vector<std::string> asked;
+  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
+    asked.push_back(request.job());
+    Send(writer, Snapshot(Running(1)));
+    return grpc::Status(grpc::StatusCode::INTERNAL, "stream: Connection reset by peer");
+  });
+  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
+    asked.push_back(request.job());
+    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 1)));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "3f2a"}), kOk);
+  EXPECT_EQ(asked, (std::vector<std::string>{"3f2a", "3f2a91c07be4"}));
+}
+
+TEST_F(WatchCommandTest, EventsAndStepsComeInTheOrderInWhichTheyHappened) {
+  const auto checkpoint = [](int64_t step) {
+    v1::WatchResponse response;
+    v1::Event& event = *response.mutable_event();
+    event.set_attempt(1);
+    event.set_step(step);
+    event.set_from(v1::JOB_STATE_RUNNING);
+    event.set_to(v1::JOB_STATE_RUNNING);
+    event.mutable_checkpoint()->set_step(step);
+    event.mutable_checkpoint()->set_path(absl::StrCat("/c/step-", step));
+    return response;
+  };
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    v1::Job starting = SampleJob(v1::JOB_STATE_STARTING, 2);
+    starting.mutable_resolved()->mutable_training()->set_steps(4);
+    Send(writer, Snapshot(starting));
+    Send(writer, Reported(SampleReport(1)));
+    Send(writer, Changed(Running(4)));
+    Send(writer, checkpoint(2));
+    Send(writer, Changed(Running(4)));
+    Send(writer, checkpoint(4));
+    v1::Job stopping = SampleJob(v1::JOB_STATE_STOPPING, 7);
+    stopping.mutable_resolved()->mutable_training()->set_steps(4);
+    stopping.set_reason("Finishing");
+    stopping.set_last_step(4);
+    Send(writer, Changed(stopping));
+    for (int step = 2; step <= 4; ++step) {
+      Send(writer, Reported(SampleReport(step)));
+    }
+    v1::Job ended = Ended(v1::JOB_STATE_SUCCEEDED, 4);
+    ended.set_last_step(4);
+    Send(writer, Changed(ended));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
+  std::vector<std::string> order;
+  std::istringstream stream(console_.out);
+  for (std::string line; std::getline(stream, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    order.push_back(object.contains("step")
+                        ? absl::StrCat(object["kind"].get<std::string>(), " ", object["step"].get<int>())
+                    : object["kind"] == "job" ? object["state"].get<std::string>()
+                                              : object["kind"].get<std::string>());
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"STARTING", "RUNNING", "report 1", "report 2", "checkpoint 2",
+                                             "report 3", "report 4", "checkpoint 4", "STOPPING", "SUCCEEDED",
+                                             "end"}));
 }
 
 TEST_F(WatchCommandTest, WatchingAnUnknownJobIsExitThree) {

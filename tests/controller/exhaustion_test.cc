@@ -157,6 +157,10 @@ TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom
   worker.Release();  // the job ends where nothing can be stored
   JobClient::Until([&] { return worker.ended() == 1; });
   EXPECT_EQ(state_of("held"), v1::JOB_STATE_RUNNING) << "what is stored can be read";
+  ASSERT_FALSE(acknowledged.empty());
+  status = client.Submit(JobClient::SpecOf("job-0", 1), "r-0", job);
+  EXPECT_TRUE(status.ok()) << "it has been taken: " << status.error_message();
+  EXPECT_EQ(job.id(), acknowledged[0]);
   EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("no room to store anything"));
 
   SetLimit(daemon, RLIMIT_FSIZE, RLIM_INFINITY);

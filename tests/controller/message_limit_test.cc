@@ -114,10 +114,50 @@ TEST(MessageLimitTest, TheRefusalDoesNotCutAFrameOrAHeaderBlockOfTheServer) {
 TEST(MessageLimitTest, AnAnswerThatHasBegunEndsWithTrailersAlone) {
   MessageLimit limit(100);
   MessageLimit::Output out;
+  Pass(limit, kPreface + Headers(1));
   limit.FromServer(Headers(1) + Data(1, Message(5)), out);
-  out = Pass(limit, kPreface + Headers(1) + Data(1, Prefix(200)));
+  out = Pass(limit, Data(1, Prefix(200)));
   EXPECT_THAT(out.to_client, HasSubstr("grpc-status"));
   EXPECT_THAT(out.to_client, ::testing::Not(HasSubstr("content-type"))) << "of the headers that have passed";
+}
+
+TEST(MessageLimitTest, ACallThatTheServerHasEndedGetsNoSecondEnd) {
+  for (const std::string& end : {Headers(1, /*flags=*/5), Reset(1, 0)}) {
+    MessageLimit limit(100);
+    MessageLimit::Output out;
+    Pass(limit, kPreface + Headers(1) + Headers(3));
+    limit.FromServer(end, out);
+    out = Pass(limit, Data(1, Prefix(200)));
+    EXPECT_EQ(out.to_server, Data(1, Prefix(200))) << "the server drops it";
+    EXPECT_EQ(out.to_client, "");
+    EXPECT_EQ(limit.num_refused(), 0);
+    Pass(limit, Data(3, Prefix(200)));
+    EXPECT_EQ(limit.num_refused(), 1) << "the others are looked at as before";
+  }
+}
+
+TEST(MessageLimitTest, AnEndThatIsUnderWayFromTheServerStands) {
+  MessageLimit limit(100);
+  MessageLimit::Output out;
+  const std::string end = Headers(1, /*flags=*/5);
+  Pass(limit, kPreface + Headers(1));
+  limit.FromServer(end.substr(0, 12), out);
+  ASSERT_TRUE(limit.FromClient(Data(1, Prefix(200)), out));
+  limit.FromServer(end.substr(12) + Data(3, "answer"), out);
+  EXPECT_EQ(out.to_client, end + Data(3, "answer"));
+}
+
+TEST(MessageLimitTest, AnAnswerThatBeginsBeforeTheRefusalIsToldHasOneBeginning) {
+  MessageLimit limit(100);
+  MessageLimit::Output out;
+  const std::string begin = Headers(1);
+  Pass(limit, kPreface + Headers(1));
+  limit.FromServer(begin.substr(0, 4), out);  // of the frame's own header: its kind is not known yet
+  ASSERT_TRUE(limit.FromClient(Data(1, Prefix(200)), out));
+  limit.FromServer(begin.substr(4), out);
+  EXPECT_THAT(out.to_client, StartsWith(begin));
+  EXPECT_THAT(out.to_client, HasSubstr("grpc-status"));
+  EXPECT_THAT(out.to_client, ::testing::Not(HasSubstr("content-type")));
 }
 
 TEST(MessageLimitTest, WhatIsNotHttp2PassesAsItIs) {
@@ -129,14 +169,14 @@ TEST(MessageLimitTest, WhatIsNotHttp2PassesAsItIs) {
   }
 }
 
-TEST(MessageLimitTest, TooManyUnfinishedMessagesEndTheConnection) {
+TEST(MessageLimitTest, TooManyOpenCallsEndTheConnection) {
   MessageLimit limit(100);
   MessageLimit::Output out;
   ASSERT_TRUE(limit.FromClient(kPreface, out));
   bool good = true;
   uint32_t stream = 1;
   for (; good && stream < 1'000'000; stream += 2) {
-    good = limit.FromClient(Data(stream, Prefix(10)), out);
+    good = limit.FromClient(Headers(stream) + Data(stream, Prefix(10)), out);
     out = {};
   }
   EXPECT_FALSE(good);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -26,40 +27,43 @@ class MetricsServerTest : public ::testing::Test {
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  std::string Ask(const std::string& request) {
-    HttpConnection connection(server_->address());
-    connection.Send(request);
-    return connection.Read();
-  }
 
   platform::FakeClock clock_;
   std::shared_ptr<Metrics> metrics_;
   std::unique_ptr<MetricsServer> server_;
 };
 
-TEST_F(MetricsServerTest, IdleConnectionsHoldNoScrapeUp) {
+// The slowest of ten scrapes while so many connections say nothing, or half of a request.
+double SlowestScrape(const std::string& address, int num_idle) {
   std::vector<std::unique_ptr<HttpConnection>> idle;
-  for (int i = 0; i < 400; ++i) {  // more than are kept
-    idle.push_back(std::make_unique<HttpConnection>(server_->address()));
+  for (int i = 0; i < num_idle; ++i) {
+    idle.push_back(std::make_unique<HttpConnection>(address));
     if (i % 2 == 0) {
       idle.back()->Send("GET /metr");
     }
   }
-  const auto start = std::chrono::steady_clock::now();
+  double slowest = 0;
   for (int i = 0; i < 10; ++i) {
-    EXPECT_THAT(Scrape(server_->address()), HasSubstr("tandem_build_info"));
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_THAT(Scrape(address), HasSubstr("tandem_build_info"));
+    slowest =
+        std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  return slowest;
 }
 
-TEST_F(MetricsServerTest, AHalfSentRequestIsClosedAfterTwoSeconds) {
+TEST_F(MetricsServerTest, IdleConnectionsHoldNoScrapeUp) {
+  for (const int num_idle : {4, 50, 400}) {
+    EXPECT_LT(SlowestScrape(server_->address(), num_idle), 1) << num_idle;
+  }
+}
+
+TEST_F(MetricsServerTest, AHalfSentRequestIsClosedInTime) {
   HttpConnection slow(server_->address());
   slow.Send("GET /metrics HTTP/1.1\r\n");
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(slow.Read(), "");
-  const auto waited = std::chrono::steady_clock::now() - start;
-  EXPECT_GT(waited, std::chrono::milliseconds(1500));
-  EXPECT_LT(waited, std::chrono::seconds(4));
+  EXPECT_THAT(slow.Read(), Not(HasSubstr("200 OK")));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
 TEST_F(MetricsServerTest, ARequestInPiecesIsAnswered) {
@@ -67,17 +71,25 @@ TEST_F(MetricsServerTest, ARequestInPiecesIsAnswered) {
   connection.Send("GET /metrics HTT");
   connection.Send("P/1.1\r\nHost: here\r\n");
   connection.Send("\r\n");
-  EXPECT_THAT(connection.Read(),
-              AllOf(StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"),
-                    HasSubstr("tandem_build_info")));
+  EXPECT_THAT(connection.Read(), AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("tandem_build_info")));
 }
 
-TEST_F(MetricsServerTest, WhatIsNotServedIsRefusedWithAReason) {
-  EXPECT_THAT(Ask("GET / HTTP/1.1\r\n\r\n"),
-              AllOf(StartsWith("HTTP/1.1 404 "), HasSubstr("the metrics are at /metrics")));
-  EXPECT_THAT(Ask("POST /metrics HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
-  EXPECT_THAT(Ask("PRI * HTTP/2.0\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
-  EXPECT_THAT(Ask("GET /metrics HTTP/1.1\r\nX: " + std::string(8192, 'x')), StartsWith("HTTP/1.1 431 "));
+TEST_F(MetricsServerTest, OtherPathsAreNotFound) {
+  HttpConnection connection(server_->address());
+  connection.Send("GET / HTTP/1.1\r\nHost: here\r\n\r\n");
+  EXPECT_THAT(connection.Read(), StartsWith("HTTP/1.1 404 "));
+}
+
+TEST_F(MetricsServerTest, ItEndsAtOnce) {
+  const auto start = std::chrono::steady_clock::now();
+  server_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+}
+
+TEST_F(MetricsServerTest, WithoutAHostItListensOnEveryAddress) {
+  const auto everywhere = MetricsServer::Start(":0", metrics_);
+  ASSERT_TRUE(everywhere.ok()) << everywhere.status();
+  EXPECT_THAT(Scrape((*everywhere)->address()), HasSubstr("tandem_build_info"));
 }
 
 TEST_F(MetricsServerTest, ATakenPortIsOneClearLine) {

@@ -2,11 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
 
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "controller/metrics_server.h"
 #include "platform/fake_clock.h"
 #include "tests/controller/http_client.h"
@@ -29,12 +34,31 @@ v1::StepReport ReportOf(int64_t step) {
   return out;
 }
 
+v1::Job JobOf(const std::string& id, const std::string& name) {
+  v1::Job job;
+  job.set_id(id);
+  job.set_name(name);
+  job.mutable_checkpoints()->set_saved(1);
+  return job;
+}
+
+std::string TextOf(const Metrics& metrics) {
+  return prometheus::TextSerializer().Serialize(metrics.Collect());
+}
+
+// Of the sample without labels.
+double ValueOf(const std::string& text, const std::string& name) {
+  const size_t at = text.find("\n" + name + " ");
+  EXPECT_NE(at, std::string::npos) << name;
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+}
+
 TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   platform::FakeClock clock;
   const auto metrics = std::make_shared<Metrics>(clock);
-  metrics->Report("headers", ReportOf(1));
-  metrics->Report("headers", ReportOf(2));
-  metrics->Report("headers", ReportOf(2));  // sent twice
+  metrics->Report("id-1", "headers", ReportOf(1));
+  metrics->Report("id-1", "headers", ReportOf(2));
+  metrics->Report("id-1", "headers", ReportOf(2));  // sent twice
   metrics->CommitSeconds(0.0002);
   metrics->RpcStarted("/tandem.v1.Jobs/Submit");
   metrics->RpcHandled("/tandem.v1.Jobs/Submit", "OK");
@@ -57,13 +81,74 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
     EXPECT_EQ(std::system(("promtool check metrics < " + folder.path() + "/scrape").c_str()), 0);
   }
 
-  v1::Job job;
-  job.set_name("headers");
-  metrics->JobEnded(job);
+  metrics->JobEnded(JobOf("id-1", "headers"));
   clock.Advance(absl::Minutes(4));
   EXPECT_THAT(Scrape((*server)->address()), HasSubstr("job_name=\"headers\""));
   clock.Advance(absl::Minutes(2));
   EXPECT_THAT(Scrape((*server)->address()), Not(HasSubstr("headers")));
+}
+
+TEST(MetricsTest, AReportThatComesAfterTheEndKeepsNothingAlive) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  metrics.Report("id-1", "headers", ReportOf(1));
+  metrics.JobEnded(JobOf("id-1", "headers"));
+  metrics.Report("id-1", "headers", ReportOf(2));
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_tokens_total{job_name=\"headers\"} 2000"));
+  clock.Advance(absl::Minutes(6));
+  EXPECT_THAT(TextOf(metrics), Not(HasSubstr("headers")));
+}
+
+TEST(MetricsTest, AJobThatTakesTheNameOfAnEndedOneBeginsAnew) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  metrics.Report("id-1", "headers", ReportOf(7));
+  metrics.JobEnded(JobOf("id-1", "headers"));
+  metrics.Report("id-2", "headers", ReportOf(1));
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_step{job_name=\"headers\"} 1"));
+  clock.Advance(absl::Minutes(6));
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_tokens_total{job_name=\"headers\"} 1000"));
+}
+
+TEST(MetricsTest, OfEndedJobsTheNewestFiftyStay) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  metrics.Report("id-live", "live", ReportOf(1));
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = absl::StrCat("job-", i);
+    metrics.Report("id-" + name, name, ReportOf(1));
+    metrics.JobEnded(JobOf("id-" + name, name));
+    clock.Advance(absl::Milliseconds(1));
+  }
+  const std::string text = TextOf(metrics);
+  EXPECT_THAT(text, Not(HasSubstr("job_name=\"job-9\"")));
+  EXPECT_THAT(text, HasSubstr("tandem_train_step{job_name=\"job-10\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_step{job_name=\"live\"} 1"));
+}
+
+TEST(MetricsTest, AScrapeShowsWhatTheProcessUses) {
+  platform::FakeClock clock;
+  const Metrics metrics(clock);
+  const std::string before = TextOf(metrics);
+  std::vector<char> memory(64 << 20, 'x');
+  volatile double sum = 0;
+  const std::clock_t start = std::clock();
+  while (std::clock() - start < CLOCKS_PER_SEC / 5) {
+    sum = sum + memory[static_cast<size_t>(sum) % memory.size()];
+  }
+  std::ifstream descriptor("/dev/null");
+  const std::string after = TextOf(metrics);
+  EXPECT_GT(ValueOf(after, "process_resident_memory_bytes"),
+            ValueOf(before, "process_resident_memory_bytes") + (60 << 20));
+  EXPECT_GT(ValueOf(after, "process_virtual_memory_bytes"), ValueOf(after, "process_resident_memory_bytes"));
+  EXPECT_GE(ValueOf(after, "process_cpu_seconds_total"), ValueOf(before, "process_cpu_seconds_total") + 0.15);
+  EXPECT_EQ(ValueOf(after, "process_open_fds"), ValueOf(before, "process_open_fds") + 1);
+  EXPECT_GE(ValueOf(after, "process_max_fds"), ValueOf(after, "process_open_fds"));
+  EXPECT_GE(ValueOf(after, "process_threads"), 1);
+  const double age =
+      absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - ValueOf(after, "process_start_time_seconds");
+  EXPECT_GE(age, -2);
+  EXPECT_LT(age, 600) << "in seconds since 1970, by the machine's clock";
 }
 
 TEST(MetricsTest, AScrapeShowsTheAgeOfTheLastProgressAndTheRankThatIsBehind) {

@@ -1,6 +1,7 @@
 // The whole controller in this process, over real gRPC, with workers that pretend.
 
 #include <gmock/gmock.h>
+#include <grpcpp/impl/client_unary_call.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -11,6 +12,7 @@
 #include "controller/server.h"
 #include "jobspec/jobspec.h"
 #include "platform/clock.h"
+#include "tests/controller/http_client.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
 #include "tests/controller/temp_folder.h"
@@ -19,6 +21,7 @@ namespace tandem::controller {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ServiceTest : public ::testing::Test {
  protected:
@@ -142,6 +145,102 @@ TEST_F(ServiceTest, ManyViolationsFitInTheTrailers) {
   spec.mutable_training()->set_steps(-1);
   v1::Job job;
   EXPECT_EQ(client_->Submit(spec, "", job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(ServiceTest, WhatIsNoMessageIsRefusedAsSuch) {
+  const std::vector<std::pair<std::string, std::string>> bad = {{"cut off", "\x0a\x7f"},
+                                                                {"not UTF-8", "\x0a\x01\xff"}};
+  for (const auto& [method, type] :
+       {std::pair<const char*, const char*>{"/tandem.v1.Jobs/GetJob", "tandem.v1.GetJobRequest"},
+        {"/tandem.v1.Jobs/Cancel", "tandem.v1.CancelRequest"},
+        {"/tandem.v1.Jobs/Watch", "tandem.v1.WatchRequest"}}) {
+    for (const auto& [what, bytes] : bad) {
+      const grpc::Slice slice(bytes);
+      const grpc::ByteBuffer buffer(&slice, 1);
+      grpc::ClientContext context;
+      JobClient::SetDeadline(context);
+      grpc::ByteBuffer response;
+      const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+          client_->channel().get(), grpc::internal::RpcMethod(method, grpc::internal::RpcMethod::NORMAL_RPC),
+          &context, buffer, &response);
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method << ", " << what;
+      EXPECT_THAT(status.error_message(), HasSubstr(type)) << what;
+    }
+  }
+}
+
+TEST(MethodTest, MethodsThatAreNoneGetNoSeriesOfTheirOwn) {
+  TempFolder folder;
+  ServerOptions options;
+  options.state_directory = folder.path();
+  options.listen = {"127.0.0.1:0"};
+  options.metrics_listen = "127.0.0.1:0";
+  const auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+  ASSERT_TRUE(server.ok()) << server.status();
+  JobClient client((*server)->addresses().at(0));
+  for (int i = 0; i < 100; ++i) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    const std::string method = "/no.such.Service" + std::to_string(i) + "/Call";
+    grpc::ByteBuffer response;
+    const grpc::Slice slice("");
+    const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+        client.channel().get(),
+        grpc::internal::RpcMethod(method.c_str(), grpc::internal::RpcMethod::NORMAL_RPC), &context,
+        grpc::ByteBuffer(&slice, 1), &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  }
+  const std::string text = Scrape((*server)->metrics_address());
+  EXPECT_THAT(text, Not(HasSubstr("no.such")));
+  EXPECT_THAT(text,
+              HasSubstr("grpc_server_started_total{grpc_service=\"unknown\",grpc_method=\"unknown\"} 100"));
+}
+
+TEST_F(ServiceTest, StatesThatAreNoneAreRefused) {
+  for (const int state : {0, 10, 42, -1}) {
+    grpc::ClientContext context;
+    v1::ListJobsRequest request;
+    request.add_states(v1::JOB_STATE_RUNNING);
+    request.add_states(static_cast<v1::JobState>(state));
+    v1::ListJobsResponse response;
+    const grpc::Status status = client_->stub().ListJobs(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << state;
+    EXPECT_THAT(status.error_message(),
+                HasSubstr("states: the number " + std::to_string(state) + " is no state that this version"));
+  }
+}
+
+TEST_F(ServiceTest, AnIdMayBeCutToABeginningThatNoOtherHas) {
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  const std::string id = job.id();
+  const auto get = [&](const std::string& text, v1::Job& found) {
+    grpc::ClientContext context;
+    v1::GetJobRequest request;
+    request.set_job(text);
+    return client_->stub().GetJob(&context, request, &found);
+  };
+  for (const size_t length : {4U, 7U, 12U}) {
+    v1::Job found;
+    ASSERT_TRUE(get(id.substr(0, length), found).ok()) << length;
+    EXPECT_EQ(found.id(), id);
+  }
+  EXPECT_EQ(get(id.substr(0, 3), job).error_code(), grpc::StatusCode::NOT_FOUND) << "too short to mean it";
+  EXPECT_EQ(get(id + "0", job).error_code(), grpc::StatusCode::NOT_FOUND);
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf(id.substr(0, 5), 1), "", job).ok());
+  const std::string named = job.id();
+  ASSERT_TRUE(get(id.substr(0, 5), job).ok());
+  EXPECT_EQ(job.id(), named) << "a name comes first";
+
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  v1::WatchRequest request;
+  request.set_job(id.substr(0, 8));
+  const auto stream = client_->stub().Watch(&context, request);
+  v1::WatchResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.snapshot().id(), id);
+  context.TryCancel();
 }
 
 TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {

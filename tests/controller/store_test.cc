@@ -149,6 +149,27 @@ TEST_F(StoreTest, AnUnknownKindOfEventRefusesToStart) {
   EXPECT_THAT(std::string(store.status().message()), ::testing::HasSubstr("teleported"));
 }
 
+TEST_F(StoreTest, ABeginningThatSeveralIdsShareIsRefusedWithTheIds) {
+  Driver driver;
+  std::unique_ptr<Store> store = Open();
+  for (const char* id : {"abcd00000001", "abcd00000002", "abcdef000003", "0bcd00000004"}) {
+    Submit submit = SubmitOf(std::string("job-") + id, 1);
+    submit.id = id;
+    driver.Feed(submit);
+  }
+  Save(*store, driver);
+  EXPECT_EQ(store->Lookup("abcde")->id(), "abcdef000003");
+  EXPECT_EQ(store->Lookup("0bcd")->id(), "0bcd00000004");
+  const absl::Status several = store->Lookup("abcd").status();
+  EXPECT_EQ(several.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(several.message(),
+            "the ids of several jobs begin with abcd: abcd00000001, abcd00000002, abcdef000003; give more of "
+            "the id");
+  EXPECT_EQ(store->Lookup("abcf").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store->Lookup("abcd%").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store->Lookup("").status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(StoreTest, AFailedCommitLeavesNothing) {
   Driver driver;
   std::unique_ptr<Store> store = Open();

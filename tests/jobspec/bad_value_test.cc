@@ -31,6 +31,9 @@ const BadSpec kFields[] = {
     {"too many steps", "steps: 10", "steps: 1000000001",
      "job.yaml:3:12: training.steps: 1000000001 is not allowed; allowed: 1 to 1000000000; use a "
      "smaller number\n"},
+    {"so many steps that a default follows them out of range", "steps: 10", "steps: 1000000000000",
+     "job.yaml:3:12: training.steps: 1000000000000 is not allowed; allowed: 1 to 1000000000; use a "
+     "smaller number\n"},
     {"zero ranks", "", "parallelism: {ranks: 0}",
      "job.yaml:4:15: parallelism.ranks: 0 is not allowed; allowed: 1 to 16384; use a larger number\n"},
     {"learning rate 0", "steps: 10", "steps: 10, optimizer: {learning_rate: 0}",
@@ -109,16 +112,25 @@ const BadSpec kRequired[] = {
      "bytes; a byte has 256 values: use 256\n"},
     {"heads that share unevenly", "preset: llama-tiny", "preset: llama-tiny, num_key_value_heads: 3",
      "job.yaml:1:29: model.num_key_value_heads: 3 is not allowed; allowed: a divisor of "
-     "num_attention_heads 4; use one of 1, 2, 4\n"},
+     "num_attention_heads 4 (of preset llama-tiny); use one of 1, 2, 4\n"},
     {"heads that do not divide", "preset: llama-tiny", "preset: llama-tiny, num_attention_heads: 3",
      "job.yaml:1:29: model.num_attention_heads: 3 is not allowed; allowed: a divisor of hidden_size "
-     "128; use one, or give head_dim\n"},
+     "128 (of preset llama-tiny); use one, or give head_dim\n"},
+    {"width that the preset's heads do not divide", "preset: llama-tiny",
+     "preset: llama-tiny, hidden_size: 130",
+     "job.yaml:1:29: model.hidden_size: 130 is not allowed; allowed: a multiple of num_attention_heads "
+     "4 (of preset llama-tiny); the nearest are 128 and 132; or give head_dim\n"},
+    {"heads that the preset's do not divide", "preset: llama-tiny",
+     "preset: llama-3-8b, num_attention_heads: 4",
+     "job.yaml:1:29: model.num_attention_heads: 4 is not allowed; allowed: a multiple of "
+     "num_key_value_heads 8 (of preset llama-3-8b); the nearest is 8; or give num_key_value_heads\n"},
     {"odd head", "preset: llama-tiny", "preset: llama-tiny, head_dim: 31",
      "job.yaml:1:29: model.head_dim: 31 is not allowed; allowed: an even number from 2 to 4096; "
      "rotary embedding turns pairs of elements: use 32\n"},
     {"odd derived head", "preset: llama-tiny", "preset: llama-tiny, hidden_size: 20",
-     "job.yaml:1:1: model.num_attention_heads: 4 is not allowed; allowed: heads of an even size from "
-     "2 to 4096; hidden_size 20 / 4 heads is 5: use another number, or give head_dim\n"},
+     "job.yaml:1:29: model.hidden_size: 20 is not allowed; allowed: heads of an even size from "
+     "2 to 4096; hidden_size 20 / 4 heads (of preset llama-tiny) is 5: use another number, or give "
+     "head_dim\n"},
     {"zero heads", "preset: llama-tiny", "preset: llama-tiny, num_attention_heads: 0",
      "job.yaml:1:29: model.num_attention_heads: 0 is not allowed; allowed: 1 to 1024; use a larger "
      "number\n"},
@@ -126,6 +138,11 @@ const BadSpec kRequired[] = {
      "preset: llama-tiny, max_position_embeddings: 15",
      "job.yaml:3:23: training.sequence_length: 16 is not allowed; allowed: at most "
      "model.max_position_embeddings 15; use shorter sequences\n"},
+    {"sequence longer than the preset's",
+     "preset: llama-tiny}\ndata: {train: /data}\ntraining: {steps: 10, sequence_length: 16",
+     "preset: llama-3-8b}\ndata: {train: /data}\ntraining: {steps: 10, sequence_length: 9000",
+     "job.yaml:3:23: training.sequence_length: 9000 is not allowed; allowed: at most "
+     "model.max_position_embeddings 8192 (of preset llama-3-8b); use shorter sequences\n"},
     {"both validations", "train: /data", "train: /data, validation: /v, validation_fraction: 0.1",
      "job.yaml:2:38: data.validation_fraction: 0.1 is not allowed; allowed: nothing beside "
      "data.validation; leave one of the two out\n"},
@@ -166,10 +183,10 @@ const BadSpec kRequired[] = {
     {"minimum above the learning rate", "steps: 10",
      "steps: 10, schedule: {decay: cosine, min_learning_rate: 0.1}",
      "job.yaml:3:49: training.schedule.min_learning_rate: 0.1 is not allowed; allowed: 0 to "
-     "training.optimizer.learning_rate 3e-4; use a smaller number\n"},
+     "training.optimizer.learning_rate 3e-4 (the default); use a smaller number\n"},
     {"minimum without decay", "steps: 10", "steps: 10, schedule: {min_learning_rate: 1e-5}",
      "job.yaml:3:34: training.schedule.min_learning_rate: 1e-5 is not allowed; allowed: 0 with "
-     "decay: constant; use decay: cosine, or leave it out\n"},
+     "decay: constant (the default); use decay: cosine, or leave it out\n"},
     {"order with an unknown token", "", "parallelism: {order: tp-xp-dp}",
      "job.yaml:4:15: parallelism.order: tp-xp-dp is not allowed; allowed: tp, cp, ep, dp and pp, "
      "each at most once, joined by -; xp is none of them\n"},
@@ -203,10 +220,8 @@ const BadSpec kLater[] = {
     {"tensor parallelism", "", "parallelism: {ranks: 4, tensor: 4}",
      "job.yaml:4:25: parallelism.tensor: 4 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism; use 1\n"},
-    {"world size that does not fit", "", "parallelism: {ranks: 3, tensor: 2}",
-     "job.yaml:4:15: parallelism.ranks: 3 is not allowed; allowed: a multiple of 2 (tensor 2 × "
-     "context 1 × pipeline 1); the nearest are 2 and 4\n"
-     "job.yaml:4:25: parallelism.tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
+    {"tensor parallelism, and one rank by default", "", "parallelism: {tensor: 2}",
+     "job.yaml:4:15: parallelism.tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism; use 1\n"},
     {"context parallelism", "", "parallelism: {context: 2, ranks: 2}",
      "job.yaml:4:15: parallelism.context: 2 is not allowed; allowed: 1; not built yet: context "

@@ -2,9 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
+#include <string_view>
 
 #include "google/protobuf/unknown_field_set.h"
+#include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/presets.h"
+#include "jobspec/schema.h"
 #include "tests/jobspec/bad_spec.h"
 
 namespace tandem::jobspec {
@@ -101,7 +106,7 @@ TEST(ValidateTest, ViolationsComeInTheOrderOfTheProto) {
   v1::JobSpec spec = Good();
   spec.set_priority(1);
   spec.mutable_parallelism()->set_tensor(2);
-  spec.mutable_parallelism()->set_ranks(3);
+  spec.mutable_parallelism()->set_ranks(0);
   spec.mutable_training()->set_steps(0);
   spec.mutable_data()->set_tokenizer("x");
   spec.mutable_model()->set_head_dim(3);
@@ -114,6 +119,47 @@ TEST(ValidateTest, AnEmptySpecNamesWhatAJobNeeds) {
   EXPECT_THAT(Paths(v1::JobSpec()),
               ElementsAre("model", "data.train", "training.steps", "training.sequence_length",
                           "training.micro_batch_size", "training.global_batch_size"));
+}
+
+// Sets the number at `path`.
+void Set(v1::JobSpec& spec, std::string_view path, int64_t number) {
+  google::protobuf::Message* message = &spec;
+  for (size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
+    message = message->GetReflection()->MutableMessage(
+        message, message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot))));
+    path.remove_prefix(dot + 1);
+  }
+  const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path));
+  if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_INT32) {
+    message->GetReflection()->SetInt32(message, field, static_cast<int32_t>(number));
+  } else {
+    message->GetReflection()->SetInt64(message, field, number);
+  }
+}
+
+TEST(ValidateTest, NoViolationIsAboutAFieldThatNobodyWrote) {
+  int violations = 0;
+  for (unsigned seed = 0; seed < 4000; ++seed) {
+    std::mt19937 random(seed);
+    v1::JobSpec spec = Good();
+    spec.mutable_model()->set_preset(PresetNames()[random() % PresetNames().size()]);
+    for (unsigned fields = 1 + random() % 3; fields > 0; --fields) {
+      const IntegerRule& rule = IntegerRules()[random() % IntegerRules().size()];
+      const std::vector<int64_t> numbers = {rule.min - 1, rule.min, 3, 4, 20, 130, rule.max, rule.max + 1};
+      Set(spec, rule.path, numbers[random() % numbers.size()]);
+    }
+    for (const char* path : {"parallelism.tensor", "parallelism.context", "parallelism.pipeline"}) {
+      if (random() % 16 == 0) {
+        Set(spec, path, 2);
+      }
+    }
+    for (const v1::Violation& violation : Validate(spec)) {
+      ++violations;
+      EXPECT_TRUE(violation.value().empty() || FindValue(spec, violation.path()).message != nullptr)
+          << "seed " << seed << ": " << ToText(violation);
+    }
+  }
+  EXPECT_GT(violations, 1000);
 }
 
 TEST(ValidateTest, LimitsAreInclusive) {
