@@ -17,9 +17,9 @@ constexpr char kStoppedByWorker[] = "StoppedByWorker";
 absl::Duration Away(const State& state, const std::string& worker, absl::Time now) {
   const auto it = state.workers.find(worker);
   if (it == state.workers.end()) {
-    return now - state.started;
+    return now - state.awake_since;
   }
-  return it->second.connected ? absl::ZeroDuration() : now - it->second.since;
+  return it->second.connected ? absl::ZeroDuration() : now - std::max(it->second.since, state.awake_since);
 }
 
 // When the first rank of the current attempt said that it has lost a peer; infinite future: none has.
@@ -140,7 +140,7 @@ std::string PhaseName(v1::RankPhase phase) {
 // away its timeout counts; a controller that was away itself gives them all of the time again.
 std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, absl::Time now) {
   constexpr int kMostTold = 4;
-  const absl::Time began = std::max(FromProto(Current(job).started()), state.started);
+  const absl::Time began = std::max(FromProto(Current(job).started()), state.awake_since);
   if ((job.state() != v1::JOB_STATE_ADMITTED && job.state() != v1::JOB_STATE_STARTING) ||
       now - began < state.limits.start_timeout) {
     return std::nullopt;
@@ -327,7 +327,8 @@ Accounting Account(const State& state, const JobEntry& entry, const v1::RankPlac
     }
     // It was told to stop all that is not listed. Should it have had the attempt after all, it says so,
     // and takes no other ranks until they have ended.
-    const bool asked = now - std::max(stopping, worker->second.since) >= state.limits.settle;
+    const bool asked =
+        now - std::max({stopping, worker->second.since, state.awake_since}) >= state.limits.settle;
     return attempt == nullptr && asked ? Accounting::kNeverRan : Accounting::kRunning;
   }
   const absl::Duration away = std::min(Away(state, place.worker(), now), now - stopping);

@@ -50,7 +50,6 @@ int main(int argc, char** argv) {
   std::string worker_timeout = "30s";
   std::string start_timeout = "15m";
   std::string orphan_timeout = "10m";
-  std::string failpoints;
 
   CLI::App app("The controller of Tandem: takes jobs, places them on workers, and tells what happens.");
   app.name("tandem-controller");
@@ -72,7 +71,10 @@ int main(int argc, char** argv) {
                  "Ranks that hear of no controller for nearly this long exit")
       ->capture_default_str()
       ->check(CheckDuration);
-  app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N, comma-separated (test builds)");
+#ifdef TANDEM_FAILPOINTS
+  std::string failpoints;
+  app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N, comma-separated: die there");
+#endif
   app.set_version_flag("--version", tandem::platform::BuildVersion());
   try {
     app.parse(argc, argv);
@@ -85,11 +87,13 @@ int main(int argc, char** argv) {
   absl::ParseDuration(start_timeout, &options.limits.start_timeout);
   absl::ParseDuration(orphan_timeout, &options.orphan_timeout);
   tandem::platform::SetLogComponent("controller");
+#ifdef TANDEM_FAILPOINTS
   if (!failpoints.empty()) {
     if (const absl::Status status = tandem::platform::SetFailpoints(failpoints); !status.ok()) {
       return Fail(absl::StrCat("--failpoint: ", status.message()));
     }
   }
+#endif
 
   // Blocked before the first thread starts, so that only sigwait sees them.
   sigset_t signals;

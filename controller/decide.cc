@@ -396,8 +396,8 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
 Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::Time now) {
   Decision out;
   const AttemptKey key = KeyOf(told.notice.id());
-  if (!IsLive(state, key)) {
-    return out;  // of an older attempt: fenced
+  if (!RunsOn(state, key, told.worker)) {
+    return out;  // of an older attempt: fenced; or of another worker's
   }
   const JobEntry& entry = state.jobs.at(key.first);
   if (told.notice.has_warning()) {

@@ -50,7 +50,9 @@ struct CheckpointTold {
   v1::CheckpointNotice notice;
 };
 
-struct Tick {};
+struct Tick {
+  absl::Time awake_since = absl::InfinitePast();  // this controller has run without standing still
+};
 
 using Input =
     std::variant<Submit, Cancel, WorkerHello, WorkerDisconnected, AttemptReport, CheckpointTold, Tick>;

@@ -28,7 +28,7 @@ void HitFailpoints([[maybe_unused]] const char* when, [[maybe_unused]] const std
 
 Engine::Engine(Store& store, const platform::Clock& clock, State state, Outbox outbox)
     : store_(store), clock_(clock), outbox_(std::move(outbox)), state_(std::move(state)) {
-  state_.started = clock_.Now();
+  state_.awake_since = clock_.Now();
 }
 
 Engine::~Engine() { Stop(); }
@@ -62,8 +62,8 @@ void Engine::Post(Input input, std::function<void(Reply)> done) {
   }
 }
 
-void Engine::Set(v1::KvSet set, std::function<void()> done) {
-  Enqueue(KeySet{std::move(set), std::move(done)});
+void Engine::Set(std::string worker, v1::KvSet set, std::function<void()> done) {
+  Enqueue(KeySet{std::move(worker), std::move(set), std::move(done)});
 }
 
 void Engine::Get(std::string worker, v1::KvGet get, std::function<void()> done) {
@@ -134,9 +134,9 @@ Decision Engine::Decide(const Input& input, absl::Time now, Reply& reply) {
   return decision;
 }
 
-void Engine::SetKey(const v1::KvSet& set) {
-  if (!IsLive(state_, KeyOf(set.id()))) {
-    return;  // of an older attempt: fenced
+void Engine::SetKey(const std::string& worker, const v1::KvSet& set) {
+  if (!RunsOn(state_, KeyOf(set.id()), worker)) {
+    return;  // of an older attempt: fenced; or of another worker's
   }
   Rendezvous::Answer answer;
   if (!rendezvous_.Set(set, answer)) {
@@ -155,7 +155,7 @@ void Engine::Take(Decided decided, Consequences& out) {
     for (const v1::AttemptStatus& attempt : hello->hello.inventory().attempts()) {
       for (v1::KvSet set : attempt.values()) {
         *set.mutable_id() = attempt.id();
-        SetKey(set);
+        SetKey(hello->hello.worker_id(), set);
       }
     }
     out.hellos.emplace_back(out.answers.size(), hello->hello.worker_id());
@@ -187,11 +187,11 @@ void Engine::Take(Item item, Consequences& out) {
   if (auto* decided = std::get_if<Decided>(&item)) {
     Take(std::move(*decided), out);
   } else if (auto* set = std::get_if<KeySet>(&item)) {
-    SetKey(set->set);
+    SetKey(set->worker, set->set);
     out.acknowledgements.push_back(std::move(set->done));
   } else if (auto* get = std::get_if<KeyGet>(&item)) {
     v1::KvValue value;
-    if (IsLive(state_, KeyOf(get->get.id())) && rendezvous_.Get(get->get, get->worker, value)) {
+    if (RunsOn(state_, KeyOf(get->get.id()), get->worker) && rendezvous_.Get(get->get, get->worker, value)) {
       values_.emplace_back(get->worker, std::move(value));
     }
     out.acknowledgements.push_back(std::move(get->done));

@@ -56,7 +56,7 @@ class Engine {
 
   // `done` is called from the writer's thread when the consequences are durable.
   void Post(Input input, std::function<void(Reply)> done = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
-  void Set(v1::KvSet set, std::function<void()> done) ABSL_LOCKS_EXCLUDED(mu_);
+  void Set(std::string worker, v1::KvSet set, std::function<void()> done) ABSL_LOCKS_EXCLUDED(mu_);
   void Get(std::string worker, v1::KvGet get, std::function<void()> done) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Runs `look` on the writer's thread, on a state that is durable. False where the engine has stopped.
@@ -71,6 +71,7 @@ class Engine {
     std::function<void(Reply)> done;
   };
   struct KeySet {
+    std::string worker;
     v1::KvSet set;
     std::function<void()> done;
   };
@@ -108,7 +109,7 @@ class Engine {
   void Take(Item item, Consequences& out);
   void Take(Decided decided, Consequences& out);
   Decision Decide(const Input& input, absl::Time now, Reply& reply);
-  void SetKey(const v1::KvSet& set);
+  void SetKey(const std::string& worker, const v1::KvSet& set);
   absl::Status Commit(const std::vector<v1::Event>& events);
   absl::Status Undo(const std::vector<v1::Event>& events);
   void Refuse(const absl::Status& status, Consequences& out);

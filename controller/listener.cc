@@ -20,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "platform/clock.h"
 #include "platform/log.h"
 
 namespace tandem::controller {
@@ -240,7 +241,7 @@ void Listener::Shed(int fd, int64_t limit) {
     absl::SleepFor(absl::Milliseconds(50));  // somebody else took the descriptor
   }
   ++shed_;
-  const absl::Time now = absl::Now();
+  const absl::Time now = platform::SteadyClock().Now();
   if (now - told_ < kTellEvery) {
     return;
   }

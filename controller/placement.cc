@@ -1,7 +1,10 @@
 #include "controller/placement.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -26,6 +29,23 @@ Held HeldPlaces(const State& state) {
   return held;
 }
 
+bool IsLoopback(const std::string& address) {
+  in_addr v4;
+  if (inet_pton(AF_INET, address.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == 127;
+  }
+  in6_addr v6;
+  if (inet_pton(AF_INET6, address.c_str(), &v6) == 1) {
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+  }
+  return absl::EqualsIgnoreCase(address, "localhost");
+}
+
+// Where the ranks of a worker are reached: "" is the network that workers share, anything else one machine.
+std::string ReachOf(const WorkerEntry& worker) {
+  return IsLoopback(worker.inventory.data_address()) ? "machine " + worker.inventory.hostname() : "";
+}
+
 // What the connected workers have for the ranks of one job on one device.
 struct Offer {
   std::vector<v1::RankPlace> places;  // by rank, as far as there are free ones
@@ -34,11 +54,13 @@ struct Offer {
   int num_workers = 0;  // that have such places
 };
 
-Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device) {
+// Of the workers that are reached there; of all where `reach` is null.
+Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device,
+              const std::string* reach) {
   const v1::Resources& resources = resolved.resources();
   Offer out;
   for (const auto& [name, worker] : state.workers) {
-    if (!worker.connected) {
+    if (!worker.connected || (reach != nullptr && ReachOf(worker) != *reach)) {
       continue;
     }
     const bool schedulable = WhyNotSchedulable(state, worker).empty();
@@ -74,6 +96,37 @@ Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved,
   return out;
 }
 
+// The places of the first workers, in name order, that reach each other and have enough; empty for none.
+std::vector<v1::RankPlace> PlacesTogether(const State& state, const Held& held, const v1::JobSpec& resolved,
+                                          v1::Device device) {
+  std::set<std::string> tried;
+  for (const auto& [name, worker] : state.workers) {
+    const std::string reach = ReachOf(worker);
+    if (!worker.connected || !tried.insert(reach).second) {
+      continue;
+    }
+    Offer offer = OfferOf(state, held, resolved, device, &reach);
+    if (static_cast<int>(offer.places.size()) == resolved.parallelism().ranks()) {
+      return std::move(offer.places);
+    }
+  }
+  return {};
+}
+
+// "w0 (127.0.0.1) and w1 (10.0.0.7)": two of the places' workers that do not reach each other.
+std::string ExampleOfApart(const State& state, const std::vector<v1::RankPlace>& places) {
+  const auto text = [&](const std::string& name) {
+    return absl::StrCat(name, " (", state.workers.at(name).inventory.data_address(), ")");
+  };
+  const std::string& first = places.front().worker();
+  for (const v1::RankPlace& place : places) {
+    if (ReachOf(state.workers.at(place.worker())) != ReachOf(state.workers.at(first))) {
+      return absl::StrCat(text(first), " and ", text(place.worker()));
+    }
+  }
+  return text(first);
+}
+
 // The devices that the job may run on, the better one first.
 std::vector<v1::Device> DevicesOf(const v1::Job& job) {
   if (job.attempt() > 0) {
@@ -97,13 +150,17 @@ Placement Place(const State& state, const v1::Job& job) {
   Placement out;
   std::vector<std::string> offers;
   bool spread_too_thin = false;
+  std::string apart;
   const std::vector<v1::Device> devices = DevicesOf(job);
   for (const v1::Device device : devices) {
-    Offer offer = OfferOf(state, held, job.resolved(), device);
-    if (static_cast<int>(offer.places.size()) == ranks) {
+    out.places = PlacesTogether(state, held, job.resolved(), device);
+    if (!out.places.empty()) {
       out.device = device;
-      out.places = std::move(offer.places);
       return out;
+    }
+    const Offer offer = OfferOf(state, held, job.resolved(), device, nullptr);
+    if (static_cast<int>(offer.places.size()) == ranks) {
+      apart = ExampleOfApart(state, offer.places);
     }
     spread_too_thin = spread_too_thin || offer.num_free >= ranks;
     // Only a job that asked for GPUs needs to hear that there are none.
@@ -119,6 +176,14 @@ Placement Place(const State& state, const v1::Job& job) {
     out.reason = "NoWorkers";
     out.message =
         absl::StrCat("needs ", Count(ranks, "place"), ", no worker is connected; start tandem-worker");
+    return out;
+  }
+  if (!apart.empty()) {
+    out.reason = "WorkersApart";
+    out.message = absl::StrCat(
+        "needs ", Count(ranks, "place"), " on workers whose ranks reach each other, and ", apart,
+        " do not: a loopback address is reached on its own machine only; start each tandem-worker with the "
+        "--controller or --data-address at which the others reach it");
     return out;
   }
   out.reason = "WaitingForPlaces";

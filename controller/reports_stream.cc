@@ -71,6 +71,7 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
   struct Known {
     bool exists = false;
     bool live = false;
+    int attempt = 0;  // the newest
     std::string name;
   };
 
@@ -83,12 +84,12 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
                                                        " scalars; allowed: ", kMostScalars));
       }
     }
-    absl::StatusOr<Known> job = Look(id.job_id());
+    absl::StatusOr<Known> job = Look(id);
     if (!job.ok()) {
       return job.status();
     }
-    if (!job->exists) {
-      // Of another controller's job: nobody will ever ask for it.
+    if (!job->exists || id.attempt() < 1 || id.attempt() > job->attempt) {
+      // Of another controller's job, or of an attempt that has not been: nobody will ever ask for it.
       Acknowledge(id, incoming_.seq());
       return absl::OkStatus();
     }
@@ -119,10 +120,12 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     return status;
   }
 
-  absl::StatusOr<Known> Look(const std::string& id) {
-    // Looked up again now and then, to see its end.
+  absl::StatusOr<Known> Look(const v1::AttemptId& attempt) {
+    const std::string& id = attempt.job_id();
+    // Looked up again now and then, to see its end, and at once for an attempt that is newer.
     const auto it = known_.find(id);
-    if (it != known_.end() && clock_.Now() - it->second.first < absl::Seconds(1)) {
+    if (it != known_.end() && clock_.Now() - it->second.first < absl::Seconds(1) &&
+        attempt.attempt() <= it->second.second.attempt) {
       return it->second.second;
     }
     const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(id);
@@ -131,7 +134,10 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     }
     Known known;
     if (job->has_value() && (*job)->id() == id) {
-      known = {.exists = true, .live = !IsTerminal((*job)->state()), .name = (*job)->name()};
+      known = {.exists = true,
+               .live = !IsTerminal((*job)->state()),
+               .attempt = (*job)->attempt(),
+               .name = (*job)->name()};
     } else {
       platform::Log(platform::LogLevel::kWarning, "reports of a job that is not here were dropped",
                     {{"job", id}});

@@ -36,6 +36,7 @@
 #include "controller/watch_stream.h"
 #include "controller/workers_service.h"
 #include "platform/log.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::controller {
 namespace {
@@ -141,6 +142,7 @@ struct Server::Parts {
 
   absl::Time no_room_told = absl::InfinitePast();  // of the engine's thread
   absl::Mutex mu;
+  platform::SteadyCondition changed;  // of `stopping`
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::thread ticks;
 };
@@ -152,11 +154,14 @@ void Server::Parts::RunTicks() {
   while (true) {
     {
       const absl::MutexLock lock(&mu);
-      if (mu.AwaitWithTimeout(absl::Condition(&stopping), tick)) {
+      if (!stopping) {
+        changed.WaitFor(mu, tick);
+      }
+      if (stopping) {
         return;
       }
     }
-    engine->Post(Tick{});
+    engine->Post(Tick{.awake_since = sessions->AwakeSince()});
     engine->Query([this](const State& state) {
       metrics->Look(state);
       progress->Look(state);
@@ -360,6 +365,7 @@ Server::~Server() {
   {
     const absl::MutexLock lock(&parts_->mu);
     parts_->stopping = true;
+    parts_->changed.NotifyAll();
   }
   parts_->ticks.join();
   parts_->listeners.clear();

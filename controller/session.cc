@@ -105,7 +105,8 @@ void Session::Gone() {
   }
   sessions_.Leave(this);
   if (posted) {
-    engine_.Post(WorkerDisconnected{.worker = worker, .session = id_, .last_seen = last_seen()});
+    engine_.Post(WorkerDisconnected{
+        .worker = worker, .session = id_, .last_seen = std::max(last_seen(), sessions_.AwakeSince())});
     platform::Log(platform::LogLevel::kWarning, "worker disconnected",
                   {{"worker", worker}, {"session", id_}});
   }
@@ -167,6 +168,7 @@ void Session::Done(uint64_t seq) {
 }
 
 void Session::Handle() {
+  sessions_.AwakeSince();  // this thread is awake
   std::string worker;
   bool hello_seen = false;
   const uint64_t seq = incoming_.seq();
@@ -198,7 +200,7 @@ void Session::Handle() {
                    [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
       break;
     case v1::WorkerMessage::kSet:
-      engine_.Set(incoming_.set(), Acknowledging(seq));
+      engine_.Set(worker, incoming_.set(), Acknowledging(seq));
       break;
     case v1::WorkerMessage::kGet:
       engine_.Get(worker, incoming_.get(), Acknowledging(seq));

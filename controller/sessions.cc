@@ -111,8 +111,9 @@ void Sessions::Beat() {
     }
   }
   const absl::Time now = clock_.Now();
+  const absl::Time awake_since = AwakeSince();
   for (const std::shared_ptr<Session>& session : sessions) {
-    if (now - session->last_seen() > options_.silence) {
+    if (now - std::max(session->last_seen(), awake_since) > options_.silence) {
       session->End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
                                 absl::StrCat("no message for ", absl::FormatDuration(options_.silence),
                                              "; beat every ", absl::FormatDuration(options_.beat))));

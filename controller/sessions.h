@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/engine.h"
+#include "controller/wakefulness.h"
 #include "tandem/v1/workers.grpc.pb.h"
 
 namespace tandem::controller {
@@ -31,7 +32,7 @@ class Sessions {
   };
 
   Sessions(const Options& options, const platform::Clock& clock, platform::Random& random)
-      : options_(options), clock_(clock), random_(random) {}
+      : options_(options), clock_(clock), random_(random), wakefulness_(clock.Now(), 2 * options.beat) {}
 
   // A new stream; it belongs to gRPC until it is done.
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Open(Engine& engine);
@@ -43,6 +44,10 @@ class Sessions {
   bool Ask(const std::string& worker, const v1::UploadRequest& request);
 
   absl::Duration beat() const { return options_.beat; }
+
+  // Since when the controller has run without standing still; silence from before says nothing of a worker.
+  // Call as often as ticks come.
+  absl::Time AwakeSince() { return wakefulness_.Touch(clock_.Now()); }
 
   // Beats to all, and closes the silent ones. Call once a beat.
   void Beat();
@@ -69,6 +74,7 @@ class Sessions {
   const platform::Clock& clock_;
   platform::Random& random_;
   std::function<void(const std::string&)> gone_;
+  Wakefulness wakefulness_;
 
   mutable absl::Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;

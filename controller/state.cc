@@ -45,6 +45,15 @@ bool IsLive(const State& state, const AttemptKey& key) {
   return it != state.jobs.end() && HasRanks(it->second.job.state()) && it->second.job.attempt() == key.second;
 }
 
+bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker) {
+  if (!IsLive(state, key)) {
+    return false;
+  }
+  const auto& places = Current(state.jobs.at(key.first).job).places();
+  return std::any_of(places.begin(), places.end(),
+                     [&](const v1::RankPlace& place) { return place.worker() == worker; });
+}
+
 const JobEntry* FindLive(const State& state, const std::string& id_or_name) {
   const auto it = state.jobs.find(id_or_name);
   if (it != state.jobs.end()) {

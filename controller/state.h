@@ -49,8 +49,9 @@ struct Limits {
 
 struct State {
   Limits limits;
-  absl::Time started;    // of this controller; workers not seen since count as away from then on
-  int64_t last_seq = 0;  // of the last event
+  absl::Time
+      awake_since;  // this controller has run without standing still; who is away counts as away from then on
+  int64_t last_seq = 0;                  // of the last event
   std::map<std::string, JobEntry> jobs;  // by id: the live ones, and those that ended since the last Prune
   std::set<std::pair<int64_t, std::string>> queue;  // QUEUED jobs, by (submitted_seq, id)
   std::map<std::string, WorkerEntry> workers;       // every one seen since `started`
@@ -79,6 +80,9 @@ std::vector<std::string> WorkersOf(const v1::Job& job);
 
 // Whether (job, attempt) is what `state` wants or still waits for.
 bool IsLive(const State& state, const AttemptKey& key);
+
+// Whether `key` is live and has ranks on `worker`.
+bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker);
 
 // The live job of that id or name, or null.
 const JobEntry* FindLive(const State& state, const std::string& id_or_name);

@@ -127,6 +127,7 @@ grpc::ServerWriteReactor<v1::WatchResponse>* Watches::Open(const v1::WatchReques
       return new RefusedWatch({grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"});
     }
     streams_[stream.get()] = stream;
+    changed_.NotifyAll();
   }
   stream->Start(stream);
   return stream.get();
@@ -135,6 +136,7 @@ grpc::ServerWriteReactor<v1::WatchResponse>* Watches::Open(const v1::WatchReques
 void Watches::Poke() {
   const absl::MutexLock lock(&mu_);
   poked_ = true;
+  changed_.NotifyAll();
 }
 
 void Watches::Leave(const WatchStream* stream) {
@@ -157,6 +159,7 @@ void Watches::Close() {
   {
     const absl::MutexLock lock(&mu_);
     closed_ = true;
+    changed_.NotifyAll();
   }
   for (const std::shared_ptr<WatchStream>& stream : All()) {
     stream->End({grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"});
@@ -168,14 +171,9 @@ void Watches::Run() {
     bool poked = false;
     {
       const absl::MutexLock lock(&mu_);
-      const auto awake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return poked_ || closed_; };
-      const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        return poked_ || closed_ || !streams_.empty();
-      };
-      if (streams_.empty()) {
-        mu_.Await(absl::Condition(&wanted));  // the first stream may have something due, though nothing pokes
-      } else {
-        mu_.AwaitWithTimeout(absl::Condition(&awake), kTimerStep);
+      // The first stream wakes this too: it may have something due, though nothing pokes.
+      if (!poked_ && !closed_) {
+        changed_.WaitFor(mu_, streams_.empty() ? absl::InfiniteDuration() : kTimerStep);
       }
       if (closed_) {
         return;

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "controller/watch_reader.h"
 #include "platform/clock.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::controller {
 
@@ -44,6 +45,7 @@ class Watches {
   const ProgressBoard& progress_;
   const platform::Clock& clock_;
   absl::Mutex mu_;
+  platform::SteadyCondition changed_;  // of what follows
   bool poked_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::map<const WatchStream*, std::weak_ptr<WatchStream>> streams_ ABSL_GUARDED_BY(mu_);

@@ -15,7 +15,6 @@
 
 namespace tandem::platform {
 
-#ifdef TANDEM_FAILPOINTS
 namespace {
 
 // What the flag --failpoint asked for: by name, how many hits are left until the kill.
@@ -64,15 +63,5 @@ void HitFailpoint(const char* name) {
   kill(getpid(), SIGKILL);
   while (true) pause();  // the signal may take a moment; nothing after this point may run
 }
-
-#else
-
-absl::Status SetFailpoints(std::string_view) {
-  return absl::FailedPreconditionError("this build has no failpoints; configure with -DTANDEM_TESTS=ON");
-}
-
-void HitFailpoint(const char*) {}
-
-#endif
 
 }  // namespace tandem::platform

@@ -3,16 +3,15 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "platform/failpoint_config.h"
 
 namespace tandem::platform {
 
-// TANDEM_FAILPOINT("controller.after_commit") does nothing, or, where the flag --failpoint names it,
-// kills the process there (SIGKILL), as a power cut would. Compiled to nothing unless the build has
-// TANDEM_FAILPOINTS.
+// TANDEM_FAILPOINT("controller.after_commit") kills the process there (SIGKILL), as a power cut would, where
+// the flag --failpoint names it. Compiled to nothing, name and all, except in targets that link
+// tandem_failpoints: the variants of the daemons that tests kill (tests/failpoints). What users run has none.
 //
 // `spec` is NAME=kill or NAME=kill@N (the N-th time, from 1), several separated by commas. Call once, before
-// threads start. FailedPrecondition in builds without failpoints.
+// threads start.
 absl::Status SetFailpoints(std::string_view spec);
 
 // Use the macro.

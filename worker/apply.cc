@@ -10,12 +10,16 @@ class Applier {
  public:
   explicit Applier(WorkerState& state) : state_(state) {}
 
-  void operator()(const SessionOpened&) { state_.session = {.open = true}; }
+  void operator()(const SessionOpened& event) {
+    state_.session = {.open = true};
+    state_.data_address = event.data_address;
+  }
   void operator()(const SessionClosed&) { state_.session = {}; }
   void operator()(const ControllerHeard&) { state_.deadline_stale = true; }
   void operator()(const Welcomed& event) {
     state_.session.welcomed = true;
     state_.highest_term = event.term;
+    state_.store_id = event.store_id;
     state_.orphan_timeout = event.orphan_timeout;
     state_.beat = event.beat;
   }

@@ -8,9 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "platform/clock.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.grpc.pb.h"
+#include "worker/data_address.h"
 #include "worker/mailbox.h"
 
 namespace tandem::worker {
@@ -147,6 +148,7 @@ ControllerClient::ControllerClient(const ControllerAddress& address, platform::R
       reports_(reports),
       sink_(std::move(sink)),
       target_(address.target),
+      data_address_(address.data_address),
       channel_(Dial(address)) {
   sessions_thread_ = std::thread([this] { RunSessions(); });
   reports_thread_ = std::thread([this] { RunReports(); });
@@ -194,18 +196,34 @@ bool ControllerClient::Pause(absl::Duration pause) {
   return !changed_.wait_for(lock, absl::ToChronoNanoseconds(pause), [this] { return stopping_; });
 }
 
+std::string ControllerClient::DataAddress() const {
+  if (!data_address_.empty()) return data_address_;
+  absl::StatusOr<std::string> local = LocalAddressToward(target_);
+  if (local.ok()) return *std::move(local);
+  platform::Log(platform::LogLevel::kWarning,
+                "cannot tell at which address other workers reach this one; name it with --data-address",
+                {{"error", std::string(local.status().message())}});
+  return "";
+}
+
 void ControllerClient::RunSessions() {
   Backoff backoff(random_);
-  absl::Time away_since = absl::Now();
+  absl::Time away_since = platform::SteadyClock().Now();
   absl::Duration tell_after = kTellAway;
   while (!stopping()) {
     // In short pieces, so that Stop is seen.
     if (!channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(100))) {
-      if (absl::Now() - away_since >= tell_after) {
+      if (platform::SteadyClock().Now() - away_since >= tell_after) {
         platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
                       {{"address", target_}, {"for", absl::FormatDuration(tell_after)}});
         tell_after = tell_after * 2;
       }
+      continue;
+    }
+    // At each session: the route may have become another one, as a laptop's does.
+    const std::string data_address = DataAddress();
+    if (data_address.empty()) {
+      if (!Pause(backoff.Next())) return;
       continue;
     }
     auto session = std::make_shared<Session>(channel_);
@@ -215,11 +233,11 @@ void ControllerClient::RunSessions() {
       session_ = session;
       changed_.notify_all();
     }
-    sink_(Connected{});
-    const absl::Time begin = absl::Now();
+    sink_(Connected{data_address});
+    const absl::Time begin = platform::SteadyClock().Now();
     v1::ControllerMessage message;
     while (session->Receive(message)) sink_(FromController{message});
-    away_since = absl::Now();
+    away_since = platform::SteadyClock().Now();
     tell_after = kTellAway;
     // A controller that answers at once that it will not have this worker is no reason to hurry.
     if (away_since - begin > kLongestBackoff) backoff.Reset();
@@ -250,13 +268,13 @@ void ControllerClient::RunReports() {
       if (stopping_) return;
       report_stream_ = stream;
     }
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = platform::SteadyClock().Now();
     const grpc::Status status = stream->Run();
     {
       const std::lock_guard lock(mu_);
       report_stream_.reset();
     }
-    if (absl::Now() - begin > kLongestBackoff) backoff.Reset();
+    if (platform::SteadyClock().Now() - begin > kLongestBackoff) backoff.Reset();
     if (!Pause(backoff.Next())) return;
   }
 }

@@ -21,6 +21,8 @@ namespace tandem::worker {
 
 struct ControllerAddress {
   std::string target;  // "unix:/path" or "host:port"
+  std::string
+      data_address;  // of this machine, for its ranks; empty: LocalAddressToward(target), each session
   absl::Duration keepalive_time = absl::Seconds(10);
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };
@@ -52,6 +54,8 @@ class ControllerClient {
   class ReportStream;
 
   void RunSessions();
+  // Empty, and the log says why, where it cannot be told now.
+  std::string DataAddress() const;
   void RunReports();
   // false: stopping.
   bool Pause(absl::Duration pause);
@@ -61,6 +65,7 @@ class ControllerClient {
   ReportQueue& reports_;
   const Sink sink_;
   const std::string target_;
+  const std::string data_address_;  // empty: by route
   const std::shared_ptr<grpc::Channel> channel_;
   mutable std::mutex mu_;
   std::condition_variable changed_;

@@ -130,7 +130,7 @@ class Converger {
     v1::Start start;
     *start.mutable_assignment() = attempt.assignment;
     start.set_rank(rank.start.rank());
-    start.set_data_address(state_.settings.data_address);
+    start.set_data_address(state_.data_address);
     start.set_build(state_.settings.build);
     return start;
   }

@@ -79,7 +79,7 @@ class Decider {
 
   std::vector<Event> TakeEvents() { return std::move(events_); }
 
-  void operator()(const Connected&) { Add(SessionOpened{}); }
+  void operator()(const Connected& input) { Add(SessionOpened{input.data_address}); }
   void operator()(const Disconnected&) { Add(SessionClosed{}); }
 
   void operator()(const FromController& input) {
@@ -93,6 +93,12 @@ class Decider {
       if (welcome.term() < state_.highest_term) {
         return Add(SessionUnfit{absl::StrCat("the controller's term ", welcome.term(), " is older than term ",
                                              state_.highest_term, ", which this worker has seen")});
+      }
+      if (!state_.live.empty() && welcome.store_id() != state_.store_id) {
+        return Add(SessionUnfit{
+            absl::StrCat("this controller keeps other jobs (store ", welcome.store_id(),
+                         ") than the one whose ranks run here (store ", state_.store_id,
+                         "), and would stop them; the worker waits for that one, or for their end")});
       }
       if (welcome.protocol() != kProtocol) {
         return Add(SessionUnfit{absl::StrCat("the controller speaks protocol ", welcome.protocol(),
@@ -226,6 +232,7 @@ class Decider {
 
   void Welcome(const v1::Welcome& welcome) {
     Add(Welcomed{.term = welcome.term(),
+                 .store_id = welcome.store_id(),
                  .orphan_timeout = welcome.has_orphan_timeout() ? FromProto(welcome.orphan_timeout())
                                                                 : absl::InfiniteDuration(),
                  .beat = welcome.has_beat() ? FromProto(welcome.beat()) : absl::Seconds(1)});

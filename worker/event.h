@@ -14,11 +14,14 @@ namespace tandem::worker {
 // The changes of WorkerState. Apply makes one true and decides nothing.
 
 // The session.
-struct SessionOpened {};
+struct SessionOpened {
+  std::string data_address;
+};
 struct SessionClosed {};
 struct ControllerHeard {};
 struct Welcomed {
   int64_t term = 0;
+  std::string store_id;
   absl::Duration orphan_timeout;
   absl::Duration beat;
 };

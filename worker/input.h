@@ -13,7 +13,9 @@ namespace tandem::worker {
 
 // Everything that can happen to the daemon. The shell makes them; Decide says what follows.
 
-struct Connected {};     // a stream to a controller is open
+struct Connected {           // a stream to a controller is open
+  std::string data_address;  // at which ranks on other workers reach the ranks of this one
+};
 struct Disconnected {};  // it is gone
 struct FromController {
   v1::ControllerMessage message;

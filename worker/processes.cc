@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "platform/clock.h"
 #include "platform/files.h"
 
 namespace tandem::worker {
@@ -64,7 +65,7 @@ bool IsStopped(pid_t pid) {
 }
 
 absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
-  const absl::Time deadline = absl::Now() + limit;
+  const absl::Time deadline = platform::SteadyClock().Now() + limit;
   while (true) {
     const absl::StatusOr<ProcessId> now = Identify(process.pid);
     if (absl::IsNotFound(now.status())) return absl::OkStatus();
@@ -72,7 +73,7 @@ absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
     if (!(*now == process)) return absl::OkStatus();
     if (getpgid(process.pid) == process.pid) kill(-process.pid, SIGKILL);
     kill(process.pid, SIGKILL);
-    if (absl::Now() > deadline) {
+    if (platform::SteadyClock().Now() > deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("process ", process.pid, " of an earlier tandem-worker does not die"));
     }

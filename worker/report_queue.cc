@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
-
 namespace tandem::worker {
 
 ReportQueue::Attempt& ReportQueue::Find(const AttemptKey& attempt) {
@@ -15,19 +13,19 @@ ReportQueue::Attempt& ReportQueue::Find(const AttemptKey& attempt) {
 void ReportQueue::Add(const AttemptKey& attempt, v1::StepReport report) {
   const absl::MutexLock lock(&mu_);
   Find(attempt).buffer.Add(std::move(report), clock_.Now());
-  changed_.SignalAll();
+  changed_.NotifyAll();
 }
 
 void ReportQueue::AddTable(const AttemptKey& attempt, v1::ItemTable table) {
   const absl::MutexLock lock(&mu_);
   Find(attempt).buffer.AddTable(std::move(table));
-  changed_.SignalAll();
+  changed_.NotifyAll();
 }
 
 void ReportQueue::Ended(const AttemptKey& attempt) {
   const absl::MutexLock lock(&mu_);
   if (const auto it = attempts_.find(attempt); it != attempts_.end()) it->second.flush = true;
-  changed_.SignalAll();
+  changed_.NotifyAll();
 }
 
 void ReportQueue::Forget(const AttemptKey& attempt) {
@@ -48,7 +46,7 @@ std::optional<v1::ReportBatch> ReportQueue::Next() {
       if (std::optional<v1::ReportBatch> batch = attempt.buffer.Next(now, attempt.flush)) return batch;
       due = std::min(due, attempt.buffer.DueAt());
     }
-    changed_.WaitWithTimeout(&mu_, due - now);
+    changed_.WaitFor(mu_, due - now);
   }
   return std::nullopt;
 }
@@ -56,7 +54,7 @@ std::optional<v1::ReportBatch> ReportQueue::Next() {
 void ReportQueue::Wake() {
   const absl::MutexLock lock(&mu_);
   awake_ = true;
-  changed_.SignalAll();
+  changed_.NotifyAll();
 }
 
 void ReportQueue::Restart() {
@@ -70,14 +68,16 @@ void ReportQueue::Acked(const v1::ReportAck& ack) {
   const auto it = attempts_.find(KeyOf(ack.id()));
   if (it != attempts_.end()) it->second.buffer.Acked(ack.seq());
   DropForgotten(clock_.Now());
-  changed_.SignalAll();
+  changed_.NotifyAll();
 }
 
 bool ReportQueue::WaitUntilEmpty(absl::Duration limit) {
   const absl::MutexLock lock(&mu_);
-  const absl::Time deadline = absl::Now() + limit;
+  const absl::Time deadline = clock_.Now() + limit;
   while (!IsEmpty()) {
-    if (changed_.WaitWithDeadline(&mu_, deadline)) return IsEmpty();
+    const absl::Time now = clock_.Now();
+    if (now >= deadline) return false;
+    changed_.WaitFor(mu_, deadline - now);
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "platform/clock.h"
+#include "platform/steady_condition.h"
 #include "worker/report_buffer.h"
 #include "worker/state.h"
 
@@ -52,7 +53,7 @@ class ReportQueue {
   const platform::Clock& clock_;
   const ReportLimits limits_;
   mutable absl::Mutex mu_;
-  absl::CondVar changed_;
+  platform::SteadyCondition changed_;
   std::map<AttemptKey, Attempt> attempts_ ABSL_GUARDED_BY(mu_);
   bool awake_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -92,7 +92,7 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
 v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   v1::Inventory inventory;
   inventory.set_hostname(state.settings.hostname);
-  inventory.set_data_address(state.settings.data_address);
+  inventory.set_data_address(state.data_address);
   for (const v1::Place& place : state.settings.places) *inventory.add_places() = place;
   for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true, now);
   for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;

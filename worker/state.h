@@ -132,7 +132,6 @@ struct Settings {
   std::string worker_id;
   uint64_t incarnation = 0;
   std::string hostname;
-  std::string data_address;
   std::string build;
   std::vector<v1::Place> places;
 };
@@ -140,7 +139,9 @@ struct Settings {
 struct WorkerState {
   Settings settings;
   SessionState session;
+  std::string data_address;  // at which ranks on other workers reach ours; told with the last Hello
   int64_t highest_term = 0;
+  std::string store_id;  // of the controller that was last welcome: the live attempts are its
   absl::Duration orphan_timeout = absl::InfiniteDuration();
   absl::Duration beat = absl::Seconds(1);
   bool deadline_stale = false;  // the controller was heard; the pages do not say so yet

@@ -15,6 +15,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "jobspec/jobspec.h"
@@ -26,6 +27,7 @@
 #include "platform/log.h"
 #include "platform/random.h"
 #include "worker/daemon.h"
+#include "worker/data_address.h"
 #include "worker/gpus.h"
 #include "worker/launcher.h"
 #include "worker/program_names.h"
@@ -105,8 +107,7 @@ int main(int argc, char** argv) {
   std::string state;
   int places = NumCores();
   std::string trainer = BesideThisBinary("tandem-trainer");
-  std::string data_address = "127.0.0.1";
-  std::string failpoints;
+  std::string data_address;
   CLI::App app("Runs the ranks that the controller assigns to this machine.", "tandem-worker");
   app.add_option("--controller", controller, "Address of the controller: unix:/path or host:port")
       ->required();
@@ -121,20 +122,32 @@ int main(int argc, char** argv) {
          "Path of tandem-trainer; GPUs (those in CUDA_VISIBLE_DEVICES) are offered where PATH-cuda is "
          "there too")
       ->capture_default_str();
-  app.add_option("--data-address", data_address, "Address at which other workers reach the ranks of this one")
-      ->capture_default_str();
-  app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there (test builds only)");
+  app.add_option("--data-address", data_address,
+                 "Address at which other workers reach the ranks of this one; left out, the one from which "
+                 "this machine reaches the controller");
+#ifdef TANDEM_FAILPOINTS
+  std::string failpoints;
+  app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there");
+#endif
   app.set_version_flag("--version", "tandem-worker " + platform::BuildVersion());
   CLI11_PARSE(app, argc, argv);
   platform::SetLogComponent("worker");
+#ifdef TANDEM_FAILPOINTS
   if (!failpoints.empty()) {
     if (const absl::Status status = platform::SetFailpoints(failpoints); !status.ok()) return Fail(status);
   }
+#endif
   std::error_code error;
   const std::string folder = std::filesystem::absolute(state, error).string();
   if (error) return Fail(absl::InvalidArgumentError("--state: " + error.message()));
   if (access(trainer.c_str(), X_OK) != 0) {
     return Fail(absl::NotFoundError("there is no program " + trainer + "; name the trainer with --trainer"));
+  }
+  // A name that does not resolve yet, or a route that is not there yet, may come; another form does not.
+  if (const absl::Status known = worker::LocalAddressToward(controller).status();
+      data_address.empty() && absl::IsInvalidArgument(known)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("--controller: ", known.message(), "; name one with --data-address")));
   }
   std::vector<tandem::v1::Place> all_places = GpuPlaces(trainer);
   for (tandem::v1::Place& place : CpuPlaces(places, static_cast<int>(all_places.size()))) {
@@ -155,10 +168,9 @@ int main(int argc, char** argv) {
 
   absl::StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Open(
       {
-          .controller = {.target = controller},
+          .controller = {.target = controller, .data_address = data_address},
           .settings = {.worker_id = id,
                        .hostname = platform::HostName(),
-                       .data_address = data_address,
                        .build = platform::BuildVersion(),
                        .places = std::move(all_places)},
           .state_folder = folder,

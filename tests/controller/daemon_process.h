@@ -17,13 +17,19 @@ extern char** environ;
 
 namespace tandem::controller {
 
-// A tandem-controller process on a socket in its folder.
+// A tandem-controller process on a socket in its folder. `failpoint`: where it is to die; empty: what users
+// run.
 class Daemon {
  public:
   Daemon(const std::string& folder, const std::string& failpoint) {
     std::vector<std::string> arguments = {
-        TANDEM_CONTROLLER_BINARY, "--state", folder + "/state", "--listen", Address(folder),
-        "--metrics-listen",       "off"};
+        failpoint.empty() ? TANDEM_CONTROLLER_BINARY : TANDEM_CONTROLLER_WITH_FAILPOINTS,
+        "--state",
+        folder + "/state",
+        "--listen",
+        Address(folder),
+        "--metrics-listen",
+        "off"};
     if (!failpoint.empty()) {
       arguments.insert(arguments.end(), {"--failpoint", failpoint});
     }

@@ -8,6 +8,7 @@
 #include "controller/assignments.h"
 #include "controller/causes.h"
 #include "controller/decide.h"
+#include "controller/wakefulness.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {
@@ -296,6 +297,29 @@ TEST(DeathTest, AWorkerThatStaysAwayLosesTheJob) {
   EXPECT_TRUE(WhyNotSchedulable(driver.state, driver.state.workers.at("a")).empty());
 }
 
+TEST(DeathTest, AWorkerIsNotLostForTheTimeInWhichTheControllerItselfStoodStill) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Wait(absl::Seconds(1));
+  driver.Disconnect("b");
+  driver.now += 10 * driver.state.limits.worker_timeout;  // nothing is heard, not even a tick
+  driver.Feed(Tick{.awake_since = driver.now});
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  driver.Wait(driver.state.limits.worker_timeout - absl::Seconds(1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  driver.Wait(absl::Seconds(1));
+  EXPECT_EQ(driver.Job().reason(), "WorkerLost") << "it had all of its time to return";
+}
+
+TEST(WakefulnessTest, IsBrokenByAPauseOfEveryThread) {
+  Wakefulness wakefulness(kStart, absl::Seconds(2));
+  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(2)), kStart);
+  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(1)), kStart) << "threads may come a little out of order";
+  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(4)), kStart);
+  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(7)), kStart + absl::Seconds(7));
+  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(8)), kStart + absl::Seconds(7));
+}
+
 TEST(DeathTest, AWorkerThatReturnsInTimeWithTheAttemptGoesOn) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
@@ -402,7 +426,7 @@ TEST(DeathTest, ReadyRanksHaveNoDeadline) {
 // A restart of the controller: rows are kept, nothing that was observed.
 State Restarted(const State& before, absl::Time now) {
   State out;
-  out.started = now;
+  out.awake_since = now;
   out.last_seq = before.last_seq;
   out.jobs = before.jobs;
   out.queue = before.queue;

@@ -114,6 +114,56 @@ TEST(DecideTest, RanksGoOverWorkersInNameOrder) {
   EXPECT_EQ(Describe(driver.state, "b").places_in_use(), 1);
 }
 
+v1::Hello HelloFrom(const std::string& worker, const std::string& host, const std::string& data_address,
+                    int places = 1) {
+  v1::Hello hello = HelloOf(worker, places);
+  hello.mutable_inventory()->set_hostname(host);
+  hello.mutable_inventory()->set_data_address(data_address);
+  return hello;
+}
+
+TEST(DecideTest, RanksAreNotPlacedOnWorkersThatCannotReachEachOther) {
+  for (const char* const loopback : {"127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "localhost"}) {
+    Driver driver;
+    driver.Connect(HelloFrom("a", "one", loopback));
+    driver.Connect(HelloFrom("b", "two", "10.0.0.7"));
+    driver.Feed(SubmitOf("job", 2));
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_QUEUED) << loopback;
+    EXPECT_EQ(driver.Job().reason(), "WorkersApart") << loopback;
+    EXPECT_EQ(driver.Job().message(),
+              std::string("needs 2 places on workers whose ranks reach each other, and a (") + loopback +
+                  ") and b (10.0.0.7) do not: a loopback address is reached on its own machine only; start "
+                  "each tandem-worker with the --controller or --data-address at which the others reach it");
+    driver.Connect(HelloFrom("a", "one", "10.0.0.6"));
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED) << "the worker was started again as it says";
+  }
+}
+
+TEST(DecideTest, LoopbackAddressesOfTwoMachinesAreNotMixedEither) {
+  Driver driver;
+  driver.Connect(HelloFrom("a", "one", "127.0.0.1"));
+  driver.Connect(HelloFrom("b", "two", "127.0.0.1"));
+  driver.Feed(SubmitOf("job", 2));
+  EXPECT_EQ(driver.Job().reason(), "WorkersApart");
+  driver.Connect(HelloFrom("c", "two", "127.0.0.1"));
+  ASSERT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+  EXPECT_THAT(WorkersOf(driver.Job()), ElementsAre("b", "c"));
+}
+
+TEST(DecideTest, AJobThatFitsOnWorkersThatReachEachOtherPassesTheOthersOver) {
+  Driver driver;
+  driver.Connect(HelloFrom("a", "one", "127.0.0.1"));
+  driver.Connect(HelloFrom("b", "two", "10.0.0.7"));
+  driver.Connect(HelloFrom("c", "three", "node3.example"));
+  driver.Feed(SubmitOf("job", 2));
+  ASSERT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+  EXPECT_THAT(WorkersOf(driver.Job()), ElementsAre("b", "c"));
+  driver.Feed(SubmitOf("alone", 1));
+  EXPECT_THAT(WorkersOf(driver.Job("id-alone")), ElementsAre("a")) << "one worker needs no other";
+  driver.Feed(SubmitOf("third", 1));
+  EXPECT_EQ(driver.Job("id-third").reason(), "WaitingForPlaces");
+}
+
 // Workers with two GPUs and a CPU place each.
 v1::Hello HelloWithGpus(const std::string& worker) {
   v1::Hello hello = HelloOf(worker, 3);
@@ -264,6 +314,20 @@ TEST(DecideTest, CheckpointsAreToldOnce) {
       << "not that attempt";
   EXPECT_EQ(driver.Job().last_step(), 10);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST(DecideTest, OnlyAWorkerOfTheAttemptTellsOfItsCheckpoints) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Connect("stranger", 1);
+  CheckpointTold told{.worker = "stranger"};
+  told.notice.mutable_id()->set_job_id("id-job");
+  told.notice.mutable_id()->set_attempt(1);
+  told.notice.mutable_committed()->set_step(1000);
+  EXPECT_EQ(driver.Feed(told).events.size(), 0U);
+  EXPECT_EQ(driver.Job().last_step(), 0);
+  told.worker = "b";
+  EXPECT_EQ(driver.Feed(told).events.size(), 1U);
 }
 
 CheckpointTold Warned(uint64_t number, v1::CheckpointProblem problem, int64_t step) {

@@ -73,7 +73,7 @@ inline v1::Cause CauseOf(v1::FailureClass failure, const std::string& reason, in
 // A state, fed with inputs at a time that the test moves; keeps every event.
 class Driver {
  public:
-  Driver() { state.started = kStart; }
+  Driver() { state.awake_since = kStart; }
 
   Decision Feed(const Input& input) {
     Decision out = Step(input, now, state);

@@ -10,35 +10,9 @@ import urllib.parse
 import urllib.request
 
 import grpc
-from google.protobuf import descriptor_pool, json_format, message_factory
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from cluster import free_port, tiny_job, wait_for
-
-
-class Client:
-    """Calls any method of a server that it learns about by reflection."""
-
-    def __init__(self, address):
-        self.channel = grpc.insecure_channel(address)
-        self.database = ProtoReflectionDescriptorDatabase(self.channel)
-        self.pool = descriptor_pool.DescriptorPool(self.database)
-
-    def _method(self, service, method):
-        descriptor = self.pool.FindServiceByName(service).methods_by_name[method]
-        request = message_factory.GetMessageClass(descriptor.input_type)
-        response = message_factory.GetMessageClass(descriptor.output_type)
-        return request, response, f"/{service}/{method}"
-
-    def call(self, service, method, body):
-        request, response, path = self._method(service, method)
-        stub = self.channel.unary_unary(path, request.SerializeToString, response.FromString)
-        return stub(json_format.ParseDict(body, request()), timeout=20)
-
-    def stream(self, service, method, body):
-        request, response, path = self._method(service, method)
-        stub = self.channel.unary_stream(path, request.SerializeToString, response.FromString)
-        return stub(json_format.ParseDict(body, request()), timeout=60)
+from grpc_client import Client
 
 
 def enums(spec):

@@ -16,8 +16,7 @@ namespace tandem::worker {
 class CoreHarness {
  public:
   explicit CoreHarness(int num_places = 4) {
-    state_.settings = {
-        .worker_id = "w1", .incarnation = 5, .hostname = "host", .data_address = "127.0.0.1", .build = "b"};
+    state_.settings = {.worker_id = "w1", .incarnation = 5, .hostname = "host", .build = "b"};
     for (int i = 0; i < num_places; ++i) {
       v1::Place& place = state_.settings.places.emplace_back();
       place.set_index(i);
@@ -71,10 +70,12 @@ class CoreHarness {
 
   void FromControllerMessage(const v1::ControllerMessage& message) { Feed(FromController{message}); }
 
-  void Connect(const std::vector<v1::Assignment>& all = {}, int64_t term = 1) {
-    Feed(Connected{});
+  void Connect(const std::vector<v1::Assignment>& all = {}, int64_t term = 1,
+               const std::string& store_id = "store") {
+    Feed(Connected{.data_address = "127.0.0.1"});
     v1::ControllerMessage message;
     message.mutable_welcome()->set_term(term);
+    message.mutable_welcome()->set_store_id(store_id);
     message.mutable_welcome()->set_protocol(kProtocol);
     message.mutable_welcome()->mutable_orphan_timeout()->set_seconds(600);
     message.mutable_welcome()->mutable_beat()->set_seconds(1);

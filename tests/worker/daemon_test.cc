@@ -326,14 +326,16 @@ TEST_F(DaemonTest, ATrainerThatIsNotThereIsNamedAtOnce) {
               HasSubstr("there is no program /nowhere/tandem-trainer; name the trainer with --trainer"));
 }
 
-#ifdef TANDEM_FAILPOINTS
-
 class FailpointTest : public DaemonTest, public testing::WithParamInterface<const char*> {};
 
 // Wherever the daemon is killed, the next one accounts for every rank, and none is left running.
 TEST_P(FailpointTest, TheNextDaemonAccountsForEveryRank) {
   controller_->Want({Job("exit-3-at-step-5", 2)});
-  StartWorker({"--failpoint", std::string(GetParam()) + "=kill"});
+  worker_ = std::make_unique<WorkerProcess>(
+      WorkerProcess::Options{.program = TANDEM_WORKER_WITH_FAILPOINTS,
+                             .controller = controller_->address(),
+                             .state_folder = folder_ + "/state",
+                             .more = {"--failpoint", std::string(GetParam()) + "=kill"}});
   ASSERT_TRUE(worker_->Wait().has_value());
   const int before = static_cast<int>(controller_->seen().hellos.size());
   StartWorker();
@@ -354,8 +356,6 @@ INSTANTIATE_TEST_SUITE_P(Points, FailpointTest,
                          testing::Values("worker.after_accept", "worker.after_spawn",
                                          "worker.before_record_end", "worker.after_record_end"),
                          [](const auto& info) { return std::string(info.param).substr(7); });
-
-#endif
 
 }  // namespace
 }  // namespace tandem::worker

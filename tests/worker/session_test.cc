@@ -42,7 +42,7 @@ v1::ControllerMessage Value(const std::string& key, const std::string& value) {
 
 TEST(SessionTest, HelloWithTheInventoryComesFirst) {
   CoreHarness core;
-  core.Feed(Connected{});
+  core.Feed(Connected{.data_address = "10.0.0.7"});
   const std::vector<SendToController> sent = core.Take<SendToController>();
   ASSERT_THAT(sent, SizeIs(1));
   const v1::Hello& hello = sent[0].message.hello();
@@ -50,7 +50,7 @@ TEST(SessionTest, HelloWithTheInventoryComesFirst) {
   EXPECT_EQ(hello.worker_id(), "w1");
   EXPECT_EQ(hello.incarnation(), 5u);
   EXPECT_EQ(hello.inventory().places_size(), 4);
-  EXPECT_EQ(hello.inventory().data_address(), "127.0.0.1");
+  EXPECT_EQ(hello.inventory().data_address(), "10.0.0.7");
   EXPECT_EQ(hello.protocol_max(), kProtocol);
 }
 
@@ -285,6 +285,28 @@ TEST(SessionTest, AControllerOfAnOlderTermIsLeftAndNotListenedTo) {
   EXPECT_THAT(drops[0].why, HasSubstr("term 6 is older than term 7"));
   core.Assign({});
   EXPECT_THAT(core.Take<SendToRank>(), IsEmpty()) << "its ranks go on";
+}
+
+TEST(SessionTest, AControllerOfAnotherStoreIsNotObeyedWhileRanksRun) {
+  CoreHarness core;
+  core.Connect({}, 1, "mine");
+  core.Feed(Disconnected{});
+  core.Connect({CoreHarness::Job("j", 1)}, 1, "other");
+  core.StartJob(CoreHarness::Job("j", 1));
+  EXPECT_THAT(core.Take<DropSession>(), IsEmpty())
+      << "nothing ran here, so any controller may have the worker";
+  core.Feed(Disconnected{});
+  core.Connect({}, 2, "third");
+  const std::vector<DropSession> drops = core.Take<DropSession>();
+  ASSERT_THAT(drops, SizeIs(1));
+  EXPECT_THAT(drops[0].why, AllOf(HasSubstr("store third"), HasSubstr("store other")));
+  core.Advance(absl::Seconds(5));
+  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty()) << "its ranks go on, though the third does not list them";
+  core.Feed(Disconnected{});
+  core.Exits(kJob, 0, {.exit_code = 0});
+  core.Feed(EndRecorded{kJob});
+  core.Connect({}, 2, "third");
+  EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
 }
 
 TEST(SessionTest, ARefusalIsFollowedByAnotherTryOrTheEnd) {

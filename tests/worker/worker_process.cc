@@ -15,7 +15,7 @@
 namespace tandem::worker {
 
 WorkerProcess::WorkerProcess(const Options& options) {
-  std::vector<std::string> args = {TANDEM_WORKER,
+  std::vector<std::string> args = {options.program,
                                    "--controller",
                                    options.controller,
                                    "--id",

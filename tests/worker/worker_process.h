@@ -15,6 +15,7 @@ namespace tandem::worker {
 class WorkerProcess {
  public:
   struct Options {
+    std::string program = TANDEM_WORKER;
     std::string controller;
     std::string state_folder;
     int places = 4;

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace tandem::controller {
+
+// Since when this process has run without standing still. One that was stopped (SIGSTOP, a suspended machine,
+// a virtual machine that is moved) has heard nobody meanwhile, so the silence of others counts only from then
+// on. It stood still where none of its threads did anything for longer than `pause`. Thread-safe.
+class Wakefulness {
+ public:
+  Wakefulness(absl::Time now, absl::Duration pause) : pause_(pause), last_(now), since_(now) {}
+
+  // A thread does something at `now`; since when none has stood still. Call more often than once a `pause`.
+  absl::Time Touch(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (now - last_ > pause_) {
+      since_ = now;
+    }
+    last_ = std::max(last_, now);
+    return since_;
+  }
+
+ private:
+  const absl::Duration pause_;
+  absl::Mutex mu_;
+  absl::Time last_ ABSL_GUARDED_BY(mu_);
+  absl::Time since_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::controller
