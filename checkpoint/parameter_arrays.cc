@@ -1,7 +1,7 @@
 #include "checkpoint/parameter_arrays.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <array>
 #include <stdexcept>
@@ -41,7 +41,7 @@ void ParameterArrays::MakeShards() {
     for (size_t kind = 0; kind < kSuffixes.size(); ++kind) {
       const at::Tensor& on_device = device_[u * kSuffixes.size() + kind];
       host_.push_back(on_device.is_cpu() ? on_device
-                                         : at::empty_like(on_device, on_device.options().device(at::kCPU)));
+                                         : at::zeros_like(on_device, on_device.options().device(at::kCPU)));
       for (const fsdp::Piece& piece : unit.pieces()) {
         const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
         pieces_.push_back(host_.back().narrow(0, piece.range.begin - unit.owned().begin, piece.range.size()));
