@@ -16,10 +16,10 @@ struct SharedPage {
   std::atomic<int64_t> attempt{0};
   std::atomic<int32_t> phase{0};         // tandem.v1.RankPhase
   std::atomic<int64_t> step{0};          // the one in progress, from 1
-  std::atomic<int64_t> instruction{-1};  // index in the program, last one issued or started
+  std::atomic<int64_t> instruction{-1};  // the last that returned; on a GPU: was issued
   std::atomic<int64_t> microbatch{-1};
   std::atomic<int64_t> progress_monotonic_ns{0};       // CLOCK_MONOTONIC of the last change
-  std::atomic<uint64_t> collectives[kMaxGroups] = {};  // started, by group in creation order
+  std::atomic<uint64_t> collectives[kMaxGroups] = {};  // started, by communicator
   // Written by the daemon: CLOCK_BOOTTIME in ns after which the trainer, having heard of no controller,
   // exits; 0: never.
   std::atomic<int64_t> orphan_deadline_boottime_ns{0};

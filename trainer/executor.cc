@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -63,6 +62,11 @@ class Executor::Impl {
         run_memory_(plan, memory),
         binder_(plan, nodes, units, memory, backend, options.fill_with_nan,
                 [this](int parity, int microbatch) { reader_.Await(slots_[parity].number, microbatch); }) {
+    if (communicators.size() > link::SharedPage::kMaxGroups) {
+      throw std::logic_error(absl::StrCat("the shared page counts the collectives of ",
+                                          link::SharedPage::kMaxGroups, " communicators, the programs use ",
+                                          communicators.size()));
+    }
     int first = 0;  // of the program's instructions among those of all
     for (const Program* program : plan.stage.All()) {
       programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,
@@ -91,15 +95,15 @@ class Executor::Impl {
     error_.RethrowIfSet();
     const int64_t number = next_++;
     Slot& slot = slots_[number % 2];
-    slot.number = number;
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      slot.number = number;
+      slot.collectives.clear();
+    }
     slot.bound = ProgramOf(request.run.kind);
     slot.request = request;
     slot.step = step;
     slot.ended.assign(slot.bound->program.segments().size(), device::Event());
-    {
-      const std::lock_guard<std::mutex> lock(mu_);
-      slot.collectives.clear();
-    }
     ++in_flight_;
     const int parity = static_cast<int>(number % 2);
     const Program& program = slot.bound->program.program();
@@ -107,23 +111,14 @@ class Executor::Impl {
     if (const std::vector<int64_t*>& batches = run_memory_.Batches(program, parity); !batches.empty()) {
       reader_.Ask(number, batches, std::move(load));
     }
-    if (request.run.recording == Recording::kNone) {
-      IssueSegments(slot, parity);
-    } else {
-      Record(slot, parity);
+    try {
+      IssueAll(slot, parity);
+    } catch (...) {
+      // A GPU that has failed throws again at whoever uses it next. The instruction that met it first has
+      // set its error already; that one is thrown.
+      Fail(std::current_exception());
+      error_.RethrowIfSet();
     }
-    slot.ends.clear();
-    for (auto& [name, entry] : streams_) {
-      slot.ends.push_back(entry.stream->Record());
-    }
-    // The host waits for one event. It comes on the stream of the program's last instruction, a report,
-    // behind which nothing of the next run is late.
-    device::Stream& last = *slot.bound->streams[program.instructions.back().stream];
-    for (const device::Event& end : slot.ends) {
-      last.Wait(end);
-    }
-    slot.end = last.Record();
-    slot.end_stream = &last;
   }
 
   RunRecord Await() {
@@ -207,7 +202,7 @@ class Executor::Impl {
 
   // A run in flight, by parity.
   struct Slot {
-    int64_t number = -1;
+    int64_t number = -1;  // written under mu_: a watchdog asks which run is older
     Bound* bound = nullptr;
     RunRequest request;
     int64_t step = 0;                  // of a validation
@@ -226,6 +221,26 @@ class Executor::Impl {
       throw std::logic_error(absl::StrCat("the plan has no program ", kNames[static_cast<int>(kind)]));
     }
     return found->second.get();
+  }
+
+  void IssueAll(Slot& slot, int parity) {
+    if (slot.request.run.recording == Recording::kNone) {
+      IssueSegments(slot, parity);
+    } else {
+      Record(slot, parity);
+    }
+    slot.ends.clear();
+    for (auto& [name, entry] : streams_) {
+      slot.ends.push_back(entry.stream->Record());
+    }
+    // The host waits for one event. It comes on the stream of the program's last instruction, a report,
+    // behind which nothing of the next run is late.
+    device::Stream& last = *slot.bound->streams[slot.bound->program.program().instructions.back().stream];
+    for (const device::Event& end : slot.ends) {
+      last.Wait(end);
+    }
+    slot.end = last.Record();
+    slot.end_stream = &last;
   }
 
   // A run starts after all of the former run but the streams that copy to and from the host.
@@ -274,6 +289,10 @@ class Executor::Impl {
                                                    slot.request.run.recording);
     device::Stream& first = *slot.bound->streams.front();
     first.Enqueue([&slot] { slot.recorder->MarkOrigin(); });
+    const device::Event origin = first.Record();
+    for (auto& [name, entry] : streams_) {
+      entry.stream->Wait(origin);
+    }
     if (slot.request.run.recording != Recording::kSerialized) {
       IssueSegments(slot, parity);
       return;
@@ -340,13 +359,18 @@ class Executor::Impl {
         {&communicator, sequence, bound.instruction, StepOf(slot, *bound.instruction)});
   }
 
+  // The streams that copy to and from the host go ahead into the next run, where the page would jump to and
+  // fro between two steps: of them it tells only that something moves.
   void NoteEnd(const Slot& slot, const BoundInstruction& bound) {
+    page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
+    if (slot.bound->program.program().streams[bound.instruction->stream].copies_host) {
+      return;
+    }
     const trainer::Run& run = slot.request.run;
     page_.step.store(run.computed > 0 ? run.computed : (run.applied > 0 ? run.applied : slot.step),
                      std::memory_order_relaxed);
     page_.instruction.store(slot.bound->first + bound.index, std::memory_order_relaxed);
     page_.microbatch.store(bound.instruction->microbatch, std::memory_order_relaxed);
-    page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
   }
 
   // Of the runs in flight, the older one's first.
@@ -370,7 +394,7 @@ class Executor::Impl {
   std::map<std::string, std::unique_ptr<Bound>> programs_;
 
   int64_t next_ = 0;  // number of the run that is issued next
-  std::atomic<int> in_flight_{0};
+  int in_flight_ = 0;
   std::array<Slot, 2> slots_;  // by parity
   std::optional<RecordedRun> recorded_;
   std::mutex mu_;

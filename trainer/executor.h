@@ -48,13 +48,15 @@ struct ExecutorOptions {
 // the two elements of the rings.
 //
 // The first error ends everything: what is queued is skipped, the communicators are aborted, and Await throws
-// one InstructionError. The executor is then good for nothing but destruction, which waits for the streams;
+// that error. The executor is then good for nothing but destruction, which waits for the streams;
 // with Gloo, where a pending operation cannot be ended, leave the process instead.
 class Executor {
  public:
   // All arguments outlive it. communicators: those of plan::CommunicatorUses(plan), in its order. `page` gets
-  // the instruction that finished last (its place among those of plan.stage.All(), one program behind the
-  // other), its time and microbatch, and the collectives of each communicator.
+  // the instruction whose call returned last (its place among those of plan.stage.All(), one program behind
+  // the other), its step and microbatch, and the collectives that each communicator has started. On the CPU
+  // that instruction has finished; on CUDA it was issued, at most a few segments ahead of the GPU. Copies to
+  // and from the host, which go ahead into the next run, change the page's time alone.
   Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
            const std::vector<fsdp::UnitShard>& units, const StageMemory& memory,
            comm::Communicators& communicators, link::SharedPage& page, Backend& backend,
@@ -64,10 +66,12 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Issues a run. load: of its microbatches, called on a thread of the executor's. step: of a validation, the
-  // step whose weights it uses. Requires in_flight() < 2, and a plan that has the run's program.
+  // step whose weights it uses. Requires in_flight() < 2, and a plan that has the run's program. Throws what
+  // Await would where an error is known already.
   void Issue(const RunRequest& request, BatchReader::Load load, int64_t step = 0);
 
-  // Blocks until the oldest run in flight has ended. Requires in_flight() > 0. Throws InstructionError.
+  // Blocks until the oldest run in flight has ended. Requires in_flight() > 0. Throws the first error of any
+  // run: an InstructionError, or what Fail was given.
   RunRecord Await();
 
   // Of the run that Await returned last, where it was recorded; without its rank.

@@ -286,6 +286,8 @@ class Rank::Impl {
       report_->norms = std::move(record.norms);
       if (record.run.computed > 0) {
         SubmitReport();
+      } else {
+        report_->seconds += Lap();  // an update of its own is time of its step, whatever follows
       }
     }
     if (record.run.computed == 0) {
@@ -328,9 +330,7 @@ class Rank::Impl {
   // On this rank's microbatches in the fixed windows of the validation text. Ranks that are left over in the
   // last round take windows again; those losses are not counted. Step 0 has a report of nothing else.
   void Validate() {
-    if (report_.has_value()) {
-      report_->seconds += Lap();  // of its update
-    } else {
+    if (!report_.has_value()) {
       report_ = StepRecord{.step = step()};
     }
     executor_.Issue(

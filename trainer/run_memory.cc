@@ -1,8 +1,6 @@
 #include "trainer/run_memory.h"
 
-#include <cstring>
-#include <stdexcept>
-#include <string>
+#include <vector>
 
 #include "fsdp/run_inputs.h"
 #include "plan/job_plan.h"

@@ -29,13 +29,16 @@ RunSequence::Next RunSequence::Decide(int in_flight) const {
   if (computed_ == applied_) {
     return DecideAtBoundary(in_flight);
   }
+  // What is recorded shares the device with no other run.
+  const Recording recording = profiles_.next();
+  if (in_flight > 0 && recording_) {
+    return {Action::kDrain, {}};
+  }
   if (computed_ == options_.last_step || checkpoint_wanted_ || stop_wanted_ || ValidationDue(computed_) ||
       SaveDue(computed_)) {
     return {Action::kIssue, {.kind = RunKind::kUpdate, .applied = computed_}};
   }
-  // What is recorded shares the device with no other run.
-  const Recording recording = profiles_.next();
-  if (in_flight > 0 && (recording_ || recording != Recording::kNone)) {
+  if (in_flight > 0 && recording != Recording::kNone) {
     return {Action::kDrain, {}};
   }
   return {Action::kIssue,

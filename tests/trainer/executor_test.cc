@@ -1,9 +1,11 @@
 #include "trainer/executor.h"
 
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -72,6 +74,44 @@ class HangingFactory final : public comm::CommunicatorFactory {
   }
 
   std::map<std::string, HangingCommunicator*> made;
+};
+
+// As on a GPU, work runs in Enqueue, on the issuing thread, and after an error of the device every use of a
+// stream throws again.
+class IssuingThreadStream final : public device::Stream {
+ public:
+  explicit IssuingThreadStream(device::StreamError error) : error_(std::move(error)) {}
+
+  void Enqueue(std::function<void()> work) override {
+    if (error_.is_set()) {
+      return;
+    }
+    try {
+      const c10::InferenceMode no_gradients;
+      work();
+    } catch (...) {
+      error_.Set(std::current_exception());
+    }
+  }
+  device::Event Record() override {
+    if (error_.is_set()) {
+      throw std::runtime_error("recording an event: the device has failed");
+    }
+    return {};
+  }
+  void Wait(const device::Event&) override {}
+  void Synchronize() override { error_.RethrowIfSet(); }
+  void Synchronize(const device::Event&) override { error_.RethrowIfSet(); }
+
+ private:
+  device::StreamError error_;
+};
+
+class IssuingThreadStreams final : public device::StreamFactory {
+ public:
+  std::unique_ptr<device::Stream> MakeStream(const std::string&, device::StreamError error) override {
+    return std::make_unique<IssuingThreadStream>(std::move(error));
+  }
 };
 
 // One rank on a plan, without the loop around it.
@@ -221,6 +261,31 @@ TEST_F(ExecutorTest, ThePageSaysWhatFinished) {
   }
 }
 
+// The copies of a run go ahead of the run before it.
+TEST_F(ExecutorTest, ThePagesStepNeverGoesBack) {
+  std::atomic<bool> over{false};
+  std::atomic<int64_t> backwards{0};
+  {
+    const std::jthread daemon([&] {
+      int64_t last = 0;
+      while (!over) {
+        const int64_t step = page_.step;
+        backwards += step < last ? 1 : 0;
+        last = step;
+      }
+    });
+    executor_->Issue(Begin(1), Load());
+    for (int64_t step = 2; step <= 20; ++step) {
+      executor_->Issue(Train(step), Load());
+      executor_->Await();
+    }
+    executor_->Await();
+    over = true;
+  }
+  EXPECT_EQ(backwards, 0);
+  EXPECT_EQ(page_.step, 20);
+}
+
 TEST_F(ExecutorTest, RequestsOfThisRankComeBackWithTheNorm) {
   RunRequest request = Begin(1);
   request.requests = kRequestCheckpoint;
@@ -256,6 +321,7 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
       if (end.contains(instructions[i].stream)) {
         EXPECT_LE(end[instructions[i].stream], time.start_ns) << i;
       }
+      EXPECT_GE(time.start_ns, 0) << i;
       EXPECT_LE(time.start_ns, time.end_ns) << i;
       for (const schedules::Wait& wait : instructions[i].waits) {
         EXPECT_LE(timeline.instructions[wait.instruction].end_ns, time.start_ns)
@@ -290,6 +356,46 @@ TEST_F(ExecutorTest, TheFirstErrorIsReportedOnceWithItsInstruction) {
   EXPECT_THROW(executor_->Issue(Begin(3), Load()), InstructionError);
   executor_.reset();
   EXPECT_EQ(loads, 1);
+}
+
+TEST_F(ExecutorTest, AnErrorOfADeviceThatSaysItAgainKeepsItsInstruction) {
+  IssuingThreadStreams streams;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(streams);
+  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, *backend);
+  executor.Issue(Begin(1), Load());
+  EXPECT_EQ(executor.Await().losses.size(), 2u);
+  factory_.made.at("dp_cp")->Abort();
+  try {
+    executor.Issue(Train(2), Load());
+    executor.Await();
+    FAIL() << "the error was swallowed";
+  } catch (const InstructionError& error) {
+    EXPECT_EQ(error.step, 2);
+    EXPECT_EQ(error.group, "dp_cp");
+  }
+}
+
+TEST_F(ExecutorTest, AnErrorBehindTheRunThatIsAwaitedNamesItsOwnStep) {
+  executor_->Issue(Begin(1), Load());
+  executor_->Issue(Train(2), [](int, int64_t*) { throw std::runtime_error("no text"); });
+  try {
+    executor_->Await();
+    executor_->Await();
+    FAIL() << "the error was swallowed";
+  } catch (const InstructionError& error) {
+    EXPECT_EQ(error.step, 2);
+  }
+}
+
+TEST_F(ExecutorTest, AnErrorOfAValidationNamesTheStepWhoseWeightsItUses) {
+  executor_->Issue(
+      {.run = {.kind = RunKind::kValidate}}, [](int, int64_t*) { throw std::runtime_error("no text"); }, 7);
+  try {
+    executor_->Await();
+    FAIL() << "the error was swallowed";
+  } catch (const InstructionError& error) {
+    EXPECT_EQ(error.step, 7);
+  }
 }
 
 TEST_F(ExecutorTest, ALostCommunicatorNamesTheGroup) {

@@ -149,6 +149,9 @@ TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
                   ->WaitFor(
                       1, [](const auto& m) { return m.request_done() == 12; }, kPatience)
                   .has_value());
+  // All that rank 0 said: its process may be gone before the daemon has read it.
+  daemon_->WaitFor(
+      0, [](const auto&) { return false; }, kPatience);
   std::vector<int64_t> checkpoints;
   int64_t last_step = 0;
   for (const v1::FromTrainer& message : daemon_->Said(0)) {

@@ -149,19 +149,25 @@ TEST(RunSequenceTest, ARecordedRunSharesTheDeviceWithNoOther) {
       "begin1 train1>2 | train2>3* | train3>4** | train4>5 train5>6 train6>7 train7>8 update8 | finish");
 }
 
+TEST(RunSequenceTest, AnUpdateBehindARecordedRunWaitsForItsEnd) {
+  EXPECT_EQ(
+      Drive({.last_step = 3},
+            [](int64_t step) { return step == 1 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{}; }),
+      "begin1 train1>2 | train2>3* | update3 | finish");
+}
+
 TEST(RunSequenceTest, AProfileThatIsAgreedOnAgainIsRecordedOnce) {
-  EXPECT_EQ(Drive({.last_step = 5},
-                  [](int64_t step) {
-                    return step <= 2 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{};
-                  }),
-            "begin1 train1>2 | train2>3* | train3>4 train4>5 update5 | finish");
+  EXPECT_EQ(
+      Drive({.last_step = 5},
+            [](int64_t step) { return step <= 2 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{}; }),
+      "begin1 train1>2 | train2>3* | train3>4 train4>5 update5 | finish");
 }
 
 TEST(RunSequenceTest, AProfileEndsAlsoWhereEveryStepIsABoundary) {
   EXPECT_EQ(
       Drive({.last_step = 4, .checkpoint_every = 1, .has_directory = true},
             [](int64_t step) { return step == 1 ? Agreed{.profile = {.id = 7, .steps = 2}} : Agreed{}; }),
-      "begin1 update1 | save1 begin2* update2 | save2 begin3* update3 | save3 begin4 update4 | save4! "
+      "begin1 update1 | save1 begin2* | update2 | save2 begin3* | update3 | save3 begin4 update4 | save4! "
       "finish");
 }
 
