@@ -110,7 +110,8 @@ TEST(SafetensorsTest, ReaderNamesWhatIsWrong) {
               HasSubstr("'b' begins at 4, the one before it ends at 8"));
   EXPECT_THAT(reason(WithHeader(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1}})", eight)),
               HasSubstr("exactly dtype, shape and data_offsets"));
-  EXPECT_THAT(reason(WithHeader(R"({"__metadata__":{"a":1}})", "")), HasSubstr("metadata 'a' is not a string"));
+  EXPECT_THAT(reason(WithHeader(R"({"__metadata__":{"a":1}})", "")),
+              HasSubstr("metadata 'a' is not a string"));
 }
 
 TEST(SafetensorsTest, RandomDamageIsReadOrRefusedButNeverWorse) {

@@ -227,7 +227,7 @@ def test_a_limit_on_the_size_of_files_fails_saves_and_does_not_kill_the_job(star
     trainers = cluster.trainers()
 
     def failed_in_a_row():
-        return int(cluster.job("limited")["checkpoints"].get("failed_in_a_row", 0))
+        return int(cluster.job("limited").get("checkpoints", {}).get("failed_in_a_row", 0))
 
     for pid in trainers:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
