@@ -1,31 +1,23 @@
-// How long the check of a whole job takes, and what of it: processor time, the best of several.
+// How long the programs of a job take to build and to check: processor time, the best of several.
 //
-// Usage: tandem-bench-check [LAYERS ACCUMULATION]     (80 32)
+// Usage: tandem-bench-check [LAYERS MICROBATCHES]     (80 32)
 
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
 #include <iostream>
+#include <string>
 
-#include "schedules/checker.h"
-#include "schedules/cross_rank.h"
-#include "schedules/job_checker.h"
-#include "schedules/program_builder.h"
-#include "tests/schedules/test_outline.h"
+#include "schedules/build/program_builder.h"
+#include "schedules/check/check.h"
+#include "tests/schedules/test_outlines.h"
 
 namespace {
 
-using tandem::schedules::BuildSnapshotProgram;
-using tandem::schedules::BuildTrainProgram;
-using tandem::schedules::BuildValidateProgram;
-using tandem::schedules::CheckJob;
-using tandem::schedules::CheckProgram;
-using tandem::schedules::CheckRanks;
-using tandem::schedules::FsdpOptions;
-using tandem::schedules::InOneGroup;
+using tandem::schedules::BuildOptions;
 using tandem::schedules::Outline;
-using tandem::schedules::Program;
+using tandem::schedules::StagePrograms;
 
 double BestMilliseconds(int times, const std::function<void()>& work) {
   double best = 1e12;
@@ -44,47 +36,38 @@ void Require(const absl::Status& status) {
   }
 }
 
-void Measure(const char* name, const Outline& outline, int accumulation) {
-  const FsdpOptions options = TestOptions(outline, /*prefetch=*/1);
-  Program train;
-  Program validate;
-  const double build =
-      BestMilliseconds(5, [&] { train = BuildTrainProgram(outline, options, accumulation); });
-  validate = BuildValidateProgram(outline, options, accumulation);
-  const Program snapshot = BuildSnapshotProgram();
-  ShareSlots(train, validate);
-  std::cout << name << ": " << train.instructions.size() << " instructions of a step, "
-            << validate.instructions.size() << " of a validation\n"
-            << "  build the step          " << build << " ms\n"
-            << "  check the step          "
-            << BestMilliseconds(10, [&] { Require(CheckProgram(outline, train)); }) << " ms\n"
-            << "  check two ranks of it   "
-            << BestMilliseconds(10,
-                                [&] {
-                                  Require(CheckRanks(InOneGroup(outline, {&train, &train})));
-                                })
-            << " ms\n"
-            << "  check the whole job     "
-            << BestMilliseconds(
-                   10,
-                   [&] {
-                     Require(
-                         CheckJob(outline, {.train = &train, .validate = &validate, .snapshot = &snapshot}));
-                   })
-            << " ms\n";
+void Measure(const std::string& name, const Outline& outline, int microbatches, int ranks) {
+  const BuildOptions options = tandem::schedules::OptionsFor(outline, "zero3", microbatches, ranks);
+  StagePrograms stage;
+  const double build = BestMilliseconds(5, [&] {
+    absl::StatusOr<StagePrograms> built = tandem::schedules::BuildStage(outline, options);
+    Require(built.status());
+    stage = *std::move(built);
+  });
+  const double check =
+      BestMilliseconds(5, [&] { Require(tandem::schedules::CheckStage(outline, options, stage)); });
+  std::cout << name << ": " << stage.train.instructions.size() << " instructions and "
+            << stage.train.buffers.size() << " buffers of a step\n"
+            << "  passes and addresses  " << build << " ms\n"
+            << "  check                 " << check << " ms\n";
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const int layers = argc > 2 ? std::atoi(argv[1]) : 80;
-  const int accumulation = argc > 2 ? std::atoi(argv[2]) : 32;
-  if (layers < 1 || accumulation < 1) {
-    std::cerr << "usage: tandem-bench-check [LAYERS ACCUMULATION]\n";
+  const int microbatches = argc > 2 ? std::atoi(argv[2]) : 32;
+  if (layers < 1 || microbatches < 1) {
+    std::cerr << "usage: tandem-bench-check [LAYERS MICROBATCHES]\n";
     return 2;
   }
-  std::cout << layers << " layers, accumulation " << accumulation << "\n";
-  Measure("dense", tandem::schedules::TestOutline(layers, /*tied=*/false), accumulation);
-  Measure("experts", tandem::schedules::TestMoeOutline(layers), accumulation);
+  std::cout << "all programs of a stage: train, begin, update, validate\n";
+  Measure("dense, " + std::to_string(layers) + " layers x " + std::to_string(microbatches) + " microbatches",
+          tandem::schedules::DenseDecoder({.layers = layers}), microbatches, /*ranks=*/8);
+  Measure("experts, " + std::to_string(layers) + " layers x 4 microbatches",
+          tandem::schedules::MoeDecoder(layers), /*microbatches=*/4, /*ranks=*/8);
+  Measure("Llama-3-8B on 512 ranks, 4 microbatches",
+          tandem::schedules::DenseDecoder(tandem::schedules::Llama8b(32, 8192, 4)), /*microbatches=*/4,
+          /*ranks=*/512);
   return 0;
 }

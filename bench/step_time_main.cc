@@ -18,7 +18,8 @@
 #include "nlohmann/json.hpp"
 #include "plan/recorded_steps.h"
 #include "platform/build_info.h"
-#include "schedules/device_profile.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/timeline.h"
 #include "tests/trainer/fake_daemon.h"
 
 namespace {
@@ -36,7 +37,7 @@ Recorded Record(tandem::trainer::FakeDaemon& daemon, int ranks, int steps) {
   tandem::v1::ToTrainer message;
   message.mutable_profile()->set_id(kId);
   message.mutable_profile()->set_steps(steps);
-  message.mutable_profile()->set_alone(true);
+  message.mutable_profile()->set_serialized(true);
   daemon.Send(0, message);
   Recorded recorded;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -57,13 +58,14 @@ Recorded Record(tandem::trainer::FakeDaemon& daemon, int ranks, int steps) {
   return recorded;
 }
 
-// Milliseconds from the start of the training program to the last end of an instruction.
-double ProgramMilliseconds(const Recorded& recorded) {
+// Milliseconds of the recorded program on the slowest rank, the median of the steps.
+double ProgramMilliseconds(const tandem::plan::JobPlan& plan, const Recorded& recorded) {
   std::map<int64_t, int64_t> slowest;  // step → nanoseconds
   for (const tandem::v1::StepTimeline& step : recorded.steps) {
-    if (!step.alone()) {
-      const auto end = std::max_element(step.end_ns().begin(), step.end_ns().end());
-      slowest[step.step()] = std::max(slowest[step.step()], *end);
+    if (!step.serialized()) {
+      const int64_t time = tandem::schedules::StepNanoseconds(tandem::plan::ProgramOf(plan, step),
+                                                              tandem::plan::ToTimeline(step));
+      slowest[step.step()] = std::max(slowest[step.step()], time);
     }
   }
   std::vector<int64_t> times;
@@ -74,8 +76,7 @@ double ProgramMilliseconds(const Recorded& recorded) {
   return static_cast<double>(times[times.size() / 2]) * 1e-6;
 }
 
-bool WriteProfile(const tandem::v1::JobSpec& resolved, const Recorded& recorded, const char* path) {
-  const tandem::plan::JobPlan plan = tandem::plan::MakeJobPlan(resolved);
+bool WriteProfile(const tandem::plan::JobPlan& plan, const Recorded& recorded, const char* path) {
   const auto base = tandem::schedules::PresetProfile("cpu");
   std::ofstream file(path);
   file << tandem::schedules::ProfileToJson(
@@ -132,11 +133,16 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "no steps are left to time behind the recorded ones; give the job more\n");
       return 1;
     }
-    if (!WriteProfile(resolved, recorded, argv[6])) {
+    const tandem::plan::JobPlan plan = tandem::plan::MakeJobPlan(resolved);
+    if (const absl::Status same = tandem::plan::CheckRecorded(plan, recorded.steps); !same.ok()) {
+      std::fprintf(stderr, "%s\n", std::string(same.message()).c_str());
+      return 1;
+    }
+    if (!WriteProfile(plan, recorded, argv[6])) {
       std::fprintf(stderr, "%s cannot be written\n", argv[6]);
       return 1;
     }
-    result["program_ms"] = ProgramMilliseconds(recorded);
+    result["program_ms"] = ProgramMilliseconds(plan, recorded);
     wait_for(before);
   }
   const auto start = std::chrono::steady_clock::now();

@@ -26,7 +26,7 @@ namespace tandem::checkpoint {
 
 // A 1-D array of `elements` elements of which this rank holds [begin, begin + data.numel()).
 struct Shard {
-  std::string name;  // "layers.0/weights"
+  std::string name;  // "model.norm.weight/exp_avg"
   int64_t elements = 0;
   int64_t begin = 0;
   const at::Tensor* data = nullptr;
@@ -86,7 +86,9 @@ Found FindNewest(platform::Files& files, const std::string& directory,
 Info ReadInfo(platform::Files& files, const std::string& path);
 
 // Fills `data` of each shard from whatever files hold those elements; the digests of these files are
-// verified, and of those that hold none. Throws CheckpointError.
-void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards);
+// verified, and of those that hold none. unit_shards: the same memory as the arrays of a checkpoint of
+// version 1, which go in its place where `path` is of that version (manifest.h). Throws CheckpointError.
+void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards,
+          const std::vector<Shard>& unit_shards = {});
 
 }  // namespace tandem::checkpoint

@@ -78,9 +78,14 @@ Info ReadInfo(platform::Files& files, const std::string& path) {
   return manifest->info;
 }
 
-void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards) {
+void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& parameter_shards,
+          const std::vector<Shard>& unit_shards) {
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
   if (!manifest.ok()) Fail(path, manifest.status().message());
+  if (manifest->version == 1 && unit_shards.empty() && !parameter_shards.empty()) {
+    Fail(path, "it is of version 1, which has an array a unit, and what is to be loaded has one a parameter");
+  }
+  const std::vector<Shard>& shards = manifest->version == 1 ? unit_shards : parameter_shards;
   std::map<std::string, const ManifestArray*> arrays;
   for (const ManifestArray& array : manifest->arrays) arrays.emplace(array.name, &array);
 

@@ -40,7 +40,7 @@ Json ToJson(const Manifest& manifest) {
                       {"pieces", std::move(pieces)}});
   }
   Json json = {{"format", kFormat},
-               {"version", kManifestVersion},
+               {"version", manifest.version},
                {"step", manifest.info.step},
                {"attempt", manifest.info.attempt},
                {"job", manifest.info.job},
@@ -111,11 +111,13 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
   try {
     if (!json.is_object() || json.at("format") != kFormat) return Damaged("it is not of a checkpoint");
     const auto version = json.at("version").get<int64_t>();
-    if (version != kManifestVersion) {
-      return Damaged(absl::StrCat("it is of version ", version, ", this build reads version ",
-                                  kManifestVersion, "; use the build that wrote it or a newer one"));
+    if (version < kOldestManifestVersion || version > kManifestVersion) {
+      return Damaged(absl::StrCat("it is of version ", version, ", this build reads versions ",
+                                  kOldestManifestVersion, " to ", kManifestVersion,
+                                  "; use the build that wrote it or a newer one"));
     }
     Manifest manifest = FromJson(json);
+    manifest.version = static_cast<int>(version);
     const absl::Status covered = CheckCoverage(manifest);
     if (!covered.ok()) return covered;
     return manifest;

@@ -15,7 +15,10 @@ namespace tandem::checkpoint {
 // Torch-free arithmetic on text.
 
 constexpr char kManifestName[] = "manifest.json";
-constexpr int kManifestVersion = 1;
+// 1: an array a unit and kind, of the unit's flat buffer ("layers.0/weights"). 2: one a parameter and kind
+// (parameter_arrays.h). This build writes 2 and reads both.
+constexpr int kManifestVersion = 2;
+constexpr int kOldestManifestVersion = 1;
 
 struct ManifestFile {
   std::string name;  // within the folder, no path
@@ -38,6 +41,7 @@ struct ManifestArray {
 };
 
 struct Manifest {
+  int version = kManifestVersion;
   Info info;
   std::vector<ManifestFile> files;
   std::vector<ManifestArray> arrays;

@@ -125,7 +125,9 @@ struct PlanOptions {
   std::string profile = "cpu";      // of the device: a preset's name or a file
   std::string compare;              // "prefetch=0,1,2", or empty
   std::string trace;                // file to write, or empty
-  std::optional<int> without_wait;  // the checker's answer to a program without this instruction's waits
+  // Only what the check says of the train program without something: the waits of one instruction, or all of it.
+  std::optional<int> without_wait;
+  std::optional<int> without_instruction;
 };
 int Plan(Context& context, const PlanOptions& options);
 

@@ -11,7 +11,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr int kLabel = 11;
+constexpr int kLabel = 15;
 constexpr int kMargin = 7;  // as wide as what stands behind the bars of a timeline
 constexpr int kRows = 10;
 constexpr int kMinColumns = 10;
@@ -20,7 +20,8 @@ enum Layer {
   kWeights,
   kGradients,
   kOptimizer,
-  kSlots,
+  kParameters,
+  kContributions,
   kActivations,
   kActivationGradients,
   kScratch,
@@ -35,11 +36,43 @@ struct Glyph {
 };
 
 constexpr Glyph kGlyphs[kNumLayers] = {
-    {"w", "w", Style::kDim, "weights"},      {"g", "g", Style::kDim, "gradients"},
-    {"o", "o", Style::kDim, "optimizer"},    {"░", "s", Style::kDim, "slots"},
-    {"█", "#", Style::kBusy, "activations"}, {"▓", "+", Style::kGood, "their gradients"},
-    {"▒", "x", Style::kStrong, "scratch"},
+    {"w", "w", Style::kDim, "weights"},          {"g", "g", Style::kDim, "gradients"},
+    {"o", "o", Style::kDim, "optimizer"},        {"░", "p", Style::kBusy, "gathered"},
+    {"c", "c", Style::kGood, "contributions"},   {"█", "#", Style::kBusy, "activations"},
+    {"▓", "+", Style::kGood, "their gradients"}, {"▒", "x", Style::kStrong, "scratch"},
 };
+
+Layer LayerOf(schedules::BufferKind kind) {
+  using schedules::BufferKind;
+  switch (kind) {
+    case BufferKind::kWeights:
+    case BufferKind::kPublished:
+    case BufferKind::kNodeState:
+      return kWeights;
+    case BufferKind::kGradients:
+    case BufferKind::kFullGradient:
+      return kGradients;
+    case BufferKind::kOptimizerState:
+      return kOptimizer;
+    case BufferKind::kGathered:
+    case BufferKind::kOuterGathered:
+      return kParameters;
+    case BufferKind::kContribution:
+    case BufferKind::kCollected:
+    case BufferKind::kStaging:
+      return kContributions;
+    case BufferKind::kActivationGradient:
+      return kActivationGradients;
+    case BufferKind::kScratch:
+    case BufferKind::kNormTerms:
+    case BufferKind::kUpdateNorms:
+    case BufferKind::kOutcome:
+    case BufferKind::kInputs:
+      return kScratch;
+    default:  // values of microbatches, wherever they lie
+      return kActivations;
+  }
+}
 
 using Stack = std::array<int64_t, kNumLayers>;  // bytes of each layer
 
@@ -51,41 +84,26 @@ int64_t Total(const Stack& stack) {
   return sum;
 }
 
-// What lives as long as the job.
-Stack Persistent(const plan::MemoryPlan& memory) {
-  Stack stack{};
-  for (const plan::CategoryBytes& category : memory.categories) {
-    if (category.category == "weights") {
-      stack[kWeights] += category.bytes;
-    } else if (category.category == "gradients") {
-      stack[kGradients] += category.bytes;
-    } else if (category.category == "optimizer") {
-      stack[kOptimizer] += category.bytes;
-    } else if (category.category == "parameter slots" || category.category == "gradient slots" ||
-               category.category == "staging") {
-      stack[kSlots] += category.bytes;
-    }
+void Add(const schedules::BytesByKind& bytes, Stack& stack) {
+  for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {
+    stack[LayerOf(static_cast<schedules::BufferKind>(kind))] += bytes[kind];
   }
-  return stack;
 }
 
-// The fullest moment of each column. A moment lasts until the next instruction's.
-std::vector<Stack> Columns(const plan::MemoryPlan& memory, const std::vector<int64_t>& times, int64_t step_ns,
-                           int columns) {
-  const Stack persistent = Persistent(memory);
+// The fullest moment of each column. A moment lasts until the next point's.
+std::vector<Stack> Columns(const schedules::MemoryCurve& curve, int64_t step_ns, int columns) {
+  Stack persistent{};
+  Add(curve.persistent, persistent);
   std::vector<Stack> result(columns, persistent);
   const auto column_of = [&](int64_t ns) {
     return std::clamp(static_cast<int>(static_cast<double>(ns) / static_cast<double>(step_ns) * columns), 0,
                       columns - 1);
   };
-  for (size_t i = 0; i < times.size(); ++i) {
-    const schedules::MemoryUse& use = memory.train.points[i].use;
+  for (size_t i = 0; i < curve.points.size(); ++i) {
     Stack stack = persistent;
-    stack[kActivations] = use.activations;
-    stack[kActivationGradients] = use.gradients;
-    stack[kScratch] = use.scratch;
-    const int last = i + 1 < times.size() ? column_of(times[i + 1]) : columns - 1;
-    for (int column = column_of(times[i]); column <= last; ++column) {
+    Add(curve.points[i].locals, stack);
+    const int last = i + 1 < curve.points.size() ? column_of(curve.points[i + 1].ns) : columns - 1;
+    for (int column = column_of(curve.points[i].ns); column <= last; ++column) {
       if (Total(stack) > Total(result[column])) {
         result[column] = stack;
       }
@@ -120,33 +138,52 @@ int LayerAt(const Stack& stack, double low, double high) {
   return best;
 }
 
+// What the marks mean, in as many lines as it takes.
+std::vector<StyledLine> Legend(const std::array<bool, kNumLayers>& used, const ChartShape& shape) {
+  std::vector<StyledLine> lines;
+  for (int layer = 0; layer < kNumLayers; ++layer) {
+    if (!used[layer]) {
+      continue;
+    }
+    const std::string meaning = absl::StrCat(" ", kGlyphs[layer].meaning);
+    if (lines.empty() || lines.back().width() + 3 + DisplayWidth(meaning) > shape.columns) {
+      lines.emplace_back("");
+    }
+    lines.back()
+        .Add("  ")
+        .Add(shape.unicode ? kGlyphs[layer].unicode : kGlyphs[layer].ascii, kGlyphs[layer].style)
+        .Add(meaning);
+  }
+  return lines;
+}
+
 }  // namespace
 
-std::vector<StyledLine> MemoryChart(const plan::MemoryPlan& memory, const schedules::Timeline& timeline,
+std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t arena_bytes, int64_t step_ns,
                                     const ChartShape& shape) {
-  const int64_t step_ns = schedules::StepNanoseconds(timeline);
   const int columns = shape.columns - kLabel - kMargin;
-  if (step_ns <= 0 || columns < kMinColumns || memory.train.points.empty()) {
+  if (step_ns <= 0 || columns < kMinColumns || curve.points.empty()) {
     return {};
   }
-  const std::vector<Stack> stacks = Columns(memory, schedules::IssueTimes(timeline), step_ns, columns);
-  int64_t top = 0;
+  const std::vector<Stack> stacks = Columns(curve, step_ns, columns);
   std::array<bool, kNumLayers> used{};
   for (const Stack& stack : stacks) {
-    top = std::max(top, Total(stack));
     for (int layer = 0; layer < kNumLayers; ++layer) {
       used[layer] = used[layer] || stack[layer] > 0;
     }
   }
 
   std::vector<StyledLine> lines;
+  StyledLine arena(PadRight(PadLeft(plan::SizeText(arena_bytes), kLabel - 1), kLabel));
+  for (int column = 0; column < columns; ++column) {
+    arena.Add(shape.unicode ? "─" : "-", Style::kDim);
+  }
+  arena.Add(" arena", Style::kDim);
+  lines.push_back(std::move(arena));
   for (int row = kRows - 1; row >= 0; --row) {
-    const double low = static_cast<double>(top) * row / kRows;
-    const double high = static_cast<double>(top) * (row + 1) / kRows;
-    const std::string label = row == kRows - 1         ? plan::SizeText(top)
-                              : row == (kRows - 1) / 2 ? plan::SizeText(top / 2)
-                              : row == 0               ? "0"
-                                                       : "";
+    const double low = static_cast<double>(arena_bytes) * row / kRows;
+    const double high = static_cast<double>(arena_bytes) * (row + 1) / kRows;
+    const std::string label = row == (kRows - 1) / 2 ? plan::SizeText(arena_bytes / 2) : row == 0 ? "0" : "";
     StyledLine line(PadRight(PadLeft(label, kLabel - 1), kLabel));
     for (const Stack& stack : stacks) {
       const int layer = LayerAt(stack, low, high);
@@ -159,14 +196,9 @@ std::vector<StyledLine> MemoryChart(const plan::MemoryPlan& memory, const schedu
     lines.push_back(std::move(line));
   }
   lines.push_back(TimeAxis(step_ns, kLabel, columns, shape.unicode));
-  StyledLine legend("  ");
-  for (int layer = 0; layer < kNumLayers; ++layer) {
-    if (used[layer]) {
-      legend.Add(shape.unicode ? kGlyphs[layer].unicode : kGlyphs[layer].ascii, kGlyphs[layer].style)
-          .Add(absl::StrCat(" ", kGlyphs[layer].meaning, "  "));
-    }
+  for (StyledLine& legend : Legend(used, shape)) {
+    lines.push_back(std::move(legend));
   }
-  lines.push_back(std::move(legend));
   return lines;
 }
 

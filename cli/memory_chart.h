@@ -1,19 +1,19 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "cli/styled_line.h"
 #include "cli/timeline_chart.h"
-#include "plan/memory.h"
-#include "schedules/timeline.h"
+#include "schedules/simulate/memory_curve.h"
 
 namespace tandem::cli {
 
-// The arena's use over the step's time by category, stacked: weights, gradients, optimizer, slots and
-// staging, which live as long as the job, then activations, their gradients, scratch. Each column shows the
-// most that is in use there; the axis ends at the most of all. Bytes as asked for, so without alignment and
-// gaps. Pure; no line is wider than shape.columns.
-std::vector<StyledLine> MemoryChart(const plan::MemoryPlan& memory, const schedules::Timeline& timeline,
+// The memory in use over the step's time by kind, stacked: weights, gradients and optimizer state, which live
+// as long as the job, then gathered parameters, contributions, activations, their gradients, scratch. Each
+// column shows the most that is in use there. The arena is the line above: its top is the axis's end. Pure;
+// no line is wider than shape.columns.
+std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t arena_bytes, int64_t step_ns,
                                     const ChartShape& shape);
 
 }  // namespace tandem::cli

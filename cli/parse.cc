@@ -262,11 +262,17 @@ class Parser {
         ->type_name("FIELD=VALUES");
     plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
         ->type_name("FILE");
-    plan->add_flag("--program", plan_options->program, "Print the program, instruction by instruction");
-    plan->add_option(
-            "--without-wait", plan_options->without_wait,
-            "Only show what the checker says once this instruction of the train program waits for nothing")
-        ->type_name("INSTRUCTION");
+    plan->add_flag("--program", plan_options->program,
+                   "Print the programs, buffer by buffer and instruction by instruction");
+    CLI::Option* without_wait =
+        plan->add_option(
+                "--without-wait", plan_options->without_wait,
+                "Only show what the check says if this instruction of the train program waits for nothing")
+            ->type_name("INSTRUCTION");
+    plan->add_option("--without-instruction", plan_options->without_instruction,
+                     "Only show what the check says of the train program without this instruction")
+        ->type_name("INSTRUCTION")
+        ->excludes(without_wait);
     AddFormat(plan, plan_options->format, {"table", "json"});
 
     auto [groups, groups_options] = Add<FileOptions>("groups", "Process groups of a job", Groups);

@@ -1,5 +1,4 @@
 #include <exception>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/check_without.h"
 #include "cli/command_client.h"
 #include "cli/display_text.h"
 #include "cli/job_file.h"
@@ -18,20 +18,19 @@
 #include "cli/plan_variants.h"
 #include "cli/table.h"
 #include "cli/timeline_chart.h"
-#include "cli/without_wait.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "plan/advice.h"
 #include "plan/job_plan.h"
-#include "plan/memory.h"
+#include "plan/memory_plan.h"
 #include "plan/prediction.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
 #include "plan/text.h"
 #include "platform/files.h"
-#include "schedules/device_profile.h"
-#include "schedules/trace.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/trace.h"
 
 namespace tandem::cli {
 namespace {
@@ -73,14 +72,9 @@ struct Result {
 };
 
 std::string Trace(const Result& result) {
-  std::map<std::string, int64_t> persistent;
-  for (const plan::Buffer& buffer : plan::PersistentBuffers(result.plan)) {
-    persistent[buffer.category] += buffer.bytes;
-  }
-  return schedules::TraceToJson(result.plan.outline, {{.program = &result.plan.train_program,
+  return schedules::TraceToJson(result.plan.outline, {{.program = &result.plan.stage.train,
                                                        .timeline = &result.prediction.simulation.timeline,
-                                                       .memory = &result.prediction.memory.train,
-                                                       .persistent = std::move(persistent)}});
+                                                       .memory = &result.prediction.memory_curve}});
 }
 
 std::string Render(const std::vector<StyledLine>& lines, const Context& context, int columns) {
@@ -108,7 +102,7 @@ std::string ComparisonTable(const Result& result, const Context& context) {
   for (const Compared& row : result.compared) {
     const double change = 100 * (base / row.prediction.tokens_per_second - 1);
     const bool fits =
-        result.profile.memory_bytes == 0 || row.prediction.memory.arena_bytes <= result.profile.memory_bytes;
+        result.profile.memory_bytes == 0 || row.prediction.device_bytes() <= result.profile.memory_bytes;
     table.Add({row.value, plan::DurationText(row.prediction.step_ns),
                row.current ? "" : absl::StrFormat("%+.1f %%", change),
                RateText(row.prediction.tokens_per_second), plan::DurationText(row.prediction.exposed_ns),
@@ -129,13 +123,13 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
         absl::StrCat("Compared (change of the time a token takes)\n", ComparisonTable(result, context), "\n");
   }
   text += plan::PlanToText(result.plan, {.program = options.program});
-  absl::StrAppend(
-      &text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
-      Render(TimelineChart(result.plan.train_program, result.prediction.simulation.timeline, shape), context,
-             columns),
-      "\nMemory of one rank over the step\n",
-      Render(MemoryChart(result.prediction.memory, result.prediction.simulation.timeline, shape), context,
-             columns));
+  absl::StrAppend(&text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
+                  Render(TimelineChart(result.plan.stage.train, result.prediction.simulation.timeline, shape),
+                         context, columns),
+                  "\nMemory of one rank over the step\n",
+                  Render(MemoryChart(result.prediction.memory_curve, result.prediction.memory.arena_bytes,
+                                     result.prediction.step_ns, shape),
+                         context, columns));
   text += "\nWhat limits this step, and what would help\n";
   for (const std::string& sentence : result.advice.sentences) {
     for (const std::string& line : Wrap(sentence, columns, "  ")) {
@@ -152,13 +146,15 @@ std::string PlanJson(const Result& result) {
   if (!result.compared.empty()) {
     nlohmann::json rows = nlohmann::json::array();
     for (const Compared& row : result.compared) {
-      rows.push_back({{"value", row.value},
-                      {"current", row.current},
-                      {"tokens", row.tokens},
-                      {"step_seconds", static_cast<double>(row.prediction.step_ns) * 1e-9},
-                      {"tokens_per_second", row.prediction.tokens_per_second},
-                      {"exposed_seconds", static_cast<double>(row.prediction.exposed_ns) * 1e-9},
-                      {"arena_bytes", row.prediction.memory.arena_bytes}});
+      rows.push_back(
+          {{"value", row.value},
+           {"current", row.current},
+           {"tokens", row.tokens},
+           {"step_seconds", static_cast<double>(row.prediction.step_ns) * 1e-9},
+           {"tokens_per_second", row.prediction.tokens_per_second},
+           {"exposed_seconds", static_cast<double>(row.prediction.exposed_ns) * 1e-9},
+           {"arena_bytes", row.prediction.memory.arena_bytes},
+           {"memory_waits_cost_seconds", static_cast<double>(row.prediction.memory_waits.cost_ns) * 1e-9}});
     }
     json["comparison"] = {{"path", result.comparison.path}, {"rows", rows}};
   }
@@ -194,6 +190,21 @@ std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::
   return std::nullopt;
 }
 
+// The check of the train program without what the options name.
+int TryCheck(Context& context, const PlanOptions& options, const plan::JobPlan& plan) {
+  const bool wait = options.without_wait.has_value();
+  const int instruction = wait ? *options.without_wait : *options.without_instruction;
+  const absl::StatusOr<CheckAnswer> answer =
+      wait ? CheckWithoutWait(plan, instruction) : CheckWithoutInstruction(plan, instruction);
+  if (!answer.ok()) {
+    return Fail(context.console, kUsage,
+                absl::StrCat("plan: --without-", wait ? "wait " : "instruction ", instruction, ": ",
+                             answer.status().message()));
+  }
+  context.console.Write(Stream::kOut, answer->text);
+  return answer->refused ? kFailed : kOk;
+}
+
 }  // namespace
 
 int Plan(Context& context, const PlanOptions& options) {
@@ -218,15 +229,8 @@ int Plan(Context& context, const PlanOptions& options) {
   }
   try {
     result.plan = plan::MakeJobPlan(job->resolved);
-    if (options.without_wait.has_value()) {
-      const absl::StatusOr<WithoutWait> checked = CheckWithoutWait(result.plan, *options.without_wait);
-      if (!checked.ok()) {
-        return Fail(
-            context.console, kUsage,
-            absl::StrCat("plan: --without-wait ", *options.without_wait, ": ", checked.status().message()));
-      }
-      context.console.Write(Stream::kOut, checked->text);
-      return checked->refused ? kFailed : kOk;
+    if (options.without_wait.has_value() || options.without_instruction.has_value()) {
+      return TryCheck(context, options, result.plan);
     }
     absl::StatusOr<plan::Prediction> prediction = plan::Predict(result.plan, result.profile);
     if (!prediction.ok()) {
@@ -239,7 +243,7 @@ int Plan(Context& context, const PlanOptions& options) {
         return *failed;
       }
     }
-  } catch (const std::exception& e) {  // the checker refuses our own program
+  } catch (const std::exception& e) {  // the check refuses our own programs
     return Fail(context.console, kFailed, absl::StrCat("plan: ", e.what()));
   }
   if (!options.trace.empty()) {

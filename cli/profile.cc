@@ -18,8 +18,8 @@
 #include "plan/quantity_text.h"
 #include "plan/recorded_steps.h"
 #include "platform/files.h"
-#include "schedules/device_profile.h"
-#include "schedules/timeline.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/timeline.h"
 
 namespace tandem::cli {
 namespace {
@@ -55,18 +55,18 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
   int64_t compute_ns = 0;
   int64_t exposed_ns = 0;
   for (const v1::StepTimeline& step : steps) {
-    if (step.alone()) {
+    if (step.serialized()) {
       continue;
     }
     first = first == 0 ? step.step() : std::min(first, step.step());
     last = std::max(last, step.step());
     const schedules::Timeline timeline = plan::ToTimeline(step);
-    const int64_t ns = schedules::StepNanoseconds(timeline);
+    const schedules::Program& program = plan::ProgramOf(plan, step);
+    const int64_t ns = schedules::StepNanoseconds(program, timeline);
     if (ns > step_ns) {
       step_ns = ns;
-      compute_ns = schedules::BusyNanoseconds(plan.train_program,
-                                              timeline)[static_cast<size_t>(schedules::StreamKind::kCompute)];
-      exposed_ns = schedules::ExposedCommunication(plan.train_program, timeline);
+      compute_ns = schedules::BusyNanoseconds(program, timeline).at(schedules::ComputeStream(program));
+      exposed_ns = schedules::ExposedCommunication(program, timeline);
     }
   }
   return absl::StrCat("recorded ", first == last ? "step " : "steps ", first,
@@ -126,7 +126,7 @@ int Profile(Context& context, const ProfileOptions& options) {
   v1::ProfileRequest request;
   request.set_job(job->id());
   request.set_steps(options.steps);
-  request.set_alone(!options.profile.empty());
+  request.set_serialized(!options.profile.empty());
   std::vector<v1::StepTimeline> steps;
   std::string error;
   const absl::Status status = client->Profile(request, [&](const v1::ProfileChunk& chunk) {
@@ -169,7 +169,7 @@ int Profile(Context& context, const ProfileOptions& options) {
                 plan::RecordedProfile(plan, steps, *std::move(base), MostRanksOnAWorker(attempt))),
             "a device profile, for `tandem plan --profile`");
     }
-  } catch (const std::exception& e) {  // the checker refuses our own program
+  } catch (const std::exception& e) {  // the check refuses our own programs
     return Fail(context.console, kFailed, absl::StrCat(what, ": ", e.what()));
   }
   context.console.Write(Stream::kOut, text);

@@ -7,15 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "cli/display_text.h"
 #include "plan/quantity_text.h"
-#include "schedules/text.h"
 
 namespace tandem::cli {
 namespace {
 
 using schedules::Opcode;
-using schedules::StreamKind;
 
-constexpr int kLabel = 11;  // columns before the bars
+constexpr int kLabel = 15;  // columns before the bars
 constexpr int kShare = 7;   // columns behind them: "  98 %"
 constexpr int kMinColumns = 10;
 
@@ -38,6 +36,7 @@ constexpr Glyph kGlyphs[kNumMarks] = {
 Mark MarkOf(Opcode opcode) {
   switch (opcode) {
     case Opcode::kForward:
+    case Opcode::kRecompute:
       return kForward;
     case Opcode::kBackward:
     case Opcode::kBackwardInput:
@@ -46,8 +45,11 @@ Mark MarkOf(Opcode opcode) {
     case Opcode::kOptimizerStep:
       return kOptimizer;
     case Opcode::kUnshard:
+    case Opcode::kUnshardOuter:
       return kGather;
     case Opcode::kReduceGradients:
+    case Opcode::kReduceOuter:
+    case Opcode::kAccumulate:
       return kReduce;
     default:
       return kOther;
@@ -59,9 +61,10 @@ class Row {
  public:
   Row(int columns, int64_t step_ns) : width_(static_cast<double>(step_ns) / columns), cells_(columns) {}
 
+  // What lies outside the step is left out: copies may.
   void Add(Mark mark, int64_t start_ns, int64_t end_ns) {
-    const double end = static_cast<double>(end_ns) / width_;
-    for (double at = static_cast<double>(start_ns) / width_; at < end;) {
+    const double end = std::min(static_cast<double>(end_ns) / width_, static_cast<double>(cells_.size()));
+    for (double at = std::max(0.0, static_cast<double>(start_ns) / width_); at < end;) {
       const int column = std::min(static_cast<int>(at), static_cast<int>(cells_.size()) - 1);
       const double until = std::min(end, static_cast<double>(column + 1));
       cells_[column][mark] += until - at;
@@ -145,18 +148,19 @@ StyledLine TimeAxis(int64_t step_ns, int left, int columns, bool unicode) {
 
 std::vector<StyledLine> TimelineChart(const schedules::Program& program, const schedules::Timeline& timeline,
                                       const ChartShape& shape) {
-  const int64_t step_ns = schedules::StepNanoseconds(timeline);
+  const int64_t step_ns = schedules::StepNanoseconds(program, timeline);
   const int columns = shape.columns - kLabel - kShare;
   if (step_ns <= 0 || columns < kMinColumns) {
     return {};
   }
-  std::vector<Row> rows(schedules::kNumStreams, Row(columns, step_ns));
-  std::array<bool, schedules::kNumStreams> streams{};
+  const size_t num_streams = program.streams.size();
+  std::vector<Row> rows(num_streams, Row(columns, step_ns));
+  std::vector<bool> streams(num_streams);
   std::array<bool, kNumMarks> marks{};
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const schedules::InstructionTime& time = timeline.instructions[i];
-    if (time.end_ns > time.start_ns) {
-      const int stream = static_cast<int>(program.instructions[i].stream);
+    if (time.end_ns > time.start_ns && time.end_ns > 0 && time.start_ns < step_ns) {
+      const schedules::StreamId stream = program.instructions[i].stream;
       const Mark mark = MarkOf(program.instructions[i].opcode);
       rows[stream].Add(mark, time.start_ns, time.end_ns);
       streams[stream] = true;
@@ -169,10 +173,9 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
   const auto share = [step_ns](int64_t part) {
     return plan::ShareText(static_cast<double>(part), static_cast<double>(step_ns));
   };
-  for (int s = 0; s < schedules::kNumStreams; ++s) {
+  for (size_t s = 0; s < num_streams; ++s) {
     if (streams[s]) {
-      lines.push_back(Labelled(schedules::ToText(static_cast<StreamKind>(s)), Bars(rows[s], shape.unicode),
-                               share(busy[s])));
+      lines.push_back(Labelled(program.streams[s].name, Bars(rows[s], shape.unicode), share(busy[s])));
     }
   }
 
@@ -192,18 +195,18 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
     lines.push_back(Labelled("exposed", bars, share(exposed_ns)));
   }
 
-  std::vector<Row> path(schedules::kNumStreams, Row(columns, step_ns));
+  std::vector<Row> path(num_streams, Row(columns, step_ns));
   for (const int i : schedules::CriticalPath(program, timeline)) {
-    path[static_cast<int>(program.instructions[i].stream)].Add(kOther, timeline.instructions[i].start_ns,
-                                                               timeline.instructions[i].end_ns);
+    path[program.instructions[i].stream].Add(kOther, timeline.instructions[i].start_ns,
+                                             timeline.instructions[i].end_ns);
   }
   StyledLine critical;
   for (int column = 0; column < columns; ++column) {
     const auto longest = std::max_element(path.begin(), path.end(), [column](const Row& a, const Row& b) {
       return a.Busy(column) < b.Busy(column);
     });
-    const auto stream = static_cast<StreamKind>(longest - path.begin());
-    critical.Add(longest->Busy(column) > 0 ? std::string(1, schedules::ToText(stream)[0]) : " ", Style::kDim);
+    const std::string& stream = program.streams[longest - path.begin()].name;
+    critical.Add(longest->Busy(column) > 0 ? stream.substr(0, 1) : " ", Style::kDim);
   }
   lines.push_back(Labelled("critical", critical, ""));
   lines.push_back(TimeAxis(step_ns, kLabel, columns, shape.unicode));

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "cli/styled_line.h"
-#include "schedules/program.h"
-#include "schedules/timeline.h"
+#include "schedules/program/program.h"
+#include "schedules/simulate/timeline.h"
 
 namespace tandem::cli {
 

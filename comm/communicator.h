@@ -5,8 +5,14 @@
 #include <stdexcept>
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace at {
 class Tensor;
+}
+
+namespace tandem::device {
+class Region;
 }
 
 namespace tandem::comm {
@@ -37,6 +43,12 @@ class Communicator {
 
   // output: [size * n], slice i from rank i; input: [size * n], slice i to rank i. Separate memory.
   virtual void AllToAll(const at::Tensor& input, at::Tensor& output) = 0;
+
+  // Collective: makes `region`, as large on every rank, known to the group, so that collectives on parts of
+  // it, at the same offset on every rank, need no memory in between. The communicator keeps the region as
+  // long as it lives. FailedPrecondition where it is refused, with the reason; collectives work all the same.
+  // Throws CommError.
+  virtual absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) = 0;
 
   // No new call starts, and pending ones end, or the process does. Callable from any thread.
   virtual void Abort() = 0;

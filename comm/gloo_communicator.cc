@@ -13,7 +13,9 @@
 
 #include "absl/time/clock.h"
 #include "comm/collective.h"
+#include "comm/communicator_factory.h"
 #include "comm/thread_communicator.h"
+#include "device/device.h"
 
 namespace tandem::comm {
 namespace {
@@ -78,6 +80,9 @@ class GlooCommunicator final : public Communicator {
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
+    return absl::OkStatus();
+  }                                // any memory is as good
   void CheckPending() override {}  // nothing is pending once a call has returned
   uint64_t num_collectives() const override { return num_collectives_; }
   uint64_t num_ended() const override { return num_ended_; }
@@ -169,7 +174,28 @@ std::shared_ptr<gloo::transport::Device> MakeDevice(const std::string& data_addr
   return device;
 }
 
+class GlooFactory final : public CommunicatorFactory {
+ public:
+  explicit GlooFactory(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
+
+  // Gloo has nothing that two communicators of a group could share.
+  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
+    return MakeGlooCommunicator(membership.group, rendezvous_.store, membership.prefix, membership.rank,
+                                membership.size, rendezvous_.data_address, rendezvous_.timeout);
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return device.Reserve(bytes);
+  }
+
+ private:
+  const Rendezvous rendezvous_;
+};
+
 }  // namespace
+
+std::unique_ptr<CommunicatorFactory> MakeGlooFactory(Rendezvous rendezvous) {
+  return std::make_unique<GlooFactory>(std::move(rendezvous));
+}
 
 std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std::shared_ptr<Store> store,
                                                    const std::string& prefix, int rank, int size,

@@ -14,10 +14,12 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "comm/collective.h"
 #include "device/cuda/check.h"
+#include "device/device.h"
 
 namespace tandem::comm {
 namespace {
@@ -49,6 +51,38 @@ struct Pending {
   cudaEvent_t end = nullptr;
 };
 
+// Memory that NCCL can register.
+class NcclRegion final : public device::Region {
+ public:
+  NcclRegion(int device, int64_t bytes) : device_(device), bytes_(bytes) {
+    if (bytes_ == 0) return;
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    const ncclResult_t result = ncclMemAlloc(&begin_, static_cast<size_t>(bytes_));
+    if (result != ncclSuccess) {
+      size_t free = 0;
+      size_t total = 0;
+      cudaGetLastError();
+      device::CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+      throw device::OutOfMemory("GPU " + std::to_string(device_) + " has " + std::to_string(free) + " of " +
+                                std::to_string(total) + " bytes free, the job needs " +
+                                std::to_string(bytes_) + " of them (NCCL: " + Text(result, nullptr) + ")");
+    }
+  }
+  ~NcclRegion() override {
+    if (begin_ == nullptr) return;
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    ncclMemFree(begin_);
+  }
+
+  char* begin() const override { return static_cast<char*>(begin_); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const int device_;
+  const int64_t bytes_;
+  void* begin_ = nullptr;
+};
+
 class NcclCommunicator final : public Communicator {
  public:
   // Waits until `start`, which begins to make a communicator, has succeeded.
@@ -71,6 +105,7 @@ class NcclCommunicator final : public Communicator {
       Abort();
     }
     for (const Pending& pending : pending_) cudaEventDestroy(pending.end);
+    for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
   }
 
   const std::string& name() const override { return name_; }
@@ -91,15 +126,42 @@ class NcclCommunicator final : public Communicator {
     Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
       const auto bytes = static_cast<size_t>(call.slice);
       ncclResult_t result = ncclGroupStart();
-      for (int peer = 0; peer < size_ && Fine(result); ++peer) {
+      for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
         result = ncclSend(call.input + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
-        if (Fine(result)) {
+        if (IsOk(result)) {
           result = ncclRecv(call.output + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
         }
       }
       const ncclResult_t end = ncclGroupEnd();
-      return Fine(result) ? end : result;
+      return IsOk(result) ? end : result;
     });
+  }
+
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    const std::string where = Where("registration of a window");
+    // Other memory makes NCCL fail in a way that leaves the communicator useless.
+    if (dynamic_cast<const NcclRegion*>(region.get()) == nullptr) {
+      return absl::FailedPreconditionError(where + ": NCCL did not allocate this memory");
+    }
+    ncclWindow_t window = nullptr;
+    {
+      const std::lock_guard lock(mu_);
+      ThrowIfAborted(where);
+      const ncclResult_t result = ncclCommWindowRegister(
+          comm_, region->begin(), static_cast<size_t>(region->bytes()), &window, NCCL_WIN_COLL_SYMMETRIC);
+      if (result == ncclInvalidArgument || result == ncclInvalidUsage) {
+        return absl::FailedPreconditionError(where + ": NCCL: " + Text(result, comm_));
+      }
+      Check(result, where);
+    }
+    AwaitStart(where);
+    if (window == nullptr) {
+      return absl::FailedPreconditionError(where +
+                                           ": NCCL makes none between these GPUs, or of memory of this kind");
+    }
+    windows_.push_back({window, std::move(region)});
+    return absl::OkStatus();
   }
 
   // The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
@@ -154,14 +216,14 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  static bool Fine(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
+  static bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
   std::string Where(const std::string& operation) const {
     return "group " + name_ + " rank " + std::to_string(rank_) + " " + operation;
   }
 
   void Check(ncclResult_t result, const std::string& where) const {
-    if (!Fine(result)) throw CommError(where + ": NCCL: " + Text(result, comm_));
+    if (!IsOk(result)) throw CommError(where + ": NCCL: " + Text(result, comm_));
   }
 
   // Requires mu_.
@@ -211,9 +273,14 @@ class NcclCommunicator final : public Communicator {
     }
     AwaitStart(where);
     Pending pending{.operation = call.operation, .sequence = sequence};
-    device::CheckCuda(cudaEventCreateWithFlags(&pending.end, cudaEventDisableTiming), "making an event");
-    device::CheckCuda(cudaEventRecord(pending.end, stream), "recording an event");
     const std::lock_guard lock(mu_);
+    if (free_events_.empty()) {
+      device::CheckCuda(cudaEventCreateWithFlags(&pending.end, cudaEventDisableTiming), "making an event");
+    } else {
+      pending.end = free_events_.back();
+      free_events_.pop_back();
+    }
+    device::CheckCuda(cudaEventRecord(pending.end, stream), "recording an event");
     if (pending_.empty()) oldest_since_ = absl::Now();
     pending_.push_back(pending);
     ++num_collectives_;
@@ -222,7 +289,7 @@ class NcclCommunicator final : public Communicator {
   // Requires mu_. Forgets what has ended; an error of the GPU is for the stream to tell.
   void Prune() {
     while (!pending_.empty() && cudaEventQuery(pending_.front().end) == cudaSuccess) {
-      cudaEventDestroy(pending_.front().end);
+      free_events_.push_back(pending_.front().end);
       pending_.pop_front();
       oldest_since_ = absl::Now();
     }
@@ -232,6 +299,14 @@ class NcclCommunicator final : public Communicator {
   void Farewell() {
     ncclComm_t comm = nullptr;
     const std::string where = Where("end");
+    for (const Window& window : windows_) {
+      {
+        const std::lock_guard lock(mu_);
+        if (comm_ == nullptr) return;
+        Check(ncclCommWindowDeregister(comm_, window.window), where);
+      }
+      AwaitStart(where, kFarewell);
+    }
     {
       const std::lock_guard lock(mu_);
       if (comm_ == nullptr) return;
@@ -254,13 +329,41 @@ class NcclCommunicator final : public Communicator {
   // then a call hangs that should not: who watches or aborts must not wait for this for long.
   std::timed_mutex mu_;
   ncclComm_t comm_ = nullptr;
-  std::deque<Pending> pending_;  // mu_
-  absl::Time oldest_since_;      // since when the first of them is the first; mu_
+  struct Window {
+    ncclWindow_t window = nullptr;
+    std::shared_ptr<const device::Region> region;  // is there as long as the window
+  };
+  std::vector<Window> windows_;
+  std::deque<Pending> pending_;           // mu_
+  std::vector<cudaEvent_t> free_events_;  // of collectives that have ended; mu_
+  absl::Time oldest_since_;               // since when the first of them is the first; mu_
   std::atomic<uint64_t> num_collectives_{0};
   std::atomic<uint64_t> num_ended_{0};
 };
 
+class NcclFactory final : public CommunicatorFactory {
+ public:
+  NcclFactory(Rendezvous rendezvous, int device) : rendezvous_(std::move(rendezvous)), device_(device) {}
+
+  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
+    if (live != nullptr) return CloneNcclCommunicator(membership.group, *live);
+    return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
+                                membership.size, device_, rendezvous_.timeout);
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device&, int64_t bytes) override {
+    return std::make_unique<NcclRegion>(device_, bytes);
+  }
+
+ private:
+  const Rendezvous rendezvous_;
+  const int device_;
+};
+
 }  // namespace
+
+std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int device) {
+  return std::make_unique<NcclFactory>(std::move(rendezvous), device);
+}
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,

@@ -5,6 +5,7 @@
 
 #include "absl/time/time.h"
 #include "comm/communicator.h"
+#include "comm/communicator_factory.h"
 #include "comm/store.h"
 
 namespace tandem::comm {
@@ -13,7 +14,7 @@ namespace tandem::comm {
 // (an index among those that this process sees) and never block the host for longer than NCCL takes to start
 // them. Nothing here waits for ever: creation, starts, and what is pending end with a CommError at `timeout`.
 //
-// NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watch does.
+// NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watchdog does.
 // Abort returns within 0.3 s even where NCCL does not; such a process must then be left.
 
 // Collective: all `size` ranks make theirs. Rank 0 sets the group's id in `store` under `prefix`, unique per
@@ -25,5 +26,9 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
 // Collective over the ranks of `parent`, one of the above: another communicator of the same members in the
 // same order, made from the live one (ncclCommSplit), which shares no resources with it.
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent);
+
+// Groups on GPU `device`; clones where there is a live communicator. Memory is ncclMemAlloc's, so that
+// windows over it can be registered.
+std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int device);
 
 }  // namespace tandem::comm

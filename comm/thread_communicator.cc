@@ -3,12 +3,14 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "comm/collective.h"
+#include "device/device.h"
 
 namespace tandem::comm {
 namespace {
@@ -85,6 +87,9 @@ class ThreadCommunicator final : public Communicator {
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
   int size() const override { return meeting_->size(); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
+    return absl::OkStatus();
+  }                                // any memory is as good
   void CheckPending() override {}  // nothing is pending once a call has returned
   uint64_t num_collectives() const override { return num_collectives_; }
   uint64_t num_ended() const override { return num_ended_; }
@@ -137,6 +142,42 @@ class ThreadCommunicator final : public Communicator {
 };
 
 }  // namespace
+
+struct ThreadGroups::State {
+  const WaitUntil wait_until;
+  std::mutex mu;
+  std::map<std::string, std::vector<std::unique_ptr<Communicator>>> not_joined;  // by prefix and rank; mu
+};
+
+class ThreadGroups::Factory final : public CommunicatorFactory {
+ public:
+  explicit Factory(State& state) : state_(state) {}
+
+  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
+    const std::lock_guard lock(state_.mu);
+    auto& group = state_.not_joined[membership.prefix];
+    if (group.empty()) group = MakeThreadCommunicators(membership.group, membership.size, state_.wait_until);
+    std::unique_ptr<Communicator> own = std::move(group.at(static_cast<size_t>(membership.rank)));
+    if (own == nullptr) {
+      throw std::logic_error("rank " + std::to_string(membership.rank) + " joins " + membership.prefix +
+                             " twice");
+    }
+    return own;
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return device.Reserve(bytes);
+  }
+
+ private:
+  State& state_;
+};
+
+ThreadGroups::ThreadGroups(WaitUntil wait_until) : state_(new State{.wait_until = std::move(wait_until)}) {}
+ThreadGroups::~ThreadGroups() = default;
+
+std::unique_ptr<CommunicatorFactory> ThreadGroups::MakeFactory() {
+  return std::make_unique<Factory>(*state_);
+}
 
 std::vector<std::unique_ptr<Communicator>> MakeThreadCommunicators(const std::string& name, int size,
                                                                    WaitUntil wait_until) {

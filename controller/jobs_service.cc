@@ -397,7 +397,7 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackS
     want.request.mutable_id()->set_attempt(attempt.number());
     want.request.mutable_profile()->set_id(id);
     want.request.mutable_profile()->set_steps(request->steps());
-    want.request.mutable_profile()->set_alone(request->alone());
+    want.request.mutable_profile()->set_serialized(request->serialized());
   }
   return OpenProfile(parts_.uploads, wanted);
 }

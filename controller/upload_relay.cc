@@ -33,7 +33,7 @@ uint64_t UploadRelay::Open(const std::vector<Wanted>& wanted, std::function<void
           .asked = clock_.Now(),
           .is_profile = request.has_profile(),
           .job_id = request.id().job_id(),
-          .missing = request.profile().steps() * (request.profile().alone() ? 2 : 1)};
+          .missing = request.profile().steps() * (request.profile().serialized() ? 2 : 1)};
       reader.open.insert(request.upload());
       requests.emplace_back(want.place.worker(), std::move(request));
     }

@@ -50,21 +50,6 @@ class MappedRegion final : public Region {
   const int64_t bytes_;
 };
 
-// Own memory all the same: a tensor of the arena may be gone when the host reads.
-class CopyMirror final : public Mirror {
- public:
-  explicit CopyMirror(const at::Tensor& tensor)
-      : tensor_(static_cast<char*>(tensor.mutable_data_ptr())), host_(tensor.nbytes()) {}
-
-  void* host() override { return host_.data(); }
-  void ToDevice() override { std::memcpy(tensor_, host_.data(), host_.size()); }
-  void ToHost() override { std::memcpy(host_.data(), tensor_, host_.size()); }
-
- private:
-  char* const tensor_;
-  std::vector<char> host_;
-};
-
 class ClockMark final : public TimeMark {
  public:
   int64_t Since(const TimeMark& origin) const override {
@@ -80,12 +65,16 @@ class CpuDevice final : public Device {
   explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
 
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
-  std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) override {
-    return streams_->MakeStream(name, std::move(poison));
+  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override {
+    return streams_->MakeStream(name, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override { return std::make_unique<MappedRegion>(bytes); }
-  std::unique_ptr<Mirror> MakeMirror(const at::Tensor& tensor) override {
-    return std::make_unique<CopyMirror>(tensor);
+  std::unique_ptr<Region> ReserveHost(int64_t bytes) override { return Reserve(bytes); }
+  void CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+  }
+  void CopyToHost(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
     std::memset(begin, byte, static_cast<size_t>(bytes));

@@ -2,25 +2,26 @@
 #include <c10/core/InferenceMode.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <variant>
+#include <vector>
 
+#include "device/event_pool.h"
 #include "device/stream.h"
 
 namespace tandem::device {
 namespace {
 
-// Reached once, forever.
-class Future final : public Event::State {
+class CpuEvent final : public PooledEvent<CpuEvent> {
  public:
-  bool IsReached() override {
-    const std::lock_guard lock(mu_);
-    return reached_;
-  }
+  bool IsReached() override { return reached_; }
+
+  void Reset() { reached_ = false; }
+
   void Reach() {
     {
       const std::lock_guard lock(mu_);
@@ -30,37 +31,39 @@ class Future final : public Event::State {
   }
   void Await() {
     std::unique_lock lock(mu_);
-    changed_.wait(lock, [this] { return reached_; });
+    changed_.wait(lock, [this] { return reached_.load(); });
   }
   // False when the time is over.
   bool AwaitFor(std::chrono::milliseconds time) {
     std::unique_lock lock(mu_);
-    return changed_.wait_for(lock, time, [this] { return reached_; });
+    return changed_.wait_for(lock, time, [this] { return reached_.load(); });
   }
 
  private:
   std::mutex mu_;
   std::condition_variable changed_;
-  bool reached_ = false;
+  std::atomic<bool> reached_ = false;  // changed to true under mu_
 };
 
-// How late a poison may be noticed by a host that waits for a stream.
-constexpr std::chrono::milliseconds kPoisonPoll{5};
+CpuEvent& Own(const Event& event) { return static_cast<CpuEvent&>(*event.state()); }
 
-// Events are reached and waited for even when poisoned: only work is skipped, so nobody waits forever for
+// How late an error may be noticed by a host that waits for a stream.
+constexpr std::chrono::milliseconds kErrorPoll{5};
+
+// Events are reached and waited for after an error too: only work is skipped, so nobody waits forever for
 // a stream whose work failed.
 struct Reach {
-  std::shared_ptr<Future> event;
+  Event event;
 };
 struct Await {
-  std::shared_ptr<Future> event;
+  Event event;
 };
 using Task = std::variant<std::function<void()>, Reach, Await>;
 
 class CpuStream final : public Stream {
  public:
-  CpuStream(const std::string& name, Poison poison)
-      : poison_(std::move(poison)), thread_([this, name] { Run(name); }) {}
+  CpuStream(const std::string& name, StreamError error)
+      : error_(std::move(error)), thread_([this, name] { Run(name); }) {}
 
   // Runs what is queued first.
   ~CpuStream() override {
@@ -74,27 +77,27 @@ class CpuStream final : public Stream {
 
   void Enqueue(std::function<void()> work) override { Push(std::move(work)); }
 
-  Event Record() override { return Event(RecordFuture()); }
-
-  void Wait(const Event& event) override {
-    if (event.state() == nullptr || event.state()->IsReached()) return;
-    Push(Await{std::static_pointer_cast<Future>(event.state())});
+  Event Record() override {
+    CpuEvent* const taken = events_->Take([] { return std::make_unique<CpuEvent>(); });
+    taken->Reset();
+    Event event(taken);
+    Push(Reach{event});
+    return event;
   }
 
-  void Synchronize() override {
-    const std::shared_ptr<Future> end = RecordFuture();
-    while (!poison_.is_set() && !end->AwaitFor(kPoisonPoll)) {
+  void Wait(const Event& event) override {
+    if (!event.IsReached()) Push(Await{event});
+  }
+
+  void Synchronize() override { Synchronize(Record()); }
+
+  void Synchronize(const Event& event) override {
+    while (!error_.is_set() && !event.IsReached() && !Own(event).AwaitFor(kErrorPoll)) {
     }
-    poison_.RethrowIfSet();
+    error_.RethrowIfSet();
   }
 
  private:
-  std::shared_ptr<Future> RecordFuture() {
-    auto future = std::make_shared<Future>();
-    Push(Reach{future});
-    return future;
-  }
-
   void Push(Task task) {
     bool wake = false;
     {
@@ -111,7 +114,7 @@ class CpuStream final : public Stream {
     at::set_num_threads(1);
     // Neither graphs nor version counters; a node that wraps autograd lifts this inside itself.
     const c10::InferenceMode no_gradients;
-    std::deque<Task> batch;
+    std::vector<Task> batch;
     while (true) {
       {
         std::unique_lock lock(mu_);
@@ -130,25 +133,26 @@ class CpuStream final : public Stream {
 
   void RunOne(Task& task) {
     if (const auto* work = std::get_if<std::function<void()>>(&task)) {
-      if (!poison_.is_set()) {
+      if (!error_.is_set()) {
         try {
           (*work)();
         } catch (...) {
-          poison_.Set(std::current_exception());
+          error_.Set(std::current_exception());
         }
       }
-      task = Reach{};  // what the work held is let go in order, not at the end of the batch
     } else if (const auto* reach = std::get_if<Reach>(&task)) {
-      reach->event->Reach();
+      Own(reach->event).Reach();
     } else {
-      std::get<Await>(task).event->Await();
+      Own(std::get<Await>(task).event).Await();
     }
+    task = Reach{};  // what it held is let go in order, not at the end of the batch
   }
 
-  Poison poison_;
+  StreamError error_;
+  const std::shared_ptr<EventPool<CpuEvent>> events_ = std::make_shared<EventPool<CpuEvent>>();
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<Task> queue_;  // guarded by mu_, like the two below
+  std::vector<Task> queue_;  // guarded by mu_, like the two below
   bool idle_ = false;
   bool ending_ = false;
   std::thread thread_;  // last: it uses all of the above
@@ -156,12 +160,12 @@ class CpuStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> MakeCpuStream(const std::string& name, Poison poison) {
-  return std::make_unique<CpuStream>(name, std::move(poison));
+std::unique_ptr<Stream> MakeCpuStream(const std::string& name, StreamError error) {
+  return std::make_unique<CpuStream>(name, std::move(error));
 }
 
-std::unique_ptr<Stream> CpuStreams::MakeStream(const std::string& name, Poison poison) {
-  return MakeCpuStream(name, std::move(poison));
+std::unique_ptr<Stream> CpuStreams::MakeStream(const std::string& name, StreamError error) {
+  return MakeCpuStream(name, std::move(error));
 }
 
 }  // namespace tandem::device

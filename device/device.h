@@ -25,19 +25,6 @@ class Region {
   virtual int64_t bytes() const = 0;
 };
 
-// Host memory of the size of one tensor, which the device copies to and from: pinned where that matters.
-// A copy runs in the order of the current stream, asynchronously to the host on CUDA: what the host writes
-// it writes before ToDevice and leaves alone until the stream has got there, and it reads after the stream
-// has passed ToHost.
-class Mirror {
- public:
-  virtual ~Mirror() = default;
-
-  virtual void* host() = 0;
-  virtual void ToDevice() = 0;
-  virtual void ToHost() = 0;
-};
-
 // When a stream got to a point of its order.
 class TimeMark {
  public:
@@ -58,13 +45,18 @@ class Device {
   virtual c10::Device torch_device() const = 0;
 
   // `name` shows in `ps -T` (CPU: 15 characters).
-  virtual std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) = 0;
+  virtual std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) = 0;
 
   // Throws OutOfMemory.
   virtual std::unique_ptr<Region> Reserve(int64_t bytes) = 0;
 
-  // Of a contiguous tensor on this device, which outlives it.
-  virtual std::unique_ptr<Mirror> MakeMirror(const at::Tensor& tensor) = 0;
+  // Host memory that the device copies to and from, pinned where that matters; zero. Throws OutOfMemory.
+  virtual std::unique_ptr<Region> ReserveHost(int64_t bytes) = 0;
+
+  // In the order of the current stream: at once on the CPU; on CUDA asynchronously to the host, which leaves
+  // its side alone until the stream has passed the copy. The host's side lies in a region of ReserveHost.
+  virtual void CopyToDevice(void* device, const void* host, int64_t bytes) = 0;
+  virtual void CopyToHost(void* host, const void* device, int64_t bytes) = 0;
 
   // Every byte of [begin, begin + bytes), in the order of the current stream.
   virtual void Fill(void* begin, uint8_t byte, int64_t bytes) = 0;

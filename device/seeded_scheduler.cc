@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <list>
 #include <mutex>
 #include <random>
@@ -20,16 +21,22 @@
 namespace tandem::device {
 namespace {
 
-struct SeededEvent final : Event::State {
-  bool IsReached() override { return reached; }
-  std::atomic<bool> reached = false;
+class SeededEvent final : public Event::State {
+ public:
+  bool IsReached() override { return reached_; }
+  void Reach() { reached_ = true; }
+
+ private:
+  void Recycle() override { delete this; }
+
+  std::atomic<bool> reached_ = false;
 };
 
 struct Reach {
-  std::shared_ptr<SeededEvent> event;
+  Event event;
 };
 struct Await {
-  std::shared_ptr<SeededEvent> event;
+  Event event;
 };
 using Task = std::variant<std::function<void()>, Reach, Await>;
 
@@ -44,9 +51,9 @@ struct Carrier {
 struct Lane {
   int rank = 0;
   std::string name;
-  Poison poison;
+  StreamError error;
   std::deque<Task> issued;                       // not flushed
-  std::deque<Task> queue;                        // of the round
+  std::deque<Task> queue;                        // of the round, and what former rounds left
   uint64_t precedence = 0;                       // the ready lane with the highest one runs
   Carrier* waiting = nullptr;                    // has the stack of this lane's piece, which is in WaitUntil
   const std::function<bool()>* ready = nullptr;  // what it waits for
@@ -104,10 +111,15 @@ class SeededScheduler::Impl {
     int lanes = 0;
     bool flushed = false;
     bool gone = false;
+    // What its host waits for: an event, or everything; of the round, and of the next one.
+    Event awaited;
+    Event next_awaited;
+    bool awaits_all = false;
+    bool next_awaits_all = false;
   };
 
   // Requires mu_, like all below that do not say otherwise.
-  Lane& AddLane(int rank, const std::string& name, Poison poison) {
+  Lane& AddLane(int rank, const std::string& name, StreamError error) {
     ++ranks_[static_cast<size_t>(rank)].lanes;
     // In rank order whichever host comes first: the draws must mean the same in every run.
     const auto behind = std::find_if(lanes_.begin(), lanes_.end(),
@@ -115,7 +127,7 @@ class SeededScheduler::Impl {
     auto lane = std::make_unique<Lane>();
     lane->rank = rank;
     lane->name = name;
-    lane->poison = std::move(poison);
+    lane->error = std::move(error);
     return **lanes_.insert(behind, std::move(lane));
   }
 
@@ -126,8 +138,11 @@ class SeededScheduler::Impl {
     StartRoundIfComplete();
   }
 
-  void Flush(int rank) {
-    ranks_[static_cast<size_t>(rank)].flushed = true;
+  void Flush(int rank, const Event& awaited, bool awaits_all) {
+    RankState& state = ranks_[static_cast<size_t>(rank)];
+    state.flushed = true;
+    state.next_awaited = awaited;
+    state.next_awaits_all = awaits_all;
     StartRoundIfComplete();
   }
 
@@ -139,15 +154,48 @@ class SeededScheduler::Impl {
       any = any || (!rank.gone && rank.flushed);
     }
     if (!any) return;
-    for (RankState& rank : ranks_) rank.flushed = false;
-    for (const auto& lane : lanes_) lane->queue.swap(lane->issued);
+    for (RankState& rank : ranks_) {
+      rank.flushed = false;
+      rank.awaited = std::exchange(rank.next_awaited, Event());
+      rank.awaits_all = std::exchange(rank.next_awaits_all, false);
+    }
+    for (const auto& lane : lanes_) {
+      std::move(lane->issued.begin(), lane->issued.end(), std::back_inserter(lane->queue));
+      lane->issued.clear();
+    }
+    ++rounds_;
     constexpr int kPeriods[] = {1, 4, 32, 256};
     period_ = kPeriods[random_() % std::size(kPeriods)];
     DrawPrecedences();
+    StartCarrier();
+  }
+
+  void StartCarrier() {
     running_ = true;
     Carrier& carrier = *IdleCarrier();
     carrier.has_baton = true;
     carrier.wake.notify_one();
+  }
+
+  // Nobody waits for what is left.
+  bool RoundIsOver() const {
+    if (ending_lane_ != nullptr) return ending_lane_->waiting == nullptr;
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& rank) {
+      return rank.gone || (!rank.awaits_all && rank.awaited.IsReached());
+    });
+  }
+
+  // Drops what the lane has not started, and ends the piece that waits in the middle.
+  void EndLane(Lane& lane, std::unique_lock<std::mutex>& lock) {
+    lane.issued.clear();
+    idle_.wait(lock, [this] { return !running_; });
+    lane.queue.clear();
+    if (lane.waiting == nullptr) return;
+    lane.stuck = "its stream is gone";
+    ending_lane_ = &lane;
+    StartCarrier();
+    idle_.wait(lock, [this] { return !running_; });
+    ending_lane_ = nullptr;
   }
 
   void DrawPrecedences() {
@@ -189,7 +237,7 @@ class SeededScheduler::Impl {
     while (true) {
       Lane* const lane = Draw();
       if (lane == nullptr) {
-        if (BreakDeadlock()) continue;
+        if (!RoundIsOver() && BreakDeadlock()) continue;
         carrier.has_baton = false;
         running_ = false;
         idle_.notify_all();
@@ -211,11 +259,11 @@ class SeededScheduler::Impl {
         current_lane_ = lane;
         current_carrier_ = &carrier;
         lock.unlock();
-        if (!lane->poison.is_set()) {
+        if (!lane->error.is_set()) {
           try {
             work();
           } catch (...) {
-            lane->poison.Set(std::current_exception());
+            lane->error.Set(std::current_exception());
           }
         }
       }
@@ -237,7 +285,9 @@ class SeededScheduler::Impl {
                                : !lane->queue.empty() && lane->queue.front().index() == 0;
         if (ready && (best == nullptr || lane->precedence > best->precedence)) best = lane.get();
       }
-      if (!moved) return best;  // else an event may have made an earlier lane ready
+      if (moved) continue;  // an event may have made an earlier lane ready
+      if (RoundIsOver()) return nullptr;
+      return ending_lane_ != nullptr ? ending_lane_ : best;
     }
   }
 
@@ -247,8 +297,9 @@ class SeededScheduler::Impl {
     while (lane.waiting == nullptr && !lane.queue.empty()) {
       Task& head = lane.queue.front();
       if (const auto* reach = std::get_if<Reach>(&head)) {
-        reach->event->reached = true;
-      } else if (const auto* await = std::get_if<Await>(&head); await == nullptr || !await->event->reached) {
+        static_cast<SeededEvent&>(*reach->event.state()).Reach();
+      } else if (const auto* await = std::get_if<Await>(&head);
+                 await == nullptr || !await->event.IsReached()) {
         break;
       }
       lane.queue.pop_front();
@@ -273,7 +324,7 @@ class SeededScheduler::Impl {
       if (lane->waiting != nullptr) {
         lane->stuck = text.str();
       } else if (!lane->queue.empty()) {
-        lane->poison.Set(std::make_exception_ptr(std::runtime_error(text.str())));
+        lane->error.Set(std::make_exception_ptr(std::runtime_error(text.str())));
         lane->queue.pop_front();  // its wait
       }
     }
@@ -288,6 +339,8 @@ class SeededScheduler::Impl {
   std::list<Carrier> carriers_;
   std::vector<Carrier*> idle_carriers_;
   bool running_ = false;  // a round
+  int64_t rounds_ = 0;    // that have started
+  Lane* ending_lane_ = nullptr;
   bool ending_ = false;
   int period_ = 1;  // precedences are drawn again once in so many pieces
   int64_t num_pieces_ = 0;
@@ -299,50 +352,53 @@ class SeededScheduler::Impl {
 
 class SeededScheduler::Impl::LaneStream final : public Stream {
  public:
-  LaneStream(Impl& impl, int rank, const std::string& name, const Poison& poison)
-      : impl_(impl), poison_(poison), lane_([&]() -> Lane& {
+  LaneStream(Impl& impl, int rank, const std::string& name, const StreamError& error)
+      : impl_(impl), error_(error), lane_([&]() -> Lane& {
           const std::lock_guard lock(impl.mu_);
-          return impl.AddLane(rank, name, poison);
+          return impl.AddLane(rank, name, error);
         }()) {}
 
   ~LaneStream() override {
     std::unique_lock lock(impl_.mu_);
-    lane_.issued.clear();
-    impl_.idle_.wait(lock, [this] { return !impl_.running_; });
+    impl_.EndLane(lane_, lock);
     impl_.RemoveLane(lane_);
   }
 
   void Enqueue(std::function<void()> work) override { Push(std::move(work)); }
 
   Event Record() override {
-    auto event = std::make_shared<SeededEvent>();
+    const Event event(new SeededEvent);
     Push(Reach{event});
-    return Event(std::move(event));
+    return event;
   }
 
   void Wait(const Event& event) override {
-    if (event.state() != nullptr) Push(Await{std::static_pointer_cast<SeededEvent>(event.state())});
+    if (event.state() != nullptr) Push(Await{event});
   }
 
-  void Synchronize() override {
-    const auto end = std::make_shared<SeededEvent>();
-    Push(Reach{end});
-    {
-      std::unique_lock lock(impl_.mu_);
-      impl_.Flush(lane_.rank);
-      impl_.idle_.wait(lock, [&] { return end->reached.load(); });
-    }
-    poison_.RethrowIfSet();
-  }
+  void Synchronize() override { AwaitRound(Record(), /*all=*/true); }
+  void Synchronize(const Event& event) override { AwaitRound(event, /*all=*/false); }
 
  private:
+  void AwaitRound(const Event& event, bool all) {
+    {
+      std::unique_lock lock(impl_.mu_);
+      const int64_t round = impl_.rounds_;
+      impl_.Flush(lane_.rank, event, all);
+      // Hosts go on between rounds only: what they do next must not depend on when they wake. An event that
+      // was reached before takes a round too, since another rank's may not have been.
+      impl_.idle_.wait(lock, [&] { return !impl_.running_ && impl_.rounds_ > round && event.IsReached(); });
+    }
+    error_.RethrowIfSet();
+  }
+
   void Push(Task task) {
     const std::lock_guard lock(impl_.mu_);
     lane_.issued.push_back(std::move(task));
   }
 
   Impl& impl_;
-  const Poison poison_;
+  const StreamError error_;
   Lane& lane_;
 };
 
@@ -350,8 +406,8 @@ class SeededScheduler::Impl::Factory final : public StreamFactory {
  public:
   Factory(Impl& impl, int rank) : impl_(impl), rank_(rank) {}
 
-  std::unique_ptr<Stream> MakeStream(const std::string& name, Poison poison) override {
-    return std::make_unique<LaneStream>(impl_, rank_, name, poison);
+  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override {
+    return std::make_unique<LaneStream>(impl_, rank_, name, error);
   }
 
  private:

@@ -12,9 +12,11 @@ namespace tandem::device {
 // next is drawn from a seed. A piece is ready when what its stream waits for is reached. The same seed and
 // the same program give the same order, so an order that shows a fault can be run again.
 //
-// Nothing starts before every rank synchronizes one of its streams; then everything enqueued so far, on all
-// of them, runs to its end, and so on: ranks must synchronize equally often, as ranks that run the same
-// programs do. A rank whose streams are all gone is not waited for.
+// Nothing starts before every rank synchronizes one of its streams. Then, if one of them synchronizes all of
+// a stream, everything enqueued so far runs to its end; if all wait for an event, pieces run until every
+// rank's is reached, and what is left goes on in the next round beside what is issued by then. Ranks must
+// synchronize equally often, as ranks that run the same programs do. A rank whose streams are all gone is not
+// waited for.
 //
 // A collective is two events, not one: it starts when its piece does, and WaitUntil lets any other piece run
 // until the peers have come. (Each unfinished collective keeps the thread that it is on; another one takes

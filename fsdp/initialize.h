@@ -6,12 +6,17 @@
 
 namespace tandem::fsdp {
 
-struct ItemInit;
+// How a parameter starts: normal(0, deviation), or all ones.
+struct ParameterInit {
+  bool ones = false;
+  double deviation = 0;
+};
 
-// Writes elements `part` (flat coordinates, within the item) of the item's initial values to `values`,
-// which begins at part.begin. Each element depends on seed, item name and its index within the item alone.
-// T: float or double.
+// Writes elements `part` (flat coordinates, within the parameter) of the parameter's initial values to
+// `values`, which begins at part.begin. Each element depends on seed, parameter name and its index within the
+// parameter alone. T: float or double.
 template <typename T>
-void InitializeItem(uint64_t seed, const Item& item, const ItemInit& init, Range part, T* values);
+void InitializeParameter(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
+                         T* values);
 
 }  // namespace tandem::fsdp

@@ -12,16 +12,16 @@ namespace {
 
 constexpr int64_t kAlignmentBytes = 128;
 
-[[noreturn]] void Refuse(const ItemSpec& item, std::string_view reason) {
-  throw std::invalid_argument("layout: item '" + item.name + "': " + std::string(reason));
+[[noreturn]] void Refuse(const ParameterSpec& parameter, std::string_view reason) {
+  throw std::invalid_argument("layout: parameter '" + parameter.name + "': " + std::string(reason));
 }
 
-int64_t ElementsOf(const ItemSpec& item) {
-  if (item.shape.empty()) Refuse(item, "has no dims, at least one is needed");
+int64_t ElementsOf(const ParameterSpec& parameter) {
+  if (parameter.shape.empty()) Refuse(parameter, "has no dims, at least one is needed");
   int64_t elements = 1;
-  for (const int64_t dim : item.shape) {
-    if (dim <= 0) Refuse(item, "has dim " + std::to_string(dim) + ", every dim must be at least 1");
-    if (__builtin_mul_overflow(elements, dim, &elements)) Refuse(item, "has more than 2^63 elements");
+  for (const int64_t dim : parameter.shape) {
+    if (dim <= 0) Refuse(parameter, "has dim " + std::to_string(dim) + ", every dim must be at least 1");
+    if (__builtin_mul_overflow(elements, dim, &elements)) Refuse(parameter, "has more than 2^63 elements");
   }
   return elements;
 }
@@ -80,7 +80,7 @@ Range Intersect(Range a, Range b) {
   return {.begin = begin, .end = std::max(begin, std::min(a.end, b.end))};
 }
 
-Layout MakeLayout(const std::vector<ItemSpec>& items, int element_bytes, int64_t granule) {
+Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule) {
   if (element_bytes <= 0 || kAlignmentBytes % element_bytes != 0) {
     throw std::invalid_argument("layout: elements of " + std::to_string(element_bytes) +
                                 " bytes do not divide " + std::to_string(kAlignmentBytes) + " bytes");
@@ -94,21 +94,23 @@ Layout MakeLayout(const std::vector<ItemSpec>& items, int element_bytes, int64_t
   std::set<int> closed_blocks;  // a block that ended cannot go on later
   int open_block = -1;
   int64_t cursor = 0;
-  for (const ItemSpec& item : items) {
-    if (item.name.empty()) Refuse(item, "has no name");
-    if (!names.insert(item.name).second) Refuse(item, "is there twice");
-    const bool continues_block = item.block >= 0 && item.block == open_block;
+  for (const ParameterSpec& parameter : parameters) {
+    if (parameter.name.empty()) Refuse(parameter, "has no name");
+    if (!names.insert(parameter.name).second) Refuse(parameter, "is there twice");
+    const bool continues_block = parameter.block >= 0 && parameter.block == open_block;
     if (!continues_block) {
       if (open_block >= 0) closed_blocks.insert(open_block);
-      if (closed_blocks.contains(item.block)) {
-        Refuse(item, "continues block " + std::to_string(item.block) + " after another item");
+      if (closed_blocks.contains(parameter.block)) {
+        Refuse(parameter, "continues block " + std::to_string(parameter.block) + " after another parameter");
       }
-      open_block = item.block;
-      cursor = RoundUp(cursor, alignment, "item '" + item.name + "'");
+      open_block = parameter.block;
+      cursor = RoundUp(cursor, alignment, "parameter '" + parameter.name + "'");
     }
     int64_t end = 0;
-    if (__builtin_add_overflow(cursor, ElementsOf(item), &end)) Refuse(item, "ends beyond 2^63 elements");
-    layout.items.push_back({.name = item.name, .shape = item.shape, .range = {.begin = cursor, .end = end}});
+    if (__builtin_add_overflow(cursor, ElementsOf(parameter), &end))
+      Refuse(parameter, "ends beyond 2^63 elements");
+    layout.parameters.push_back(
+        {.name = parameter.name, .shape = parameter.shape, .range = {.begin = cursor, .end = end}});
     cursor = end;
   }
   layout.elements = RoundUp(cursor, granule, "the buffer");
@@ -146,13 +148,13 @@ std::string LayoutDigest(const std::vector<Layout>& units) {
   for (const Layout& unit : units) {
     digest.Add(unit.granule);
     digest.Add(unit.elements);
-    digest.Add(static_cast<int64_t>(unit.items.size()));
-    for (const Item& item : unit.items) {
-      digest.Add(item.name);
-      digest.Add(static_cast<int64_t>(item.shape.size()));
-      for (const int64_t dim : item.shape) digest.Add(dim);
-      digest.Add(item.range.begin);
-      digest.Add(item.range.end);
+    digest.Add(static_cast<int64_t>(unit.parameters.size()));
+    for (const Parameter& parameter : unit.parameters) {
+      digest.Add(parameter.name);
+      digest.Add(static_cast<int64_t>(parameter.shape.size()));
+      for (const int64_t dim : parameter.shape) digest.Add(dim);
+      digest.Add(parameter.range.begin);
+      digest.Add(parameter.range.end);
     }
   }
   return digest.Hex();

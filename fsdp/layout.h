@@ -21,30 +21,30 @@ struct Range {
 Range Intersect(Range a, Range b);
 
 // One named tensor, as asked for.
-struct ItemSpec {
+struct ParameterSpec {
   std::string name;  // Hugging Face name
   std::vector<int64_t> shape;
-  // Items that share a non-negative block within a unit are consecutive and lie without gaps, so that one
-  // GEMM can use them as one matrix (q, k, v; gate, up).
+  // Parameters that share a non-negative block within a unit are consecutive and lie without gaps, so that
+  // one GEMM can use them as one matrix (q, k, v; gate, up).
   int block = -1;
 };
 
-struct Item {
+struct Parameter {
   std::string name;
   std::vector<int64_t> shape;
   Range range;  // in the unit's flat buffer
 };
 
 struct Layout {
-  std::vector<Item> items;
+  std::vector<Parameter> parameters;
   int64_t elements = 0;  // total, a multiple of the granule
   int64_t granule = 64;
 };
 
-// Items start at multiples of 128 bytes (of `element_bytes`-byte elements), items of one block but its
-// first excepted. Throws std::invalid_argument for an empty or negative dim, an overflow, or blocks that are
-// not consecutive.
-Layout MakeLayout(const std::vector<ItemSpec>& items, int element_bytes, int64_t granule = 64);
+// Parameters start at multiples of 128 bytes (of `element_bytes`-byte elements), parameters of one block but
+// its first excepted. Throws std::invalid_argument for an empty or negative dim, an overflow, or blocks that
+// are not consecutive.
+Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
 
 // Elements of one rank's shard of the padded buffer: equal on all ranks, a multiple of the granule.
 int64_t ShardElements(const Layout& layout, int num_ranks);

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "fsdp/double_double.h"
 #include "fsdp/host_device.h"
-#include "fsdp/sum.h"
 
 namespace tandem::fsdp {
 
@@ -14,9 +14,15 @@ struct NormRequests {
   double profile = 0;  // a number of the caller's; the largest of all ranks wins; 0: none
 };
 
+// Of the gradient that one rank has accumulated of one unit: where the last reduction of a run leaves them.
+struct UnitNormTerms {
+  DoubleDouble squares;  // of the finite elements
+  double nonfinite = 0;  // elements
+};
+
 // What one rank sends to the others for GradientNorm: doubles, so that one all-gather carries them.
 struct NormTerms {
-  double high = 0;  // sum of squares of the finite elements of its gradient shards, as a Sum
+  double high = 0;  // sum of squares of the finite elements of its gradient shards, as a DoubleDouble
   double low = 0;
   double nonfinite = 0;  // elements
   double requests = 0;   // bits
@@ -39,9 +45,9 @@ struct NormOutcome {
 TANDEM_HOST_DEVICE inline NormOutcome AgreeOnNorm(const NormTerms* terms, int ranks, double num_microbatches,
                                                   double max_norm) {
   NormOutcome outcome;
-  Sum squares;
+  DoubleDouble squares;
   for (int rank = 0; rank < ranks; ++rank) {
-    squares.Add(Sum{terms[rank].high, terms[rank].low});
+    squares.Add(DoubleDouble{terms[rank].high, terms[rank].low});
     outcome.nonfinite += static_cast<int64_t>(terms[rank].nonfinite);
     outcome.requests |= static_cast<uint32_t>(terms[rank].requests);
     outcome.profile = terms[rank].profile > outcome.profile ? terms[rank].profile : outcome.profile;

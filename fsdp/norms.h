@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fsdp/double_double.h"
 #include "fsdp/layout.h"
-#include "fsdp/sum.h"
 
 namespace tandem::fsdp {
 
 // Calls `chunk(range)` for each part of `range` between multiples of the granule of the flat buffer. Shards
-// end at such multiples, so a chunk of an item is the same elements for any number of ranks.
+// end at such multiples, so a chunk of a parameter is the same elements for any number of ranks.
 template <typename Function>
 void ForEachChunk(Range range, int64_t granule, Function chunk) {
   for (int64_t begin = range.begin; begin < range.end;) {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "fsdp/sharded_unit.h"
 #include "fsdp/vector_clones.h"
 
 namespace tandem::fsdp {
@@ -34,23 +33,6 @@ template <typename T>
 }
 
 }  // namespace
-
-template <typename T>
-AdamWScalars<T>::AdamWScalars(const OptimizerInputs& inputs, double clip)
-    : divisor(static_cast<T>(inputs.divisor)),
-      clip(static_cast<T>(clip)),
-      beta1(static_cast<T>(inputs.beta1)),
-      beta2(static_cast<T>(inputs.beta2)),
-      one_minus_beta1(static_cast<T>(1 - inputs.beta1)),
-      one_minus_beta2(static_cast<T>(1 - inputs.beta2)),
-      correction1(static_cast<T>(1 - std::pow(inputs.beta1, static_cast<double>(inputs.step)))),
-      correction2(static_cast<T>(1 - std::pow(inputs.beta2, static_cast<double>(inputs.step)))),
-      learning_rate(static_cast<T>(inputs.learning_rate)),
-      epsilon(static_cast<T>(inputs.epsilon)),
-      weight_decay(static_cast<T>(inputs.weight_decay)) {}
-
-template struct AdamWScalars<float>;
-template struct AdamWScalars<double>;
 
 TANDEM_VECTOR_CLONES void AdamWStep(const AdamWScalars<float>& scalars, int64_t elements, const float* sum,
                                     float* weight, float* exp_avg, float* exp_avg_sq, float* mean,

@@ -2,14 +2,40 @@
 
 #include <cstdint>
 
+#include "fsdp/host_device.h"
+
 namespace tandem::fsdp {
 
-struct OptimizerInputs;
+// AdamW with decoupled decay (Loshchilov and Hutter, 2019):
+//   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) +
+//   decay w)
+// with g = clip · sum / divisor; in the main type, each element alone, so that shards do not matter. lr and t
+// are the run's inputs.
+struct AdamWConfig {
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double weight_decay = 0;
+  double divisor = 1;  // contributions of a step: microbatches over all ranks
+};
 
-// What the formula of OptimizerInputs needs for one element, in the type of the shard.
+// What the formula needs for one element, in the type of the shard.
 template <typename T>
 struct AdamWScalars {
-  AdamWScalars(const OptimizerInputs& inputs, double clip);
+  // correction1, correction2: 1 - beta^t (run_inputs.h).
+  TANDEM_HOST_DEVICE AdamWScalars(const AdamWConfig& config, double learning_rate, double correction1,
+                                  double correction2, double clip)
+      : divisor(static_cast<T>(config.divisor)),
+        clip(static_cast<T>(clip)),
+        beta1(static_cast<T>(config.beta1)),
+        beta2(static_cast<T>(config.beta2)),
+        one_minus_beta1(static_cast<T>(1 - config.beta1)),
+        one_minus_beta2(static_cast<T>(1 - config.beta2)),
+        correction1(static_cast<T>(correction1)),
+        correction2(static_cast<T>(correction2)),
+        learning_rate(static_cast<T>(learning_rate)),
+        epsilon(static_cast<T>(config.epsilon)),
+        weight_decay(static_cast<T>(config.weight_decay)) {}
 
   T divisor;
   T clip;
@@ -17,8 +43,8 @@ struct AdamWScalars {
   T beta2;
   T one_minus_beta1;
   T one_minus_beta2;
-  T correction1;  // 1 - beta1^t
-  T correction2;  // 1 - beta2^t
+  T correction1;
+  T correction2;
   T learning_rate;
   T epsilon;
   T weight_decay;

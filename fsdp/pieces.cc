@@ -4,9 +4,9 @@ namespace tandem::fsdp {
 
 std::vector<Piece> PiecesOf(const Layout& layout, Range owned) {
   std::vector<Piece> pieces;
-  for (size_t i = 0; i < layout.items.size(); ++i) {
-    const Range range = Intersect(layout.items[i].range, owned);
-    if (!range.empty()) pieces.push_back({.item = static_cast<int>(i), .range = range});
+  for (size_t i = 0; i < layout.parameters.size(); ++i) {
+    const Range range = Intersect(layout.parameters[i].range, owned);
+    if (!range.empty()) pieces.push_back({.parameter = static_cast<int>(i), .range = range});
   }
   return pieces;
 }

@@ -7,13 +7,13 @@
 
 namespace tandem::fsdp {
 
-// The part of one item that lies in a shard, in flat coordinates.
+// The part of one parameter that lies in a shard, in flat coordinates.
 struct Piece {
-  int item = 0;  // index in the layout
+  int parameter = 0;  // index in the layout
   Range range;
 };
 
-// The pieces of `owned`, in the order of the buffer; items that do not reach into it are left out.
+// The pieces of `owned`, in the order of the buffer; parameters that do not reach into it are left out.
 std::vector<Piece> PiecesOf(const Layout& layout, Range owned);
 
 // The same elements as maximal runs: neighbours without a gap are one. Gaps are in none of them.

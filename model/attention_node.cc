@@ -1,17 +1,12 @@
-// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (turned), the context and the
-// log-sum-exps; the backward recomputes the norm.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <utility>
 
-#include "device/arena.h"
-#include "model/call_memory.h"
+#include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
-#include "model/hidden_node.h"
-#include "ops/linear.h"
-#include "ops/operations.h"
+#include "model/node_kinds.h"
 #include "ops/rope.h"
 
 namespace tandem::model {
@@ -21,83 +16,113 @@ struct RotaryTables {
   at::Tensor sines;
 };
 
-std::shared_ptr<const RotaryTables> MakeRotaryTables(const DecoderConfig& config, BatchShape batch,
-                                                     ComputeType type, const ops::Operations& ops) {
-  TORCH_CHECK(config.head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", config.head_dim);
+std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context) {
+  const int64_t head_dim = context.shapes.head_dim;
+  TORCH_CHECK(head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", head_dim);
   auto tables = std::make_shared<RotaryTables>();
-  at::Tensor cosines = at::empty({batch.sequence_length, config.head_dim / 2}, ScalarTypeOf(type));
+  at::Tensor cosines = at::empty({context.shapes.length, head_dim / 2},
+                                 context.type == ComputeType::kFp64 ? at::kDouble : at::kFloat);
   at::Tensor sines = at::empty_like(cosines);
-  ops::RopeTables(config.rope_theta, cosines, sines);
-  tables->cosines = ops.Constant(cosines);
-  tables->sines = ops.Constant(sines);
+  ops::RopeTables(context.config.rope_theta, cosines, sines);
+  tables->cosines = context.ops.Constant(cosines);
+  tables->sines = context.ops.Constant(sines);
   return tables;
 }
 
 namespace {
 
-// The part's items, in layout order.
-enum AttentionParameter { kInputNorm, kQuery, kKey, kValue, kOutput };
+// By the names of attention.cc.
+struct AttentionForward {
+  at::Tensor x, hidden, qkv, context, lse;
+  at::Tensor norm, weight_qkv, weight_output;
+  at::Tensor normed, work;
+  ops::Workspace products;
+};
 
-class AttentionNode final : public HiddenNode {
+struct AttentionBackward {
+  at::Tensor x, qkv, context, lse, grad_hidden;
+  at::Tensor grad_x;
+  bool add_x = false;
+  at::Tensor norm, weight_qkv, weight_output;
+  at::Tensor grad_norm, grad_weight_qkv, grad_weight_output;
+  bool add = false;  // to the parameters' gradients
+  at::Tensor normed, grad_normed, grad_context, grad_qkv, work;
+  ops::Workspace products;
+};
+
+class AttentionNode final : public DeclaredNode {
  public:
-  AttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                std::shared_ptr<const RotaryTables> tables, const ops::Operations& ops)
-      : HiddenNode("attention", config, batch, type, ops, attention_forward::Scratch,
-                   attention_backward::Scratch),
+  AttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
+      : DeclaredNode(context, DeclareAttention(context.shapes)),
         tables_(std::move(tables)),
         shape_{s_.sequences, s_.length, s_.heads, s_.kv_heads, s_.head_dim} {}
 
  private:
-  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
-    call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
-    call.writes[1] = arena.Allocate({s_.tokens, s_.qkv}, dtype_);
-    call.writes[2] = arena.Allocate({s_.tokens, s_.query}, dtype_);
-    call.writes[3] = arena.Allocate({s_.sequences, s_.heads, s_.length}, dtype_);
+  BoundPass BindForward(BoundTensors& in) const override {
+    AttentionForward t{.x = in.Value("x"),
+                       .hidden = in.Value("hidden"),
+                       .qkv = in.Value("qkv"),
+                       .context = in.Value("context"),
+                       .lse = in.Value("lse"),
+                       .norm = in.Parameter("norm"),
+                       .weight_qkv = in.Parameter("qkv"),
+                       .weight_output = in.Parameter("output"),
+                       .normed = in.Scratch("normed"),
+                       .work = in.Scratch("work"),
+                       .products = in.Work("products")};
+    return [this, t]() mutable { Forward(t); };
   }
 
-  void Forward(const NodeCall& call) const override {
-    const at::Tensor& x = call.reads[0];
-    at::Tensor& hidden = call.writes[0];
-    at::Tensor& qkv = call.writes[1];
-    at::Tensor& context = call.writes[2];
-    at::Tensor& lse = call.writes[3];
-    const at::Tensor* weights = call.parameters[0];
-    at::Tensor normed = ForwardPiece(call, attention_forward::kNormed, {s_.tokens, s_.hidden});
-    at::Tensor work = ForwardPiece(call, attention_forward::kWork, {ForwardRest()});
-
-    ops_.RmsNorm(x, weights[kInputNorm], epsilon_, normed);
-    ops::Linear(normed, Block(weights + kQuery, 3), qkv);
-    ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, qkv);
-    ops_.Attention(shape_, qkv, context, lse, work);
-    ops::Linear(context, weights[kOutput], hidden);
-    ops_.ResidualAdd(x, hidden);
+  BoundPass BindBackward(BoundTensors& in) const override {
+    AttentionBackward t{.x = in.Value("x"),
+                        .qkv = in.Value("qkv"),
+                        .context = in.Value("context"),
+                        .lse = in.Value("lse"),
+                        .grad_hidden = in.Gradient("hidden"),
+                        .grad_x = in.Gradient("x"),
+                        .add_x = in.AddsToGradient("x"),
+                        .norm = in.Parameter("norm"),
+                        .weight_qkv = in.Parameter("qkv"),
+                        .weight_output = in.Parameter("output"),
+                        .grad_norm = in.ParameterGradient("norm"),
+                        .grad_weight_qkv = in.ParameterGradient("qkv"),
+                        .grad_weight_output = in.ParameterGradient("output"),
+                        .add = in.AddsToParameterGradient("norm"),
+                        .normed = in.Scratch("normed"),
+                        .grad_normed = in.Scratch("grad_normed"),
+                        .grad_context = in.Scratch("grad_context"),
+                        .grad_qkv = in.Scratch("grad_qkv"),
+                        .work = in.Scratch("work"),
+                        .products = in.Work("products")};
+    return [this, t]() mutable { Backward(t); };
   }
 
-  void Backward(const NodeCall& call) const override {
-    const at::Tensor& x = call.reads[0];
-    const at::Tensor& qkv = call.reads[1];
-    const at::Tensor& context = call.reads[2];
-    const at::Tensor& lse = call.reads[3];
-    const at::Tensor& grad_hidden = call.gradient_reads[0];
-    const at::Tensor* weights = call.parameters[0];
-    at::Tensor* gradients = call.parameter_gradients[0];
-    const bool add = call.add_parameter_gradient[0];
-    at::Tensor normed = BackwardPiece(call, attention_backward::kNormed, {s_.tokens, s_.hidden});
-    at::Tensor grad_normed = BackwardPiece(call, attention_backward::kGradNormed, {s_.tokens, s_.hidden});
-    at::Tensor grad_context = BackwardPiece(call, attention_backward::kGradContext, {s_.tokens, s_.query});
-    at::Tensor grad_qkv = BackwardPiece(call, attention_backward::kGradQkv, {s_.tokens, s_.qkv});
-    at::Tensor work = BackwardPiece(call, attention_backward::kWork, {BackwardRest()});
+  // A recompute leaves out what was kept, from the end.
+  void Forward(AttentionForward& t) const {
+    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+    ops_.Linear(t.normed, t.weight_qkv, t.qkv, t.products);
+    ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, t.qkv);
+    if (!t.context.defined()) {
+      return;
+    }
+    ops_.Attention(shape_, t.qkv, t.context, t.lse, t.work);
+    if (!t.hidden.defined()) {
+      return;
+    }
+    ops_.Linear(t.context, t.weight_output, t.hidden, t.products);
+    ops_.ResidualAdd(t.x, t.hidden);
+  }
 
-    ops::LinearBackwardWeight(grad_hidden, context, add, gradients[kOutput]);
-    ops::LinearBackwardInput(grad_hidden, weights[kOutput], grad_context);
-    ops_.AttentionBackward(shape_, qkv, context, lse, grad_context, grad_qkv, work);
-    ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, grad_qkv);
-    ops_.RmsNorm(x, weights[kInputNorm], epsilon_, normed);
-    at::Tensor grad_block = Block(gradients + kQuery, 3);
-    ops::LinearBackwardWeight(grad_qkv, normed, add, grad_block);
-    ops::LinearBackwardInput(grad_qkv, Block(weights + kQuery, 3), grad_normed);
-    ops_.RmsNormBackward(grad_normed, x, weights[kInputNorm], epsilon_, /*residual=*/grad_hidden,
-                         call.add_gradient[0], call.gradient_writes[0], add, gradients[kInputNorm]);
+  void Backward(AttentionBackward& t) const {
+    ops_.LinearBackwardWeight(t.grad_hidden, t.context, t.add, t.grad_weight_output, t.products);
+    ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, t.grad_context, t.products);
+    ops_.AttentionBackward(shape_, t.qkv, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
+    ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
+    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+    ops_.LinearBackwardWeight(t.grad_qkv, t.normed, t.add, t.grad_weight_qkv, t.products);
+    ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
+    ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
+                         t.add, t.grad_norm);
   }
 
   const std::shared_ptr<const RotaryTables> tables_;
@@ -106,10 +131,9 @@ class AttentionNode final : public HiddenNode {
 
 }  // namespace
 
-std::unique_ptr<Node> MakeAttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                        std::shared_ptr<const RotaryTables> tables,
-                                        const ops::Operations& ops) {
-  return std::make_unique<AttentionNode>(config, batch, type, std::move(tables), ops);
+std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context,
+                                        std::shared_ptr<const RotaryTables> tables) {
+  return std::make_unique<AttentionNode>(context, std::move(tables));
 }
 
 }  // namespace tandem::model

@@ -1,39 +1,36 @@
 #include "model/config.h"
 
+#include <algorithm>
+
+#include "model/decoder_shapes.h"
+#include "model/hugging_face_names.h"
+#include "model/node_kinds.h"
+
 namespace tandem::model {
 namespace {
 
-// Blocks of a decoder layer: what one GEMM uses as one matrix.
-constexpr int kQueryKeyValue = 0;
-constexpr int kGateUp = 1;
-
-UnitParameters Layer(const DecoderConfig& config, int64_t layer) {
-  const int64_t hidden = config.hidden_size;
-  const int64_t queries = config.num_attention_heads * config.head_dim;
-  const int64_t keys = config.num_key_value_heads * config.head_dim;
-  const int64_t inner = config.intermediate_size;
-  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-  const int attention = 0;
-  const int mlp = 1;
-  return {.name = "layers." + std::to_string(layer),
-          .parts = {"attention", "mlp"},
-          .parameters = {
-              {.name = prefix + "input_layernorm.weight",
-               .shape = {hidden},
-               .part = attention,
-               .init = Init::kOnes},
-              {prefix + "self_attn.q_proj.weight", {queries, hidden}, attention, kQueryKeyValue},
-              {prefix + "self_attn.k_proj.weight", {keys, hidden}, attention, kQueryKeyValue},
-              {prefix + "self_attn.v_proj.weight", {keys, hidden}, attention, kQueryKeyValue},
-              {prefix + "self_attn.o_proj.weight", {hidden, queries}, attention},
-              {.name = prefix + "post_attention_layernorm.weight",
-               .shape = {hidden},
-               .part = mlp,
-               .init = Init::kOnes},
-              {prefix + "mlp.gate_proj.weight", {inner, hidden}, mlp, kGateUp},
-              {prefix + "mlp.up_proj.weight", {inner, hidden}, mlp, kGateUp},
-              {prefix + "mlp.down_proj.weight", {hidden, inner}, mlp},
-          }};
+// Adds the parts that `node` declares to be of its unit.
+void AddParts(const DecoderNode& node, const NodeDeclaration& declaration, UnitParameters& unit) {
+  for (const PartSpec& part : declaration.parts) {
+    if (!part.unit.empty()) {
+      continue;  // another unit's
+    }
+    unit.parts.push_back(part.name);
+    std::string block;
+    int blocks = 0;
+    for (const Parameter& parameter : unit.parameters) {
+      blocks = std::max(blocks, parameter.block + 1);
+    }
+    for (const ParameterSpec& parameter : part.parameters) {
+      blocks += parameter.block.empty() || parameter.block == block ? 0 : 1;
+      block = parameter.block;
+      unit.parameters.push_back({.name = HuggingFaceName(node.kind, parameter.name, node.layer),
+                                 .shape = parameter.shape,
+                                 .part = static_cast<int>(unit.parts.size()) - 1,
+                                 .block = block.empty() ? -1 : blocks - 1,
+                                 .init = parameter.init});
+    }
+  }
 }
 
 }  // namespace
@@ -41,21 +38,16 @@ UnitParameters Layer(const DecoderConfig& config, int64_t layer) {
 int ElementBytes(ComputeType type) { return type == ComputeType::kFp64 ? 8 : 4; }
 
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
+  // Parameters do not depend on the batch.
+  const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1}, ComputeType::kFp32);
   std::vector<UnitParameters> units;
-  units.push_back({.name = "embedding",
-                   .parts = {"embedding"},
-                   .parameters = {{"model.embed_tokens.weight", {config.vocab_size, config.hidden_size}}}});
-  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    units.push_back(Layer(config, layer));
+  int layer = static_cast<int>(config.num_hidden_layers);
+  for (const DecoderNode& node : DecoderNodeList(config)) {
+    if (units.empty() || units.back().name != node.unit) {
+      units.push_back({.name = node.unit, .layer = node.layer < 0 ? layer++ : node.layer});
+    }
+    AddParts(node, Declare(node.kind, shapes), units.back());
   }
-  UnitParameters head{
-      .name = "head",
-      .parts = {"head"},
-      .parameters = {{.name = "model.norm.weight", .shape = {config.hidden_size}, .init = Init::kOnes}}};
-  if (!config.tie_word_embeddings) {
-    head.parameters.push_back({"lm_head.weight", {config.vocab_size, config.hidden_size}});
-  }
-  units.push_back(std::move(head));
   return units;
 }
 
@@ -77,7 +69,7 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   const double embedding = static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   double parameters = static_cast<double>(NumParameters(config));
   if (!config.tie_word_embeddings) {
-    parameters -= embedding;  // looking up rows is no arithmetic; a tied matrix multiplies in the head
+    parameters -= embedding;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
   }
   const double attention = 6.0 * static_cast<double>(config.num_hidden_layers) *
                            static_cast<double>(config.num_attention_heads * config.head_dim) *

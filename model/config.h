@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "schedules/outline.h"
-
 namespace tandem::model {
 
 enum class ComputeType : uint8_t { kFp32, kFp64 };
@@ -49,6 +47,8 @@ struct Parameter {
 // The parameters that are gathered together, in layout order.
 struct UnitParameters {
   std::string name;
+  int layer =
+      -1;  // units of one layer have the same number; embedding and head have numbers behind the layers
   std::vector<std::string> parts;
   std::vector<Parameter> parameters;
 };
@@ -56,10 +56,6 @@ struct UnitParameters {
 // Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless
 // tied).
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
-
-// The outline of one rank's model. unit_elements: of the units' layouts, gaps included.
-schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                  const std::vector<int64_t>& unit_elements);
 
 int64_t NumParameters(const DecoderConfig& config);
 

@@ -1,20 +1,29 @@
 #include "model/decoder_nodes.h"
 
-#include <memory>
-#include <vector>
+#include <functional>
+#include <map>
+
+#include "model/node_kinds.h"
 
 namespace tandem::model {
 
+using schedules::NodeKind;
+
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 ComputeType type, const ops::Operations& ops) {
+  const DecoderShapes shapes(config, batch, type);
+  const NodeContext context{.config = config, .shapes = shapes, .type = type, .ops = ops};
+  const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context);
+  const std::map<NodeKind, std::function<std::unique_ptr<Node>()>> make = {
+      {NodeKind::kEmbedding, [&] { return MakeEmbeddingNode(context); }},
+      {NodeKind::kAttention, [&] { return MakeAttentionNode(context, tables); }},
+      {NodeKind::kMlp, [&] { return MakeMlpNode(context); }},
+      {NodeKind::kHead, [&] { return MakeHeadNode(context); }},
+  };
   std::vector<std::unique_ptr<Node>> nodes;
-  nodes.push_back(MakeEmbeddingNode(config, batch, type, ops));
-  const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(config, batch, type, ops);
-  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    nodes.push_back(MakeAttentionNode(config, batch, type, tables, ops));
-    nodes.push_back(MakeMlpNode(config, batch, type, ops));
+  for (const DecoderNode& node : DecoderNodeList(config)) {
+    nodes.push_back(make.at(node.kind)());
   }
-  nodes.push_back(MakeHeadNode(config, batch, type, ops));
   return nodes;
 }
 

@@ -2,29 +2,20 @@
 
 #include <memory>
 
-#include "model/config.h"
+#include "model/declared_node.h"
 #include "model/node.h"
 
-// The kinds of nodes of a decoder, each in a file of its name. The lists of a NodeCall are those of
-// outline.cc.
+// The code of each kind of node, in a file of its name; DecoderNodes has the table.
 namespace tandem::model {
 
-struct RotaryTables;  // attention_node.cc
+struct RotaryTables;  // attention_node.cc; the layers share one
 
-std::unique_ptr<Node> MakeEmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                        const ops::Operations& ops);
+std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context);
 
-// The layers share one set of tables.
-std::shared_ptr<const RotaryTables> MakeRotaryTables(const DecoderConfig& config, BatchShape batch,
-                                                     ComputeType type, const ops::Operations& ops);
-std::unique_ptr<Node> MakeAttentionNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                        std::shared_ptr<const RotaryTables> tables,
-                                        const ops::Operations& ops);
-
-std::unique_ptr<Node> MakeMlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                  const ops::Operations& ops);
-
-std::unique_ptr<Node> MakeHeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                   const ops::Operations& ops);
+std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context);
+std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context,
+                                        std::shared_ptr<const RotaryTables> tables);
+std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
+std::unique_ptr<Node> MakeHeadNode(const NodeContext& context);
 
 }  // namespace tandem::model

@@ -1,47 +1,38 @@
 #include <ATen/core/Tensor.h>
 
-#include "device/arena.h"
-#include "model/call_memory.h"
+#include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
-#include "ops/operations.h"
+#include "model/node_kinds.h"
 
 namespace tandem::model {
 namespace {
 
-class EmbeddingNode final : public Node {
+class EmbeddingNode final : public DeclaredNode {
  public:
-  EmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type, const ops::Operations& ops)
-      : s_(config, batch, type), ops_(ops), dtype_(ScalarTypeOf(type)) {}
-
-  void Prepare(NodeCall& call, device::Arena& arena) const override {
-    if (call.pass == Pass::kForward) {
-      call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
-    } else if (call.pass != Pass::kBackward) {
-      RefusePass("embedding", call.pass);
-    }
-  }
-
-  void Run(const NodeCall& call) const override {
-    const at::Tensor inputs = call.reads[0].narrow(1, 0, s_.length);
-    if (call.pass == Pass::kForward) {
-      ops_.Embedding(inputs, call.parameters[0][0], call.writes[0]);
-    } else {
-      ops_.EmbeddingBackward(inputs, call.gradient_reads[0], call.add_parameter_gradient[0],
-                             call.parameter_gradients[0][0]);
-    }
-  }
+  explicit EmbeddingNode(const NodeContext& context)
+      : DeclaredNode(context, DeclareEmbedding(context.shapes)) {}
 
  private:
-  const DecoderShapes s_;
-  const ops::Operations& ops_;
-  const at::ScalarType dtype_;
+  BoundPass BindForward(BoundTensors& in) const override {
+    return [this, inputs = Inputs(in.Value("tokens")), table = in.Parameter("table"),
+            hidden = in.Value("hidden")]() mutable { ops_.Embedding(inputs, table, hidden); };
+  }
+
+  BoundPass BindBackward(BoundTensors& in) const override {
+    return [this, inputs = Inputs(in.Value("tokens")), grad_hidden = in.Gradient("hidden"),
+            add = in.AddsToParameterGradient("table"), grad_table = in.ParameterGradient("table")]() mutable {
+      ops_.EmbeddingBackward(inputs, grad_hidden, add, grad_table);
+    };
+  }
+
+  // [B, S] of [B, S + 1]: the last token of a sequence is only predicted.
+  at::Tensor Inputs(const at::Tensor& tokens) const { return tokens.narrow(1, 0, s_.length); }
 };
 
 }  // namespace
 
-std::unique_ptr<Node> MakeEmbeddingNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                        const ops::Operations& ops) {
-  return std::make_unique<EmbeddingNode>(config, batch, type, ops);
+std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context) {
+  return std::make_unique<EmbeddingNode>(context);
 }
 
 }  // namespace tandem::model

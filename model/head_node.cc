@@ -1,69 +1,90 @@
-// loss = cross_entropy(Whead · norm(x), targets). The forward leaves the gradient of the logits where the
-// logits were: the derivative of the loss is 1 by definition, so it is known already, and what would be kept
-// for the backward is as large. Whead is the embedding's matrix when it is tied.
 #include <ATen/core/Tensor.h>
 
-#include "device/arena.h"
-#include "model/call_memory.h"
+#include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
-#include "model/hidden_node.h"
-#include "ops/linear.h"
-#include "ops/operations.h"
+#include "model/node_kinds.h"
 
 namespace tandem::model {
 namespace {
 
-class HeadNode final : public HiddenNode {
+// By the names of head.cc.
+struct HeadForward {
+  at::Tensor x, targets;  // targets: [B, S]
+  at::Tensor loss, grad_logits;
+  at::Tensor norm, weight;
+  at::Tensor normed, lse;
+  ops::Workspace products;
+};
+
+struct HeadBackward {
+  at::Tensor x, grad_logits;
+  at::Tensor grad_x;
+  bool add_x = false;
+  at::Tensor norm, weight;
+  at::Tensor grad_norm, grad_weight;
+  bool add_norm = false;
+  bool add_weight = false;
+  at::Tensor normed, grad_normed;
+  ops::Workspace products;
+};
+
+class HeadNode final : public DeclaredNode {
  public:
-  HeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type, const ops::Operations& ops)
-      : HiddenNode("head", config, batch, type, ops, head_forward::Scratch, head_backward::Scratch),
-        tied_(config.tie_word_embeddings) {}
+  explicit HeadNode(const NodeContext& context) : DeclaredNode(context, DeclareHead(context.shapes)) {}
 
  private:
-  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
-    call.writes[0] = arena.Allocate({1}, at::kDouble);
-    call.writes[1] = arena.Allocate({s_.tokens, s_.vocabulary}, dtype_);
+  BoundPass BindForward(BoundTensors& in) const override {
+    HeadForward t{.x = in.Value("x"),
+                  .targets = Targets(in.Value("tokens")),
+                  .loss = in.Value("loss"),
+                  .grad_logits = in.Value("grad_logits"),
+                  .norm = in.Parameter("norm"),
+                  .weight = in.Parameter("weight"),
+                  .normed = in.Scratch("normed"),
+                  .lse = in.Scratch("lse"),
+                  .products = in.Work("products")};
+    return [this, t]() mutable { Forward(t); };
   }
 
-  void Forward(const NodeCall& call) const override {
-    const at::Tensor& x = call.reads[0];
-    const at::Tensor targets = call.reads[1].narrow(1, 1, s_.length);
-    at::Tensor& loss = call.writes[0];
-    at::Tensor& logits = call.writes[1];
-    at::Tensor normed = ForwardPiece(call, head_forward::kNormed, {s_.tokens, s_.hidden});
-    at::Tensor lse = ForwardPiece(call, head_forward::kLogSumExp, {s_.tokens});
-
-    ops_.RmsNorm(x, call.parameters[0][0], epsilon_, normed);
-    ops::Linear(normed, tied_ ? call.parameters[1][0] : call.parameters[0][1], logits);
-    ops_.CrossEntropy(logits, targets, lse, loss);
-    ops_.CrossEntropyBackward(logits, targets, lse, logits);
+  BoundPass BindBackward(BoundTensors& in) const override {
+    HeadBackward t{.x = in.Value("x"),
+                   .grad_logits = in.Value("grad_logits"),
+                   .grad_x = in.Gradient("x"),
+                   .add_x = in.AddsToGradient("x"),
+                   .norm = in.Parameter("norm"),
+                   .weight = in.Parameter("weight"),
+                   .grad_norm = in.ParameterGradient("norm"),
+                   .grad_weight = in.ParameterGradient("weight"),
+                   .add_norm = in.AddsToParameterGradient("norm"),
+                   .add_weight = in.AddsToParameterGradient("weight"),
+                   .normed = in.Scratch("normed"),
+                   .grad_normed = in.Scratch("grad_normed"),
+                   .products = in.Work("products")};
+    return [this, t]() mutable { Backward(t); };
   }
 
-  void Backward(const NodeCall& call) const override {
-    const at::Tensor& x = call.reads[0];
-    const at::Tensor& grad_logits = call.reads[1];
-    const at::Tensor& norm = call.parameters[0][0];
-    const at::Tensor& weight = tied_ ? call.parameters[1][0] : call.parameters[0][1];
-    at::Tensor& grad_norm = call.parameter_gradients[0][0];
-    at::Tensor& grad_weight = tied_ ? call.parameter_gradients[1][0] : call.parameter_gradients[0][1];
-    at::Tensor normed = BackwardPiece(call, head_backward::kNormed, {s_.tokens, s_.hidden});
-    at::Tensor grad_normed = BackwardPiece(call, head_backward::kGradNormed, {s_.tokens, s_.hidden});
-
-    ops_.RmsNorm(x, norm, epsilon_, normed);
-    ops::LinearBackwardWeight(grad_logits, normed, call.add_parameter_gradient[tied_ ? 1 : 0], grad_weight);
-    ops::LinearBackwardInput(grad_logits, weight, grad_normed);
-    ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/at::Tensor(), call.add_gradient[0],
-                         call.gradient_writes[0], call.add_parameter_gradient[0], grad_norm);
+  void Forward(HeadForward& t) const {
+    at::Tensor& logits = t.grad_logits;
+    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+    ops_.Linear(t.normed, t.weight, logits, t.products);
+    ops_.CrossEntropy(logits, t.targets, t.lse, t.loss);
+    ops_.CrossEntropyBackward(logits, t.targets, t.lse, t.grad_logits);
   }
 
-  const bool tied_;
+  void Backward(HeadBackward& t) const {
+    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+    ops_.LinearBackwardWeight(t.grad_logits, t.normed, t.add_weight, t.grad_weight, t.products);
+    ops_.LinearBackwardInput(t.grad_logits, t.weight, t.grad_normed, t.products);
+    ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/at::Tensor(), t.add_x, t.grad_x,
+                         t.add_norm, t.grad_norm);
+  }
+
+  // [B, S] of [B, S + 1]: each token is predicted from those before it.
+  at::Tensor Targets(const at::Tensor& tokens) const { return tokens.narrow(1, 1, s_.length); }
 };
 
 }  // namespace
 
-std::unique_ptr<Node> MakeHeadNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                   const ops::Operations& ops) {
-  return std::make_unique<HeadNode>(config, batch, type, ops);
-}
+std::unique_ptr<Node> MakeHeadNode(const NodeContext& context) { return std::make_unique<HeadNode>(context); }
 
 }  // namespace tandem::model

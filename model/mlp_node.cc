@@ -1,76 +1,96 @@
-// hidden = x + Wdown · swiglu(Wgate_up · norm(x)). The forward keeps gate and up; the backward recomputes the
-// norm and the activation.
 #include <ATen/core/Tensor.h>
 
-#include "device/arena.h"
-#include "model/call_memory.h"
+#include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
-#include "model/hidden_node.h"
-#include "ops/linear.h"
-#include "ops/operations.h"
+#include "model/node_kinds.h"
 
 namespace tandem::model {
 namespace {
 
-// The part's items, in layout order.
-enum MlpParameter { kPostAttentionNorm, kGate, kUp, kDown };
+// By the names of mlp.cc.
+struct MlpForward {
+  at::Tensor x, hidden, gate_up;
+  at::Tensor norm, weight_gate_up, weight_down;
+  at::Tensor normed, activated;
+  ops::Workspace products;
+};
 
-class MlpNode final : public HiddenNode {
+struct MlpBackward {
+  at::Tensor x, gate_up, grad_hidden;
+  at::Tensor grad_x;
+  bool add_x = false;
+  at::Tensor norm, weight_gate_up, weight_down;
+  at::Tensor grad_norm, grad_weight_gate_up, grad_weight_down;
+  bool add = false;  // to the parameters' gradients
+  at::Tensor normed, grad_normed, activated, grad_gate_up;
+  ops::Workspace products;
+};
+
+class MlpNode final : public DeclaredNode {
  public:
-  MlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type, const ops::Operations& ops)
-      : HiddenNode("mlp", config, batch, type, ops, mlp_forward::Scratch, mlp_backward::Scratch) {}
+  explicit MlpNode(const NodeContext& context) : DeclaredNode(context, DeclareMlp(context.shapes)) {}
 
  private:
-  void AllocateWrites(NodeCall& call, device::Arena& arena) const override {
-    call.writes[0] = arena.Allocate({s_.tokens, s_.hidden}, dtype_);
-    call.writes[1] = arena.Allocate({s_.tokens, 2 * s_.inner}, dtype_);
+  BoundPass BindForward(BoundTensors& in) const override {
+    MlpForward t{.x = in.Value("x"),
+                 .hidden = in.Value("hidden"),
+                 .gate_up = in.Value("gate_up"),
+                 .norm = in.Parameter("norm"),
+                 .weight_gate_up = in.Parameter("gate_up"),
+                 .weight_down = in.Parameter("down"),
+                 .normed = in.Scratch("normed"),
+                 .activated = in.Scratch("activated"),
+                 .products = in.Work("products")};
+    return [this, t]() mutable { Forward(t); };
   }
 
-  void Forward(const NodeCall& call) const override {
-    const at::Tensor& x = call.reads[0];
-    at::Tensor& hidden = call.writes[0];
-    at::Tensor& gate_up = call.writes[1];
-    const at::Tensor* weights = call.parameters[0];
-    at::Tensor normed = ForwardPiece(call, mlp_forward::kNormed, {s_.tokens, s_.hidden});
-    at::Tensor activated = ForwardPiece(call, mlp_forward::kActivated, {s_.tokens, s_.inner});
-
-    ops_.RmsNorm(x, weights[kPostAttentionNorm], epsilon_, normed);
-    ops::Linear(normed, Block(weights + kGate, 2), gate_up);
-    ops_.SwiGlu(gate_up, activated);
-    ops::Linear(activated, weights[kDown], hidden);
-    ops_.ResidualAdd(x, hidden);
+  BoundPass BindBackward(BoundTensors& in) const override {
+    MlpBackward t{.x = in.Value("x"),
+                  .gate_up = in.Value("gate_up"),
+                  .grad_hidden = in.Gradient("hidden"),
+                  .grad_x = in.Gradient("x"),
+                  .add_x = in.AddsToGradient("x"),
+                  .norm = in.Parameter("norm"),
+                  .weight_gate_up = in.Parameter("gate_up"),
+                  .weight_down = in.Parameter("down"),
+                  .grad_norm = in.ParameterGradient("norm"),
+                  .grad_weight_gate_up = in.ParameterGradient("gate_up"),
+                  .grad_weight_down = in.ParameterGradient("down"),
+                  .add = in.AddsToParameterGradient("norm"),
+                  .normed = in.Scratch("normed"),
+                  .grad_normed = in.Scratch("grad_normed"),
+                  .activated = in.Scratch("activated"),
+                  .grad_gate_up = in.Scratch("grad_gate_up"),
+                  .products = in.Work("products")};
+    return [this, t]() mutable { Backward(t); };
   }
 
-  void Backward(const NodeCall& call) const override {
-    const at::Tensor& x = call.reads[0];
-    const at::Tensor& gate_up = call.reads[1];
-    const at::Tensor& grad_hidden = call.gradient_reads[0];
-    const at::Tensor* weights = call.parameters[0];
-    at::Tensor* gradients = call.parameter_gradients[0];
-    const bool add = call.add_parameter_gradient[0];
-    at::Tensor normed = BackwardPiece(call, mlp_backward::kNormed, {s_.tokens, s_.hidden});
-    at::Tensor grad_normed = BackwardPiece(call, mlp_backward::kGradNormed, {s_.tokens, s_.hidden});
-    // First the activation's gradient, then the activation itself.
-    at::Tensor activated = BackwardPiece(call, mlp_backward::kActivated, {s_.tokens, s_.inner});
-    at::Tensor grad_gate_up = BackwardPiece(call, mlp_backward::kGradGateUp, {s_.tokens, 2 * s_.inner});
+  void Forward(MlpForward& t) const {
+    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+    ops_.Linear(t.normed, t.weight_gate_up, t.gate_up, t.products);
+    if (!t.hidden.defined()) {
+      return;  // recomputed for the backward, which does not read it
+    }
+    ops_.SwiGlu(t.gate_up, t.activated);
+    ops_.Linear(t.activated, t.weight_down, t.hidden, t.products);
+    ops_.ResidualAdd(t.x, t.hidden);
+  }
 
-    ops::LinearBackwardInput(grad_hidden, weights[kDown], activated);
-    ops_.SwiGluBackward(gate_up, activated, grad_gate_up, activated);
-    ops::LinearBackwardWeight(grad_hidden, activated, add, gradients[kDown]);
-    ops_.RmsNorm(x, weights[kPostAttentionNorm], epsilon_, normed);
-    at::Tensor grad_block = Block(gradients + kGate, 2);
-    ops::LinearBackwardWeight(grad_gate_up, normed, add, grad_block);
-    ops::LinearBackwardInput(grad_gate_up, Block(weights + kGate, 2), grad_normed);
-    ops_.RmsNormBackward(grad_normed, x, weights[kPostAttentionNorm], epsilon_, /*residual=*/grad_hidden,
-                         call.add_gradient[0], call.gradient_writes[0], add, gradients[kPostAttentionNorm]);
+  void Backward(MlpBackward& t) const {
+    // `activated` is first the activation's gradient, then the activation itself.
+    ops_.LinearBackwardInput(t.grad_hidden, t.weight_down, t.activated, t.products);
+    ops_.SwiGluBackward(t.gate_up, t.activated, t.grad_gate_up, t.activated);
+    ops_.LinearBackwardWeight(t.grad_hidden, t.activated, t.add, t.grad_weight_down, t.products);
+    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+    ops_.LinearBackwardWeight(t.grad_gate_up, t.normed, t.add, t.grad_weight_gate_up, t.products);
+    ops_.LinearBackwardInput(t.grad_gate_up, t.weight_gate_up, t.grad_normed, t.products);
+    ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
+                         t.add, t.grad_norm);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Node> MakeMlpNode(const DecoderConfig& config, BatchShape batch, ComputeType type,
-                                  const ops::Operations& ops) {
-  return std::make_unique<MlpNode>(config, batch, type, ops);
-}
+std::unique_ptr<Node> MakeMlpNode(const NodeContext& context) { return std::make_unique<MlpNode>(context); }
 
 }  // namespace tandem::model

@@ -10,7 +10,7 @@ namespace tandem::ops {
 inline constexpr int64_t kAttentionBlockRows = 32;
 
 // Matrices with a head's dims as columns, and with a sequence's positions as columns, are padded to whole
-// cache lines; the latter by one more, lest all rows fall into the same few sets of the cache.
+// cache lines; the latter by one more, so that the rows do not all fall into the same few sets of the cache.
 constexpr int64_t AttentionPaddedDim(int64_t head_dim, int64_t element_bytes) {
   const int64_t line = 64 / element_bytes;
   return (head_dim + line - 1) / line * line;

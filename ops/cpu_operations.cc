@@ -3,6 +3,7 @@
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/linear.h"
 #include "ops/operations.h"
 #include "ops/residual_add.h"
 #include "ops/rms_norm.h"
@@ -14,8 +15,20 @@ namespace {
 
 class Cpu final : public Operations {
  public:
+  c10::Device device() const override { return c10::Device(c10::kCPU); }
   at::Tensor Constant(const at::Tensor& host) const override { return host; }
 
+  void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace) const override {
+    ops::Linear(x, weight, y);
+  }
+  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
+                           Workspace) const override {
+    ops::LinearBackwardInput(grad_y, weight, grad_x);
+  }
+  void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
+                            Workspace) const override {
+    ops::LinearBackwardWeight(grad_y, x, add, grad_weight);
+  }
   void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {
     ops::Embedding(tokens, weight, output);
   }

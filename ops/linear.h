@@ -6,7 +6,10 @@ class Tensor;
 
 namespace tandem::ops {
 
-// y = x W^T. x: [T, I], W: [O, I], y: [T, O]; any 2-D views, of one type.
+// Matrix products by LibTorch, on the device where the operands are. Operands are 2-D views of one type,
+// float or double; outputs are written where they lie, and anything else is refused with c10::Error.
+
+// y = x W^T. x: [T, I], W: [O, I], y: [T, O].
 void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y);
 
 // grad_x = grad_y W.

@@ -7,8 +7,18 @@
 namespace at {
 class Tensor;
 }
+namespace c10 {
+struct Device;
+}
 
 namespace tandem::ops {
+
+// Memory of the device, aligned to 256 bytes, that a matrix product may use while it runs; at least
+// kLinearWorkBytes (linear_work.h). Products on one stream may share it.
+struct Workspace {
+  void* begin = nullptr;
+  int64_t bytes = 0;
+};
 
 // The forward and backward pairs on one kind of device. Each method is what the function of its name says
 // (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. Deterministic: the
@@ -17,8 +27,22 @@ class Operations {
  public:
   virtual ~Operations() = default;
 
+  // Where the tensors of these operations lie: the current device of its kind.
+  virtual c10::Device device() const = 0;
+
   // The elements of a host tensor, where these operations read them. Blocks.
   virtual at::Tensor Constant(const at::Tensor& host) const = 0;
+
+  // Matrix products of 2-D views whose columns are adjacent. Operands are of one type; the output's may
+  // differ where the device's products allow it, and c10::Error names the types where they do not. An output
+  // is written, or with `add` added to, where it lies: a weight's gradient goes straight into the
+  // contribution, and no product keeps a copy of it. The bits depend on shapes and types alone, not on
+  // addresses.
+  virtual void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace work) const = 0;
+  virtual void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
+                                   Workspace work) const = 0;
+  virtual void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add,
+                                    at::Tensor& grad_weight, Workspace work) const = 0;
 
   virtual void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const = 0;
   virtual void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,

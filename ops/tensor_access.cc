@@ -7,11 +7,11 @@
 namespace tandem::ops {
 namespace {
 
-bool IsThere(const at::Tensor& tensor, Place place) {
-  return place == Place::kGpu ? tensor.is_cuda() : tensor.is_cpu();
+bool IsThere(const at::Tensor& tensor, DeviceKind device) {
+  return device == DeviceKind::kGpu ? tensor.is_cuda() : tensor.is_cpu();
 }
 
-const char* OnThe(Place place) { return place == Place::kGpu ? "on a GPU" : "on the CPU"; }
+const char* OnThe(DeviceKind device) { return device == DeviceKind::kGpu ? "on a GPU" : "on the CPU"; }
 
 }  // namespace
 
@@ -22,45 +22,46 @@ bool IsDouble(const at::Tensor& tensor) {
   return type == at::kDouble;
 }
 
-void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns, Place place) {
+void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns,
+                 DeviceKind device) {
   TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns &&
-                  tensor.is_contiguous() && IsThere(tensor, place),
-              name, " must be a contiguous [", rows, ", ", columns, "] matrix ", OnThe(place), ", not ",
+                  tensor.is_contiguous() && IsThere(tensor, device),
+              name, " must be a contiguous [", rows, ", ", columns, "] matrix ", OnThe(device), ", not ",
               tensor.sizes());
 }
 
-void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements, Place place) {
-  TORCH_CHECK(tensor.numel() == elements && tensor.is_contiguous() && IsThere(tensor, place), name,
-              " must be contiguous with ", elements, " elements ", OnThe(place), ", not ", tensor.sizes());
+void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements, DeviceKind device) {
+  TORCH_CHECK(tensor.numel() == elements && tensor.is_contiguous() && IsThere(tensor, device), name,
+              " must be contiguous with ", elements, " elements ", OnThe(device), ", not ", tensor.sizes());
 }
 
-void CheckTokens(const at::Tensor& tokens, Place place) {
-  TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong && IsThere(tokens, place) &&
+void CheckTokens(const at::Tensor& tokens, DeviceKind device) {
+  TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong && IsThere(tokens, device) &&
                   (tokens.size(1) <= 1 || tokens.stride(1) == 1),
-              "token ids must be an int64 [B, S] matrix with adjacent columns ", OnThe(place), ", not ",
+              "token ids must be an int64 [B, S] matrix with adjacent columns ", OnThe(device), ", not ",
               tokens.sizes());
 }
 
 void CheckRotation(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, const at::Tensor& x,
-                   Place place) {
+                   DeviceKind device) {
   const int64_t length = cosines.size(0);
   const int64_t head_dim = 2 * cosines.size(1);
-  CheckMatrix("cosines", cosines, length, head_dim / 2, place);
-  CheckMatrix("sines", sines, length, head_dim / 2, place);
-  TORCH_CHECK(x.dim() == 2 && IsThere(x, place) && x.stride(1) == 1 && x.size(0) % length == 0 &&
+  CheckMatrix("cosines", cosines, length, head_dim / 2, device);
+  CheckMatrix("sines", sines, length, head_dim / 2, device);
+  TORCH_CHECK(x.dim() == 2 && IsThere(x, device) && x.stride(1) == 1 && x.size(0) % length == 0 &&
                   x.size(1) >= heads * head_dim,
               "x must have whole sequences of ", length, " rows and at least ", heads * head_dim,
               " columns, not ", x.sizes());
 }
 
 void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
-                    const at::Tensor& lse, Place place) {
+                    const at::Tensor& lse, DeviceKind device) {
   TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
               shape.kv_heads, " key-value heads evenly");
   const int64_t tokens = shape.sequences * shape.length;
-  CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim, place);
-  CheckMatrix("context", context, tokens, shape.heads * shape.head_dim, place);
-  CheckElements("lse", lse, tokens * shape.heads, place);
+  CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim, device);
+  CheckMatrix("context", context, tokens, shape.heads * shape.head_dim, device);
+  CheckElements("lse", lse, tokens * shape.heads, device);
 }
 
 TokenGrid::TokenGrid(const at::Tensor& tokens) {

@@ -24,26 +24,27 @@ void WithElementType(const at::Tensor& tensor, const Body& body) {
   }
 }
 
-// The operands of one operation are the same on every device, but for where they must be.
-enum class Place { kCpu, kGpu };
+// The operands of one operation are the same on every kind of device, but for where they must lie.
+enum class DeviceKind { kCpu, kGpu };
 
-// Throws, naming `name`, unless it is a contiguous matrix of that size there.
+// Throws, naming `name`, unless it is a contiguous matrix of that size on that device.
 void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns,
-                 Place place = Place::kCpu);
+                 DeviceKind device = DeviceKind::kCpu);
 
-// Throws, naming `name`, unless it is contiguous, of that many elements, any shape, there.
-void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements, Place place = Place::kCpu);
+// Throws, naming `name`, unless it is contiguous, of that many elements, any shape, on that device.
+void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements,
+                   DeviceKind device = DeviceKind::kCpu);
 
-// Throws unless they are int64 [B, S] with adjacent columns there.
-void CheckTokens(const at::Tensor& tokens, Place place = Place::kCpu);
+// Throws unless they are int64 [B, S] with adjacent columns on that device.
+void CheckTokens(const at::Tensor& tokens, DeviceKind device = DeviceKind::kCpu);
 
 // Throws unless x has whole sequences and the columns that are rotated by the tables [S, head_dim / 2].
 void CheckRotation(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, const at::Tensor& x,
-                   Place place = Place::kCpu);
+                   DeviceKind device = DeviceKind::kCpu);
 
 // Throws unless heads share key-value heads evenly and the tensors are of `shape`.
 void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
-                    const at::Tensor& lse, Place place = Place::kCpu);
+                    const at::Tensor& lse, DeviceKind device = DeviceKind::kCpu);
 
 // Token ids [B, S], rows possibly apart (a part of the batch's columns). Valid as long as the tensor.
 class TokenGrid {

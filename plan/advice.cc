@@ -1,20 +1,21 @@
 #include "plan/advice.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
-#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "jobspec/jobspec.h"
 #include "plan/quantity_text.h"
-#include "schedules/text.h"
+#include "schedules/program/text.h"
 
 namespace tandem::plan {
 namespace {
 
 using schedules::Opcode;
-using schedules::StreamKind;
 
 constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
 constexpr char kMicroBatch[] = "training.micro_batch_size";
@@ -54,15 +55,27 @@ class Adviser {
 
  private:
   double Step() const { return static_cast<double>(prediction_.step_ns); }
-  int64_t Busy(StreamKind kind) const { return prediction_.busy_ns[static_cast<int>(kind)]; }
+  int64_t Compute() const { return ComputeNanoseconds(plan_, prediction_); }
 
+  // Plans and simulates all changes side by side: each takes as long as the plan itself.
   void TryAll() {
+    std::vector<std::future<Trial>> trials;
+    const auto try_with = [&](Trial trial, v1::JobSpec changed) {
+      if (jobspec::Validate(changed).empty()) {
+        trials.push_back(
+            std::async(std::launch::async, [this, trial = std::move(trial), changed = std::move(changed)] {
+              return Measure(trial, changed);
+            }));
+      }
+    };
     const int prefetch = resolved_.parallelism().fsdp().prefetch();
+    // Where compute hardly ever stands still, a larger distance has nothing to hide.
+    const bool stands_still = static_cast<double>(prediction_.step_ns - Compute()) >= kWorthwhile * Step();
     for (const int distance : {0, 1, 2}) {
-      if (distance != prefetch) {
+      if (distance < prefetch || (distance > prefetch && stands_still)) {
         v1::JobSpec changed = resolved_;
         changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(distance);
-        Try(kPrefetch, prefetch, distance, changed);
+        try_with({.path = kPrefetch, .from = prefetch, .to = distance}, std::move(changed));
       }
     }
     const int64_t micro = resolved_.training().micro_batch_size();
@@ -70,28 +83,29 @@ class Adviser {
       if (size > 0 && size != micro) {
         v1::JobSpec changed = resolved_;
         changed.mutable_training()->set_micro_batch_size(size);
-        Try(kMicroBatch, micro, size, changed);
+        try_with({.path = kMicroBatch, .from = micro, .to = size}, std::move(changed));
       }
     }
-  }
-
-  void Try(const char* path, int64_t from, int64_t to, const v1::JobSpec& changed) {
-    if (!jobspec::Validate(changed).empty()) {
-      return;
-    }
-    const absl::StatusOr<Prediction> result = Predict(MakeJobPlan(changed), profile_);
-    if (result.ok()) {
-      advice_.trials.push_back({.path = path,
-                                .from = from,
-                                .to = to,
-                                .step_ns = result->step_ns,
-                                .exposed_ns = result->exposed_ns,
-                                .arena_bytes = result->memory.arena_bytes});
+    for (std::future<Trial>& trial : trials) {
+      advice_.trials.push_back(trial.get());
     }
   }
 
-  bool Fits(int64_t arena_bytes) const {
-    return profile_.memory_bytes == 0 || arena_bytes <= profile_.memory_bytes;
+  // The trial with its numbers. Called from several threads.
+  Trial Measure(Trial trial, const v1::JobSpec& changed) const {
+    const JobPlan plan = MakeJobPlan(changed);
+    const schedules::Program& program = plan.stage.train;
+    const schedules::Timeline timeline =
+        schedules::Simulate(plan.outline, program, WorkloadOf(plan), profile_).timeline;
+    trial.step_ns = schedules::StepNanoseconds(program, timeline);
+    trial.exposed_ns = schedules::ExposedCommunication(program, timeline);
+    trial.arena_bytes = plan.stage.arena_bytes;
+    trial.device_bytes = plan.stage.arena_bytes + OutsideBytes(plan, profile_);
+    return trial;
+  }
+
+  bool Fits(int64_t device_bytes) const {
+    return profile_.memory_bytes == 0 || device_bytes <= profile_.memory_bytes;
   }
 
   static std::string Change(const Trial& trial) {
@@ -110,7 +124,7 @@ class Adviser {
   const Trial* Fastest(const char* path) const {
     const Trial* best = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (trial.path == path && Fits(trial.arena_bytes) &&
+      if (trial.path == path && Fits(trial.device_bytes) &&
           (best == nullptr || trial.step_ns < best->step_ns)) {
         best = &trial;
       }
@@ -142,7 +156,7 @@ class Adviser {
     }
     const bool too_large =
         std::any_of(advice_.trials.begin(), advice_.trials.end(),
-                    [this](const Trial& trial) { return Saves(&trial) && !Fits(trial.arena_bytes); });
+                    [this](const Trial& trial) { return Saves(&trial) && !Fits(trial.device_bytes); });
     return absl::StrCat("No other prefetch or micro_batch_size that was tried", too_large ? " and fits" : "",
                         " saves 1 %.");
   }
@@ -150,19 +164,19 @@ class Adviser {
   bool AnySaves() const { return Saves(Fastest(kPrefetch)) || Saves(Fastest(kMicroBatch)); }
 
   void SayMemory() {
-    const int64_t needed = prediction_.memory.arena_bytes;
+    const int64_t needed = prediction_.device_bytes();
     if (Fits(needed)) {
       return;
     }
     std::string help = "use more ranks, or shorter sequences";
     const Trial* fastest = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (Fits(trial.arena_bytes) && (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
+      if (Fits(trial.device_bytes) && (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
         fastest = &trial;
       }
     }
     if (fastest != nullptr) {
-      help = absl::StrCat(Change(*fastest), " needs ", SizeText(fastest->arena_bytes), " and fits");
+      help = absl::StrCat(Change(*fastest), " needs ", SizeText(fastest->device_bytes), " and fits");
     }
     advice_.sentences.push_back(absl::StrCat("It does not fit: a rank needs ", SizeText(needed), " and ",
                                              profile_.name, " has ", SizeText(profile_.memory_bytes), "; ",
@@ -172,12 +186,14 @@ class Adviser {
   // "backward layers.*.mlp 41 %": what takes the most of compute's time.
   std::string LargestKind() const {
     std::map<std::string, int64_t> kinds;
-    const schedules::Program& program = plan_.train_program;
+    const schedules::Program& program = plan_.stage.train;
+    const schedules::StreamId compute = schedules::ComputeStream(program);
     for (size_t i = 0; i < program.instructions.size(); ++i) {
-      if (program.instructions[i].stream == StreamKind::kCompute) {
+      if (program.instructions[i].stream == compute) {
         const schedules::InstructionTime& time = prediction_.simulation.timeline.instructions[i];
         if (time.end_ns > time.start_ns) {
-          kinds[schedules::KindOf(plan_.outline, program.instructions[i])] += time.end_ns - time.start_ns;
+          kinds[schedules::KindOf(plan_.outline, program, program.instructions[i])] +=
+              time.end_ns - time.start_ns;
         }
       }
     }
@@ -186,14 +202,14 @@ class Adviser {
     return largest == kinds.end() ? ""
                                   : absl::StrCat(largest->first, " ",
                                                  ShareText(static_cast<double>(largest->second),
-                                                           static_cast<double>(Busy(StreamKind::kCompute))));
+                                                           static_cast<double>(Compute())));
   }
 
   void SayCompute() {
-    const double compute = static_cast<double>(Busy(StreamKind::kCompute));
+    const double compute = static_cast<double>(Compute());
     std::string text = absl::StrCat("Compute-bound: the compute stream works ", ShareText(compute, Step()),
                                     " of the step (most in ", LargestKind(), ")");
-    const int64_t slowed = SlowedNanoseconds(prediction_);
+    const int64_t slowed = SlowedNanoseconds(plan_, prediction_);
     if (static_cast<double>(slowed) > kHidden * Step()) {
       absl::StrAppend(&text, ", ", DurationText(slowed),
                       " of it since communication beside it slows it down");
@@ -242,18 +258,22 @@ class Adviser {
     advice_.sentences.push_back(absl::StrCat(LinkText(), TriedText()));
   }
 
-  // Where one communication stream alone works longer than compute, no schedule hides it.
+  // Where one communication stream works longer than compute, no schedule hides it.
   std::string LinkText() const {
-    const StreamKind streams[] = {StreamKind::kGather, StreamKind::kReduce};
-    const StreamKind busiest =
-        *std::max_element(std::begin(streams), std::end(streams),
-                          [this](StreamKind a, StreamKind b) { return Busy(a) < Busy(b); });
-    if (!Communicates() || Busy(busiest) <= Busy(StreamKind::kCompute)) {
+    const schedules::Program& program = plan_.stage.train;
+    schedules::StreamId busiest = -1;
+    for (schedules::StreamId s = 0; s < static_cast<int>(program.streams.size()); ++s) {
+      if (schedules::Communicates(program, s) &&
+          (busiest < 0 || prediction_.busy_ns[s] > prediction_.busy_ns[busiest])) {
+        busiest = s;
+      }
+    }
+    if (!Communicates() || busiest < 0 || prediction_.busy_ns[busiest] <= Compute()) {
       return "";
     }
-    return absl::StrCat("The link limits: the ", schedules::ToText(busiest), " stream needs ",
-                        DurationText(Busy(busiest)), " and compute ",
-                        DurationText(Busy(StreamKind::kCompute)), ", so ",
+    return absl::StrCat("The link limits: the ", program.streams[busiest].name, " stream needs ",
+                        DurationText(prediction_.busy_ns[busiest]), " and compute ", DurationText(Compute()),
+                        ", so ",
                         AnySaves() ? "no schedule hides it all without a faster link or more work a gather. "
                                    : "only a faster link or more work a gather helps. ");
   }
@@ -280,7 +300,8 @@ nlohmann::json AdviceToJson(const Advice& advice) {
                      {"to", trial.to},
                      {"step_seconds", static_cast<double>(trial.step_ns) * 1e-9},
                      {"exposed_seconds", static_cast<double>(trial.exposed_ns) * 1e-9},
-                     {"arena_bytes", trial.arena_bytes}});
+                     {"arena_bytes", trial.arena_bytes},
+                     {"device_bytes", trial.device_bytes}});
   }
   return {{"sentences", advice.sentences}, {"tried", tried}};
 }

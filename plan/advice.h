@@ -6,7 +6,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
 #include "plan/prediction.h"
-#include "schedules/device_profile.h"
+#include "schedules/simulate/device_profile.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::plan {
@@ -19,6 +19,7 @@ struct Trial {
   int64_t step_ns = 0;
   int64_t exposed_ns = 0;
   int64_t arena_bytes = 0;
+  int64_t device_bytes = 0;  // with what the device holds beside the arena
 };
 
 struct Advice {
@@ -28,9 +29,10 @@ struct Advice {
   std::vector<Trial> trials;
 };
 
-// What limits the step that `prediction` says of `plan`, and which change helps: the other prefetch
-// distances, and microbatches of twice and half the size with the same global batch, are planned and
-// simulated; only what jobspec::Validate accepts is tried. `resolved` is the plan's spec.
+// What limits the step that `prediction` says of `plan`, and which change helps: other prefetch distances
+// (larger ones only if compute stands still for 1 % of the step), and microbatches of twice and half the size
+// with the same global batch, are planned and simulated, on threads of their own; only what jobspec::Validate
+// accepts is tried. `resolved` is the plan's spec.
 Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
               const schedules::DeviceProfile& profile);
 

@@ -2,13 +2,13 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "schedules/job_checker.h"
-#include "schedules/program_builder.h"
-#include "schedules/text.h"
+#include "plan/build_stage.h"
+#include "schedules/program/text.h"
 
 namespace tandem::plan {
 namespace {
@@ -50,6 +50,14 @@ Decay DecayOf(v1::Decay decay) {
     default:
       throw std::logic_error(absl::StrCat("training.schedule.decay: no plan for ", v1::Decay_Name(decay)));
   }
+}
+
+std::string StrategyName(v1::Strategy strategy) {
+  if (strategy != v1::STRATEGY_ZERO3) {
+    throw std::logic_error(
+        absl::StrCat("parallelism.fsdp.strategy: no plan for ", v1::Strategy_Name(strategy)));
+  }
+  return "zero3";
 }
 
 OptimizerConfig Optimizer(const v1::Training& spec) {
@@ -100,7 +108,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
 std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes) {
   std::vector<fsdp::Layout> layouts;
   for (const model::UnitParameters& unit : units) {
-    std::vector<fsdp::ItemSpec> items;
+    std::vector<fsdp::ParameterSpec> items;
     for (const model::Parameter& parameter : unit.parameters) {
       items.push_back({.name = parameter.name, .shape = parameter.shape, .block = parameter.block});
     }
@@ -118,40 +126,30 @@ std::string Sha256(const std::string& text) {
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
 }
 
-void RequireOk(const absl::Status& status) {
-  if (!status.ok()) {
-    throw std::logic_error(absl::StrCat("the checker refuses the program of this job: ", status.message()));
-  }
-}
-
-void BuildPrograms(int prefetch, JobPlan& plan) {
-  schedules::FsdpOptions options{.prefetch = prefetch};
-  for (const fsdp::Layout& layout : plan.layouts) {
-    const int64_t bytes =
-        fsdp::GatheredElements(layout, plan.train.ranks) * model::ElementBytes(plan.compute);
-    options.unit_parameter_slot_bytes.push_back(bytes);
-    options.unit_gradient_slot_bytes.push_back(bytes);
-  }
-  const int rounds = plan.train.microbatches_per_rank;
-  plan.train_program = schedules::BuildTrainProgram(plan.outline, options, rounds);
-  if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
-    plan.validate_program =
-        schedules::BuildValidateProgram(plan.outline, options, plan.train.validation_rounds);
-    schedules::ShareSlots(plan.train_program, plan.validate_program);
-  }
-  const schedules::Program snapshot = schedules::BuildSnapshotProgram();
-  RequireOk(schedules::CheckJob(
-      plan.outline,
-      {.train = &plan.train_program,
-       .validate = plan.validate_program.instructions.empty() ? nullptr : &plan.validate_program,
-       .snapshot = &snapshot}));
-}
-
 }  // namespace
 
 int64_t TokensPerStep(const JobPlan& plan) {
   return plan.batch.sequences * plan.batch.sequence_length * plan.train.microbatches_per_rank *
          plan.train.ranks;
+}
+
+double ContributionsPerStep(const JobPlan& plan) {
+  return static_cast<double>(plan.train.microbatches_per_rank) * plan.train.ranks;
+}
+
+std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan) {
+  std::vector<schedules::CommunicatorUse> uses;
+  for (const schedules::Program* program : plan.stage.All()) {
+    for (const schedules::CommunicatorUse& use : program->communicators) {
+      const bool known = std::any_of(uses.begin(), uses.end(), [&](const schedules::CommunicatorUse& other) {
+        return other.group == use.group && other.purpose == use.purpose;
+      });
+      if (!known) {
+        uses.push_back(use);
+      }
+    }
+  }
+  return uses;
 }
 
 std::string ComputeName(model::ComputeType type) {
@@ -167,15 +165,11 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.compute = Compute(resolved.precision().compute());
   plan.units = model::DecoderUnits(plan.model);
   plan.layouts = Layouts(plan.units, model::ElementBytes(plan.compute));
-  std::vector<int64_t> elements;
-  for (const fsdp::Layout& layout : plan.layouts) {
-    elements.push_back(layout.elements);
-  }
-  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, elements);
-  BuildPrograms(resolved.parallelism().fsdp().prefetch(), plan);
-  std::string texts = schedules::ToText(plan.train_program, plan.outline);
-  if (!plan.validate_program.instructions.empty()) {
-    texts += schedules::ToText(plan.validate_program, plan.outline);
+  const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
+  BuildStage(StrategyName(fsdp.strategy()), fsdp.prefetch(), plan);
+  std::string texts;
+  for (const schedules::Program* program : plan.stage.All()) {
+    texts += schedules::ToText(*program, plan.outline);
   }
   plan.program_digest = Sha256(texts);
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);

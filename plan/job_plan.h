@@ -1,12 +1,14 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "fsdp/layout.h"
 #include "model/config.h"
-#include "schedules/outline.h"
-#include "schedules/program.h"
+#include "schedules/build/program_builder.h"
+#include "schedules/program/outline.h"
+#include "schedules/program/program.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::plan {
@@ -65,18 +67,27 @@ struct JobPlan {
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
-  schedules::Program train_program;
-  schedules::Program validate_program;  // no instructions where the job never validates
-  std::string program_digest;           // SHA-256 of both texts
+  std::map<std::string, int> group_ranks;  // of each process group that a communicator of a program names
+  schedules::BuildOptions options;         // what `stage` is built with
+  schedules::StagePrograms stage;
+  std::string program_digest;  // SHA-256 of the texts of all programs
   std::string layout_digest;
 };
 
-// Requires a spec that jobspec::Validate accepts. Throws std::logic_error where the checker refuses the
-// program that was built (a bug of ours, with the checker's text).
+// Requires a spec that jobspec::Validate accepts. The programs have passed the check
+// (schedules/check/check.h). Throws std::logic_error where it refuses what was built (a bug of ours, with the
+// check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
 // Of all ranks.
 int64_t TokensPerStep(const JobPlan& plan);
+
+// Microbatches of a step over all ranks, which the mean of the gradients divides by.
+double ContributionsPerStep(const JobPlan& plan);
+
+// What the programs communicate with: every use once, in the order of the programs and of their lists, in
+// which all ranks create them.
+std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan);
 
 // "fp32", "fp64"
 std::string ComputeName(model::ComputeType type);

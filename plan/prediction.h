@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -8,34 +7,51 @@
 
 #include "absl/status/statusor.h"
 #include "plan/job_plan.h"
-#include "plan/memory.h"
-#include "schedules/device_profile.h"
-#include "schedules/simulator.h"
+#include "plan/memory_plan.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/memory_curve.h"
+#include "schedules/simulate/simulator.h"
 
 namespace tandem::plan {
 
-// How one optimizer step of a job would run on a device, from the simulation of its training program.
+// What the train program's memory waits do: they keep the buffers of a run within the budget.
+struct MemoryWaits {
+  int count = 0;
+  int64_t freed_bytes = 0;  // by all of them
+  int64_t cost_ns = 0;      // by how much longer the step is than without them
+};
+
+// How one optimizer step of a job would run on a device, from the simulation of its train program.
 struct Prediction {
   schedules::Simulation simulation;
   int64_t step_ns = 0;
   double tokens_per_second = 0;  // of all ranks
   // Model FLOPs over what the ranks' peaks could do in the step; 0 where the profile knows no peak.
   double model_flops_utilization = 0;
-  std::array<int64_t, schedules::kNumStreams> busy_ns{};  // by StreamKind
-  int64_t exposed_ns = 0;                                 // a communication stream works and compute does not
-  std::map<schedules::Opcode, int64_t> exposed_by;        // what worked while compute waited for it
-  std::vector<int> critical_path;                         // instructions
+  std::vector<int64_t> busy_ns;                     // by stream of the program
+  int64_t exposed_ns = 0;                           // a communication stream works and compute does not
+  std::map<schedules::Opcode, int64_t> exposed_by;  // what worked while compute waited for it
+  std::vector<int> critical_path;                   // instructions
   MemoryPlan memory;
+  schedules::MemoryCurve memory_curve;  // over the step
+  MemoryWaits memory_waits;
+  int64_t outside_bytes = 0;  // on the device beside the arena; 0: the profile does not know
+
+  int64_t device_bytes() const { return memory.arena_bytes + outside_bytes; }
 };
 
-// By how much longer compute took than it would alone: it shares processors or memory with communication.
-int64_t SlowedNanoseconds(const Prediction& prediction);
+// Of the compute stream.
+int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction);
+
+// By how much longer compute took than it would undisturbed: it shares processors or memory with
+// communication.
+int64_t SlowedNanoseconds(const JobPlan& plan, const Prediction& prediction);
 
 // FailedPrecondition where the profile has no rate for the job's compute type, or where its rates are no
 // device's: a step would take no time, or more than a simulation can tell.
 absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
-// What the simulation and a measurement must know of a job beside its program.
+// What the simulation and a measurement must know of a job beside its programs.
 schedules::Workload WorkloadOf(const JobPlan& plan);
 
 }  // namespace tandem::plan

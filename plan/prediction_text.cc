@@ -1,44 +1,69 @@
 #include "plan/prediction_text.h"
 
-#include <array>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plan/quantity_text.h"
-#include "schedules/text.h"
-#include "schedules/timeline.h"
+#include "schedules/program/text.h"
+#include "schedules/simulate/timeline.h"
 
 namespace tandem::plan {
 namespace {
 
 using nlohmann::json;
-using schedules::StreamKind;
 
 double Seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
-std::array<int64_t, schedules::kNumStreams> PathTimes(const JobPlan& plan, const Prediction& prediction) {
-  std::array<int64_t, schedules::kNumStreams> times{};
+// By stream.
+std::vector<int64_t> PathTimes(const JobPlan& plan, const Prediction& prediction) {
+  std::vector<int64_t> times(plan.stage.train.streams.size());
   for (const int i : prediction.critical_path) {
     const schedules::InstructionTime& time = prediction.simulation.timeline.instructions[i];
-    times[static_cast<int>(plan.train_program.instructions[i].stream)] += time.end_ns - time.start_ns;
+    times[plan.stage.train.instructions[i].stream] += time.end_ns - time.start_ns;
   }
   return times;
 }
 
 // "compute 12 ms (98 %), gather 3 ms (20 %)": what is not zero.
-std::string StreamTimes(const std::array<int64_t, schedules::kNumStreams>& times, int64_t step_ns) {
+std::string StreamTimes(const schedules::Program& program, const std::vector<int64_t>& times,
+                        int64_t step_ns) {
   std::vector<std::string> parts;
-  for (int s = 0; s < schedules::kNumStreams; ++s) {
+  for (size_t s = 0; s < times.size(); ++s) {
     if (times[s] > 0) {
-      parts.push_back(
-          absl::StrCat(schedules::ToText(static_cast<StreamKind>(s)), " ", DurationText(times[s]), " (",
-                       ShareText(static_cast<double>(times[s]), static_cast<double>(step_ns)), ")"));
+      parts.push_back(absl::StrCat(program.streams[s].name, " ", DurationText(times[s]), " (",
+                                   ShareText(static_cast<double>(times[s]), static_cast<double>(step_ns)),
+                                   ")"));
     }
   }
   return absl::StrJoin(parts, ", ");
+}
+
+std::string MemoryWaitsText(const MemoryWaits& waits, int64_t step_ns) {
+  if (waits.count == 0) {
+    return "none: the budget holds whatever may be alive at once";
+  }
+  return absl::StrCat(waits.count, waits.count == 1 ? " frees " : " free ", SizeText(waits.freed_bytes),
+                      " and ", waits.count == 1 ? "costs " : "cost ",
+                      waits.cost_ns == 0 ? "no time"
+                                         : absl::StrCat(DurationText(waits.cost_ns), " (",
+                                                        ShareText(static_cast<double>(waits.cost_ns),
+                                                                  static_cast<double>(step_ns)),
+                                                        ") of the step"));
+}
+
+// The arena beside the curve: what the difference is.
+std::string ArenaText(const Prediction& prediction) {
+  const MemoryPlan& memory = prediction.memory;
+  const int64_t in_use =
+      schedules::Total(prediction.memory_curve.persistent) + prediction.memory_curve.peak_bytes;
+  const int64_t kept = memory.alive_bytes - prediction.memory_curve.peak_bytes;
+  return absl::StrCat(SizeText(memory.arena_bytes), ": ", SizeText(in_use), " in use at most, ",
+                      SizeText(kept), " kept for what may overlap, ",
+                      SizeText(memory.arena_bytes - in_use - kept), " alignment and gaps");
 }
 
 std::string CostsText(const schedules::Simulation& simulation) {
@@ -58,6 +83,7 @@ std::string CostsText(const schedules::Simulation& simulation) {
 
 std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                              const schedules::DeviceProfile& profile) {
+  const schedules::Program& program = plan.stage.train;
   std::string text = "Time of a step (simulated)\n";
   AppendRow(text, "device profile",
             absl::StrCat(profile.name, profile.describe.empty() ? "" : ": ", profile.describe));
@@ -72,8 +98,8 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
               absl::StrCat(ShareText(prediction.model_flops_utilization, 1), " of the peak of ",
                            CountText(rate.peak_flops_per_second), "FLOP/s in ", ComputeName(plan.compute)));
   }
-  AppendRow(text, "streams busy", StreamTimes(prediction.busy_ns, prediction.step_ns));
-  const int64_t slowed = SlowedNanoseconds(prediction);
+  AppendRow(text, "streams busy", StreamTimes(program, prediction.busy_ns, prediction.step_ns));
+  const int64_t slowed = SlowedNanoseconds(plan, prediction);
   if (slowed > 0) {
     AppendRow(text, "compute slowed",
               absl::StrCat(DurationText(slowed), " (",
@@ -85,34 +111,40 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                          ShareText(static_cast<double>(prediction.exposed_ns),
                                    static_cast<double>(prediction.step_ns)),
                          ")"));
-  const std::array<int64_t, schedules::kNumStreams> path = PathTimes(plan, prediction);
+  const std::vector<int64_t> path = PathTimes(plan, prediction);
   const int64_t gaps = prediction.step_ns - std::accumulate(path.begin(), path.end(), int64_t{0});
   AppendRow(text, "critical path",
-            absl::StrCat(StreamTimes(path, prediction.step_ns),
+            absl::StrCat(StreamTimes(program, path, prediction.step_ns),
                          gaps > 0 ? absl::StrCat(", gaps between them ", DurationText(gaps), " (",
                                                  ShareText(static_cast<double>(gaps),
                                                            static_cast<double>(prediction.step_ns)),
                                                  ")")
                                   : ""));
+  AppendRow(text, "memory waits", MemoryWaitsText(prediction.memory_waits, prediction.step_ns));
+  AppendRow(text, "arena", ArenaText(prediction));
+  if (prediction.outside_bytes > 0) {
+    AppendRow(text, "outside",
+              absl::StrCat(SizeText(prediction.outside_bytes),
+                           " beside the arena: context, communicators, modules"));
+  }
   if (profile.memory_bytes > 0) {
-    AppendRow(
-        text, "device memory",
-        absl::StrCat(SizeText(prediction.memory.arena_bytes), " of ", SizeText(profile.memory_bytes), " (",
-                     ShareText(static_cast<double>(prediction.memory.arena_bytes),
-                               static_cast<double>(profile.memory_bytes)),
-                     ")"));
+    AppendRow(text, "device memory",
+              absl::StrCat(SizeText(prediction.device_bytes()), " of ", SizeText(profile.memory_bytes), " (",
+                           ShareText(static_cast<double>(prediction.device_bytes()),
+                                     static_cast<double>(profile.memory_bytes)),
+                           ")"));
   }
   return text;
 }
 
 json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
                       const schedules::DeviceProfile& profile) {
-  const schedules::Program& program = plan.train_program;
+  const schedules::Program& program = plan.stage.train;
   const schedules::Timeline& timeline = prediction.simulation.timeline;
   json busy = json::object();
-  for (int s = 0; s < schedules::kNumStreams; ++s) {
+  for (size_t s = 0; s < program.streams.size(); ++s) {
     if (prediction.busy_ns[s] > 0) {
-      busy[schedules::ToText(static_cast<StreamKind>(s))] = Seconds(prediction.busy_ns[s]);
+      busy[program.streams[s].name] = Seconds(prediction.busy_ns[s]);
     }
   }
   json exposed_by = json::object();
@@ -122,22 +154,24 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
   json instructions = json::array();
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     instructions.push_back({{"index", i},
-                            {"stream", schedules::ToText(program.instructions[i].stream)},
+                            {"stream", program.streams[program.instructions[i].stream].name},
                             {"what", schedules::ToText(program.instructions[i], plan.outline)},
                             {"start_ns", timeline.instructions[i].start_ns},
                             {"end_ns", timeline.instructions[i].end_ns}});
   }
-  const std::vector<int64_t> times = schedules::IssueTimes(timeline);
-  const schedules::MemoryCurve& memory = prediction.memory.train;
+  const int64_t persistent = schedules::Total(prediction.memory_curve.persistent);
   json curve = json::array();
-  for (size_t i = 0; i < times.size(); ++i) {
-    const schedules::MemoryUse& use = memory.points[i].use;
-    curve.push_back({{"ns", times[i]},
-                     {"persistent", memory.persistent},
-                     {"activations", use.activations},
-                     {"activation_gradients", use.gradients},
-                     {"scratch", use.scratch},
-                     {"in_use", memory.points[i].in_use}});
+  for (const schedules::MemoryPoint& point : prediction.memory_curve.points) {
+    json locals = json::object();
+    for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {
+      if (point.locals[kind] > 0) {
+        locals[schedules::ToText(static_cast<schedules::BufferKind>(kind))] = point.locals[kind];
+      }
+    }
+    curve.push_back({{"ns", point.ns},
+                     {"persistent", persistent},
+                     {"locals", std::move(locals)},
+                     {"in_use", persistent + schedules::Total(point.locals)}});
   }
   const bool peak = profile.compute.at(ComputeName(plan.compute)).peak_flops_per_second > 0;
   return {{"profile",
@@ -150,10 +184,15 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
           {"tokens_per_second", prediction.tokens_per_second},
           {"model_flops_utilization", peak ? json(prediction.model_flops_utilization) : json(nullptr)},
           {"busy_seconds", busy},
-          {"compute_slowed_seconds", Seconds(SlowedNanoseconds(prediction))},
+          {"compute_slowed_seconds", Seconds(SlowedNanoseconds(plan, prediction))},
           {"exposed_seconds", Seconds(prediction.exposed_ns)},
           {"exposed_by", exposed_by},
           {"critical_path", prediction.critical_path},
+          {"memory_waits",
+           {{"count", prediction.memory_waits.count},
+            {"freed_bytes", prediction.memory_waits.freed_bytes},
+            {"cost_seconds", Seconds(prediction.memory_waits.cost_ns)}}},
+          {"outside_bytes", prediction.outside_bytes > 0 ? json(prediction.outside_bytes) : json(nullptr)},
           {"timeline", instructions},
           {"memory_curve", curve}};
 }

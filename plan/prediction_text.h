@@ -5,19 +5,20 @@
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
 #include "plan/prediction.h"
-#include "schedules/device_profile.h"
+#include "schedules/simulate/device_profile.h"
 
 namespace tandem::plan {
 
 // A prediction's numbers as rows: profile, step time, tokens/s, share of the peak, busy and exposed times,
-// the critical path by stream, memory against the device's. Lines end in "\n".
+// the critical path by stream, what memory waits cost, memory against the device's. Lines end in "\n".
 std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                              const schedules::DeviceProfile& profile);
 
 // All of it as data: {profile{...}, step_seconds, tokens_per_second, model_flops_utilization (null where the
 // peak is not known), busy_seconds{stream}, compute_slowed_seconds, exposed_seconds, exposed_by{opcode},
-// critical_path[], costs{}, timeline[{index, stream, what, start_ns, end_ns}], memory_curve[{ns, persistent,
-// activations, ...}]}.
+// critical_path[], costs{}, memory_waits{count, freed_bytes, cost_seconds}, outside_bytes, timeline[{index,
+// stream, what, start_ns, end_ns}], memory_curve[{ns, persistent, locals{kind}, in_use}]}. outside_bytes is
+// null where the profile does not know.
 nlohmann::json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
                                 const schedules::DeviceProfile& profile);
 

@@ -1,22 +1,72 @@
 #include "plan/recorded_steps.h"
 
 #include <algorithm>
-#include <map>
+#include <array>
+#include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plan/memory.h"
+#include "absl/strings/str_join.h"
 #include "plan/prediction.h"
-#include "schedules/measurement.h"
-#include "schedules/timeline.h"
-#include "schedules/trace.h"
+#include "schedules/simulate/measurement.h"
+#include "schedules/simulate/memory_curve.h"
+#include "schedules/simulate/timeline.h"
+#include "schedules/simulate/trace.h"
 
 namespace tandem::plan {
+namespace {
+
+std::array<const schedules::Program*, 2> Recordable(const JobPlan& plan) {
+  return {&plan.stage.train, &plan.stage.begin};
+}
+
+const schedules::Program* Find(const JobPlan& plan, const std::string& name) {
+  for (const schedules::Program* program : Recordable(plan)) {
+    if (program->name == name) {
+      return program;
+    }
+  }
+  return nullptr;
+}
+
+// Of one program.
+std::vector<schedules::Timeline> Timelines(absl::Span<const v1::StepTimeline> steps,
+                                           const schedules::Program& program, bool serialized) {
+  std::vector<schedules::Timeline> timelines;
+  for (const v1::StepTimeline& step : steps) {
+    if (step.program() == program.name && step.serialized() == serialized) {
+      timelines.push_back(ToTimeline(step));
+    }
+  }
+  return timelines;
+}
+
+// Adds to `measured`, which is sorted, what has another kind or other work than all of it.
+void AddMissing(const std::vector<schedules::MeasuredTime>& times,
+                std::vector<schedules::MeasuredTime>& measured) {
+  const auto key = [](const schedules::MeasuredTime& time) {
+    return std::tie(time.kind, time.flops, time.bytes, time.link_bytes, time.ranks);
+  };
+  const auto is_less = [&](const schedules::MeasuredTime& a, const schedules::MeasuredTime& b) {
+    return key(a) < key(b);
+  };
+  std::vector<schedules::MeasuredTime> missing;
+  for (const schedules::MeasuredTime& time : times) {
+    if (!std::binary_search(measured.begin(), measured.end(), time, is_less)) {
+      missing.push_back(time);
+    }
+  }
+  measured.insert(measured.end(), missing.begin(), missing.end());
+  std::sort(measured.begin(), measured.end(), is_less);
+}
+
+}  // namespace
 
 schedules::Timeline ToTimeline(const v1::StepTimeline& step) {
   schedules::Timeline timeline{
-      .program = step.program(), .rank = step.rank(), .step = step.step(), .alone = step.alone()};
+      .program = step.program(), .rank = step.rank(), .step = step.step(), .serialized = step.serialized()};
   timeline.instructions.resize(static_cast<size_t>(step.start_ns_size()));
   for (int i = 0; i < step.start_ns_size(); ++i) {
     timeline.instructions[static_cast<size_t>(i)] = {
@@ -26,17 +76,29 @@ schedules::Timeline ToTimeline(const v1::StepTimeline& step) {
 }
 
 absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps) {
-  const auto size = static_cast<int>(plan.train_program.instructions.size());
   for (const v1::StepTimeline& step : steps) {
-    if (step.program() != plan.train_program.name || step.start_ns_size() != size ||
-        step.end_ns_size() != size || step.cpu_ns_size() != size) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("rank ", step.rank(), " recorded a program \"", step.program(), "\" of ",
-                       step.start_ns_size(), " instructions, this build plans \"", plan.train_program.name,
-                       "\" of ", size, " for the job; use the build that the job runs with"));
+    const schedules::Program* program = Find(plan, step.program());
+    const int size = program == nullptr ? -1 : static_cast<int>(program->instructions.size());
+    if (step.start_ns_size() != size || step.end_ns_size() != size || step.cpu_ns_size() != size) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "rank ", step.rank(), " recorded a program \"", step.program(), "\" of ", step.start_ns_size(),
+          " instructions, this build plans ",
+          absl::StrJoin(Recordable(plan), " and ",
+                        [](std::string* out, const schedules::Program* planned) {
+                          absl::StrAppend(out, "\"", planned->name, "\" of ", planned->instructions.size());
+                        }),
+          " for the job; use the build that the job runs with"));
     }
   }
   return absl::OkStatus();
+}
+
+const schedules::Program& ProgramOf(const JobPlan& plan, const v1::StepTimeline& step) {
+  const schedules::Program* program = Find(plan, step.program());
+  if (program == nullptr) {
+    throw std::logic_error(absl::StrCat("no step of a job records a program \"", step.program(), "\""));
+  }
+  return *program;
 }
 
 std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps) {
@@ -44,41 +106,47 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
   for (const v1::StepTimeline& step : steps) {
     first = first == 0 ? step.start_unix_ns() : std::min(first, step.start_unix_ns());
   }
-  const MemoryPlan memory = PlanMemory(plan);
-  std::map<std::string, int64_t> persistent;
-  for (const Buffer& buffer : PersistentBuffers(plan)) {
-    persistent[buffer.category] += buffer.bytes;
-  }
   std::vector<schedules::Timeline> timelines;
+  std::vector<schedules::MemoryCurve> memory;
   for (const v1::StepTimeline& step : steps) {
     timelines.push_back(ToTimeline(step));
+    memory.push_back(schedules::MemoryOverTime(ProgramOf(plan, step), timelines.back()));
   }
   std::vector<schedules::TraceRun> runs;
   for (size_t i = 0; i < timelines.size(); ++i) {
-    runs.push_back({.program = &plan.train_program,
+    runs.push_back({.program = &ProgramOf(plan, steps[i]),
                     .timeline = &timelines[i],
                     .offset_ns = steps[i].start_unix_ns() - first,
-                    .memory = &memory.train,
-                    .persistent = persistent});
+                    .memory = &memory[i]});
   }
   return schedules::TraceToJson(plan.outline, runs);
 }
 
 schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
                                          schedules::DeviceProfile base, int ranks_per_machine) {
-  std::vector<schedules::Timeline> alone;
-  std::vector<schedules::Timeline> overlapped;
+  // A whole step says more than one without its optimizer.
+  base.measured.clear();
+  for (const bool serialized : {true, false}) {
+    for (const schedules::Program* program : Recordable(plan)) {
+      AddMissing(schedules::MeasureTimes(plan.outline, *program, WorkloadOf(plan),
+                                         Timelines(steps, *program, serialized)),
+                 base.measured);
+    }
+  }
+  for (const schedules::Program* program : Recordable(plan)) {
+    const std::vector<schedules::Timeline> overlapped = Timelines(steps, *program, /*serialized=*/false);
+    if (!overlapped.empty()) {
+      const schedules::Gaps gaps = schedules::MeasureGaps(*program, overlapped);
+      base.gap_seconds = gaps.gap_seconds;
+      base.wake_seconds = gaps.wake_seconds;
+      base.skew_seconds = schedules::MeasureSkew(*program, overlapped);
+      break;
+    }
+  }
   int processors = 0;
   for (const v1::StepTimeline& step : steps) {
-    (step.alone() ? alone : overlapped).push_back(ToTimeline(step));
     processors = std::max(processors, step.processors());
   }
-  base.measured = schedules::MeasureTimes(plan.outline, plan.train_program, WorkloadOf(plan),
-                                          alone.empty() ? overlapped : alone);
-  const schedules::Gaps gaps = schedules::MeasureGaps(plan.train_program, overlapped);
-  base.gap_seconds = gaps.gap_seconds;
-  base.wake_seconds = gaps.wake_seconds;
-  base.skew_seconds = schedules::MeasureSkew(plan.train_program, overlapped);
   base.describe = absl::StrCat("measured from ", steps.size(), " recorded steps of job ", plan.train.name,
                                "; rates: ", base.describe);
   base.name += "-measured";

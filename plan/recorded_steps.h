@@ -6,27 +6,30 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "plan/job_plan.h"
-#include "schedules/device_profile.h"
-#include "schedules/timeline.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/timeline.h"
 #include "tandem/v1/state.pb.h"
 
 namespace tandem::plan {
 
-// Steps that the ranks of a job recorded, and what follows from them. All require steps of this plan's
-// training program, which CheckRecorded tells.
+// Steps that the ranks of a job recorded, and what follows from them: runs of `train`, or of `begin` where
+// the step before it was applied by a run of its own (after a checkpoint or a validation). All require steps
+// of this plan's programs, which CheckRecorded makes sure of.
 
 // FailedPrecondition where a timeline is of another program.
 absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
 
+// The program that was recorded.
+const schedules::Program& ProgramOf(const JobPlan& plan, const v1::StepTimeline& step);
+
 schedules::Timeline ToTimeline(const v1::StepTimeline& step);
 
-// In Chrome's trace event format, with the arena's memory; the first step starts at 0. Ranks are placed by
-// the clocks of their machines.
+// In Chrome's trace event format, with the memory in use. Ranks are placed by the clocks of their machines.
 std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
 
-// `base` with what these steps measured: the times of instructions from those that ran alone, where there are
-// any, the gaps between instructions from the others. ranks_per_machine: how many ranks shared the processors
-// that the timelines tell of.
+// `base` with what these steps measured: the times of instructions from serialized steps, if there are any,
+// the gaps between instructions from the others. ranks_per_machine: how many ranks shared the processors that
+// the timelines count.
 schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
                                          schedules::DeviceProfile base, int ranks_per_machine);
 

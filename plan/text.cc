@@ -1,21 +1,22 @@
 #include "plan/text.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "plan/memory.h"
+#include "plan/memory_plan.h"
 #include "plan/quantity_text.h"
-#include "schedules/counts.h"
-#include "schedules/text.h"
+#include "schedules/program/text.h"
 
 namespace tandem::plan {
 namespace {
 
 using nlohmann::json;
-
-bool HasValidation(const JobPlan& plan) { return !plan.validate_program.instructions.empty(); }
 
 void AppendModel(const JobPlan& plan, std::string& text) {
   const model::DecoderConfig& model = plan.model;
@@ -52,52 +53,64 @@ void AppendMemoryRow(std::string& text, const std::string& key, int64_t bytes) {
   absl::StrAppendFormat(&text, "  %-22s %12s  %18s\n", key, SizeText(bytes), GroupedText(bytes));
 }
 
-void AppendMemory(const JobPlan& plan, const MemoryPlan& memory, std::string& text) {
-  text += "Memory of one rank (bytes, exact)\n";
-  for (const CategoryBytes& category : memory.categories) {
-    AppendMemoryRow(text, category.category, category.bytes);
-  }
-  AppendMemoryRow(text, "alignment and gaps", memory.rounding_bytes);
-  AppendMemoryRow(text, "arena", memory.arena_bytes);
-  if (memory.train.peak_instruction >= 0) {
-    AppendRow(text, "train peaks at",
-              absl::StrCat(memory.train.peak_instruction, " (",
-                           schedules::ToText(plan.train_program.instructions[memory.train.peak_instruction],
-                                             plan.outline),
-                           ")"));
-  }
+constexpr schedules::BufferKind kStates[] = {
+    schedules::BufferKind::kWeights,   schedules::BufferKind::kPublished,
+    schedules::BufferKind::kGradients, schedules::BufferKind::kOptimizerState,
+    schedules::BufferKind::kNodeState,
+};
+
+bool IsState(int kind) {
+  return std::any_of(std::begin(kStates), std::end(kStates),
+                     [kind](schedules::BufferKind state) { return static_cast<int>(state) == kind; });
 }
 
-// "p1" of a unit: what its gathers use.
-int SlotClass(const schedules::Program& program, schedules::SlotRole role, schedules::UnitId unit) {
-  for (const schedules::Instruction& instruction : program.instructions) {
-    for (const schedules::SlotUse& slot : instruction.slots) {
-      if (slot.role == role && slot.unit == unit) {
-        return slot.size_class;
-      }
+void AppendMemory(const MemoryPlan& memory, std::string& text) {
+  text += "Memory of one rank (bytes, exact)\n";
+  int64_t rest = 0;  // of the persistent ones: what a run is told, and what it reports
+  for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {
+    if (IsState(kind) && memory.persistent[kind] > 0) {
+      AppendMemoryRow(text, schedules::ToText(static_cast<schedules::BufferKind>(kind)),
+                      memory.persistent[kind]);
+    } else {
+      rest += memory.persistent[kind];
     }
   }
-  return -1;
+  AppendMemoryRow(text, "inputs and reports", rest);
+  AppendMemoryRow(text, "buffers of a run", memory.alive_bytes);
+  AppendMemoryRow(text, "alignment and gaps",
+                  memory.arena_bytes - schedules::Total(memory.persistent) - memory.alive_bytes);
+  AppendMemoryRow(text, "arena", memory.arena_bytes);
+  AppendMemoryRow(text, "pinned on the host", memory.host_bytes);
+  AppendRow(text, "budget of a run",
+            absl::StrCat(SizeText(memory.budget_bytes), "; at least ", SizeText(memory.least_budget_bytes),
+                         ", by default ", SizeText(memory.default_budget_bytes),
+                         ", so that communication overlaps"));
 }
 
 struct UnitRow {
-  int parameter_class = -1;
-  int gradient_class = -1;
-  schedules::UnitCounts train;
-  schedules::UnitCounts validate;
+  int64_t gathered_bytes = 0;
+  int gathers = 0;
+  int reductions = 0;
+  int validation_gathers = 0;
   bool operator==(const UnitRow&) const = default;
 };
 
 std::vector<UnitRow> UnitRows(const JobPlan& plan) {
-  const std::vector<schedules::UnitCounts> train =
-      schedules::CountCollectives(plan.outline, plan.train_program);
-  const std::vector<schedules::UnitCounts> validate =
-      schedules::CountCollectives(plan.outline, plan.validate_program);
-  std::vector<UnitRow> rows;
-  for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
-    rows.push_back({SlotClass(plan.train_program, schedules::SlotRole::kParameters, unit),
-                    SlotClass(plan.train_program, schedules::SlotRole::kGradients, unit), train[unit],
-                    validate[unit]});
+  std::vector<UnitRow> rows(plan.units.size());
+  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+    if (buffer.kind == schedules::BufferKind::kGathered) {
+      rows[buffer.subject].gathered_bytes = buffer.bytes.bound;
+    }
+  }
+  for (const schedules::Instruction& instruction : plan.stage.train.instructions) {
+    if (instruction.opcode == schedules::Opcode::kUnshard) {
+      ++rows[instruction.target].gathers;
+    } else if (instruction.opcode == schedules::Opcode::kReduceGradients) {
+      ++rows[instruction.target].reductions;
+    }
+  }
+  for (const schedules::Instruction& instruction : plan.stage.validate.instructions) {
+    rows[instruction.target].validation_gathers += instruction.opcode == schedules::Opcode::kUnshard;
   }
   return rows;
 }
@@ -135,37 +148,57 @@ void AppendUnits(const JobPlan& plan, std::string& text) {
     }
     width = std::max(width, RangeName(plan, ranges.back().first, unit).size());
   }
-  absl::StrAppendFormat(&text, "Units\n  %-*s %14s %14s %6s %9s %11s\n", static_cast<int>(width), "unit",
-                        "elements", "of one rank", "slots", "gathers", "reductions");
+  absl::StrAppendFormat(&text, "Units\n  %-*s %14s %14s %12s %9s %11s\n", static_cast<int>(width), "unit",
+                        "elements", "of one rank", "gathered", "gathers", "reductions");
   for (const auto& [first, last] : ranges) {
-    absl::StrAppendFormat(&text, "  %-*s %14s %14s %6s %9d %11d\n", static_cast<int>(width),
+    absl::StrAppendFormat(&text, "  %-*s %14s %14s %12s %9d %11d\n", static_cast<int>(width),
                           RangeName(plan, first, last), GroupedText(plan.layouts[first].elements),
                           GroupedText(fsdp::ShardElements(plan.layouts[first], plan.train.ranks)),
-                          absl::StrCat("p", rows[first].parameter_class, " g", rows[first].gradient_class),
-                          rows[first].train.gathers, rows[first].train.reductions);
+                          SizeText(rows[first].gathered_bytes), rows[first].gathers, rows[first].reductions);
   }
 }
 
-void AppendSlotRows(const char* role, char letter, const std::vector<int64_t>& bytes,
-                    const std::vector<int>& counts, std::string& text) {
-  for (size_t i = 0; i < counts.size(); ++i) {
-    AppendRow(text, absl::StrCat(role, " ", std::string(1, letter), i),
-              absl::StrCat(counts[i], " x ", SizeText(bytes[i])));
-  }
-}
+struct WaitCounts {
+  int all = 0;
+  int for_memory = 0;
+};
 
-void AppendSlots(const schedules::Program& program, std::string& text) {
-  text += "Slots\n";
-  AppendSlotRows("parameters", 'p', program.parameter_slot_bytes, program.parameter_slots, text);
-  AppendSlotRows("gradients", 'g', program.gradient_slot_bytes, program.gradient_slots, text);
+WaitCounts CountWaits(const schedules::Program& program) {
+  WaitCounts counts;
+  for (const schedules::Instruction& instruction : program.instructions) {
+    for (const schedules::Wait& wait : instruction.waits) {
+      ++counts.all;
+      counts.for_memory += wait.frees > 0;
+    }
+  }
+  return counts;
 }
 
 void AppendProgramRow(const schedules::Program& program, std::string& text) {
-  const schedules::WaitCounts waits = schedules::CountWaits(program);
+  const WaitCounts waits = CountWaits(program);
+  const std::string microbatches =
+      program.num_microbatches == 0
+          ? ""
+          : absl::StrCat(program.num_microbatches,
+                         program.num_microbatches == 1 ? " microbatch, " : " microbatches, ");
   AppendRow(text, program.name,
-            absl::StrCat(program.instructions.size(), " instructions, ", program.num_microbatches,
-                         program.num_microbatches == 1 ? " microbatch, " : " microbatches, ", waits.waits,
-                         " waits between streams, checked"));
+            absl::StrCat(program.instructions.size(), " instructions, ", microbatches, waits.all,
+                         " waits between streams, ", waits.for_memory, " of them for memory"));
+}
+
+void AppendPrograms(const JobPlan& plan, std::string& text) {
+  text += "Programs (checked: formed, ordered, apart, agreed, meant)\n";
+  for (const schedules::Program* program : plan.stage.All()) {
+    AppendProgramRow(*program, text);
+  }
+  AppendRow(text, "communicators",
+            absl::StrJoin(CommunicatorUses(plan), ", ",
+                          [&](std::string* out, const schedules::CommunicatorUse& use) {
+                            const int ranks = plan.group_ranks.at(use.group);
+                            absl::StrAppend(out, use.purpose, " (", use.group, ", ", ranks,
+                                            ranks == 1 ? " rank)" : " ranks)");
+                          }));
+  AppendRow(text, "digest", plan.program_digest);
 }
 
 json ModelJson(const JobPlan& plan) {
@@ -196,20 +229,22 @@ json StepJson(const JobPlan& plan) {
 
 json MemoryJson(const JobPlan& plan) {
   const MemoryPlan memory = PlanMemory(plan);
-  json categories = json::array();
-  for (const CategoryBytes& category : memory.categories) {
-    categories.push_back({{"category", category.category}, {"bytes", category.bytes}});
-  }
-  json buffers = json::array();
-  for (const Buffer& buffer : PersistentBuffers(plan)) {
-    buffers.push_back({{"name", buffer.name}, {"category", buffer.category}, {"bytes", buffer.bytes}});
+  json kinds = json::array();
+  for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {
+    if (memory.persistent[kind] > 0) {
+      kinds.push_back({{"kind", schedules::ToText(static_cast<schedules::BufferKind>(kind))},
+                       {"bytes", memory.persistent[kind]}});
+    }
   }
   return {{"arena_bytes", memory.arena_bytes},
           {"persistent_bytes", memory.persistent_bytes},
-          {"rounding_bytes", memory.rounding_bytes},
-          {"train_peak_instruction", memory.train.peak_instruction},
-          {"categories", categories},
-          {"buffers", buffers}};
+          {"alive_bytes", memory.alive_bytes},
+          {"gap_bytes", memory.gap_bytes},
+          {"budget_bytes", memory.budget_bytes},
+          {"least_budget_bytes", memory.least_budget_bytes},
+          {"default_budget_bytes", memory.default_budget_bytes},
+          {"host_bytes", memory.host_bytes},
+          {"kinds", kinds}};
 }
 
 json UnitsJson(const JobPlan& plan) {
@@ -219,30 +254,56 @@ json UnitsJson(const JobPlan& plan) {
     units.push_back({{"name", plan.units[unit].name},
                      {"elements", plan.layouts[unit].elements},
                      {"shard_elements", fsdp::ShardElements(plan.layouts[unit], plan.train.ranks)},
-                     {"parameter_slot_class", rows[unit].parameter_class},
-                     {"gradient_slot_class", rows[unit].gradient_class},
-                     {"gathers", rows[unit].train.gathers},
-                     {"reductions", rows[unit].train.reductions},
-                     {"validation_gathers", rows[unit].validate.gathers}});
+                     {"gathered_bytes", rows[unit].gathered_bytes},
+                     {"gathers", rows[unit].gathers},
+                     {"reductions", rows[unit].reductions},
+                     {"validation_gathers", rows[unit].validation_gathers}});
   }
   return units;
 }
 
-json ProgramJson(const JobPlan& plan, const schedules::Program& program) {
-  json lines = json::array();
-  for (const auto& line : absl::StrSplit(schedules::ToText(program, plan.outline), '\n', absl::SkipEmpty())) {
-    if (line.front() != '#') {
-      lines.push_back(std::string(line));
-    }
+json CommunicatorsJson(const JobPlan& plan) {
+  json communicators = json::array();
+  for (const schedules::CommunicatorUse& use : CommunicatorUses(plan)) {
+    communicators.push_back({{"group", use.group},
+                             {"purpose", use.purpose},
+                             {"ranks", plan.group_ranks.at(use.group)},
+                             {"window", use.window}});
   }
-  return {{"name", program.name},
-          {"microbatches", program.num_microbatches},
-          {"waits", schedules::CountWaits(program).waits},
-          {"parameter_slot_bytes", program.parameter_slot_bytes},
-          {"parameter_slots", program.parameter_slots},
-          {"gradient_slot_bytes", program.gradient_slot_bytes},
-          {"gradient_slots", program.gradient_slots},
-          {"instructions", lines}};
+  return communicators;
+}
+
+const char* LifeName(schedules::Life life) {
+  switch (life) {
+    case schedules::Life::kLocal:
+      return "local";
+    case schedules::Life::kPersistent:
+      return "persistent";
+    case schedules::Life::kRing:
+      return "ring";
+  }
+  throw std::logic_error("a life without a name");
+}
+
+json ProgramJson(const JobPlan& plan, const schedules::Program& program) {
+  json buffers = json::array();
+  for (const schedules::Buffer& buffer : program.buffers) {
+    buffers.push_back({{"name", buffer.name},
+                       {"kind", schedules::ToText(buffer.kind)},
+                       {"life", LifeName(buffer.life)},
+                       {"bytes", buffer.bytes.bound},
+                       {"address", buffer.address}});
+  }
+  const std::string text = schedules::ToText(program, plan.outline);
+  json lines = json::array();
+  for (const auto& line :
+       absl::StrSplit(text.substr(text.find("\ninstructions\n") + 14), '\n', absl::SkipEmpty())) {
+    lines.push_back(std::string(line));
+  }
+  const WaitCounts waits = CountWaits(program);
+  return {{"name", program.name}, {"microbatches", program.num_microbatches},
+          {"waits", waits.all},   {"memory_waits", waits.for_memory},
+          {"buffers", buffers},   {"instructions", lines}};
 }
 
 }  // namespace
@@ -251,34 +312,28 @@ std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options) {
   std::string text = absl::StrCat("Plan of ", plan.train.name, "\n");
   AppendModel(plan, text);
   AppendStep(plan, text);
-  AppendMemory(plan, PlanMemory(plan), text);
+  AppendMemory(PlanMemory(plan), text);
   AppendUnits(plan, text);
-  AppendSlots(plan.train_program, text);
-  text += "Programs\n";
-  AppendProgramRow(plan.train_program, text);
-  if (HasValidation(plan)) {
-    AppendProgramRow(plan.validate_program, text);
-  }
-  AppendRow(text, "digest", plan.program_digest);
+  AppendPrograms(plan, text);
   if (options.program) {
-    absl::StrAppend(&text, "\n", schedules::ToText(plan.train_program, plan.outline));
-    if (HasValidation(plan)) {
-      absl::StrAppend(&text, "\n", schedules::ToText(plan.validate_program, plan.outline));
+    for (const schedules::Program* program : plan.stage.All()) {
+      absl::StrAppend(&text, "\n", schedules::ToText(*program, plan.outline));
     }
   }
   return text;
 }
 
 json PlanToJson(const JobPlan& plan) {
-  json programs = {{"train", ProgramJson(plan, plan.train_program)}};
-  if (HasValidation(plan)) {
-    programs["validate"] = ProgramJson(plan, plan.validate_program);
+  json programs = json::object();
+  for (const schedules::Program* program : plan.stage.All()) {
+    programs[program->name] = ProgramJson(plan, *program);
   }
   return {{"name", plan.train.name},
           {"model", ModelJson(plan)},
           {"step", StepJson(plan)},
           {"memory", MemoryJson(plan)},
           {"units", UnitsJson(plan)},
+          {"communicators", CommunicatorsJson(plan)},
           {"programs", programs},
           {"program_digest", plan.program_digest},
           {"layout_digest", plan.layout_digest}};

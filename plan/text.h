@@ -8,16 +8,18 @@
 namespace tandem::plan {
 
 struct PlanTextOptions {
-  bool program = false;  // the text of both programs, after the tables
+  bool program = false;  // the texts of all programs, after the tables
 };
 
-// What `tandem plan` prints: model, step, memory of one rank, units with their gathers, reductions and
-// slots. Lines end in "\n".
+// What `tandem plan` prints: model, step, memory of one rank, units with their gathers and reductions,
+// programs. Lines end in "\n".
 std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options);
 
-// The same as data: {name, model{...}, step{...}, memory{arena_bytes, persistent_bytes, categories[],
-// buffers[]}, units[], programs{train{...}, validate{...}}, program_digest, layout_digest}. Bytes, elements
-// and FLOPs are plain numbers; a program's text is one string per instruction.
+// The same as data: {name, model{...}, step{...}, memory{arena_bytes, persistent_bytes, alive_bytes,
+// gap_bytes, budget_bytes, least_budget_bytes, default_budget_bytes, host_bytes, kinds[]}, units[],
+// communicators[], programs{train{...}, begin{...}, update{...}, validate{...}}, program_digest,
+// layout_digest}. Bytes, elements and FLOPs are plain numbers; a program has its buffers, and its
+// instructions as one string each.
 nlohmann::json PlanToJson(const JobPlan& plan);
 
 }  // namespace tandem::plan

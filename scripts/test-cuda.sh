@@ -7,7 +7,7 @@
 #   --no-build   run the binaries that are there, for instance on a machine that cannot build them
 #   --build DIR  their build folder (default build/cuda)
 #
-# Streams and arena, NCCL groups, every operation and the sharded unit against the CPU; whole jobs on 1, 2 and
+# Streams and arena, NCCL groups, every operation and the loops over shards against the CPU; whole jobs on 1, 2 and
 # 4 GPUs: the same bits under kernels of random length on every stream, the same bits on any number of GPUs, the
 # CPU's loss curve; a killed rank; compute-sanitizer's memcheck where it is installed.
 set -euo pipefail
@@ -44,7 +44,7 @@ if [ ${#arguments[@]} = 0 ]; then
   if command -v compute-sanitizer >/dev/null; then
     # NCCL asks the runtime questions whose answer is an error; that is not ours.
     compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 "$test" --gtest_brief=1 \
-      --gtest_filter='*CudaOperationsTest.*:*CudaShardedUnitTest.*:CudaDeviceTest.Arena*:CudaParityTest.TheArenas*'
+      --gtest_filter='*CudaOperationsTest.*:*CudaUnitShardTest.GivesTheBits*:CudaDeviceTest.Arenas*:WindowTest.*:CudaParityTest.TheArenas*'
   else
     echo "test-cuda: no compute-sanitizer here, memory is not checked" >&2
   fi

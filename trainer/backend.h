@@ -1,14 +1,9 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
 
-#include "absl/time/time.h"
-#include "comm/communicator.h"
-#include "comm/store.h"
-#include "fsdp/shard_work.h"
-#include "trainer/gradient_norm.h"
+#include "comm/communicator_factory.h"
+#include "fsdp/shard_kernels.h"
 
 namespace tandem::device {
 class Device;
@@ -20,21 +15,6 @@ class Operations;
 
 namespace tandem::trainer {
 
-// What the creation of every group needs to know.
-struct Rendezvous {
-  std::shared_ptr<comm::Store> store;
-  std::string data_address;  // of this machine, for what goes over TCP
-  absl::Duration timeout;    // for the creation, and for every collective
-};
-
-// One group as this rank joins it.
-struct GroupMembership {
-  std::string name;
-  std::string prefix;  // of its keys in the store
-  int rank = 0;        // within the group
-  int size = 1;
-};
-
 // What a rank runs on: one device, and what of the rest of Tandem is made for its kind. Outlives all that it
 // made. One per rank.
 class Backend {
@@ -43,16 +23,13 @@ class Backend {
 
   virtual device::Device& device() = 0;
   virtual const ops::Operations& operations() const = 0;
-  virtual fsdp::MakeShardWork shard_work() const = 0;
-  virtual std::unique_ptr<GradientNorm> MakeGradientNorm(int ranks) = 0;
+  virtual const fsdp::ShardKernels& shard_kernels() const = 0;
 
-  // Collective. For tensors on the device. clone_of: a live group with the same members, or null.
-  virtual std::unique_ptr<comm::Communicator> MakeCommunicator(const GroupMembership& group,
-                                                               const Rendezvous& rendezvous,
-                                                               comm::Communicator* clone_of) = 0;
+  // For tensors on the device.
+  virtual std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) = 0;
 
-  // Whether collectives can hang without the host noticing: comm::Watch is for these.
-  virtual bool needs_watch() const = 0;
+  // Whether collectives can hang without the host noticing: comm::Watchdog is for these.
+  virtual bool needs_watchdog() const = 0;
 };
 
 std::unique_ptr<Backend> MakeCpuBackend();
@@ -62,9 +39,5 @@ std::unique_ptr<Backend> MakeCpuBackend(device::StreamFactory& streams);
 
 // On GPU `index` of those that this process sees. In programs that are built with CUDA only.
 std::unique_ptr<Backend> MakeCudaBackend(int index);
-
-// Collective. For tensors of the host, on any device: reports, checkpoints.
-std::unique_ptr<comm::Communicator> MakeHostCommunicator(const GroupMembership& group,
-                                                         const Rendezvous& rendezvous);
 
 }  // namespace tandem::trainer

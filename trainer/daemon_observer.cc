@@ -41,7 +41,7 @@ v1::StepTimeline ToProto(const RecordedRun& recorded) {
   timeline.set_program(from.program);
   timeline.set_rank(from.rank);
   timeline.set_step(from.step);
-  timeline.set_alone(from.alone);
+  timeline.set_serialized(from.serialized);
   timeline.set_start_unix_ns(recorded.start_unix_ns);
   for (const schedules::InstructionTime& time : from.instructions) {
     timeline.add_start_ns(time.start_ns);
@@ -75,14 +75,14 @@ void DaemonObserver::OnReady(const RankReady& ready) {
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnItems(const std::vector<ReportedItem>& items) {
+void DaemonObserver::OnParameters(const std::vector<ReportedParameter>& parameters) {
   v1::FromTrainer message;
   v1::ItemTable& table = *message.mutable_table();
   table.set_digest(table_digest_);
-  for (const ReportedItem& item : items) {
+  for (const ReportedParameter& parameter : parameters) {
     v1::Item& row = *table.add_items();
-    row.set_name(item.name);
-    row.mutable_shape()->Add(item.shape.begin(), item.shape.end());
+    row.set_name(parameter.name);
+    row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
   }
   outbox_.Push(std::move(message));
 }

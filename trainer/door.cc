@@ -23,7 +23,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "comm/watch.h"
+#include "comm/communicator_factory.h"
+#include "comm/communicators.h"
+#include "comm/watchdog.h"
 #include "jobspec/jobspec.h"
 #include "link/channel.h"
 #include "link/exit_code.h"
@@ -32,7 +34,7 @@
 #include "platform/build_info.h"
 #include "platform/files.h"
 #include "platform/log.h"
-#include "schedules/text.h"
+#include "schedules/program/text.h"
 #include "tandem/v1/trainer.pb.h"
 #include "trainer/backend.h"
 #include "trainer/channel_store.h"
@@ -193,7 +195,7 @@ class Door {
         case v1::ToTrainer::kProfile:
           requests_.AddProfile({.id = message.profile().id(),
                                 .steps = message.profile().steps(),
-                                .alone = message.profile().alone()});
+                                .serialized = message.profile().serialized()});
           break;
         case v1::ToTrainer::kStart:
         case v1::ToTrainer::ITEM_NOT_SET:
@@ -247,17 +249,16 @@ class Door {
                                               .job = assignment.id().job_id(),
                                               .spec_digest = jobspec::Digest(assignment.resolved()),
                                               .resume_from = assignment.resume_from()},
-                                   communicators_, platform::SystemFiles(), requests_, **page_, *backend_,
-                                   *observer_);
+                                   RankCommunicators{*communicators_, *factory_, *report_},
+                                   platform::SystemFiles(), requests_, **page_, *backend_, *observer_);
     if (heartbeat_ == nullptr) {
       return rank_->Run();
     }
-    std::vector<comm::Communicator*> watched;
-    for (const std::unique_ptr<comm::Communicator>& communicator : communicators_) {
-      watched.push_back(communicator.get());
-    }
-    watch_ = std::make_unique<comm::Watch>(*heartbeat_, watched, kHeartbeat,
-                                           [this](const std::exception_ptr& error) { Lose(error); });
+    std::vector<comm::Communicator*> watched = communicators_->all();
+    watched.push_back(report_.get());
+    watch_ = std::make_unique<comm::Watchdog>(
+        *heartbeat_, watched, kHeartbeat,
+        [this](const std::exception_ptr& error) { FailHungCollective(error); });
     const RankOutcome outcome = rank_->Run();
     if (!watch_->Leave(kFarewell)) {
       Log(LogLevel::kWarning, "the other ranks did not hear that this one is done", {});
@@ -274,12 +275,12 @@ class Door {
     throw std::logic_error(absl::StrCat("the assignment does not list rank ", start_.rank()));
   }
 
-  // The groups in the order that all ranks share. Reports are the host's.
+  // Joins the groups that the programs use, in the order that all ranks share, and the host's for reports.
   void Connect() {
     const v1::Assignment& assignment = start_.assignment();
-    const Rendezvous rendezvous{
+    const comm::Rendezvous rendezvous{
         .store = store_, .data_address = start_.data_address(), .timeout = kCollectiveTimeout};
-    std::map<int, comm::Communicator*> live;  // by index in the assignment
+    std::vector<comm::Membership> memberships;
     for (const int index : Own().groups()) {
       const v1::GroupList& group = assignment.groups(index);
       const auto member = std::find(group.ranks().begin(), group.ranks().end(), start_.rank());
@@ -287,36 +288,43 @@ class Door {
         throw std::logic_error(
             absl::StrCat("rank ", start_.rank(), " is not a member of its group ", group.name()));
       }
-      connecting_ = group.name();
-      const GroupMembership membership{.name = group.name(),
-                                       .prefix = absl::StrCat("group/", index, "/"),
-                                       .rank = static_cast<int>(member - group.ranks().begin()),
-                                       .size = group.ranks_size()};
-      if (group.name() == kReportGroup) {
-        communicators_.push_back(MakeHostCommunicator(membership, rendezvous));
-        if (backend_->needs_watch()) {
-          GroupMembership heartbeat = membership;
-          heartbeat.name = "heartbeat";
-          heartbeat.prefix = "heartbeat/";
-          heartbeat_ = MakeHostCommunicator(heartbeat, rendezvous);
-        }
-      } else {
-        comm::Communicator* const clone_of = group.has_clone_of() ? live.at(group.clone_of()) : nullptr;
-        communicators_.push_back(backend_->MakeCommunicator(membership, rendezvous, clone_of));
-      }
-      live[index] = communicators_.back().get();
+      memberships.push_back(
+          {.group = group.name(),
+           .prefix = absl::StrCat("group/", index, "/"),
+           .rank = static_cast<int>(member - group.ranks().begin()),
+           .size = group.ranks_size(),
+           .clone_of = group.has_clone_of() ? assignment.groups(group.clone_of()).name() : ""});
     }
-    connecting_.clear();
+    factory_ = backend_->MakeCommunicatorFactory(rendezvous);
+    std::vector<comm::CommunicatorUse> uses;
+    for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan_)) {
+      uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
+    }
+    communicators_ = std::make_unique<comm::Communicators>(*factory_, memberships, uses);
+    host_factory_ = comm::MakeGlooFactory(rendezvous);
+    const auto report =
+        std::find_if(memberships.begin(), memberships.end(),
+                     [](const comm::Membership& group) { return group.group == kReportGroup; });
+    if (report == memberships.end()) {
+      throw std::logic_error(absl::StrCat("rank ", start_.rank(), " is in no group ", kReportGroup));
+    }
+    report_ = host_factory_->Make(*report, nullptr);
+    if (backend_->needs_watchdog()) {
+      comm::Membership heartbeat = *report;
+      heartbeat.group = "heartbeat";
+      heartbeat.prefix = "heartbeat/";
+      heartbeat_ = host_factory_->Make(heartbeat, nullptr);
+    }
   }
 
   // On the watch's thread. The rank's own thread ends with the same error, unless it hangs as well: the host
   // blocks in a launch when the GPU has too much to do still.
-  [[noreturn]] void Lose(const std::exception_ptr& error) {
+  [[noreturn]] void FailHungCollective(const std::exception_ptr& error) {
     std::thread([this, error] {
       std::this_thread::sleep_for(absl::ToChronoNanoseconds(3 * kLastWords));
       Fail(error);  // the GPU's driver does not answer
     }).detach();
-    const std::exception_ptr told = rank_->Lose(error);
+    const std::exception_ptr told = rank_->FailHungCollective(error);
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(kLastWords));
     Fail(told);
   }
@@ -325,9 +333,6 @@ class Door {
   [[noreturn]] void Fail(const std::exception_ptr& error) {
     failing_.lock();
     Failure failure = Describe(error);
-    if (failure.group.empty()) {
-      failure.group = connecting_;
-    }
     if (failure.step == 0) {
       failure.step = (*page_)->step;
     }
@@ -380,13 +385,15 @@ class Door {
 
   // Members, not locals of RunRank: an exception must not destroy, and so join, what hangs.
   plan::JobPlan plan_;
-  std::string connecting_;  // the group that is being created
   std::unique_ptr<Backend> backend_;
-  std::vector<std::unique_ptr<comm::Communicator>> communicators_;
+  std::unique_ptr<comm::CommunicatorFactory> factory_;       // for tensors of the device
+  std::unique_ptr<comm::CommunicatorFactory> host_factory_;  // for those of the host
+  std::unique_ptr<comm::Communicators> communicators_;
+  std::unique_ptr<comm::Communicator> report_;
   std::unique_ptr<comm::Communicator> heartbeat_;  // null: nothing to watch
   std::unique_ptr<DaemonObserver> observer_;
   std::unique_ptr<Rank> rank_;
-  std::unique_ptr<comm::Watch> watch_;
+  std::unique_ptr<comm::Watchdog> watch_;
 };
 
 }  // namespace

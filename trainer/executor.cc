@@ -1,9 +1,10 @@
 #include "trainer/executor.h"
 
-#include <ATen/core/Tensor.h>
 #include <time.h>
 
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -13,414 +14,394 @@
 #include "absl/strings/str_cat.h"
 #include "comm/communicator.h"
 #include "device/device.h"
-#include "fsdp/sharded_unit.h"
 #include "plan/job_plan.h"
-#include "schedules/text.h"
+#include "schedules/program/text.h"
 #include "trainer/backend.h"
+#include "trainer/binder.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
-#include "trainer/rank_memory.h"
+#include "trainer/run_memory.h"
 #include "trainer/step_recorder.h"
 
 namespace tandem::trainer {
 
 using schedules::Instruction;
 using schedules::Opcode;
-using schedules::StreamKind;
+using schedules::Program;
 
 namespace {
 
-int64_t Nanoseconds(clockid_t clock) {
+int64_t MonotonicNanoseconds() {
   timespec now;
-  clock_gettime(clock, &now);
+  clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// What NCCL and Gloo call it.
-const char* OperationOf(Opcode opcode) {
-  return opcode == Opcode::kReduceGradients ? "AllToAll" : "AllGather";
+// Where a program's communicator is among those of all programs.
+int Find(const std::vector<schedules::CommunicatorUse>& uses, const schedules::CommunicatorUse& wanted) {
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (uses[i].group == wanted.group && uses[i].purpose == wanted.purpose) {
+      return static_cast<int>(i);
+    }
+  }
+  throw std::logic_error(absl::StrCat("no communicator for ", wanted.group, " ", wanted.purpose));
 }
 
 }  // namespace
 
 class Executor::Impl {
  public:
-  Impl(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes, RankMemory& memory,
-       const ExecutorCommunicators& communicators, RequestBox& requests, link::SharedPage& page,
-       Backend& backend, const ExecutorOptions& options)
+  Impl(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
+       const std::vector<fsdp::UnitShard>& units, const StageMemory& memory,
+       comm::Communicators& communicators, link::SharedPage& page, Backend& backend,
+       const ExecutorOptions& options)
       : plan_(plan),
-        memory_(memory),
         communicators_(communicators),
-        requests_(requests),
         page_(page),
         options_(options),
         device_(backend.device()),
-        norm_(backend.MakeGradientNorm(plan.train.ranks)),
-        train_(plan.train_program, plan, nodes, memory) {
-    if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
-      validate_ = std::make_unique<BoundProgram>(plan.validate_program, plan, nodes, memory);
+        run_memory_(plan, memory),
+        binder_(plan, nodes, units, memory, backend, options.fill_with_nan,
+                [this](int parity, int microbatch) { reader_.Await(slots_[parity].number, microbatch); }) {
+    int first = 0;  // of the program's instructions among those of all
+    for (const Program* program : plan.stage.All()) {
+      programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,
+                                                               plan::CommunicatorUses(plan), binder_, first));
+      first += static_cast<int>(program->instructions.size());
+      for (const schedules::Stream& stream : program->streams) {
+        StreamEntry& entry = streams_[stream.name];
+        entry.copies_host = stream.copies_host;
+        if (entry.stream == nullptr) {
+          entry.stream = device_.MakeStream(stream.name, error_);
+        }
+      }
     }
-    for (const BoundProgram* program : {&train_, static_cast<const BoundProgram*>(validate_.get())}) {
-      if (program != nullptr) {
-        MakeStreams(program->program());
+    for (auto& [name, bound] : programs_) {
+      for (const schedules::Stream& stream : bound->program.program().streams) {
+        bound->streams.push_back(streams_.at(stream.name).stream.get());
       }
     }
     device_.Synchronize();  // with what was set up
   }
 
-  RunResult Run(const BoundProgram* program, const RunInputs& inputs) {
-    if (program == nullptr) {
-      throw std::logic_error("the plan has no such program");
+  void Issue(const RunRequest& request, BatchReader::Load load, int64_t step) {
+    if (in_flight_ == 2) {
+      throw std::logic_error("a third run before the first has ended");
     }
-    poison_.RethrowIfSet();  // streams that an error left behind may still read what is set below
-    inputs_ = inputs;
-    running_ = program;
-    has_norm_ = false;
+    error_.RethrowIfSet();
+    const int64_t number = next_++;
+    Slot& slot = slots_[number % 2];
+    slot.number = number;
+    slot.bound = ProgramOf(request.run.kind);
+    slot.request = request;
+    slot.step = step;
+    slot.ended.assign(slot.bound->program.segments().size(), device::Event());
     {
       const std::lock_guard<std::mutex> lock(mu_);
-      collectives_.clear();
+      slot.collectives.clear();
     }
-    if (inputs.recording == Recording::kNone) {
-      Issue(*program);
+    ++in_flight_;
+    const int parity = static_cast<int>(number % 2);
+    const Program& program = slot.bound->program.program();
+    run_memory_.WriteInputs(request, program, parity);
+    if (const std::vector<int64_t*>& batches = run_memory_.Batches(program, parity); !batches.empty()) {
+      reader_.Ask(number, batches, std::move(load));
+    }
+    if (request.run.recording == Recording::kNone) {
+      IssueSegments(slot, parity);
     } else {
-      Record(*program);
+      Record(slot, parity);
     }
-    for (auto& [kind, stream] : streams_) {
-      stream->Synchronize();
+    slot.ends.clear();
+    for (auto& [name, entry] : streams_) {
+      slot.ends.push_back(entry.stream->Record());
     }
-    RunResult result;
-    for (const std::unique_ptr<device::Mirror>& loss : program->losses()) {
-      result.losses.push_back(*static_cast<const double*>(loss->host()));
+    // The host waits for one event. It comes on the stream of the program's last instruction, a report,
+    // behind which nothing of the next run is late.
+    device::Stream& last = *slot.bound->streams[program.instructions.back().stream];
+    for (const device::Event& end : slot.ends) {
+      last.Wait(end);
     }
-    if (has_norm_) {
-      result.norm = norm_->Read();
-    }
-    if (inputs.recording != Recording::kNone) {
-      result.recorded = recorder_->Take();
-    }
-    return result;
+    slot.end = last.Record();
+    slot.end_stream = &last;
   }
+
+  RunRecord Await() {
+    if (in_flight_ == 0) {
+      throw std::logic_error("no run is in flight");
+    }
+    const int64_t number = next_ - in_flight_;
+    Slot& slot = slots_[number % 2];
+    slot.end_stream->Synchronize(slot.end);
+    error_.RethrowIfSet();
+    --in_flight_;
+    if (slot.recorder != nullptr) {
+      recorded_ = slot.recorder->Take();
+      slot.recorder = nullptr;
+    }
+    return run_memory_.Read(slot.request, slot.bound->program.program(), static_cast<int>(number % 2));
+  }
+
+  std::optional<RecordedRun> TakeRecorded() { return std::exchange(recorded_, std::nullopt); }
+
+  int in_flight() const { return in_flight_; }
 
   void Fail(const std::exception_ptr& error) {
-    poison_.Set(error);
-    for (const GroupCommunicator* group :
-         {&communicators_.gather, &communicators_.reduce, &communicators_.norm}) {
-      group->communicator->Abort();
-    }
+    error_.Set(error);
+    communicators_.Abort();
   }
 
-  std::exception_ptr Lose(const std::exception_ptr& error) {
+  std::exception_ptr FailHungCollective(const std::exception_ptr& error) {
     for (const Collective& collective : Collectives()) {
-      const comm::Communicator& communicator = *collective.group->communicator;
-      if (collective.sequence < communicator.num_ended()) {
+      const comm::Communicator& communicator = *collective.communicator;
+      if (collective.last_sequence <= communicator.num_ended()) {
         continue;
       }
-      const std::exception_ptr told = std::make_exception_ptr(InstructionError(
-          std::make_exception_ptr(comm::CommError(
-              absl::StrCat("group ", communicator.name(), " rank ", communicator.rank(), " ",
-                           OperationOf(collective.instruction->opcode), ": ", Message(error)))),
+      const std::exception_ptr reported = std::make_exception_ptr(InstructionError(
+          std::make_exception_ptr(comm::CommError(absl::StrCat("group ", communicator.name(), " rank ",
+                                                               communicator.rank(), ": ", Message(error)))),
           collective.step, schedules::ToText(*collective.instruction, plan_.outline), communicator.name()));
-      Fail(told);
-      return told;
+      Fail(reported);
+      return reported;
     }
     Fail(error);
     return error;
   }
 
-  const BoundProgram* train() const { return &train_; }
-  const BoundProgram* validate() const { return validate_.get(); }
-
  private:
+  // A program and where its instructions are among those of all programs, which the shared page counts.
+  struct Bound {
+    Bound(const Program& program, const comm::Communicators& communicators,
+          const std::vector<schedules::CommunicatorUse>& uses, const Binder& binder, int first)
+        : program(program,
+                  [&](const Instruction& instruction, int parity) {
+                    const int use = instruction.communicator < 0
+                                        ? -1
+                                        : Find(uses, program.communicators[instruction.communicator]);
+                    return binder.Bind(program, instruction, parity, use < 0 ? nullptr : &communicators[use]);
+                  }),
+          first(first) {
+      for (const schedules::CommunicatorUse& use : program.communicators) {
+        uses_of.push_back(Find(uses, use));
+      }
+    }
+
+    const BoundProgram program;
+    const int first;
+    std::vector<device::Stream*> streams;  // by StreamId
+    std::vector<int> uses_of;              // by CommunicatorId, its place among all
+  };
+
+  struct StreamEntry {
+    bool copies_host = false;
+    std::unique_ptr<device::Stream> stream;
+  };
+
+  // The collectives of one instruction that has been issued.
   struct Collective {
-    const GroupCommunicator* group = nullptr;
-    uint64_t sequence = 0;  // among those of the group
+    comm::Communicator* communicator = nullptr;
+    uint64_t last_sequence = 0;  // how many the communicator has started with them
     const Instruction* instruction = nullptr;
     int64_t step = 0;
   };
 
-  void MakeStreams(const schedules::Program& program) {
-    for (const Instruction& instruction : program.instructions) {
-      std::unique_ptr<device::Stream>& stream = streams_[instruction.stream];
-      if (stream == nullptr) {
-        stream = device_.MakeStream(schedules::ToText(instruction.stream), poison_);
+  // A run in flight, by parity.
+  struct Slot {
+    int64_t number = -1;
+    Bound* bound = nullptr;
+    RunRequest request;
+    int64_t step = 0;                  // of a validation
+    std::vector<device::Event> ended;  // by segment, where another waits for it
+    std::vector<device::Event> ends;   // by stream: of all of the run's work on it
+    device::Event end;                 // of all of them
+    device::Stream* end_stream = nullptr;
+    std::vector<Collective> collectives;  // as they were issued; mu_
+    std::unique_ptr<StepRecorder> recorder;
+  };
+
+  Bound* ProgramOf(RunKind kind) {
+    static constexpr const char* kNames[] = {"train", "begin", "update", "validate"};
+    const auto found = programs_.find(kNames[static_cast<int>(kind)]);
+    if (found == programs_.end()) {
+      throw std::logic_error(absl::StrCat("the plan has no program ", kNames[static_cast<int>(kind)]));
+    }
+    return found->second.get();
+  }
+
+  // A run starts after all of the former run but the streams that copy to and from the host.
+  void JoinFormerRun(const Slot& slot) {
+    const Slot& former = slots_[(slot.number + 1) % 2];
+    if (former.number < 0) {
+      return;
+    }
+    for (auto& [name, entry] : streams_) {
+      size_t other = 0;
+      for (auto& [other_name, other_entry] : streams_) {
+        const device::Event& end = former.ends[other++];
+        if (!entry.copies_host && !other_entry.copies_host && &entry != &other_entry) {
+          entry.stream->Wait(end);
+        }
       }
     }
   }
 
-  device::Stream& StreamOf(StreamKind kind) { return *streams_.at(kind); }
-
-  void Issue(const BoundProgram& program) {
-    JoinStreams();
-    events_.assign(program.segments().size(), device::Event());
-    for (size_t i = 0; i < program.segments().size(); ++i) {
-      const Segment& segment = program.segments()[i];
-      device::Stream& stream = StreamOf(segment.stream);
+  void IssueSegments(Slot& slot, int parity) {
+    JoinFormerRun(slot);
+    const std::vector<Segment>& segments = slot.bound->program.segments();
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const Segment& segment = segments[i];
+      device::Stream& stream = *slot.bound->streams[segment.stream];
       for (const int awaited : segment.waits) {
-        stream.Wait(events_[awaited]);
+        stream.Wait(slot.ended[awaited]);
       }
       if (options_.separate_instructions) {
         for (const BoundInstruction* bound : segment.instructions) {
-          stream.Enqueue([this, bound] { RunGuarded(*bound); });
+          stream.Enqueue([this, &slot, bound, parity] { Run(slot, *bound, parity); });
         }
       } else {
-        stream.Enqueue([this, &segment] { RunSegment(segment); });
+        stream.Enqueue([this, &slot, &segment, parity] { RunSegment(slot, segment, parity); });
       }
       if (segment.awaited) {
-        events_[i] = stream.Record();
+        slot.ended[i] = stream.Record();
       }
     }
   }
 
-  // The same with every instruction timed.
-  void Record(const BoundProgram& program) {
-    recorder_ = std::make_unique<StepRecorder>(device_, program.program(), inputs_.step, inputs_.recording);
-    device::Stream& first = *streams_.begin()->second;
-    first.Enqueue([this] { recorder_->MarkOrigin(); });
-    if (inputs_.recording == Recording::kAlone) {
-      IssueOneByOne(program, first);
-    } else {
-      Issue(program);
+  // The same with every instruction timed; no other run is in flight.
+  void Record(Slot& slot, int parity) {
+    const Program& program = slot.bound->program.program();
+    slot.recorder = std::make_unique<StepRecorder>(device_, program, slot.request.run.computed,
+                                                   slot.request.run.recording);
+    device::Stream& first = *slot.bound->streams.front();
+    first.Enqueue([&slot] { slot.recorder->MarkOrigin(); });
+    if (slot.request.run.recording != Recording::kSerialized) {
+      IssueSegments(slot, parity);
+      return;
     }
-  }
-
-  // In the program's order, each after the end of the one before; the first after what is on `begin`.
-  void IssueOneByOne(const BoundProgram& program, device::Stream& begin) {
-    device::Stream* last = &begin;
-    for (const BoundInstruction& bound : program.instructions()) {
-      device::Stream& stream = StreamOf(bound.instruction->stream);
+    // In the program's order, each after the end of the one before.
+    JoinFormerRun(slot);
+    device::Stream* last = &first;
+    for (const BoundInstruction& bound : slot.bound->program.instructions()) {
+      device::Stream& stream = *slot.bound->streams[bound.instruction->stream];
       if (last != &stream) {
         stream.Wait(last->Record());
       }
-      stream.Enqueue([this, &bound] { RunGuarded(bound); });
+      stream.Enqueue([this, &slot, &bound, parity] { Run(slot, bound, parity); });
       last = &stream;
     }
   }
 
-  // Every stream waits for all that was issued on the others.
-  void JoinStreams() {
-    for (auto& [kind, stream] : streams_) {
-      const device::Event end = stream->Record();
-      for (auto& [other_kind, other] : streams_) {
-        if (other_kind != kind) {
-          other->Wait(end);
-        }
+  void RunSegment(Slot& slot, const Segment& segment, int parity) {
+    for (const BoundInstruction* bound : segment.instructions) {
+      if (error_.is_set()) {
+        return;
       }
+      Run(slot, *bound, parity);
     }
   }
 
-  // Runs `work`; where it throws, fails with what `describe` makes of the exception, and rethrows.
-  template <typename Describe, typename Work>
-  void Guarded(const Describe& describe, const Work& work) {
+  void Run(Slot& slot, const BoundInstruction& bound, int parity) {
     try {
-      work();
+      if (bound.instruction->communicator >= 0) {
+        NoteCollective(slot, bound);
+      }
+      if (slot.recorder == nullptr) {
+        bound.calls[parity]();
+      } else {
+        slot.recorder->Run(bound.index, bound.calls[parity]);
+      }
+      NoteEnd(slot, bound);
     } catch (...) {
-      Fail(describe());
+      const int communicator = bound.instruction->communicator;
+      Fail(std::make_exception_ptr(InstructionError(
+          std::current_exception(), StepOf(slot, *bound.instruction),
+          schedules::ToText(*bound.instruction, plan_.outline),
+          communicator < 0 ? "" : slot.bound->program.program().communicators[communicator].group)));
       throw;
     }
   }
 
-  void RunSegment(const Segment& segment) {
-    for (const BoundInstruction* bound : segment.instructions) {
-      if (poison_.is_set()) {
-        return;
-      }
-      RunGuarded(*bound);
+  // The step that an instruction works for: its run may complete one and compute the next.
+  static int64_t StepOf(const Slot& slot, const Instruction& instruction) {
+    const trainer::Run& run = slot.request.run;
+    if (run.kind == RunKind::kValidate) {
+      return slot.step;
     }
+    return instruction.opcode == Opcode::kOptimizerStep || run.computed == 0 ? run.applied : run.computed;
   }
 
-  void RunGuarded(const BoundInstruction& bound) {
-    Guarded(
-        [&] {
-          const Instruction& instruction = *bound.instruction;
-          const GroupCommunicator* group = Group(instruction.communicator);
-          return std::make_exception_ptr(InstructionError(
-              std::current_exception(), inputs_.step, schedules::ToText(instruction, plan_.outline),
-              group == nullptr ? "" : group->communicator->name()));
-        },
-        [&] {
-          if (inputs_.recording == Recording::kNone) {
-            RunInstruction(bound);
-          } else {
-            recorder_->Run(bound.index, [&] { RunInstruction(bound); });
-          }
-        });
+  void NoteCollective(Slot& slot, const BoundInstruction& bound) {
+    const int use = slot.bound->uses_of[bound.instruction->communicator];
+    comm::Communicator& communicator = communicators_[use];
+    const uint64_t sequence = communicator.num_collectives() + 1;
+    page_.collectives[use].store(sequence, std::memory_order_relaxed);
+    const std::lock_guard<std::mutex> lock(mu_);
+    slot.collectives.push_back(
+        {&communicator, sequence, bound.instruction, StepOf(slot, *bound.instruction)});
   }
 
-  const GroupCommunicator* Group(schedules::Communicator communicator) const {
-    switch (communicator) {
-      case schedules::Communicator::kNone:
-        return nullptr;
-      case schedules::Communicator::kGather:
-        return &communicators_.gather;
-      case schedules::Communicator::kReduce:
-        return &communicators_.reduce;
-      case schedules::Communicator::kNorm:
-        return &communicators_.norm;
-    }
-    return nullptr;
-  }
-
-  void Tell(const BoundInstruction& bound) {
-    page_.instruction.store(bound.index, std::memory_order_relaxed);
+  void NoteEnd(const Slot& slot, const BoundInstruction& bound) {
+    const trainer::Run& run = slot.request.run;
+    page_.step.store(run.computed > 0 ? run.computed : (run.applied > 0 ? run.applied : slot.step),
+                     std::memory_order_relaxed);
+    page_.instruction.store(slot.bound->first + bound.index, std::memory_order_relaxed);
     page_.microbatch.store(bound.instruction->microbatch, std::memory_order_relaxed);
-    page_.progress_monotonic_ns.store(Nanoseconds(CLOCK_MONOTONIC), std::memory_order_relaxed);
-    if (const GroupCommunicator* group = Group(bound.instruction->communicator)) {
-      // Every instruction with a communicator is one collective.
-      const uint64_t sequence = group->communicator->num_collectives();
-      page_.collectives[group->group].store(sequence + 1, std::memory_order_relaxed);
-      const std::lock_guard<std::mutex> lock(mu_);
-      collectives_.push_back({group, sequence, bound.instruction, inputs_.step});
-    }
+    page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
   }
 
+  // Of the runs in flight, the older one's first.
   std::vector<Collective> Collectives() {
     const std::lock_guard<std::mutex> lock(mu_);
-    return collectives_;
-  }
-
-  void FillWithNan(const std::vector<at::Tensor>& tensors) {
-    for (const at::Tensor& tensor : tensors) {
-      if (tensor.defined()) {
-        device_.Fill(tensor.mutable_data_ptr(), 0xFF, static_cast<int64_t>(tensor.nbytes()));
-      }
-    }
-  }
-
-  // An id outside the vocabulary has no row: a GPU would make a NaN of it, and the step would be skipped.
-  void CheckTokens(int microbatch, const int64_t* tokens) const {
-    const int64_t columns = plan_.batch.sequence_length + 1;
-    for (int64_t i = 0; i < plan_.batch.sequences * columns; ++i) {
-      if (tokens[i] < 0 || tokens[i] >= plan_.model.vocab_size) {
-        throw UserError(absl::StrCat("data: microbatch ", microbatch, " of this rank has token id ",
-                                     tokens[i], " at position ", i % columns, " of sequence ", i / columns,
-                                     "; a model with model.vocab_size ", plan_.model.vocab_size,
-                                     " takes ids from 0 to ", plan_.model.vocab_size - 1,
-                                     ": use the tokenizer that the vocabulary belongs to"));
-      }
-    }
-  }
-
-  void RunInstruction(const BoundInstruction& bound) {
-    const Instruction& instruction = *bound.instruction;
-    if (instruction.opcode == Opcode::kRelease || instruction.opcode == Opcode::kReshard) {
-      if (options_.poison) {
-        FillWithNan(bound.dead);
-      }
-      return;
-    }
-    Tell(bound);
-    switch (instruction.opcode) {
-      case Opcode::kLoadBatch: {
-        auto* const tokens = static_cast<int64_t*>(bound.tokens->host());
-        inputs_.load(instruction.microbatch, tokens);
-        CheckTokens(instruction.microbatch, tokens);
-        bound.tokens->ToDevice();
-        break;
-      }
-      case Opcode::kForward:
-      case Opcode::kBackward:
-      case Opcode::kBackwardInput:
-      case Opcode::kBackwardWeight:
-        bound.node->Run(bound.call);
-        if (options_.poison) {
-          FillWithNan(bound.scratch);
-        }
-        break;
-      case Opcode::kUnshard: {
-        at::Tensor slot = bound.slot[0];
-        bound.unit->Unshard(*Group(instruction.communicator)->communicator, slot);
-        break;
-      }
-      case Opcode::kReduceGradients: {
-        at::Tensor staging = bound.staging[0];
-        bound.unit->ReduceGradients(*Group(instruction.communicator)->communicator, bound.slot[0], staging,
-                                    instruction.add_parameter_gradients.at(0));
-        if (options_.poison) {
-          FillWithNan(bound.slot);
-          FillWithNan(bound.staging);
-        }
-        break;
-      }
-      case Opcode::kGradientNorm:
-        norm_->Agree(memory_.units(),
-                     {.bits = requests_.Take(), .profile = requests_.WantedProfile().ToNumber()},
-                     Contributions(), plan_.train.optimizer.clip_grad_norm,
-                     *Group(instruction.communicator)->communicator);
-        has_norm_ = true;
-        break;
-      case Opcode::kOptimizerStep:
-        bound.unit->OptimizerStep(Inputs());
-        break;
-      case Opcode::kReport:
-        for (const std::unique_ptr<device::Mirror>& loss : running_->losses()) {
-          loss->ToHost();
-        }
-        break;
-      case Opcode::kReshard:
-      case Opcode::kRelease:
-      case Opcode::kSnapshot:
-        break;
-    }
-  }
-
-  // Of one step, over all ranks.
-  double Contributions() const {
-    return static_cast<double>(plan_.train.microbatches_per_rank) * static_cast<double>(plan_.train.ranks);
-  }
-
-  fsdp::OptimizerInputs Inputs() const {
-    const plan::OptimizerConfig& config = plan_.train.optimizer;
-    return {.step = inputs_.step,
-            .learning_rate = inputs_.learning_rate,
-            .beta1 = config.beta1,
-            .beta2 = config.beta2,
-            .epsilon = config.epsilon,
-            .weight_decay = config.weight_decay,
-            .divisor = Contributions(),
-            .agreed = norm_->agreed()};
+    const Slot& older = slots_[0].number < slots_[1].number ? slots_[0] : slots_[1];
+    const Slot& newer = &older == slots_.data() ? slots_[1] : slots_[0];
+    std::vector<Collective> collectives = older.collectives;
+    collectives.insert(collectives.end(), newer.collectives.begin(), newer.collectives.end());
+    return collectives;
   }
 
   const plan::JobPlan& plan_;
-  RankMemory& memory_;
-  const ExecutorCommunicators communicators_;
-  RequestBox& requests_;
+  comm::Communicators& communicators_;
   link::SharedPage& page_;
   const ExecutorOptions options_;
   device::Device& device_;
-  const std::unique_ptr<GradientNorm> norm_;
+  RunMemory run_memory_;
+  BatchReader reader_;
+  Binder binder_;
+  std::map<std::string, std::unique_ptr<Bound>> programs_;
 
-  const BoundProgram train_;
-  std::unique_ptr<BoundProgram> validate_;
-
-  // Of the run in progress: written by the issuing thread while the streams are idle, then by instructions
-  // that the program orders.
-  RunInputs inputs_;  // a copy: after an error the caller is gone before the streams are
-  const BoundProgram* running_ = nullptr;
-  bool has_norm_ = false;
-  std::unique_ptr<StepRecorder> recorder_;  // of a run that is recorded
-  std::vector<device::Event> events_;       // by segment
-
+  int64_t next_ = 0;  // number of the run that is issued next
+  std::atomic<int> in_flight_{0};
+  std::array<Slot, 2> slots_;  // by parity
+  std::optional<RecordedRun> recorded_;
   std::mutex mu_;
-  std::vector<Collective> collectives_;  // of the run in progress, as they were issued; mu_
 
-  device::Poison poison_;
+  device::StreamError error_;
   // Last: joined before anything that their work uses is gone.
-  std::map<StreamKind, std::unique_ptr<device::Stream>> streams_;
+  std::map<std::string, StreamEntry> streams_;
 };
 
 Executor::Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
-                   RankMemory& memory, const ExecutorCommunicators& communicators, RequestBox& requests,
-                   link::SharedPage& page, Backend& backend, const ExecutorOptions& options)
-    : impl_(std::make_unique<Impl>(plan, nodes, memory, communicators, requests, page, backend, options)) {}
+                   const std::vector<fsdp::UnitShard>& units, const StageMemory& memory,
+                   comm::Communicators& communicators, link::SharedPage& page, Backend& backend,
+                   const ExecutorOptions& options)
+    : impl_(std::make_unique<Impl>(plan, nodes, units, memory, communicators, page, backend, options)) {}
 
 Executor::~Executor() = default;
 
-RunResult Executor::Train(const RunInputs& inputs) { return impl_->Run(impl_->train(), inputs); }
+void Executor::Issue(const RunRequest& request, BatchReader::Load load, int64_t step) {
+  impl_->Issue(request, std::move(load), step);
+}
 
-RunResult Executor::Validate(const RunInputs& inputs) { return impl_->Run(impl_->validate(), inputs); }
+RunRecord Executor::Await() { return impl_->Await(); }
+
+std::optional<RecordedRun> Executor::TakeRecorded() { return impl_->TakeRecorded(); }
+
+int Executor::in_flight() const { return impl_->in_flight(); }
 
 void Executor::Fail(std::exception_ptr error) { impl_->Fail(error); }
 
-std::exception_ptr Executor::Lose(const std::exception_ptr& error) { return impl_->Lose(error); }
+std::exception_ptr Executor::FailHungCollective(const std::exception_ptr& error) {
+  return impl_->FailHungCollective(error);
+}
 
 }  // namespace tandem::trainer

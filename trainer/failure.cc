@@ -8,7 +8,6 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "data/corpus.h"
-#include "device/arena.h"
 #include "device/device.h"
 
 namespace tandem::trainer {
@@ -69,8 +68,6 @@ Failure Describe(const std::exception_ptr& error) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, "CheckpointDirectoryLost", e.what());
   } catch (const checkpoint::CheckpointError& e) {
     return Own("CheckpointFailed", e.what());
-  } catch (const device::ArenaExhausted& e) {
-    return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory", e.what());
   } catch (const device::OutOfMemory& e) {
     return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory", e.what());
   } catch (const std::bad_alloc&) {

@@ -57,10 +57,15 @@ MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, i
 MetricsFile::~MetricsFile() { close(fd_); }
 
 void MetricsFile::Append(const StepSummary& summary) {
-  nlohmann::ordered_json line = {{"step", summary.step},           {"loss", summary.loss},
-                                 {"grad_norm", summary.grad_norm}, {"learning_rate", summary.learning_rate},
-                                 {"tokens", summary.tokens},       {"seconds", summary.seconds},
-                                 {"nonfinite", summary.nonfinite}};
+  nlohmann::ordered_json line = {{"step", summary.step}};
+  if (summary.step > 0) {  // step 0 is the validation before the first step
+    line.update({{"loss", summary.loss},
+                 {"grad_norm", summary.grad_norm},
+                 {"learning_rate", summary.learning_rate},
+                 {"tokens", summary.tokens},
+                 {"seconds", summary.seconds},
+                 {"nonfinite", summary.nonfinite}});
+  }
   for (const auto& [name, value] : summary.scalars) {
     line[name] = value;
   }

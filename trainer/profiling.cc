@@ -3,7 +3,7 @@
 namespace tandem::trainer {
 namespace {
 
-// In a number: id, 5 bits of steps, 1 of alone. 46 + 6 bits fit into a double's 53.
+// In a number: id, 5 bits of steps, 1 of serialized. 46 + 6 bits fit into a double's 53.
 constexpr uint64_t kStepsFactor = 2;
 constexpr uint64_t kIdFactor = 64;
 static_assert(ProfileSteps::kMaxSteps < 32);
@@ -14,26 +14,26 @@ static_assert(ProfileSteps::kMaxId < (uint64_t{1} << 53) / kIdFactor);
 double ProfileSteps::ToNumber() const {
   return id == 0 ? 0
                  : static_cast<double>(id * kIdFactor + static_cast<uint64_t>(steps) * kStepsFactor +
-                                       (alone ? 1 : 0));
+                                       (serialized ? 1 : 0));
 }
 
 ProfileSteps ProfileSteps::FromNumber(double number) {
   const auto bits = static_cast<uint64_t>(number);
   return {.id = bits / kIdFactor,
           .steps = static_cast<int>(bits % kIdFactor / kStepsFactor),
-          .alone = bits % kStepsFactor != 0};
+          .serialized = bits % kStepsFactor != 0};
 }
 
 Recording ProfileQueue::next() const {
   if (queue_.empty()) {
     return Recording::kNone;
   }
-  return done_ < queue_.front().steps ? Recording::kOverlapped : Recording::kAlone;
+  return done_ < queue_.front().steps ? Recording::kOverlapped : Recording::kSerialized;
 }
 
 ProfileQueue::Recorded ProfileQueue::Advance() {
   const ProfileSteps& first = queue_.front();
-  Recorded recorded{.id = first.id, .last = ++done_ == first.steps * (first.alone ? 2 : 1)};
+  Recorded recorded{.id = first.id, .last = ++done_ == first.steps * (first.serialized ? 2 : 1)};
   if (recorded.last) {
     queue_.pop_front();
     done_ = 0;

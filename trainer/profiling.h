@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "schedules/timeline.h"
+#include "schedules/simulate/timeline.h"
 
 namespace tandem::trainer {
 
@@ -11,7 +11,7 @@ namespace tandem::trainer {
 enum class Recording : uint8_t {
   kNone,
   kOverlapped,  // as always
-  kAlone,       // one instruction at a time, in issue order, so that none slows another
+  kSerialized,  // one instruction at a time, in issue order, so that none slows another
 };
 
 // One run of a program, instruction by instruction.
@@ -20,14 +20,14 @@ struct RecordedRun {
   int64_t start_unix_ns = 0;  // of the program, CLOCK_REALTIME
 };
 
-// Steps that somebody wants to be recorded: `steps` overlapped ones, then, where wanted, as many alone.
+// Steps that somebody wants to be recorded: `steps` overlapped ones, then, where wanted, as many serialized.
 struct ProfileSteps {
   static constexpr uint64_t kMaxId = (uint64_t{1} << 46) - 1;
   static constexpr int kMaxSteps = 16;
 
   uint64_t id = 0;  // the same on every rank; 0: nobody wants any
   int steps = 0;
-  bool alone = false;
+  bool serialized = false;
   bool operator==(const ProfileSteps&) const = default;
 
   // One number, exact as a double, so that ranks can agree on it with the norm; 0 for id 0.

@@ -6,68 +6,65 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/parameter_arrays.h"
 #include "data/corpus.h"
 #include "data/loader.h"
+#include "device/device.h"
 #include "model/node.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
 #include "trainer/backend.h"
-#include "trainer/checkpointing.h"
 #include "trainer/executor.h"
 #include "trainer/failure.h"
 #include "trainer/job_start.h"
 #include "trainer/metrics_file.h"
-#include "trainer/rank_memory.h"
+#include "trainer/run_sequence.h"
+#include "trainer/stage_memory.h"
 
 namespace tandem::trainer {
 namespace {
 
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
-using Communicators = std::vector<std::unique_ptr<comm::Communicator>>;
-
-GroupCommunicator Find(const Communicators& communicators, const std::string& name, int ranks) {
-  for (size_t i = 0; i < communicators.size(); ++i) {
-    if (communicators[i]->name() == name) {
-      if (communicators[i]->size() != ranks) {
-        throw std::logic_error(
-            absl::StrCat("group ", name, " has ", communicators[i]->size(), " ranks, the plan ", ranks));
-      }
-      return {communicators[i].get(), static_cast<int>(i)};
-    }
-  }
-  throw std::logic_error("this rank is in no group " + name);
-}
-
-std::vector<ReportedItem> Items(const plan::JobPlan& plan) {
-  std::vector<ReportedItem> items;
+std::vector<ReportedParameter> Parameters(const plan::JobPlan& plan) {
+  std::vector<ReportedParameter> parameters;
   for (const fsdp::Layout& layout : plan.layouts) {
-    for (const fsdp::Item& item : layout.items) {
-      items.push_back({.name = item.name, .shape = item.shape});
+    for (const fsdp::Parameter& parameter : layout.parameters) {
+      parameters.push_back({.name = parameter.name, .shape = parameter.shape});
     }
   }
-  return items;
+  return parameters;
 }
 
-std::vector<int64_t> ItemElements(const plan::JobPlan& plan) {
+std::vector<int64_t> ParameterElements(const plan::JobPlan& plan) {
   std::vector<int64_t> elements;
   for (const fsdp::Layout& layout : plan.layouts) {
-    for (const fsdp::Item& item : layout.items) {
-      elements.push_back(item.range.size());
+    for (const fsdp::Parameter& parameter : layout.parameters) {
+      elements.push_back(parameter.range.size());
     }
   }
   return elements;
+}
+
+SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
+  const plan::TrainConfig& train = plan.train;
+  return {.first_step = first_step,
+          .last_step = train.steps,
+          .validate_every = train.validation_batches > 0 ? train.validate_every_steps : 0,
+          .checkpoint_every = train.checkpoint.every_steps,
+          .has_directory = !train.checkpoint.directory.empty()};
 }
 
 }  // namespace
 
 class Rank::Impl {
  public:
-  Impl(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,
+  Impl(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
        platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
        RankObserver& observer)
       : plan_(plan),
         config_(config),
+        communicators_(communicators),
         self_{.job = config.job,
               .name = plan.train.name,
               .attempt = config.attempt,
@@ -76,20 +73,25 @@ class Rank::Impl {
         requests_(requests),
         page_(page),
         observer_(observer),
-        groups_{.gather = Find(communicators, "dp_cp_ag", plan.train.ranks),
-                .reduce = Find(communicators, "dp_cp", plan.train.ranks),
-                .norm = Find(communicators, "intra_dist_opt", plan.train.ranks)},
-        report_(Find(communicators, "report", plan.train.ranks)),
+        device_(backend.device()),
         corpus_(std::make_shared<data::Corpus>(
             data::CorpusSource{.train = plan.train.data.train,
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
         nodes_(model::DecoderNodes(plan.model, plan.batch, plan.compute, backend.operations())),
-        memory_(plan, config.rank, backend, config.executor.poison),
-        arrays_(memory_.units()),
-        executor_(plan, nodes_, memory_, groups_, requests, page, backend, config.executor) {
-    if (Validates()) {
+        units_(MakeUnits(plan, config.rank, backend)),
+        memory_(plan.stage, backend.device(),
+                communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
+                config.executor.fill_with_nan),
+        states_(StatesOf(plan, memory_)),
+        arrays_(backend.device(), ElementTypeOf(plan.compute), units_, states_),
+        executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
+    for (const std::string& refused : communicators.programs.RegisterWindows(memory_.region())) {
+      platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
+                    {{"reason", refused}});
+    }
+    if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       validation_loader_.emplace(corpus_, data::Split::kValidation, plan.train.seed,
                                  plan.batch.sequence_length);
     }
@@ -104,56 +106,86 @@ class Rank::Impl {
       return outcome;
     } catch (...) {
       // The other ranks, and this one's reporter, must not wait for what will not come.
-      for (const GroupCommunicator* group : {&groups_.gather, &groups_.reduce, &groups_.norm, &report_}) {
-        group->communicator->Abort();
-      }
+      communicators_.programs.Abort();
+      communicators_.report.Abort();
       throw;
     }
   }
 
-  std::exception_ptr Lose(const std::exception_ptr& error) { return executor_.Lose(error); }
+  std::exception_ptr FailHungCollective(const std::exception_ptr& error) {
+    return executor_.FailHungCollective(error);
+  }
 
-  int64_t step() const { return step_; }
-  RankMemory& memory() { return memory_; }
+  int64_t step() const { return sequence_.has_value() ? sequence_->step() : 0; }
+  const std::vector<fsdp::UnitShard>& units() const { return units_; }
+  const fsdp::StateMemory& StateOf(size_t unit) const { return states_.at(unit); }
+  device::Memory arena() const { return memory_.arena(); }
 
  private:
   RankOutcome Train() {
     SetPhase(Phase::kLoading);
-    Load();
-    StartReporter();
+    const int64_t first_step = Load();
+    device_.Synchronize();  // the streams of the executor wait for no other
+    sequence_.emplace(Sequence(plan_, first_step));
+    StartReporter(first_step);
     observer_.OnReady({.program_digest = plan_.program_digest,
                        .layout_digest = plan_.layout_digest,
                        .data_digest = corpus_->digest(),
-                       .resumed_step = step_,
+                       .resumed_step = first_step,
                        .resumed_from = resumed_from_});
     SetPhase(Phase::kReady);
     Lap();
 
-    while (step_ < plan_.train.steps) {
-      const bool stop = Step();
-      if (stop) {
-        FlushReports();
-        observer_.OnRequestsDone(requests_.Finish(), "");
-        return RankOutcome::kStopped;
+    while (true) {
+      if (executor_.in_flight() == 2) {
+        Await();
+      }
+      const RunSequence::Next next = sequence_->Decide(executor_.in_flight());
+      switch (next.action) {
+        case RunSequence::Action::kIssue:
+          Issue(next.run);
+          break;
+        case RunSequence::Action::kDrain:
+          while (executor_.in_flight() > 0) {
+            Await();
+          }
+          break;
+        case RunSequence::Action::kValidate:
+          Validate();
+          sequence_->Validated();
+          break;
+        case RunSequence::Action::kSave:
+          SubmitReport();
+          save_error_ = Save();
+          sequence_->Saved();
+          Lap();
+          break;
+        case RunSequence::Action::kAnswer:
+          observer_.OnRequestsDone(requests_.Finish(), HasDirectory() ? save_error_ : kNoDirectory);
+          sequence_->Answered();
+          break;
+        case RunSequence::Action::kStop:
+          SubmitReport();
+          FlushReports();
+          observer_.OnRequestsDone(requests_.Finish(), "");
+          return RankOutcome::kStopped;
+        case RunSequence::Action::kFinish:
+          SubmitReport();
+          FlushReports();
+          observer_.OnRequestsDone(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
+          SetPhase(Phase::kFinished);
+          return RankOutcome::kFinished;
       }
     }
-    FlushReports();
-    observer_.OnRequestsDone(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
-    SetPhase(Phase::kFinished);
-    return RankOutcome::kFinished;
   }
 
   void SetPhase(Phase phase) { page_.phase.store(static_cast<int32_t>(phase), std::memory_order_relaxed); }
 
-  bool Validates() const {
-    return plan_.train.validate_every_steps > 0 && plan_.train.validation_batches > 0;
-  }
-
   bool HasDirectory() const { return !plan_.train.checkpoint.directory.empty(); }
 
-  // Initial weights, or those of a checkpoint.
-  void Load() {
-    JobStart job = StartJob(files_, *report_.communicator,
+  // Initial weights, or those of a checkpoint; returns the step that is done.
+  int64_t Load() {
+    JobStart job = StartJob(files_, communicators_.report,
                             {.self = self_,
                              .directory = plan_.train.checkpoint.directory,
                              .resume = plan_.train.checkpoint.resume,
@@ -172,36 +204,35 @@ class Rank::Impl {
     resumed_from_ = start.path;
     if (start.path.empty()) {
       for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-        std::vector<fsdp::ItemInit> inits;
+        std::vector<fsdp::ParameterInit> inits;
         for (const model::Parameter& parameter : plan_.units[unit].parameters) {
           inits.push_back(
               {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
         }
-        memory_.units()[unit].Initialize(plan_.train.seed, inits);
+        units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
       }
-    } else {
-      checkpoint::Load(files_, start.path, arrays_.shards());
-      arrays_.ToDevice();
-      step_ = start.info.step;
-      if (config_.rank == 0) {
-        platform::Log(platform::LogLevel::kInfo, "resumed",
-                      {{"checkpoint", start.path}, {"step", absl::StrCat(step_)}});
-      }
+      return 0;
     }
-    saved_step_ = step_;
+    checkpoint::Load(files_, start.path, arrays_.shards(), arrays_.unit_shards());
+    arrays_.ToDevice();
+    if (config_.rank == 0) {
+      platform::Log(platform::LogLevel::kInfo, "resumed",
+                    {{"checkpoint", start.path}, {"step", absl::StrCat(start.info.step)}});
+    }
+    return start.info.step;
   }
 
-  void StartReporter() {
+  void StartReporter(int64_t first_step) {
     if (config_.rank == 0) {
       if (HasDirectory()) {
-        metrics_ = std::make_unique<MetricsFile>(files_, plan_.train.checkpoint.directory, step_);
+        metrics_ = std::make_unique<MetricsFile>(files_, plan_.train.checkpoint.directory, first_step);
       }
       if (plan_.train.parameter_norms) {
-        observer_.OnItems(Items(plan_));
+        observer_.OnParameters(Parameters(plan_));
       }
     }
     reporter_ = std::make_unique<Reporter>(
-        *report_.communicator, ItemElements(plan_),
+        communicators_.report, ParameterElements(plan_),
         [this](const StepSummary& summary) {
           if (metrics_ != nullptr) {
             metrics_->Append(summary);
@@ -214,78 +245,77 @@ class Rank::Impl {
   }
 
   InstructionError ReportError(std::exception_ptr error, int64_t step) const {
-    return InstructionError(std::move(error), step, "report", report_.communicator->name());
+    return InstructionError(std::move(error), step, "report", communicators_.report.name());
   }
 
   void FlushReports() {
     try {
       reporter_->Flush();
     } catch (...) {
-      throw ReportError(std::current_exception(), step_);
+      throw ReportError(std::current_exception(), step());
     }
   }
 
-  // One optimizer step and what follows from it. True: stop.
-  bool Step() {
-    const int64_t step = step_ + 1;
-    page_.step.store(step, std::memory_order_relaxed);
+  void Issue(const trainer::Run& run) {
+    if (run.kind == RunKind::kBegin) {
+      SubmitReport();
+    }
+    RunRequest request{.run = run};
+    if (run.applied > 0) {
+      request.learning_rate = plan::LearningRate(plan_.train.optimizer, run.applied, plan_.train.steps);
+    }
+    if (run.computed > 0) {
+      request.requests = requests_.Take();
+      request.profile = requests_.WantedProfile();
+    }
     SetPhase(Phase::kStepping);
-    RunResult result =
-        executor_.Train({.step = step,
-                         .learning_rate = plan::LearningRate(plan_.train.optimizer, step, plan_.train.steps),
-                         .load =
-                             [this, step](int round, int64_t* tokens) {
-                               train_loader_.Fill(step, GlobalMicrobatch(round),
-                                                  plan_.train.microbatches_per_rank * plan_.train.ranks,
-                                                  plan_.batch.sequences, tokens);
-                             },
-                         .recording = profiles_.next()});
-    if (result.recorded.has_value()) {
-      result.recorded->timeline.rank = config_.rank;
-      const ProfileQueue::Recorded recorded = profiles_.Advance();
-      observer_.OnProfiledStep(recorded.id, *result.recorded, recorded.last);
-    }
-    if (const ProfileSteps profile = ProfileSteps::FromNumber(result.norm.profile); profile.id != 0) {
-      requests_.ProfileAgreed(profile.id);
-      profiles_.Add(profile);
-    }
-    StepRecord record{.step = step,
-                      .grad_norm = result.norm.norm,
-                      .learning_rate = plan::LearningRate(plan_.train.optimizer, step, plan_.train.steps),
-                      .tokens = plan_.batch.sequences * plan_.batch.sequence_length *
-                                plan_.train.microbatches_per_rank * plan_.train.ranks,
-                      .seconds = Lap(),
-                      .nonfinite = result.norm.nonfinite,
-                      .losses = std::move(result.losses)};
-    if (plan_.train.parameter_norms) {
-      for (const fsdp::ShardedUnit& unit : memory_.units()) {
-        const std::vector<fsdp::ItemNorms> norms = unit.norms();
-        record.norms.insert(record.norms.end(), norms.begin(), norms.end());
+    executor_.Issue(request, [this, step = run.computed](int round, int64_t* tokens) {
+      train_loader_.Fill(step, GlobalMicrobatch(round), plan_.train.microbatches_per_rank * plan_.train.ranks,
+                         plan_.batch.sequences, tokens);
+      CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
+    });
+    sequence_->Issued(run);
+  }
+
+  // The oldest run in flight ends: the step that it applied is complete, the one that it computed has its
+  // losses.
+  void Await() {
+    RunRecord record = executor_.Await();
+    if (record.run.applied > 0) {
+      report_->learning_rate = record.learning_rate;
+      report_->norms = std::move(record.norms);
+      if (record.run.computed > 0) {
+        SubmitReport();
       }
     }
-    step_ = step;
+    if (record.run.computed == 0) {
+      return;
+    }
+    if (std::optional<RecordedRun> recorded = executor_.TakeRecorded(); recorded.has_value()) {
+      recorded->timeline.rank = config_.rank;
+      const ProfileQueue::Recorded of = sequence_->Recorded();
+      observer_.OnProfiledStep(of.id, *recorded, of.last);
+    }
+    const ProfileSteps profile = ProfileSteps::FromNumber(record.outcome.profile);
+    if (profile.id != 0) {
+      requests_.ProfileAgreed(profile.id);
+    }
+    sequence_->Ended({.checkpoint = (record.outcome.requests & kRequestCheckpoint) != 0,
+                      .stop = (record.outcome.requests & kRequestStop) != 0,
+                      .profile = profile});
+    report_ = StepRecord{.step = record.run.computed,
+                         .grad_norm = record.outcome.norm,
+                         .tokens = plan::TokensPerStep(plan_),
+                         .seconds = Lap(),
+                         .nonfinite = record.outcome.nonfinite,
+                         .losses = std::move(record.losses)};
+  }
 
-    const bool last = step == plan_.train.steps;
-    // The first tells where the curve starts.
-    if (Validates() && (step == 1 || last || step % plan_.train.validate_every_steps == 0)) {
-      record.validation_losses = Validate();
-      record.validation_batches = plan_.train.validation_batches;
-      Lap();
+  // The step whose update has ended, with the validation that followed it.
+  void SubmitReport() {
+    if (report_.has_value()) {
+      reporter_->Submit(*std::exchange(report_, std::nullopt));
     }
-    reporter_->Submit(std::move(record));
-
-    const bool stop = (result.norm.requests & kRequestStop) != 0;
-    const bool asked = (result.norm.requests & (kRequestStop | kRequestCheckpoint)) != 0;
-    const int64_t every = plan_.train.checkpoint.every_steps;
-    std::string save_error = HasDirectory() ? "" : kNoDirectory;
-    if (HasDirectory() && (asked || last || (every > 0 && step % every == 0))) {
-      save_error = Save(/*must_succeed=*/last || stop);
-      Lap();
-    }
-    if (asked && !stop) {
-      observer_.OnRequestsDone(requests_.Finish(), save_error);
-    }
-    return stop && !last;
   }
 
   // Seconds since the last call. The time between two steps belongs to the later one, validations and
@@ -295,37 +325,46 @@ class Rank::Impl {
     return std::chrono::duration<double>(now - std::exchange(lap_, now)).count();
   }
 
-  // Of this rank's microbatches in the fixed windows of the validation text. Ranks that are left over in the
-  // last round take windows again; those losses are not counted.
-  std::vector<double> Validate() {
-    return executor_
-        .Validate({.step = step_,
-                   .load =
-                       [this](int round, int64_t* tokens) {
-                         const int64_t batches = plan_.train.validation_batches;
-                         validation_loader_->Fill(step_, GlobalMicrobatch(round) % batches, batches,
-                                                  plan_.batch.sequences, tokens);
-                       }})
-        .losses;
+  // On this rank's microbatches in the fixed windows of the validation text. Ranks that are left over in the
+  // last round take windows again; those losses are not counted. Step 0 has a report of nothing else.
+  void Validate() {
+    if (report_.has_value()) {
+      report_->seconds += Lap();  // of its update
+    } else {
+      report_ = StepRecord{.step = step()};
+    }
+    executor_.Issue(
+        {.run = {.kind = RunKind::kValidate}},
+        [this](int round, int64_t* tokens) {
+          const int64_t batches = plan_.train.validation_batches;
+          validation_loader_->Fill(step(), GlobalMicrobatch(round) % batches, batches, plan_.batch.sequences,
+                                   tokens);
+          CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
+        },
+        step());
+    report_->validation_losses = executor_.Await().losses;
+    report_->validation_batches = plan_.train.validation_batches;
+    Lap();
+    if (step() == 0) {
+      SubmitReport();
+    }
   }
 
   int GlobalMicrobatch(int round) const { return round * plan_.train.ranks + config_.rank; }
 
   // A save that fails while there are more to come is told, and training goes on: a full disk may be
   // emptied, and the checkpoint before this one is still there. Returns the error.
-  std::string Save(bool must_succeed) {
-    if (saved_step_ == step_) {
-      return "";
-    }
+  std::string Save() {
+    const int64_t step = sequence_->step();
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
     FlushReports();
     SetPhase(Phase::kCheckpointing);
     arrays_.FromDevice();
     checkpoint::Saved saved;
     try {
-      saved = checkpoint::Save(files_, *report_.communicator, plan_.train.checkpoint.directory,
+      saved = checkpoint::Save(files_, communicators_.report, plan_.train.checkpoint.directory,
                                plan_.train.checkpoint.keep, self_,
-                               {.step = step_,
+                               {.step = step,
                                 .attempt = config_.attempt,
                                 .job = config_.job,
                                 .spec_digest = config_.spec_digest,
@@ -337,14 +376,13 @@ class Rank::Impl {
       throw;
     } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
       Warn(CheckpointProblem::kSaveFailed, error.what());
-      if (must_succeed) {
+      if (sequence_->is_final()) {
         throw;
       }
       return error.what();
     }
-    saved_step_ = step_;
     if (config_.rank == 0) {
-      observer_.OnCheckpoint(step_, saved);
+      observer_.OnCheckpoint(step, saved);
     }
     if (!saved.not_removed.empty()) {
       Warn(CheckpointProblem::kNotRemoved, saved.not_removed);
@@ -355,41 +393,45 @@ class Rank::Impl {
   // Of the save of this step.
   void Warn(CheckpointProblem problem, const std::string& message) {
     platform::Log(platform::LogLevel::kError, "a checkpoint went wrong",
-                  {{"step", absl::StrCat(step_)}, {"error", message}});
+                  {{"step", absl::StrCat(step())}, {"error", message}});
     if (config_.rank == 0) {
-      observer_.OnCheckpointWarning({.problem = problem, .step = step_, .path = "", .message = message});
+      observer_.OnCheckpointWarning({.problem = problem, .step = step(), .path = "", .message = message});
     }
   }
 
   const plan::JobPlan& plan_;
   const RankConfig config_;
+  const RankCommunicators communicators_;
   const checkpoint::Owner self_;
   platform::Files& files_;
   RequestBox& requests_;
   link::SharedPage& page_;
   RankObserver& observer_;
-  const ExecutorCommunicators groups_;
-  const GroupCommunicator report_;
+  device::Device& device_;
 
   std::chrono::steady_clock::time_point lap_;
-  ProfileQueue profiles_;
-  int64_t step_ = 0;        // done
-  int64_t saved_step_ = 0;  // of the newest checkpoint of this run
+  std::optional<RunSequence> sequence_;  // once it is known where the job starts
+  // Of the step that was computed last: complete once the run that applies it has ended, and what follows
+  // that.
+  std::optional<StepRecord> report_;
+  std::string save_error_;  // of the newest save; empty: it succeeded
   std::string resumed_from_;
 
   const std::shared_ptr<const data::Corpus> corpus_;
   const data::Loader train_loader_;
   std::optional<data::Loader> validation_loader_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
-  RankMemory memory_;
-  StateArrays arrays_;
+  const std::vector<fsdp::UnitShard> units_;
+  const StageMemory memory_;
+  const std::vector<fsdp::StateMemory> states_;
+  checkpoint::ParameterArrays arrays_;
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<checkpoint::Lease> lease_;  // of the checkpoint directory; rank 0
 };
 
-Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, const Communicators& communicators,
+Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
            platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
            RankObserver& observer)
     : impl_(std::make_unique<Impl>(plan, config, communicators, files, requests, page, backend, observer)) {}
@@ -398,10 +440,16 @@ Rank::~Rank() = default;
 
 RankOutcome Rank::Run() { return impl_->Run(); }
 
-std::exception_ptr Rank::Lose(const std::exception_ptr& error) { return impl_->Lose(error); }
+std::exception_ptr Rank::FailHungCollective(const std::exception_ptr& error) {
+  return impl_->FailHungCollective(error);
+}
 
 int64_t Rank::step() const { return impl_->step(); }
 
-RankMemory& Rank::memory() { return impl_->memory(); }
+const std::vector<fsdp::UnitShard>& Rank::units() const { return impl_->units(); }
+
+fsdp::StateMemory Rank::StateOf(size_t unit) const { return impl_->StateOf(unit); }
+
+device::Memory Rank::arena() const { return impl_->arena(); }
 
 }  // namespace tandem::trainer

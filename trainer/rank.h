@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "comm/communicator.h"
+#include "comm/communicator_factory.h"
+#include "comm/communicators.h"
+#include "device/memory.h"
+#include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
@@ -19,7 +22,6 @@
 namespace tandem::trainer {
 
 class Backend;
-class RankMemory;
 
 // What one rank is told beside the plan.
 struct RankConfig {
@@ -28,7 +30,6 @@ struct RankConfig {
   std::string job;          // id
   std::string spec_digest;  // of the resolved spec
   std::string resume_from;  // a checkpoint that the controller chose; empty: what the plan says
-  // Its poison: all memory that nobody has written, or that was released, holds NaN.
   ExecutorOptions executor;
 };
 
@@ -52,7 +53,7 @@ struct RankReady {
 };
 
 // One row of the table that norms are reported in the order of.
-struct ReportedItem {
+struct ReportedParameter {
   std::string name;  // Hugging Face name
   std::vector<int64_t> shape;
 };
@@ -64,7 +65,7 @@ class RankObserver {
 
   virtual void OnReady(const RankReady& ready) = 0;
   // Rank 0 only, once, before the first report, where norms are wanted.
-  virtual void OnItems(const std::vector<ReportedItem>& items) = 0;
+  virtual void OnParameters(const std::vector<ReportedParameter>& parameters) = 0;
   // Rank 0 only, in step order, on the reporter's thread; must not block.
   virtual void OnReport(const StepSummary& summary) = 0;
   // Rank 0 only.
@@ -82,19 +83,26 @@ enum class RankOutcome : uint8_t {
   kStopped,   // on request, after its checkpoint
 };
 
+// How a rank reaches the others. All outlive it.
+struct RankCommunicators {
+  // For tensors of the backend's device: those of plan::CommunicatorUses(plan), in its order.
+  comm::Communicators& programs;
+  // Makes memory that these can register.
+  comm::CommunicatorFactory& factory;
+  // For tensors of the host: reports, and while none is under way checkpoints.
+  comm::Communicator& report;
+};
+
 // One rank's whole life with the communicators that it is given: threads in tests, Gloo in production.
 //
 // After an exception from Run the streams may still be inside a collective that cannot be ended: leave the
 // process without destroying it, or (thread communicators) destroy it, which waits for them.
 class Rank {
  public:
-  // communicators: the rank's groups in creation order; by name "dp_cp_ag" gathers, "dp_cp" reduces,
-  // "intra_dist_opt" is for norms. These take tensors of the backend's device. "report" takes those of the
-  // host: it is for reports, and while none is under way for checkpoints.
   // All arguments outlive it. Throws UserError where the data or the checkpoint does not fit the job.
-  Rank(const plan::JobPlan& plan, const RankConfig& config,
-       const std::vector<std::unique_ptr<comm::Communicator>>& communicators, platform::Files& files,
-       RequestBox& requests, link::SharedPage& page, Backend& backend, RankObserver& observer);
+  Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
+       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
+       RankObserver& observer);
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -103,14 +111,16 @@ class Rank {
   // Throws InstructionError, UserError, CheckpointError, CommError.
   RankOutcome Run();
 
-  // For a watch: a collective of the run in progress will not end. Returns what Run throws. Any thread.
-  std::exception_ptr Lose(const std::exception_ptr& error);
+  // For a watchdog: a collective of the runs in flight will not end. Returns what Run throws. Any thread.
+  std::exception_ptr FailHungCollective(const std::exception_ptr& error);
 
   // The step that is done. For Finished.
   int64_t step() const;
 
-  // Between runs, for tests.
-  RankMemory& memory();
+  // For tests, when nothing is in flight.
+  const std::vector<fsdp::UnitShard>& units() const;
+  fsdp::StateMemory StateOf(size_t unit) const;
+  device::Memory arena() const;
 
  private:
   class Impl;

@@ -22,7 +22,7 @@ double MeanLoss(const double* gathered, int ranks, int64_t stride, int64_t offse
   return sum / static_cast<double>(microbatches);
 }
 
-double* Put(const fsdp::Sum& sum, double* out) {
+double* Put(const fsdp::DoubleDouble& sum, double* out) {
   *out++ = sum.high;
   *out++ = sum.low;
   return out;
@@ -106,8 +106,8 @@ void Reporter::Fold(const StepRecord& record) {
       *out++ = loss;
     }
   }
-  for (const fsdp::ItemNorms& norms : record.norms) {
-    for (const fsdp::Sum* sum : {&norms.weight, &norms.gradient, &norms.update}) {
+  for (const fsdp::ParameterNorms& norms : record.norms) {
+    for (const fsdp::DoubleDouble* sum : {&norms.weight, &norms.gradient, &norms.update}) {
       out = Put(*sum, out);
     }
   }
@@ -117,13 +117,14 @@ void Reporter::Fold(const StepRecord& record) {
   }
 
   const double* gathered = all.const_data_ptr<double>();
-  StepSummary summary{.step = record.step,
-                      .loss = MeanLoss(gathered, comm_.size(), stride, 0, rounds * comm_.size()),
-                      .grad_norm = record.grad_norm,
-                      .learning_rate = record.learning_rate,
-                      .tokens = record.tokens,
-                      .seconds = record.seconds,
-                      .nonfinite = record.nonfinite};
+  StepSummary summary{
+      .step = record.step,
+      .loss = rounds == 0 ? 0 : MeanLoss(gathered, comm_.size(), stride, 0, rounds * comm_.size()),
+      .grad_norm = record.grad_norm,
+      .learning_rate = record.learning_rate,
+      .tokens = record.tokens,
+      .seconds = record.seconds,
+      .nonfinite = record.nonfinite};
   if (record.seconds > 0) {
     summary.scalars["tokens_per_second"] = static_cast<double>(record.tokens) / record.seconds;
   }
@@ -132,11 +133,11 @@ void Reporter::Fold(const StepRecord& record) {
         MeanLoss(gathered, comm_.size(), stride, rounds, record.validation_batches);
   }
   for (int64_t item = 0; item < items; ++item) {
-    fsdp::Sum sums[3];
+    fsdp::DoubleDouble sums[3];
     for (int rank = 0; rank < comm_.size(); ++rank) {
       const double* in = gathered + rank * stride + rounds + validation_rounds + item * kDoublesPerItem;
       for (int kind = 0; kind < 3; ++kind) {
-        sums[kind].Add(fsdp::Sum{.high = in[2 * kind], .low = in[2 * kind + 1]});
+        sums[kind].Add(fsdp::DoubleDouble{.high = in[2 * kind], .low = in[2 * kind + 1]});
       }
     }
     const double weight_squares = sums[0].value();

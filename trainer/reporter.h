@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "fsdp/sharded_unit.h"
+#include "fsdp/parameter_norms.h"
 
 namespace tandem::comm {
 class Communicator;
@@ -30,13 +30,13 @@ struct StepRecord {
   std::vector<double> losses;             // of this rank's microbatches
   std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
   int64_t validation_batches = 0;         // global microbatches of the validation; losses beyond do not count
-  std::vector<fsdp::ItemNorms> norms;     // of this rank's pieces, in item-table order; empty: not wanted
+  std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in item-table order; empty: not wanted
 };
 
 // One optimizer step of all ranks.
 struct StepSummary {
   int64_t step = 0;
-  double loss = 0;  // mean over the global microbatches
+  double loss = 0;  // mean over the global microbatches; 0 in step 0, the validation before the first step
   double grad_norm = 0;
   double learning_rate = 0;
   int64_t tokens = 0;

@@ -4,8 +4,7 @@
 #include <time.h>
 
 #include "device/device.h"
-#include "schedules/cost.h"
-#include "schedules/program.h"
+#include "schedules/program/program.h"
 
 namespace tandem::trainer {
 namespace {
@@ -23,7 +22,7 @@ StepRecorder::StepRecorder(device::Device& device, const schedules::Program& pro
     : device_(device),
       program_(program),
       step_(step),
-      alone_(recording == Recording::kAlone),
+      serialized_(recording == Recording::kSerialized),
       start_unix_ns_(Nanoseconds(CLOCK_REALTIME)),
       times_(program.instructions.size()) {}
 
@@ -36,25 +35,22 @@ void StepRecorder::Run(int instruction, const std::function<void()>& run) {
   Times& times = times_[instruction];
   // Threads of the communicator take part in a collective. When one instruction runs at a time, nothing else
   // of this rank runs beside it, and the process's time is its time. On CUDA the host only issues.
-  const bool knows_cpu =
-      device_.torch_device().is_cpu() && (alone_ || what.communicator == schedules::Communicator::kNone);
-  const clockid_t cpu = alone_ ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
+  const bool knows_cpu = device_.torch_device().is_cpu() && (serialized_ || what.communicator < 0);
+  const clockid_t cpu = serialized_ ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
   const int64_t cpu_before = Nanoseconds(cpu);
   times.start = device_.MarkTime();
   run();
-  if (schedules::RunsSomething(what.opcode)) {
-    times.end = device_.MarkTime();
-    times.cpu_ns = knows_cpu ? Nanoseconds(cpu) - cpu_before : -1;
-  }
+  times.end = device_.MarkTime();
+  times.cpu_ns = knows_cpu ? Nanoseconds(cpu) - cpu_before : -1;
 }
 
 RecordedRun StepRecorder::Take() const {
-  RecordedRun run{.timeline = {.program = program_.name, .step = step_, .alone = alone_},
+  RecordedRun run{.timeline = {.program = program_.name, .step = step_, .serialized = serialized_},
                   .start_unix_ns = start_unix_ns_};
   for (const Times& times : times_) {
     schedules::InstructionTime& time = run.timeline.instructions.emplace_back();
     time.start_ns = times.start->Since(*origin_);
-    time.end_ns = times.end == nullptr ? time.start_ns : times.end->Since(*origin_);
+    time.end_ns = times.end->Since(*origin_);
     time.cpu_ns = times.cpu_ns;
   }
   return run;

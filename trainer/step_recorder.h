@@ -37,14 +37,14 @@ class StepRecorder {
  private:
   struct Times {
     std::unique_ptr<device::TimeMark> start;
-    std::unique_ptr<device::TimeMark> end;  // null: nothing runs
+    std::unique_ptr<device::TimeMark> end;
     int64_t cpu_ns = -1;
   };
 
   device::Device& device_;
   const schedules::Program& program_;
   const int64_t step_;
-  const bool alone_;
+  const bool serialized_;
   const int64_t start_unix_ns_;
   std::unique_ptr<device::TimeMark> origin_;
   std::vector<Times> times_;  // by instruction

@@ -7,8 +7,9 @@
 
 namespace tandem::worker {
 
-// The instructions of the job's training program, to say where a rank was when it died. Empty where the
-// program cannot be worked out from the spec; the cause then tells the bare index.
+// The instructions of all programs of the job, in the order of StagePrograms::All(), which the shared page's
+// instruction counts through: to say where a rank was when it died. Empty where the programs cannot be worked
+// out from the spec; the cause then has the bare index.
 std::vector<InstructionName> NameProgram(const v1::JobSpec& resolved);
 
 }  // namespace tandem::worker

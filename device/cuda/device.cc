@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <cstring>
 #include <stdexcept>
 
 #include "device/cuda/check.h"
@@ -50,30 +51,28 @@ class CudaRegion final : public Region {
   const int64_t bytes_;
 };
 
-class PinnedMirror final : public Mirror {
+class PinnedRegion final : public Region {
  public:
-  PinnedMirror(int index, const at::Tensor& tensor)
-      : index_(index), tensor_(tensor.mutable_data_ptr()), bytes_(tensor.nbytes()) {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
-    CheckCuda(cudaMallocHost(&host_, bytes_), "allocation of pinned memory");
+  PinnedRegion(int index, int64_t bytes) : bytes_(bytes) {
+    if (bytes_ == 0) return;
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+    const cudaError_t error = cudaMallocHost(&begin_, static_cast<size_t>(bytes_));
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // this one does not stay
+      throw OutOfMemory("the machine has no " + std::to_string(bytes_) +
+                        " bytes of memory that can be pinned");
+    }
+    CheckCuda(error, "allocation of pinned memory");
+    std::memset(begin_, 0, static_cast<size_t>(bytes_));
   }
-  ~PinnedMirror() override { cudaFreeHost(host_); }
+  ~PinnedRegion() override { cudaFreeHost(begin_); }
 
-  void* host() override { return host_; }
-  void ToDevice() override {
-    CheckCuda(cudaMemcpyAsync(tensor_, host_, bytes_, cudaMemcpyHostToDevice, Current(index_)),
-              "copy to the GPU");
-  }
-  void ToHost() override {
-    CheckCuda(cudaMemcpyAsync(host_, tensor_, bytes_, cudaMemcpyDeviceToHost, Current(index_)),
-              "copy from the GPU");
-  }
+  char* begin() const override { return static_cast<char*>(begin_); }
+  int64_t bytes() const override { return bytes_; }
 
  private:
-  const int index_;
-  void* const tensor_;
-  const size_t bytes_;
-  void* host_ = nullptr;
+  void* begin_ = nullptr;
+  const int64_t bytes_;
 };
 
 class EventMark final : public TimeMark {
@@ -115,14 +114,24 @@ class CudaDevice final : public Device {
   c10::Device torch_device() const override {
     return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)};
   }
-  std::unique_ptr<Stream> MakeStream(const std::string&, Poison poison) override {
-    return MakeCudaStream(index_, std::move(poison));
+  std::unique_ptr<Stream> MakeStream(const std::string&, StreamError error) override {
+    return MakeCudaStream(index_, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override {
     return std::make_unique<CudaRegion>(index_, bytes);
   }
-  std::unique_ptr<Mirror> MakeMirror(const at::Tensor& tensor) override {
-    return std::make_unique<PinnedMirror>(index_, tensor);
+  std::unique_ptr<Region> ReserveHost(int64_t bytes) override {
+    return std::make_unique<PinnedRegion>(index_, bytes);
+  }
+  void CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    CheckCuda(
+        cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, Current(index_)),
+        "copy to the GPU");
+  }
+  void CopyToHost(void* host, const void* device, int64_t bytes) override {
+    CheckCuda(
+        cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, Current(index_)),
+        "copy from the GPU");
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));

@@ -3,14 +3,15 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <thread>
 
 #include "device/cuda/check.h"
 #include "device/cuda/device.h"
+#include "device/event_pool.h"
 
 namespace tandem::device {
 namespace {
@@ -23,16 +24,9 @@ constexpr std::chrono::microseconds kPoll{20};
 // something: whoever is to notice that a peer is gone would hang as well.
 constexpr size_t kAhead = 8;
 
-class CudaEvent final : public Event::State {
+class CudaEvent final : public PooledEvent<CudaEvent> {
  public:
-  explicit CudaEvent(cudaStream_t stream) {
-    CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
-    const cudaError_t error = cudaEventRecord(event_, stream);
-    if (error != cudaSuccess) {
-      cudaEventDestroy(event_);
-      CheckCuda(error, "recording an event");
-    }
-  }
+  CudaEvent() { CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event"); }
   ~CudaEvent() override { cudaEventDestroy(event_); }
 
   cudaEvent_t event() const { return event_; }
@@ -50,8 +44,8 @@ class CudaEvent final : public Event::State {
 
 class CudaStream final : public Stream {
  public:
-  CudaStream(int index, Poison poison)
-      : device_(static_cast<c10::DeviceIndex>(index)), poison_(std::move(poison)) {
+  CudaStream(int index, StreamError error)
+      : device_(static_cast<c10::DeviceIndex>(index)), error_(std::move(error)) {
     const c10::cuda::CUDAGuard guard(device_);
     CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   }
@@ -63,66 +57,80 @@ class CudaStream final : public Stream {
   }
 
   void Enqueue(std::function<void()> work) override {
-    if (poison_.is_set()) return;
+    if (error_.is_set()) return;
     try {
       KeepShort();
-      if (poison_.is_set()) return;
+      if (error_.is_set()) return;
       // Neither graphs nor version counters; a node that wraps autograd lifts this inside itself.
       const c10::InferenceMode no_gradients;
       const c10::cuda::CUDAStreamGuard current(c10::cuda::getStreamFromExternal(stream_, device_));
       work();
-      issued_.push_back(std::make_unique<CudaEvent>(stream_));
+      issued_[(oldest_ + num_issued_++) % kAhead] = Record();
     } catch (...) {
-      poison_.Set(std::current_exception());
+      error_.Set(std::current_exception());
     }
   }
 
   Event Record() override {
     const c10::cuda::CUDAGuard guard(device_);
-    return Event(std::make_shared<CudaEvent>(stream_));
+    CudaEvent* const event = events_->Take([] { return std::make_unique<CudaEvent>(); });
+    const Event recorded(event);
+    CheckCuda(cudaEventRecord(event->event(), stream_), "recording an event");
+    return recorded;
   }
 
   void Wait(const Event& event) override {
     if (event.state() == nullptr) return;
     const c10::cuda::CUDAGuard guard(device_);
-    CheckCuda(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(*event.state()).event(), 0),
+    CheckCuda(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(*event.state()).event(), 0),
               "waiting for an event");
   }
 
   // Looks instead of blocking in the runtime: a collective whose peer is gone never ends by itself.
   void Synchronize() override {
     try {
-      const Event end = Record();
-      while (!poison_.is_set() && !end.state()->IsReached()) {
-        std::this_thread::sleep_for(kPoll);
-      }
+      Await(Record());
     } catch (...) {
-      poison_.Set(std::current_exception());
+      error_.Set(std::current_exception());
     }
-    poison_.RethrowIfSet();
+    error_.RethrowIfSet();
+  }
+
+  void Synchronize(const Event& event) override {
+    try {
+      Await(event);
+    } catch (...) {
+      error_.Set(std::current_exception());
+    }
+    error_.RethrowIfSet();
   }
 
  private:
+  void Await(const Event& event) const {
+    while (!error_.is_set() && !event.IsReached()) std::this_thread::sleep_for(kPoll);
+  }
+
   void KeepShort() {
-    while (issued_.size() >= kAhead && !poison_.is_set()) {
-      if (issued_.front()->IsReached()) {
-        issued_.pop_front();
-      } else {
-        std::this_thread::sleep_for(kPoll);
-      }
-    }
+    if (num_issued_ < kAhead) return;
+    Await(issued_[oldest_]);
+    issued_[oldest_] = Event();
+    oldest_ = (oldest_ + 1) % kAhead;
+    --num_issued_;
   }
 
   const c10::DeviceIndex device_;
-  Poison poison_;
+  StreamError error_;
   cudaStream_t stream_ = nullptr;
-  std::deque<std::unique_ptr<CudaEvent>> issued_;  // the ends of the work that may be under way
+  const std::shared_ptr<EventPool<CudaEvent>> events_ = std::make_shared<EventPool<CudaEvent>>();
+  std::array<Event, kAhead> issued_;  // a ring of the ends of the work that may be under way
+  size_t oldest_ = 0;
+  size_t num_issued_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Stream> MakeCudaStream(int index, Poison poison) {
-  return std::make_unique<CudaStream>(index, std::move(poison));
+std::unique_ptr<Stream> MakeCudaStream(int index, StreamError error) {
+  return std::make_unique<CudaStream>(index, std::move(error));
 }
 
 }  // namespace tandem::device

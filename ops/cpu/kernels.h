@@ -29,7 +29,7 @@ struct Kernels {
                             int64_t columns, const T* residual, bool add_x, T* grad_x, bool add_weight,
                             T* grad_weight);
 
-  // In place. Row t has position t % length; tables are [length, head_dim / 2]. sign: -1 turns back.
+  // In place. Row t has position t % length; tables are [length, head_dim / 2]. sign: -1 rotates back.
   void (*rope)(const T* cosines, const T* sines, T sign, int64_t rows, int64_t length, int64_t heads,
                int64_t head_dim, int64_t row_stride, T* x);
 

@@ -38,7 +38,7 @@ int RmsNormBackward(const T* grad_y, const T* x, const T* weight, double epsilon
                     int64_t columns, const T* residual, bool add_x, T* grad_x, bool add_weight,
                     T* grad_weight, T* reciprocals, Stream stream);
 
-// In place. Row t has position t % length; tables are [length, head_dim / 2]. sign: -1 turns back.
+// In place. Row t has position t % length; tables are [length, head_dim / 2]. sign: -1 rotates back.
 template <typename T>
 int Rope(const T* cosines, const T* sines, int sign, int64_t rows, int64_t length, int64_t heads,
          int64_t head_dim, int64_t row_stride, T* x, Stream stream);

@@ -11,12 +11,13 @@
 #include <string>
 
 #include "ops/cuda/kernels.h"
+#include "ops/linear.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
 namespace {
 
-constexpr Place kGpu = Place::kGpu;
+constexpr DeviceKind kGpu = DeviceKind::kGpu;
 
 void CheckLaunch(int error, const char* operation) {
   TORCH_CHECK(error == 0, operation, ": the kernel did not start, CUDA error ", error);
@@ -40,7 +41,7 @@ void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, i
   });
 }
 
-// Sequences whose scores are in memory at once take at most this much of it, or are one.
+// Scores of at most so many bytes are in memory at once, but at least those of one sequence.
 constexpr int64_t kScoreBytes = int64_t{1} << 30;
 
 // Some whole sequences, their heads as batches of matrices: heads that share a key-value head lie below each
@@ -89,8 +90,22 @@ void ForEachBatch(const AttentionShape& shape, int64_t element_bytes, const Body
 
 class Cuda final : public Operations {
  public:
+  c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
+
   at::Tensor Constant(const at::Tensor& host) const override {
-    return host.to(host.options().device(at::kCUDA, c10::cuda::current_device()));
+    return host.to(host.options().device(device()));
+  }
+
+  void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace) const override {
+    ops::Linear(x, weight, y);
+  }
+  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
+                           Workspace) const override {
+    ops::LinearBackwardInput(grad_y, weight, grad_x);
+  }
+  void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
+                            Workspace) const override {
+    ops::LinearBackwardWeight(grad_y, x, add, grad_weight);
   }
 
   void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {

@@ -114,7 +114,7 @@ TEST_F(CheckpointTest, AManifestWithMembersOfOtherTypesIsRefused) {
   const size_t begin = content.find("\",") + 2;
   const std::pair<std::string, std::string> changes[] = {
       {"\"format\": \"tandem-checkpoint\"", "\"format\": 5"},
-      {"\"version\": 1", "\"version\": \"1\""},
+      {"\"version\": 2", "\"version\": \"2\""},
       {"\"step\": 10", "\"step\": [10]"},
       {"\"files\": [", "\"files\": [7, "},
       {"\"bytes\": ", "\"bytes\": -"},
@@ -157,13 +157,13 @@ TEST_F(CheckpointTest, ACheckpointOfANewerVersionIsPassedOverWithTheReason) {
   SaveOn(files_, directory_, 1, 20);
   std::string text = ReadAll(Path(20) + "/manifest.json");
   const size_t begin = text.find("\",") + 2;
-  const size_t version = text.find("\"version\": 1");
+  const size_t version = text.find("\"version\": 2");
   ASSERT_NE(version, text.npos);
-  text.replace(version, 12, "\"version\": 2");
+  text.replace(version, 12, "\"version\": 3");
   text = absl::StrCat("{\"xxh3_128\": \"", Digest(text.substr(begin)), "\",", text.substr(begin));
   WriteAll(Path(20) + "/manifest.json", text);
   EXPECT_EQ(Newest().path, Path(10));
-  EXPECT_THAT(skipped_, ElementsAre(HasSubstr("version 2, this build reads version 1")));
+  EXPECT_THAT(skipped_, ElementsAre(HasSubstr("version 3, this build reads versions 1 to 2")));
 }
 
 TEST_F(CheckpointTest, LoadRefusesFilesOfTheWrongSize) {

@@ -11,7 +11,7 @@
 #include "cli/timeline_chart.h"
 #include "nlohmann/json.hpp"
 #include "platform/files.h"
-#include "schedules/device_profile.h"
+#include "schedules/simulate/device_profile.h"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {
@@ -105,9 +105,8 @@ TEST_F(PlanTest, ASlowLinkIsWhatLimitsTheStep) {
 TEST_F(PlanTest, ABadProfileIsOneLine) {
   const std::string bad = File("bad.json", R"({"name": "x", "compute": {"fp32": {"flops_per_second": 0}}})");
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", bad}), kUsage);
-  EXPECT_EQ(console_.err,
-            "tandem: plan: --profile " + bad +
-                ": compute.fp32.flops_per_second: 0 is not allowed; allowed: a number above 0\n");
+  EXPECT_EQ(console_.err, "tandem: plan: --profile " + bad +
+                              ": compute.fp32.flops_per_second: 0 is not allowed; allowed: a number > 0\n");
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", "h1oo"}), kUsage);
   EXPECT_THAT(console_.err,
               HasSubstr("--profile h1oo: it is neither a preset (cpu, h100, h200) nor a file "));
@@ -185,11 +184,8 @@ TEST_F(PlanTest, WritesATraceAndSaysWhere) {
   for (const nlohmann::json& event : trace["traceEvents"]) {
     events += event["ph"] == "X";
     if (event["ph"] == "C") {
-      for (const nlohmann::json& category : plan["memory"]["categories"]) {
-        const std::string name = category["category"];
-        if (!absl::StartsWith(name, "activation") && name != "scratch") {
-          EXPECT_EQ(event["args"][name], category["bytes"]) << name;
-        }
+      for (const nlohmann::json& kind : plan["memory"]["kinds"]) {
+        EXPECT_EQ(event["args"][kind["kind"].get<std::string>()], kind["bytes"]) << kind["kind"];
       }
     }
   }
@@ -199,6 +195,44 @@ TEST_F(PlanTest, WritesATraceAndSaysWhere) {
   }
   EXPECT_EQ(events, worked);
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--trace", folder_ + "/no/such/file"}), kFailed);
+  EXPECT_EQ(console_.out, "");
+}
+
+// The train program's instructions by what they do, in order.
+std::vector<std::string> Instructions(const std::string& plan_json) {
+  return nlohmann::json::parse(plan_json)["programs"]["train"]["instructions"]
+      .get<std::vector<std::string>>();
+}
+
+int IndexOf(const std::vector<std::string>& instructions, const std::string& what) {
+  const auto found = std::find_if(instructions.begin(), instructions.end(),
+                                  [&](const std::string& line) { return absl::StrContains(line, what); });
+  return found == instructions.end() ? -1 : static_cast<int>(found - instructions.begin());
+}
+
+TEST_F(PlanTest, TheCheckNamesTheRuleThatAMissingWaitOrInstructionBreaks) {
+  ASSERT_EQ(Tandem({"plan", "-f", GoodJobFile(), "-o", "json"}), kOk) << console_.err;
+  const std::vector<std::string> instructions = Instructions(console_.out);
+  const std::string backward = std::to_string(IndexOf(instructions, "backward layers.0.mlp"));
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-wait", backward}), kFailed);
+  EXPECT_THAT(console_.out,
+              ContainsRegex("backward layers.0.mlp mb 0\\) no longer waits for [0-9]+ \\(unshard layers.0"));
+  EXPECT_THAT(console_.out, HasSubstr("\nrefused: ordered: "));
+  const std::string optimizer = std::to_string(IndexOf(instructions, "optimizer layers.0"));
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-instruction", optimizer}), kFailed);
+  EXPECT_THAT(console_.out, HasSubstr("optimizer layers.0) is no longer in the program"));
+  EXPECT_THAT(console_.out, HasSubstr("\nrefused: meant: "));
+}
+
+TEST_F(PlanTest, AnInstructionThatThereIsNotOrThatDoesNotWaitIsRefused) {
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-wait", "100000"}), kUsage);
+  EXPECT_THAT(console_.err,
+              ContainsRegex("the train program has instructions 0 to [0-9]+; these wait: [0-9]+, "));
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-wait", "0"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("0 (load-inputs) waits for nothing; these wait: "));
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-instruction", "-1"}), kUsage);
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-instruction", "1", "--without-wait", "1"}),
+            kUsage);
   EXPECT_EQ(console_.out, "");
 }
 
@@ -238,17 +272,18 @@ TEST(PlanVariantsTest, AKeyThatTwoBlocksHaveNeedsItsPath) {
 class ChartTest : public testing::Test {
  protected:
   ChartTest() {
-    const auto add = [this](schedules::Opcode opcode, schedules::StreamKind stream, std::vector<int> waits,
+    using schedules::Opcode;
+    program_.streams = {{"compute"}, {"gather"}, {"reduce"}, {"host-to-device", true}};
+    const auto add = [this](Opcode opcode, schedules::StreamId stream, std::vector<schedules::Wait> waits,
                             int64_t start, int64_t end) {
       program_.instructions.push_back({.opcode = opcode, .stream = stream, .waits = std::move(waits)});
       timeline_.instructions.push_back({start, end});
     };
-    using schedules::Opcode;
-    using schedules::StreamKind;
-    add(Opcode::kUnshard, StreamKind::kGather, {}, 0, 200);
-    add(Opcode::kForward, StreamKind::kCompute, {0}, 200, 500);
-    add(Opcode::kBackward, StreamKind::kCompute, {}, 500, 830);
-    add(Opcode::kReduceGradients, StreamKind::kReduce, {2}, 830, 1000);
+    add(Opcode::kUnshard, 1, {}, 0, 200);
+    add(Opcode::kForward, 0, {{0}}, 200, 500);
+    add(Opcode::kBackward, 0, {}, 500, 830);
+    add(Opcode::kReduceGradients, 2, {{2}}, 830, 1000);
+    add(Opcode::kLoadBatch, 3, {}, -700, -300);
   }
   std::vector<std::string> Render(const std::vector<StyledLine>& lines) {
     std::vector<std::string> text;
@@ -263,48 +298,64 @@ class ChartTest : public testing::Test {
 
 TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
   const std::vector<std::string> lines =
-      Render(TimelineChart(program_, timeline_, {.columns = 28, .unicode = false}));
+      Render(TimelineChart(program_, timeline_, {.columns = 32, .unicode = false}));
   ASSERT_EQ(lines.size(), 7u);
-  EXPECT_EQ(lines[0], "compute    ..FFFBBBb.   63 %");
-  EXPECT_EQ(lines[1], "gather     GG........   20 %");
-  EXPECT_EQ(lines[2], "reduce     ........RR   17 %");
-  EXPECT_EQ(lines[3], "exposed    ^^      ^^   37 %");
-  EXPECT_EQ(lines[4], "critical   ggccccccrr       ");
-  EXPECT_EQ(lines[6], "           F forward  B backward  G gather  R reduce  small: less than half");
+  EXPECT_EQ(lines[0], "compute        ..FFFBBBb.   63 %");
+  EXPECT_EQ(lines[1], "gather         GG........   20 %");
+  EXPECT_EQ(lines[2], "reduce         ........RR   17 %");
+  EXPECT_EQ(lines[3], "exposed        ^^      ^^   37 %");
+  EXPECT_EQ(lines[4], "critical       ggccccccrr       ");
+  EXPECT_EQ(lines[6], "               F forward  B backward  G gather  R reduce  small: less than half");
 }
 
 TEST_F(ChartTest, OnlyWhatCommunicatesIsExposed) {
   timeline_.instructions[0] = {100, 200};  // the host was late: until then nothing works
   const std::vector<std::string> lines =
-      Render(TimelineChart(program_, timeline_, {.columns = 28, .unicode = false}));
-  EXPECT_EQ(lines[3], "exposed     ^      ^^   27 %");
+      Render(TimelineChart(program_, timeline_, {.columns = 32, .unicode = false}));
+  EXPECT_EQ(lines[3], "exposed         ^      ^^   27 %");
 }
 
-TEST_F(ChartTest, MemoryIsStackedUpToItsPeak) {
-  plan::MemoryPlan memory;
-  memory.categories = {{"weights", 100},        {"gradients", 100}, {"optimizer", 200},
-                       {"parameter slots", 50}, {"staging", 50},    {"activations", 300}};
-  memory.train.points = {{.use = {}},
-                         {.use = {.activations = 300}},
-                         {.use = {.activations = 300, .gradients = 100, .scratch = 100}},
-                         {.use = {.activations = 100}}};
+TEST_F(ChartTest, MemoryIsStackedBelowTheArena) {
+  using schedules::BufferKind;
+  schedules::MemoryCurve curve;
+  const auto set = [](schedules::BytesByKind& bytes, BufferKind kind, int64_t size) {
+    bytes[static_cast<int>(kind)] = size;
+  };
+  set(curve.persistent, BufferKind::kWeights, 100);
+  set(curve.persistent, BufferKind::kGradients, 100);
+  set(curve.persistent, BufferKind::kOptimizerState, 200);
+  for (const int64_t ns : {0, 200, 500, 830}) {
+    curve.points.push_back({.ns = ns});
+    set(curve.points.back().locals, BufferKind::kGathered, 100);
+  }
+  set(curve.points[1].locals, BufferKind::kActivation, 300);
+  set(curve.points[2].locals, BufferKind::kActivation, 300);
+  set(curve.points[2].locals, BufferKind::kActivationGradient, 100);
+  set(curve.points[3].locals, BufferKind::kActivation, 100);
   const std::vector<std::string> lines =
-      Render(MemoryChart(memory, timeline_, {.columns = 28, .unicode = false}));
-  ASSERT_EQ(lines.size(), 12u);
-  EXPECT_EQ(lines[0], "    1000 B      xxxx ");
-  EXPECT_EQ(lines[1], "                ++++ ");
-  EXPECT_EQ(lines[2], "             ####### ");
-  EXPECT_EQ(lines[4], "             ########");
-  EXPECT_EQ(lines[5].substr(11), "ssssssssss");
-  EXPECT_EQ(lines[6].substr(11), "oooooooooo");
-  EXPECT_EQ(lines[8].substr(11), "gggggggggg");
-  EXPECT_EQ(lines[9], "         0 wwwwwwwwww");
+      Render(MemoryChart(curve, /*arena_bytes=*/1000, /*step_ns=*/1000, {.columns = 32, .unicode = false}));
+  ASSERT_GE(lines.size(), 13u);
+  EXPECT_EQ(lines[0], "        1000 B ---------- arena");
+  EXPECT_EQ(lines[1], "                         ");
+  EXPECT_EQ(lines[2], "                    ++++ ");
+  EXPECT_EQ(lines[3], "                 ####### ");
+  EXPECT_EQ(lines[5], "                 ########");
+  EXPECT_EQ(lines[6].substr(15), "pppppppppp");
+  EXPECT_EQ(lines[7].substr(15), "oooooooooo");
+  EXPECT_EQ(lines[9].substr(15), "gggggggggg");
+  EXPECT_EQ(lines[10], "             0 wwwwwwwwww");
+  std::string legend;
+  for (size_t i = 12; i < lines.size(); ++i) {
+    EXPECT_LE(DisplayWidth(lines[i]), 32);
+    legend += lines[i];
+  }
+  EXPECT_EQ(legend, "  w weights  g gradients  o optimizer  p gathered  # activations  + their gradients");
 }
 
 TEST_F(ChartTest, IsLeftOutWhereThereIsNoRoomOrNoTime) {
-  EXPECT_TRUE(TimelineChart(program_, timeline_, {.columns = 20}).empty());
+  EXPECT_TRUE(TimelineChart(program_, timeline_, {.columns = 24}).empty());
   EXPECT_TRUE(TimelineChart({}, {}, {.columns = 100}).empty());
-  EXPECT_TRUE(MemoryChart({}, {}, {.columns = 100}).empty());
+  EXPECT_TRUE(MemoryChart({}, 0, 0, {.columns = 100}).empty());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
 #include "platform/files.h"
-#include "schedules/device_profile.h"
+#include "schedules/simulate/device_profile.h"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {
@@ -19,23 +19,23 @@ class ProfileTest : public CommandTest {
     *job.mutable_resolved() = jobspec::Resolve(jobspec::ReadFile(GoodJobFile()).spec);
     job.mutable_attempts(0)->set_device(v1::DEVICE_CPU);
     server_->jobs = {job};
-    instructions_ = static_cast<int>(plan::MakeJobPlan(job.resolved()).train_program.instructions.size());
-    for (const bool alone : {false, true}) {
+    instructions_ = static_cast<int>(plan::MakeJobPlan(job.resolved()).stage.train.instructions.size());
+    for (const bool serialized : {false, true}) {
       for (const int rank : {0, 1}) {
-        Add(rank, alone ? 12 : 11, alone, instructions_);
+        Add(rank, serialized ? 12 : 11, serialized, instructions_);
       }
     }
   }
 
   // One instruction after the other, a millisecond each.
-  void Add(int rank, int64_t step, bool alone, int instructions) {
+  void Add(int rank, int64_t step, bool serialized, int instructions) {
     v1::ProfileChunk& chunk = server_->profile.emplace_back();
     chunk.set_rank(rank);
     v1::StepTimeline& timeline = *chunk.mutable_timeline();
     timeline.set_program("train");
     timeline.set_rank(rank);
     timeline.set_step(step);
-    timeline.set_alone(alone);
+    timeline.set_serialized(serialized);
     timeline.set_start_unix_ns(1'700'000'000'000'000'000 + step * 1'000'000'000 + rank);
     timeline.set_processors(6);
     for (int i = 0; i < instructions; ++i) {
@@ -57,7 +57,7 @@ TEST_F(ProfileTest, WritesTraceAndProfileAndSaysWhatTheyShow) {
       << console_.err;
   EXPECT_EQ(console_.out.rfind("recorded step 11 on 2 ranks: the longest took ", 0), 0u) << console_.out;
   EXPECT_EQ(server_->profile_requests.at(0).steps(), 1);
-  EXPECT_TRUE(server_->profile_requests.at(0).alone());
+  EXPECT_TRUE(server_->profile_requests.at(0).serialized());
   EXPECT_EQ(server_->profile_requests.at(0).job(), "3f2a91c07be4");
 
   double last = 0;
@@ -78,7 +78,7 @@ TEST_F(ProfileTest, WritesTraceAndProfileAndSaysWhatTheyShow) {
 
 TEST_F(ProfileTest, ATraceAloneNeedsNoStepsOneInstructionAtATime) {
   ASSERT_EQ(Tandem({"profile", "headers", "--trace", trace_}), kOk) << console_.err;
-  EXPECT_FALSE(server_->profile_requests.at(0).alone());
+  EXPECT_FALSE(server_->profile_requests.at(0).serialized());
   EXPECT_EQ(server_->profile_requests.at(0).steps(), 2);
 }
 

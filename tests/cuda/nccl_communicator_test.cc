@@ -75,8 +75,8 @@ TEST(NcclCommunicatorTest, GroupsAndTheirClonesMoveTheRightBytes) {
       const auto clone = CloneNcclCommunicator("clone", *comm);
       EXPECT_EQ(clone->name(), "clone");
       EXPECT_EQ(clone->rank(), rank);
-      const auto stream = device->MakeStream("a", device::Poison());
-      const auto other = device->MakeStream("b", device::Poison());
+      const auto stream = device->MakeStream("a", device::StreamError());
+      const auto other = device->MakeStream("b", device::StreamError());
       ExpectTheRightBytes(*comm, *stream);
       ExpectTheRightBytes(*clone, *other);
     });
@@ -102,7 +102,7 @@ TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
   RunThreadRanks(2, [&](int rank) {
     const auto device = device::MakeCudaDevice(rank);
     const auto comm = Join(store, rank, 2);
-    const auto stream = device->MakeStream("a", device::Poison());
+    const auto stream = device->MakeStream("a", device::StreamError());
     const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
     at::Tensor all = at::zeros({16}, mine.options());
     stream->Enqueue([&] { comm->AllGather(mine, all); });
@@ -136,7 +136,7 @@ TEST(NcclCommunicatorTest, ACollectiveThatIsNotDoneAtTheDeadlineIsNamed) {
   RunThreadRanks(2, [&](int rank) {
     const auto device = device::MakeCudaDevice(rank);
     const auto comm = Join(store, rank, 2, absl::Seconds(5));
-    const auto stream = device->MakeStream("a", device::Poison());
+    const auto stream = device->MakeStream("a", device::StreamError());
     const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
     at::Tensor all = at::zeros({16}, mine.options());
     stream->Enqueue([&] { comm->AllGather(mine, all); });

@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "ops/attention_work.h"
-#include "ops/linear.h"
 #include "ops/rope.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
 namespace {
 
+using test::FilledWithNan;
 using test::Numbers;
-using test::Poisoned;
 using test::RelativeError;
 using test::SameBits;
 
@@ -27,7 +26,7 @@ class CudaOperationsTest : public testing::TestWithParam<at::ScalarType> {
   using Tensors = std::vector<at::Tensor>;
 
   at::Tensor Normal(const std::vector<int64_t>& shape) { return numbers_.Normal(shape).to(GetParam()); }
-  at::Tensor Poison(const std::vector<int64_t>& shape) { return Poisoned(shape, GetParam()); }
+  at::Tensor NanOf(const std::vector<int64_t>& shape) { return FilledWithNan(shape, GetParam()); }
 
   // run(operations, in, out): `out` is read and written. Compares `out` after both.
   void Compare(const Tensors& in, const Tensors& out,
@@ -60,8 +59,8 @@ TEST_P(CudaOperationsTest, RmsNorm) {
   for (const int64_t columns : {7, 256, 1000}) {
     for (const bool add : {false, true}) {
       Compare({Normal({33, columns}), Normal({33, columns}), Normal({columns}), Normal({33, columns})},
-              {Poison({33, columns}), add ? Normal({33, columns}) : Poison({33, columns}),
-               add ? Normal({columns}) : Poison({columns})},
+              {NanOf({33, columns}), add ? Normal({33, columns}) : NanOf({33, columns}),
+               add ? Normal({columns}) : NanOf({columns})},
               [&](const Operations& ops, const Tensors& in, Tensors& out) {
                 ops.RmsNorm(in[1], in[2], 1e-5, out[0]);
                 ops.RmsNormBackward(in[0], in[1], in[2], 1e-5, add ? in[3] : at::Tensor(), add, out[1], add,
@@ -72,8 +71,8 @@ TEST_P(CudaOperationsTest, RmsNorm) {
 }
 
 TEST_P(CudaOperationsTest, Rope) {
-  at::Tensor cosines = Poison({12, 5});
-  at::Tensor sines = Poison({12, 5});
+  at::Tensor cosines = NanOf({12, 5});
+  at::Tensor sines = NanOf({12, 5});
   RopeTables(10000, cosines, sines);
   Compare({cosines, sines}, {Normal({36, 50}), Normal({36, 50})},
           [](const Operations& ops, const Tensors& in, Tensors& out) {
@@ -92,7 +91,7 @@ TEST_P(CudaOperationsTest, Attention) {
         AttentionBackwardWorkElements(shape.length, shape.head_dim, GetParam() == at::kDouble ? 8 : 4);
     Compare(
         {Normal({tokens, width}), Normal({tokens, 60})},
-        {Poison({tokens, 60}), Poison({shape.sequences, shape.heads, shape.length}), Poison({tokens, width})},
+        {NanOf({tokens, 60}), NanOf({shape.sequences, shape.heads, shape.length}), NanOf({tokens, width})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           at::Tensor scratch = at::empty_like(in[0]).resize_({work});
           ops.Attention(shape, in[0], out[0], out[1], scratch);
@@ -102,7 +101,7 @@ TEST_P(CudaOperationsTest, Attention) {
 }
 
 TEST_P(CudaOperationsTest, SwiGlu) {
-  Compare({Normal({19, 2 * 45}), Normal({19, 45})}, {Poison({19, 45}), Poison({19, 90}), Normal({19, 45})},
+  Compare({Normal({19, 2 * 45}), Normal({19, 45})}, {NanOf({19, 45}), NanOf({19, 90}), Normal({19, 45})},
           [](const Operations& ops, const Tensors& in, Tensors& out) {
             ops.SwiGlu(in[0], out[0]);
             ops.SwiGluBackward(in[0], out[2], out[1], out[2]);  // in place
@@ -113,7 +112,7 @@ TEST_P(CudaOperationsTest, CrossEntropy) {
   for (const int64_t vocabulary : {5, 300}) {
     const at::Tensor ids = numbers_.Integers({4, 9}, vocabulary);
     Compare({Normal({32, vocabulary})},
-            {Poison({32}), Poisoned({1}, at::kDouble), Poison({32, vocabulary}), Normal({32, vocabulary})},
+            {NanOf({32}), FilledWithNan({1}, at::kDouble), NanOf({32, vocabulary}), Normal({32, vocabulary})},
             [&](const Operations& ops, const Tensors& in, Tensors& out) {
               const at::Tensor targets = ids.to(in[0].device()).narrow(1, 1, 8);  // rows are apart
               ops.CrossEntropy(in[0], targets, out[0], out[1]);
@@ -128,7 +127,7 @@ TEST_P(CudaOperationsTest, Embedding) {
     // Many tokens of few ids: the order in which they are added matters.
     const at::Tensor ids = numbers_.Integers({7, 101}, 11);
     Compare({Normal({13, 70}), Normal({700, 70})},
-            {Poison({700, 70}), add ? Normal({13, 70}) : Poison({13, 70})},
+            {NanOf({700, 70}), add ? Normal({13, 70}) : NanOf({13, 70})},
             [&](const Operations& ops, const Tensors& in, Tensors& out) {
               const at::Tensor tokens = ids.to(in[0].device()).narrow(1, 0, 100);
               ops.Embedding(tokens, in[0], out[0]);
@@ -147,11 +146,11 @@ TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyGivesNoNumber) {
 
 TEST_P(CudaOperationsTest, LinearAndResidualAdd) {
   Compare({Normal({40, 24}), Normal({56, 24}), Normal({40, 56})},
-          {Poison({40, 56}), Poison({40, 24}), Normal({56, 24}), Normal({40, 24})},
+          {NanOf({40, 56}), NanOf({40, 24}), Normal({56, 24}), Normal({40, 24})},
           [](const Operations& ops, const Tensors& in, Tensors& out) {
-            Linear(in[0], in[1], out[0]);
-            LinearBackwardInput(in[2], in[1], out[1]);
-            LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2]);
+            ops.Linear(in[0], in[1], out[0], {});
+            ops.LinearBackwardInput(in[2], in[1], out[1], {});
+            ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2], {});
             ops.ResidualAdd(in[0], out[3]);
           });
 }

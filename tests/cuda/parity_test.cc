@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include "device/cuda/device.h"
-#include "plan/memory.h"
 #include "tests/cuda/spinning_backend.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
@@ -30,7 +29,7 @@ std::vector<int> Ranks() {
 }
 
 // Tier T0: kernels of random length in front of everything on every stream change no bit; nor do a
-// repetition, another prefetch distance, and NaN in what was released.
+// repetition, another prefetch distance, and NaN in what is not written yet.
 TEST(CudaParityTest, RandomTimingChangesNoBit) {
   for (const int ranks : Ranks()) {
     for (const bool tied : {false, true}) {
@@ -43,7 +42,7 @@ TEST(CudaParityTest, RandomTimingChangesNoBit) {
         SCOPED_TRACE(testing::Message() << "seed " << seed);
         options.prefetch = static_cast<int>(seed % 3);
         const JobRun spun =
-            RunJob(MakeJob(options), {.poison = seed % 2 == 0, .make_backend = [seed](int rank) {
+            RunJob(MakeJob(options), {.fill_with_nan = seed % 2 == 0, .make_backend = [seed](int rank) {
                                         return cuda::MakeSpinningBackend(
                                             rank, seed * 100 + static_cast<uint64_t>(rank));
                                       }});
@@ -110,10 +109,10 @@ TEST(CudaParityTest, TheLossCurveIsTheCpus) {
   }
 }
 
-TEST(CudaParityTest, TheArenasPeakIsThePlannedOne) {
+TEST(CudaParityTest, TheArenaIsAsLargeAsThePlanSays) {
   const plan::JobPlan plan = MakeJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
   const JobRun run = RunJob(plan, OnGpus());
-  EXPECT_EQ(run.arena_peaks[0], plan::PlanMemory(plan).arena_bytes);
+  EXPECT_EQ(run.arena_bytes[0], plan.stage.arena_bytes);
 }
 
 // Both devices read each other's checkpoints, and a run that goes on from one is as if it had not stopped.

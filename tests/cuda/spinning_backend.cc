@@ -30,6 +30,7 @@ class SpinningStream final : public device::Stream {
   device::Event Record() override { return inner_->Record(); }
   void Wait(const device::Event& event) override { inner_->Wait(event); }
   void Synchronize() override { inner_->Synchronize(); }
+  void Synchronize(const device::Event& event) override { inner_->Synchronize(event); }
 
  private:
   const std::unique_ptr<device::Stream> inner_;
@@ -41,12 +42,16 @@ class SpinningDevice final : public device::Device {
   SpinningDevice(device::Device& inner, uint64_t seed) : inner_(inner), engine_(seed) {}
 
   c10::Device torch_device() const override { return inner_.torch_device(); }
-  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::Poison poison) override {
-    return std::make_unique<SpinningStream>(inner_.MakeStream(name, std::move(poison)), engine_());
+  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError error) override {
+    return std::make_unique<SpinningStream>(inner_.MakeStream(name, std::move(error)), engine_());
   }
   std::unique_ptr<device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
-  std::unique_ptr<device::Mirror> MakeMirror(const at::Tensor& tensor) override {
-    return inner_.MakeMirror(tensor);
+  std::unique_ptr<device::Region> ReserveHost(int64_t bytes) override { return inner_.ReserveHost(bytes); }
+  void CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    inner_.CopyToDevice(device, host, bytes);
+  }
+  void CopyToHost(void* host, const void* device, int64_t bytes) override {
+    inner_.CopyToHost(host, device, bytes);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
   std::unique_ptr<device::TimeMark> MarkTime() override { return inner_.MarkTime(); }
@@ -64,16 +69,11 @@ class SpinningBackend final : public trainer::Backend {
 
   device::Device& device() override { return device_; }
   const ops::Operations& operations() const override { return inner_->operations(); }
-  fsdp::MakeShardWork shard_work() const override { return inner_->shard_work(); }
-  std::unique_ptr<trainer::GradientNorm> MakeGradientNorm(int ranks) override {
-    return inner_->MakeGradientNorm(ranks);
+  const fsdp::ShardKernels& shard_kernels() const override { return inner_->shard_kernels(); }
+  std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) override {
+    return inner_->MakeCommunicatorFactory(std::move(rendezvous));
   }
-  std::unique_ptr<comm::Communicator> MakeCommunicator(const trainer::GroupMembership& group,
-                                                       const trainer::Rendezvous& rendezvous,
-                                                       comm::Communicator* clone_of) override {
-    return inner_->MakeCommunicator(group, rendezvous, clone_of);
-  }
-  bool needs_watch() const override { return inner_->needs_watch(); }
+  bool needs_watchdog() const override { return inner_->needs_watchdog(); }
 
  private:
   const std::unique_ptr<trainer::Backend> inner_;

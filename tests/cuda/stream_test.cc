@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
-#include "device/arena.h"
 #include "device/cuda/device.h"
+#include "device/static_arena.h"
 #include "tests/cuda/spin.h"
 
 namespace tandem::cuda {
@@ -36,25 +38,14 @@ TEST_F(CudaDeviceTest, MoreMemoryThanThereIsIsOutOfMemoryAndTheGpuGoesOn) {
   EXPECT_EQ(device_->Reserve(1 << 20)->bytes(), 1 << 20);
 }
 
-TEST_F(CudaDeviceTest, ArenaMemoryIsOnTheGpuAndPoisonedByAskingForIt) {
-  device::Arena arena(*device_, 1 << 20, /*poison=*/true);
-  at::Tensor tensor = arena.Allocate({4, 8}, at::kFloat);
-  EXPECT_TRUE(tensor.is_cuda());
-  EXPECT_EQ(at::isnan(tensor).sum().item<int64_t>(), 32);
-  tensor.fill_(1);
-  EXPECT_EQ(tensor.sum().item<float>(), 32);
-  arena.Free(tensor);
-  EXPECT_EQ(at::isnan(arena.Allocate({32}, at::kFloat)).sum().item<int64_t>(), 32);
-}
-
 TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
-  const device::Poison poison;
-  const auto producer = device_->MakeStream("producer", poison);
-  const auto consumer = device_->MakeStream("consumer", poison);
-  device::Arena arena(*device_, 1 << 20);
-  at::Tensor number = arena.Allocate({1}, at::kDouble);
-  const std::unique_ptr<device::Mirror> mirror = device_->MakeMirror(number);
-  auto* const host = static_cast<double*>(mirror->host());
+  const device::StreamError error;
+  const auto producer = device_->MakeStream("producer", error);
+  const auto consumer = device_->MakeStream("consumer", error);
+  const device::StaticArena arena(*device_, device_->Reserve(4096));
+  at::Tensor number = arena.At(256, {1}, at::kDouble);
+  const device::HostArena pinned(*device_, 8);
+  auto* const host = pinned.At(0, 8).as<double>();
   producer->Enqueue([&] { number.fill_(0); });
   producer->Synchronize();
   const auto start = std::chrono::steady_clock::now();
@@ -64,22 +55,79 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   });
   const device::Event written = producer->Record();
   consumer->Wait(written);
-  consumer->Enqueue([&] { mirror->ToHost(); });
+  consumer->Enqueue([&] { device_->CopyToHost(host, number.const_data_ptr(), 8); });
   EXPECT_FALSE(written.state()->IsReached());
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(90)) << "the host has waited";
   consumer->Synchronize();
   EXPECT_EQ(*host, 5);
   EXPECT_TRUE(written.state()->IsReached());
   *host = 7;
-  consumer->Enqueue([&] { mirror->ToDevice(); });
+  consumer->Enqueue([&] { device_->CopyToDevice(number.mutable_data_ptr(), host, 8); });
   consumer->Synchronize();
   EXPECT_EQ(number.item<double>(), 7);
 }
 
+TEST_F(CudaDeviceTest, ArenasAreOnTheGpuAndNanAtTheStart) {
+  const device::StaticArena arena(*device_, device_->Reserve(4096), /*fill_with_nan=*/true);
+  EXPECT_TRUE(arena.At(0, {4}, at::kFloat).is_cuda());
+  EXPECT_EQ(at::isnan(arena.At(0, {512}, at::kDouble)).sum().item<int64_t>(), 512);
+  arena.At(256, {8}, at::kFloat).fill_(2);
+  EXPECT_EQ(arena.At(260, {7}, at::kFloat).sum().item<float>(), 14);
+}
+
+// As a program does: inputs go up on a stream of their own one run ahead, compute waits for them, results
+// come down on a third one, and the host waits for the run before the last.
+TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
+  const device::StreamError error;
+  const auto up = device_->MakeStream("host-to-device", error);
+  const auto compute = device_->MakeStream("compute", error);
+  const auto down = device_->MakeStream("device-to-host", error);
+  const device::StaticArena arena(*device_, device_->Reserve(4096));
+  const device::HostArena host(*device_, 4096);
+  at::Tensor state = arena.At(2048, {1}, at::kDouble);
+  state.fill_(0);
+  device_->Synchronize();
+  std::vector<device::Event> ends(2);
+  std::set<const device::Event::State*> states;
+  double expected[2] = {};
+  double sum = 0;
+  constexpr int kRuns = 200;
+  for (int run = 0; run < kRuns + 2; ++run) {
+    const int element = run % 2;
+    if (run >= 2) {
+      down->Synchronize(ends[element]);
+      EXPECT_EQ(host.At(512 + 256 * element, 8).as<double>()[0], expected[element]) << "run " << run - 2;
+    }
+    if (run >= kRuns) continue;
+    host.At(256 * element, 8).as<double>()[0] = run;
+    sum = sum * 0.5 + run;
+    expected[element] = sum;
+    const at::Tensor input = arena.At(256 * element, {1}, at::kDouble);
+    at::Tensor output = arena.At(512 + 256 * element, {1}, at::kDouble);
+    up->Enqueue(
+        [&] { device_->CopyToDevice(arena.At(256 * element, 8).begin, host.At(256 * element, 8).begin, 8); });
+    const device::Event loaded = up->Record();
+    compute->Wait(loaded);
+    compute->Enqueue([&] {
+      if (run % 7 == 0) SpinHere(2'000'000);
+      state.mul_(0.5).add_(input);
+      output.copy_(state);
+    });
+    const device::Event computed = compute->Record();
+    down->Wait(computed);
+    down->Enqueue([&] {
+      device_->CopyToHost(host.At(512 + 256 * element, 8).begin, arena.At(512 + 256 * element, 8).begin, 8);
+    });
+    ends[element] = down->Record();
+    for (const device::Event& each : {loaded, computed, ends[element]}) states.insert(each.state());
+  }
+  EXPECT_LE(states.size(), 60u) << "events are used again";
+}
+
 TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
-  const device::Poison poison;
-  const auto a = device_->MakeStream("a", poison);
-  const auto b = device_->MakeStream("b", poison);
+  const device::StreamError error;
+  const auto a = device_->MakeStream("a", error);
+  const auto b = device_->MakeStream("b", error);
   bool ran = false;
   a->Enqueue([] { throw std::runtime_error("first"); });
   b->Enqueue([&] { ran = true; });
@@ -88,13 +136,13 @@ TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
   EXPECT_FALSE(ran);
 }
 
-TEST_F(CudaDeviceTest, APoisonFromOutsideEndsAWaitForWorkThatGoesOn) {
-  device::Poison poison;
-  const auto stream = device_->MakeStream("a", poison);
+TEST_F(CudaDeviceTest, AnErrorFromOutsideEndsAWaitForWorkThatGoesOn) {
+  device::StreamError error;
+  const auto stream = device_->MakeStream("a", error);
   stream->Enqueue([] { SpinHere(2'000'000'000); });
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    poison.Set(std::make_exception_ptr(std::runtime_error("lost")));
+    error.Set(std::make_exception_ptr(std::runtime_error("lost")));
   });
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THROW(stream->Synchronize(), std::runtime_error);

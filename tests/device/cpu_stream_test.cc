@@ -6,9 +6,11 @@
 #include <time.h>
 
 #include <atomic>
+#include <future>
 #include <iostream>
 #include <latch>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -19,7 +21,7 @@ namespace tandem::device {
 namespace {
 
 TEST(CpuStreamTest, WorkRunsInOrder) {
-  const auto stream = MakeCpuStream("compute", Poison());
+  const auto stream = MakeCpuStream("compute", StreamError());
   std::vector<int> order;
   for (int i = 0; i < 1000; ++i) stream->Enqueue([&order, i] { order.push_back(i); });
   stream->Synchronize();
@@ -28,7 +30,7 @@ TEST(CpuStreamTest, WorkRunsInOrder) {
 }
 
 TEST(CpuStreamTest, ThreadHasItsNameNoGradientsAndOneIntraOpThread) {
-  const auto stream = MakeCpuStream("a-long-name-of-a-stream", Poison());
+  const auto stream = MakeCpuStream("a-long-name-of-a-stream", StreamError());
   char name[16] = {};
   bool requires_grad = true;
   int threads = 0;
@@ -45,8 +47,8 @@ TEST(CpuStreamTest, ThreadHasItsNameNoGradientsAndOneIntraOpThread) {
 }
 
 TEST(CpuStreamTest, WaitOrdersAcrossStreams) {
-  const auto producer = MakeCpuStream("producer", Poison());
-  const auto consumer = MakeCpuStream("consumer", Poison());
+  const auto producer = MakeCpuStream("producer", StreamError());
+  const auto consumer = MakeCpuStream("consumer", StreamError());
   std::latch gate(1);
   int value = 0;
   int seen = 0;
@@ -60,7 +62,7 @@ TEST(CpuStreamTest, WaitOrdersAcrossStreams) {
 }
 
 TEST(CpuStreamTest, ADefaultEventIsReached) {
-  const auto stream = MakeCpuStream("compute", Poison());
+  const auto stream = MakeCpuStream("compute", StreamError());
   bool ran = false;
   stream->Wait(Event());
   stream->Enqueue([&] { ran = true; });
@@ -69,9 +71,9 @@ TEST(CpuStreamTest, ADefaultEventIsReached) {
 }
 
 TEST(CpuStreamTest, FirstErrorSkipsQueuedWorkOnEveryStreamAndIsThrown) {
-  const Poison poison;
-  const auto a = MakeCpuStream("a", poison);
-  const auto b = MakeCpuStream("b", poison);
+  const StreamError error;
+  const auto a = MakeCpuStream("a", error);
+  const auto b = MakeCpuStream("b", error);
   std::latch gate(1);
   std::atomic<int> ran = 0;
   a->Enqueue([&] { gate.wait(); });
@@ -92,13 +94,13 @@ TEST(CpuStreamTest, FirstErrorSkipsQueuedWorkOnEveryStreamAndIsThrown) {
   EXPECT_EQ(message(*b), "first");
   EXPECT_EQ(message(*a), "first");
   EXPECT_EQ(ran, 0);
-  EXPECT_TRUE(poison.is_set());
-  EXPECT_THROW(poison.RethrowIfSet(), std::runtime_error);
+  EXPECT_TRUE(error.is_set());
+  EXPECT_THROW(error.RethrowIfSet(), std::runtime_error);
 }
 
-TEST(CpuStreamTest, StreamsOfAnotherPoisonGoOn) {
-  const auto a = MakeCpuStream("a", Poison());
-  const auto b = MakeCpuStream("b", Poison());
+TEST(CpuStreamTest, StreamsWithAnErrorOfTheirOwnGoOn) {
+  const auto a = MakeCpuStream("a", StreamError());
+  const auto b = MakeCpuStream("b", StreamError());
   a->Enqueue([] { throw std::runtime_error("only a"); });
   EXPECT_THROW(a->Synchronize(), std::runtime_error);
   bool ran = false;
@@ -107,17 +109,81 @@ TEST(CpuStreamTest, StreamsOfAnotherPoisonGoOn) {
   EXPECT_TRUE(ran);
 }
 
+TEST(CpuStreamTest, TheHostWaitsForAnEventWhileWhatIsBehindItGoesOn) {
+  const auto stream = MakeCpuStream("compute", StreamError());
+  std::promise<void> go;
+  bool first = false;
+  bool second = false;
+  stream->Enqueue([&] { first = true; });
+  const Event end = stream->Record();
+  stream->Enqueue([&, wait = go.get_future().share()] {
+    wait.wait();
+    second = true;
+  });
+  stream->Synchronize(end);
+  EXPECT_TRUE(first);
+  EXPECT_TRUE(end.IsReached());
+  EXPECT_FALSE(second);
+  stream->Synchronize(Event());
+  go.set_value();
+  stream->Synchronize();
+  EXPECT_TRUE(second);
+}
+
+TEST(CpuStreamTest, AnErrorEndsTheWaitForAnEvent) {
+  StreamError error;
+  const auto stream = MakeCpuStream("compute", error);
+  std::promise<void> go;
+  stream->Enqueue([wait = go.get_future().share()] { wait.wait(); });
+  const Event end = stream->Record();
+  error.Set(std::make_exception_ptr(std::runtime_error("from outside")));
+  EXPECT_THROW(stream->Synchronize(end), std::runtime_error);
+  go.set_value();
+}
+
+TEST(CpuStreamTest, EventsThatNobodyRefersToAreUsedAgain) {
+  const auto a = MakeCpuStream("a", StreamError());
+  const auto b = MakeCpuStream("b", StreamError());
+  std::set<const Event::State*> states;
+  int sum = 0;
+  int expected = 0;
+  for (int step = 0; step < 500; ++step) {
+    a->Enqueue([&sum, step] { sum += step; });
+    const Event there = a->Record();
+    b->Wait(there);
+    b->Enqueue([&sum] { sum *= 3; });
+    const Event back = b->Record();
+    a->Wait(back);
+    expected = static_cast<int>((static_cast<int64_t>(expected + step) * 3) % 1000);
+    a->Enqueue([&sum] { sum %= 1000; });
+    states.insert(there.state());
+    states.insert(back.state());
+    if (step % 4 == 3) a->Synchronize();
+  }
+  a->Synchronize();
+  EXPECT_EQ(sum, expected);
+  EXPECT_LE(states.size(), 40u) << "of 1000 that were recorded";
+}
+
+TEST(CpuStreamTest, AnEventOutlivesItsStream) {
+  auto stream = MakeCpuStream("gone", StreamError());
+  const Event end = stream->Record();
+  const Event copy = end;
+  stream.reset();
+  EXPECT_TRUE(copy.IsReached());
+}
+
 TEST(CpuStreamTest, DestructionRunsWhatIsQueued) {
   int ran = 0;
   {
-    const auto stream = MakeCpuStream("compute", Poison());
+    const auto stream = MakeCpuStream("compute", StreamError());
     for (int i = 0; i < 100; ++i) stream->Enqueue([&] { ++ran; });
   }
   EXPECT_EQ(ran, 100);
 }
 
 TEST(CpuStreamTest, WorkLetsGoOfWhatItHoldsWhenItHasRun) {
-  const auto stream = MakeCpuStream("compute", Poison());
+  const auto stream = MakeCpuStream("compute", StreamError());
   std::latch gate(1);
   const auto held = std::make_shared<int>(1);
   long count = 0;
@@ -130,7 +196,7 @@ TEST(CpuStreamTest, WorkLetsGoOfWhatItHoldsWhenItHasRun) {
 }
 
 TEST(CpuStreamTest, AnIdleStreamUsesNoProcessorTime) {
-  const auto stream = MakeCpuStream("idle", Poison());
+  const auto stream = MakeCpuStream("idle", StreamError());
   clockid_t clock = 0;
   stream->Enqueue([&] { pthread_getcpuclockid(pthread_self(), &clock); });
   stream->Synchronize();
@@ -155,8 +221,8 @@ TEST(CpuStreamTest, RandomGraphsOfWaitsAreKept) {
   std::mt19937_64 random(seed);
   for (int repeat = 0; repeat < 20; ++repeat) {
     std::vector<std::unique_ptr<Stream>> streams;
-    const Poison poison;
-    for (int i = 0; i < 4; ++i) streams.push_back(MakeCpuStream("stream" + std::to_string(i), poison));
+    const StreamError error;
+    for (int i = 0; i < 4; ++i) streams.push_back(MakeCpuStream("stream" + std::to_string(i), error));
     constexpr int kPieces = 500;
     struct Piece {
       size_t stream = 0;
@@ -187,7 +253,7 @@ TEST(CpuStreamTest, RandomGraphsOfWaitsAreKept) {
 }
 
 TEST(CpuStreamTest, AThousandPiecesCostLittle) {
-  const auto stream = MakeCpuStream("compute", Poison());
+  const auto stream = MakeCpuStream("compute", StreamError());
   stream->Synchronize();
   timespec begin = {};
   timespec end = {};

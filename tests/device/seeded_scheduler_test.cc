@@ -17,7 +17,7 @@ namespace {
 
 TEST(SeededSchedulerTest, NothingRunsBeforeTheHostWaits) {
   SeededScheduler scheduler(1, 1);
-  const auto stream = scheduler.streams(0).MakeStream("compute", Poison());
+  const auto stream = scheduler.streams(0).MakeStream("compute", StreamError());
   int ran = 0;
   stream->Enqueue([&] { ++ran; });
   EXPECT_EQ(ran, 0);
@@ -28,8 +28,8 @@ TEST(SeededSchedulerTest, NothingRunsBeforeTheHostWaits) {
 // Two streams, three pieces each; what ran, as letters.
 std::pair<std::string, uint64_t> TwoStreams(uint64_t seed) {
   SeededScheduler scheduler(1, seed);
-  const auto a = scheduler.streams(0).MakeStream("a", Poison());
-  const auto b = scheduler.streams(0).MakeStream("b", Poison());
+  const auto a = scheduler.streams(0).MakeStream("a", StreamError());
+  const auto b = scheduler.streams(0).MakeStream("b", StreamError());
   std::string order;
   for (const char c : {'a', 'b', 'c'}) a->Enqueue([&order, c] { order += c; });
   for (const char c : {'x', 'y', 'z'}) b->Enqueue([&order, c] { order += c; });
@@ -53,8 +53,8 @@ TEST(SeededSchedulerTest, TheSeedAloneDecides) {
 TEST(SeededSchedulerTest, WaitsOrder) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     SeededScheduler scheduler(1, seed);
-    const auto producer = scheduler.streams(0).MakeStream("producer", Poison());
-    const auto consumer = scheduler.streams(0).MakeStream("consumer", Poison());
+    const auto producer = scheduler.streams(0).MakeStream("producer", StreamError());
+    const auto consumer = scheduler.streams(0).MakeStream("consumer", StreamError());
     int value = 0;
     int seen = 0;
     producer->Enqueue([&] { value = 7; });
@@ -68,8 +68,8 @@ TEST(SeededSchedulerTest, WaitsOrder) {
 
 TEST(SeededSchedulerTest, OtherPiecesRunWhileOneWaits) {
   SeededScheduler scheduler(1, 3);
-  const auto a = scheduler.streams(0).MakeStream("a", Poison());
-  const auto b = scheduler.streams(0).MakeStream("b", Poison());
+  const auto a = scheduler.streams(0).MakeStream("a", StreamError());
+  const auto b = scheduler.streams(0).MakeStream("b", StreamError());
   std::string order;
   bool go = false;
   a->Enqueue([&] {
@@ -90,7 +90,7 @@ TEST(SeededSchedulerTest, RanksStartTogetherAndMeet) {
   std::vector<std::jthread> hosts;
   for (int rank = 0; rank < 2; ++rank) {
     hosts.emplace_back([&scheduler, &arrived, rank] {
-      const auto stream = scheduler.streams(rank).MakeStream("compute", Poison());
+      const auto stream = scheduler.streams(rank).MakeStream("compute", StreamError());
       for (int round = 1; round <= 10; ++round) {
         stream->Enqueue([&scheduler, &arrived, round] {
           ++arrived;
@@ -106,7 +106,7 @@ TEST(SeededSchedulerTest, RanksStartTogetherAndMeet) {
 
 TEST(SeededSchedulerTest, WhatCanNeverBecomeReadyIsAnErrorThatSaysWhoWaits) {
   SeededScheduler scheduler(1, 1);
-  const auto stream = scheduler.streams(0).MakeStream("gather", Poison());
+  const auto stream = scheduler.streams(0).MakeStream("gather", StreamError());
   stream->Enqueue([&] { scheduler.WaitUntil([] { return false; }); });
   try {
     stream->Synchronize();
@@ -118,9 +118,9 @@ TEST(SeededSchedulerTest, WhatCanNeverBecomeReadyIsAnErrorThatSaysWhoWaits) {
 
 TEST(SeededSchedulerTest, AnErrorSkipsTheRankAndIsThrown) {
   SeededScheduler scheduler(1, 1);
-  const Poison poison;
-  const auto a = scheduler.streams(0).MakeStream("a", poison);
-  const auto b = scheduler.streams(0).MakeStream("b", poison);
+  const StreamError error;
+  const auto a = scheduler.streams(0).MakeStream("a", error);
+  const auto b = scheduler.streams(0).MakeStream("b", error);
   bool ran = false;
   a->Enqueue([] { throw std::runtime_error("first"); });
   b->Wait(a->Record());
@@ -129,10 +129,85 @@ TEST(SeededSchedulerTest, AnErrorSkipsTheRankAndIsThrown) {
   EXPECT_FALSE(ran);
 }
 
+// As a host does that issues one run ahead: it goes on when an event is reached, and what is left runs beside
+// what comes.
+TEST(SeededSchedulerTest, WhatAHostDoesNotWaitForMayRunBesideWhatItIssuesLater) {
+  std::set<std::string> orders;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SeededScheduler scheduler(1, seed);
+    const auto a = scheduler.streams(0).MakeStream("a", StreamError());
+    const auto b = scheduler.streams(0).MakeStream("b", StreamError());
+    std::string order;
+    a->Enqueue([&] { order += 'a'; });
+    const Event first = a->Record();
+    b->Enqueue([&] { order += 'x'; });
+    b->Enqueue([&] { order += 'y'; });
+    a->Synchronize(first);
+    EXPECT_NE(order.find('a'), std::string::npos);
+    const size_t ran = order.size();
+    EXPECT_EQ(order.back(), 'a') << "the round ends where nobody waits any more";
+    a->Enqueue([&] { order += 'b'; });
+    a->Synchronize(first);  // was reached before: starts nothing
+    EXPECT_EQ(order.size(), ran);
+    a->Synchronize();
+    EXPECT_EQ(order.size(), 4u);
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders, (std::set<std::string>{"abxy", "axby", "axyb", "xaby", "xayb", "xyab"}));
+}
+
+TEST(SeededSchedulerTest, RoundsEndWhenEveryRankHasReachedItsEvent) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SeededScheduler scheduler(2, seed);
+    int arrived = 0;
+    std::vector<std::jthread> hosts;
+    for (int rank = 0; rank < 2; ++rank) {
+      hosts.emplace_back([&scheduler, &arrived, rank] {
+        const auto stream = scheduler.streams(rank).MakeStream("compute", StreamError());
+        std::vector<Event> ends;
+        for (int run = 0; run < 10; ++run) {  // with two in flight
+          if (run >= 2) stream->Synchronize(ends[run - 2]);
+          stream->Enqueue([&scheduler, &arrived, run] {
+            ++arrived;
+            scheduler.WaitUntil([&arrived, run] { return arrived >= 2 * (run + 1); });
+          });
+          ends.push_back(stream->Record());
+        }
+        stream->Synchronize();
+      });
+    }
+    hosts.clear();
+    EXPECT_EQ(arrived, 20);
+  }
+}
+
+TEST(SeededSchedulerTest, StreamsEndWithAPieceInTheMiddle) {
+  int began = 0;
+  int ended = 0;
+  bool rest = false;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SeededScheduler scheduler(1, seed);
+    const StreamError error;
+    const auto a = scheduler.streams(0).MakeStream("a", error);
+    const auto b = scheduler.streams(0).MakeStream("b", error);
+    a->Enqueue([&] {
+      ++began;
+      const std::unique_ptr<int, void (*)(int*)> at_end(&ended, [](int* count) { ++*count; });
+      scheduler.WaitUntil([] { return false; });
+    });
+    a->Enqueue([&] { rest = true; });
+    b->Enqueue([] {});
+    b->Synchronize(b->Record());
+  }
+  EXPECT_GT(began, 0);
+  EXPECT_EQ(ended, began) << "what a piece holds is let go";
+  EXPECT_FALSE(rest);
+}
+
 TEST(SeededSchedulerTest, ARankThatIsGoneIsNotWaitedFor) {
   SeededScheduler scheduler(2, 1);
-  auto gone = scheduler.streams(1).MakeStream("compute", Poison());
-  const auto stream = scheduler.streams(0).MakeStream("compute", Poison());
+  auto gone = scheduler.streams(1).MakeStream("compute", StreamError());
+  const auto stream = scheduler.streams(0).MakeStream("compute", StreamError());
   gone.reset();
   bool ran = false;
   stream->Enqueue([&] { ran = true; });

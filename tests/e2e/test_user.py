@@ -47,7 +47,9 @@ def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
     assert process.returncode == 0, out + err
     assert "\x1b" not in out + err and "\r" not in out + err
     assert "SUCCEEDED" in (out + err).upper()
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "ckpt" / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "ckpt" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[0].keys() == {"step", "validation_loss"} and lines[0]["step"] == 0  # before the first update
+    losses = [line["loss"] for line in lines[1:]]
     assert len(losses) == 60
     assert losses[0] > 5.3 and losses[-1] < losses[0] - 1.0
 

@@ -19,20 +19,21 @@ int64_t Product(const std::vector<int64_t>& shape) {
   return product;
 }
 
-// A random unit: single items and blocks of one to four.
-std::vector<ItemSpec> RandomItems(std::mt19937_64& random) {
-  std::vector<ItemSpec> items;
+// A random unit: single parameters and blocks of one to four.
+std::vector<ParameterSpec> RandomParameters(std::mt19937_64& random) {
+  std::vector<ParameterSpec> parameters;
   const int groups = static_cast<int>(random() % 6) + 1;
   for (int group = 0; group < groups; ++group) {
     const int members = random() % 2 == 0 ? 1 : static_cast<int>(random() % 4) + 1;
     for (int member = 0; member < members; ++member) {
-      ItemSpec item{.name = "item" + std::to_string(items.size()), .block = members > 1 ? group : -1};
+      ParameterSpec parameter{.name = "parameter" + std::to_string(parameters.size()),
+                              .block = members > 1 ? group : -1};
       const int dims = static_cast<int>(random() % 3) + 1;
-      for (int dim = 0; dim < dims; ++dim) item.shape.push_back(static_cast<int64_t>(random() % 17) + 1);
-      items.push_back(item);
+      for (int dim = 0; dim < dims; ++dim) parameter.shape.push_back(static_cast<int64_t>(random() % 17) + 1);
+      parameters.push_back(parameter);
     }
   }
-  return items;
+  return parameters;
 }
 
 TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
@@ -41,26 +42,28 @@ TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   for (int repeat = 0; repeat < 5000; ++repeat) {
-    const std::vector<ItemSpec> items = RandomItems(random);
+    const std::vector<ParameterSpec> parameters = RandomParameters(random);
     const int element_bytes = 1 << random() % 4;
     const int64_t granule = random() % 2 == 0 ? 64 : static_cast<int64_t>(random() % 200) + 1;
-    const Layout layout = MakeLayout(items, element_bytes, granule);
-    ASSERT_EQ(layout.items.size(), items.size());
+    const Layout layout = MakeLayout(parameters, element_bytes, granule);
+    ASSERT_EQ(layout.parameters.size(), parameters.size());
     int64_t end = 0;
-    for (size_t i = 0; i < items.size(); ++i) {
-      const Item& item = layout.items[i];
-      ASSERT_EQ(item.name, items[i].name);
-      ASSERT_EQ(item.shape, items[i].shape);
-      ASSERT_EQ(item.range.size(), Product(items[i].shape));
-      ASSERT_GE(item.range.begin, end) << "overlap";
-      const bool in_block = i > 0 && items[i].block >= 0 && items[i].block == items[i - 1].block;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const Parameter& parameter = layout.parameters[i];
+      ASSERT_EQ(parameter.name, parameters[i].name);
+      ASSERT_EQ(parameter.shape, parameters[i].shape);
+      ASSERT_EQ(parameter.range.size(), Product(parameters[i].shape));
+      ASSERT_GE(parameter.range.begin, end) << "overlap";
+      const bool in_block =
+          i > 0 && parameters[i].block >= 0 && parameters[i].block == parameters[i - 1].block;
       if (in_block) {
-        ASSERT_EQ(item.range.begin, end) << "a block has no gaps";
+        ASSERT_EQ(parameter.range.begin, end) << "a block has no gaps";
       } else {
-        ASSERT_EQ(item.range.begin * element_bytes % 128, 0);
-        ASSERT_LT((item.range.begin - end) * element_bytes, 128) << "no more padding than alignment needs";
+        ASSERT_EQ(parameter.range.begin * element_bytes % 128, 0);
+        ASSERT_LT((parameter.range.begin - end) * element_bytes, 128)
+            << "no more padding than alignment needs";
       }
-      end = item.range.end;
+      end = parameter.range.end;
     }
     ASSERT_EQ(layout.elements % granule, 0);
     ASSERT_GE(layout.elements, end);
@@ -95,17 +98,17 @@ TEST(LayoutTest, LastRanksOfASmallUnitOwnNothing) {
   EXPECT_TRUE(OwnedRange(layout, 4, 3).empty());
 }
 
-TEST(LayoutTest, ItemsOfABlockAreOneMatrix) {
+TEST(LayoutTest, ParametersOfABlockAreOneMatrix) {
   const Layout layout = MakeLayout({{.name = "norm", .shape = {5}},
                                     {.name = "q", .shape = {3, 5}, .block = 0},
                                     {.name = "k", .shape = {1, 5}, .block = 0},
                                     {.name = "v", .shape = {1, 5}, .block = 0},
                                     {.name = "o", .shape = {5, 3}}},
                                    /*element_bytes=*/4);
-  EXPECT_EQ(layout.items[1].range, (Range{32, 47}));
-  EXPECT_EQ(layout.items[2].range, (Range{47, 52}));
-  EXPECT_EQ(layout.items[3].range, (Range{52, 57}));
-  EXPECT_EQ(layout.items[4].range, (Range{64, 79}));
+  EXPECT_EQ(layout.parameters[1].range, (Range{32, 47}));
+  EXPECT_EQ(layout.parameters[2].range, (Range{47, 52}));
+  EXPECT_EQ(layout.parameters[3].range, (Range{52, 57}));
+  EXPECT_EQ(layout.parameters[4].range, (Range{64, 79}));
   EXPECT_EQ(layout.elements, 128);
 }
 
@@ -113,35 +116,36 @@ TEST(LayoutTest, NeighbouringBlocksAreAlignedApart) {
   const Layout layout =
       MakeLayout({{.name = "a", .shape = {3}, .block = 0}, {.name = "b", .shape = {3}, .block = 1}},
                  /*element_bytes=*/8);
-  EXPECT_EQ(layout.items[1].range.begin, 16);
+  EXPECT_EQ(layout.parameters[1].range.begin, 16);
 }
 
 TEST(LayoutTest, BadUnitsAreRefusedByName) {
-  const auto message = [](const std::vector<ItemSpec>& items) {
+  const auto message = [](const std::vector<ParameterSpec>& parameters) {
     try {
-      MakeLayout(items, 4);
+      MakeLayout(parameters, 4);
     } catch (const std::invalid_argument& error) {
       return std::string(error.what());
     }
     return std::string("accepted");
   };
   EXPECT_EQ(message({{.name = "w", .shape = {3, 0}}}),
-            "layout: item 'w': has dim 0, every dim must be at least 1");
+            "layout: parameter 'w': has dim 0, every dim must be at least 1");
   EXPECT_EQ(message({{.name = "w", .shape = {-3}}}),
-            "layout: item 'w': has dim -3, every dim must be at least 1");
-  EXPECT_EQ(message({{.name = "w", .shape = {}}}), "layout: item 'w': has no dims, at least one is needed");
+            "layout: parameter 'w': has dim -3, every dim must be at least 1");
+  EXPECT_EQ(message({{.name = "w", .shape = {}}}),
+            "layout: parameter 'w': has no dims, at least one is needed");
   EXPECT_EQ(message({{.name = "w", .shape = {1}}, {.name = "w", .shape = {1}}}),
-            "layout: item 'w': is there twice");
+            "layout: parameter 'w': is there twice");
   EXPECT_EQ(message({{.name = "w", .shape = {int64_t{1} << 32, int64_t{1} << 32}}}),
-            "layout: item 'w': has more than 2^63 elements");
+            "layout: parameter 'w': has more than 2^63 elements");
   const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(message({{.name = "a", .shape = {most - 40}}, {.name = "b", .shape = {64}}}),
-            "layout: item 'b': ends beyond 2^63 elements");
+            "layout: parameter 'b': ends beyond 2^63 elements");
   EXPECT_EQ(message({{.name = "a", .shape = {most}}}), "layout: the buffer ends beyond 2^63 elements");
   EXPECT_EQ(message({{.name = "q", .shape = {1}, .block = 0},
                      {.name = "n", .shape = {1}},
                      {.name = "k", .shape = {1}, .block = 0}}),
-            "layout: item 'k': continues block 0 after another item");
+            "layout: parameter 'k': continues block 0 after another parameter");
   EXPECT_THROW(MakeLayout({}, 3), std::invalid_argument);
   EXPECT_THROW(MakeLayout({}, 4, 0), std::invalid_argument);
 }
@@ -155,7 +159,7 @@ TEST(LayoutTest, DigestKnowsNamesShapesAndOffsets) {
   EXPECT_NE(digest, LayoutDigest({MakeLayout({{.name = "w", .shape = {3, 2}}}, 4)}));
   EXPECT_NE(digest, LayoutDigest({layout, layout}));
   Layout moved = layout;
-  moved.items[0].range = {.begin = 32, .end = 38};
+  moved.parameters[0].range = {.begin = 32, .end = 38};
   EXPECT_NE(digest, LayoutDigest({moved}));
 }
 

@@ -3,12 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
-
-#include "model/decoder_shapes.h"
 
 namespace tandem::model {
 namespace {
@@ -99,92 +95,6 @@ TEST(FlopsPerTokenTest, LeavesOutTheInputEmbeddingAndAddsCausalAttention) {
   DecoderConfig tied = Llama3_8B();
   tied.tie_word_embeddings = true;
   EXPECT_DOUBLE_EQ(FlopsPerToken(tied, 8192), FlopsPerToken(Llama3_8B(), 8192));
-}
-
-// What every schedule relies on.
-TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
-  for (const bool tied : {false, true}) {
-    const schedules::Outline outline =
-        DecoderOutline(Tiny(tied), {.sequences = 3, .sequence_length = 5}, ComputeType::kFp32, {1, 2, 3, 4});
-    std::set<int> written = {outline.batch};
-    std::set<int> gradient_written;
-    for (const schedules::Node& node : outline.nodes) {
-      for (const int value : node.forward.reads) {
-        EXPECT_TRUE(written.contains(value)) << node.name << " reads " << outline.values[value].name;
-      }
-      for (const int value : node.forward.writes) {
-        EXPECT_TRUE(written.insert(value).second) << node.name << " writes " << outline.values[value].name;
-      }
-    }
-    EXPECT_EQ(written.size(), outline.values.size());
-    EXPECT_TRUE(written.contains(outline.loss));
-    for (auto node = outline.nodes.rbegin(); node != outline.nodes.rend(); ++node) {
-      for (const int value : node->backward.gradient_reads) {
-        EXPECT_TRUE(gradient_written.contains(value)) << node->name;
-        EXPECT_GT(outline.values[value].gradient_bytes.expected, 0);
-      }
-      gradient_written.insert(node->backward.gradient_writes.begin(), node->backward.gradient_writes.end());
-    }
-    for (size_t value = 0; value < outline.values.size(); ++value) {
-      EXPECT_EQ(outline.values[value].gradient_bytes.expected > 0, gradient_written.contains(value));
-    }
-  }
-}
-
-TEST(DecoderOutlineTest, NamesNodesAndUnits) {
-  const schedules::Outline outline = DecoderOutline(Tiny(false), {.sequences = 1, .sequence_length = 4},
-                                                    ComputeType::kFp32, {10, 20, 30, 40});
-  std::vector<std::string> names;
-  for (const schedules::Node& node : outline.nodes) {
-    names.push_back(node.name);
-  }
-  EXPECT_THAT(names, ElementsAre("embedding", "layers.0.attention", "layers.0.mlp", "layers.1.attention",
-                                 "layers.1.mlp", "head"));
-  ASSERT_EQ(outline.units.size(), 4u);
-  EXPECT_EQ(outline.units[2].name, "layers.1");
-  EXPECT_THAT(outline.units[2].parts, ElementsAre("attention", "mlp"));
-  EXPECT_EQ(outline.units[2].elements, 30);
-  EXPECT_EQ(outline.nodes[3].layer, 1);
-  EXPECT_EQ(outline.nodes[3].forward.parameters[0], (schedules::UnitPart{.unit = 2, .part = 0}));
-}
-
-TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
-  const schedules::Outline outline =
-      DecoderOutline(Tiny(true), {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32, {1, 1, 1, 1});
-  const schedules::UnitPart head{.unit = 3, .part = 0};
-  const schedules::UnitPart embedding{.unit = 0, .part = 0};
-  EXPECT_THAT(outline.nodes.back().forward.parameters, ElementsAre(head, embedding));
-  EXPECT_THAT(outline.nodes.back().backward.parameter_gradients, ElementsAre(head, embedding));
-  EXPECT_THAT(outline.nodes.front().backward.parameter_gradients, ElementsAre(embedding));
-  // The embedding's backward needs no weights, so a schedule does not gather them for it.
-  EXPECT_TRUE(outline.nodes.front().backward.parameters.empty());
-}
-
-TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
-  const DecoderConfig config = Llama3_8B();
-  const BatchShape batch{.sequences = 2, .sequence_length = 512};
-  const schedules::Outline outline =
-      DecoderOutline(config, batch, ComputeType::kFp32, std::vector<int64_t>(34, 1));
-  double flops = 0;
-  for (const schedules::Node& node : outline.nodes) {
-    flops += node.forward.flops + node.backward.flops;
-  }
-  const double tokens = 1024;
-  const double recomputed = tokens * 32 * 4096.0 * 512;
-  const double norms = tokens * 6 * 65 * 4096.0;  // counted as parameters, no product
-  EXPECT_NEAR(flops / (tokens * FlopsPerToken(config, 512) + recomputed - norms), 1, 1e-12);
-}
-
-TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
-  const BatchShape batch{.sequences = 2, .sequence_length = 8};
-  const schedules::Outline single = DecoderOutline(Tiny(false), batch, ComputeType::kFp32, {1, 1, 1, 1});
-  const schedules::Outline twice = DecoderOutline(Tiny(false), batch, ComputeType::kFp64, {1, 1, 1, 1});
-  for (size_t i = 0; i < single.values.size(); ++i) {
-    const bool fixed = static_cast<int>(i) == single.batch || static_cast<int>(i) == single.loss;
-    EXPECT_EQ(twice.values[i].bytes.bound, single.values[i].bytes.bound * (fixed ? 1 : 2));
-  }
-  EXPECT_EQ(single.values[single.batch].bytes.bound, 2 * 9 * 8);
-  EXPECT_EQ(single.values[single.loss].bytes.bound, 8);
 }
 
 }  // namespace

@@ -36,13 +36,13 @@ struct Results {
 Results RunOps(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& grad) {
   const at::ScalarType type = qkv.scalar_type();
   const int64_t bytes = qkv.element_size();
-  Results r{Poisoned({qkv.size(0), shape.heads * shape.head_dim}, type),
-            Poisoned({shape.sequences, shape.heads, shape.length}, type),
-            Poisoned({qkv.size(0), qkv.size(1)}, type)};
-  at::Tensor work = Poisoned({AttentionWorkElements(shape.length, shape.head_dim, bytes)}, type);
+  Results r{FilledWithNan({qkv.size(0), shape.heads * shape.head_dim}, type),
+            FilledWithNan({shape.sequences, shape.heads, shape.length}, type),
+            FilledWithNan({qkv.size(0), qkv.size(1)}, type)};
+  at::Tensor work = FilledWithNan({AttentionWorkElements(shape.length, shape.head_dim, bytes)}, type);
   Attention(shape, qkv, r.context, r.lse, work);
   at::Tensor backward_work =
-      Poisoned({AttentionBackwardWorkElements(shape.length, shape.head_dim, bytes)}, type);
+      FilledWithNan({AttentionBackwardWorkElements(shape.length, shape.head_dim, bytes)}, type);
   AttentionBackward(shape, qkv, r.context, r.lse, grad, r.grad_qkv, backward_work);
   return r;
 }
@@ -123,10 +123,10 @@ TEST_P(AttentionTest, NanInOneSequenceStaysInIt) {
 
 TEST_P(AttentionTest, RefusesTooLittleWorkMemory) {
   const AttentionShape shape{1, 4, 1, 1, 4};
-  const at::Tensor qkv = Poisoned({4, 12}, GetParam());
-  at::Tensor context = Poisoned({4, 4}, GetParam());
-  at::Tensor lse = Poisoned({4}, GetParam());
-  at::Tensor work = Poisoned({8}, GetParam());
+  const at::Tensor qkv = FilledWithNan({4, 12}, GetParam());
+  at::Tensor context = FilledWithNan({4, 4}, GetParam());
+  at::Tensor lse = FilledWithNan({4}, GetParam());
+  at::Tensor work = FilledWithNan({8}, GetParam());
   EXPECT_THROW(Attention(shape, qkv, context, lse, work), c10::Error);
 }
 

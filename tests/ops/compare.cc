@@ -37,7 +37,7 @@ at::Tensor Numbers::Integers(const std::vector<int64_t>& shape, int64_t bound) {
   return tensor;
 }
 
-at::Tensor Poisoned(const std::vector<int64_t>& shape, at::ScalarType dtype) {
+at::Tensor FilledWithNan(const std::vector<int64_t>& shape, at::ScalarType dtype) {
   return at::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype);
 }
 

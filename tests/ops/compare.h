@@ -24,8 +24,8 @@ class Numbers {
   std::mt19937_64 engine_;
 };
 
-// Memory that nothing has written yet, as the arena hands it out when it poisons: NaN in every element.
-at::Tensor Poisoned(const std::vector<int64_t>& shape, at::ScalarType dtype);
+// Memory that nothing has written yet: NaN in every element.
+at::Tensor FilledWithNan(const std::vector<int64_t>& shape, at::ScalarType dtype);
 
 // max |actual - expected| / max |expected|, in double; infinite where shapes differ or a number is not
 // finite.

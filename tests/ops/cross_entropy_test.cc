@@ -31,13 +31,13 @@ TEST_P(CrossEntropyTest, MatchesAutograd) {
     expected.backward();
 
     at::Tensor logits_t = logits.detach().to(type, /*non_blocking=*/false, /*copy=*/true);
-    at::Tensor lse = Poisoned({tokens}, type);
-    at::Tensor loss = Poisoned({1}, at::kDouble);
+    at::Tensor lse = FilledWithNan({tokens}, type);
+    at::Tensor loss = FilledWithNan({1}, at::kDouble);
     CrossEntropy(logits_t, targets, lse, loss);
     // Absolute: a confident prediction's loss is the small difference of large numbers.
     EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 10 * Tolerance(type));
 
-    at::Tensor apart = Poisoned({tokens, vocabulary}, type);
+    at::Tensor apart = FilledWithNan({tokens, vocabulary}, type);
     CrossEntropyBackward(logits_t, targets, lse, apart);
     EXPECT_LE((apart - logits.grad()).abs().max().item<double>(), 10 * Tolerance(type) / tokens);
     CrossEntropyBackward(logits_t, targets, lse, logits_t);
@@ -46,11 +46,11 @@ TEST_P(CrossEntropyTest, MatchesAutograd) {
 }
 
 TEST_P(CrossEntropyTest, HugeLogitsDoNotOverflowAndNanShows) {
-  at::Tensor logits = Poisoned({1, 3}, GetParam()).zero_();
+  at::Tensor logits = FilledWithNan({1, 3}, GetParam()).zero_();
   logits[0][1] = 3e4;
   const at::Tensor targets = at::Tensor(Numbers(62).Integers({1, 1}, 1));
-  at::Tensor lse = Poisoned({1}, GetParam());
-  at::Tensor loss = Poisoned({1}, at::kDouble);
+  at::Tensor lse = FilledWithNan({1}, GetParam());
+  at::Tensor loss = FilledWithNan({1}, at::kDouble);
   CrossEntropy(logits, targets, lse, loss);
   EXPECT_EQ(loss.item<double>(), 3e4);
   logits[0][2] = std::numeric_limits<double>::quiet_NaN();
@@ -59,11 +59,11 @@ TEST_P(CrossEntropyTest, HugeLogitsDoNotOverflowAndNanShows) {
 }
 
 TEST_P(CrossEntropyTest, RefusesATargetOutsideTheVocabulary) {
-  const at::Tensor logits = Poisoned({4, 5}, GetParam()).zero_();
+  const at::Tensor logits = FilledWithNan({4, 5}, GetParam()).zero_();
   at::Tensor targets = Numbers(63).Integers({2, 2}, 5);
   targets[1][0] = 5;
-  at::Tensor lse = Poisoned({4}, GetParam());
-  at::Tensor loss = Poisoned({1}, at::kDouble);
+  at::Tensor lse = FilledWithNan({4}, GetParam());
+  at::Tensor loss = FilledWithNan({1}, at::kDouble);
   EXPECT_THROW(CrossEntropy(logits, targets, lse, loss), c10::IndexError);
 }
 

@@ -27,11 +27,11 @@ TEST_P(EmbeddingTest, MatchesAutograd) {
   const at::Tensor expected = weight.index_select(0, tokens.reshape({-1}));
   expected.backward(grad);
 
-  at::Tensor output = Poisoned({21, hidden}, type);
+  at::Tensor output = FilledWithNan({21, hidden}, type);
   Embedding(tokens, weight.detach().to(type), output);
   EXPECT_TRUE(SameBits(output, expected.detach().to(type)));
 
-  at::Tensor grad_weight = Poisoned({vocabulary, hidden}, type);
+  at::Tensor grad_weight = FilledWithNan({vocabulary, hidden}, type);
   EmbeddingBackward(tokens, grad.to(type), /*add=*/false, grad_weight);
   EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(type));
   EmbeddingBackward(tokens, grad.to(type), /*add=*/true, grad_weight);
@@ -42,7 +42,7 @@ TEST_P(EmbeddingTest, RefusesAnIdOutsideTheVocabulary) {
   Numbers numbers(22);
   at::Tensor tokens = numbers.Integers({1, 4}, 5);
   const at::Tensor weight = numbers.Normal({5, 3}).to(GetParam());
-  at::Tensor output = Poisoned({4, 3}, GetParam());
+  at::Tensor output = FilledWithNan({4, 3}, GetParam());
   for (const int64_t wrong : {-1, 5}) {
     tokens.data_ptr<int64_t>()[2] = wrong;
     EXPECT_THROW(Embedding(tokens, weight, output), c10::IndexError);

@@ -1,16 +1,20 @@
-#include "ops/linear.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/mm.h>
 #include <gtest/gtest.h>
 
+#include "ops/linear_work.h"
+#include "ops/operations.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
 namespace {
 
 using namespace test;
+
+static_assert(kLinearWorkBytes == 0, "these tests give the products no work memory");
+
+const Operations& Ops() { return CpuOperations(); }
 
 class LinearTest : public testing::TestWithParam<at::ScalarType> {};
 INSTANTIATE_TEST_SUITE_P(Types, LinearTest, testing::Values(at::kFloat, at::kDouble));
@@ -30,18 +34,18 @@ TEST_P(LinearTest, MatchesAutograd) {
     const at::Tensor x_t = x.detach().to(type);
     const at::Tensor weight_t = weight.detach().to(type);
     const at::Tensor grad_y_t = grad_y.to(type);
-    at::Tensor y = Poisoned({tokens, outputs}, type);
-    at::Tensor grad_x = Poisoned({tokens, inputs}, type);
-    at::Tensor grad_weight = Poisoned({outputs, inputs}, type);
+    at::Tensor y = FilledWithNan({tokens, outputs}, type);
+    at::Tensor grad_x = FilledWithNan({tokens, inputs}, type);
+    at::Tensor grad_weight = FilledWithNan({outputs, inputs}, type);
     const void* memory = grad_weight.const_data_ptr();
-    Linear(x_t, weight_t, y);
-    LinearBackwardInput(grad_y_t, weight_t, grad_x);
-    LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight);
+    Ops().Linear(x_t, weight_t, y, {});
+    Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, {});
+    Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, {});
     EXPECT_LE(RelativeError(y, expected), Tolerance(type));
     EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(type));
     EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(type));
 
-    LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, grad_weight);
+    Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, grad_weight, {});
     EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), Tolerance(type));
     EXPECT_EQ(grad_weight.const_data_ptr(), memory);
   }
@@ -52,9 +56,9 @@ TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
   Numbers numbers(12);
   const at::Tensor wide = numbers.Normal({9, 40}).to(type);
   const at::Tensor weight = numbers.Normal({6, 16}).to(type);
-  at::Tensor out = Poisoned({9, 20}, type);
+  at::Tensor out = FilledWithNan({9, 20}, type);
   at::Tensor y = out.narrow(1, 4, 6);
-  Linear(wide.narrow(1, 8, 16), weight, y);
+  Ops().Linear(wide.narrow(1, 8, 16), weight, y, {});
   EXPECT_LE(RelativeError(y, at::mm(wide.narrow(1, 8, 16), weight.t())), Tolerance(type));
   EXPECT_TRUE(out.narrow(1, 0, 4).isnan().all().item<bool>());
   EXPECT_TRUE(out.narrow(1, 10, 10).isnan().all().item<bool>());
@@ -65,7 +69,7 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
   const at::ScalarType type = GetParam();
   Numbers numbers(13);
   const int64_t line = 64 / static_cast<int64_t>(c10::elementSize(type));
-  const at::Tensor memory = Poisoned({1 << 20}, type);
+  const at::Tensor memory = FilledWithNan({1 << 20}, type);
   const int64_t base =
       line - reinterpret_cast<uintptr_t>(memory.const_data_ptr()) % 64 / memory.element_size();
   for (const auto& [tokens, inputs, outputs] :
@@ -89,11 +93,11 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
       at::Tensor y = place({tokens, outputs}, {});
       at::Tensor grad_x = place({tokens, inputs}, {});
       at::Tensor grad_weight = place({outputs, inputs}, {});
-      Linear(x_t, weight_t, y);
-      LinearBackwardInput(grad_y_t, weight_t, grad_x);
-      LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight);
+      Ops().Linear(x_t, weight_t, y, {});
+      Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, {});
+      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, {});
       at::Tensor added = grad_weight.clone();
-      LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, added);
+      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, added, {});
       const std::vector<at::Tensor> results = {y.clone(), grad_x.clone(), grad_weight.clone(), added};
       first = first.empty() ? results : first;
       for (size_t i = 0; i < results.size(); ++i) {
@@ -104,9 +108,18 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
 }
 
 TEST_P(LinearTest, RefusesAnOutputOfAnotherShape) {
-  at::Tensor y = Poisoned({2, 5}, GetParam());
-  const at::Tensor x = Poisoned({2, 3}, GetParam());
-  EXPECT_THROW(Linear(x, Poisoned({4, 3}, GetParam()), y), c10::Error);
+  at::Tensor y = FilledWithNan({2, 5}, GetParam());
+  const at::Tensor x = FilledWithNan({2, 3}, GetParam());
+  EXPECT_THROW(Ops().Linear(x, FilledWithNan({4, 3}, GetParam()), y, {}), c10::Error);
+}
+
+TEST_P(LinearTest, RefusesAnOutputOfAnotherType) {
+  const at::ScalarType other = GetParam() == at::kFloat ? at::kDouble : at::kFloat;
+  at::Tensor grad_weight = FilledWithNan({4, 3}, other);
+  EXPECT_THROW(
+      Ops().LinearBackwardWeight(FilledWithNan({2, 4}, GetParam()), FilledWithNan({2, 3}, GetParam()),
+                                 /*add=*/true, grad_weight, {}),
+      c10::Error);
 }
 
 }  // namespace

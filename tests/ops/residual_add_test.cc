@@ -25,11 +25,11 @@ TEST(ResidualAddTest, AddsEveryElementOfEveryLength) {
 }
 
 TEST(ResidualAddTest, RefusesAnotherSizeAndOtherTypes) {
-  at::Tensor y = Poisoned({4}, at::kFloat);
-  EXPECT_THROW(ResidualAdd(Poisoned({5}, at::kFloat), y), c10::Error);
-  EXPECT_THROW(ResidualAdd(Poisoned({4}, at::kDouble), y), c10::Error);
-  at::Tensor half = Poisoned({4}, at::kHalf);
-  EXPECT_THROW(ResidualAdd(Poisoned({4}, at::kHalf), half), c10::Error);
+  at::Tensor y = FilledWithNan({4}, at::kFloat);
+  EXPECT_THROW(ResidualAdd(FilledWithNan({5}, at::kFloat), y), c10::Error);
+  EXPECT_THROW(ResidualAdd(FilledWithNan({4}, at::kDouble), y), c10::Error);
+  at::Tensor half = FilledWithNan({4}, at::kHalf);
+  EXPECT_THROW(ResidualAdd(FilledWithNan({4}, at::kHalf), half), c10::Error);
 }
 
 }  // namespace

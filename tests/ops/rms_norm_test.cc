@@ -31,14 +31,14 @@ TEST_P(RmsNormTest, MatchesAutograd) {
 
     const at::Tensor x_t = x.detach().to(type);
     const at::Tensor weight_t = weight.detach().to(type);
-    at::Tensor y = Poisoned({rows, columns}, type);
+    at::Tensor y = FilledWithNan({rows, columns}, type);
     RmsNorm(x_t, weight_t, kEpsilon, y);
     EXPECT_LE(RelativeError(y, expected), Tolerance(type));
 
     // One column: the gradient of x is nearly nothing, the difference of two numbers of size one.
     const double slack = columns == 1 ? 1e6 : 1;
-    at::Tensor grad_x = Poisoned({rows, columns}, type);
-    at::Tensor grad_weight = Poisoned({columns}, type);
+    at::Tensor grad_x = FilledWithNan({rows, columns}, type);
+    at::Tensor grad_weight = FilledWithNan({columns}, type);
     RmsNormBackward(grad_y.to(type), x_t, weight_t, kEpsilon, at::Tensor(), false, grad_x, false,
                     grad_weight);
     EXPECT_LE(RelativeError(grad_x, x.grad()), slack * Tolerance(type));

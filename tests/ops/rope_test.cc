@@ -45,8 +45,8 @@ TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
         Reference(x.view({sequences, length, heads, dim})).view({sequences * length, heads * dim});
     expected.backward(grad.narrow(1, 0, heads * dim));
 
-    at::Tensor cosines = Poisoned({length, dim / 2}, type);
-    at::Tensor sines = Poisoned({length, dim / 2}, type);
+    at::Tensor cosines = FilledWithNan({length, dim / 2}, type);
+    at::Tensor sines = FilledWithNan({length, dim / 2}, type);
     RopeTables(kTheta, cosines, sines);
     at::Tensor y = all.to(type, /*non_blocking=*/false, /*copy=*/true);
     Rope(cosines, sines, heads, y);

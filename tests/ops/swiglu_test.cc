@@ -29,12 +29,12 @@ TEST_P(SwiGluTest, MatchesAutograd) {
     expected.backward(grad);
 
     const at::Tensor gate_up_t = gate_up.detach().to(type);
-    at::Tensor activated = Poisoned({rows, inner}, type);
+    at::Tensor activated = FilledWithNan({rows, inner}, type);
     SwiGlu(gate_up_t, activated);
     EXPECT_LE(RelativeError(activated, expected), Tolerance(type));
 
     at::Tensor in_place = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
-    at::Tensor grad_gate_up = Poisoned({rows, 2 * inner}, type);
+    at::Tensor grad_gate_up = FilledWithNan({rows, 2 * inner}, type);
     SwiGluBackward(gate_up_t, in_place, grad_gate_up, in_place);
     EXPECT_LE(RelativeError(grad_gate_up, gate_up.grad()), Tolerance(type));
     EXPECT_TRUE(SameBits(in_place, activated));
@@ -42,14 +42,14 @@ TEST_P(SwiGluTest, MatchesAutograd) {
 }
 
 TEST_P(SwiGluTest, ExtremeGatesSaturateAndNanStaysNan) {
-  at::Tensor gate_up = Poisoned({1, 10}, GetParam());
+  at::Tensor gate_up = FilledWithNan({1, 10}, GetParam());
   const double infinity = std::numeric_limits<double>::infinity();
   const double gates[] = {-1e4, 1e4, 0, -60, infinity};
   for (int i = 0; i < 5; ++i) {
     gate_up[0][i] = gates[i];
     gate_up[0][5 + i] = 1.0;
   }
-  at::Tensor activated = Poisoned({1, 5}, GetParam());
+  at::Tensor activated = FilledWithNan({1, 5}, GetParam());
   SwiGlu(gate_up, activated);
   EXPECT_NEAR(activated[0][0].item<double>(), 0, 1e-30);
   EXPECT_EQ(activated[0][1].item<double>(), 1e4);

@@ -21,7 +21,7 @@ class AutogradModel::Impl {
       : config_(plan.model), batch_(plan.batch), clip_(plan.train.optimizer.clip_grad_norm) {
     std::vector<Tensor> all;
     for (const auto& layout : plan.layouts) {
-      for (const auto& item : layout.items) {
+      for (const auto& item : layout.parameters) {
         const Tensor weight =
             torch::from_blob(const_cast<double*>(weights.at(item.name).data()), item.shape, torch::kDouble)
                 .clone()

@@ -25,7 +25,7 @@ Tensors ByName(const plan::JobPlan& plan, const JobRun& run, const std::string& 
   Tensors tensors;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const std::string& bytes = run.arrays.at(plan.units[unit].name + suffix);
-    for (const fsdp::Item& item : plan.layouts[unit].items) {
+    for (const fsdp::Parameter& item : plan.layouts[unit].parameters) {
       std::vector<double>& tensor = tensors[item.name];
       tensor.resize(item.range.size());
       std::memcpy(tensor.data(), bytes.data() + item.range.begin * sizeof(double),
@@ -95,7 +95,7 @@ void CompareWithAutograd(JobOptions options) {
     EXPECT_NEAR(step.grad_norm, expected.grad_norm, 1e-11 * expected.grad_norm);
     size_t item = 0;
     for (const fsdp::Layout& layout : plan.layouts) {
-      for (const fsdp::Item& named : layout.items) {
+      for (const fsdp::Parameter& named : layout.parameters) {
         const double gradient = Norm(expected.gradients.at(named.name));
         EXPECT_NEAR(step.gradient[item], gradient, 1e-11 * gradient) << "gradient norm of " << named.name;
         const double weight = Norm(expected_weights.at(named.name));

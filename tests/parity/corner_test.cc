@@ -30,7 +30,7 @@ TEST_P(CornerTest, HasTheBitsOfOneRank) {
   const auto run = [&](int ranks) {
     options.ranks = ranks;
     options.microbatches_per_rank = corner.microbatches / ranks;
-    return RunJob(MakeJob(options), {.poison = ranks > 1});
+    return RunJob(MakeJob(options), {.fill_with_nan = ranks > 1});
   };
   const JobRun one = run(1);
   ASSERT_EQ(static_cast<int64_t>(one.steps.size()), options.steps);

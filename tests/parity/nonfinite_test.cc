@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "device/device.h"
-#include "fsdp/shard_work.h"
+#include "fsdp/optimizer.h"
+#include "fsdp/shard_kernels.h"
 #include "ops/operations.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
@@ -19,59 +20,66 @@ constexpr int kMicrobatchesOfAStep = 6;  // of all ranks, in a step
 constexpr int64_t kBadStep = 3;
 constexpr int64_t kBadElement = 70;  // of every layer's buffer: one rank owns it
 
-// The CPU's loops; the accumulated gradient of kBadStep has an infinity at kBadElement.
-class InfiniteGradient final : public fsdp::ShardWork {
+// The CPU's loops; the accumulated gradient of kBadStep has an infinity at kBadElement, as the contribution
+// of rank 0 would leave it.
+class InfiniteGradient final : public fsdp::UnitKernels {
  public:
-  InfiniteGradient(fsdp::ShardMemory memory, int rounds)
-      : memory_(memory), rounds_(rounds), work_(fsdp::MakeCpuShardWork(std::move(memory))) {}
+  InfiniteGradient(fsdp::ShardGeometry geometry, int rounds)
+      : geometry_(geometry), rounds_(rounds), inner_(fsdp::CpuShardKernels().MakeUnit(std::move(geometry))) {}
 
-  void Fold(const void* staging, bool add) override {
-    work_->Fold(staging, add);
+  void Fold(const void* staging, void* gradients, bool add, fsdp::UnitNormTerms* norm_terms) const override {
     const int64_t step = folds_++ / rounds_ + 1;
-    for (const fsdp::Piece& piece : memory_.pieces) {
-      // Units of two items or fewer are the embedding and the head.
-      if (step == kBadStep && memory_.num_items > 2 && piece.range.begin <= kBadElement &&
+    for (const fsdp::Piece& piece : geometry_.pieces) {
+      // Units of two parameters or fewer are the embedding and the head.
+      if (step == kBadStep && geometry_.num_parameters > 2 && piece.range.begin <= kBadElement &&
           kBadElement < piece.range.end) {
-        static_cast<float*>(memory_.gradient)[kBadElement - memory_.begin] =
+        static_cast<float*>(const_cast<void*>(staging))[kBadElement - geometry_.begin] =
             std::numeric_limits<float>::infinity();
       }
     }
+    inner_->Fold(staging, gradients, add, norm_terms);
   }
-  void AddTerms(fsdp::NormTerms* terms) override { work_->AddTerms(terms); }
-  void OptimizerStep(const fsdp::OptimizerInputs& inputs) override { work_->OptimizerStep(inputs); }
-  std::vector<fsdp::ItemNorms> norms() const override { return work_->norms(); }
+  void OptimizerStep(const fsdp::OptimizerArrays& arrays, const fsdp::AdamWConfig& config) const override {
+    inner_->OptimizerStep(arrays, config);
+  }
 
  private:
-  const fsdp::ShardMemory memory_;
+  const fsdp::ShardGeometry geometry_;
   const int rounds_;
-  const std::unique_ptr<fsdp::ShardWork> work_;
-  int64_t folds_ = 0;
+  const std::unique_ptr<fsdp::UnitKernels> inner_;
+  mutable int64_t folds_ = 0;  // of one unit, on one stream
+};
+
+class InfiniteGradientKernels final : public fsdp::ShardKernels {
+ public:
+  explicit InfiniteGradientKernels(int rounds) : rounds_(rounds) {}
+
+  std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
+    return std::make_unique<InfiniteGradient>(std::move(geometry), rounds_);
+  }
+  std::unique_ptr<fsdp::NormKernels> MakeNorm(std::vector<const fsdp::UnitNormTerms*> units) const override {
+    return fsdp::CpuShardKernels().MakeNorm(std::move(units));
+  }
+
+ private:
+  const int rounds_;
 };
 
 class InfiniteGradientBackend final : public trainer::Backend {
  public:
-  explicit InfiniteGradientBackend(int rounds) : rounds_(rounds) {}
+  explicit InfiniteGradientBackend(int rounds) : kernels_(rounds) {}
 
   device::Device& device() override { return cpu_->device(); }
   const ops::Operations& operations() const override { return cpu_->operations(); }
-  fsdp::MakeShardWork shard_work() const override {
-    return [rounds = rounds_](fsdp::ShardMemory memory) {
-      return std::make_unique<InfiniteGradient>(std::move(memory), rounds);
-    };
+  const fsdp::ShardKernels& shard_kernels() const override { return kernels_; }
+  std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) override {
+    return cpu_->MakeCommunicatorFactory(std::move(rendezvous));
   }
-  std::unique_ptr<trainer::GradientNorm> MakeGradientNorm(int ranks) override {
-    return cpu_->MakeGradientNorm(ranks);
-  }
-  std::unique_ptr<comm::Communicator> MakeCommunicator(const trainer::GroupMembership& group,
-                                                       const trainer::Rendezvous& rendezvous,
-                                                       comm::Communicator* clone_of) override {
-    return cpu_->MakeCommunicator(group, rendezvous, clone_of);
-  }
-  bool needs_watch() const override { return false; }
+  bool needs_watchdog() const override { return false; }
 
  private:
   const std::unique_ptr<trainer::Backend> cpu_ = trainer::MakeCpuBackend();
-  const int rounds_;
+  const InfiniteGradientKernels kernels_;
 };
 
 JobRun RunOn(int ranks, int64_t steps) {

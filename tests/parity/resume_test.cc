@@ -42,7 +42,8 @@ JobRun Tail(JobRun whole, size_t first) {
   return whole;
 }
 
-// Asks one rank before the first step, so that all act after it.
+// Asks one rank before the first step: all agree with its norm, and act after the run behind it, which is
+// step 2's.
 RunOptions Ask(int rank, uint32_t bits, uint64_t id) {
   return {.with_requests = [=](std::vector<RequestBox>& requests) { requests[rank].Add(bits, id); }};
 }
@@ -54,16 +55,16 @@ TEST(ResumeTest, ContinuesWithTheSameBitsOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 4}) {
     SCOPED_TRACE(ranks);
     const TemporaryFolder folder;
-    // Stops after step 1, asked of the last rank.
+    // Stops after step 2, asked of the last rank.
     const JobRun first = RunJob(MakeJob(On(2, folder.path())), Ask(1, trainer::kRequestStop, 5));
     EXPECT_TRUE(first.stopped);
     EXPECT_EQ(first.answered, std::vector<uint64_t>{5});
-    EXPECT_EQ(first.checkpoints, std::vector<int64_t>{1});
+    EXPECT_EQ(first.checkpoints, std::vector<int64_t>{2});
     JobOptions options = On(ranks, folder.path());
     options.resume = "newest";
     const JobRun second = RunJob(MakeJob(options));
-    EXPECT_EQ(second.resumed_step, 1);
-    ExpectSameBits(Tail(whole, 2), second);
+    EXPECT_EQ(second.resumed_step, 2);
+    ExpectSameBits(Tail(whole, 3), second);
     EXPECT_EQ(NumLines(folder.path() + "/metrics.jsonl"), 8);
   }
 }
@@ -147,7 +148,7 @@ TEST(ResumeTest, ACheckpointOnRequestIsOneOnAllRanksAndTrainingGoesOn) {
   const TemporaryFolder folder;
   const JobRun run = RunJob(MakeJob(On(4, folder.path())), Ask(2, trainer::kRequestCheckpoint, 9));
   EXPECT_FALSE(run.stopped);
-  EXPECT_EQ(run.checkpoints, (std::vector<int64_t>{1, 8}));
+  EXPECT_EQ(run.checkpoints, (std::vector<int64_t>{2, 8}));
   EXPECT_EQ(run.answered, std::vector<uint64_t>{9});
   EXPECT_EQ(run.steps.size(), 8u);
 }

@@ -3,19 +3,19 @@
 #include <ATen/core/Tensor.h>
 
 #include <mutex>
-#include <string_view>
 #include <utility>
 
+#include "comm/communicators.h"
 #include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
-#include "device/arena.h"
-#include "device/stream.h"
-#include "fsdp/sharded_unit.h"
+#include "device/device.h"
+#include "device/memory.h"
+#include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "platform/files.h"
 #include "trainer/rank.h"
-#include "trainer/rank_memory.h"
+#include "trainer/stage_memory.h"
 
 namespace tandem::parity {
 namespace {
@@ -38,6 +38,9 @@ class CountingCommunicator final : public comm::Communicator {
     inner_->AllToAll(input, output);
   }
   void Abort() override { inner_->Abort(); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
+    return inner_->RegisterWindow(std::move(region));
+  }
   void CheckPending() override { inner_->CheckPending(); }
   uint64_t num_collectives() const override { return inner_->num_collectives(); }
   uint64_t num_ended() const override { return inner_->num_ended(); }
@@ -45,6 +48,29 @@ class CountingCommunicator final : public comm::Communicator {
  private:
   std::unique_ptr<comm::Communicator> inner_;
   std::vector<Collective>& seen_;
+};
+
+// Counts the collectives of rank 0, by group.
+class CountingFactory final : public comm::CommunicatorFactory {
+ public:
+  CountingFactory(std::unique_ptr<comm::CommunicatorFactory> inner, JobRun& run)
+      : inner_(std::move(inner)), run_(run) {}
+
+  std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership,
+                                           comm::Communicator* live) override {
+    std::unique_ptr<comm::Communicator> made = inner_->Make(membership, live);
+    if (membership.rank != 0) {
+      return made;
+    }
+    return std::make_unique<CountingCommunicator>(std::move(made), run_.collectives[membership.group]);
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return inner_->Reserve(device, bytes);
+  }
+
+ private:
+  const std::unique_ptr<comm::CommunicatorFactory> inner_;
+  JobRun& run_;
 };
 
 class Recorder final : public trainer::RankObserver {
@@ -56,8 +82,12 @@ class Recorder final : public trainer::RankObserver {
     run_.resumed_step = ready.resumed_step;
     run_.resumed_from = ready.resumed_from;
   }
-  void OnItems(const std::vector<trainer::ReportedItem>&) override {}
+  void OnParameters(const std::vector<trainer::ReportedParameter>&) override {}
   void OnReport(const trainer::StepSummary& summary) override {
+    if (summary.step == 0) {
+      run_.start = summary;
+      return;
+    }
     run_.steps.push_back(summary);
     if (options_.on_report) {
       options_.on_report(summary);
@@ -100,34 +130,30 @@ void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, in
 
 JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   const int ranks = plan.train.ranks;
-  std::vector<std::vector<std::unique_ptr<comm::Communicator>>> communicators(ranks);
   JobRun run;
-  const bool on_host = !options.make_backend;
-  for (const char* name : {"dp_cp", "dp_cp_ag", "intra_dist_opt", "report"}) {
-    if (!on_host && name != std::string("report")) continue;
-    comm::WaitUntil wait_until;
-    if (options.scheduler != nullptr &&
-        std::string_view(name) != "report") {  // which has a thread of its own
-      wait_until = [&](const std::function<bool()>& ready) { options.scheduler->WaitUntil(ready); };
-    }
-    auto group = comm::MakeThreadCommunicators(name, ranks, wait_until);
-    group[0] = std::make_unique<CountingCommunicator>(std::move(group[0]), run.collectives[name]);
-    for (int rank = 0; rank < ranks; ++rank) {
-      communicators[rank].push_back(std::move(group[rank]));
-    }
+  comm::WaitUntil wait_until;
+  if (options.scheduler != nullptr) {
+    wait_until = [&](const std::function<bool()>& ready) { options.scheduler->WaitUntil(ready); };
   }
-  const trainer::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
-                                       .data_address = "127.0.0.1",
-                                       .timeout = absl::Minutes(2)};
+  comm::ThreadGroups groups(wait_until);
+  comm::ThreadGroups report_groups;  // the reporter has a thread of its own
+  const comm::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
+                                    .data_address = "127.0.0.1",
+                                    .timeout = absl::Minutes(2)};
+  std::vector<comm::CommunicatorUse> uses;
+  for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan)) {
+    uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
+  }
   std::vector<trainer::RequestBox> requests(ranks);
   if (options.with_requests) {
     options.with_requests(requests);
   }
-  run.arena_peaks.resize(ranks);
+  run.arena_bytes.resize(ranks);
   std::mutex mu;
   comm::RunThreadRanks(ranks, [&](int rank) {
     link::SharedPage page;
     Recorder recorder(run, mu, options);
+    const bool on_host = !options.make_backend;
     std::unique_ptr<trainer::Backend> backend;
     if (!on_host) {
       backend = options.make_backend(rank);
@@ -136,34 +162,48 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     } else {
       backend = trainer::MakeCpuBackend();
     }
-    std::vector<std::unique_ptr<comm::Communicator>> own = std::move(communicators[rank]);
-    if (!on_host) {
-      const auto join = [&](const char* name, comm::Communicator* clone_of) {
-        own.push_back(backend->MakeCommunicator({.name = name, .prefix = name, .rank = rank, .size = ranks},
-                                                rendezvous, clone_of));
-        return own.back().get();
-      };
-      comm::Communicator* const reduce = join("dp_cp", nullptr);
-      join("dp_cp_ag", reduce);
-      join("intra_dist_opt", nullptr);
+    std::unique_ptr<comm::CommunicatorFactory> factory;
+    if (on_host) {
+      factory = std::make_unique<CountingFactory>(groups.MakeFactory(), run);
+    } else {
+      factory = backend->MakeCommunicatorFactory(rendezvous);
     }
-    trainer::Rank trainer(
-        plan,
-        {.rank = rank,
-         .job = options.job,
-         .executor = {.poison = options.poison, .separate_instructions = options.scheduler != nullptr}},
-        own, rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(), requests[rank],
-        page, *backend, recorder);
+    std::vector<comm::Membership> memberships;
+    for (const auto& [group, clone_of] : std::vector<std::pair<std::string, std::string>>{
+             {"dp_cp", ""}, {"dp_cp_ag", "dp_cp"}, {"intra_dist_opt", ""}}) {
+      memberships.push_back(
+          {.group = group, .prefix = group + "/", .rank = rank, .size = ranks, .clone_of = clone_of});
+    }
+    comm::Communicators communicators(*factory, memberships, uses);
+    const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
+        {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);
+    trainer::Rank trainer(plan,
+                          {.rank = rank,
+                           .job = options.job,
+                           .executor = {.fill_with_nan = options.fill_with_nan,
+                                        .separate_instructions = options.scheduler != nullptr}},
+                          {communicators, *factory, *report},
+                          rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(),
+                          requests[rank], page, *backend, recorder);
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;
-    run.arena_peaks[rank] = trainer.memory().arena().peak();
-    for (const fsdp::ShardedUnit& unit : trainer.memory().units()) {
-      const int64_t begin = unit.owned().begin;
-      const int64_t elements = unit.layout().elements;
-      Put(unit.name() + "/weights", unit.weights(), begin, elements, run);
-      Put(unit.name() + "/exp_avg", unit.exp_avg(), begin, elements, run);
-      Put(unit.name() + "/exp_avg_sq", unit.exp_avg_sq(), begin, elements, run);
+    if (rank == 0 && options.at_end) {
+      options.at_end();
+    }
+    run.arena_bytes[rank] = trainer.arena().bytes;
+    for (size_t u = 0; options.arrays && u < trainer.units().size(); ++u) {
+      const fsdp::UnitShard& unit = trainer.units()[u];
+      const fsdp::StateMemory state = trainer.StateOf(u);
+      const auto put = [&](const char* what, device::Memory memory) {
+        const at::Tensor shard =
+            device::FlatTensorIn(backend->device(), memory, trainer::ElementTypeOf(plan.compute));
+        Put(unit.name() + "/" + what, shard.narrow(0, 0, unit.owned().size()), unit.owned().begin,
+            unit.layout().elements, run);
+      };
+      put("weights", state.weights);
+      put("exp_avg", state.exp_avg);
+      put("exp_avg_sq", state.exp_avg_sq);
     }
   });
   return run;

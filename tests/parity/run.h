@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,13 @@ struct ProfiledStep {
 
 // What a job did, all ranks together.
 struct JobRun {
+  std::optional<trainer::StepSummary> start;  // step 0: the validation before the first update
   std::vector<trainer::StepSummary> steps;
   // "<unit>/weights", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole arrays.
   std::map<std::string, std::string> arrays;
   // Of rank 0, by group name.
   std::map<std::string, std::vector<Collective>> collectives;
-  std::vector<int64_t> arena_peaks;    // by rank, bytes
+  std::vector<int64_t> arena_bytes;    // by rank
   std::vector<uint64_t> answered;      // request ids, of all ranks
   std::vector<ProfiledStep> profiled;  // of all ranks, in no order
   std::vector<int64_t> checkpoints;    // steps
@@ -50,11 +52,14 @@ struct JobRun {
 
 struct RunOptions {
   std::string job = "parity";  // id
-  bool poison = false;
+  bool fill_with_nan = false;
   // Every rank's streams are this scheduler's, an instruction at a time; null: threads.
   device::SeededScheduler* scheduler = nullptr;
   // What rank r runs on; empty: the CPU. Called on the rank's thread.
   std::function<std::unique_ptr<trainer::Backend>(int rank)> make_backend;
+  bool arrays = true;  // of the whole state, to be compared
+  // Called on rank 0's thread at its end, while its backend is there.
+  std::function<void()> at_end;
   // Called on rank 0's reporter thread after each step.
   std::function<void(const trainer::StepSummary&)> on_report;
   platform::Files* files = nullptr;  // of rank 0's checkpoints; null: the machine's

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
-#include "schedules/checker.h"
-#include "schedules/counts.h"
+#include "schedules/check/check.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
@@ -36,39 +36,80 @@ TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
   ASSERT_EQ(plan.outline.units.size(), 6u);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     EXPECT_EQ(plan.outline.units[unit].name, plan.units[unit].name);
-    EXPECT_EQ(plan.outline.units[unit].parts, plan.units[unit].parts);
+    ASSERT_EQ(plan.outline.units[unit].parts.size(), plan.units[unit].parts.size());
+    for (size_t part = 0; part < plan.units[unit].parts.size(); ++part) {
+      EXPECT_EQ(plan.outline.units[unit].parts[part].name, plan.units[unit].parts[part]);
+    }
     EXPECT_EQ(plan.outline.units[unit].elements, plan.layouts[unit].elements);
-    ASSERT_EQ(plan.layouts[unit].items.size(), plan.units[unit].parameters.size());
-    for (size_t i = 0; i < plan.layouts[unit].items.size(); ++i) {
-      EXPECT_EQ(plan.layouts[unit].items[i].name, plan.units[unit].parameters[i].name);
+    EXPECT_EQ(plan.options.units[unit].shard_elements, fsdp::ShardElements(plan.layouts[unit], 2));
+    ASSERT_EQ(plan.layouts[unit].parameters.size(), plan.units[unit].parameters.size());
+    for (size_t i = 0; i < plan.layouts[unit].parameters.size(); ++i) {
+      EXPECT_EQ(plan.layouts[unit].parameters[i].name, plan.units[unit].parameters[i].name);
     }
   }
 }
 
+// Of one unit in a program.
+int64_t Count(const schedules::Program& program, schedules::Opcode opcode, int unit) {
+  return std::count_if(program.instructions.begin(), program.instructions.end(),
+                       [&](const schedules::Instruction& instruction) {
+                         return instruction.opcode == opcode && instruction.target == unit;
+                       });
+}
+
 TEST(JobPlanTest, ProgramsOfARealModelAreAcceptedAtEveryPrefetchDistance) {
+  using schedules::Opcode;
   for (const char* tied : {", tie_word_embeddings: true", ""}) {
     for (const char* prefetch : {"0", "1", "2"}) {
       const JobPlan plan = MakeJobPlan(
           TestJob(std::string("{ranks: 3, fsdp: {prefetch: ") + prefetch + "}}", "{compute: fp64}", tied));
-      EXPECT_EQ(schedules::CheckSequence(plan.outline, {&plan.train_program, &plan.validate_program}),
-                absl::OkStatus());
-      const std::vector<schedules::UnitCounts> counts =
-          schedules::CountCollectives(plan.outline, plan.train_program);
+      EXPECT_EQ(schedules::CheckStage(plan.outline, plan.options, plan.stage), absl::OkStatus());
+      const schedules::Program& train = plan.stage.train;
+      const int head = static_cast<int>(plan.units.size()) - 1;
       const int m = plan.train.microbatches_per_rank;
       EXPECT_EQ(m, 2);
-      EXPECT_EQ(counts[0], (schedules::UnitCounts{plan.model.tie_word_embeddings ? 2 * m : m, m}));
-      EXPECT_EQ(counts[1], (schedules::UnitCounts{2 * m, m}));
-      EXPECT_EQ(counts.back(), (schedules::UnitCounts{m, m}));
+      EXPECT_EQ(Count(train, Opcode::kUnshard, 1), 2 * m) << "forward and backward of a layer";
+      EXPECT_EQ(Count(train, Opcode::kUnshard, head), m) << "they follow each other";
+      for (int unit = 0; unit <= head; ++unit) {
+        EXPECT_EQ(Count(train, Opcode::kReduceGradients, unit), m);
+        EXPECT_EQ(Count(train, Opcode::kOptimizerStep, unit), 1);
+        EXPECT_EQ(Count(plan.stage.begin, Opcode::kOptimizerStep, unit), 0);
+        EXPECT_EQ(Count(plan.stage.update, Opcode::kOptimizerStep, unit), 1);
+      }
     }
   }
 }
 
-TEST(JobPlanTest, SlotsHoldAGatheredUnitAndBothProgramsShareThem) {
+TEST(JobPlanTest, AllProgramsHaveTheSamePersistentBuffersAtTheSameAddresses) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
-  EXPECT_EQ(plan.train_program.parameter_slot_bytes[1], fsdp::GatheredElements(plan.layouts[1], 3) * 4);
-  EXPECT_EQ(plan.train_program.parameter_slot_bytes, plan.validate_program.parameter_slot_bytes);
-  EXPECT_EQ(plan.train_program.parameter_slots, plan.validate_program.parameter_slots);
-  EXPECT_EQ(plan.train_program.gradient_slots, plan.validate_program.gradient_slots);
+  const auto persistent = [](const schedules::Program& program) {
+    std::vector<schedules::Buffer> buffers;
+    for (const schedules::Buffer& buffer : program.buffers) {
+      if (buffer.life != schedules::Life::kLocal) {
+        buffers.push_back(buffer);
+      }
+    }
+    return buffers;
+  };
+  ASSERT_EQ(plan.stage.All().size(), 4u);
+  for (const schedules::Program* program : plan.stage.All()) {
+    EXPECT_EQ(persistent(*program), persistent(plan.stage.train)) << program->name;
+  }
+  EXPECT_GT(plan.stage.persistent_bytes, 0);
+  EXPECT_GT(plan.stage.arena_bytes, plan.stage.persistent_bytes);
+}
+
+TEST(JobPlanTest, EveryCommunicatorHasAGroupAndComesOnce) {
+  const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
+  std::vector<std::string> uses;
+  for (const schedules::CommunicatorUse& use : CommunicatorUses(plan)) {
+    uses.push_back(use.purpose);
+    ASSERT_EQ(plan.group_ranks.count(use.group), 1u) << use.group;
+    EXPECT_EQ(plan.group_ranks.at(use.group), 3);
+  }
+  std::sort(uses.begin(), uses.end());
+  EXPECT_EQ(uses, (std::vector<std::string>{"gather", "norm", "reduce"}));
+  EXPECT_EQ(ContributionsPerStep(plan), 6);
 }
 
 TEST(JobPlanTest, DigestsNameTheProgramAndTheLayout) {
@@ -99,8 +140,8 @@ TEST(JobPlanTest, ValidationThatNeverRunsHasNoProgram) {
   nothing.mutable_training()->set_validation_batches(0);
   for (const v1::JobSpec& job : {never, nothing}) {
     const JobPlan plan = MakeJobPlan(job);
-    EXPECT_TRUE(plan.validate_program.instructions.empty());
-    EXPECT_FALSE(plan.train_program.instructions.empty());
+    EXPECT_TRUE(plan.stage.validate.instructions.empty());
+    EXPECT_FALSE(plan.stage.train.instructions.empty());
   }
 }
 
@@ -110,7 +151,7 @@ TEST(JobPlanTest, TheMicrobatchesOfAValidationAreSharedAmongTheRanks) {
   job.mutable_training()->set_global_batch_size(16);
   for (const auto& [batches, rounds] : std::map<int, int>{{1, 1}, {4, 1}, {5, 2}, {16, 4}}) {
     job.mutable_training()->set_validation_batches(batches);
-    EXPECT_EQ(MakeJobPlan(job).validate_program.num_microbatches, rounds) << batches;
+    EXPECT_EQ(MakeJobPlan(job).stage.validate.num_microbatches, rounds) << batches;
   }
 }
 

@@ -3,20 +3,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/advice.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
-#include "schedules/device_profile.h"
+#include "schedules/simulate/device_profile.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
 namespace {
 
 using schedules::DeviceProfile;
-using schedules::StreamKind;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
@@ -61,26 +65,72 @@ TEST(PredictionTest, WhereOnlyProductsTakeTimeTheStepIsTheirs) {
   EXPECT_FALSE(prediction.critical_path.empty());
 }
 
-TEST(PredictionTest, MemoryIsThatOfThePlanAndItsCurveTheReplays) {
+TEST(PredictionTest, TheMemoryInUseStaysBelowTheArenaAndTheDifferenceIsNamed) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const Prediction prediction = *Predict(plan, SlowLink());
-  const MemoryPlan memory = PlanMemory(plan);
-  EXPECT_EQ(prediction.memory.arena_bytes, memory.arena_bytes);
-  std::vector<int64_t> sizes;
-  for (const Buffer& buffer : PersistentBuffers(plan)) {
-    sizes.push_back(buffer.bytes);
-  }
-  const schedules::MemoryCurve replay = schedules::ReplayMemory(plan.outline, plan.train_program, sizes);
+  EXPECT_EQ(prediction.memory.arena_bytes, PlanMemory(plan).arena_bytes);
   const nlohmann::json curve = PredictionToJson(plan, prediction, SlowLink())["memory_curve"];
-  ASSERT_EQ(curve.size(), replay.points.size());
+  ASSERT_EQ(curve.size(), prediction.memory_curve.points.size());
   int64_t highest = 0;
-  for (size_t i = 0; i < curve.size(); ++i) {
-    EXPECT_EQ(curve[i]["in_use"], replay.points[i].in_use);
-    EXPECT_EQ(curve[i]["activations"], replay.points[i].use.activations);
-    EXPECT_EQ(curve[i]["persistent"], memory.persistent_bytes);
-    highest = std::max(highest, curve[i]["in_use"].get<int64_t>());
+  for (const nlohmann::json& point : curve) {
+    int64_t locals = 0;
+    for (const nlohmann::json& bytes : point["locals"]) {
+      locals += bytes.get<int64_t>();
+    }
+    EXPECT_EQ(point["in_use"], point["persistent"].get<int64_t>() + locals);
+    highest = std::max(highest, point["in_use"].get<int64_t>());
   }
-  EXPECT_EQ(highest, replay.peak_in_use);
+  EXPECT_EQ(highest,
+            schedules::Total(prediction.memory_curve.persistent) + prediction.memory_curve.peak_bytes);
+  EXPECT_LE(prediction.memory_curve.peak_bytes, prediction.memory.alive_bytes)
+      << "alive is an upper bound of in use";
+  EXPECT_THAT(
+      PredictionToText(plan, prediction, SlowLink()),
+      ContainsRegex("arena +[0-9.]+ MiB: [0-9.]+ MiB in use at most, [0-9.]+ [KM]iB kept for what may "
+                    "overlap, [0-9.]+ [KM]iB alignment and gaps\n"));
+}
+
+TEST(PredictionTest, MemoryWaitsCostTheDifferenceToAStepWithoutThem) {
+  JobPlan plan = MakeJobPlan(TestJob());
+  schedules::Program& train = plan.stage.train;
+  for (schedules::Instruction& instruction : train.instructions) {
+    for (schedules::Wait& wait : instruction.waits) {
+      wait.frees = 0;
+    }
+  }
+  const Prediction without = *Predict(plan, SlowLink());
+  EXPECT_EQ(without.memory_waits.count, 0);
+  EXPECT_THAT(PredictionToText(plan, without, SlowLink()), ContainsRegex("memory waits +none: "));
+  // The first gather waits, for its memory, until the last optimizer step has ended.
+  const auto last_optimizer = std::find_if(
+      train.instructions.rbegin(), train.instructions.rend(),
+      [](const schedules::Instruction& i) { return i.opcode == schedules::Opcode::kOptimizerStep; });
+  const int waited = static_cast<int>(train.instructions.rend() - last_optimizer) - 1;
+  const auto gather =
+      std::find_if(train.instructions.begin() + waited, train.instructions.end(),
+                   [](const schedules::Instruction& i) { return i.opcode == schedules::Opcode::kUnshard; });
+  ASSERT_NE(gather, train.instructions.end());
+  gather->waits.push_back({.instruction = waited, .frees = 4096});
+  DeviceProfile profile = SlowLink();
+  profile.memory_bytes_per_second = 1e7;  // so that optimizer steps take time
+  const Prediction prediction = *Predict(plan, profile);
+  EXPECT_EQ(prediction.memory_waits.count, 1);
+  EXPECT_EQ(prediction.memory_waits.freed_bytes, 4096);
+  EXPECT_GT(prediction.memory_waits.cost_ns, 0);
+  gather->waits.pop_back();
+  EXPECT_EQ(prediction.step_ns - prediction.memory_waits.cost_ns, Predict(plan, profile)->step_ns);
+}
+
+TEST(PredictionTest, WhatTheArenaDoesNotHoldCountsAgainstTheDevice) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  DeviceProfile profile = FastLink();
+  EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("outside")));
+  EXPECT_TRUE(PredictionToJson(plan, *Predict(plan, profile), profile)["outside_bytes"].is_null());
+  profile.context_bytes = int64_t{1} << 30;
+  const Prediction prediction = *Predict(plan, profile);
+  EXPECT_EQ(prediction.device_bytes(), prediction.memory.arena_bytes + profile.context_bytes);
+  EXPECT_THAT(PredictionToText(plan, prediction, profile),
+              HasSubstr("1.00 GiB beside the arena: context, communicators, modules"));
 }
 
 TEST(PredictionTest, AProfileWithoutTheComputeTypeIsRefused) {
@@ -99,10 +149,10 @@ TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {
   EXPECT_THAT(text, ContainsRegex("device profile +h100: H100"));
   EXPECT_THAT(text, ContainsRegex("costs +instructions: [0-9]+ estimated from rates\n"));
   EXPECT_THAT(text, HasSubstr(DurationText(prediction.step_ns)));
-  EXPECT_THAT(text, ContainsRegex("device memory +[0-9.]+ MiB of 79.18 GiB"));
+  EXPECT_THAT(text, ContainsRegex("device memory +[0-9.]+ [MG]iB of 79.18 GiB"));
   const nlohmann::json json = PredictionToJson(plan, prediction, profile);
   EXPECT_NEAR(json["step_seconds"].get<double>() * 1e9, static_cast<double>(prediction.step_ns), 1);
-  EXPECT_EQ(json["timeline"].size(), plan.train_program.instructions.size());
+  EXPECT_EQ(json["timeline"].size(), plan.stage.train.instructions.size());
   EXPECT_EQ(json["critical_path"].size(), prediction.critical_path.size());
   EXPECT_TRUE(json["model_flops_utilization"].is_number());
   profile.compute["fp32"].peak_flops_per_second = 0;
@@ -156,51 +206,59 @@ TEST(AdviceTest, PrefetchIsRecommendedWithWhatItSavesAndCosts) {
   const Prediction again = *Predict(MakeJobPlan(changed), profile);
   EXPECT_EQ(trial->step_ns, again.step_ns) << "a trial is that job, planned";
   EXPECT_EQ(trial->arena_bytes, again.memory.arena_bytes);
+  EXPECT_EQ(trial->device_bytes, again.device_bytes());
   ASSERT_EQ(advice.sentences.size(), 2u);
   EXPECT_THAT(advice.sentences[1],
               HasSubstr("parallelism.fsdp.prefetch " + std::to_string(trial->to) + " instead of 0 saves " +
                         DurationText(prediction.step_ns - trial->step_ns)));
 }
 
-// The step, planned again with what the advice says.
-int64_t StepWith(const v1::JobSpec& job, const Trial& trial, const DeviceProfile& profile) {
-  v1::JobSpec changed = job;
-  if (trial.path == "parallelism.fsdp.prefetch") {
-    changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(static_cast<int>(trial.to));
-  } else {
-    changed.mutable_training()->set_micro_batch_size(trial.to);
+// The job, planned again with what the advice tried. One plan serves all profiles.
+const JobPlan& PlanWith(const v1::JobSpec& job, const Trial& trial) {
+  static std::map<std::tuple<int, std::string, int64_t>, JobPlan> plans;
+  const auto key = std::make_tuple(job.parallelism().fsdp().prefetch(), trial.path, trial.to);
+  if (plans.count(key) == 0) {
+    v1::JobSpec changed = job;
+    if (trial.path == "parallelism.fsdp.prefetch") {
+      changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(static_cast<int>(trial.to));
+    } else {
+      changed.mutable_training()->set_micro_batch_size(trial.to);
+    }
+    plans[key] = MakeJobPlan(changed);
   }
-  return Predict(MakeJobPlan(changed), profile)->step_ns;
+  return plans.at(key);
 }
 
 TEST(AdviceTest, WhatItSaysOfAChangeIsWhatTheChangedJobDoes) {
   int recommended = 0;
   int nothing = 0;
   for (const char* prefetch : {"0", "1", "2"}) {
-    for (const double link : {1e5, 1e6, 1e7, 3e7, 1e8, 1e15}) {
-      for (const double overhead : {0.0, 1e-5, 1e-3}) {
-        for (const int64_t memory : {int64_t{0}, int64_t{1} << 21, int64_t{1} << 60}) {
-          const v1::JobSpec job = TestJob(absl::StrCat("{ranks: 2, fsdp: {prefetch: ", prefetch, "}}"));
+    const v1::JobSpec job = TestJob(absl::StrCat("{ranks: 2, fsdp: {prefetch: ", prefetch, "}}"));
+    const JobPlan plan = MakeJobPlan(job);
+    for (const double link : {1e6, 3e7, 1e8, 1e15}) {
+      for (const double overhead : {0.0, 1e-3}) {
+        for (const int64_t memory : {int64_t{0}, int64_t{1} << 22, int64_t{1} << 60}) {
           DeviceProfile profile = FastLink();
           profile.link.bytes_per_second = link;
           profile.overhead_seconds = overhead;
           profile.memory_bytes = memory;
-          const JobPlan plan = MakeJobPlan(job);
           const Prediction prediction = *Predict(plan, profile);
           const Advice advice = Advise(job, plan, prediction, profile);
           const std::string text = absl::StrJoin(advice.sentences, "\n");
+          const std::string& tried = advice.sentences.back();  // what would fit is in the first
           bool helps = false;
           bool fits = false;
           for (const Trial& trial : advice.trials) {
-            EXPECT_EQ(trial.step_ns, StepWith(job, trial, profile)) << trial.path << " " << trial.to;
+            EXPECT_EQ(trial.step_ns, Predict(PlanWith(job, trial), profile)->step_ns)
+                << trial.path << " " << trial.to;
             const int64_t saved = prediction.step_ns - trial.step_ns;
             const std::string change = absl::StrCat(trial.path, " ", trial.to, " instead of ", trial.from);
-            if (absl::StrContains(text, change) && absl::StrContains(text, " saves ")) {
+            if (absl::StrContains(tried, change) && absl::StrContains(tried, " saves ")) {
               ++recommended;
               EXPECT_THAT(text, HasSubstr(absl::StrCat(" saves ", DurationText(saved), " (")));
               EXPECT_GE(saved, prediction.step_ns / 100);
             }
-            if (absl::StrContains(text, change) && absl::StrContains(text, "no longer")) {
+            if (absl::StrContains(tried, change) && absl::StrContains(tried, "no longer")) {
               EXPECT_LE(trial.step_ns, prediction.step_ns);
             }
             const bool worthwhile = saved >= 0.01 * static_cast<double>(prediction.step_ns);

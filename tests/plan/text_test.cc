@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/memory.h"
-#include "schedules/text.h"
+#include "plan/memory_plan.h"
+#include "schedules/program/text.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
@@ -22,17 +22,23 @@ TEST(PlanTextTest, SaysWhatAUserAsksFirst) {
   EXPECT_THAT(text, ContainsRegex("parameters +[0-9,]+\n"));
   EXPECT_THAT(text, ContainsRegex("FLOPs a token +[0-9.]+ [MG]\n"));
   EXPECT_THAT(text, ContainsRegex("arena +[0-9.]+ MiB +[0-9,]+\n"));
-  EXPECT_THAT(text, ContainsRegex("  layers.0-3 +[0-9,]+ +[0-9,]+ +p1 g1 +6 +3\n  head "));
-  EXPECT_THAT(text, ContainsRegex("parameters p1 +2 x [0-9.]+ KiB\n"));
-  EXPECT_THAT(text, ContainsRegex("train +[0-9]+ instructions, 3 microbatches, [0-9]+ waits"));
+  EXPECT_THAT(text, ContainsRegex("  layers.0-3 +[0-9,]+ +[0-9,]+ +[0-9.]+ KiB +6 +3\n  head "));
+  EXPECT_THAT(text,
+              ContainsRegex("budget of a run +[0-9.]+ MiB; at least [0-9.]+ MiB, by default [0-9.]+ MiB, "));
+  EXPECT_THAT(text, ContainsRegex("train +[0-9]+ instructions, 3 microbatches, [0-9]+ waits between streams, "
+                                  "[0-9]+ of them for memory\n"));
+  EXPECT_THAT(text, ContainsRegex("update +[0-9]+ instructions, [0-9]+ waits"));
+  EXPECT_THAT(text, ContainsRegex("communicators +gather \\(dp_cp_ag, 2 ranks\\), "));
   EXPECT_THAT(text, Not(HasSubstr("unshard")));
 }
 
 TEST(PlanTextTest, ProgramsComeWhenAskedFor) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const std::string text = PlanToText(plan, {.program = true});
-  EXPECT_THAT(text, HasSubstr(schedules::ToText(plan.train_program, plan.outline)));
-  EXPECT_THAT(text, HasSubstr(schedules::ToText(plan.validate_program, plan.outline)));
+  ASSERT_EQ(plan.stage.All().size(), 4u);
+  for (const schedules::Program* program : plan.stage.All()) {
+    EXPECT_THAT(text, HasSubstr(schedules::ToText(*program, plan.outline)));
+  }
 }
 
 TEST(PlanTextTest, JsonHoldsTheSameNumbers) {
@@ -43,13 +49,20 @@ TEST(PlanTextTest, JsonHoldsTheSameNumbers) {
   EXPECT_EQ(json["step"]["microbatches_per_rank"], 3);
   EXPECT_EQ(json["model"]["parameters"], model::NumParameters(plan.model));
   EXPECT_EQ(json["memory"]["arena_bytes"], memory.arena_bytes);
-  EXPECT_EQ(json["memory"]["categories"].size(), memory.categories.size());
-  EXPECT_EQ(json["memory"]["buffers"].size(), PersistentBuffers(plan).size());
+  EXPECT_EQ(json["memory"]["budget_bytes"], memory.budget_bytes);
+  int64_t persistent = 0;
+  for (const nlohmann::json& kind : json["memory"]["kinds"]) {
+    persistent += kind["bytes"].get<int64_t>();
+  }
+  EXPECT_EQ(persistent, schedules::Total(memory.persistent));
+  EXPECT_EQ(json["communicators"].size(), CommunicatorUses(plan).size());
   EXPECT_EQ(json["units"][1]["name"], "layers.0");
   EXPECT_EQ(json["units"][1]["gathers"], 6);
   EXPECT_EQ(json["units"][1]["reductions"], 3);
-  EXPECT_EQ(json["programs"]["train"]["instructions"].size(), plan.train_program.instructions.size());
-  EXPECT_EQ(json["programs"]["validate"]["instructions"].size(), plan.validate_program.instructions.size());
+  for (const schedules::Program* program : plan.stage.All()) {
+    EXPECT_EQ(json["programs"][program->name]["instructions"].size(), program->instructions.size());
+    EXPECT_EQ(json["programs"][program->name]["buffers"].size(), program->buffers.size());
+  }
   EXPECT_EQ(json["program_digest"], plan.program_digest);
 }
 

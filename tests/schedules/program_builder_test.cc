@@ -1,143 +1,244 @@
-#include "schedules/program_builder.h"
+#include "schedules/build/program_builder.h"
 
 #include <gtest/gtest.h>
 
-#include "schedules/checker.h"
-#include "schedules/counts.h"
-#include "schedules/cross_rank.h"
-#include "tests/schedules/test_outline.h"
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "schedules/check/check.h"
+#include "schedules/passes/passes.h"
+#include "schedules/program/text.h"
+#include "tests/schedules/one_f_one_b.h"
+#include "tests/schedules/proven_stage.h"
+#include "tests/schedules/test_outlines.h"
 
 namespace tandem::schedules {
 namespace {
 
-struct Shape {
-  int prefetch;
-  int accumulation;
-  int layers;
-  bool tied;
-};
-
-class EveryShapeTest : public testing::TestWithParam<Shape> {
- protected:
-  const Outline outline_ = TestOutline(GetParam().layers, GetParam().tied);
-  const FsdpOptions options_ = TestOptions(outline_, GetParam().prefetch);
-  const Program train_ = BuildTrainProgram(outline_, options_, GetParam().accumulation);
-  const Program validate_ = BuildValidateProgram(outline_, options_, GetParam().accumulation);
-};
-
-TEST_P(EveryShapeTest, IsAccepted) {
-  EXPECT_EQ(CheckProgram(outline_, train_), absl::OkStatus());
-  EXPECT_EQ(CheckProgram(outline_, validate_), absl::OkStatus());
-  EXPECT_EQ(CheckSequence(outline_, {&train_, &train_, &validate_, &train_}), absl::OkStatus());
-  EXPECT_EQ(CheckRanks(InOneGroup(outline_, {&train_, &train_})), absl::OkStatus());
+int Count(const Program& program, Opcode opcode) {
+  return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                        [&](const Instruction& i) { return i.opcode == opcode; }));
 }
 
-TEST_P(EveryShapeTest, GathersLayersTwiceAndTheHeadOnceAMicrobatch) {
-  const int m = GetParam().accumulation;
-  const int n = GetParam().layers;
-  const std::vector<UnitCounts> counts = CountCollectives(outline_, train_);
-  EXPECT_EQ(counts[0], (UnitCounts{.gathers = GetParam().tied ? 2 * m : m, .reductions = m}));
-  for (int layer = 0; layer < n; ++layer) {
-    EXPECT_EQ(counts[1 + layer], (UnitCounts{.gathers = 2 * m, .reductions = m}));
+int CountOf(const Program& program, Opcode opcode, int target) {
+  return static_cast<int>(
+      std::count_if(program.instructions.begin(), program.instructions.end(),
+                    [&](const Instruction& i) { return i.opcode == opcode && i.target == target; }));
+}
+
+TEST(ProgramBuilderTest, EveryOutlineStrategyAndScheduleIsProven) {
+  std::vector<Outline> outlines = {SmallDecoder(), SmallDecoder(1, /*tied=*/true), UnusualDecoder(),
+                                   MoeDecoder()};
+  for (const Outline& stage : TwoStages()) {
+    outlines.push_back(stage);
   }
-  EXPECT_EQ(counts[1 + n], (UnitCounts{.gathers = m, .reductions = m}));
-}
-
-// The tied head of one microbatch and the embedding of the next are adjacent uses of one unit.
-TEST_P(EveryShapeTest, ValidationGathersEveryUnitOnceAMicrobatchAndReducesNothing) {
-  const int m = GetParam().accumulation;
-  const std::vector<UnitCounts> counts = CountCollectives(outline_, validate_);
-  EXPECT_EQ(counts.front(), (UnitCounts{.gathers = GetParam().tied ? m + 1 : m, .reductions = 0}));
-  for (size_t unit = 1; unit < counts.size(); ++unit) {
-    EXPECT_EQ(counts[unit], (UnitCounts{.gathers = m, .reductions = 0}));
-  }
-}
-
-TEST_P(EveryShapeTest, NeedsOneParameterSlotMoreThanThePrefetchDistance) {
-  const int layer_class = train_.parameter_slots[1];
-  EXPECT_LE(layer_class, GetParam().prefetch + 1);
-  EXPECT_EQ(layer_class, std::min(GetParam().prefetch + 1, GetParam().layers));
-  EXPECT_EQ(train_.parameter_slots[0], 1);
-  EXPECT_EQ(train_.parameter_slots[2], 1);
-  EXPECT_LE(validate_.parameter_slots[1], layer_class);
-}
-
-TEST_P(EveryShapeTest, NeedsTwoGradientSlotsSoThatReductionsOverlap) {
-  EXPECT_EQ(train_.gradient_slots, (std::vector<int>{1, std::min(2, GetParam().layers), 1}));
-  EXPECT_EQ(validate_.gradient_slots, (std::vector<int>{0, 0, 0}));
-}
-
-std::vector<Shape> AllShapes() {
-  std::vector<Shape> shapes;
-  for (const int prefetch : {0, 1, 2}) {
-    for (const int accumulation : {1, 2, 3, 4}) {
-      for (const int layers : {1, 2, 3, 4}) {
-        for (const bool tied : {false, true}) {
-          shapes.push_back({prefetch, accumulation, layers, tied});
+  for (Outline outline : outlines) {
+    for (const bool bf16 : {false, true}) {
+      for (const Strategy& strategy : Strategies()) {
+        for (const int ranks : {1, 4}) {
+          if (bf16) {
+            UseBf16(outline);
+          }
+          SCOPED_TRACE(strategy.name);
+          BuildOptions options = OptionsFor(outline, strategy.name, 3, ranks);
+          ProvenStage(outline, options);
+          if (outline.received.empty() && outline.sent.empty()) {
+            options.hold = 1;
+            ProvenStage(outline, options, Schedule::kOverlapped);
+          }
         }
       }
     }
   }
-  return shapes;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryShapeTest, testing::ValuesIn(AllShapes()), [](const auto& info) {
-  const Shape& shape = info.param;
-  return "Prefetch" + std::to_string(shape.prefetch) + "Accumulation" + std::to_string(shape.accumulation) +
-         "Layers" + std::to_string(shape.layers) + (shape.tied ? "Tied" : "Untied");
-});
-
-TEST(ProgramBuilderTest, TwoMicrobatchesGatherLayersFourTimesEmbeddingAndHeadTwice) {
-  const Outline outline = TestOutline(3, /*tied=*/false);
-  const Program program = BuildTrainProgram(outline, TestOptions(outline, 1), 2);
-  EXPECT_EQ(CountCollectives(outline, program),
-            (std::vector<UnitCounts>{{2, 2}, {4, 2}, {4, 2}, {4, 2}, {2, 2}}));
-}
-
-TEST(ProgramBuilderTest, UnitsOfEqualSizeShareAClass) {
-  const Outline outline = TestOutline(2, /*tied=*/false);
-  FsdpOptions options = TestOptions(outline, 1);
-  options.unit_parameter_slot_bytes = {4096, 2048, 2048, 4096};
-  const Program program = BuildTrainProgram(outline, options, 1);
-  EXPECT_EQ(program.parameter_slot_bytes, (std::vector<int64_t>{4096, 2048}));
-  EXPECT_EQ(CheckProgram(outline, program), absl::OkStatus());
-}
-
-TEST(ProgramBuilderTest, SharedSlotsAreTheLargerCountOfEachClass) {
-  Program a{.parameter_slot_bytes = {1, 2},
-            .parameter_slots = {1, 3},
-            .gradient_slot_bytes = {1},
-            .gradient_slots = {2}};
-  Program b{.parameter_slot_bytes = {1, 2},
-            .parameter_slots = {2, 1},
-            .gradient_slot_bytes = {1},
-            .gradient_slots = {0}};
-  ShareSlots(a, b);
-  EXPECT_EQ(a.parameter_slots, (std::vector<int>{2, 3}));
-  EXPECT_EQ(b.parameter_slots, (std::vector<int>{2, 3}));
-  EXPECT_EQ(b.gradient_slots, (std::vector<int>{2}));
-}
-
-TEST(ProgramBuilderTest, TheSameArgumentsGiveTheSameProgram) {
-  const Outline outline = TestOutline(3, /*tied=*/true);
-  EXPECT_EQ(BuildTrainProgram(outline, TestOptions(outline, 1), 2).instructions,
-            BuildTrainProgram(outline, TestOptions(outline, 1), 2).instructions);
-}
-
-// The prefetch distance is how far a gather is issued ahead, in uses.
-TEST(ProgramBuilderTest, PrefetchIssuesGathersAheadOfTheUnitInUse) {
-  const Outline outline = TestOutline(4, /*tied=*/false);
-  for (const int prefetch : {0, 1, 2}) {
-    const Program program = BuildTrainProgram(outline, TestOptions(outline, prefetch), 1);
-    int gathered = 0;  // before the embedding, the first user, runs
-    for (const Instruction& instruction : program.instructions) {
-      if (instruction.opcode == Opcode::kForward) {
-        break;
+TEST(ProgramBuilderTest, RandomOutlinesAreProvenAtTheDefaultAndTheLeastBudget) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    const Outline outline = RandomOutline(seed);
+    for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
+      BuildOptions options = RandomOptions(outline, seed);
+      options.hold = schedule == Schedule::kOverlapped;
+      const StagePrograms stage = ProvenStage(outline, options, schedule);
+      for (const Program* program : stage.All()) {
+        options.budget_bytes = std::max(options.budget_bytes, BudgetsOf(*program).least);
       }
-      gathered += instruction.opcode == Opcode::kUnshard;
+      ProvenStage(outline, options, schedule);
     }
-    EXPECT_EQ(gathered, prefetch + 1);
   }
+}
+
+TEST(ProgramBuilderTest, ABudgetBelowTheLeastIsRefusedByNameAndTheLeastIsNot) {
+  const Outline outline = SmallDecoder();
+  BuildOptions options = OptionsFor(outline);
+  options.budget_bytes = 1000;
+  const std::string message(BuildStage(outline, options).status().message());
+  EXPECT_TRUE(message.starts_with("a budget of 1000 bytes is less than the ")) << message;
+  EXPECT_TRUE(message.find("that train needs at least, at ") != std::string::npos) << message;
+  const std::string least = message.substr(message.find("the ") + 4);
+  options.budget_bytes = std::stoll(least);
+  ProvenStage(outline, options);
+  --options.budget_bytes;
+  EXPECT_FALSE(BuildStage(outline, options).ok());
+}
+
+TEST(StrategyTest, GathersAndReductionsOfTwoMicrobatchesAreThoseOfTheTable) {
+  struct Counts {
+    const char* strategy;
+    int gathers;  // of a layer
+    int reductions;
+    int outer_reductions;
+    int accumulations;
+  };
+  for (const Counts& counts :
+       {Counts{"replicate", 0, 1, 0, 2}, Counts{"zero1", 1, 1, 0, 2}, Counts{"zero2", 1, 2, 0, 0},
+        Counts{"zero3", 4, 2, 0, 0}, Counts{"hsdp", 4, 2, 1, 0}, Counts{"hfsdp", 4, 2, 1, 0}}) {
+    SCOPED_TRACE(counts.strategy);
+    const Outline outline = SmallDecoder();
+    const StagePrograms stage = ProvenStage(outline, OptionsFor(outline, counts.strategy, 2, 4));
+    const UnitId layer = FindUnit(outline, "layers.0");
+    EXPECT_EQ(CountOf(stage.train, Opcode::kUnshard, layer), counts.gathers);
+    EXPECT_EQ(CountOf(stage.train, Opcode::kReduceGradients, layer), counts.reductions);
+    EXPECT_EQ(CountOf(stage.train, Opcode::kReduceOuter, layer), counts.outer_reductions);
+    EXPECT_EQ(CountOf(stage.train, Opcode::kAccumulate, layer), counts.accumulations);
+    EXPECT_EQ(CountOf(stage.train, Opcode::kUnshardOuter, layer), std::string(counts.strategy) == "hfsdp");
+  }
+}
+
+TEST(ProgramBuilderTest, TrainIsTheUpdateAndThenBegin) {
+  const Outline outline = MoeDecoder();
+  const StagePrograms stage = ProvenStage(outline, OptionsFor(outline));
+  const auto steps = [](const Program& program) {
+    std::vector<std::pair<Opcode, int>> steps;
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.opcode != Opcode::kLoadInputs) {
+        steps.push_back({instruction.opcode, instruction.target});
+      }
+    }
+    std::sort(steps.begin(), steps.end());
+    return steps;
+  };
+  std::vector<std::pair<Opcode, int>> both = steps(stage.update);
+  const std::vector<std::pair<Opcode, int>> begin = steps(stage.begin);
+  both.insert(both.end(), begin.begin(), begin.end());
+  std::sort(both.begin(), both.end());
+  EXPECT_EQ(steps(stage.train), both);
+}
+
+TEST(ProgramBuilderTest, AJobThatNeverValidatesHasNoSuchProgram) {
+  const Outline outline = SmallDecoder();
+  BuildOptions options = OptionsFor(outline);
+  options.num_validation_microbatches = 0;
+  const StagePrograms stage = ProvenStage(outline, options);
+  EXPECT_TRUE(stage.validate.instructions.empty());
+  EXPECT_EQ(stage.All().size(), 3);
+}
+
+TEST(ProgramBuilderTest, LocalsOfBeginLieWhereTrainHasThem) {
+  const Outline outline = SmallDecoder();
+  const StagePrograms stage = ProvenStage(outline, OptionsFor(outline));
+  for (const Buffer& buffer : stage.begin.buffers) {
+    const auto same = std::find_if(stage.train.buffers.begin(), stage.train.buffers.end(),
+                                   [&](const Buffer& other) { return other.name == buffer.name; });
+    ASSERT_NE(same, stage.train.buffers.end()) << buffer.name;
+    EXPECT_EQ(same->address, buffer.address) << buffer.name;
+  }
+}
+
+TEST(OverlapTest, EachUnitIsGatheredOnceASpan) {
+  const Outline outline = MoeDecoder();
+  BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
+  options.hold = 1;
+  const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlapped);
+  // Forward of microbatch 0; forward of 1 over the backward of 0; backward of 1. The middle pair shares
+  // nothing here: it meets layer 0 and layer 1, and then layer 1 and layer 0.
+  for (const char* unit : {"layers.0", "layers.1", "layers.0.experts", "layers.1.experts"}) {
+    EXPECT_LE(CountOf(stage.train, Opcode::kUnshard, FindUnit(outline, unit)), 3) << unit;
+  }
+  options.hold = 0;
+  const StagePrograms eager = ProvenStage(outline, options, Schedule::kOverlapped);
+  EXPECT_GT(Count(eager.train, Opcode::kUnshard), Count(stage.train, Opcode::kUnshard));
+}
+
+TEST(OverlapTest, ComputeWaitsForADispatchOnlyWhereItsDataIsNeeded) {
+  const Outline outline = MoeDecoder();
+  BuildOptions options = OptionsFor(outline, "zero3", 3, 4);
+  options.hold = 1;
+  const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlapped);
+  for (const Instruction& instruction : stage.train.instructions) {
+    if (stage.train.streams[instruction.stream].name != "compute") {
+      continue;
+    }
+    for (const Wait& wait : instruction.waits) {
+      const Instruction& other = stage.train.instructions[wait.instruction];
+      if (stage.train.streams[other.stream].name != "dispatch" || wait.frees > 0) {
+        continue;
+      }
+      const bool shares =
+          std::any_of(instruction.operands.begin(), instruction.operands.end(), [&](const Operand& a) {
+            return std::any_of(other.operands.begin(), other.operands.end(), [&](const Operand& b) {
+              return a.buffer == b.buffer && (a.mode != Mode::kReads || b.mode != Mode::kReads);
+            });
+          });
+      EXPECT_TRUE(shares) << ToText(instruction, outline) << " waits for " << ToText(other, outline);
+    }
+  }
+}
+
+TEST(OverlapTest, ADispatchOfOneMicrobatchIsIssuedBesideTheOthersExperts) {
+  const Outline outline = MoeDecoder();
+  const PassList passes = Overlapped(outline, 2);
+  const auto at = [&](Opcode opcode, const char* node, int microbatch) {
+    return std::find(passes.begin(), passes.end(), NodePass{opcode, FindNode(outline, node), microbatch}) -
+           passes.begin();
+  };
+  EXPECT_LT(at(Opcode::kBackwardInput, "layers.1.experts", 0), at(Opcode::kForward, "layers.0.dispatch", 1));
+  EXPECT_LT(at(Opcode::kForward, "layers.0.dispatch", 1), at(Opcode::kBackwardWeight, "layers.1.experts", 0));
+  EXPECT_LT(at(Opcode::kBackwardWeight, "layers.1.experts", 0), at(Opcode::kForward, "layers.0.experts", 1));
+}
+
+TEST(RecomputeTest, ALayerRunsAgainBeforeItsBackwardAndNothingThatWasKept) {
+  const Outline outline = SmallDecoder();
+  BuildOptions options = OptionsFor(outline);
+  options.recompute = RecomputeLayers(outline);
+  const StagePrograms stage = ProvenStage(outline, options);
+  EXPECT_EQ(Count(stage.train, Opcode::kRecompute), 2 * 2 * 2);
+  EXPECT_EQ(Count(stage.validate, Opcode::kRecompute), 0);
+  EXPECT_LT(stage.arena_bytes, ProvenStage(outline, OptionsFor(outline)).arena_bytes);
+}
+
+TEST(RecomputeTest, AChainThatCommunicatesIsIssuedALayerPairAheadWithAGatherOfItsOwn) {
+  const Outline outline = MoeDecoder(3);
+  BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
+  options.hold = 1;
+  const StagePrograms kept = ProvenStage(outline, options, Schedule::kOverlapped);
+  options.recompute = RecomputeLayers(outline);
+  const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlapped);
+  const auto at = [&](Opcode opcode, const char* node) {
+    const auto found = std::find_if(stage.train.instructions.begin(), stage.train.instructions.end(),
+                                    [&](const Instruction& instruction) {
+                                      return instruction.opcode == opcode &&
+                                             instruction.target == FindNode(outline, node) &&
+                                             instruction.microbatch == 0;
+                                    });
+    EXPECT_NE(found, stage.train.instructions.end()) << node;
+    return found - stage.train.instructions.begin();
+  };
+  EXPECT_LT(at(Opcode::kRecompute, "layers.1.dispatch"), at(Opcode::kBackward, "layers.2.dispatch"));
+  EXPECT_GT(Count(stage.train, Opcode::kUnshard), Count(kept.train, Opcode::kUnshard));
+}
+
+TEST(OneFOneBTest, TwoStagesAgree) {
+  std::vector<Outline> outlines = TwoStages();
+  std::vector<StagePrograms> stages;
+  for (const Outline& outline : outlines) {
+    const BuildOptions options = OptionsFor(outline, "zero3", 4);
+    stages.push_back(BuildStage(outline, options, OneFOneB(outline, 2, 4), ForwardOnly(outline, 1)).value());
+    EXPECT_TRUE(CheckStage(outline, options, stages.back()).ok())
+        << CheckStage(outline, options, stages.back());
+  }
+  EXPECT_TRUE(CheckStagesAgree(outlines, stages).ok()) << CheckStagesAgree(outlines, stages);
 }
 
 }  // namespace

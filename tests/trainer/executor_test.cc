@@ -6,24 +6,25 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/communicators.h"
 #include "comm/thread_communicator.h"
-#include "device/arena.h"
-#include "device/stream.h"
+#include "device/device.h"
+#include "fsdp/unit_shard.h"
 #include "model/node.h"
 #include "ops/operations.h"
-#include "plan/memory.h"
 #include "tests/parity/job.h"
 #include "trainer/backend.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
-#include "trainer/rank_memory.h"
+#include "trainer/requests.h"
+#include "trainer/stage_memory.h"
 
 namespace tandem::trainer {
 namespace {
@@ -46,6 +47,7 @@ class HangingCommunicator final : public comm::Communicator {
   }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
   void Abort() override { inner_->Abort(); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() override {}
   uint64_t num_collectives() const override { return inner_->num_collectives() + hanging_; }
   uint64_t num_ended() const override { return inner_->num_ended(); }
@@ -57,121 +59,209 @@ class HangingCommunicator final : public comm::Communicator {
   std::atomic<uint64_t> hanging_{0};
 };
 
+// Makes them, and keeps them in reach by their group's name.
+class HangingFactory final : public comm::CommunicatorFactory {
+ public:
+  std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership, comm::Communicator*) override {
+    auto communicator = std::make_unique<HangingCommunicator>(membership.group);
+    made[membership.group] = communicator.get();
+    return communicator;
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return device.Reserve(bytes);
+  }
+
+  std::map<std::string, HangingCommunicator*> made;
+};
+
 // One rank on a plan, without the loop around it.
 class ExecutorTest : public testing::Test {
  protected:
   ExecutorTest()
       : plan_(parity::MakeJob({.microbatches_per_rank = 2, .validate_every_steps = 1})),
         nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute, backend_->operations())),
-        memory_(plan_, 0, *backend_, /*poison=*/true) {
-    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      std::vector<fsdp::ItemInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
-      memory_.units()[unit].Initialize(1, inits);
+        memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
+                /*fill_with_nan=*/true),
+        units_(MakeUnits(plan_, 0, *backend_)),
+        states_(StatesOf(plan_, memory_)) {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      const std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
+      units_[unit].Initialize(1, inits, states_[unit]);
     }
     ResetExecutor();
   }
 
-  // One that no error has poisoned, with groups that nobody has aborted.
+  // One that no error has ended, with groups that nobody has aborted.
   void ResetExecutor() {
     executor_.reset();
-    groups_.clear();
-    for (const char* name : {"gather", "reduce", "norm"}) {
-      groups_.push_back(std::make_unique<HangingCommunicator>(name));
+    std::vector<comm::Membership> groups;
+    std::vector<comm::CommunicatorUse> uses;
+    for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan_)) {
+      groups.push_back({.group = use.group});
+      uses.push_back({.group = use.group, .purpose = use.purpose});
     }
-    executor_ = std::make_unique<Executor>(
-        plan_, nodes_, memory_,
-        ExecutorCommunicators{{groups_[0].get(), 0}, {groups_[1].get(), 1}, {groups_[2].get(), 2}}, requests_,
-        page_, *backend_, ExecutorOptions{.poison = true});
+    communicators_.emplace(factory_, groups, uses);
+    executor_ = std::make_unique<Executor>(plan_, nodes_, units_, memory_, *communicators_, page_, *backend_,
+                                           ExecutorOptions{.fill_with_nan = true});
   }
 
-  RunInputs Inputs(int64_t step) {
-    return {.step = step, .learning_rate = 1e-3, .load = [this](int microbatch, int64_t* tokens) {
-              const int64_t count = plan_.batch.sequences * (plan_.batch.sequence_length + 1);
-              for (int64_t i = 0; i < count; ++i) {
-                tokens[i] = (i * 7 + microbatch) % 256;
-              }
-            }};
+  static void Load(int microbatch, int64_t* tokens, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      tokens[i] = (i * 7 + microbatch) % 256;
+    }
+  }
+
+  BatchReader::Load Load() const {
+    return [count = plan_.batch.sequences * (plan_.batch.sequence_length + 1)](
+               int microbatch, int64_t* tokens) { Load(microbatch, tokens, count); };
+  }
+
+  static RunRequest Begin(int64_t step) { return {.run = {.kind = RunKind::kBegin, .computed = step}}; }
+  static RunRequest Train(int64_t step) {
+    return {.run = {.kind = RunKind::kTrain, .applied = step - 1, .computed = step}, .learning_rate = 1e-3};
+  }
+  static RunRequest Update(int64_t step) {
+    return {.run = {.kind = RunKind::kUpdate, .applied = step}, .learning_rate = 1e-3};
+  }
+
+  RunRecord IssueAndAwait(const RunRequest& request) {
+    executor_->Issue(request, Load());
+    return executor_->Await();
   }
 
   const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
   const plan::JobPlan plan_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
-  RankMemory memory_;
-  std::vector<std::unique_ptr<HangingCommunicator>> groups_;
-  RequestBox requests_;
+  const StageMemory memory_;
+  const std::vector<fsdp::UnitShard> units_;
+  const std::vector<fsdp::StateMemory> states_;
+  HangingFactory factory_;
+  std::optional<comm::Communicators> communicators_;
   link::SharedPage page_;
   std::unique_ptr<Executor> executor_;
 };
 
-TEST_F(ExecutorTest, AStepLowersTheLossOfTheSameBatch) {
-  double loss = 1e9;
-  for (int64_t step = 1; step <= 4; ++step) {
-    const RunResult result = executor_->Train(Inputs(step));
-    ASSERT_EQ(result.losses.size(), 2u);
-    EXPECT_TRUE(result.norm.finite);
-    EXPECT_GT(result.norm.norm, 0);
-    EXPECT_LT(result.losses[0], loss);
-    loss = result.losses[0];
+TEST_F(ExecutorTest, StepsLowerTheLossOfTheSameBatch) {
+  double loss = IssueAndAwait(Begin(1)).losses.at(0);
+  for (int64_t step = 2; step <= 4; ++step) {
+    const RunRecord record = IssueAndAwait(Train(step));
+    ASSERT_EQ(record.losses.size(), 2u);
+    EXPECT_TRUE(record.outcome.finite);
+    EXPECT_GT(record.outcome.norm, 0);
+    EXPECT_LT(record.losses[0], loss);
+    loss = record.losses[0];
   }
 }
 
+TEST_F(ExecutorTest, TrainMeansUpdateThenBegin) {
+  const RunRecord first = IssueAndAwait(Begin(1));
+  const RunRecord joined = IssueAndAwait(Train(2));
+  const RunRecord end = IssueAndAwait(Update(2));
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    const std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
+    units_[unit].Initialize(1, inits, states_[unit]);
+  }
+  EXPECT_EQ(IssueAndAwait(Begin(1)).losses, first.losses);
+  const RunRecord update = IssueAndAwait(Update(1));
+  const RunRecord begin = IssueAndAwait(Begin(2));
+  EXPECT_EQ(begin.losses, joined.losses);
+  EXPECT_EQ(begin.outcome.norm, joined.outcome.norm);
+  ASSERT_EQ(update.norms.size(), joined.norms.size());
+  for (size_t i = 0; i < update.norms.size(); ++i) {
+    EXPECT_EQ(update.norms[i].update.value(), joined.norms[i].update.value()) << i;
+  }
+  EXPECT_TRUE(begin.norms.empty());
+  EXPECT_EQ(IssueAndAwait(Update(2)).norms.front().weight.value(), end.norms.front().weight.value());
+}
+
+TEST_F(ExecutorTest, TwoRunsInFlightGiveWhatOneAfterTheOtherGives) {
+  std::vector<double> apart;
+  apart.push_back(IssueAndAwait(Begin(1)).losses[0]);
+  for (int64_t step = 2; step <= 5; ++step) {
+    apart.push_back(IssueAndAwait(Train(step)).losses[0]);
+  }
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    const std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
+    units_[unit].Initialize(1, inits, states_[unit]);
+  }
+  std::vector<double> ahead;
+  executor_->Issue(Begin(1), Load());
+  for (int64_t step = 2; step <= 5; ++step) {
+    executor_->Issue(Train(step), Load());
+    ahead.push_back(executor_->Await().losses[0]);
+  }
+  ahead.push_back(executor_->Await().losses[0]);
+  EXPECT_EQ(ahead, apart);
+  EXPECT_EQ(executor_->in_flight(), 0);
+}
+
+TEST_F(ExecutorTest, AThirdRunInFlightIsRefused) {
+  executor_->Issue(Begin(1), Load());
+  executor_->Issue(Train(2), Load());
+  EXPECT_THROW(executor_->Issue(Train(3), Load()), std::logic_error);
+}
+
 TEST_F(ExecutorTest, ValidationHasLossesAndNoNorm) {
-  const RunResult result = executor_->Validate(Inputs(1));
-  EXPECT_EQ(result.losses.size(), static_cast<size_t>(plan_.train.validation_rounds));
-  EXPECT_EQ(result.norm.norm, 0);
+  const RunRecord record = IssueAndAwait({.run = {.kind = RunKind::kValidate}});
+  EXPECT_EQ(record.losses.size(), static_cast<size_t>(plan_.train.validation_rounds));
+  EXPECT_EQ(record.outcome.norm, 0);
 }
 
-TEST_F(ExecutorTest, NothingOfAProgramStaysInTheArena) {
-  EXPECT_EQ(memory_.arena().in_use(), plan::PlanMemory(plan_).persistent_bytes);
-  executor_->Train(Inputs(1));
-  EXPECT_EQ(memory_.arena().in_use(), plan::PlanMemory(plan_).persistent_bytes);
-  EXPECT_EQ(memory_.arena().peak(), plan::PlanMemory(plan_).arena_bytes);
-}
-
-TEST_F(ExecutorTest, ThePageTellsWhatRan) {
-  executor_->Train(Inputs(1));
-  EXPECT_GE(page_.instruction, 0);
-  EXPECT_LT(page_.instruction, static_cast<int64_t>(plan_.train_program.instructions.size()));
+TEST_F(ExecutorTest, ThePageSaysWhatFinished) {
+  IssueAndAwait(Begin(1));
+  // Of all programs, one behind the other: train comes before begin.
+  const auto train = static_cast<int64_t>(plan_.stage.train.instructions.size());
+  EXPECT_GE(page_.instruction, train);
+  EXPECT_LT(page_.instruction, train + static_cast<int64_t>(plan_.stage.begin.instructions.size()));
+  EXPECT_EQ(page_.step, 1);
   EXPECT_GT(page_.progress_monotonic_ns, 0);
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    EXPECT_EQ(page_.collectives[i], groups_[i]->num_collectives()) << i;
+  for (size_t i = 0; i < communicators_->size(); ++i) {
+    EXPECT_EQ(page_.collectives[i], (*communicators_)[i].num_collectives()) << i;
     EXPECT_GT(page_.collectives[i], 0u);
   }
 }
 
 TEST_F(ExecutorTest, RequestsOfThisRankComeBackWithTheNorm) {
-  requests_.Add(kRequestCheckpoint, 4);
-  EXPECT_EQ(executor_->Train(Inputs(1)).norm.requests, uint32_t{kRequestCheckpoint});
-  EXPECT_EQ(executor_->Train(Inputs(2)).norm.requests, 0u);
+  RunRequest request = Begin(1);
+  request.requests = kRequestCheckpoint;
+  EXPECT_EQ(IssueAndAwait(request).outcome.requests, uint32_t{kRequestCheckpoint});
+  EXPECT_EQ(IssueAndAwait(Train(2)).outcome.requests, 0u);
 }
 
 TEST_F(ExecutorTest, NothingIsRecordedUnlessItIsWanted) {
-  EXPECT_FALSE(executor_->Train(Inputs(1)).recorded.has_value());
+  IssueAndAwait(Begin(1));
+  EXPECT_FALSE(executor_->TakeRecorded().has_value());
 }
 
 TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
-  for (const Recording recording : {Recording::kOverlapped, Recording::kAlone}) {
-    RunInputs inputs = Inputs(7);
-    inputs.recording = recording;
-    const RunResult result = executor_->Train(inputs);
-    ASSERT_TRUE(result.recorded.has_value());
-    const schedules::Timeline& timeline = result.recorded->timeline;
-    const auto& instructions = plan_.train_program.instructions;
+  IssueAndAwait(Begin(1));
+  int64_t step = 1;
+  for (const Recording recording : {Recording::kOverlapped, Recording::kSerialized}) {
+    RunRequest request = Train(++step);
+    request.run.recording = recording;
+    IssueAndAwait(request);
+    const std::optional<RecordedRun> recorded = executor_->TakeRecorded();
+    ASSERT_TRUE(recorded.has_value());
+    const schedules::Timeline& timeline = recorded->timeline;
+    const std::vector<schedules::Instruction>& instructions = plan_.stage.train.instructions;
     EXPECT_EQ(timeline.program, "train");
-    EXPECT_EQ(timeline.step, 7);
-    EXPECT_EQ(timeline.alone, recording == Recording::kAlone);
-    EXPECT_GT(result.recorded->start_unix_ns, 0);
+    EXPECT_EQ(timeline.step, step);
+    EXPECT_EQ(timeline.serialized, recording == Recording::kSerialized);
+    EXPECT_GT(recorded->start_unix_ns, 0);
     ASSERT_EQ(timeline.instructions.size(), instructions.size());
-    std::map<schedules::StreamKind, int64_t> end;
-    int64_t last_end = 0;
+    std::map<schedules::StreamId, int64_t> end;
+    int64_t last_end = INT64_MIN;
     for (size_t i = 0; i < instructions.size(); ++i) {
       const schedules::InstructionTime& time = timeline.instructions[i];
-      EXPECT_LE(end[instructions[i].stream], time.start_ns) << i;
-      EXPECT_LE(time.start_ns, time.end_ns) << i;
-      for (const int wait : instructions[i].waits) {
-        EXPECT_LE(timeline.instructions[wait].end_ns, time.start_ns) << i << " waits for " << wait;
+      if (end.contains(instructions[i].stream)) {
+        EXPECT_LE(end[instructions[i].stream], time.start_ns) << i;
       }
-      if (recording == Recording::kAlone) {
+      EXPECT_LE(time.start_ns, time.end_ns) << i;
+      for (const schedules::Wait& wait : instructions[i].waits) {
+        EXPECT_LE(timeline.instructions[wait.instruction].end_ns, time.start_ns)
+            << i << " waits for " << wait.instruction;
+      }
+      if (recording == Recording::kSerialized) {
         EXPECT_LE(last_end, time.start_ns) << i;
       }
       if (instructions[i].opcode == schedules::Opcode::kForward) {
@@ -183,96 +273,82 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
   }
 }
 
-TEST_F(ExecutorTest, TheFirstErrorIsToldOnceWithItsInstruction) {
-  RunInputs inputs = Inputs(3);
+TEST_F(ExecutorTest, TheFirstErrorIsReportedOnceWithItsInstruction) {
   std::atomic<int> loads{0};
-  inputs.load = [&](int microbatch, int64_t*) {
+  executor_->Issue(Begin(3), [&](int microbatch, int64_t*) {
     ++loads;
     throw std::runtime_error("no text for microbatch " + std::to_string(microbatch));
-  };
+  });
   try {
-    executor_->Train(inputs);
+    executor_->Await();
     FAIL() << "the error was swallowed";
   } catch (const InstructionError& error) {
     EXPECT_EQ(error.step, 3);
     EXPECT_NE(error.instruction.find("load"), std::string::npos) << error.instruction;
     EXPECT_STREQ(error.what(), "no text for microbatch 0");
   }
-  EXPECT_THROW(executor_->Train(inputs), InstructionError);  // poisoned
+  EXPECT_THROW(executor_->Issue(Begin(3), Load()), InstructionError);
   executor_.reset();
   EXPECT_EQ(loads, 1);
 }
 
-// On the host, so that it is told on every device, and without waiting for one.
-TEST_F(ExecutorTest, ATokenOutsideTheVocabularyIsTheUsersErrorInOneLine) {
-  for (const int64_t id : {int64_t{256}, int64_t{-1}}) {
-    RunInputs inputs = Inputs(1);
-    inputs.load = [this, id, good = inputs.load](int microbatch, int64_t* tokens) {
-      good(microbatch, tokens);
-      if (microbatch == 1) {
-        tokens[plan_.batch.sequence_length + 1 + 3] = id;
-      }
-    };
-    ResetExecutor();
-    try {
-      executor_->Train(inputs);
-      FAIL() << "the token was taken";
-    } catch (const InstructionError& error) {
-      EXPECT_EQ(error.what(), "data: microbatch 1 of this rank has token id " + std::to_string(id) +
-                                  " at position 3 of sequence 1; a model with model.vocab_size 256 takes ids "
-                                  "from 0 to 255: use the tokenizer that the vocabulary belongs to");
-      EXPECT_EQ(Describe(std::current_exception()).kind, FailureKind::kUser);
-    }
-  }
-}
-
 TEST_F(ExecutorTest, ALostCommunicatorNamesTheGroup) {
-  groups_[1]->Abort();
+  factory_.made.at("dp_cp")->Abort();
   try {
-    executor_->Train(Inputs(1));
+    IssueAndAwait(Begin(1));
     FAIL() << "the error was swallowed";
   } catch (const InstructionError& error) {
-    EXPECT_EQ(error.group, "reduce");
+    EXPECT_EQ(error.group, "dp_cp");
     EXPECT_EQ(Describe(std::current_exception()).kind, FailureKind::kPeerLost);
   }
 }
 
 TEST_F(ExecutorTest, AnErrorFromOutsideEndsTheRun) {
   executor_->Fail(std::make_exception_ptr(std::runtime_error("the reporter lost its peers")));
-  EXPECT_THROW(executor_->Train(Inputs(1)), std::runtime_error);
+  EXPECT_THROW(IssueAndAwait(Begin(1)), std::runtime_error);
 }
 
-// What a watch does with a collective that hangs.
-TEST_F(ExecutorTest, ALossIsToldWithTheOldestCollectiveThatHasNotEnded) {
-  executor_->Train(Inputs(1));
-  RunInputs inputs = Inputs(2);
-  const uint64_t before = groups_[0]->num_collectives();
-  inputs.load = [&](int, int64_t*) {
-    while (groups_[0]->num_collectives() == before) {
+// What a watchdog does with a collective that hangs, while the run behind it is issued already.
+TEST_F(ExecutorTest, ALossIsReportedWithTheOldestCollectiveThatHasNotEnded) {
+  IssueAndAwait(Begin(1));
+  HangingCommunicator& gather = *factory_.made.at("dp_cp_ag");
+  const uint64_t before = gather.num_collectives();
+  // The first gather of the step hangs: it has been issued, and does not end.
+  gather.hang = true;
+  // The batch comes when the watchdog has spoken, so that the run cannot end before. The data thread may ask
+  // for the next one until the executor is gone.
+  const auto failed = std::make_shared<std::atomic<bool>>(false);
+  const std::jthread watchdog([&, failed] {
+    while (gather.num_collectives() == before) {
       std::this_thread::yield();  // the gather stream has not come to it yet
     }
-    executor_->Lose(std::make_exception_ptr(comm::CommError("rank 1 is gone")));
-  };
-  // The first gather of the step hangs: it has been issued, and does not end.
-  groups_[0]->hang = true;
+    executor_->FailHungCollective(std::make_exception_ptr(comm::CommError("rank 1 is gone")));
+    *failed = true;
+  });
+  executor_->Issue(Train(2), [failed](int, int64_t*) {
+    while (!*failed) {
+      std::this_thread::yield();
+    }
+  });
   try {
-    executor_->Train(inputs);
+    executor_->Issue(Train(3), Load());
+    executor_->Await();
     FAIL() << "the error was swallowed";
   } catch (const InstructionError& error) {
     EXPECT_EQ(error.step, 2);
-    EXPECT_EQ(error.group, "gather");
+    EXPECT_EQ(error.group, "dp_cp_ag");
     EXPECT_NE(error.instruction.find("unshard"), std::string::npos) << error.instruction;
-    EXPECT_STREQ(error.what(), "group gather rank 0 AllGather: rank 1 is gone");
+    EXPECT_STREQ(error.what(), "group dp_cp_ag rank 0: rank 1 is gone");
   }
 }
 
 // Nothing in a segment waits but its first instruction, and only its last is waited for; otherwise merging
 // would reorder what the program orders.
 TEST_F(ExecutorTest, SegmentsKeepTheOrderOfEveryStreamAndEveryWait) {
-  RankMemory memory(plan_, 0, *backend_, false);
-  const BoundProgram bound(plan_.train_program, plan_, nodes_, memory);
-  std::vector<int> segment_of(plan_.train_program.instructions.size(), -1);
-  std::map<schedules::StreamKind, int> last;
+  const schedules::Program& program = plan_.stage.train;
+  const BoundProgram bound(program, [](const schedules::Instruction&, int) { return Call(); });
+  std::vector<int> segment_of(program.instructions.size(), -1);
+  std::map<schedules::StreamId, int> last;
   for (size_t s = 0; s < bound.segments().size(); ++s) {
     const Segment& segment = bound.segments()[s];
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
@@ -285,16 +361,15 @@ TEST_F(ExecutorTest, SegmentsKeepTheOrderOfEveryStreamAndEveryWait) {
       segment_of[instruction.index] = static_cast<int>(s);
     }
   }
-  for (const schedules::Instruction& instruction : plan_.train_program.instructions) {
-    const auto index = static_cast<size_t>(&instruction - plan_.train_program.instructions.data());
+  for (size_t index = 0; index < program.instructions.size(); ++index) {
     ASSERT_GE(segment_of[index], 0);
-    for (const int wait : instruction.waits) {
-      const Segment& awaited = bound.segments()[segment_of[wait]];
+    for (const schedules::Wait& wait : program.instructions[index].waits) {
+      const Segment& awaited = bound.segments()[segment_of[wait.instruction]];
       EXPECT_TRUE(awaited.awaited);
-      EXPECT_EQ(awaited.instructions.back()->index, wait);
+      EXPECT_EQ(awaited.instructions.back()->index, wait.instruction);
       const std::vector<int>& waits = bound.segments()[segment_of[index]].waits;
-      EXPECT_NE(std::find(waits.begin(), waits.end(), segment_of[wait]), waits.end());
-      EXPECT_LT(segment_of[wait], segment_of[index]);
+      EXPECT_NE(std::find(waits.begin(), waits.end(), segment_of[wait.instruction]), waits.end());
+      EXPECT_LT(segment_of[wait.instruction], segment_of[index]);
     }
   }
 }

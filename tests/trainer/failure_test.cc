@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "data/corpus.h"
-#include "device/arena.h"
+#include "device/device.h"
 
 namespace tandem::trainer {
 namespace {
@@ -24,7 +24,7 @@ TEST(FailureTest, EveryKindHasItsClassAndExitCode) {
   EXPECT_EQ(Of(data::DataError("no files")).exit_code, ExitCode::kUserError);
   EXPECT_EQ(Of(comm::CommError("lost")).exit_code, ExitCode::kPeerLost);
   EXPECT_EQ(Of(comm::CommError("lost")).kind, FailureKind::kPeerLost);
-  EXPECT_EQ(Of(device::ArenaExhausted("full")).exit_code, ExitCode::kOutOfMemory);
+  EXPECT_EQ(Of(device::OutOfMemory("full")).exit_code, ExitCode::kOutOfMemory);
   EXPECT_EQ(Of(std::bad_alloc()).kind, FailureKind::kOutOfMemory);
   EXPECT_FALSE(Of(checkpoint::CheckpointError("disk")).has_exit_code);
   EXPECT_EQ(Of(checkpoint::CheckpointError("disk")).kind, FailureKind::kInfrastructure);

@@ -15,8 +15,8 @@ namespace {
 
 using comm::Communicator;
 
-fsdp::ItemNorms Squares(double weight, double gradient, double update) {
-  fsdp::ItemNorms norms;
+fsdp::ParameterNorms Squares(double weight, double gradient, double update) {
+  fsdp::ParameterNorms norms;
   norms.weight.Add(weight);
   norms.gradient.Add(gradient);
   norms.update.Add(update);

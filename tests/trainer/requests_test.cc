@@ -44,21 +44,21 @@ TEST(RequestBoxTest, AProfileIsWantedUntilTheRanksHaveAgreedOnIt) {
   RequestBox box;
   EXPECT_EQ(box.WantedProfile(), ProfileSteps{});
   box.AddProfile({.id = 5, .steps = 2});
-  box.AddProfile({.id = 3, .steps = 1, .alone = true});
+  box.AddProfile({.id = 3, .steps = 1, .serialized = true});
   EXPECT_EQ(box.WantedProfile().id, 5u);
   EXPECT_EQ(box.WantedProfile().id, 5u);
   box.ProfileAgreed(5);
-  EXPECT_EQ(box.WantedProfile(), (ProfileSteps{.id = 3, .steps = 1, .alone = true}));
+  EXPECT_EQ(box.WantedProfile(), (ProfileSteps{.id = 3, .steps = 1, .serialized = true}));
   box.ProfileAgreed(3);
   box.ProfileAgreed(7);  // another rank was asked first
   box.AddProfile({.id = 7, .steps = 1});
   EXPECT_EQ(box.WantedProfile(), ProfileSteps{});
 }
 
-TEST(ProfileQueueTest, OneRequestAfterTheOtherOverlappedThenAlone) {
+TEST(ProfileQueueTest, OneRequestAfterTheOtherOverlappedThenSerialized) {
   ProfileQueue queue;
   EXPECT_EQ(queue.next(), Recording::kNone);
-  queue.Add({.id = 1, .steps = 2, .alone = true});
+  queue.Add({.id = 1, .steps = 2, .serialized = true});
   queue.Add({.id = 2, .steps = 1});
   std::vector<std::tuple<Recording, uint64_t, bool>> steps;
   while (queue.next() != Recording::kNone) {
@@ -68,8 +68,8 @@ TEST(ProfileQueueTest, OneRequestAfterTheOtherOverlappedThenAlone) {
   }
   EXPECT_EQ(steps, (std::vector<std::tuple<Recording, uint64_t, bool>>{{Recording::kOverlapped, 1, false},
                                                                        {Recording::kOverlapped, 1, false},
-                                                                       {Recording::kAlone, 1, false},
-                                                                       {Recording::kAlone, 1, true},
+                                                                       {Recording::kSerialized, 1, false},
+                                                                       {Recording::kSerialized, 1, true},
                                                                        {Recording::kOverlapped, 2, true}}));
 }
 

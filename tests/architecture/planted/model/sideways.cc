@@ -1,1 +1,1 @@
-#include "fsdp/sharded_unit.h"
+#include "fsdp/unit_shard.h"

@@ -1,0 +1,84 @@
+#include "checkpoint/parameter_arrays.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+
+#include <array>
+#include <stdexcept>
+
+#include "device/device.h"
+#include "device/memory.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+constexpr std::array kSuffixes = {"", "/exp_avg", "/exp_avg_sq"};
+constexpr std::array kUnitSuffixes = {"/weights", "/exp_avg", "/exp_avg_sq"};
+
+}  // namespace
+
+ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType type,
+                                 const std::vector<fsdp::UnitShard>& units,
+                                 const std::vector<fsdp::StateMemory>& states)
+    : units_(units) {
+  if (states.size() != units.size()) throw std::invalid_argument("a state for each unit is needed");
+  for (const fsdp::StateMemory& state : states) {
+    for (const device::Memory& memory : {state.weights, state.exp_avg, state.exp_avg_sq}) {
+      device_.push_back(device::FlatTensorIn(device, memory, type));
+    }
+  }
+}
+
+ParameterArrays::~ParameterArrays() = default;
+
+void ParameterArrays::MakeShards() {
+  if (!host_.empty()) return;
+  size_t num_pieces = 0;
+  for (const fsdp::UnitShard& unit : units_) num_pieces += unit.pieces().size();
+  pieces_.reserve(num_pieces * kSuffixes.size());  // the shards point to its elements
+  for (size_t u = 0; u < units_.size(); ++u) {
+    const fsdp::UnitShard& unit = units_[u];
+    for (size_t kind = 0; kind < kSuffixes.size(); ++kind) {
+      const at::Tensor& on_device = device_[u * kSuffixes.size() + kind];
+      host_.push_back(on_device.is_cpu() ? on_device
+                                         : at::empty_like(on_device, on_device.options().device(at::kCPU)));
+      for (const fsdp::Piece& piece : unit.pieces()) {
+        const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
+        pieces_.push_back(host_.back().narrow(0, piece.range.begin - unit.owned().begin, piece.range.size()));
+        shards_.push_back({.name = parameter.name + kSuffixes[kind],
+                           .elements = parameter.range.size(),
+                           .begin = piece.range.begin - parameter.range.begin,
+                           .data = &pieces_.back()});
+        unit_shards_.push_back({.name = unit.name() + kUnitSuffixes[kind],
+                                .elements = unit.layout().elements,
+                                .begin = piece.range.begin,
+                                .data = &pieces_.back()});
+      }
+    }
+  }
+}
+
+const std::vector<Shard>& ParameterArrays::shards() {
+  MakeShards();
+  return shards_;
+}
+
+const std::vector<Shard>& ParameterArrays::unit_shards() {
+  MakeShards();
+  return unit_shards_;
+}
+
+void ParameterArrays::FromDevice() {
+  MakeShards();
+  for (size_t i = 0; i < device_.size(); ++i) {
+    if (!device_[i].is_cpu()) host_[i].copy_(device_[i]);
+  }
+}
+
+void ParameterArrays::ToDevice() {
+  for (size_t i = 0; i < host_.size(); ++i) {
+    if (!device_[i].is_cpu()) device_[i].copy_(host_[i]);
+  }
+}
+
+}  // namespace tandem::checkpoint

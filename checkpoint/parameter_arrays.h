@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "fsdp/unit_shard.h"
+
+namespace tandem::device {
+class Device;
+}
+
+namespace tandem::checkpoint {
+
+// A rank's whole state as arrays of a checkpoint, keyed by parameter: its Hugging Face name for the weights,
+// and that with "/exp_avg" and "/exp_avg_sq" for Adam's moments. Coordinates are the parameter's elements in
+// row-major order, so they depend neither on units nor on ranks. A rank has a shard of the parameters that it
+// owns a piece of.
+//
+// The shards are of host memory: on the CPU the units' own, on a GPU copies as large as that state, which are
+// made at their first use and kept. Used by the issuing thread, between programs.
+class ParameterArrays {
+ public:
+  // states: of the units, in their order, of elements of `type` in `device`'s memory. All but the vectors
+  // outlive it.
+  ParameterArrays(const device::Device& device, c10::ScalarType type,
+                  const std::vector<fsdp::UnitShard>& units, const std::vector<fsdp::StateMemory>& states);
+  ~ParameterArrays();
+  ParameterArrays(const ParameterArrays&) = delete;
+  ParameterArrays& operator=(const ParameterArrays&) = delete;
+
+  const std::vector<Shard>& shards();
+
+  // The same memory as a checkpoint of version 1 names it: "<unit>/weights" and so on, in the coordinates of
+  // the unit's flat buffer. For Load.
+  const std::vector<Shard>& unit_shards();
+
+  // Copies the units' state to the shards, or the shards to the units, and waits.
+  void FromDevice();
+  void ToDevice();
+
+ private:
+  void MakeShards();
+
+  const std::vector<fsdp::UnitShard>& units_;
+  std::vector<at::Tensor> device_;  // per unit and kind: a shard of the unit
+  std::vector<at::Tensor> host_;    // the same tensors where they are on the host
+  std::vector<at::Tensor> pieces_;  // of the above, per parameter
+  std::vector<Shard> shards_;
+  std::vector<Shard> unit_shards_;
+};
+
+}  // namespace tandem::checkpoint

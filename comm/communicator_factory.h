@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "comm/communicator.h"
+#include "comm/store.h"
+
+namespace tandem::device {
+class Device;
+class Region;
+}  // namespace tandem::device
+
+namespace tandem::comm {
+
+// What the creation of every group needs to know.
+struct Rendezvous {
+  std::shared_ptr<Store> store;
+  std::string data_address;  // of this machine, for what goes over TCP
+  absl::Duration timeout;    // for the creation, and for every collective
+};
+
+// One process group as this rank joins it.
+struct Membership {
+  std::string group;   // "dp_cp"
+  std::string prefix;  // of its keys in the store, unique per group and attempt
+  int rank = 0;        // within the group
+  int size = 1;
+  std::string clone_of;  // a group with the same members in the same order, to be cloned live; empty: none
+};
+
+// Makes the communicators of one kind of device.
+class CommunicatorFactory {
+ public:
+  virtual ~CommunicatorFactory() = default;
+
+  // Collective over the group. live: a communicator of the same members, made by this factory, to clone where
+  // that saves something; or null. Throws CommError.
+  virtual std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) = 0;
+
+  // Device memory that communicators can register (Communicator::RegisterWindow). Throws device::OutOfMemory.
+  virtual std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) = 0;
+};
+
+// Groups over TCP, for tensors of the host. Memory of any kind will do.
+std::unique_ptr<CommunicatorFactory> MakeGlooFactory(Rendezvous rendezvous);
+
+}  // namespace tandem::comm

@@ -1,0 +1,72 @@
+#include "comm/communicators.h"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace tandem::comm {
+namespace {
+
+std::string Text(const CommunicatorUse& use) { return use.group + " " + use.purpose; }
+
+}  // namespace
+
+Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Membership>& groups,
+                             const std::vector<CommunicatorUse>& uses)
+    : uses_(uses) {
+  std::map<std::string, Communicator*> live;  // the first communicator of each group
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    const CommunicatorUse& use = uses_[i];
+    const auto group = std::find_if(groups.begin(), groups.end(),
+                                    [&use](const Membership& each) { return each.group == use.group; });
+    if (group == groups.end())
+      throw std::invalid_argument("communicator " + Text(use) + ": this rank is in no such group");
+    for (size_t j = 0; j < i; ++j) {
+      if (uses_[j].group == use.group && uses_[j].purpose == use.purpose) {
+        throw std::invalid_argument("communicator " + Text(use) + " is listed twice");
+      }
+    }
+    Membership membership = *group;
+    const bool first = !live.contains(use.group);
+    if (!first) membership.prefix += use.purpose + "/";  // where no clone is made, keys of its own
+    const auto parent = live.find(first ? group->clone_of : use.group);
+    communicators_.push_back(factory.Make(membership, parent == live.end() ? nullptr : parent->second));
+    live.emplace(use.group, communicators_.back().get());
+  }
+}
+
+Communicators::~Communicators() = default;
+Communicators::Communicators(Communicators&&) noexcept = default;
+
+Communicator& Communicators::Of(const std::string& group, const std::string& purpose) const {
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    if (uses_[i].group == group && uses_[i].purpose == purpose) return *communicators_[i];
+  }
+  throw std::invalid_argument("no communicator " + Text({.group = group, .purpose = purpose}) + " was made");
+}
+
+std::vector<Communicator*> Communicators::all() const {
+  std::vector<Communicator*> all;
+  for (const std::unique_ptr<Communicator>& each : communicators_) all.push_back(each.get());
+  return all;
+}
+
+std::vector<std::string> Communicators::RegisterWindows(const std::shared_ptr<const device::Region>& region) {
+  std::vector<std::string> refused;
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    if (!uses_[i].window) continue;
+    const absl::Status status = communicators_[i]->RegisterWindow(region);
+    if (!status.ok())
+      refused.push_back("communicator " + Text(uses_[i]) + ": " + std::string(status.message()));
+  }
+  return refused;
+}
+
+void Communicators::Abort() {
+  for (const std::unique_ptr<Communicator>& each : communicators_) each->Abort();
+}
+
+}  // namespace tandem::comm

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator_factory.h"
+
+namespace tandem::comm {
+
+// A process group and what it is used for: each use has a communicator, and so a stream, of its own.
+struct CommunicatorUse {
+  std::string group;    // "dp_cp"
+  std::string purpose;  // "reduce"
+  bool window = false;  // its collectives work on memory that is to be registered
+};
+
+// The communicators that the programs of a rank list, by group and purpose.
+class Communicators {
+ public:
+  // Collective: every member of a group makes its communicators in the order of `uses`. The first use of a
+  // group joins it, from a live communicator of the group that it is a clone of where one is there; every
+  // other one clones the first. Throws std::invalid_argument where this rank is in no such group, or a use is
+  // listed twice; CommError.
+  Communicators(CommunicatorFactory& factory, const std::vector<Membership>& groups,
+                const std::vector<CommunicatorUse>& uses);
+  ~Communicators();
+  Communicators(Communicators&&) noexcept;
+
+  size_t size() const { return communicators_.size(); }
+  Communicator& operator[](size_t use) const { return *communicators_.at(use); }
+
+  // Throws std::invalid_argument where it is not among the uses.
+  Communicator& Of(const std::string& group, const std::string& purpose) const;
+
+  // In the order of the uses.
+  std::vector<Communicator*> all() const;
+
+  // Collective: registers `region` whole with every communicator that wants a window. Returns what was
+  // refused, a line for each with its reason: the collectives of those copy through memory of their own.
+  std::vector<std::string> RegisterWindows(const std::shared_ptr<const device::Region>& region);
+
+  void Abort();  // all of them; any thread
+
+ private:
+  std::vector<CommunicatorUse> uses_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+};
+
+}  // namespace tandem::comm

@@ -1,0 +1,76 @@
+#include "comm/watchdog.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+namespace tandem::comm {
+
+Watchdog::Watchdog(Communicator& heartbeat, std::vector<Communicator*> watched, absl::Duration interval,
+                   std::function<void(std::exception_ptr)> lost)
+    : heartbeat_(heartbeat),
+      watched_(std::move(watched)),
+      interval_(interval),
+      lost_(std::move(lost)),
+      pending_thread_([this] { LookAfterPending(); }),
+      thread_([this] { Run(); }) {}
+
+Watchdog::~Watchdog() {
+  Leave(absl::ZeroDuration());
+  thread_.join();
+  pending_thread_.join();
+}
+
+bool Watchdog::Leave(absl::Duration patience) {
+  std::unique_lock lock(mu_);
+  leaving_ = true;
+  changed_.notify_all();
+  return changed_.wait_for(lock, absl::ToChronoNanoseconds(patience), [this] { return ended_; });
+}
+
+bool Watchdog::Leaving(absl::Duration wait) {
+  std::unique_lock lock(mu_);
+  return changed_.wait_for(lock, absl::ToChronoNanoseconds(wait), [this] { return leaving_ || ended_; });
+}
+
+void Watchdog::Run() {
+  bool leaving = false;
+  const at::Tensor mine = at::empty({1}, at::kByte);
+  at::Tensor all = at::empty({heartbeat_.size()}, at::kByte);
+  try {
+    do {
+      leaving = Leaving(interval_);
+    } while (Exchange(leaving, mine, all));
+  } catch (...) {
+    if (!leaving) Lost();
+  }
+  const std::lock_guard lock(mu_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+void Watchdog::LookAfterPending() {
+  try {
+    while (!Leaving(interval_ / 10)) {
+      for (Communicator* communicator : watched_) communicator->CheckPending();
+    }
+  } catch (...) {
+    Lost();
+  }
+}
+
+void Watchdog::Lost() {
+  if (!reported_.exchange(true)) lost_(std::current_exception());
+}
+
+bool Watchdog::Exchange(bool leaving, const at::Tensor& mine, at::Tensor& all) {
+  *mine.mutable_data_ptr<uint8_t>() = leaving ? 1 : 0;
+  heartbeat_.AllGather(mine, all);
+  for (int rank = 0; rank < heartbeat_.size(); ++rank) {
+    if (all.const_data_ptr<uint8_t>()[rank] != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace tandem::comm

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "device/stream.h"
+
+namespace tandem::device {
+
+// The events of one stream that nobody refers to, for its next Record. `Pooled` derives from
+// PooledEvent<Pooled>. Lives as long as the stream or one of its events does. Thread-safe: references end
+// anywhere.
+template <typename Pooled>
+class EventPool : public std::enable_shared_from_this<EventPool<Pooled>> {
+ public:
+  // One that is used again, or what `make` returns.
+  template <typename Make>
+  Pooled* Take(const Make& make) {
+    std::unique_ptr<Pooled> event;
+    {
+      const std::lock_guard lock(mu_);
+      if (!free_.empty()) {
+        event = std::move(free_.back());
+        free_.pop_back();
+      }
+    }
+    if (event == nullptr) {
+      event = make();
+      const std::lock_guard lock(mu_);
+      free_.reserve(++made_);  // so that Put never allocates
+    }
+    event->pool_ = this->shared_from_this();
+    return event.release();
+  }
+
+  void Put(Pooled* event) {
+    const std::lock_guard lock(mu_);
+    free_.emplace_back(event);
+  }
+
+ private:
+  std::mutex mu_;
+  std::vector<std::unique_ptr<Pooled>> free_;  // guarded by mu_, like the one below
+  size_t made_ = 0;
+};
+
+template <typename Pooled>
+class PooledEvent : public Event::State {
+ private:
+  friend class EventPool<Pooled>;
+
+  void Recycle() final {
+    const std::shared_ptr<EventPool<Pooled>> pool = std::move(pool_);
+    pool->Put(static_cast<Pooled*>(this));
+  }
+
+  std::shared_ptr<EventPool<Pooled>> pool_;  // while somebody refers to it
+};
+
+}  // namespace tandem::device

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/memory.h"
+
+namespace tandem::device {
+
+class Device;
+class Region;
+
+// One region in which everything lies at a byte offset that was assigned beforehand. It hands out views and
+// keeps no books: which of them may share bytes, and when, is for the one who assigned the offsets to know.
+// Used by the issuing thread; views are valid as long as the arena.
+class StaticArena {
+ public:
+  // `region` is memory of `device` (Device::Reserve, or what a communicator can register,
+  // comm/communicator_factory.h), shared with the communicators that register it. fill_with_nan: every byte
+  // is 0xFF at the start, a NaN of every floating-point type; otherwise what is there is unspecified. Blocks
+  // until it is filled. `device` outlives it.
+  StaticArena(Device& device, std::shared_ptr<Region> region, bool fill_with_nan = false);
+  ~StaticArena();
+  StaticArena(const StaticArena&) = delete;
+  StaticArena& operator=(const StaticArena&) = delete;
+
+  // Throws std::out_of_range unless [offset, offset + bytes) lies in the region.
+  Memory At(int64_t offset, int64_t bytes) const;
+
+  // A contiguous tensor at that offset. Throws as At and TensorIn do.
+  at::Tensor At(int64_t offset, const std::vector<int64_t>& shape, c10::ScalarType dtype) const;
+
+  Memory all() const;
+  const std::shared_ptr<Region>& region() const { return region_; }
+
+ private:
+  Device& device_;
+  const std::shared_ptr<Region> region_;
+};
+
+// The same of host memory that the device copies to and from (Device::ReserveHost): pinned where that
+// matters, and zero at the start. The host reads and writes it directly.
+class HostArena {
+ public:
+  HostArena(Device& device, int64_t bytes);
+  ~HostArena();
+  HostArena(const HostArena&) = delete;
+  HostArena& operator=(const HostArena&) = delete;
+
+  // Throws std::out_of_range unless [offset, offset + bytes) lies in it.
+  Memory At(int64_t offset, int64_t bytes) const;
+
+ private:
+  const std::unique_ptr<Region> region_;
+};
+
+}  // namespace tandem::device

@@ -1,0 +1,34 @@
+#include "fsdp/buffer_bytes.h"
+
+#include <algorithm>
+
+#include "fsdp/norm_outcome.h"
+#include "fsdp/parameter_norms.h"
+#include "fsdp/run_inputs.h"
+
+namespace tandem::fsdp {
+
+static_assert(sizeof(NormOutcome) <= kExchangeOffset && kExchangeOffset % alignof(NormTerms) == 0);
+static_assert(alignof(UnitNormTerms) == sizeof(double) && alignof(ParameterNorms) == sizeof(double));
+
+UnitBufferBytes BufferBytesOf(const Layout& layout, int num_ranks, int element_bytes) {
+  const int64_t tiles = MaxTiles(layout, num_ranks);
+  const auto parameter_norms = static_cast<int64_t>(sizeof(ParameterNorms));
+  // The host's loop keeps mean and update of a block of elements, a GPU's blocks their sums.
+  const int64_t host_scratch = 2 * kBlockChunks * layout.granule * element_bytes;
+  return {.norm_terms =
+              (1 + std::min<int64_t>(tiles, kMaxTermBlocks)) * static_cast<int64_t>(sizeof(UnitNormTerms)),
+          .update_norms = static_cast<int64_t>(layout.parameters.size()) * parameter_norms,
+          .optimizer_scratch = std::max(host_scratch, tiles * parameter_norms)};
+}
+
+int64_t InputsBytes() { return sizeof(RunInputs); }
+
+int64_t OutcomeBytes(int ranks) { return kExchangeOffset + ranks * static_cast<int64_t>(sizeof(NormTerms)); }
+
+int64_t MaxTiles(const Layout& layout, int num_ranks) {
+  return ShardElements(layout, num_ranks) / (layout.granule * kTileChunks) + 1 +
+         static_cast<int64_t>(layout.parameters.size());
+}
+
+}  // namespace tandem::fsdp

@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <utility>
+
+#include "fsdp/buffer_bytes.h"
+#include "fsdp/fold.h"
+#include "fsdp/norms.h"
+#include "fsdp/shard_kernels.h"
+
+namespace tandem::fsdp {
+namespace {
+
+// A multiple of the granule; as much of the accumulator stays in the first-level cache from the fold to the
+// squares.
+constexpr int64_t kFoldChunks = 64;
+
+template <typename T>
+class CpuUnitKernels final : public UnitKernels {
+ public:
+  explicit CpuUnitKernels(ShardGeometry geometry)
+      : geometry_(std::move(geometry)), runs_(RunsOf(geometry_.pieces)) {}
+
+  // Only the parameters: what lies in the gaps of a contribution is whatever was there before.
+  void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const override {
+    if (norm_terms == nullptr) {
+      for (const Range& run : runs_) FoldRange(staging, gradients, run, add);
+      return;
+    }
+    DoubleDouble squares;
+    int64_t nonfinite = 0;
+    for (const Piece& piece : geometry_.pieces) {
+      ForEachChunk(piece.range, kFoldChunks * geometry_.granule, [&](Range block) {
+        FoldRange(staging, gradients, block, add);
+        ForEachChunk(block, geometry_.granule, [&](Range chunk) {
+          squares.Add(SumOfFiniteSquares(At(gradients, chunk.begin), chunk.size(), nonfinite));
+        });
+      });
+    }
+    *norm_terms = {.squares = squares, .nonfinite = static_cast<double>(nonfinite)};
+  }
+
+  void OptimizerStep(const OptimizerArrays& arrays, const AdamWConfig& config) const override {
+    std::fill_n(arrays.update_norms, geometry_.num_parameters, ParameterNorms{});
+    const RunInputs& inputs = *arrays.inputs;
+    const bool finite = arrays.outcome->finite;
+    const AdamWScalars<T> scalars(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
+                                  arrays.outcome->clip);
+    const int64_t block_elements = kBlockChunks * geometry_.granule;
+    T* const mean = static_cast<T*>(arrays.scratch);
+    T* const update = mean + block_elements;
+    for (const Piece& piece : geometry_.pieces) {
+      ParameterNorms& norms = arrays.update_norms[piece.parameter];
+      ForEachChunk(piece.range, block_elements, [&](Range block) {
+        const T* const sum = At(arrays.gradients, block.begin);
+        T* const weight = At(arrays.weights, block.begin);
+        if (finite) {
+          AdamWStep(scalars, block.size(), sum, weight, At(arrays.exp_avg, block.begin),
+                    At(arrays.exp_avg_sq, block.begin), mean, update);
+        } else {
+          MeanGradient(scalars, block.size(), sum, mean);
+        }
+        ForEachChunk(block, geometry_.granule, [&](Range chunk) {
+          const int64_t at = chunk.begin - block.begin;
+          norms.weight.Add(SumOfSquares(weight + at, chunk.size()));
+          norms.gradient.Add(SumOfSquares(mean + at, chunk.size()));
+          if (finite) norms.update.Add(SumOfSquares(update + at, chunk.size()));
+        });
+      });
+    }
+  }
+
+ private:
+  // Element `flat` of a shard.
+  T* At(void* shard, int64_t flat) const { return static_cast<T*>(shard) + (flat - geometry_.begin); }
+  const T* At(const void* shard, int64_t flat) const {
+    return static_cast<const T*>(shard) + (flat - geometry_.begin);
+  }
+
+  void FoldRange(const void* staging, void* gradients, Range range, bool add) const {
+    fsdp::Fold(At(gradients, range.begin), At(staging, range.begin), range.size(), geometry_.shard_elements,
+               geometry_.num_ranks, add);
+  }
+
+  const ShardGeometry geometry_;
+  const std::vector<Range> runs_;
+};
+
+class CpuNormKernels final : public NormKernels {
+ public:
+  explicit CpuNormKernels(std::vector<const UnitNormTerms*> units) : units_(std::move(units)) {}
+
+  void Sum(const RunInputs* inputs, NormTerms* own) const override {
+    DoubleDouble squares;
+    double nonfinite = 0;
+    for (const UnitNormTerms* unit : units_) {
+      squares.Add(unit->squares);
+      nonfinite += unit->nonfinite;
+    }
+    *own = {.high = squares.high,
+            .low = squares.low,
+            .nonfinite = nonfinite,
+            .requests = static_cast<double>(inputs->requests.bits),
+            .profile = inputs->requests.profile};
+  }
+
+  void Agree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+             NormOutcome* outcome) const override {
+    *outcome = AgreeOnNorm(terms, ranks, num_microbatches, max_norm);
+  }
+
+ private:
+  const std::vector<const UnitNormTerms*> units_;
+};
+
+class CpuKernels final : public ShardKernels {
+ public:
+  std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
+    if (geometry.fp64) return std::make_unique<CpuUnitKernels<double>>(std::move(geometry));
+    return std::make_unique<CpuUnitKernels<float>>(std::move(geometry));
+  }
+  std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const override {
+    return std::make_unique<CpuNormKernels>(std::move(units));
+  }
+};
+
+}  // namespace
+
+const ShardKernels& CpuShardKernels() {
+  static const CpuKernels kernels;
+  return kernels;
+}
+
+}  // namespace tandem::fsdp

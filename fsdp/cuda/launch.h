@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+
+#include "fsdp/norm_outcome.h"
+#include "fsdp/optimizer.h"
+#include "fsdp/parameter_norms.h"
+#include "fsdp/run_inputs.h"
+
+struct CUstream_st;
+
+namespace tandem::fsdp::cuda {
+
+// The loops of fsdp/ as kernels, on raw pointers of the current GPU. Each call launches on `stream` and
+// returns the runtime's error (cudaError_t). T: float, double.
+using Stream = CUstream_st*;
+
+// A piece of a shard, as its blocks find it: tile t is of the last piece whose first tile is not behind it.
+struct TiledPiece {
+  int64_t begin = 0;  // flat coordinates
+  int64_t end = 0;
+  int first_tile = 0;
+  int parameter = 0;
+};
+
+// A rank's shard of a unit, cut into tiles of whole chunks. One block works on one tile at a time.
+struct TiledShard {
+  const TiledPiece* pieces = nullptr;
+  int num_pieces = 0;
+  int num_tiles = 0;
+  int64_t begin = 0;  // flat coordinate of element 0
+  int64_t granule = 64;
+};
+
+// accumulator[i] = (((accumulator[i] + c0[i]) + c1[i]) + …), as fold.h.
+template <typename T>
+int LaunchFold(T* accumulator, const T* contributions, int64_t elements, int64_t stride,
+               int num_contributions, bool add, Stream stream);
+
+// The same of all parameters of the shard, and the terms of what is then in the accumulator. terms: the
+// terms, and behind them room for the partial sums of min(num_tiles, kMaxTermBlocks) blocks.
+template <typename T>
+int LaunchFoldWithTerms(const TiledShard& shard, T* gradients, const T* contributions, int64_t stride,
+                        int num_contributions, bool add, UnitNormTerms* terms, Stream stream);
+
+template <typename T>
+struct OptimizerPointers {
+  const T* gradients = nullptr;
+  T* weights = nullptr;
+  T* exp_avg = nullptr;
+  T* exp_avg_sq = nullptr;
+  const NormOutcome* outcome = nullptr;
+  const RunInputs* inputs = nullptr;
+  ParameterNorms* update_norms = nullptr;  // [num_parameters]
+  ParameterNorms* tile_norms = nullptr;    // [num_tiles]
+};
+
+// first_tiles: [num_parameters + 1], where each parameter's tiles begin.
+template <typename T>
+int LaunchOptimizerStep(const TiledShard& shard, const AdamWConfig& config,
+                        const OptimizerPointers<T>& pointers, const int* first_tiles, int num_parameters,
+                        Stream stream);
+
+// *own = the terms of the units, added in their order, and what `inputs` ask for.
+int LaunchSumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs, NormTerms* own,
+                   Stream stream);
+
+// *outcome = AgreeOnNorm(terms, …).
+int LaunchAgree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+                NormOutcome* outcome, Stream stream);
+
+}  // namespace tandem::fsdp::cuda

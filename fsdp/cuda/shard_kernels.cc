@@ -1,0 +1,162 @@
+#include "fsdp/cuda/shard_kernels.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <utility>
+
+#include "device/cuda/check.h"
+#include "fsdp/buffer_bytes.h"
+#include "fsdp/cuda/launch.h"
+
+namespace tandem::fsdp {
+namespace {
+
+cuda::Stream CurrentStream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+
+// A table of the GPU that never changes.
+template <typename Element>
+class Table {
+ public:
+  explicit Table(const std::vector<Element>& elements) {
+    const auto bytes = static_cast<int64_t>(elements.size() * sizeof(Element));
+    bytes_ = at::empty({bytes},
+                       at::TensorOptions().dtype(at::kByte).device(at::kCUDA, c10::cuda::current_device()));
+    // From memory that is not pinned: it is there when the call returns.
+    if (bytes > 0) bytes_.copy_(at::from_blob(const_cast<Element*>(elements.data()), {bytes}, at::kByte));
+  }
+
+  const Element* data() const { return static_cast<const Element*>(bytes_.const_data_ptr()); }
+
+ private:
+  at::Tensor bytes_;
+};
+
+// Tiles end at multiples of their length in the unit's flat buffer, so that their chunks are whole ones.
+std::vector<cuda::TiledPiece> TiledPieces(const ShardGeometry& geometry, int& num_tiles) {
+  const int64_t length = geometry.granule * kTileChunks;
+  std::vector<cuda::TiledPiece> pieces;
+  num_tiles = 0;
+  for (const Piece& piece : geometry.pieces) {
+    pieces.push_back({.begin = piece.range.begin,
+                      .end = piece.range.end,
+                      .first_tile = num_tiles,
+                      .parameter = piece.parameter});
+    num_tiles += static_cast<int>((piece.range.end - 1) / length - piece.range.begin / length + 1);
+  }
+  return pieces;
+}
+
+// Pieces, and so tiles, are in the order of the parameters.
+std::vector<int> FirstTiles(const std::vector<cuda::TiledPiece>& pieces, int num_tiles, int num_parameters) {
+  std::vector<int> first(static_cast<size_t>(num_parameters) + 1, num_tiles);
+  for (size_t i = pieces.size(); i-- > 0;) {
+    const int from = i == 0 ? 0 : pieces[i - 1].parameter + 1;
+    for (int parameter = from; parameter <= pieces[i].parameter; ++parameter) {
+      first[static_cast<size_t>(parameter)] = pieces[i].first_tile;
+    }
+  }
+  return first;
+}
+
+template <typename T>
+class CudaUnitKernels final : public UnitKernels {
+ public:
+  explicit CudaUnitKernels(ShardGeometry geometry)
+      : geometry_(std::move(geometry)),
+        runs_(RunsOf(geometry_.pieces)),
+        tiled_(TiledPieces(geometry_, num_tiles_)),
+        pieces_(tiled_),
+        first_tiles_(FirstTiles(tiled_, num_tiles_, geometry_.num_parameters)) {}
+
+  void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const override {
+    const auto* const contributions = static_cast<const T*>(staging);
+    auto* const accumulator = static_cast<T*>(gradients);
+    if (norm_terms != nullptr) {
+      device::CheckCuda(
+          cuda::LaunchFoldWithTerms(Shard(), accumulator, contributions, geometry_.shard_elements,
+                                    geometry_.num_ranks, add, norm_terms, CurrentStream()),
+          "fold of gradients");
+      return;
+    }
+    for (const Range& run : runs_) {
+      const int64_t at = run.begin - geometry_.begin;
+      device::CheckCuda(cuda::LaunchFold(accumulator + at, contributions + at, run.size(),
+                                         geometry_.shard_elements, geometry_.num_ranks, add, CurrentStream()),
+                        "fold of gradients");
+    }
+  }
+
+  void OptimizerStep(const OptimizerArrays& arrays, const AdamWConfig& config) const override {
+    const cuda::OptimizerPointers<T> pointers{.gradients = static_cast<const T*>(arrays.gradients),
+                                              .weights = static_cast<T*>(arrays.weights),
+                                              .exp_avg = static_cast<T*>(arrays.exp_avg),
+                                              .exp_avg_sq = static_cast<T*>(arrays.exp_avg_sq),
+                                              .outcome = arrays.outcome,
+                                              .inputs = arrays.inputs,
+                                              .update_norms = arrays.update_norms,
+                                              .tile_norms = static_cast<ParameterNorms*>(arrays.scratch)};
+    device::CheckCuda(cuda::LaunchOptimizerStep(Shard(), config, pointers, first_tiles_.data(),
+                                                geometry_.num_parameters, CurrentStream()),
+                      "optimizer step");
+  }
+
+ private:
+  cuda::TiledShard Shard() const {
+    return {.pieces = pieces_.data(),
+            .num_pieces = static_cast<int>(tiled_.size()),
+            .num_tiles = num_tiles_,
+            .begin = geometry_.begin,
+            .granule = geometry_.granule};
+  }
+
+  const ShardGeometry geometry_;
+  const std::vector<Range> runs_;
+  int num_tiles_ = 0;
+  const std::vector<cuda::TiledPiece> tiled_;
+  const Table<cuda::TiledPiece> pieces_;
+  const Table<int> first_tiles_;
+};
+
+class CudaNormKernels final : public NormKernels {
+ public:
+  explicit CudaNormKernels(const std::vector<const UnitNormTerms*>& units)
+      : num_units_(static_cast<int>(units.size())), units_(units) {}
+
+  void Sum(const RunInputs* inputs, NormTerms* own) const override {
+    device::CheckCuda(cuda::LaunchSumTerms(units_.data(), num_units_, inputs, own, CurrentStream()),
+                      "terms of the gradient norm");
+  }
+
+  void Agree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+             NormOutcome* outcome) const override {
+    device::CheckCuda(cuda::LaunchAgree(terms, ranks, num_microbatches, max_norm, outcome, CurrentStream()),
+                      "gradient norm");
+  }
+
+ private:
+  const int num_units_;
+  const Table<const UnitNormTerms*> units_;
+};
+
+class CudaKernels final : public ShardKernels {
+ public:
+  std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
+    if (geometry.fp64) return std::make_unique<CudaUnitKernels<double>>(std::move(geometry));
+    return std::make_unique<CudaUnitKernels<float>>(std::move(geometry));
+  }
+  std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const override {
+    return std::make_unique<CudaNormKernels>(units);
+  }
+};
+
+}  // namespace
+
+const ShardKernels& CudaShardKernels() {
+  static const CudaKernels kernels;
+  return kernels;
+}
+
+}  // namespace tandem::fsdp

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "fsdp/host_device.h"
+
+namespace tandem::fsdp {
+
+TANDEM_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 0; }
+
+// A sum of doubles kept as an unevaluated pair, |low| <= ulp(high)/2, error about 2^-100 (Knuth's TwoSum).
+// Its rounded value does not depend on how the terms were split between ranks, which a plain double
+// sum would; that is what keeps the clip coefficient the same bits for any number of ranks.
+struct DoubleDouble {
+  double high = 0;
+  double low = 0;
+
+  TANDEM_HOST_DEVICE void Add(double term) {
+    const double sum = high + term;
+    const double part = sum - high;
+    const double error = (high - (sum - part)) + (term - part);
+    low += error;
+    Renormalise(sum);
+  }
+  TANDEM_HOST_DEVICE void Add(const DoubleDouble& other) {
+    Add(other.high);
+    Add(other.low);
+  }
+  TANDEM_HOST_DEVICE double value() const { return high + low; }
+
+ private:
+  // An infinite or NaN sum keeps no low part: inf - inf would turn it into NaN.
+  TANDEM_HOST_DEVICE void Renormalise(double sum) {
+    if (!IsFinite(sum)) {
+      high = sum;
+      low = 0;
+      return;
+    }
+    high = sum + low;
+    low -= high - sum;
+  }
+};
+
+}  // namespace tandem::fsdp

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fsdp/norm_outcome.h"
+#include "fsdp/optimizer.h"
+#include "fsdp/parameter_norms.h"
+#include "fsdp/pieces.h"
+#include "fsdp/run_inputs.h"
+
+namespace tandem::fsdp {
+
+// Where one rank's shard of a unit lies.
+struct ShardGeometry {
+  bool fp64 = false;  // or fp32
+  int64_t begin = 0;  // flat coordinate of the first element
+  int64_t shard_elements = 0;
+  int num_ranks = 1;
+  int64_t granule = 64;
+  int num_parameters = 0;
+  std::vector<Piece> pieces;
+};
+
+// The arrays of a shard that OptimizerStep works on, in the device's memory, like all pointers here.
+struct OptimizerArrays {
+  const void* gradients = nullptr;
+  void* weights = nullptr;
+  void* exp_avg = nullptr;
+  void* exp_avg_sq = nullptr;
+  const NormOutcome* outcome = nullptr;
+  const RunInputs* inputs = nullptr;
+  ParameterNorms* update_norms = nullptr;  // [num_parameters]
+  void* scratch = nullptr;                 // BufferBytesOf(...).optimizer_scratch
+};
+
+// The loops over one unit's shard. Every addition has the same order on each kind of device and for any
+// number of ranks: contributions in rank order, squares by chunks that end at multiples of the granule, in
+// eight lanes each (norms.h), chunks as a DoubleDouble. Runs on the current stream.
+class UnitKernels {
+ public:
+  virtual ~UnitKernels() = default;
+
+  // staging: the contributions of all ranks, [num_ranks * shard_elements]. norm_terms: where the terms of the
+  // accumulator go in the same pass, or null.
+  virtual void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const = 0;
+
+  virtual void OptimizerStep(const OptimizerArrays& arrays, const AdamWConfig& config) const = 0;
+};
+
+// What GradientNorm does before and behind its exchange.
+class NormKernels {
+ public:
+  virtual ~NormKernels() = default;
+
+  // *own = the units' terms, added in unit order, and what `inputs` ask for.
+  virtual void Sum(const RunInputs* inputs, NormTerms* own) const = 0;
+
+  // *outcome = AgreeOnNorm(terms, …).
+  virtual void Agree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+                     NormOutcome* outcome) const = 0;
+};
+
+// The loops of fsdp/ on one kind of device.
+class ShardKernels {
+ public:
+  virtual ~ShardKernels() = default;
+
+  virtual std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const = 0;
+  virtual std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const = 0;
+};
+
+const ShardKernels& CpuShardKernels();
+
+}  // namespace tandem::fsdp

@@ -1,0 +1,53 @@
+#include "model/node_kinds.h"
+#include "ops/attention_work.h"
+#include "ops/linear_work.h"
+
+namespace tandem::model {
+
+// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
+// log-sum-exps; the backward recomputes the norm.
+NodeDeclaration DeclareAttention(const DecoderShapes& s) {
+  const double projections = s.ProductFlops(s.hidden, s.qkv) + s.ProductFlops(s.query, s.hidden);
+  // Two products of [S, d] x [d, S] a head, of which causality leaves half; the backward has five.
+  const double scores = s.ProductFlops(s.length, s.query);
+  const int64_t forward_work = ops::AttentionWorkElements(s.length, s.head_dim, s.element_bytes);
+  const int64_t backward_work = ops::AttentionBackwardWorkElements(s.length, s.head_dim, s.element_bytes);
+  return {
+      .kind = schedules::NodeKind::kAttention,
+      .inputs = {HiddenState("x", s)},
+      .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}},
+                   .gradient = true,
+                   .computed_from = {"context"}},
+                  {.tensor = {"qkv", {s.tokens, s.qkv}}},
+                  {.tensor = {"context", {s.tokens, s.query}}, .computed_from = {"qkv", "lse"}},
+                  {.tensor = {"lse", {s.sequences, s.heads, s.length}}, .computed_from = {"qkv", "context"}}},
+      .parts = {{.name = "attention",
+                 .parameters = {{.name = "norm", .shape = {s.hidden}, .init = Init::kOnes},
+                                {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
+                                {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
+                                {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
+                                {.name = "output", .shape = {s.hidden, s.query}}}}},
+      .forward = {.reads = {"x"},
+                  .writes = {"hidden", "qkv", "context", "lse"},
+                  .parameters = true,
+                  .scratch = {{"normed", {s.tokens, s.hidden}},
+                              {"work", {forward_work}},
+                              {"products", {ops::kLinearWorkBytes}, ElementType::kByte}},
+                  .flops = projections + scores},
+      .backward = {.reads = {"x", "qkv", "context", "lse"},
+                   .gradient_reads = {"hidden"},
+                   .gradient_writes = {"x"},
+                   .parameters = true,
+                   .parameter_gradients = true,
+                   .scratch = {{"normed", {s.tokens, s.hidden}},
+                               {"grad_normed", {s.tokens, s.hidden}},
+                               {"grad_context", {s.tokens, s.query}},
+                               {"grad_qkv", {s.tokens, s.qkv}},
+                               {"work", {backward_work}},
+                               {"products", {ops::kLinearWorkBytes}, ElementType::kByte}},
+                   .flops = 2 * projections + 2.5 * scores},
+      .recomputes = true,
+  };
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "model/bound_pass.h"
+#include "model/node_declaration.h"
+#include "ops/operations.h"  // declares at::Tensor
+
+namespace tandem::model {
+
+// The memory of one bound pass as tensors, by the names of its declaration. Private to model/.
+//
+// A pass has what its PassSpec lists. Parameters of one block are one matrix, by the block's name. Asking for
+// anything else throws std::logic_error, and so does CheckAllUsed when something that is declared was not
+// asked for.
+class BoundTensors {
+ public:
+  // operands: as Node::Bind gets them. They, `declaration` and `ops` outlive it.
+  BoundTensors(const NodeDeclaration& declaration, Pass pass, absl::Span<const OperandMemory> operands,
+               ComputeType type, const ops::Operations& ops);
+
+  // Undefined: an output that a recompute does not write, because it was kept.
+  at::Tensor Value(const std::string& name);
+  at::Tensor Gradient(const std::string& value);
+  at::Tensor Parameter(const std::string& name);
+  at::Tensor ParameterGradient(const std::string& name);
+  at::Tensor Scratch(const std::string& name);
+  ops::Workspace Work(const std::string& scratch);
+
+  // Whether the pass adds to that gradient instead of overwriting it.
+  bool AddsToGradient(const std::string& value);
+  bool AddsToParameterGradient(const std::string& name);
+
+  void CheckAllUsed() const;
+
+ private:
+  enum class Role : uint8_t { kValue, kGradient, kParameter, kParameterGradient, kScratch };
+
+  struct Entry {
+    Role role = Role::kValue;
+    TensorSpec spec;
+    char* begin = nullptr;
+    bool adds = false;
+    bool used = false;
+  };
+
+  const OperandMemory& Next();
+  void AddValues(Role role, const std::vector<std::string>& names);
+  void AddParts(Role role);
+  void AddScratch(const PassSpec& spec);
+  void CheckRecompute() const;
+  void CheckInside(const TensorSpec& spec, const char* begin, const OperandMemory& operand) const;
+  const TensorSpec& SpecOf(const std::string& value) const;
+  Entry& Find(Role role, const std::string& name);
+  at::Tensor TensorOf(Role role, const std::string& name);
+  // "mlp backward: ": where a message is about.
+  std::string Where() const;
+
+  const NodeDeclaration& declaration_;
+  const Pass pass_;
+  const ComputeType type_;
+  const absl::Span<const OperandMemory> operands_;
+  size_t next_ = 0;  // of operands_
+  const ops::Operations& ops_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tandem::model

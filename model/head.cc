@@ -1,0 +1,45 @@
+#include <utility>
+
+#include "model/node_kinds.h"
+#include "ops/linear_work.h"
+
+namespace tandem::model {
+
+// loss = cross_entropy(weight · norm(x), next tokens). The forward leaves the gradient of the logits where
+// the logits were: the derivative of the loss is 1 by definition, so it is known already, and what would be
+// kept for the backward is as large. The weight is the embedding's table when it is tied.
+NodeDeclaration DeclareHead(const DecoderShapes& s) {
+  const double flops = s.ProductFlops(s.hidden, s.vocabulary);
+  const ParameterSpec weight{.name = "weight", .shape = {s.vocabulary, s.hidden}};
+  std::vector<PartSpec> parts = {
+      {.name = "head", .parameters = {{.name = "norm", .shape = {s.hidden}, .init = Init::kOnes}}}};
+  if (s.tied) {
+    parts.push_back({.name = "embedding", .unit = "embedding", .parameters = {weight}});
+  } else {
+    parts[0].parameters.push_back(weight);
+  }
+  return {
+      .kind = schedules::NodeKind::kHead,
+      .inputs = {HiddenState("x", s), BatchTokens(s)},
+      .outputs = {{.tensor = {"loss", {1}, ElementType::kFloat64}, .loss = true},
+                  {.tensor = {"grad_logits", {s.tokens, s.vocabulary}}}},
+      .parts = std::move(parts),
+      .forward = {.reads = {"x", "tokens"},
+                  .writes = {"loss", "grad_logits"},
+                  .parameters = true,
+                  .scratch = {{"normed", {s.tokens, s.hidden}},
+                              {"lse", {s.tokens}},
+                              {"products", {ops::kLinearWorkBytes}, ElementType::kByte}},
+                  .flops = flops},
+      .backward = {.reads = {"x", "grad_logits"},
+                   .gradient_writes = {"x"},
+                   .parameters = true,
+                   .parameter_gradients = true,
+                   .scratch = {{"normed", {s.tokens, s.hidden}},
+                               {"grad_normed", {s.tokens, s.hidden}},
+                               {"products", {ops::kLinearWorkBytes}, ElementType::kByte}},
+                   .flops = 2 * flops},
+  };
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "schedules/program/outline.h"
+
+namespace tandem::model {
+
+// What one kind of node touches, by name. A kind declares it once (attention.cc, mlp.cc, ...), and it is read
+// three times: for the parameters of the units (DecoderUnits), for the outline (DecoderOutline), and for the
+// tensors that the node's code gets (bound_tensors.h). Sizes are in elements.
+
+enum class ElementType : uint8_t {
+  kCompute,  // of the job's ComputeType
+  kFloat64,
+  kInt64,
+  kByte,
+};
+
+struct TensorSpec {
+  std::string name;  // unique among the values, the parameters, or one pass's scratch of a node
+  std::vector<int64_t> shape;
+  ElementType type = ElementType::kCompute;
+};
+
+// A value that another node produces.
+struct InputSpec {
+  TensorSpec tensor;
+  std::string
+      from;  // the output of that name of the latest node before this one that has it; "tokens": the batch
+};
+
+// A value that this node's forward writes.
+struct OutputSpec {
+  TensorSpec tensor;
+  bool gradient = false;
+  bool loss = false;  // of the microbatch: one double
+  // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
+  std::vector<std::string> computed_from;
+};
+
+struct ParameterSpec {
+  std::string name;
+  std::vector<int64_t> shape;
+  // Parameters of the same non-empty block follow each other and are used as one matrix, by the name of the
+  // block.
+  std::string block;
+  Init init = Init::kNormal;
+};
+
+// Parameters of one part of a unit, in layout order.
+struct PartSpec {
+  std::string name;
+  std::string unit;  // that the part belongs to; empty: the unit of the node itself, which this declaration
+                     // adds it to
+  std::vector<ParameterSpec> parameters;
+};
+
+struct PassSpec {
+  std::vector<std::string> reads;            // values
+  std::vector<std::string> writes;           // outputs
+  std::vector<std::string> gradient_reads;   // of values
+  std::vector<std::string> gradient_writes;  // of values
+  bool parameters = false;                   // reads those of every part
+  bool parameter_gradients = false;          // writes those of every part
+  std::vector<TensorSpec> scratch;           // memory while the pass runs
+  double flops = 0;
+};
+
+struct NodeDeclaration {
+  schedules::NodeKind kind = schedules::NodeKind::kMlp;
+  std::vector<InputSpec> inputs;
+  std::vector<OutputSpec> outputs;
+  std::vector<PartSpec> parts;
+  PassSpec forward;
+  PassSpec backward;
+  bool recomputes = false;  // outputs that were not kept can be computed again
+};
+
+int64_t NumElements(const std::vector<int64_t>& shape);
+int64_t BytesOf(const TensorSpec& spec, ComputeType type);
+
+// Where each piece of a pass's scratch begins in it, in bytes, and where the last one ends. Pieces begin at
+// multiples of 256 bytes.
+struct ScratchLayout {
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
+};
+ScratchLayout LayOutScratch(const PassSpec& pass, ComputeType type);
+
+}  // namespace tandem::model

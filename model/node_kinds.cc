@@ -1,0 +1,63 @@
+#include "model/node_kinds.h"
+
+#include <stdexcept>
+
+namespace tandem::model {
+namespace {
+
+using schedules::NodeKind;
+
+struct Kind {
+  NodeKind kind;
+  const char* name;
+  NodeDeclaration (*declare)(const DecoderShapes& shapes);
+};
+
+constexpr Kind kKinds[] = {
+    {NodeKind::kEmbedding, "embedding", DeclareEmbedding},
+    {NodeKind::kAttention, "attention", DeclareAttention},
+    {NodeKind::kMlp, "mlp", DeclareMlp},
+    {NodeKind::kHead, "head", DeclareHead},
+};
+
+// What every layer of a decoder is made of, in forward order.
+constexpr NodeKind kLayer[] = {NodeKind::kAttention, NodeKind::kMlp};
+
+const Kind& InfoOf(NodeKind kind) {
+  for (const Kind& row : kKinds) {
+    if (row.kind == kind) {
+      return row;
+    }
+  }
+  throw std::logic_error("no code for nodes of kind " + std::to_string(static_cast<int>(kind)));
+}
+
+DecoderNode Alone(NodeKind kind) {
+  return {.kind = kind, .name = InfoOf(kind).name, .unit = InfoOf(kind).name};
+}
+
+}  // namespace
+
+InputSpec BatchTokens(const DecoderShapes& shapes) {
+  return {.tensor = {"tokens", {shapes.sequences, shapes.length + 1}, ElementType::kInt64}, .from = "tokens"};
+}
+
+InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes) {
+  return {.tensor = {name, {shapes.tokens, shapes.hidden}}, .from = "hidden"};
+}
+
+NodeDeclaration Declare(NodeKind kind, const DecoderShapes& shapes) { return InfoOf(kind).declare(shapes); }
+
+std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
+  std::vector<DecoderNode> nodes = {Alone(NodeKind::kEmbedding)};
+  for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string unit = "layers." + std::to_string(layer);
+    for (const NodeKind kind : kLayer) {
+      nodes.push_back({.kind = kind, .layer = layer, .name = unit + "." + InfoOf(kind).name, .unit = unit});
+    }
+  }
+  nodes.push_back(Alone(NodeKind::kHead));
+  return nodes;
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/decoder_shapes.h"
+#include "model/node_declaration.h"
+
+namespace tandem::model {
+
+// The kinds of nodes that a decoder is made of, each declared in the file of its name (embedding.cc, ...);
+// its code is beside it (embedding_node.cc). A new kind is a row in node_kinds.cc, one in decoder_nodes.cc,
+// and its parameters' names in hugging_face_names.cc.
+NodeDeclaration DeclareEmbedding(const DecoderShapes& shapes);
+NodeDeclaration DeclareAttention(const DecoderShapes& shapes);
+NodeDeclaration DeclareMlp(const DecoderShapes& shapes);
+NodeDeclaration DeclareHead(const DecoderShapes& shapes);
+
+// Inputs that several kinds have.
+InputSpec BatchTokens(const DecoderShapes& shapes);                           // "tokens": [B, S + 1]
+InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes);  // [T, H]
+
+NodeDeclaration Declare(schedules::NodeKind kind, const DecoderShapes& shapes);
+
+// One node of a decoder, and the unit that its parameters belong to.
+struct DecoderNode {
+  schedules::NodeKind kind = schedules::NodeKind::kMlp;
+  int layer = -1;    // -1: not in a layer
+  std::string name;  // "layers.3.attention"
+  std::string unit;  // "layers.3"
+};
+
+// In forward order.
+std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
+
+}  // namespace tandem::model

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "plan/job_plan.h"
+
+namespace tandem::plan {
+
+// Sets outline, group_ranks, options and stage of a plan whose other members are set: the step program, built
+// and checked. strategy: a name of schedules::Strategies(). Throws std::logic_error where the check refuses
+// it (a bug of ours, with the check's text).
+void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan);
+
+}  // namespace tandem::plan

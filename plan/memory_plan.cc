@@ -1,0 +1,45 @@
+#include "plan/memory_plan.h"
+
+#include <algorithm>
+
+#include "schedules/passes/passes.h"
+#include "schedules/simulate/alive.h"
+
+namespace tandem::plan {
+
+MemoryPlan PlanMemory(const JobPlan& plan) {
+  MemoryPlan memory;
+  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+    if (buffer.life != schedules::Life::kLocal && !schedules::IsHost(buffer.kind)) {
+      memory.persistent[static_cast<int>(buffer.kind)] +=
+          (buffer.life == schedules::Life::kRing ? 2 : 1) * buffer.bytes.bound;
+    }
+  }
+  for (const schedules::Program* program : plan.stage.All()) {
+    const schedules::Budgets budgets = schedules::BudgetsOf(*program);
+    memory.alive_bytes = std::max(memory.alive_bytes, schedules::MostBytesAlive(*program));
+    memory.least_budget_bytes = std::max(memory.least_budget_bytes, budgets.least);
+    memory.default_budget_bytes = std::max(memory.default_budget_bytes, budgets.by_default);
+  }
+  memory.budget_bytes =
+      plan.options.budget_bytes > 0 ? plan.options.budget_bytes : memory.default_budget_bytes;
+  memory.persistent_bytes = plan.stage.persistent_bytes;
+  memory.arena_bytes = plan.stage.arena_bytes;
+  memory.alive_bytes = std::min(memory.alive_bytes, memory.arena_bytes - memory.persistent_bytes);
+  memory.gap_bytes = memory.arena_bytes - memory.persistent_bytes - memory.alive_bytes;
+  memory.host_bytes = plan.stage.host_bytes;
+  return memory;
+}
+
+int64_t OutsideBytes(const JobPlan& plan, const schedules::DeviceProfile& profile) {
+  if (profile.context_bytes == 0) {
+    return 0;
+  }
+  int64_t bytes = profile.context_bytes;
+  for (const schedules::CommunicatorUse& use : CommunicatorUses(plan)) {
+    bytes += plan.group_ranks.at(use.group) > 1 ? profile.communicator_bytes : 0;
+  }
+  return bytes;
+}
+
+}  // namespace tandem::plan

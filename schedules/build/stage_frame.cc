@@ -1,0 +1,250 @@
+#include "schedules/build/stage_frame.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/check.h"
+
+namespace tandem::schedules {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+
+class Builder {
+ public:
+  Builder(const Outline& outline, const BuildOptions& options) : outline_(outline), options_(options) {}
+
+  StageFrame Build() {
+    TANDEM_CHECK(options_.units.size() == outline_.units.size(), "there are sizes for every unit");
+    AddStreams();
+    for (UnitId unit = 0; unit < static_cast<int>(outline_.units.size()); ++unit) {
+      AddUnit(unit);
+    }
+    for (size_t state = 0; state < outline_.states.size(); ++state) {
+      frame_.states.push_back(Add(outline_.states[state].name, BufferKind::kNodeState,
+                                  static_cast<int>(state), Life::kPersistent, outline_.states[state].bytes));
+    }
+    frame_.norm = Communicator(options_.norm_group, "norm", false);
+    AddRings();
+    return std::move(frame_);
+  }
+
+ private:
+  StreamId StreamNamed(const std::string& name, bool copies_host = false) {
+    for (size_t i = 0; i < frame_.streams.size(); ++i) {
+      if (frame_.streams[i].name == name) {
+        return static_cast<StreamId>(i);
+      }
+    }
+    frame_.streams.push_back({name, copies_host});
+    return static_cast<StreamId>(frame_.streams.size()) - 1;
+  }
+
+  CommunicatorId Communicator(const std::string& group, const std::string& purpose, bool window) {
+    const CommunicatorUse use{group, purpose, window};
+    const auto found = std::find(frame_.communicators.begin(), frame_.communicators.end(), use);
+    if (found != frame_.communicators.end()) {
+      return static_cast<CommunicatorId>(found - frame_.communicators.begin());
+    }
+    frame_.communicators.push_back(use);
+    return static_cast<CommunicatorId>(frame_.communicators.size()) - 1;
+  }
+
+  BufferId Add(const std::string& name, BufferKind kind, int subject, Life life, int64_t bytes,
+               std::vector<BufferPart> parts = {}) {
+    frame_.buffers.push_back({.name = name,
+                              .kind = kind,
+                              .subject = subject,
+                              .life = life,
+                              .bytes = {bytes, bytes},
+                              .alignment = kAlignment,
+                              .parts = std::move(parts)});
+    return static_cast<BufferId>(frame_.buffers.size()) - 1;
+  }
+
+  void AddStreams() {
+    frame_.compute = StreamNamed("compute");
+    frame_.gather = StreamNamed("gather");
+    frame_.reduce = StreamNamed("reduce");
+    frame_.host_to_device = StreamNamed("host-to-device", true);
+    frame_.device_to_host = StreamNamed("device-to-host", true);
+    for (const Node& node : outline_.nodes) {
+      frame_.node_streams.push_back(StreamNamed(node.stream));
+      frame_.node_communicators.push_back(node.group.empty() ? -1
+                                                             : Communicator(node.group, node.purpose, true));
+    }
+    if (std::any_of(outline_.values.begin(), outline_.values.end(),
+                    [](const Value& value) { return value.kind == ValueKind::kHost; })) {
+      frame_.host = StreamNamed("host");
+    }
+    const auto between = [&](int from, int to) {
+      return Communicator("pp", absl::StrCat("stage ", from, " to ", to), false);
+    };
+    if (!outline_.received.empty() || !outline_.sent.empty()) {
+      frame_.send = StreamNamed("send");
+      frame_.receive = StreamNamed("receive");
+    }
+    for (const Boundary& boundary : outline_.received) {
+      frame_.receives.push_back(between(boundary.stage, outline_.stage));
+      frame_.gradient_sends.push_back(between(outline_.stage, boundary.stage));
+    }
+    for (const Boundary& boundary : outline_.sent) {
+      frame_.sends.push_back(between(outline_.stage, boundary.stage));
+      frame_.gradient_receives.push_back(between(boundary.stage, outline_.stage));
+    }
+  }
+
+  void AddUnit(UnitId id) {
+    const Unit& unit = outline_.units[id];
+    const UnitSizes& sizes = options_.units[id];
+    const MeshAxes& axes = unit.group == UnitGroup::kExpert ? options_.expert : options_.dense;
+    UnitFrame frame{.memory = MemoryOf(outline_, options_, id)};
+    const UnitMemory& memory = frame.memory;
+    const auto persistent = [&](const char* what, BufferKind kind, int64_t bytes,
+                                std::vector<BufferPart> parts = {}) {
+      return Add(absl::StrCat(unit.name, " ", what), kind, id, Life::kPersistent, bytes, std::move(parts));
+    };
+    // Where nothing is gathered, nodes read parts of these.
+    const std::vector<BufferPart> read_parts =
+        memory.gathers ? std::vector<BufferPart>() : PartsOf(unit, unit.precision.compute);
+    const bool publishes = memory.published > 0;
+    frame.weights = persistent("weights", BufferKind::kWeights, memory.weights,
+                               publishes ? std::vector<BufferPart>() : read_parts);
+    if (publishes) {
+      frame.published = persistent("published", BufferKind::kPublished, memory.published, read_parts);
+    }
+    if (memory.gathers) {
+      frame.gather = Communicator(axes.gather_group, "gather", true);
+    }
+    if (memory.gathers_outer) {
+      frame_.outer = StreamNamed("outer");
+      frame.outer_gather = Communicator(axes.outer_group, "gather", true);
+    }
+    if (!unit.frozen) {
+      frame.gradients = persistent("gradients", BufferKind::kGradients, memory.gradients);
+      const int64_t moment = memory.optimizer_state / 2;
+      frame.optimizer_state =
+          persistent("optimizer state", BufferKind::kOptimizerState, memory.optimizer_state,
+                     {{"exp_avg", 0, moment}, {"exp_avg_sq", moment, memory.optimizer_state}});
+      const auto ring = [&](const char* what, BufferKind kind, int64_t bytes) {
+        return Add(absl::StrCat(unit.name, " ", what), kind, id, Life::kRing, bytes);
+      };
+      frame.norm_terms = ring("norm terms", BufferKind::kNormTerms, sizes.norm_terms_bytes);
+      frame.update_norms = ring("update norms", BufferKind::kUpdateNorms, sizes.update_norms_bytes);
+      if (options_.parameter_norms) {
+        frame.host_update_norms =
+            ring("update norms (host)", BufferKind::kHostUpdateNorms, sizes.update_norms_bytes);
+      }
+      frame.reduce = Communicator(axes.inner_group, "reduce", true);
+      if (memory.reduces_outer) {
+        frame_.outer = StreamNamed("outer");
+        frame.outer_reduce = Communicator(axes.outer_group, "reduce", true);
+      }
+    }
+    frame_.units.push_back(frame);
+  }
+
+  // A part a microbatch, of the program that has the most of them.
+  std::vector<BufferPart> MicrobatchParts(int64_t bytes, int64_t alignment) const {
+    std::vector<BufferPart> parts;
+    const int count = std::max(options_.num_microbatches, options_.num_validation_microbatches);
+    const int64_t stride = (bytes + alignment - 1) / alignment * alignment;
+    for (int microbatch = 0; microbatch < count; ++microbatch) {
+      parts.push_back({absl::StrCat("mb ", microbatch), microbatch * stride, microbatch * stride + bytes});
+    }
+    return parts;
+  }
+
+  // The device's ring and its twin on the host.
+  std::pair<BufferId, BufferId> AddRing(const std::string& name, BufferKind kind, BufferKind host_kind,
+                                        int subject, int64_t bytes,
+                                        const std::vector<BufferPart>& parts = {}) {
+    const int64_t total = parts.empty() ? bytes : parts.back().end;
+    const BufferId device = Add(name, kind, subject, Life::kRing, total, parts);
+    return {device, Add(absl::StrCat(name, " (host)"), host_kind, subject, Life::kRing, total, parts)};
+  }
+
+  void AddRings() {
+    std::tie(frame_.inputs, frame_.host_inputs) =
+        AddRing("inputs", BufferKind::kInputs, BufferKind::kHostInputs, -1, options_.rings.inputs_bytes);
+    std::tie(frame_.outcome, frame_.host_outcome) =
+        AddRing("outcome", BufferKind::kOutcome, BufferKind::kHostOutcome, -1, options_.rings.outcome_bytes);
+    if (outline_.batch >= 0) {
+      const Value& value = outline_.values[outline_.batch];
+      std::tie(frame_.batch, frame_.host_batch) =
+          AddRing(value.name, BufferKind::kBatch, BufferKind::kHostBatch, outline_.batch, 0,
+                  MicrobatchParts(value.bytes.bound, kAlignment));
+    }
+    frame_.losses.assign(outline_.values.size(), -1);
+    frame_.host_losses.assign(outline_.values.size(), -1);
+    for (const ValueId loss : outline_.losses) {
+      const Value& value = outline_.values[loss];
+      std::tie(frame_.losses[loss], frame_.host_losses[loss]) =
+          AddRing(value.name, BufferKind::kLosses, BufferKind::kHostLosses, loss, 0,
+                  MicrobatchParts(value.bytes.bound, 8));
+    }
+  }
+
+  const Outline& outline_;
+  const BuildOptions& options_;
+  StageFrame frame_;
+};
+
+}  // namespace
+
+UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId id) {
+  const Unit& unit = outline.units[id];
+  const UnitSizes& sizes = options.units[id];
+  const bool expert = unit.group == UnitGroup::kExpert;
+  const MeshAxes& axes = expert ? options.expert : options.dense;
+  const Strategy& strategy = expert ? options.expert_strategy : options.strategy;
+  const bool replicates = strategy.inner.optimizer == Placement::kReplicate;
+  const bool outer_shards = strategy.outer.optimizer == Placement::kShard;
+  TANDEM_CHECK(!replicates || strategy.inner.parameters == Placement::kReplicate,
+               "whoever updates all parameters keeps them");
+  TANDEM_CHECK(axes.inner >= 1 && axes.outer >= 1, "a group has a rank at least");
+  const int64_t full = sizes.shard_elements * axes.inner;
+  TANDEM_CHECK(full >= unit.elements, "the shards hold the unit");
+  const int64_t updated = replicates     ? full
+                          : outer_shards ? sizes.outer_shard_elements
+                                         : sizes.shard_elements;
+  const int main = unit.precision.main;
+  const int compute = unit.precision.compute;
+  UnitMemory memory{
+      .gathers = !replicates,
+      .gathers_once = strategy.inner.parameters == Placement::kReplicate,
+      .gathers_outer = outer_shards,
+      .accumulates = strategy.inner.gradients == Placement::kPartial,
+      .reduces_outer = strategy.outer.gradients == Placement::kPartial,
+      // Frozen parameters are never updated, so that they need no more than what is computed with.
+      .weights = updated * (unit.frozen ? compute : main),
+      .published = unit.frozen || main == compute ? 0 : updated * compute,
+      .gathered = full * compute,
+      .outer_gathered = sizes.shard_elements * compute,
+  };
+  if (!unit.frozen) {
+    memory.gradients = (replicates ? full : sizes.shard_elements) * main;
+    memory.optimizer_state = 2 * updated * main;
+    memory.contribution = full * unit.precision.transport;
+    memory.collected = full * main;
+    memory.outer_staging = sizes.shard_elements * main;
+  }
+  return memory;
+}
+
+std::vector<BufferPart> PartsOf(const Unit& unit, int element_bytes) {
+  std::vector<BufferPart> parts;
+  for (const PartRange& part : unit.parts) {
+    parts.push_back({part.name, part.begin * element_bytes, part.end * element_bytes});
+  }
+  return parts;
+}
+
+StageFrame MakeStageFrame(const Outline& outline, const BuildOptions& options) {
+  return Builder(outline, options).Build();
+}
+
+}  // namespace tandem::schedules

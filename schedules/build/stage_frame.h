@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedules/program/build_options.h"
+#include "schedules/program/program.h"
+
+namespace tandem::schedules {
+
+// Where a unit's placement and precision put its memory (program.md: placements are a table, precision is per
+// unit). Counts are of one rank.
+struct UnitMemory {
+  bool gathers =
+      true;  // nodes read a gathered buffer; otherwise every rank has all parameters, and they read these
+  bool gathers_once = false;   // one gather serves the whole run
+  bool gathers_outer = false;  // the inner shard itself is gathered over the outer group first
+  bool accumulates = false;    // contributions are accumulated in full, and reduced once a run
+  bool reduces_outer = false;  // an outer stage follows the last reduction
+  int64_t weights = 0;         // bytes from here on
+  int64_t published = 0;       // 0: main and compute type are equal, or the unit is frozen
+  int64_t gradients = 0;
+  int64_t optimizer_state = 0;
+  int64_t gathered = 0;
+  int64_t outer_gathered = 0;
+  int64_t contribution = 0;  // and staging of its reduction
+  int64_t collected = 0;     // and full gradient, and staging of its reduction
+  int64_t outer_staging = 0;
+};
+
+UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId unit);
+
+// The unit's parts in bytes of elements of that size.
+std::vector<BufferPart> PartsOf(const Unit& unit, int element_bytes);
+
+// Ids of what belongs to a unit; -1: it has none.
+struct UnitFrame {
+  UnitMemory memory;
+  BufferId weights = -1;
+  BufferId published = -1;
+  BufferId gradients = -1;
+  BufferId optimizer_state = -1;
+  BufferId norm_terms = -1;
+  BufferId update_norms = -1;
+  BufferId host_update_norms = -1;
+  CommunicatorId gather = -1;
+  CommunicatorId reduce = -1;
+  CommunicatorId outer_gather = -1;
+  CommunicatorId outer_reduce = -1;
+  // What a gather reads, or the nodes themselves: the compute type's copy.
+  BufferId shard() const { return published >= 0 ? published : weights; }
+};
+
+// What all programs of a stage have in common: streams, communicators, persistent buffers and rings.
+struct StageFrame {
+  std::vector<Stream> streams;
+  std::vector<CommunicatorUse> communicators;
+  std::vector<Buffer> buffers;
+
+  std::vector<UnitFrame> units;
+  std::vector<BufferId> states;
+  std::vector<BufferId> losses;       // value → ring, -1: it is no loss
+  std::vector<BufferId> host_losses;  // same
+  BufferId inputs = -1;
+  BufferId host_inputs = -1;
+  BufferId batch = -1;
+  BufferId host_batch = -1;
+  BufferId outcome = -1;
+  BufferId host_outcome = -1;
+
+  StreamId compute = -1;
+  StreamId gather = -1;
+  StreamId reduce = -1;
+  StreamId host_to_device = -1;
+  StreamId device_to_host = -1;
+  StreamId outer = -1;
+  StreamId host = -1;
+  StreamId send = -1;
+  StreamId receive = -1;
+  std::vector<StreamId> node_streams;
+  std::vector<CommunicatorId> node_communicators;
+  CommunicatorId norm = -1;
+  // Of outline.received and outline.sent, by index; the gradient goes the other way.
+  std::vector<CommunicatorId> receives;
+  std::vector<CommunicatorId> sends;
+  std::vector<CommunicatorId> gradient_receives;
+  std::vector<CommunicatorId> gradient_sends;
+};
+
+StageFrame MakeStageFrame(const Outline& outline, const BuildOptions& options);
+
+}  // namespace tandem::schedules

@@ -1,0 +1,259 @@
+#include "schedules/check/operand_shapes.h"
+
+#include <algorithm>
+
+#include "schedules/program/access.h"
+
+namespace tandem::schedules {
+namespace {
+
+constexpr uint32_t kRead = 1U << static_cast<int>(Mode::kReads);
+constexpr uint32_t kWrite = 1U << static_cast<int>(Mode::kWrites);
+constexpr uint32_t kAdd = 1U << static_cast<int>(Mode::kAdds);
+
+uint64_t Kinds(std::initializer_list<BufferKind> kinds) {
+  uint64_t bits = 0;
+  for (const BufferKind kind : kinds) {
+    bits |= uint64_t{1} << static_cast<int>(kind);
+  }
+  return bits;
+}
+
+class Shapes {
+ public:
+  Shapes(const Outline& outline, const BuildOptions& options, const Instruction& instruction, bool validates,
+         std::vector<OperandShape>& shapes)
+      : outline_(outline),
+        options_(options),
+        instruction_(instruction),
+        validates_(validates),
+        shapes_(shapes) {
+    shapes_.clear();
+  }
+
+  void List() {
+    switch (instruction_.opcode) {
+      case Opcode::kLoadInputs:
+        Add({BufferKind::kHostInputs}, -1, kRead, options_.rings.inputs_bytes);
+        Add({BufferKind::kInputs}, -1, kWrite, options_.rings.inputs_bytes);
+        break;
+      case Opcode::kLoadBatch:
+        AddPart({BufferKind::kHostBatch}, instruction_.target, instruction_.microbatch, kRead);
+        AddPart({BufferKind::kBatch}, instruction_.target, instruction_.microbatch, kWrite);
+        break;
+      case Opcode::kForward:
+      case Opcode::kRecompute:
+      case Opcode::kBackward:
+      case Opcode::kBackwardInput:
+      case Opcode::kBackwardWeight:
+        AddPass(AccessOf(outline_.nodes[instruction_.target], instruction_.opcode));
+        break;
+      case Opcode::kSend:
+        AddBoundary(kRead, outline_.sent, outline_.received);
+        break;
+      case Opcode::kReceive:
+        AddBoundary(kWrite, outline_.received, outline_.sent);
+        break;
+      case Opcode::kHostWait:
+        Add({BufferKind::kSizes}, instruction_.target, kRead,
+            outline_.values[instruction_.target].bytes.bound);
+        break;
+      case Opcode::kGradientNorm:
+        for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+          if (!outline_.units[u].frozen) {
+            Add({BufferKind::kNormTerms}, u, kRead, options_.units[u].norm_terms_bytes);
+          }
+        }
+        Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
+        Add({BufferKind::kOutcome}, -1, kWrite, options_.rings.outcome_bytes);
+        break;
+      case Opcode::kReport:
+      case Opcode::kFill:
+        break;
+      default:
+        AddOfUnit(instruction_.target);
+    }
+  }
+
+ private:
+  void Add(std::initializer_list<BufferKind> kinds, int subject, uint32_t modes, int64_t bytes) {
+    shapes_.push_back({.kinds = Kinds(kinds), .subject = subject, .modes = modes, .bytes = bytes});
+  }
+
+  void AddPart(std::initializer_list<BufferKind> kinds, int subject, int part, uint32_t modes) {
+    shapes_.push_back({.kinds = Kinds(kinds), .subject = subject, .part = part, .modes = modes});
+  }
+
+  void AddValue(ValueId value, uint32_t modes) {
+    const Value& declared = outline_.values[value];
+    const bool is_loss =
+        std::find(outline_.losses.begin(), outline_.losses.end(), value) != outline_.losses.end();
+    if (value == outline_.batch) {
+      Add({BufferKind::kBatch}, value, modes, declared.bytes.bound);
+    } else if (is_loss) {
+      Add({BufferKind::kLosses}, value, modes, declared.bytes.bound);
+    } else {
+      Add({declared.kind == ValueKind::kHost       ? BufferKind::kSizes
+           : declared.kind == ValueKind::kAllToAll ? BufferKind::kAllToAll
+                                                   : BufferKind::kActivation},
+          value, modes, declared.bytes.bound);
+    }
+  }
+
+  void AddGradient(ValueId value, uint32_t modes) {
+    Add({BufferKind::kActivationGradient}, value, modes, outline_.values[value].gradient_bytes.bound);
+  }
+
+  void AddPass(const Access& access) {
+    for (const ValueId value : access.reads) {
+      AddValue(value, kRead);
+    }
+    for (const ValueId value : access.writes) {
+      if (instruction_.opcode != Opcode::kRecompute || IsRecomputed(options_, value)) {
+        AddValue(value, kWrite);
+      }
+    }
+    for (const ValueId value : access.gradient_reads) {
+      AddGradient(value, kRead);
+    }
+    const bool gradients = instruction_.opcode != Opcode::kRecompute && !validates_;
+    for (const ValueId value : access.gradient_writes) {
+      if (gradients) {
+        AddGradient(value, kWrite | kAdd);
+      }
+    }
+    for (const UnitPart& part : access.parameters) {
+      const Strategy& strategy = PlacementOf(options_, outline_.units[part.unit]);
+      AddPart({BufferKind::kGathered}, part.unit, part.part, kRead);
+      if (strategy.inner.optimizer == Placement::kReplicate) {
+        shapes_.back().kinds |= Kinds({BufferKind::kWeights, BufferKind::kPublished});
+      }
+    }
+    for (const UnitPart& part : access.parameter_gradients) {
+      if (gradients) {
+        AddPart({BufferKind::kContribution, BufferKind::kCollected}, part.unit, part.part, kWrite | kAdd);
+      }
+    }
+    for (const StateId state : access.state_reads) {
+      Add({BufferKind::kNodeState}, state, kRead, outline_.states[state].bytes);
+    }
+    for (const StateId state : access.state_adds) {
+      if (gradients) {
+        Add({BufferKind::kNodeState}, state, kAdd, outline_.states[state].bytes);
+      }
+    }
+    if (access.reads_inputs) {
+      Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
+    }
+    if (access.scratch.bound > 0) {
+      Add({BufferKind::kScratch}, -1, kWrite, access.scratch.bound);
+    }
+  }
+
+  // A value goes one way across a boundary, its gradient the other.
+  void AddBoundary(uint32_t mode, const std::vector<Boundary>& values,
+                   const std::vector<Boundary>& gradients) {
+    const auto crosses = [&](const std::vector<Boundary>& boundaries) {
+      return std::any_of(boundaries.begin(), boundaries.end(),
+                         [&](const Boundary& boundary) { return boundary.value == instruction_.target; });
+    };
+    if (crosses(values)) {
+      AddValue(instruction_.target, mode);
+    } else if (crosses(gradients)) {
+      AddGradient(instruction_.target, mode);
+    } else {
+      shapes_.push_back({});  // fits nothing
+    }
+  }
+
+  void AddOfUnit(UnitId u) {
+    const Unit& unit = outline_.units[u];
+    const UnitSizes& sizes = options_.units[u];
+    const Strategy& strategy = PlacementOf(options_, unit);
+    const UnitPrecision& p = unit.precision;
+    const bool replicated = strategy.inner.optimizer == Placement::kReplicate;
+    const bool accumulated = strategy.inner.gradients != Placement::kShard;
+    const bool outer_sharded = strategy.outer.optimizer == Placement::kShard;
+    // Elements of the whole unit, of what this rank reduces, and of what it updates.
+    const int64_t all =
+        sizes.shard_elements * (unit.group == UnitGroup::kExpert ? options_.expert : options_.dense).inner;
+    const int64_t reduced = replicated ? all : sizes.shard_elements;
+    const int64_t updated = outer_sharded ? sizes.outer_shard_elements : reduced;
+    const BufferKind published = IsPublished(unit) ? BufferKind::kPublished : BufferKind::kWeights;
+    switch (instruction_.opcode) {
+      case Opcode::kUnshard:
+        Add({outer_sharded ? BufferKind::kOuterGathered : published}, u, kRead,
+            sizes.shard_elements * p.compute);
+        Add({BufferKind::kGathered}, u, kWrite, all * p.compute);
+        break;
+      case Opcode::kUnshardOuter:
+        Add({published}, u, kRead, updated * p.compute);
+        Add({BufferKind::kOuterGathered}, u, kWrite, sizes.shard_elements * p.compute);
+        break;
+      case Opcode::kZero:
+        Add({BufferKind::kContribution}, u, kWrite, 0);
+        break;
+      case Opcode::kRound:
+        Add({BufferKind::kCollected}, u, kRead, 0);
+        Add({BufferKind::kContribution}, u, kWrite, 0);
+        break;
+      case Opcode::kAccumulate:
+        Add({BufferKind::kContribution}, u, kRead, all * p.transport);
+        Add({BufferKind::kFullGradient}, u, kWrite | kAdd, all * p.main);
+        break;
+      case Opcode::kReduceGradients: {
+        const int64_t bytes = all * (accumulated ? p.main : p.transport);
+        Add({accumulated ? BufferKind::kFullGradient : BufferKind::kContribution}, u, kRead, bytes);
+        Add({BufferKind::kStaging}, u, kWrite, bytes);
+        Add({BufferKind::kGradients}, u, kWrite | kAdd, reduced * p.main);
+        Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
+        shapes_.back().optional = true;
+        break;
+      }
+      case Opcode::kReduceOuter:
+        Add({BufferKind::kGradients}, u, kAdd, reduced * p.main);
+        Add({BufferKind::kStaging}, u, kWrite, reduced * p.main);
+        Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
+        break;
+      default:  // OptimizerStep
+        Add({BufferKind::kGradients}, u, kRead, reduced * p.main);
+        Add({BufferKind::kOutcome}, -1, kRead, options_.rings.outcome_bytes);
+        shapes_.back().former = true;
+        Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
+        Add({BufferKind::kWeights}, u, kAdd, updated * p.main);
+        Add({BufferKind::kOptimizerState}, u, kAdd, 2 * updated * p.main);
+        if (IsPublished(unit)) {
+          Add({BufferKind::kPublished}, u, kWrite, updated * p.compute);
+        }
+        Add({BufferKind::kUpdateNorms}, u, kWrite, sizes.update_norms_bytes);
+        if (sizes.optimizer_scratch_bytes > 0) {
+          Add({BufferKind::kScratch}, -1, kWrite, sizes.optimizer_scratch_bytes);
+        }
+    }
+  }
+
+  const Outline& outline_;
+  const BuildOptions& options_;
+  const Instruction& instruction_;
+  const bool validates_;
+  std::vector<OperandShape>& shapes_;
+};
+
+}  // namespace
+
+void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
+              bool validates, std::vector<OperandShape>& shapes) {
+  Shapes(outline, options, instruction, validates, shapes).List();
+}
+
+bool IsRecomputed(const BuildOptions& options, ValueId value) {
+  return value < static_cast<int>(options.recompute.size()) && options.recompute[value];
+}
+
+const Strategy& PlacementOf(const BuildOptions& options, const Unit& unit) {
+  return unit.group == UnitGroup::kExpert ? options.expert_strategy : options.strategy;
+}
+
+bool IsPublished(const Unit& unit) { return !unit.frozen && unit.precision.compute != unit.precision.main; }
+
+}  // namespace tandem::schedules

@@ -1,0 +1,262 @@
+#include "schedules/check/reference.h"
+
+#include <algorithm>
+
+#include "schedules/check/operand_shapes.h"
+
+namespace tandem::schedules {
+namespace {
+
+constexpr int kInner = 0;
+constexpr int kOuter = 1;
+
+}  // namespace
+
+// The values of one microbatch, their gradients and the contributions.
+class Reference::Microbatch : public PassMemory {
+ public:
+  Microbatch(Reference& reference, int number, bool trains)
+      : reference_(reference),
+        number_(number),
+        trains_(trains),
+        values_(reference.outline_.values.size(), -1),
+        gradients_(reference.outline_.values.size(), -1),
+        contributions_(reference.parameters_.size()) {
+    const Outline& outline = reference.outline_;
+    for (size_t u = 0; u < contributions_.size(); ++u) {
+      contributions_[u].assign(outline.units[u].parts.size(), -1);
+    }
+    for (const Boundary& boundary : outline.received) {
+      values_[boundary.value] = reference.symbols_.Of(SymbolOp::kReceived, boundary.value, number, 0);
+    }
+    for (const Boundary& boundary : outline.sent) {
+      gradients_[boundary.value] = reference.symbols_.Of(SymbolOp::kReceived, boundary.value, number, 1);
+    }
+  }
+
+  int number() const { return number_; }
+  Symbol& contribution(UnitId unit, int part) { return contributions_[unit][part]; }
+  void SetValue(ValueId value, Symbol symbol) { values_[value] = symbol; }
+
+  void Run(NodeId node, Opcode opcode) {
+    RunPass(reference_.symbols_, reference_.outline_, node, opcode, number_, *this);
+  }
+
+  // What nothing wrote yet is an expression of its own: no program computes it.
+  Symbol Value(ValueId value) override { return Written(values_[value]); }
+  Symbol Gradient(ValueId value) override { return Written(gradients_[value]); }
+  Symbol Parameter(const UnitPart& part) override { return reference_.parameters_[part.unit][part.part]; }
+  Symbol State(StateId state) override { return reference_.Get(BufferKind::kNodeState, state); }
+  Symbol Inputs() override { return reference_.Get(BufferKind::kInputs, -1); }
+
+  void WriteValue(ValueId value, Symbol symbol) override {
+    values_[value] = symbol;
+    Name(symbol);
+  }
+  void WriteGradient(ValueId value, Symbol symbol) override { AddTo(gradients_[value], symbol); }
+  void WriteParameterGradient(const UnitPart& part, Symbol symbol) override {
+    AddTo(contributions_[part.unit][part.part], symbol);
+  }
+  void AddState(StateId state, Symbol symbol) override {
+    if (trains_) {
+      reference_.Set(BufferKind::kNodeState, state,
+                     reference_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {State(state), symbol}));
+    }
+    Name(symbol);
+  }
+
+ private:
+  Symbol Written(Symbol& symbol) {
+    if (symbol < 0) {
+      symbol = reference_.symbols_.Garbage(-1);
+    }
+    return symbol;
+  }
+
+  void AddTo(Symbol& sum, Symbol symbol) {
+    sum = sum < 0 ? symbol : reference_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {sum, symbol});
+    Name(symbol);
+  }
+
+  void Name(Symbol output) {
+    reference_.microbatches_.emplace(reference_.symbols_.arguments(output)[0], number_);
+  }
+
+  Reference& reference_;
+  const int number_;
+  const bool trains_;
+  std::vector<Symbol> values_;     // per value; -1: nothing yet
+  std::vector<Symbol> gradients_;  // per value
+  std::vector<std::vector<Symbol>> contributions_;
+};
+
+Reference::Reference(const Outline& outline, const BuildOptions& options, Symbols& symbols)
+    : outline_(outline), options_(options), symbols_(symbols), full_(outline.units.size(), -1) {
+  for (const Unit& unit : outline.units) {
+    parameters_.emplace_back(unit.parts.size(), -1);
+    num_writers_.emplace_back(unit.parts.size(), 0);
+  }
+  const auto count = [&](const Access& access) {
+    for (const UnitPart& part : access.parameter_gradients) {
+      ++num_writers_[part.unit][part.part];
+    }
+  };
+  for (const Node& node : outline.nodes) {
+    count(node.forward);
+    count(node.splits_backward ? node.backward_input : node.backward);
+    count(node.backward_weight);
+  }
+}
+
+Symbol Reference::Final(BufferKind kind, int subject, int part, int num_parts) const {
+  if (const auto found = state_.find({kind, subject, part}); found != state_.end()) {
+    return found->second;
+  }
+  return part < 0 ? symbols_.Initial(kind, subject) : PartOf(part, num_parts, Get(kind, subject));
+}
+
+void Reference::Set(BufferKind kind, int subject, Symbol symbol, int part) {
+  state_[{kind, subject, part}] = symbol;
+}
+
+int Reference::MicrobatchOf(Symbol call) const {
+  const auto found = microbatches_.find(call);
+  return found == microbatches_.end() ? -1 : found->second;
+}
+
+void Reference::Update() {
+  Set(BufferKind::kInputs, -1, Get(BufferKind::kHostInputs, -1));
+  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+    if (outline_.units[u].frozen) {
+      continue;
+    }
+    const Symbol call = symbols_.Of(
+        SymbolOp::kOptimizer, u, 0, 0,
+        {Get(BufferKind::kGradients, u), symbols_.Former(BufferKind::kOutcome, -1),
+         Get(BufferKind::kInputs, -1), Get(BufferKind::kWeights, u), Get(BufferKind::kOptimizerState, u)});
+    for (const BufferKind kind : {BufferKind::kWeights, BufferKind::kOptimizerState, BufferKind::kPublished,
+                                  BufferKind::kUpdateNorms}) {
+      if (kind != BufferKind::kPublished || IsPublished(outline_.units[u])) {
+        Set(kind, u, symbols_.Of(SymbolOp::kOutput, static_cast<int>(kind), 0, 0, {call}));
+      }
+    }
+    if (options_.parameter_norms) {
+      Set(BufferKind::kHostUpdateNorms, u, Get(BufferKind::kUpdateNorms, u));
+    }
+  }
+}
+
+void Reference::Gather() {
+  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+    const Unit& unit = outline_.units[u];
+    const Strategy& strategy = PlacementOf(options_, unit);
+    Symbol all = Get(IsPublished(unit) ? BufferKind::kPublished : BufferKind::kWeights, u);
+    if (strategy.outer.optimizer == Placement::kShard) {
+      all = symbols_.Of(SymbolOp::kGather, u, kOuter, 0, {all});
+    }
+    if (strategy.inner.optimizer == Placement::kShard) {
+      all = symbols_.Of(SymbolOp::kGather, u, kInner, 0, {all});
+    }
+    for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
+      parameters_[u][p] = PartOf(p, unit.parts.size(), all);
+    }
+  }
+}
+
+void Reference::Forward(Microbatch& microbatch) {
+  if (outline_.batch >= 0) {
+    const int num_parts = std::max(options_.num_microbatches, options_.num_validation_microbatches);
+    const Symbol tokens = PartOf(microbatch.number(), num_parts, Get(BufferKind::kHostBatch, outline_.batch));
+    Set(BufferKind::kBatch, outline_.batch, tokens, microbatch.number());
+    microbatch.SetValue(outline_.batch, tokens);
+  }
+  for (NodeId n = 0; n < static_cast<int>(outline_.nodes.size()); ++n) {
+    microbatch.Run(n, Opcode::kForward);
+  }
+  for (const ValueId loss : outline_.losses) {
+    Set(BufferKind::kLosses, loss, microbatch.Value(loss), microbatch.number());
+    Set(BufferKind::kHostLosses, loss, microbatch.Value(loss), microbatch.number());
+  }
+  for (const Boundary& boundary : outline_.sent) {
+    sent_[{boundary.value, false, microbatch.number()}] = microbatch.Value(boundary.value);
+  }
+}
+
+void Reference::Backward(Microbatch& microbatch) {
+  for (NodeId n = static_cast<int>(outline_.nodes.size()) - 1; n >= 0; --n) {
+    microbatch.Run(n, Opcode::kBackward);
+  }
+  for (const Boundary& boundary : outline_.received) {
+    sent_[{boundary.value, true, microbatch.number()}] = microbatch.Gradient(boundary.value);
+  }
+}
+
+void Reference::Reduce(int m, bool last, Microbatch& passes) {
+  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+    const Unit& unit = outline_.units[u];
+    if (unit.frozen) {
+      continue;
+    }
+    std::vector<Symbol> parts;
+    for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
+      const Symbol written = passes.contribution(u, p);
+      parts.push_back(num_writers_[u][p] == 0 ? symbols_.Of(SymbolOp::kZero)
+                      : num_writers_[u][p] > 1 && unit.precision.transport != unit.precision.main
+                          ? symbols_.Of(SymbolOp::kRound, 0, 0, 0, {written})
+                          : written);
+    }
+    const Symbol contribution = symbols_.Concat(parts);
+    const Strategy& strategy = PlacementOf(options_, unit);
+    if (strategy.inner.gradients == Placement::kShard) {
+      Set(BufferKind::kGradients, u,
+          m == 0
+              ? symbols_.Of(SymbolOp::kFold, u, kInner, 0, {contribution})
+              : symbols_.Of(SymbolOp::kFold, u, kInner, 0, {Get(BufferKind::kGradients, u), contribution}));
+    } else {
+      full_[u] = m == 0 ? contribution : symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {full_[u], contribution});
+      if (last) {
+        Set(BufferKind::kGradients, u, symbols_.Of(SymbolOp::kFold, u, kInner, 0, {full_[u]}));
+      }
+    }
+    if (last && strategy.outer.gradients == Placement::kPartial) {
+      Set(BufferKind::kGradients, u,
+          symbols_.Of(SymbolOp::kFold, u, kOuter, 0, {Get(BufferKind::kGradients, u)}));
+    }
+  }
+}
+
+void Reference::Step() {
+  Set(BufferKind::kInputs, -1, Get(BufferKind::kHostInputs, -1));
+  Gather();
+  for (int m = 0; m < options_.num_microbatches; ++m) {
+    Microbatch microbatch(*this, m, /*trains=*/true);
+    Forward(microbatch);
+    Backward(microbatch);
+    Reduce(m, m + 1 == options_.num_microbatches, microbatch);
+  }
+  std::vector<Symbol> terms;
+  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+    if (!outline_.units[u].frozen) {
+      terms.push_back(symbols_.Of(SymbolOp::kNormTerms, u, 0, 0, {Get(BufferKind::kGradients, u)}));
+      Set(BufferKind::kNormTerms, u, terms.back());
+    }
+  }
+  terms.push_back(Get(BufferKind::kInputs, -1));
+  const Symbol norm = symbols_.Of(SymbolOp::kNorm, 0, 0, 0, absl::MakeConstSpan(terms));
+  Set(BufferKind::kOutcome, -1, norm);
+  Set(BufferKind::kHostOutcome, -1, norm);
+}
+
+void Reference::Validate() {
+  const auto reads_inputs = [](const Node& node) { return node.forward.reads_inputs; };
+  if (std::any_of(outline_.nodes.begin(), outline_.nodes.end(), reads_inputs)) {
+    Set(BufferKind::kInputs, -1, Get(BufferKind::kHostInputs, -1));
+  }
+  Gather();
+  for (int m = 0; m < options_.num_validation_microbatches; ++m) {
+    Microbatch microbatch(*this, m, /*trains=*/false);
+    Forward(microbatch);
+  }
+}
+
+}  // namespace tandem::schedules

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "schedules/check/node_pass.h"
+#include "schedules/check/symbols.h"
+#include "schedules/program/build_options.h"
+#include "schedules/program/program.h"
+
+namespace tandem::schedules {
+
+// The reference step: what a run has to mean, written directly from the outline, the placements of the units'
+// shards, and the order of addition, which is
+//
+//   * of a value's gradient: the order of the passes, nodes forward and then backward
+//   * of a part of a contribution that several passes write: the same order, and rounded once
+//   * of a unit's gradient, where the inner axis shards it: microbatch by microbatch, each folded in the
+//   order of the
+//     ranks; where it leaves partial sums: all microbatches of a rank, then once in the order of the ranks;
+//     last, where the outer axis leaves partial sums, in the order of the outer ranks
+//
+// There are no streams and no memory here: every microbatch after the other, every node after the other, on
+// what buffers hold when the run starts. `train` is Update() and then Step(): it means what `update` and then
+// `begin` mean.
+class Reference {
+ public:
+  Reference(const Outline& outline, const BuildOptions& options, Symbols& symbols);
+
+  // Optimizer steps on the gradients and the outcome that the former run left.
+  void Update();
+  // All passes and reductions of a step, and the norm.
+  void Step();
+  void Validate();
+
+  // What a persistent buffer, or this run's element of a ring, holds in the end: one of its parts, or all of
+  // it where part is -1.
+  Symbol Final(BufferKind kind, int subject, int part, int num_parts) const;
+
+  // What goes to other stages: (value, gradient, microbatch) -> symbol.
+  using Sent = std::map<std::tuple<ValueId, bool, int>, Symbol>;
+  const Sent& sent() const { return sent_; }
+
+  // The microbatch whose pass that call is; -1: none that the reference runs.
+  int MicrobatchOf(Symbol call) const;
+
+ private:
+  class Microbatch;
+
+  Symbol Get(BufferKind kind, int subject) const { return Final(kind, subject, -1, 0); }
+  // The only part of a buffer is the whole.
+  Symbol PartOf(int part, size_t num_parts, Symbol whole) const {
+    return num_parts < 2 ? whole : symbols_.Part(part, whole);
+  }
+  void Set(BufferKind kind, int subject, Symbol symbol, int part = -1);
+  void Gather();
+  void Forward(Microbatch& microbatch);
+  void Backward(Microbatch& microbatch);
+  void Reduce(int microbatch, bool last, Microbatch& passes);
+
+  const Outline& outline_;
+  const BuildOptions& options_;
+  Symbols& symbols_;
+  absl::flat_hash_map<std::tuple<BufferKind, int, int>, Symbol> state_;  // what differs from the run's start
+  std::vector<std::vector<Symbol>> parameters_;                          // unit x part
+  std::vector<std::vector<int>> num_writers_;  // unit x part: passes that write its gradient
+  std::vector<Symbol> full_;                   // per unit: contributions that one rank has added up
+  Sent sent_;
+  absl::flat_hash_map<Symbol, int> microbatches_;  // by call
+};
+
+}  // namespace tandem::schedules

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "schedules/program/program.h"
+
+namespace tandem::schedules {
+
+// What programs compute, on expressions instead of tensors. Equal expressions are one symbol, so comparing
+// two costs nothing and says: the same arithmetic on the same data in the same order, and so the same bits.
+//
+// An expression is a function of the rank, since all ranks run one text: "the weights" is each rank's shard,
+// and a collective is an operator on that function. Gather(X) has, on every rank, X of all ranks.
+
+using Symbol = int;
+
+enum class SymbolOp : uint8_t {
+  kGarbage,   // a: number; equal to nothing else
+  kInitial,   // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring,
+              // holds at the start of a run
+  kFormer,    // a: kind, b: subject; what the former run's element holds
+  kReceived,  // a: value, b: microbatch, c: 1 for its gradient; what the other stage sends
+  kCall,  // a: node, b: opcode (Recompute: Forward), c: microbatch where it reads the run's inputs, or -1; of
+          // all that the pass reads
+  kOutput,  // a: place; of a kCall or kOptimizer
+  kAdd,     // {what was there, what is added}
+  kConcat,  // of all parts of a buffer
+  kPart,    // a: part; of what is written to a buffer as a whole
+  kGather,  // a: unit, b: axis (0 inner, 1 outer)
+  kZero,    //
+  kRound,   // to the transport type
+  kFold,    // a: unit, b: axis; {contribution} or {accumulator, contribution}: one by one in the order of the
+            // ranks
+  kNormTerms,  // a: unit
+  kNorm,       // {terms of every trainable unit..., inputs}
+  kOptimizer,  // a: unit; of all that an OptimizerStep reads
+};
+
+// Hash-consed expressions: nodes are compared in full, hashes only find them. Not thread-safe.
+class Symbols {
+ public:
+  Symbols();
+
+  // Equal to nothing else.
+  Symbol Garbage(int number);
+
+  Symbol Of(SymbolOp op, int a, int b, int c, absl::Span<const Symbol> arguments);
+  Symbol Of(SymbolOp op, int a = 0, int b = 0, int c = 0, std::initializer_list<Symbol> arguments = {}) {
+    return Of(op, a, b, c, absl::MakeConstSpan(arguments.begin(), arguments.size()));
+  }
+
+  Symbol Initial(BufferKind kind, int subject) {
+    return Of(SymbolOp::kInitial, static_cast<int>(kind), subject);
+  }
+  Symbol Former(BufferKind kind, int subject) {
+    return Of(SymbolOp::kFormer, static_cast<int>(kind), subject);
+  }
+
+  // All parts of a buffer, in order: X where they are the parts of X; the only part, where there is one.
+  Symbol Concat(absl::Span<const Symbol> parts);
+  // Part `part` of what is written to a buffer as a whole.
+  Symbol Part(int part, Symbol whole);
+
+  SymbolOp op(Symbol s) const { return nodes_[s].op; }
+  int a(Symbol s) const { return nodes_[s].a; }
+  int b(Symbol s) const { return nodes_[s].b; }
+  int c(Symbol s) const { return nodes_[s].c; }
+  // Valid until the next symbol is made.
+  absl::Span<const Symbol> arguments(Symbol s) const {
+    return absl::MakeConstSpan(arguments_).subspan(nodes_[s].first_argument, nodes_[s].num_arguments);
+  }
+
+ private:
+  struct Expression {
+    SymbolOp op;
+    int a = 0;
+    int b = 0;
+    int c = 0;
+    uint32_t hash = 0;
+    int num_arguments = 0;
+    size_t first_argument = 0;
+  };
+
+  void Grow();
+
+  std::vector<Expression> nodes_;
+  std::vector<Symbol> arguments_;
+  std::vector<Symbol> table_;  // open addressing; -1: free
+};
+
+}  // namespace tandem::schedules

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "schedules/program/program.h"
+#include "schedules/program/vector_clock.h"
+
+namespace tandem::schedules {
+
+// When the locals of a program are accessed, and which of them may share bytes (program.md 2.7): per buffer
+// and stream, the place of its last access and what its first accesses all know.
+class AccessOrder {
+ public:
+  AccessOrder(const VectorClocks& clocks, const Program& program)
+      : program_(program),
+        num_streams_(clocks.num_streams()),
+        openers_(program.buffers.size(), Opcode::kForward),
+        last_(program.buffers.size() * num_streams_, 0),
+        known_(program.buffers.size() * num_streams_, std::numeric_limits<int>::max()),
+        first_instruction_(program.buffers.size(), -1),
+        last_instruction_(program.buffers.size(), -1) {
+    for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+      const int stream = clocks.stream(i);
+      const absl::Span<const int> end = clocks.End(i);
+      for (const Operand& operand : program.instructions[i].operands) {
+        const BufferId buffer = operand.buffer;
+        if (program.buffers[buffer].life != Life::kLocal) {
+          continue;
+        }
+        if (first_instruction_[buffer] < 0) {
+          first_instruction_[buffer] = i;
+          openers_[buffer] = program.instructions[i].opcode;
+        }
+        last_instruction_[buffer] = i;
+        last_[Row(buffer) + stream] = clocks.place(i);
+        for (int s = 0; s < num_streams_; ++s) {
+          known_[Row(buffer) + s] = std::min(known_[Row(buffer) + s], end[s] - (s == stream));
+        }
+      }
+    }
+  }
+
+  // All accesses of `a` have ended when any of `b` starts.
+  bool Before(BufferId a, BufferId b) const {
+    if (last_instruction_[a] >= first_instruction_[b]) {
+      return false;
+    }
+    const int* last = &last_[Row(a)];
+    const int* known = &known_[Row(b)];
+    for (int s = 0; s < num_streams_; ++s) {
+      if (last[s] > known[s]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool MayShare(BufferId a, BufferId b) const {
+    return first_instruction_[a] < first_instruction_[b] ? Before(a, b) : Before(b, a);
+  }
+
+  // They are what another microbatch, or another gather of a unit, has in the same place.
+  bool AreAlike(BufferId a, BufferId b) const {
+    const Buffer& one = program_.buffers[a];
+    const Buffer& other = program_.buffers[b];
+    return one.kind == other.kind && one.subject == other.subject && one.bytes == other.bytes &&
+           openers_[a] == openers_[b];
+  }
+
+  // In issue order; -1: nothing touches it.
+  int first(BufferId buffer) const { return first_instruction_[buffer]; }
+  int last(BufferId buffer) const { return last_instruction_[buffer]; }
+  double Life(BufferId buffer) const { return last(buffer) - first(buffer) + 1; }
+
+ private:
+  size_t Row(BufferId buffer) const { return static_cast<size_t>(buffer) * num_streams_; }
+
+  const Program& program_;
+  const int num_streams_;
+  std::vector<Opcode> openers_;  // of the instruction that touches it first
+  std::vector<int> last_;        // buffer, stream
+  std::vector<int> known_;       // buffer, stream
+  std::vector<int> first_instruction_;
+  std::vector<int> last_instruction_;
+};
+
+}  // namespace tandem::schedules

@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "schedules/passes/local_lives.h"
+#include "schedules/passes/passes.h"
+
+namespace tandem::schedules {
+namespace {
+
+// A collective that yields what the stream's next one need not wait for: all but gathers, whose result lives
+// until its last reader anyway.
+bool MayLag(const Instruction& instruction) {
+  return instruction.communicator >= 0 && instruction.opcode != Opcode::kUnshard &&
+         instruction.opcode != Opcode::kUnshardOuter;
+}
+
+// Largest sum of bytes of the lives [first, last] that hold one instruction, and where.
+std::pair<int64_t, int> Peak(const std::vector<LocalLife>& lives, size_t num_instructions) {
+  std::vector<int64_t> change(num_instructions + 1, 0);
+  for (const LocalLife& life : lives) {
+    if (life.bytes > 0) {
+      change[life.first] += life.bytes;
+      change[life.last + 1] -= life.bytes;
+    }
+  }
+  int64_t alive = 0;
+  std::pair<int64_t, int> peak = {0, -1};
+  for (size_t i = 0; i < num_instructions; ++i) {
+    alive += change[i];
+    if (alive > peak.first) {
+      peak = {alive, static_cast<int>(i)};
+    }
+  }
+  return peak;
+}
+
+}  // namespace
+
+std::vector<LocalLife> LocalLives(const Program& program) {
+  std::vector<LocalLife> lives(program.buffers.size());
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    for (const Operand& operand : program.instructions[i].operands) {
+      const Buffer& buffer = program.buffers[operand.buffer];
+      if (buffer.life == Life::kLocal && !IsHost(buffer.kind)) {
+        LocalLife& life = lives[operand.buffer];
+        if (life.first < 0) {
+          life = {.first = i,
+                  .bytes = (buffer.bytes.bound + buffer.alignment - 1) / buffer.alignment * buffer.alignment};
+        }
+        life.last = i;
+      }
+    }
+  }
+  return lives;
+}
+
+Budgets BudgetsOf(const Program& program) {
+  const int num_instructions = static_cast<int>(program.instructions.size());
+  std::vector<LocalLife> lives = LocalLives(program);
+  Budgets budgets;
+  std::tie(budgets.least, budgets.least_at) = Peak(lives, num_instructions);
+
+  // From the end: where the next instruction of the stream that may lag is issued, or the norm.
+  std::vector<int> next(program.streams.size(), num_instructions);
+  int norm = num_instructions;
+  for (int i = num_instructions - 1; i >= 0; --i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.opcode == Opcode::kGradientNorm) {
+      norm = i;
+    }
+    if (!MayLag(instruction)) {
+      continue;
+    }
+    const int end = std::min(next[instruction.stream], norm) - 1;
+    for (const Operand& operand : instruction.operands) {
+      lives[operand.buffer].last = std::max(lives[operand.buffer].last, end);
+    }
+    next[instruction.stream] = i;
+  }
+  budgets.by_default = Peak(lives, num_instructions).first;
+  return budgets;
+}
+
+}  // namespace tandem::schedules

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedules/build/stage_frame.h"
+#include "schedules/program/outline.h"
+#include "schedules/program/program.h"
+
+namespace tandem::schedules {
+
+// Appends a local buffer to the program.
+BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subject, int microbatch,
+                   int64_t bytes, std::vector<BufferPart> parts = {});
+
+// What becomes of gradients (gradients.cc): buffers that the passes write them to, and what follows the last
+// write of each. Appends to the program that the passes are appended to.
+class Contributions {
+ public:
+  // passes: all of the program, node passes among them.
+  Contributions(const Outline& outline, const StageFrame& frame, const std::vector<Instruction>& passes,
+                Program& program);
+
+  // The operand of the next pass that writes the part's gradient.
+  Operand Write(UnitPart part, int microbatch);
+
+  // Pass i has been appended: appends what it completes.
+  void After(int i);
+
+ private:
+  // Of one part and one microbatch.
+  struct Writers {
+    int all = 0;  // passes that write it
+    int before = 0;
+  };
+  // Of one unit and one microbatch.
+  struct Buffers {
+    BufferId contribution = -1;
+    BufferId collected = -1;
+  };
+  // After pass `pass`: the part is rounded; part -1: the contribution is complete.
+  struct Event {
+    int pass = -1;
+    UnitId unit = -1;
+    int part = -1;
+    int microbatch = -1;
+  };
+
+  Writers& WritersOf(UnitId unit, int part, int microbatch) {
+    return writers_[static_cast<size_t>(microbatch) * num_parts_ + first_part_[unit] + part];
+  }
+  Buffers& BuffersOf(UnitId unit, int microbatch) {
+    return buffers_[microbatch * outline_.units.size() + unit];
+  }
+  void FindEvents(const std::vector<Instruction>& passes);
+  BufferId Contribution(UnitId unit, int microbatch);
+  BufferId Collected(UnitId unit, int microbatch);
+  Instruction& Emit(Opcode opcode, UnitId unit, int microbatch, StreamId stream, CommunicatorId communicator);
+  void Round(UnitId unit, int part, int microbatch);
+  void Complete(UnitId unit, int microbatch);
+  void Reduce(UnitId unit, int microbatch, BufferId gradient, int64_t staging_bytes, bool last);
+
+  const Outline& outline_;
+  const StageFrame& frame_;
+  Program& program_;
+  std::vector<int> first_part_;  // unit → where its parts are among all units' parts
+  int num_parts_ = 0;
+  std::vector<Writers> writers_;
+  std::vector<Buffers> buffers_;
+  std::vector<int> completed_;  // unit → microbatches
+  std::vector<BufferId> full_;  // unit
+  std::vector<Event> events_;   // by pass
+  size_t next_event_ = 0;
+};
+
+}  // namespace tandem::schedules

@@ -1,0 +1,229 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/check.h"
+#include "schedules/passes/passes.h"
+#include "schedules/program/access.h"
+#include "schedules/program/text.h"
+
+namespace tandem::schedules {
+namespace {
+
+class Expander {
+ public:
+  Expander(const Outline& outline, const StageFrame& frame, const std::vector<bool>& recompute,
+           int num_microbatches, bool trains)
+      : outline_(outline),
+        frame_(frame),
+        recompute_(recompute),
+        trains_(trains),
+        num_values_(outline.values.size()) {
+    program_.num_microbatches = num_microbatches;
+    program_.streams = frame.streams;
+    program_.communicators = frame.communicators;
+    program_.buffers = frame.buffers;
+    values_.assign(num_values_ * num_microbatches, -1);
+    gradients_.assign(num_values_ * num_microbatches, -1);
+    waited_.assign(num_values_ * num_microbatches, false);
+    loaded_.assign(num_microbatches, outline.batch < 0);
+  }
+
+  Program Run(const PassList& passes) {
+    for (const NodePass& pass : passes) {
+      Load(pass.microbatch);
+      if (pass.opcode == Opcode::kSend || pass.opcode == Opcode::kReceive) {
+        Exchange(pass);
+      } else {
+        Pass(pass);
+      }
+    }
+    return std::move(program_);
+  }
+
+ private:
+  size_t Index(ValueId value, int microbatch) const { return microbatch * num_values_ + value; }
+
+  BufferId Add(std::string name, BufferKind kind, int subject, int microbatch, Bytes bytes) {
+    program_.buffers.push_back({.name = std::move(name),
+                                .kind = kind,
+                                .subject = subject,
+                                .microbatch = microbatch,
+                                .life = Life::kLocal,
+                                .bytes = bytes});
+    return static_cast<BufferId>(program_.buffers.size()) - 1;
+  }
+
+  void Load(int microbatch) {
+    if (loaded_[microbatch]) {
+      return;
+    }
+    loaded_[microbatch] = true;
+    program_.instructions.push_back({.opcode = Opcode::kLoadBatch,
+                                     .target = outline_.batch,
+                                     .microbatch = microbatch,
+                                     .stream = frame_.host_to_device,
+                                     .operands = {{frame_.host_batch, microbatch, Mode::kReads},
+                                                  {frame_.batch, microbatch, Mode::kWrites}}});
+  }
+
+  Operand Read(ValueId value, int microbatch) const {
+    if (value == outline_.batch) {
+      return {frame_.batch, microbatch, Mode::kReads};
+    }
+    if (frame_.losses[value] >= 0) {
+      return {frame_.losses[value], microbatch, Mode::kReads};
+    }
+    const BufferId buffer = values_[Index(value, microbatch)];
+    TANDEM_CHECK(buffer >= 0, absl::StrCat(outline_.values[value].name, " is read before it is written"));
+    return {buffer, -1, Mode::kReads};
+  }
+
+  Operand Write(ValueId id, int microbatch, bool again) {
+    if (frame_.losses[id] >= 0) {
+      return {frame_.losses[id], microbatch, Mode::kWrites};
+    }
+    const Value& value = outline_.values[id];
+    BufferId& buffer = values_[Index(id, microbatch)];
+    TANDEM_CHECK(again == (buffer >= 0), absl::StrCat(value.name, " has one producer"));
+    const BufferKind kinds[] = {BufferKind::kActivation, BufferKind::kAllToAll, BufferKind::kSizes};
+    buffer = Add(absl::StrCat(value.name, again ? " again mb " : " mb ", microbatch),
+                 kinds[static_cast<int>(value.kind)], id, microbatch, value.bytes);
+    return {buffer, -1, Mode::kWrites};
+  }
+
+  Operand ReadGradient(ValueId value, int microbatch) const {
+    const BufferId buffer = gradients_[Index(value, microbatch)];
+    TANDEM_CHECK(buffer >= 0, absl::StrCat("the gradient of ", outline_.values[value].name,
+                                           " is read before it is written"));
+    return {buffer, -1, Mode::kReads};
+  }
+
+  Operand WriteGradient(ValueId value, int microbatch) {
+    BufferId& buffer = gradients_[Index(value, microbatch)];
+    if (buffer >= 0) {
+      return {buffer, -1, Mode::kAdds};
+    }
+    buffer = Add(absl::StrCat("d(", outline_.values[value].name, ") mb ", microbatch),
+                 BufferKind::kActivationGradient, value, microbatch, outline_.values[value].gradient_bytes);
+    return {buffer, -1, Mode::kWrites};
+  }
+
+  // The host has read what `reads` names of that kind.
+  void WaitOnHost(const std::vector<ValueId>& reads, int microbatch) {
+    for (const ValueId value : reads) {
+      if (outline_.values[value].kind == ValueKind::kHost && !waited_[Index(value, microbatch)]) {
+        waited_[Index(value, microbatch)] = true;
+        program_.instructions.push_back({.opcode = Opcode::kHostWait,
+                                         .target = value,
+                                         .microbatch = microbatch,
+                                         .stream = frame_.host,
+                                         .operands = {Read(value, microbatch)}});
+      }
+    }
+  }
+
+  void Pass(const NodePass& pass) {
+    const Node& node = outline_.nodes[pass.target];
+    const Access& access = AccessOf(node, pass.opcode);
+    const int microbatch = pass.microbatch;
+    const bool again = pass.opcode == Opcode::kRecompute;
+    WaitOnHost(access.reads, microbatch);
+    Instruction instruction{.opcode = pass.opcode,
+                            .target = pass.target,
+                            .microbatch = microbatch,
+                            .stream = frame_.node_streams[pass.target],
+                            .communicator = frame_.node_communicators[pass.target]};
+    std::vector<Operand>& operands = instruction.operands;
+    operands.reserve(access.reads.size() + access.writes.size() + access.gradient_reads.size() +
+                     access.gradient_writes.size() + access.parameters.size() +
+                     access.parameter_gradients.size() + access.state_reads.size() +
+                     access.state_adds.size() + 2);
+    for (const ValueId value : access.reads) {
+      operands.push_back(Read(value, microbatch));
+    }
+    for (const ValueId value : access.writes) {
+      if (!again || recompute_[value]) {
+        operands.push_back(Write(value, microbatch, again));
+      }
+    }
+    for (const ValueId value : access.gradient_reads) {
+      operands.push_back(ReadGradient(value, microbatch));
+    }
+    const bool changes = trains_ && !again;
+    for (const ValueId value : access.gradient_writes) {
+      if (changes) {
+        operands.push_back(WriteGradient(value, microbatch));
+      }
+    }
+    for (const UnitPart& part : access.parameters) {
+      operands.push_back({-1, part.part, Mode::kReads});
+    }
+    for (const UnitPart& part : access.parameter_gradients) {
+      if (changes) {
+        operands.push_back({-1, part.part, Mode::kWrites});
+      }
+    }
+    for (const StateId state : access.state_reads) {
+      operands.push_back({frame_.states[state], -1, Mode::kReads});
+    }
+    if (changes) {
+      for (const StateId state : access.state_adds) {
+        operands.push_back({frame_.states[state], -1, Mode::kAdds});
+      }
+    }
+    if (access.reads_inputs) {
+      operands.push_back({frame_.inputs, -1, Mode::kReads});
+    }
+    if (access.scratch.bound > 0) {
+      operands.push_back(
+          {Add(absl::StrCat("scratch of ", ToText(pass.opcode), " ", node.name, " mb ", microbatch),
+               BufferKind::kScratch, pass.target, microbatch, access.scratch),
+           -1, Mode::kWrites});
+    }
+    program_.instructions.push_back(std::move(instruction));
+  }
+
+  void Exchange(const NodePass& pass) {
+    const bool sends = pass.opcode == Opcode::kSend;
+    // A gradient goes the other way.
+    const std::vector<Boundary>& boundaries = sends == pass.gradient ? outline_.received : outline_.sent;
+    const std::vector<CommunicatorId>& communicators =
+        sends ? (pass.gradient ? frame_.gradient_sends : frame_.sends)
+              : (pass.gradient ? frame_.gradient_receives : frame_.receives);
+    size_t i = 0;
+    while (i < boundaries.size() && boundaries[i].value != pass.target) {
+      ++i;
+    }
+    TANDEM_CHECK(i < boundaries.size(), "what is exchanged is at the stage's boundary");
+    const Operand operand = pass.gradient ? (sends ? ReadGradient(pass.target, pass.microbatch)
+                                                   : WriteGradient(pass.target, pass.microbatch))
+                                          : (sends ? Read(pass.target, pass.microbatch)
+                                                   : Write(pass.target, pass.microbatch, false));
+    program_.instructions.push_back({.opcode = pass.opcode,
+                                     .target = pass.target,
+                                     .microbatch = pass.microbatch,
+                                     .stream = sends ? frame_.send : frame_.receive,
+                                     .communicator = communicators[i],
+                                     .operands = {operand}});
+  }
+
+  const Outline& outline_;
+  const StageFrame& frame_;
+  const std::vector<bool>& recompute_;
+  const bool trains_;
+  const size_t num_values_;
+  std::vector<BufferId> values_;  // microbatch, value → the buffer that readers see now
+  std::vector<BufferId> gradients_;
+  std::vector<bool> waited_;
+  std::vector<bool> loaded_;
+  Program program_;
+};
+
+}  // namespace
+
+Program ExpandPasses(const Outline& outline, const StageFrame& frame, const std::vector<bool>& recompute,
+                     const PassList& passes, int num_microbatches, bool trains) {
+  return Expander(outline, frame, recompute, num_microbatches, trains).Run(passes);
+}
+
+}  // namespace tandem::schedules

@@ -1,0 +1,43 @@
+#include <utility>
+#include <vector>
+
+#include "schedules/passes/passes.h"
+
+namespace tandem::schedules {
+
+void InsertFills(Program& program) {
+  const int num_instructions = static_cast<int>(program.instructions.size());
+  std::vector<int> last_access(program.buffers.size(), -1);
+  for (int i = 0; i < num_instructions; ++i) {
+    for (const Operand& operand : program.instructions[i].operands) {
+      last_access[operand.buffer] = i;
+    }
+  }
+  std::vector<std::vector<BufferId>> ends(num_instructions);
+  for (BufferId id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (buffer.life == Life::kLocal && !IsHost(buffer.kind) && last_access[id] >= 0) {
+      ends[last_access[id]].push_back(id);
+    }
+  }
+  std::vector<Instruction> result;
+  std::vector<int> moved_to(num_instructions);
+  for (int i = 0; i < num_instructions; ++i) {
+    Instruction& instruction = program.instructions[i];
+    for (Wait& wait : instruction.waits) {
+      wait.instruction = moved_to[wait.instruction];
+    }
+    moved_to[i] = static_cast<int>(result.size());
+    result.push_back(std::move(instruction));
+    if (!ends[i].empty()) {
+      Instruction fill{.opcode = Opcode::kFill, .stream = result.back().stream};
+      for (const BufferId buffer : ends[i]) {
+        fill.operands.push_back({buffer, -1, Mode::kWrites});
+      }
+      result.push_back(std::move(fill));
+    }
+  }
+  program.instructions = std::move(result);
+}
+
+}  // namespace tandem::schedules

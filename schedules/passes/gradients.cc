@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/check.h"
+#include "schedules/passes/contributions.h"
+#include "schedules/passes/spans.h"
+#include "schedules/program/access.h"
+
+namespace tandem::schedules {
+
+BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subject, int microbatch,
+                   int64_t bytes, std::vector<BufferPart> parts) {
+  program.buffers.push_back({.name = std::move(name),
+                             .kind = kind,
+                             .subject = subject,
+                             .microbatch = microbatch,
+                             .life = Life::kLocal,
+                             .bytes = {bytes, bytes},
+                             .parts = std::move(parts)});
+  return static_cast<BufferId>(program.buffers.size()) - 1;
+}
+
+Contributions::Contributions(const Outline& outline, const StageFrame& frame,
+                             const std::vector<Instruction>& passes, Program& program)
+    : outline_(outline),
+      frame_(frame),
+      program_(program),
+      buffers_(outline.units.size() * program.num_microbatches),
+      completed_(outline.units.size(), 0),
+      full_(outline.units.size(), -1) {
+  for (const Unit& unit : outline.units) {
+    first_part_.push_back(num_parts_);
+    num_parts_ += static_cast<int>(unit.parts.size());
+  }
+  writers_.resize(static_cast<size_t>(num_parts_) * program.num_microbatches);
+  FindEvents(passes);
+}
+
+void Contributions::FindEvents(const std::vector<Instruction>& passes) {
+  const size_t num_units = outline_.units.size();
+  const int num_microbatches = program_.num_microbatches;
+  std::vector<int> last_pass(num_microbatches, -1);
+  std::vector<int> last_of_unit(num_units * num_microbatches, -1);
+  std::vector<int> last_of_part(writers_.size(), -1);
+  for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
+    const Instruction& pass = passes[i];
+    if (!IsNodePass(pass.opcode)) {
+      continue;
+    }
+    last_pass[pass.microbatch] = i;
+    for (const UnitPart& part : AccessOf(outline_.nodes[pass.target], pass.opcode).parameter_gradients) {
+      TANDEM_CHECK(!outline_.units[part.unit].frozen, "nothing writes the gradient of a frozen unit");
+      ++WritersOf(part.unit, part.part, pass.microbatch).all;
+      last_of_unit[pass.microbatch * num_units + part.unit] = i;
+      last_of_part[static_cast<size_t>(pass.microbatch) * num_parts_ + first_part_[part.unit] + part.part] =
+          i;
+    }
+  }
+  for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
+    for (UnitId id = 0; id < static_cast<int>(num_units); ++id) {
+      const Unit& unit = outline_.units[id];
+      if (unit.frozen) {
+        continue;
+      }
+      if (unit.precision.transport != unit.precision.main) {  // else its transport type collects it as well
+        for (int part = 0; part < static_cast<int>(unit.parts.size()); ++part) {
+          if (WritersOf(id, part, microbatch).all > 1) {
+            events_.push_back(
+                {last_of_part[static_cast<size_t>(microbatch) * num_parts_ + first_part_[id] + part], id,
+                 part, microbatch});
+          }
+        }
+      }
+      const int last = last_of_unit[microbatch * num_units + id];
+      events_.push_back({last >= 0 ? last : last_pass[microbatch], id, -1, microbatch});
+    }
+  }
+  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
+    return std::pair(a.pass, a.part < 0) < std::pair(b.pass, b.part < 0);
+  });
+}
+
+BufferId Contributions::Contribution(UnitId id, int microbatch) {
+  BufferId& buffer = BuffersOf(id, microbatch).contribution;
+  if (buffer < 0) {
+    const Unit& unit = outline_.units[id];
+    buffer = AddBuffer(program_, absl::StrCat(unit.name, " contribution mb ", microbatch),
+                       BufferKind::kContribution, id, microbatch, frame_.units[id].memory.contribution,
+                       PartsOf(unit, unit.precision.transport));
+  }
+  return buffer;
+}
+
+BufferId Contributions::Collected(UnitId id, int microbatch) {
+  BufferId& buffer = BuffersOf(id, microbatch).collected;
+  if (buffer < 0) {
+    const Unit& unit = outline_.units[id];
+    buffer =
+        AddBuffer(program_, absl::StrCat(unit.name, " collected mb ", microbatch), BufferKind::kCollected, id,
+                  microbatch, frame_.units[id].memory.collected, PartsOf(unit, unit.precision.main));
+  }
+  return buffer;
+}
+
+Operand Contributions::Write(UnitPart part, int microbatch) {
+  Writers& writers = WritersOf(part.unit, part.part, microbatch);
+  const UnitPrecision& precision = outline_.units[part.unit].precision;
+  const bool collects = writers.all > 1 && precision.transport != precision.main;
+  return {collects ? Collected(part.unit, microbatch) : Contribution(part.unit, microbatch), part.part,
+          writers.before++ > 0 ? Mode::kAdds : Mode::kWrites};
+}
+
+void Contributions::After(int i) {
+  for (; next_event_ < events_.size() && events_[next_event_].pass == i; ++next_event_) {
+    const Event& event = events_[next_event_];
+    if (event.part >= 0) {
+      Round(event.unit, event.part, event.microbatch);
+    } else {
+      Complete(event.unit, event.microbatch);
+    }
+  }
+}
+
+Instruction& Contributions::Emit(Opcode opcode, UnitId unit, int microbatch, StreamId stream,
+                                 CommunicatorId communicator) {
+  program_.instructions.push_back({.opcode = opcode,
+                                   .target = unit,
+                                   .microbatch = microbatch,
+                                   .stream = stream,
+                                   .communicator = communicator});
+  return program_.instructions.back();
+}
+
+void Contributions::Round(UnitId unit, int part, int microbatch) {
+  Emit(Opcode::kRound, unit, microbatch, frame_.compute, -1).operands = {
+      {Collected(unit, microbatch), part, Mode::kReads},
+      {Contribution(unit, microbatch), part, Mode::kWrites}};
+}
+
+void Contributions::Complete(UnitId id, int microbatch) {
+  const UnitMemory& memory = frame_.units[id].memory;
+  const BufferId contribution = Contribution(id, microbatch);
+  for (int part = 0; part < static_cast<int>(outline_.units[id].parts.size()); ++part) {
+    if (WritersOf(id, part, microbatch).all == 0) {
+      Emit(Opcode::kZero, id, microbatch, frame_.compute, -1).operands = {
+          {contribution, part, Mode::kWrites}};
+    }
+  }
+  const bool first = completed_[id] == 0;
+  const bool last = ++completed_[id] == program_.num_microbatches;
+  if (!memory.accumulates) {
+    Reduce(id, microbatch, contribution, memory.contribution, last);
+    return;
+  }
+  if (first) {
+    full_[id] = AddBuffer(program_, absl::StrCat(outline_.units[id].name, " full gradient"),
+                          BufferKind::kFullGradient, id, -1, memory.collected);
+  }
+  Emit(Opcode::kAccumulate, id, microbatch, frame_.compute, -1).operands = {
+      {contribution, -1, Mode::kReads}, {full_[id], -1, first ? Mode::kWrites : Mode::kAdds}};
+  if (last) {
+    Reduce(id, -1, full_[id], memory.collected, last);
+  }
+}
+
+// gradient: the contribution or the full gradient.
+void Contributions::Reduce(UnitId id, int microbatch, BufferId gradient, int64_t staging_bytes, bool last) {
+  const UnitFrame& frame = frame_.units[id];
+  const std::string& name = outline_.units[id].name;
+  const BufferId staging = AddBuffer(
+      program_,
+      microbatch < 0 ? absl::StrCat(name, " staging") : absl::StrCat(name, " staging mb ", microbatch),
+      BufferKind::kStaging, id, microbatch, staging_bytes);
+  const bool first = microbatch < 0 || completed_[id] == 1;
+  Instruction& reduce = Emit(Opcode::kReduceGradients, id, microbatch, frame_.reduce, frame.reduce);
+  reduce.operands = {{gradient, -1, Mode::kReads},
+                     {staging, -1, Mode::kWrites},
+                     {frame.gradients, -1, first ? Mode::kWrites : Mode::kAdds}};
+  if (!last) {
+    return;
+  }
+  if (!frame.memory.reduces_outer) {
+    reduce.operands.push_back({frame.norm_terms, -1, Mode::kWrites});
+    return;
+  }
+  const BufferId outer_staging = AddBuffer(program_, absl::StrCat(name, " outer staging"),
+                                           BufferKind::kStaging, id, -1, frame.memory.outer_staging);
+  Emit(Opcode::kReduceOuter, id, -1, frame_.outer, frame.outer_reduce).operands = {
+      {frame.gradients, -1, Mode::kAdds},
+      {outer_staging, -1, Mode::kWrites},
+      {frame.norm_terms, -1, Mode::kWrites}};
+}
+
+}  // namespace tandem::schedules

@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/check.h"
+#include "schedules/passes/contributions.h"
+#include "schedules/passes/passes.h"
+#include "schedules/passes/spans.h"
+#include "schedules/program/access.h"
+
+namespace tandem::schedules {
+namespace {
+
+// Units in the order in which the forward of one microbatch first uses them, then the others.
+std::vector<UnitId> InOrderOfFirstUse(const Outline& outline) {
+  std::vector<UnitPart> parts;
+  for (const Node& node : outline.nodes) {
+    parts.insert(parts.end(), node.forward.parameters.begin(), node.forward.parameters.end());
+  }
+  for (UnitId unit = 0; unit < static_cast<int>(outline.units.size()); ++unit) {
+    parts.push_back({unit, 0});
+  }
+  return UnitsOf(parts);
+}
+
+class Sharder {
+ public:
+  Sharder(const Outline& outline, const BuildOptions& options, const StageFrame& frame, ProgramParts parts,
+          Program& program)
+      : outline_(outline),
+        options_(options),
+        frame_(frame),
+        parts_(parts),
+        program_(program),
+        passes_(std::exchange(program.instructions, {})) {}
+
+  void Run() {
+    program_.instructions.reserve(2 * passes_.size() + 4 * outline_.units.size() + 8);
+    LoadInputs();
+    if (parts_.update) {
+      Update();
+    }
+    Passes();
+    if (parts_.gradients) {
+      Norm();
+    }
+    ReportLosses();
+  }
+
+ private:
+  Instruction& Emit(Opcode opcode, int target, StreamId stream, CommunicatorId communicator = -1) {
+    program_.instructions.push_back(
+        {.opcode = opcode, .target = target, .stream = stream, .communicator = communicator});
+    return program_.instructions.back();
+  }
+
+  void LoadInputs() {
+    const auto reads_inputs = [&](const Instruction& pass) {
+      return std::any_of(pass.operands.begin(), pass.operands.end(),
+                         [&](const Operand& operand) { return operand.buffer == frame_.inputs; });
+    };
+    if (parts_.update || parts_.gradients || std::any_of(passes_.begin(), passes_.end(), reads_inputs)) {
+      Emit(Opcode::kLoadInputs, -1, frame_.host_to_device).operands = {{frame_.host_inputs, -1, Mode::kReads},
+                                                                       {frame_.inputs, -1, Mode::kWrites}};
+    }
+  }
+
+  void Update() {
+    std::vector<Operand> reads;
+    std::vector<Operand> writes;
+    for (const UnitId id : InOrderOfFirstUse(outline_)) {
+      const Unit& unit = outline_.units[id];
+      const UnitFrame& frame = frame_.units[id];
+      if (unit.frozen) {
+        continue;
+      }
+      Instruction& step = Emit(Opcode::kOptimizerStep, id, frame_.compute);
+      step.operands = {{frame.gradients, -1, Mode::kReads},
+                       {frame_.outcome, -1, Mode::kReads, /*former=*/true},
+                       {frame_.inputs, -1, Mode::kReads},
+                       {frame.weights, -1, Mode::kAdds},
+                       {frame.optimizer_state, -1, Mode::kAdds}};
+      if (frame.published >= 0) {
+        step.operands.push_back({frame.published, -1, Mode::kWrites});
+      }
+      step.operands.push_back({frame.update_norms, -1, Mode::kWrites});
+      const int64_t scratch = options_.units[id].optimizer_scratch_bytes;
+      if (scratch > 0) {
+        step.operands.push_back({AddBuffer(program_, absl::StrCat("scratch of optimizer ", unit.name),
+                                           BufferKind::kScratch, id, -1, scratch),
+                                 -1, Mode::kWrites});
+      }
+      if (frame.host_update_norms >= 0) {
+        reads.push_back({frame.update_norms, -1, Mode::kReads});
+        writes.push_back({frame.host_update_norms, -1, Mode::kWrites});
+      }
+    }
+    Report(std::move(reads), writes);
+  }
+
+  void Report(std::vector<Operand> operands, const std::vector<Operand>& writes) {
+    operands.insert(operands.end(), writes.begin(), writes.end());
+    if (!operands.empty()) {
+      Emit(Opcode::kReport, -1, frame_.device_to_host).operands = std::move(operands);
+    }
+  }
+
+  void Passes() {
+    const std::vector<Span> spans = FindSpans(outline_, frame_, options_.hold, passes_);
+    GatherOverOuter(spans);
+    gathered_.assign(outline_.units.size(), -1);
+    std::vector<int> gathers(outline_.units.size(), 0);
+    // A validation reduces none, but a forward that writes gradients writes them there as well.
+    Contributions contributions(outline_, frame_, passes_, program_);
+    size_t next = 0;
+    for (int i = 0; i < static_cast<int>(passes_.size()); ++i) {
+      for (; next < spans.size() && spans[next].first == i; ++next) {
+        Gather(spans[next].unit, passes_[i].microbatch, ++gathers[spans[next].unit]);
+      }
+      Instruction& pass = passes_[i];
+      if (!IsNodePass(pass.opcode)) {
+        program_.instructions.push_back(std::move(pass));
+      } else {
+        const Access& access = AccessOf(outline_.nodes[pass.target], pass.opcode);
+        size_t place = 0;
+        for (Operand& operand : pass.operands) {
+          if (operand.buffer >= 0) {
+            continue;
+          }
+          if (place < access.parameters.size()) {
+            operand.buffer = gathered_[access.parameters[place].unit];
+          } else {
+            operand = contributions.Write(access.parameter_gradients[place - access.parameters.size()],
+                                          pass.microbatch);
+          }
+          ++place;
+        }
+        program_.instructions.push_back(std::move(pass));
+      }
+      if (parts_.gradients) {
+        contributions.After(i);
+      }
+    }
+  }
+
+  void GatherOverOuter(const std::vector<Span>& spans) {
+    outer_gathered_.assign(outline_.units.size(), -1);
+    for (const Span& span : spans) {
+      const UnitFrame& frame = frame_.units[span.unit];
+      if (!frame.memory.gathers_outer || outer_gathered_[span.unit] >= 0) {
+        continue;
+      }
+      outer_gathered_[span.unit] =
+          AddBuffer(program_, absl::StrCat(outline_.units[span.unit].name, " shard"),
+                    BufferKind::kOuterGathered, span.unit, -1, frame.memory.outer_gathered);
+      Emit(Opcode::kUnshardOuter, span.unit, frame_.outer, frame.outer_gather).operands = {
+          {frame.shard(), -1, Mode::kReads}, {outer_gathered_[span.unit], -1, Mode::kWrites}};
+    }
+  }
+
+  void Gather(UnitId id, int microbatch, int number) {
+    const Unit& unit = outline_.units[id];
+    const UnitFrame& frame = frame_.units[id];
+    if (!frame.memory.gathers) {
+      gathered_[id] = frame.shard();
+      return;
+    }
+    gathered_[id] =
+        AddBuffer(program_, absl::StrCat(unit.name, " parameters, gather ", number), BufferKind::kGathered,
+                  id, -1, frame.memory.gathered, PartsOf(unit, unit.precision.compute));
+    Instruction& gather = Emit(Opcode::kUnshard, id, frame_.gather, frame.gather);
+    gather.microbatch = frame.memory.gathers_once ? -1 : microbatch;
+    gather.operands = {{outer_gathered_[id] >= 0 ? outer_gathered_[id] : frame.shard(), -1, Mode::kReads},
+                       {gathered_[id], -1, Mode::kWrites}};
+  }
+
+  void Norm() {
+    Instruction& norm = Emit(Opcode::kGradientNorm, -1, frame_.reduce, frame_.norm);
+    for (const UnitFrame& unit : frame_.units) {
+      if (unit.norm_terms >= 0) {
+        norm.operands.push_back({unit.norm_terms, -1, Mode::kReads});
+      }
+    }
+    norm.operands.push_back({frame_.inputs, -1, Mode::kReads});
+    norm.operands.push_back({frame_.outcome, -1, Mode::kWrites});
+  }
+
+  void ReportLosses() {
+    std::vector<Operand> reads;
+    std::vector<Operand> writes;
+    for (const ValueId loss : outline_.losses) {
+      for (int microbatch = 0; microbatch < program_.num_microbatches; ++microbatch) {
+        reads.push_back({frame_.losses[loss], microbatch, Mode::kReads});
+        writes.push_back({frame_.host_losses[loss], microbatch, Mode::kWrites});
+      }
+    }
+    if (parts_.gradients) {
+      reads.push_back({frame_.outcome, -1, Mode::kReads});
+      writes.push_back({frame_.host_outcome, -1, Mode::kWrites});
+    }
+    Report(std::move(reads), writes);
+  }
+
+  const Outline& outline_;
+  const BuildOptions& options_;
+  const StageFrame& frame_;
+  const ProgramParts parts_;
+  Program& program_;
+  std::vector<Instruction> passes_;
+  std::vector<BufferId> gathered_;        // unit → what nodes read now
+  std::vector<BufferId> outer_gathered_;  // unit
+};
+
+}  // namespace
+
+void ShardUnits(const Outline& outline, const BuildOptions& options, const StageFrame& frame,
+                ProgramParts parts, Program& program) {
+  Sharder(outline, options, frame, parts, program).Run();
+}
+
+}  // namespace tandem::schedules

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <vector>
+
+#include "schedules/build/stage_frame.h"
+#include "schedules/program/outline.h"
+#include "schedules/program/program.h"
+
+namespace tandem::schedules {
+
+// The uses of a unit's parameters that one gather serves: instructions first to last.
+struct Span {
+  UnitId unit = -1;
+  int first = -1;
+  int last = -1;
+};
+
+// The distinct units of `parts`, in their order.
+std::vector<UnitId> UnitsOf(const std::vector<UnitPart>& parts);
+
+// In order of first use. Consecutive uses are of one span iff what lies between them uses units of at most
+// `hold` other layers; all uses are, where parameters are kept. Units that are not gathered have spans, too.
+std::vector<Span> FindSpans(const Outline& outline, const StageFrame& frame, int hold,
+                            const std::vector<Instruction>& passes);
+
+}  // namespace tandem::schedules

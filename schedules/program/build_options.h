@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/program/outline.h"
+#include "schedules/program/placement.h"
+
+namespace tandem::schedules {
+
+// The data parallel mesh that the units of one UnitGroup are placed on.
+struct MeshAxes {
+  int inner = 1;                          // ranks that share a unit's shards
+  int outer = 1;                          // HSDP: groups of those
+  std::string inner_group = "dp_cp";      // reduces
+  std::string gather_group = "dp_cp_ag";  // a clone of it, which gathers
+  std::string outer_group = "inter_dist_opt";
+};
+
+// What the layout says of one unit (fsdp/layout.h), which this half cannot ask.
+struct UnitSizes {
+  int64_t shard_elements = 0;        // of one rank's inner shard, padding included
+  int64_t outer_shard_elements = 0;  // of one rank where the optimizer is sharded over both axes
+  int64_t norm_terms_bytes = 0;
+  int64_t update_norms_bytes = 0;
+  int64_t optimizer_scratch_bytes = 0;
+};
+
+// Sizes of what the trainer keeps in rings, beside the batch and the losses.
+struct RingSizes {
+  int64_t inputs_bytes = 0;
+  int64_t outcome_bytes = 0;
+};
+
+struct BuildOptions {
+  int num_microbatches = 1;             // of train and begin
+  int num_validation_microbatches = 0;  // 0: no validate program
+  Strategy strategy;                    // of the dense units
+  Strategy expert_strategy;
+  MeshAxes dense;
+  MeshAxes expert;
+  std::vector<UnitSizes> units;  // per unit of the outline
+  RingSizes rings;
+  std::string norm_group = "intra_dist_opt";  // GradientNorm's: all ranks of all stages
+  bool parameter_norms = true;                // update norms are copied to the host
+  int prefetch = 1;                           // spans gathered ahead of the one in use
+  int hold = 0;  // other layers whose units may be used within one span: sequential 0, overlap 1
+  std::vector<bool>
+      recompute;  // per value: not kept, recomputed before its backward readers; empty: all are kept
+  int64_t budget_bytes = 0;             // of the locals; 0: the default budget (program.md 2.6)
+  bool fill_after_last_access = false;  // tests: what nobody reads any more becomes NaN
+};
+
+}  // namespace tandem::schedules

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::schedules {
+
+enum class Opcode : uint8_t {
+  kLoadInputs,       // learning rate, t, step number, request bits: from the host's record to the device's
+  kLoadBatch,        // target: value; one microbatch's tokens, from the host to the device
+  kForward,          // target: node
+  kRecompute,        // target: node; writes those outputs of its forward that were not kept
+  kBackward,         // target: node
+  kBackwardInput,    // target: node
+  kBackwardWeight,   // target: node
+  kSend,             // target: value; to another stage
+  kReceive,          // target: value; from another stage
+  kHostWait,         // target: value; the issuing thread waits until it can read it
+  kUnshard,          // target: unit; all-gather over the inner group
+  kUnshardOuter,     // target: unit; all-gather of the inner shard over the outer group
+  kZero,             // target: unit; a part of a contribution that no node writes
+  kRound,            // target: unit; a part that several nodes wrote in the main type, to the transport type
+  kAccumulate,       // target: unit; a contribution into the full gradient
+  kReduceGradients,  // target: unit; over the inner group, into the accumulator; yields norm terms if it is
+                     // the last
+  kReduceOuter,      // target: unit; over the outer group
+  kGradientNorm,     // one exchange of norm terms and request bits; writes the outcome
+  kOptimizerStep,    // target: unit
+  kReport,           // every buffer that it reads, to the host buffer in the same place of what it writes
+  kFill,             // tests: NaN into what nobody reads any more
+};
+inline constexpr int kNumOpcodes = 21;
+
+enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
+
+// One row for each opcode (opcode.cc): the only table that is indexed by opcodes, beside cost, symbol and
+// call.
+struct OpcodeInfo {
+  Opcode opcode;
+  const char* name;  // as the text prints it: "reduce"
+  TargetKind target;
+  bool of_microbatch;  // requires a microbatch; gathers may carry one as a label
+};
+
+const OpcodeInfo& InfoOf(Opcode opcode);
+
+// Forward, Recompute and the backward passes.
+inline bool IsNodePass(Opcode opcode) { return InfoOf(opcode).target == TargetKind::kNode; }
+
+}  // namespace tandem::schedules

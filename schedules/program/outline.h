@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::schedules {
+
+// What a schedule needs to know of one stage of a model, and no more: nodes, values, units, sizes, FLOPs.
+// Torch-free; model/ writes it from a configuration.
+
+using NodeId = int;
+using UnitId = int;
+using ValueId = int;
+using StateId = int;
+
+// (expected, bound), because routing is dynamic. Equal where sizes are fixed.
+struct Bytes {
+  int64_t expected = 0;
+  int64_t bound = 0;
+  bool operator==(const Bytes&) const = default;
+};
+
+enum class ValueKind : uint8_t {
+  kActivation,
+  kAllToAll,  // lives in memory that a communicator registered
+  kHost,      // read by the issuing thread: split sizes
+};
+
+// Data that one node produces and others read, once per microbatch. Its gradient, where it has one,
+// is a buffer of its own with its own life.
+struct Value {
+  std::string name;  // "layers.3.mlp.hidden"
+  ValueKind kind = ValueKind::kActivation;
+  Bytes bytes;
+  Bytes gradient_bytes;  // zero: no gradient
+};
+
+// What a node keeps from one microbatch to the next and from one step to the next: the bias of an expert
+// router, a counter. Persistent, on every rank.
+struct NodeState {
+  std::string name;
+  int64_t bytes = 0;
+};
+
+// A run of consecutive parameters of a unit whose gradients one node writes together.
+struct UnitPart {
+  UnitId unit = -1;
+  int part = -1;
+  bool operator==(const UnitPart&) const = default;
+};
+
+// What one pass of a node (forward, backward, or a half of the backward) touches. The order of each list is
+// the order of the instruction's operands (program.h), which model/ names.
+struct Access {
+  std::vector<ValueId> reads;
+  std::vector<ValueId> writes;
+  std::vector<ValueId> gradient_reads;
+  std::vector<ValueId> gradient_writes;  // the first write of a microbatch overwrites, later ones add
+  std::vector<UnitPart> parameters;
+  std::vector<UnitPart> parameter_gradients;
+  std::vector<StateId> state_reads;
+  std::vector<StateId> state_adds;
+  bool reads_inputs = false;  // the run's inputs: the number of the step, which random keys are made of
+  Bytes scratch;              // alive while the instruction runs
+  double flops = 0;
+  double bytes_moved = 0;  // in the device's memory
+  double link_bytes = 0;   // of a node that communicates: the buffer that its collective moves
+};
+
+enum class NodeKind : uint8_t {
+  kEmbedding,
+  kAttention,
+  kRoute,
+  kPermute,
+  kDispatch,
+  kExperts,
+  kCombine,
+  kFinish,
+  kMlp,
+  kMamba,
+  kMtp,
+  kHead,
+};
+
+// A piece of the model that runs on one stream.
+struct Node {
+  std::string name;  // "layers.3.attention"
+  NodeKind kind = NodeKind::kMlp;
+  int layer = -1;  // -1: not in a layer
+  std::string stream = "compute";
+  // Of a node that communicates: process group and purpose ("ep", "dispatch"); both empty otherwise.
+  std::string group;
+  std::string purpose;
+  Access forward;
+  Access backward;  // whole; the halves below are empty where the node does not split
+  bool splits_backward = false;
+  // The input half may write values that only the weight half reads; the whole backward keeps them to itself.
+  Access backward_input;
+  Access backward_weight;
+};
+
+// Which data parallel group a unit is sharded over.
+enum class UnitGroup : uint8_t { kDense, kExpert };
+
+// Bytes of one element, by role (program.md 2.4).
+struct UnitPrecision {
+  int main = 4;       // main weight, moments, accumulator, norms' input
+  int compute = 4;    // published shard and gathered parameters; equal to main: nothing is published
+  int transport = 4;  // contribution and staging
+};
+
+// Elements [begin, end) of the unit's flat buffer: what the parameters of one part span.
+struct PartRange {
+  std::string name;  // "attention"
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Parameters that are gathered and given up together.
+struct Unit {
+  std::string name;  // "embedding", "layers.3", "layers.3.experts", "head"
+  int layer = -1;  // units of one layer (its dense and its expert unit) count as one; embedding and head have
+                   // their own
+  UnitGroup group = UnitGroup::kDense;
+  bool frozen = false;  // no gradient, no optimizer state
+  UnitPrecision precision;
+  std::vector<PartRange> parts;  // ascending, disjoint; the gaps between them are carried, never read
+  int64_t elements = 0;          // of its layout, gaps included
+};
+
+// A value that another stage produces or reads, with its gradient the other way.
+struct Boundary {
+  ValueId value = -1;
+  int stage = -1;
+};
+
+// Nodes are in the forward order of one microbatch.
+struct Outline {
+  int stage = 0;
+  std::vector<Node> nodes;
+  std::vector<Value> values;
+  std::vector<Unit> units;
+  std::vector<NodeState> states;
+  ValueId batch = -1;           // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
+  std::vector<ValueId> losses;  // written by nodes of this stage: one double each; reported per microbatch
+  std::vector<Boundary> received;
+  std::vector<Boundary> sent;
+};
+
+}  // namespace tandem::schedules

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tandem::schedules {
+
+// Where the shards of a unit's parameters, gradients and optimizer state are, per axis of the data parallel
+// mesh. A strategy is a name for a row of one table (placement.cc); nothing branches on the name.
+
+enum class Placement : uint8_t {
+  kReplicate,  // every rank of the axis has all of it
+  kShard,      // each its shard; parameters are gathered for every span of uses, gradients reduced every
+               // microbatch
+  kPartial,    // gradients only: each rank its own sum until one reduction after the last microbatch
+};
+
+struct AxisPlacement {
+  Placement parameters = Placement::kShard;
+  Placement gradients = Placement::kShard;
+  Placement optimizer = Placement::kShard;  // kReplicate: every rank updates all of it
+  bool operator==(const AxisPlacement&) const = default;
+};
+
+struct Strategy {
+  std::string name;  // "zero3"
+  AxisPlacement inner;
+  AxisPlacement outer;  // of one rank where there is no outer axis
+  bool operator==(const Strategy&) const = default;
+};
+
+// replicate, zero1, zero2, zero3, hsdp, hfsdp.
+const std::vector<Strategy>& Strategies();
+
+// NotFound for another name, with those that there are.
+absl::StatusOr<Strategy> StrategyOf(absl::string_view name);
+
+}  // namespace tandem::schedules

@@ -1,0 +1,187 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/program/opcode.h"
+#include "schedules/program/outline.h"
+
+namespace tandem::schedules {
+
+// What one rank does in one run, as data. The same on every rank of a stage.
+
+using BufferId = int;
+using StreamId = int;
+using CommunicatorId = int;
+
+enum class BufferKind : uint8_t {
+  // Persistent. subject: unit.
+  kWeights,         // main weights, the rank's shard (or all, where the optimizer is replicated)
+  kPublished,       // the same in the compute type, where it differs
+  kGradients,       // accumulator, in the main type
+  kOptimizerState,  // Adam's two moments, parts "exp_avg" and "exp_avg_sq"
+  // Persistent. subject: node state.
+  kNodeState,
+  // Rings of two, by the parity of the run.
+  kInputs,       // what the host says of the run; no subject
+  kBatch,        // tokens of the run's microbatches, a part each; subject: the outline's batch value
+  kLosses,       // subject: value; a part a microbatch
+  kNormTerms,    // subject: unit; sum of squares and non-finite count of this rank's accumulator
+  kUpdateNorms,  // subject: unit; per parameter the sums of squares of weight, gradient, update
+  kOutcome,      // of GradientNorm: norm, clip coefficient, finite, requests; no subject
+  // Rings in pinned host memory: what is copied to and from the six above, by the same subject.
+  kHostInputs,
+  kHostBatch,
+  kHostLosses,
+  kHostUpdateNorms,
+  kHostOutcome,
+  // Local to a run.
+  kGathered,            // subject: unit; parameters in the compute type
+  kOuterGathered,       // subject: unit; the inner shard, gathered over the outer group
+  kContribution,        // subject: unit; gradient of one microbatch in the transport type
+  kCollected,           // subject: unit; a part with several writers, in the main type
+  kFullGradient,        // subject: unit; contributions accumulated over the run, in the main type
+  kStaging,             // subject: unit; where a reduction receives the pieces of other ranks
+  kActivation,          // subject: value
+  kActivationGradient,  // subject: value
+  kAllToAll,            // subject: value, of that kind
+  kSizes,               // subject: value of kind kHost; in pinned host memory
+  kScratch,             // of one instruction; subject: node, or unit where the target is one
+};
+
+// Whether buffers of that kind lie in pinned host memory.
+bool IsHost(BufferKind kind);
+const char* ToText(BufferKind kind);  // "gathered parameters"
+
+enum class Life : uint8_t {
+  kLocal,       // to one run: it holds garbage at the run's start
+  kPersistent,  // the same buffer in every program of the stage, at the same address
+  kRing,        // persistent, two elements: operands name this run's or the former run's
+};
+
+// Bytes [begin, end) of a buffer. Accesses to different parts do not conflict.
+struct BufferPart {
+  std::string name;
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool operator==(const BufferPart&) const = default;
+};
+
+// Memory with a name and one purpose.
+struct Buffer {
+  std::string name;  // "layers.3 parameters, gather 2"; unique in its program
+  BufferKind kind = BufferKind::kActivation;
+  int subject = -1;
+  int microbatch = -1;  // -1: not of one microbatch
+  Life life = Life::kLocal;
+  Bytes bytes;  // of one element of a ring
+  int64_t alignment = 256;
+  std::vector<BufferPart> parts;  // ascending, disjoint; empty: the buffer has none
+  // Byte offset in the arena (host kinds: in the pinned region); element e of a ring at
+  // address + e * RingStride. -1: not assigned yet.
+  int64_t address = -1;
+  bool operator==(const Buffer&) const = default;
+};
+
+int64_t RingStride(const Buffer& buffer);  // bound, rounded up to the alignment
+int64_t ExtentOf(const Buffer& buffer);    // bytes from address on: the bound, or both elements of a ring
+
+enum class Mode : uint8_t {
+  kReads,
+  kWrites,  // all of it, whatever was there
+  kAdds,    // reads and writes; the order of adds matters
+};
+
+struct Operand {
+  BufferId buffer = -1;
+  int part = -1;  // -1: all parts
+  Mode mode = Mode::kReads;
+  bool former = false;  // of a ring: the former run's element
+  bool operator==(const Operand&) const = default;
+};
+
+// An earlier instruction of another stream that must have finished.
+struct Wait {
+  int instruction = -1;
+  int64_t frees = 0;  // > 0: waits only for memory, of so many bytes
+  bool operator==(const Wait&) const = default;
+};
+
+// Operands are complete: nothing else knows what an instruction touches. Their order, by which the trainer
+// binds tensors, is
+//   passes of nodes: the lists of Access in their order of declaration (reads, writes, gradient_reads,
+//     gradient_writes, parameters, parameter_gradients, state_reads, state_adds), then inputs, then scratch.
+//     A value that is written by several passes (a gradient) `writes` first and `adds` later.
+//     Recompute: the forward's, without the writes that were kept and without state_adds.
+//     Forward in `validate`: without gradient_writes, parameter_gradients and state_adds.
+//   LoadInputs: reads host inputs, writes inputs.   LoadBatch: reads a part of the host batch, writes that
+//   part. Send: reads the value or gradient.  Receive: writes it. HostWait: reads the sizes. It is on the
+//   stream "host", which is the issuing thread: all that is issued after it
+//     knows that it has ended.
+//   Unshard: reads the shard (published, main where equal, or outer-gathered), writes gathered.
+//   UnshardOuter: reads the shard, writes outer-gathered.
+//   Zero: writes a part of the contribution.   Round: reads a part of collected, writes that of the
+//   contribution. Accumulate: reads the contribution, writes or adds the full gradient. ReduceGradients:
+//   reads the contribution or the full gradient, writes staging, writes or adds gradients, and, if
+//     it is the run's last of its unit (and no outer stage follows), writes norm terms.
+//   ReduceOuter: adds gradients, writes staging, writes norm terms.
+//   GradientNorm: reads norm terms of every trainable unit, reads inputs, writes outcome.
+//   OptimizerStep: reads gradients, reads outcome (former), reads inputs, adds weights, adds optimizer state,
+//     writes published (where it exists), writes update norms, writes scratch (where it needs some).
+//   Report: all reads, then the host buffers that they are copied to.
+struct Instruction {
+  Opcode opcode = Opcode::kForward;
+  int target = -1;
+  int microbatch = -1;  // -1: not of one microbatch
+  StreamId stream = -1;
+  CommunicatorId communicator = -1;  // -1: none
+  std::vector<Operand> operands;
+  std::vector<Wait> waits;
+  bool operator==(const Instruction&) const = default;
+};
+
+struct Stream {
+  std::string
+      name;  // "compute", "gather", "reduce", "outer", "host-to-device", "device-to-host", "host", "dispatch"
+  // Copies to and from the host: a run does not wait for the former run's, which touch only rings.
+  bool copies_host = false;
+  bool operator==(const Stream&) const = default;
+};
+
+// A process group and a purpose; used from one stream.
+struct CommunicatorUse {
+  std::string group;    // "dp_cp"
+  std::string purpose;  // "gather", "reduce", "norm", "dispatch", "sizes"
+  bool window =
+      false;  // its collectives work on registered memory of the arena, so it wants the arena registered
+  bool operator==(const CommunicatorUse&) const = default;
+};
+
+// Instructions in host issue order; every wait points to a lower position. A run starts, on the device, after
+// all of the former run but the streams that copy to and from the host.
+struct Program {
+  std::string name;  // "train", "begin", "update", "validate"
+  int num_microbatches = 0;
+  std::vector<Stream> streams;
+  std::vector<CommunicatorUse> communicators;
+  std::vector<Buffer> buffers;  // persistent ones and rings first: the same list in every program of a stage
+  std::vector<Instruction> instructions;
+  bool operator==(const Program&) const = default;
+};
+
+// The programs of one stage of a job. One address map: persistent buffers and rings first, at equal addresses
+// in every program; the locals of each program above them.
+struct StagePrograms {
+  Program train;  // optimizer steps on the former run's gradients, then the next step's passes up to the norm
+  Program begin;  // train without the update: the first step, and after every `update`
+  Program update;                // the update and its report alone: before validation, snapshot and stop
+  Program validate;              // no instructions where the job never validates
+  int64_t persistent_bytes = 0;  // where the locals begin
+  int64_t arena_bytes = 0;       // the end of the largest program's
+  int64_t host_bytes = 0;        // of the pinned region
+
+  std::vector<const Program*> All() const;  // those that have instructions
+};
+
+}  // namespace tandem::schedules

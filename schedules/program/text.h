@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "schedules/program/program.h"
+
+namespace tandem::schedules {
+
+// Programs as people and golden tests read them: streams and communicators, buffers by kind with bytes and
+// address, then one instruction a line. The text holds everything that ranks must agree on, so its digest is
+// what they compare.
+std::string ToText(const Program& program, const Outline& outline);
+
+// "backward layers.0.mlp mb 0": what it does, for messages. Operands out of range print as "node 99?".
+std::string ToText(const Instruction& instruction, const Outline& outline);
+
+const char* ToText(Opcode opcode);
+
+// "layers.0.attention" of a buffer's part; the buffer's name where part is -1.
+std::string OperandName(const Program& program, const Operand& operand);
+
+}  // namespace tandem::schedules

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace tandem::schedules {
+
+// Which instructions have finished before which, by vector clocks: what the passes and the check agree on. An
+// instruction knows the instructions before it on its stream, those that it waits for, and what these know.
+// Not thread-safe.
+class VectorClocks {
+ public:
+  explicit VectorClocks(int num_streams) : num_streams_(num_streams), now_(num_streams * num_streams, 0) {}
+
+  int num_streams() const { return num_streams_; }
+  int num_instructions() const { return static_cast<int>(streams_.size()); }
+
+  // Per stream, how many of its instructions have finished before what is issued next on `stream` starts,
+  // without its waits.
+  absl::Span<const int> Now(int stream) const {
+    return absl::MakeConstSpan(now_).subspan(stream * num_streams_, num_streams_);
+  }
+
+  // The same when instruction i has ended; itself included.
+  absl::Span<const int> End(int i) const {
+    return absl::MakeConstSpan(ends_).subspan(static_cast<size_t>(i) * num_streams_, num_streams_);
+  }
+
+  int stream(int i) const { return streams_[i]; }
+  int place(int i) const { return places_[i]; }  // on its stream, from 1
+
+  // Instruction `earlier` has ended before whoever has `known` starts.
+  bool Knows(absl::Span<const int> known, int earlier) const {
+    return known[streams_[earlier]] >= places_[earlier];
+  }
+
+  // What is issued next on `stream` waits for instruction `earlier`.
+  void Wait(int stream, int earlier) {
+    for (int s = 0; s < num_streams_; ++s) {
+      int& now = now_[stream * num_streams_ + s];
+      now = std::max(now, ends_[static_cast<size_t>(earlier) * num_streams_ + s]);
+    }
+  }
+
+  // Issues the next instruction, after its waits; returns its number, from 0.
+  int Issue(int stream) {
+    const int place = ++now_[stream * num_streams_ + stream];
+    const auto begin = now_.begin() + stream * num_streams_;
+    ends_.insert(ends_.end(), begin, begin + num_streams_);
+    streams_.push_back(stream);
+    places_.push_back(place);
+    return num_instructions() - 1;
+  }
+
+ private:
+  int num_streams_;
+  std::vector<int> now_;   // stream x stream
+  std::vector<int> ends_;  // instruction x stream
+  std::vector<int> streams_;
+  std::vector<int> places_;
+};
+
+}  // namespace tandem::schedules

@@ -1,0 +1,275 @@
+#include "schedules/simulate/cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "platform/check.h"
+#include "schedules/program/text.h"
+
+namespace tandem::schedules {
+namespace {
+
+// Where the bytes in the device's memory come from.
+enum class MemoryRule {
+  kNone,
+  kPass,       // the node's declared access
+  kOperands,   // every operand but staging, which the link fills while it transfers
+  kCopyAlone,  // the operands where the group has one rank, else the link does all
+};
+
+// Where the bytes on the link come from.
+enum class LinkRule {
+  kNone,
+  kPass,      // the node's declared access, where it names a communicator
+  kWritten,   // what is gathered
+  kRead,      // what is exchanged
+  kAddedTwo,  // exchanged piece by piece, and gathered again
+  kMessage,   // a few bytes, whose latency counts
+  kPeer,      // one buffer, from one rank to another
+};
+
+struct CostRow {
+  Opcode opcode;
+  MemoryRule memory;
+  LinkRule link;
+};
+
+constexpr CostRow kRows[] = {
+    {Opcode::kLoadInputs, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kLoadBatch, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kForward, MemoryRule::kPass, LinkRule::kPass},
+    {Opcode::kRecompute, MemoryRule::kPass, LinkRule::kPass},
+    {Opcode::kBackward, MemoryRule::kPass, LinkRule::kPass},
+    {Opcode::kBackwardInput, MemoryRule::kPass, LinkRule::kPass},
+    {Opcode::kBackwardWeight, MemoryRule::kPass, LinkRule::kPass},
+    {Opcode::kSend, MemoryRule::kNone, LinkRule::kPeer},
+    {Opcode::kReceive, MemoryRule::kNone, LinkRule::kPeer},
+    {Opcode::kHostWait, MemoryRule::kNone, LinkRule::kNone},
+    {Opcode::kUnshard, MemoryRule::kCopyAlone, LinkRule::kWritten},
+    {Opcode::kUnshardOuter, MemoryRule::kCopyAlone, LinkRule::kWritten},
+    {Opcode::kZero, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kRound, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kAccumulate, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kReduceGradients, MemoryRule::kOperands, LinkRule::kRead},
+    {Opcode::kReduceOuter, MemoryRule::kOperands, LinkRule::kAddedTwo},
+    {Opcode::kGradientNorm, MemoryRule::kOperands, LinkRule::kMessage},
+    {Opcode::kOptimizerStep, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kReport, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kFill, MemoryRule::kOperands, LinkRule::kNone},
+};
+static_assert(std::size(kRows) == kNumOpcodes);
+
+const CostRow& RowOf(Opcode opcode) {
+  const CostRow& row = kRows[static_cast<int>(opcode)];
+  TANDEM_CHECK(row.opcode == opcode, "the table of costs is in the order of the opcodes");
+  return row;
+}
+
+const Access& AccessOf(const Node& node, Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kBackward:
+      return node.backward;
+    case Opcode::kBackwardInput:
+      return node.backward_input;
+    case Opcode::kBackwardWeight:
+      return node.backward_weight;
+    default:
+      return node.forward;
+  }
+}
+
+double BytesOf(const Program& program, const Operand& operand) {
+  const Buffer& buffer = program.buffers.at(operand.buffer);
+  if (operand.part < 0) {
+    return static_cast<double>(buffer.bytes.expected);
+  }
+  const BufferPart& part = buffer.parts.at(operand.part);
+  return static_cast<double>(part.end - part.begin);
+}
+
+double BytesOf(const Program& program, const Instruction& instruction, Mode mode) {
+  double bytes = 0;
+  for (const Operand& operand : instruction.operands) {
+    if (operand.mode == mode && program.buffers[operand.buffer].kind != BufferKind::kStaging) {
+      bytes += BytesOf(program, operand);
+    }
+  }
+  return bytes;
+}
+
+double MovedBytes(const Program& program, const Instruction& instruction) {
+  return BytesOf(program, instruction, Mode::kReads) + BytesOf(program, instruction, Mode::kWrites) +
+         2 * BytesOf(program, instruction, Mode::kAdds);
+}
+
+double LinkBytes(const Program& program, const Instruction& instruction, LinkRule rule) {
+  switch (rule) {
+    case LinkRule::kWritten:
+      return BytesOf(program, instruction, Mode::kWrites);
+    case LinkRule::kRead:
+      return BytesOf(program, instruction, Mode::kReads);
+    case LinkRule::kAddedTwo:
+      return 2 * BytesOf(program, instruction, Mode::kAdds);
+    case LinkRule::kPeer:
+      return BytesOf(program, instruction, Mode::kReads) + BytesOf(program, instruction, Mode::kWrites);
+    case LinkRule::kNone:
+    case LinkRule::kPass:
+    case LinkRule::kMessage:
+      return 0;
+  }
+  platform::CheckFailed(__FILE__, __LINE__, "rule", "every rule says what crosses the link");
+}
+
+// "layers.3.mlp" → "layers.*.mlp"
+std::string WithoutNumbers(absl::string_view name) {
+  std::vector<std::string> words;
+  for (const absl::string_view word : absl::StrSplit(name, '.')) {
+    const bool number = !word.empty() && std::all_of(word.begin(), word.end(), absl::ascii_isdigit);
+    words.push_back(number ? "*" : std::string(word));
+  }
+  return absl::StrJoin(words, ".");
+}
+
+std::string TargetName(const Outline& outline, const Instruction& instruction) {
+  switch (InfoOf(instruction.opcode).target) {
+    case TargetKind::kNode:
+      return outline.nodes[instruction.target].name;
+    case TargetKind::kUnit:
+      return outline.units[instruction.target].name;
+    case TargetKind::kValue:
+      return outline.values[instruction.target].name;
+    case TargetKind::kNone:
+      return "";
+  }
+  platform::CheckFailed(__FILE__, __LINE__, "target", "every target has a name");
+}
+
+// Of gradients that are written at first and added to later; an optimizer step always adds.
+bool AddsToGradient(const Program& program, const Instruction& instruction) {
+  return std::any_of(instruction.operands.begin(), instruction.operands.end(), [&](const Operand& operand) {
+    const BufferKind kind = program.buffers[operand.buffer].kind;
+    return operand.mode == Mode::kAdds &&
+           (kind == BufferKind::kGradients || kind == BufferKind::kFullGradient ||
+            kind == BufferKind::kCollected || kind == BufferKind::kActivationGradient ||
+            kind == BufferKind::kAllToAll);
+  });
+}
+
+}  // namespace
+
+Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
+            const Workload& workload) {
+  const CostRow& row = RowOf(instruction.opcode);
+  Work work;
+  if (instruction.communicator >= 0) {
+    const auto group = workload.ranks.find(program.communicators.at(instruction.communicator).group);
+    TANDEM_CHECK(group != workload.ranks.end(), "the workload has every process group of the program");
+    work.ranks = row.link == LinkRule::kPeer ? 2 : group->second;
+  }
+  switch (row.memory) {
+    case MemoryRule::kNone:
+      break;
+    case MemoryRule::kPass: {
+      const Access& access = AccessOf(outline.nodes[instruction.target], instruction.opcode);
+      work.flops = access.flops;
+      work.bytes = access.bytes_moved;
+      work.link_bytes = work.ranks > 1 ? access.link_bytes : 0;
+      return work;
+    }
+    case MemoryRule::kOperands:
+      work.bytes = MovedBytes(program, instruction);
+      break;
+    case MemoryRule::kCopyAlone:
+      work.bytes = work.ranks > 1 ? 0 : MovedBytes(program, instruction);
+      break;
+  }
+  work.link_bytes = work.ranks > 1 ? LinkBytes(program, instruction, row.link) : 0;
+  return work;
+}
+
+std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction) {
+  const std::string target = TargetName(outline, instruction);
+  return absl::StrCat(ToText(instruction.opcode), target.empty() ? "" : " ", WithoutNumbers(target),
+                      AddsToGradient(program, instruction) ? " add" : "");
+}
+
+bool RunsSomething(Opcode opcode) {
+  const CostRow& row = RowOf(opcode);
+  return row.memory != MemoryRule::kNone || row.link != LinkRule::kNone;
+}
+
+CostModel::CostModel(const Outline& outline, const Program& program, const Workload& workload,
+                     const DeviceProfile& profile)
+    : outline_(outline), program_(program), workload_(workload), profile_(profile) {
+  const auto rate = profile.compute.find(workload.compute);
+  TANDEM_CHECK(rate != profile.compute.end(), "the profile has a rate for the compute type");
+  flops_per_second_ = rate->second.flops_per_second;
+}
+
+double CostModel::CollectiveSeconds(double bytes, int ranks, Opcode opcode) const {
+  const LinkRates& link = profile_.link;
+  const LinkRates& network = profile_.network;
+  const bool beyond = link.max_ranks > 0 && ranks > link.max_ranks && network.bytes_per_second > 0;
+  const int machines = beyond ? (ranks + link.max_ranks - 1) / link.max_ranks : 1;
+  const LinkRule rule = RowOf(opcode).link;
+  double hops = 0;
+  if (rule == LinkRule::kMessage) {
+    // A few bytes go up a tree and down again.
+    const auto levels = [](int count) { return std::bit_width(static_cast<unsigned>(count - 1)); };
+    hops = 2 * (levels(beyond ? link.max_ranks : ranks) * link.hop_seconds +
+                levels(machines) * network.hop_seconds);
+  } else {
+    hops = (ranks - machines) * link.hop_seconds + (machines - 1) * network.hop_seconds;
+  }
+  const double rate =
+      beyond ? std::min(link.bytes_per_second, network.bytes_per_second) : link.bytes_per_second;
+  const double latency =
+      beyond ? std::max(link.latency_seconds, network.latency_seconds) : link.latency_seconds;
+  // Of a collective each rank has a share already; what goes to a peer goes there whole.
+  const double crossing = rule == LinkRule::kPeer ? bytes : bytes * (ranks - 1) / ranks;
+  return latency + hops + crossing / rate;
+}
+
+double CostModel::Estimate(const Work& work, Opcode opcode) const {
+  const double local =
+      std::max(work.flops / flops_per_second_, work.bytes / profile_.memory_bytes_per_second);
+  return local + (work.ranks > 1 ? CollectiveSeconds(work.link_bytes, work.ranks, opcode) : 0) +
+         profile_.overhead_seconds;
+}
+
+Cost CostModel::Of(const Instruction& instruction) const {
+  if (!RunsSomething(instruction.opcode)) {
+    return {};
+  }
+  const Work work = WorkOf(outline_, program_, instruction, workload_);
+  const double estimate = Estimate(work, instruction.opcode);
+
+  const std::string kind = profile_.measured.empty() ? "" : KindOf(outline_, program_, instruction);
+  auto entry = std::lower_bound(profile_.measured.begin(), profile_.measured.end(), kind,
+                                [](const MeasuredTime& time, const std::string& k) { return time.kind < k; });
+  const MeasuredTime* nearest = nullptr;
+  double nearest_ratio = 0;  // estimate of this work over that of the entry's
+  for (; entry != profile_.measured.end() && entry->kind == kind; ++entry) {
+    const Work measured{entry->flops, entry->bytes, entry->link_bytes, entry->ranks};
+    const double ratio = estimate / Estimate(measured, instruction.opcode);
+    if (nearest == nullptr || std::abs(std::log(ratio)) < std::abs(std::log(nearest_ratio))) {
+      nearest = &*entry;
+      nearest_ratio = ratio;
+    }
+  }
+  // A time that was measured on one rank says nothing of a collective's, nor the other way round.
+  if (nearest == nullptr || (nearest->ranks > 1) != (work.ranks > 1)) {
+    return {estimate, 1, CostSource::kEstimated};
+  }
+  const double busy = nearest->seconds > 0 ? nearest->cpu_seconds / nearest->seconds : 0;
+  const bool same = Work{nearest->flops, nearest->bytes, nearest->link_bytes, nearest->ranks} == work;
+  return {nearest->seconds * (same ? 1 : nearest_ratio), busy,
+          same ? CostSource::kMeasured : CostSource::kScaled};
+}
+
+}  // namespace tandem::schedules

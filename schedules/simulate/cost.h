@@ -1,0 +1,76 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "schedules/program/outline.h"
+#include "schedules/program/program.h"
+#include "schedules/simulate/device_profile.h"
+
+namespace tandem::schedules {
+
+// What an instruction costs on a device: the time that was measured for its kind, else what the rates say.
+
+// What the work of a rank depends on, beside outline and program.
+struct Workload {
+  std::string compute;               // compute type, a key of DeviceProfile::compute
+  std::map<std::string, int> ranks;  // of each process group that a communicator of the program names
+};
+
+// The work of one instruction, independent of any device.
+struct Work {
+  double flops = 0;
+  double bytes = 0;       // read and written in the device's memory
+  double link_bytes = 0;  // the buffer that a collective gathers, reduces or exchanges
+  int ranks = 1;          // of the group that it communicates with; 1: it does not
+  bool operator==(const Work&) const = default;
+};
+
+// By a table with a row for each opcode (cost.cc), from the declared access of a node's pass and otherwise
+// from the bytes of the operands: what is read or written moves once, what is added to moves twice. An
+// Unshard gathers the buffer that it writes; ReduceGradients exchanges what it reads, and then folds as many
+// bytes of pieces into the accumulator. In a group of one rank the same instructions are copies. Requires
+// operands that exist, and groups that the workload has.
+Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
+            const Workload& workload);
+
+// "backward layers.*.mlp", "reduce layers.* add": opcode and target without microbatch and numbers, and
+// whether it adds to a gradient that others of its opcode overwrite. What has the same kind and the same work
+// takes the same time.
+std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction);
+
+// Whether it runs anything on its stream: all but HostWait, which only the issuing thread does.
+bool RunsSomething(Opcode opcode);
+
+enum class CostSource : uint8_t { kNothing, kMeasured, kScaled, kEstimated };
+
+struct Cost {
+  double seconds = 0;  // while no other stream works
+  double cores = 0;    // processors that it keeps busy meanwhile, where streams share them
+  CostSource source = CostSource::kNothing;
+};
+
+// Costs of a program's instructions on one device. Not thread-safe.
+class CostModel {
+ public:
+  // All arguments outlive it. Requires a compute type that the profile has a rate for.
+  CostModel(const Outline& outline, const Program& program, const Workload& workload,
+            const DeviceProfile& profile);
+
+  // A measured time is taken where there is one of the same kind and work; one of the same kind and other
+  // work is scaled by the ratio of the two estimates; else
+  //   max(flops / rate, bytes / memory rate) + the collective (LinkRates) + overhead.
+  Cost Of(const Instruction& instruction) const;
+
+ private:
+  double Estimate(const Work& work, Opcode opcode) const;
+  double CollectiveSeconds(double bytes, int ranks, Opcode opcode) const;
+
+  const Outline& outline_;
+  const Program& program_;
+  const Workload& workload_;
+  const DeviceProfile& profile_;
+  double flops_per_second_ = 0;
+};
+
+}  // namespace tandem::schedules

@@ -1,0 +1,106 @@
+#include "schedules/simulate/device_profile.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem::schedules {
+namespace {
+
+constexpr double kMicro = 1e-6;
+constexpr double kGiga = 1e9;
+constexpr double kTera = 1e12;
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+
+// One processor of a virtual machine with an AMD EPYC of no known model or clock: the best of 40 products
+// [1024, 128] × [128, 704] with MKL on one thread, the best copy of 256 MiB, and all-gathers of 1 KiB and
+// 4 MiB over two processes with Gloo on the loopback device (PyTorch 2.11). Kernels that are small, or no
+// products, are slower: measure a profile of the machine in question.
+DeviceProfile Cpu() {
+  return {
+      .name = "cpu",
+      .describe = "one AMD EPYC core a rank and Gloo on loopback, as measured on one virtual machine",
+      .compute = {{"fp32", {.flops_per_second = 85 * kGiga}}, {"fp64", {.flops_per_second = 41 * kGiga}}},
+      .memory_bytes_per_second = 15 * kGiga,
+      .overhead_seconds = 10 * kMicro,
+      .link = {.bytes_per_second = 0.8 * kGiga, .latency_seconds = 230 * kMicro},
+      .cores = 1,
+  };
+}
+
+// NVLink of the fourth generation, 8 GPUs: the measured bus bandwidth of a 1 GiB all-gather over 4 H200s with
+// NCCL 2.28.9, 326 GB/s. Base latency and hops are those of NCCL's own model for a ring with the simple
+// protocol (src/graph/tuning.cc: 8.4, 3.4 and, on a network, 14 µs); they are a little too good for small
+// ones: 64 MiB come at 291 GB/s by these and at 266 measured, 8 MiB at 166 and at 143.
+LinkRates NvLink() {
+  return {.max_ranks = 8,
+          .bytes_per_second = 326 * kGiga,
+          .latency_seconds = 8.4 * kMicro,
+          .hop_seconds = 3.4 * kMicro};
+}
+
+// Assumed, not measured: one 400 Gb/s adapter a GPU at 90 %, all 8 of a machine at work for one ring.
+LinkRates EightAdapters() {
+  return {.bytes_per_second = 8 * 45 * kGiga, .latency_seconds = 8.4 * kMicro, .hop_seconds = 14 * kMicro};
+}
+
+// Products of 8192³ (fp32 without TF32, fp64 on the tensor cores) and a copy of 2 GiB as measured on one H100
+// SXM with PyTorch 2.11; peaks are NVIDIA's data sheet's, dense. What one more kernel costs is assumed.
+// A context with cuBLAS and the kernels of a step takes 690 MiB, measured on one H200 with PyTorch 2.11; with
+// three communicators whose windows are the whole arena, 1.3 GiB. NCCL's collectives slow products beside
+// them by 19 to 30 % with its defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth
+// is taken.
+DeviceProfile H100() {
+  return {
+      .name = "h100",
+      .describe =
+          "H100 SXM: products and copies measured on one; links as measured on 4 H200s; 8 GPUs a machine, "
+          "the "
+          "network assumed (400 Gb/s a GPU)",
+      .compute = {{"fp32", {.flops_per_second = 51.6 * kTera, .peak_flops_per_second = 66.9 * kTera}},
+                  {"fp64", {.flops_per_second = 55.3 * kTera, .peak_flops_per_second = 66.9 * kTera}},
+                  {"bf16", {.flops_per_second = 779 * kTera, .peak_flops_per_second = 989.4 * kTera}}},
+      .memory_bytes_per_second = 3.02 * kTera,
+      .memory_bytes = 81079 * kMebibyte,
+      .context_bytes = 690 * kMebibyte,
+      .communicator_bytes = 214 * kMebibyte,
+      .overhead_seconds = 5 * kMicro,
+      .link = NvLink(),
+      .network = EightAdapters(),
+      .compute_slowdown = 0.2,
+  };
+}
+
+// As H100, on one H200.
+DeviceProfile H200() {
+  DeviceProfile profile = H100();
+  profile.name = "h200";
+  profile.describe =
+      "H200 SXM: products and copies measured on one, links on 4; 8 GPUs a machine, the network assumed (400 "
+      "Gb/s a GPU)";
+  profile.compute["fp32"].flops_per_second = 51.1 * kTera;
+  profile.compute["fp64"].flops_per_second = 56.5 * kTera;
+  profile.compute["bf16"].flops_per_second = 802 * kTera;
+  profile.memory_bytes_per_second = 4.25 * kTera;
+  profile.memory_bytes = 143155 * kMebibyte;
+  return profile;
+}
+
+}  // namespace
+
+std::vector<std::string> PresetProfileNames() { return {"cpu", "h100", "h200"}; }
+
+absl::StatusOr<DeviceProfile> PresetProfile(absl::string_view name) {
+  if (name == "cpu") {
+    return Cpu();
+  }
+  if (name == "h100") {
+    return H100();
+  }
+  if (name == "h200") {
+    return H200();
+  }
+  return absl::NotFoundError(absl::StrCat("there is no device profile ", name, "; there are ",
+                                          absl::StrJoin(PresetProfileNames(), ", ")));
+}
+
+}  // namespace tandem::schedules

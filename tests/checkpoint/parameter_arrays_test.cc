@@ -1,0 +1,198 @@
+#include "checkpoint/parameter_arrays.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "comm/run_thread_ranks.h"
+#include "device/device.h"
+#include "fsdp/shard_kernels.h"
+#include "tests/checkpoint/checkpoint_folder.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+// Two units with gaps between their parameters; the second is smaller than a granule.
+std::vector<std::pair<std::string, fsdp::Layout>> Units() {
+  return {{"layers.0", fsdp::MakeLayout({{.name = "model.layers.0.norm.weight", .shape = {5}},
+                                         {.name = "model.layers.0.q.weight", .shape = {40, 7}, .block = 0},
+                                         {.name = "model.layers.0.k.weight", .shape = {3, 7}, .block = 0}},
+                                        4)},
+          {"head", fsdp::MakeLayout({{.name = "model.norm.weight", .shape = {9}}}, 4)}};
+}
+
+// One rank's units with weights and moments.
+struct RankUnits {
+  RankUnits(int rank, int ranks) : device(device::MakeCpuDevice()) {
+    for (const auto& [name, layout] : Units()) {
+      units.emplace_back(name, layout, ranks, rank, fsdp::UnitTypes{at::kFloat, at::kFloat, at::kFloat},
+                         *device, fsdp::CpuShardKernels());
+    }
+    for (const fsdp::UnitShard& unit : units) {
+      const auto memory = [&] {
+        tensors.push_back(at::full({unit.shard_bytes() / 4}, -1, at::kFloat));
+        return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), unit.shard_bytes()};
+      };
+      states.push_back({memory(), memory(), memory()});
+    }
+    arrays = std::make_unique<ParameterArrays>(*device, at::kFloat, units, states);
+  }
+
+  // Element i of a parameter's n-th kind: a number of its own.
+  static float Value(size_t unit, int parameter, int64_t i, size_t kind) {
+    return static_cast<float>(10'000 * (10 * unit + static_cast<size_t>(parameter)) + 1000 * kind) +
+           static_cast<float>(i);
+  }
+  template <typename Function>
+  void ForEach(const Function& function) {
+    for (size_t u = 0; u < units.size(); ++u) {
+      for (size_t kind = 0; kind < 3; ++kind) {
+        float* const shard = tensors[3 * u + kind].mutable_data_ptr<float>();
+        for (const fsdp::Piece& piece : units[u].pieces()) {
+          const int64_t start =
+              units[u].layout().parameters[static_cast<size_t>(piece.parameter)].range.begin;
+          for (int64_t i = piece.range.begin; i < piece.range.end; ++i) {
+            function(shard[i - units[u].owned().begin], Value(u, piece.parameter, i - start, kind));
+          }
+        }
+      }
+    }
+  }
+  void Set() {
+    ForEach([](float& element, float value) { element = value; });
+  }
+  bool IsSet() {
+    bool same = true;
+    ForEach([&](float& element, float value) { same = same && element == value; });
+    return same;
+  }
+
+  std::unique_ptr<device::Device> device;
+  std::vector<fsdp::UnitShard> units;
+  std::vector<at::Tensor> tensors;
+  std::vector<fsdp::StateMemory> states;
+  std::unique_ptr<ParameterArrays> arrays;
+};
+
+// unit_arrays: as version 1 did.
+std::string SaveUnits(platform::Files& files, const std::string& directory, int ranks, bool unit_arrays) {
+  std::string path;
+  comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+    RankUnits rank(comm.rank(), ranks);
+    rank.Set();
+    rank.arrays->FromDevice();
+    std::vector<at::Tensor> whole;  // of the units, gaps and all
+    std::vector<Shard> shards = rank.arrays->shards();
+    if (unit_arrays) {
+      shards.clear();
+      whole.reserve(rank.tensors.size());
+      for (size_t i = 0; i < rank.tensors.size(); ++i) {
+        const fsdp::UnitShard& unit = rank.units[i / 3];
+        whole.push_back(rank.tensors[i].narrow(0, 0, unit.owned().size()));
+        shards.push_back({.name = unit.name() + (i % 3 == 0   ? "/weights"
+                                                 : i % 3 == 1 ? "/exp_avg"
+                                                              : "/exp_avg_sq"),
+                          .elements = unit.layout().elements,
+                          .begin = unit.owned().begin,
+                          .data = &whole.back()});
+      }
+    }
+    const Info info = InfoOf(unit_arrays ? 1 : 2);
+    const Saved saved = Save(files, comm, directory, 10, OwnerOf(info), info, shards);
+    if (comm.rank() == 0) path = saved.path;
+  });
+  return path;
+}
+
+void ExpectLoads(const std::string& path, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankUnits units(rank, ranks);
+    EXPECT_FALSE(units.units[0].pieces().size() > 0 && units.IsSet()) << "before";
+    Load(platform::SystemFiles(), path, units.arrays->shards(), units.arrays->unit_shards());
+    units.arrays->ToDevice();
+    EXPECT_TRUE(units.IsSet()) << "rank " << rank << " of " << ranks;
+  }
+}
+
+class ParameterArraysTest : public CheckpointTest {};
+
+TEST_F(ParameterArraysTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
+  for (const int saving : {1, 2, 3, 7}) {
+    std::filesystem::remove_all(directory_);
+    const std::string path = SaveUnits(files_, directory_, saving, /*unit_arrays=*/false);
+    for (const int loading : {1, 2, 3, 7}) {
+      SCOPED_TRACE(testing::Message() << saving << " saved, " << loading << " load");
+      ExpectLoads(path, loading);
+    }
+  }
+}
+
+TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndSizesOfTheParameters) {
+  const std::string path = SaveUnits(files_, directory_, 3, /*unit_arrays=*/false);
+  const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files_, path);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->version, 2);
+  std::map<std::string, int64_t> sizes;
+  for (const ManifestArray& array : manifest->arrays) sizes[array.name] = array.elements;
+  std::map<std::string, int64_t> expected;
+  for (const auto& [name, layout] : Units()) {
+    for (const fsdp::Parameter& parameter : layout.parameters) {
+      for (const char* suffix : {"", "/exp_avg", "/exp_avg_sq"})
+        expected[parameter.name + suffix] = parameter.range.size();
+    }
+  }
+  EXPECT_EQ(sizes, expected) << "no padding, no units";
+}
+
+// What the first version saved: one array a unit, gaps and all.
+TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
+  for (const int saving : {1, 3}) {
+    std::filesystem::remove_all(directory_);
+    const std::string path = SaveUnits(files_, directory_, saving, /*unit_arrays=*/true);
+    const std::string file = path + "/" + kManifestName;
+    absl::StatusOr<Manifest> manifest = ReadFolderManifest(files_, path);
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    manifest->version = 1;
+    WriteAll(file, WriteManifest(*manifest).text);
+    EXPECT_THAT(ReadAll(file), HasSubstr("\"version\": 1"));
+    EXPECT_EQ(Newest().path, path);
+    for (const int loading : {1, 2, 7}) {
+      SCOPED_TRACE(testing::Message() << saving << " saved, " << loading << " load");
+      ExpectLoads(path, loading);
+    }
+    RankUnits units(0, 1);
+    try {
+      Load(files_, path, units.arrays->shards());
+      FAIL() << "loaded nothing";
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("version 1"));
+    }
+  }
+}
+
+TEST_F(ParameterArraysTest, AParameterOfAnotherSizeIsRefusedByName) {
+  const std::string path = SaveUnits(files_, directory_, 2, /*unit_arrays=*/false);
+  RankUnits units(0, 1);
+  std::vector<Shard> shards = units.arrays->shards();
+  shards[1].elements += 1;
+  try {
+    Load(files_, path, shards);
+    FAIL() << "loaded";
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("array model.layers.0.q.weight has 280 elements there, 281 here"));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::checkpoint

@@ -1,0 +1,168 @@
+#include "comm/communicators.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "comm/memory_store.h"
+#include "comm/run_thread_ranks.h"
+#include "comm/thread_communicator.h"
+#include "device/device.h"
+#include "tests/comm/collectives.h"
+
+namespace tandem::comm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Of `rank` among `size` ranks: a group over all, its clone, and one of neighbours.
+std::vector<Membership> Groups(int rank, int size) {
+  return {
+      {.group = "dp_cp", .prefix = "group/0/", .rank = rank, .size = size},
+      {.group = "dp_cp_ag", .prefix = "group/1/", .rank = rank, .size = size, .clone_of = "dp_cp"},
+      {.group = "ep", .prefix = "group/" + std::to_string(2 + rank / 2) + "/", .rank = rank % 2, .size = 2}};
+}
+
+const std::vector<CommunicatorUse> kUses = {{.group = "dp_cp", .purpose = "reduce"},
+                                            {.group = "dp_cp_ag", .purpose = "gather", .window = true},
+                                            {.group = "ep", .purpose = "dispatch"},
+                                            {.group = "ep", .purpose = "sizes"}};
+
+int64_t SumOfGather(Communicator& comm, int64_t value) {
+  const at::Tensor mine = at::full({1}, value, at::kLong);
+  at::Tensor all = at::empty({comm.size()}, at::kLong);
+  comm.AllGather(mine, all);
+  return all.sum().item<int64_t>();
+}
+
+TEST(CommunicatorsTest, EachUseOfAGroupHasACommunicatorOfItsOwn) {
+  ThreadGroups groups;
+  RunThreadRanks(4, [&](int rank) {
+    const auto factory = groups.MakeFactory();
+    Communicators communicators(*factory, Groups(rank, 4), kUses);
+    ASSERT_EQ(communicators.size(), 4u);
+    EXPECT_EQ(&communicators[2], &communicators.Of("ep", "dispatch"));
+    EXPECT_NE(&communicators.Of("ep", "dispatch"), &communicators.Of("ep", "sizes"));
+    EXPECT_EQ(communicators.Of("ep", "sizes").name(), "ep");
+    EXPECT_EQ(SumOfGather(communicators.Of("dp_cp", "reduce"), rank), 6);
+    EXPECT_EQ(SumOfGather(communicators.Of("ep", "sizes"), rank), rank < 2 ? 1 : 5);
+    EXPECT_EQ(SumOfGather(communicators.Of("dp_cp_ag", "gather"), 1), 4);
+    EXPECT_EQ(communicators.Of("ep", "dispatch").num_collectives(), 0u);
+  });
+}
+
+// Which communicators are cloned from which live ones.
+class RecordingFactory final : public CommunicatorFactory {
+ public:
+  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
+    made.push_back(membership.prefix + (live == nullptr ? "" : " from " + live->name()));
+    return std::move(MakeThreadCommunicators(membership.group, 1).front());
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return device.Reserve(bytes);
+  }
+
+  std::vector<std::string> made;
+};
+
+TEST(CommunicatorsTest, ClonesComeFromALiveCommunicatorWhereThereIsOne) {
+  RecordingFactory factory;
+  const Communicators communicators(factory, Groups(0, 1), kUses);
+  EXPECT_THAT(factory.made,
+              ElementsAre("group/0/", "group/1/ from dp_cp", "group/2/", "group/2/sizes/ from ep"));
+  RecordingFactory alone;
+  const Communicators gather(alone, Groups(0, 1), {{.group = "dp_cp_ag", .purpose = "gather"}});
+  EXPECT_THAT(alone.made, ElementsAre("group/1/")) << "nobody uses the group that it is a clone of";
+}
+
+TEST(CommunicatorsTest, UnknownGroupsAndUsesListedTwiceAreRefused) {
+  RecordingFactory factory;
+  const auto message = [&](const std::vector<CommunicatorUse>& uses) {
+    try {
+      Communicators(factory, Groups(0, 1), uses);
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(message({{.group = "pp", .purpose = "send"}}),
+            "communicator pp send: this rank is in no such group");
+  EXPECT_EQ(message({kUses[0], kUses[0]}), "communicator dp_cp reduce is listed twice");
+  const Communicators communicators(factory, Groups(0, 1), kUses);
+  EXPECT_THROW(communicators.Of("dp_cp", "gather"), std::invalid_argument);
+}
+
+// Refuses windows, as a GPU without peer access would.
+class WithoutWindows final : public Communicator {
+ public:
+  explicit WithoutWindows(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+  const std::string& name() const override { return inner_->name(); }
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void AllGather(const at::Tensor& input, at::Tensor& output) override { inner_->AllGather(input, output); }
+  void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
+    return absl::FailedPreconditionError("no peer access");
+  }
+  void Abort() override { inner_->Abort(); }
+  void CheckPending() override { inner_->CheckPending(); }
+  uint64_t num_collectives() const override { return inner_->num_collectives(); }
+  uint64_t num_ended() const override { return inner_->num_ended(); }
+
+ private:
+  const std::unique_ptr<Communicator> inner_;
+};
+
+class FactoryWithoutWindows final : public CommunicatorFactory {
+ public:
+  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
+    return std::make_unique<WithoutWindows>(std::move(MakeThreadCommunicators(membership.group, 1).front()));
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return device.Reserve(bytes);
+  }
+};
+
+TEST(CommunicatorsTest, OnlyUsesThatWantAWindowRegisterAndRefusalsAreNamed) {
+  const std::shared_ptr<device::Region> region = device::MakeCpuDevice()->Reserve(8);
+  FactoryWithoutWindows factory;
+  Communicators communicators(factory, Groups(0, 1), kUses);
+  EXPECT_THAT(communicators.RegisterWindows(region),
+              ElementsAre("communicator dp_cp_ag gather: no peer access"));
+  RecordingFactory host;
+  Communicators on_host(host, Groups(0, 1), kUses);
+  EXPECT_THAT(on_host.RegisterWindows(region), ElementsAre());
+}
+
+TEST(CommunicatorsTest, AbortEndsTheCollectivesOfAll) {
+  ThreadGroups groups;
+  RunThreadRanks(2, [&](int rank) {
+    const auto factory = groups.MakeFactory();
+    Communicators communicators(*factory, Groups(rank, 2), kUses);
+    if (rank == 0) {
+      communicators.Abort();
+      return;
+    }
+    for (Communicator* each : communicators.all()) EXPECT_THROW(SumOfGather(*each, 1), CommError);
+  });
+}
+
+TEST(CommunicatorsTest, GlooJoinsByRendezvous) {
+  const auto store = std::make_shared<MemoryStore>();
+  RunThreadRanks(2, [&](int rank) {
+    const auto factory =
+        MakeGlooFactory({.store = store, .data_address = "127.0.0.1", .timeout = absl::Seconds(30)});
+    Communicators communicators(*factory, Groups(rank, 2), kUses);
+    for (Communicator* each : communicators.all()) EXPECT_EQ(SumOfGather(*each, rank + 1), 3);
+    EXPECT_THROW(communicators[0].AllGather(at::zeros({2}), *std::make_unique<at::Tensor>(at::zeros({3}))),
+                 std::invalid_argument);
+  });
+}
+
+}  // namespace
+}  // namespace tandem::comm

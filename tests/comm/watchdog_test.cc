@@ -1,0 +1,99 @@
+#include "comm/watchdog.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <string>
+#include <thread>
+
+#include "comm/run_thread_ranks.h"
+#include "comm/thread_communicator.h"
+
+namespace tandem::comm {
+namespace {
+
+constexpr absl::Duration kInterval = absl::Milliseconds(5);
+
+// Fails when it is told to.
+class PendingCommunicator final : public Communicator {
+ public:
+  const std::string& name() const override { return name_; }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void AllGather(const at::Tensor&, at::Tensor&) override {}
+  void AllToAll(const at::Tensor&, at::Tensor&) override {}
+  void Abort() override {}
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
+  void CheckPending() override {
+    if (!failed) return;
+    told = true;
+    throw CommError("group pending rank 0 AllGather: failed");
+  }
+  uint64_t num_collectives() const override { return 0; }
+  uint64_t num_ended() const override { return 0; }
+
+  std::atomic<bool> failed{false};
+  std::atomic<bool> told{false};
+
+ private:
+  const std::string name_ = "pending";
+};
+
+std::string TextOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommError& e) {
+    return e.what();
+  }
+}
+
+TEST(WatchTest, ARankThatIsGoneIsTold) {
+  auto ranks = MakeThreadCommunicators("heartbeat", 2);
+  std::promise<std::string> told;
+  Watchdog watch(*ranks[0], {}, kInterval, [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
+  std::future<std::string> text = told.get_future();
+  ranks[1].reset();
+  EXPECT_EQ(text.get(), "group heartbeat rank 0 AllGather: rank 1 is gone");
+}
+
+TEST(WatchTest, ACollectiveThatFailsIsTold) {
+  auto ranks = MakeThreadCommunicators("heartbeat", 1);
+  PendingCommunicator pending;
+  std::promise<std::string> told;
+  Watchdog watch(*ranks[0], {&pending}, kInterval,
+                 [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
+  pending.failed = true;
+  EXPECT_EQ(told.get_future().get(), "group pending rank 0 AllGather: failed");
+}
+
+// A death breaks the heartbeat and the collectives that are pending, each noticed by a thread of its own.
+TEST(WatchTest, WhatBothThreadsNoticeIsToldOnce) {
+  auto ranks = MakeThreadCommunicators("heartbeat", 2);
+  PendingCommunicator pending;
+  std::atomic<int> told{0};
+  {
+    Watchdog watch(*ranks[0], {&pending}, kInterval, [&](const std::exception_ptr&) {
+      if (++told > 1) return;
+      pending.failed = true;
+      while (!pending.told) std::this_thread::yield();
+    });
+    ranks[1].reset();
+    while (!pending.told) std::this_thread::yield();
+  }
+  EXPECT_EQ(told, 1);
+}
+
+TEST(WatchTest, RanksThatLeaveOneAfterTheOtherTellNothing) {
+  auto heartbeats = MakeThreadCommunicators("heartbeat", 3);
+  RunThreadRanks(3, [&](int rank) {
+    Watchdog watch(*heartbeats[static_cast<size_t>(rank)], {}, kInterval,
+                   [](const std::exception_ptr& error) { ADD_FAILURE() << TextOf(error); });
+    if (rank == 0) {
+      EXPECT_TRUE(watch.Leave(absl::Seconds(30)));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tandem::comm

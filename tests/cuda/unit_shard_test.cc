@@ -1,0 +1,165 @@
+#include "fsdp/unit_shard.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/memory_store.h"
+#include "comm/nccl_communicator.h"
+#include "comm/run_thread_ranks.h"
+#include "comm/thread_communicator.h"
+#include "device/cuda/device.h"
+#include "fsdp/cuda/shard_kernels.h"
+#include "tests/fsdp/test_unit.h"
+#include "tests/ops/compare.h"
+
+namespace tandem::fsdp {
+namespace {
+
+using test::SameBits;
+using test::TestUnit;
+using test::Views;
+
+constexpr int kRounds = 3;
+constexpr int kSteps = 4;
+
+struct Outcome {
+  std::vector<at::Tensor> weights;  // by rank
+  std::vector<at::Tensor> exp_avg;
+  std::vector<at::Tensor> exp_avg_sq;
+  at::Tensor gathered;
+  std::vector<NormOutcome> agreed;                 // by step
+  std::vector<UnitNormTerms> terms;                // by step and rank
+  std::vector<std::vector<ParameterNorms>> norms;  // by rank, of all steps
+};
+
+// Ranks are threads, with a GPU each where on_gpu. Step `broken` has gradients that are not finite.
+Outcome Train(const Layout& layout, at::ScalarType type, int ranks, bool on_gpu, int broken) {
+  const auto size = static_cast<size_t>(ranks);
+  Outcome outcome{.weights = std::vector<at::Tensor>(size),
+                  .exp_avg = std::vector<at::Tensor>(size),
+                  .exp_avg_sq = std::vector<at::Tensor>(size),
+                  .agreed = std::vector<NormOutcome>(kSteps),
+                  .terms = std::vector<UnitNormTerms>(kSteps * size),
+                  .norms = std::vector<std::vector<ParameterNorms>>(size)};
+  comm::MemoryStore store;
+  comm::ThreadGroups threads;
+  comm::RunThreadRanks(ranks, [&](int rank) {
+    const std::unique_ptr<device::Device> device =
+        on_gpu ? device::MakeCudaDevice(rank) : device::MakeCpuDevice();
+    const std::unique_ptr<comm::Communicator> comm =
+        on_gpu ? comm::MakeNcclCommunicator("test", store, "test", rank, ranks, rank, absl::Minutes(1))
+               : threads.MakeFactory()->Make({.group = "test", .prefix = "test", .rank = rank, .size = ranks},
+                                             nullptr);
+    AdamWConfig config = test::kAdamW;
+    config.divisor = kRounds * ranks;
+    TestUnit unit(layout, type, *comm, *device, on_gpu ? CudaShardKernels() : CpuShardKernels(), config);
+    unit.Initialize(5, 0.3);
+    ops::test::Numbers numbers(77 + rank);
+    for (int step = 1; step <= kSteps; ++step) {
+      for (int round = 0; round < kRounds; ++round) {
+        const at::Tensor contribution = numbers.Normal({GatheredElements(layout, ranks)}).to(type);
+        if (step == broken && round == 1) {
+          Views(layout, contribution)[0].view({-1})[1].fill_(std::numeric_limits<double>::infinity());
+        }
+        unit.Reduce(contribution, /*add=*/round > 0, /*last=*/round + 1 == kRounds);
+      }
+      outcome.terms[static_cast<size_t>((step - 1) * ranks + rank)] = unit.terms();
+      const NormOutcome agreed = unit.Norm(kRounds * ranks, 1.5, {.bits = rank == 0 ? 5u : 2u});
+      if (rank == 0) outcome.agreed[static_cast<size_t>(step - 1)] = agreed;
+      unit.OptimizerStep(step);
+      const std::vector<ParameterNorms> norms = unit.norms();
+      auto& all = outcome.norms[static_cast<size_t>(rank)];
+      all.insert(all.end(), norms.begin(), norms.end());
+    }
+    const at::Tensor gathered = unit.Unshard();
+    if (rank == 0) outcome.gathered = gathered;
+    outcome.weights[static_cast<size_t>(rank)] = unit.weights();
+    outcome.exp_avg[static_cast<size_t>(rank)] = unit.exp_avg();
+    outcome.exp_avg_sq[static_cast<size_t>(rank)] = unit.exp_avg_sq();
+  });
+  return outcome;
+}
+
+void ExpectSame(const Layout& layout, const Outcome& cpu, const Outcome& gpu, int ranks, int broken) {
+  for (size_t rank = 0; rank < cpu.weights.size(); ++rank) {
+    EXPECT_TRUE(SameBits(cpu.weights[rank], gpu.weights[rank]));
+    EXPECT_TRUE(SameBits(cpu.exp_avg[rank], gpu.exp_avg[rank]));
+    EXPECT_TRUE(SameBits(cpu.exp_avg_sq[rank], gpu.exp_avg_sq[rank]));
+    ASSERT_EQ(cpu.norms[rank].size(), gpu.norms[rank].size());
+    for (size_t i = 0; i < cpu.norms[rank].size(); ++i) {
+      const ParameterNorms& a = cpu.norms[rank][i];
+      const ParameterNorms& b = gpu.norms[rank][i];
+      EXPECT_EQ(a.weight.value(), b.weight.value()) << i;
+      EXPECT_EQ(a.update.value(), b.update.value()) << i;
+      if (std::isfinite(a.gradient.value())) {
+        EXPECT_EQ(a.gradient.value(), b.gradient.value()) << i;
+      } else {
+        EXPECT_FALSE(std::isfinite(b.gradient.value())) << i;
+      }
+    }
+  }
+  for (size_t i = 0; i < layout.parameters.size(); ++i) {
+    EXPECT_TRUE(
+        SameBits(Views(layout, cpu.gathered)[i].contiguous(), Views(layout, gpu.gathered)[i].contiguous()));
+  }
+  for (size_t i = 0; i < cpu.terms.size(); ++i) {
+    EXPECT_EQ(cpu.terms[i].squares.value(), gpu.terms[i].squares.value()) << i;
+    EXPECT_EQ(cpu.terms[i].nonfinite, gpu.terms[i].nonfinite) << i;
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(cpu.agreed[step].norm, gpu.agreed[step].norm) << step;
+    EXPECT_EQ(cpu.agreed[step].clip, gpu.agreed[step].clip) << step;
+    EXPECT_EQ(cpu.agreed[step].nonfinite, gpu.agreed[step].nonfinite) << step;
+    EXPECT_EQ(cpu.agreed[step].finite, step + 1 != broken);
+    EXPECT_EQ(gpu.agreed[step].finite, step + 1 != broken);
+    EXPECT_EQ(gpu.agreed[step].requests, ranks == 1 ? 5u : 7u);
+  }
+}
+
+class CudaUnitShardTest : public testing::TestWithParam<at::ScalarType> {};
+
+// Fold with norm terms, exchange of the norm, clipping, optimizer from device inputs and norms per parameter:
+// the GPU's bits are the CPU's, on one GPU and on two.
+TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
+  const Layout layout = MakeLayout({{.name = "a", .shape = {130, 257}},
+                                    {.name = "b", .shape = {33}},
+                                    {.name = "c", .shape = {5, 7}, .block = 0},
+                                    {.name = "d", .shape = {3, 7}, .block = 0},
+                                    {.name = "e", .shape = {64}}},
+                                   GetParam() == at::kDouble ? 8 : 4);
+  for (int ranks = 1; ranks <= std::min(2, device::CountCudaDevices()); ++ranks) {
+    for (const int broken : {0, 3}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, broken " << broken);
+      ExpectSame(layout, Train(layout, GetParam(), ranks, false, broken),
+                 Train(layout, GetParam(), ranks, true, broken), ranks, broken);
+    }
+  }
+}
+
+// One piece in many tiles: more than there are blocks that leave a partial sum.
+TEST_P(CudaUnitShardTest, ALargeParameterToo) {
+  const Layout layout =
+      MakeLayout({{.name = "small", .shape = {77}}, {.name = "large", .shape = {17'100'003}}},
+                 GetParam() == at::kDouble ? 8 : 4);
+  ExpectSame(layout, Train(layout, GetParam(), 1, false, 3), Train(layout, GetParam(), 1, true, 3), 1, 3);
+}
+
+// The first rank owns all of it.
+TEST_P(CudaUnitShardTest, ARankWithoutElementsTakesPart) {
+  if (device::CountCudaDevices() < 2) GTEST_SKIP() << "needs two GPUs";
+  const Layout layout = MakeLayout({{.name = "norm", .shape = {9}}}, GetParam() == at::kDouble ? 8 : 4);
+  ExpectSame(layout, Train(layout, GetParam(), 2, false, 0), Train(layout, GetParam(), 2, true, 0), 2, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaUnitShardTest, testing::Values(at::kFloat, at::kDouble),
+                         [](const auto& info) { return std::string(c10::toString(info.param)); });
+
+}  // namespace
+}  // namespace tandem::fsdp

@@ -1,0 +1,142 @@
+#include "fsdp/gradient_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "comm/run_thread_ranks.h"
+#include "device/device.h"
+#include "fsdp/buffer_bytes.h"
+#include "fsdp/shard_kernels.h"
+
+namespace tandem::fsdp {
+namespace {
+
+using comm::Communicator;
+
+struct Asked {
+  std::vector<UnitNormTerms> units;
+  NormRequests requests;
+  double num_microbatches = 1;
+  double max_norm = 0;
+};
+
+template <typename T>
+device::Memory MemoryOf(T& value) {
+  return {.begin = reinterpret_cast<char*>(&value), .bytes = sizeof(T)};
+}
+
+UnitNormTerms Terms(double squares, double nonfinite = 0) {
+  return {.squares = {.high = squares}, .nonfinite = nonfinite};
+}
+
+NormOutcome Agree(Asked asked, Communicator& comm) {
+  const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
+  RunInputs inputs{.requests = asked.requests};
+  std::vector<double> outcome(static_cast<size_t>(OutcomeBytes(comm.size())) / sizeof(double));
+  GradientNormMemory memory{
+      .inputs = MemoryOf(inputs),
+      .outcome = {.begin = reinterpret_cast<char*>(outcome.data()), .bytes = OutcomeBytes(comm.size())}};
+  for (UnitNormTerms& unit : asked.units) memory.norm_terms.push_back(MemoryOf(unit));
+  BindGradientNorm(comm, memory, {.num_microbatches = asked.num_microbatches, .max_norm = asked.max_norm},
+                   *device, CpuShardKernels())();
+  return *memory.outcome.as<NormOutcome>();
+}
+
+TEST(GradientNormTest, IsThatOfTheMeanGradientOverAllUnitsAndRanks) {
+  comm::RunThreadRanks(2, [](Communicator& comm) {
+    const NormOutcome outcome = Agree(
+        {.units = comm.rank() == 0 ? std::vector{Terms(20), Terms(5)} : std::vector{Terms(75), Terms(0)},
+         .num_microbatches = 5},
+        comm);
+    EXPECT_EQ(outcome.norm, 2);  // sqrt(100) / 5
+    EXPECT_EQ(outcome.clip, 1);
+    EXPECT_TRUE(outcome.finite);
+  });
+}
+
+TEST(GradientNormTest, ClipsOnlyWhatIsLonger) {
+  comm::RunThreadRanks(1, [](Communicator& comm) {
+    EXPECT_EQ(Agree({.units = {Terms(4)}, .max_norm = 3}, comm).clip, 1);
+    EXPECT_DOUBLE_EQ(Agree({.units = {Terms(4)}, .max_norm = 0.5}, comm).clip, 0.5 / (2 + 1e-6));
+  });
+}
+
+TEST(GradientNormTest, NonfiniteElementsAnywhereAreKnownEverywhere) {
+  comm::RunThreadRanks(3, [](Communicator& comm) {
+    const double bad = comm.rank() == 1 ? 7 : 0;
+    const NormOutcome outcome =
+        Agree({.units = {Terms(1, bad), Terms(1), Terms(1, bad)}, .max_norm = 1}, comm);
+    EXPECT_FALSE(outcome.finite);
+    EXPECT_EQ(outcome.nonfinite, 14);
+  });
+}
+
+TEST(GradientNormTest, SquaresThatOverflowAreNotFinite) {
+  comm::RunThreadRanks(2, [](Communicator& comm) {
+    EXPECT_FALSE(Agree({.units = {Terms(std::numeric_limits<double>::max())}, .max_norm = 1}, comm).finite);
+  });
+}
+
+TEST(GradientNormTest, RequestsAndAProfileOfOneRankReachAll) {
+  comm::RunThreadRanks(3, [](Communicator& comm) {
+    const NormRequests mine{.bits = comm.rank() == 2 ? 2u : 0u, .profile = comm.rank() == 1 ? 4711.0 : 0.0};
+    const NormOutcome outcome = Agree({.units = {Terms(1)}, .requests = mine}, comm);
+    EXPECT_EQ(outcome.requests, 2u);
+    EXPECT_EQ(outcome.profile, 4711);
+    EXPECT_EQ(Agree({.units = {Terms(1)}}, comm).requests, 0u) << "of the run before";
+  });
+}
+
+// A rounded sum depends on how its terms are split between ranks and units; the pair does not.
+TEST(GradientNormTest, DoesNotDependOnHowTermsAreSplit) {
+  std::vector<double> squares;
+  for (int i = 1; i <= 64; ++i) squares.push_back(1.0 / (i * 3.7));
+  std::vector<double> norms;
+  for (const auto& [ranks, units] : {std::pair<size_t, size_t>{1, 1}, {1, 8}, {4, 1}, {4, 4}}) {
+    comm::RunThreadRanks(static_cast<int>(ranks), [&, ranks = ranks, units = units](Communicator& comm) {
+      const size_t share = squares.size() / (ranks * units);
+      Asked asked{.units = std::vector<UnitNormTerms>(units)};
+      for (size_t i = 0; i < share * units; ++i) {
+        asked.units[i / share].squares.Add(squares[static_cast<size_t>(comm.rank()) * share * units + i]);
+      }
+      const double norm = Agree(asked, comm).norm;
+      if (comm.rank() == 0) norms.push_back(norm);
+    });
+  }
+  EXPECT_EQ(norms, std::vector<double>(norms.size(), norms[0]));
+}
+
+TEST(GradientNormTest, MemoryThatIsTooSmallIsRefused) {
+  comm::RunThreadRanks(2, [](Communicator& comm) {
+    const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
+    RunInputs inputs;
+    NormOutcome outcome;  // without room for the exchange
+    EXPECT_THROW(BindGradientNorm(comm, {.inputs = MemoryOf(inputs), .outcome = MemoryOf(outcome)}, {},
+                                  *device, CpuShardKernels()),
+                 std::invalid_argument);
+  });
+}
+
+TEST(BufferBytesTest, TilesOfEveryRankFit) {
+  const Layout layout = MakeLayout(
+      {{.name = "a", .shape = {1000, 77}}, {.name = "b", .shape = {5}}, {.name = "c", .shape = {333, 301}}},
+      4);
+  const int64_t length = layout.granule * kTileChunks;
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      int64_t tiles = 0;
+      for (const Piece& piece : PiecesOf(layout, OwnedRange(layout, ranks, rank))) {
+        tiles += (piece.range.end - 1) / length - piece.range.begin / length + 1;
+      }
+      EXPECT_LE(tiles, MaxTiles(layout, ranks)) << rank << " of " << ranks;
+    }
+  }
+  EXPECT_EQ(BufferBytesOf(layout, 2, 4).update_norms, 3 * 48);
+}
+
+}  // namespace
+}  // namespace tandem::fsdp

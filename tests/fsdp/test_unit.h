@@ -1,0 +1,84 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "device/static_arena.h"
+#include "fsdp/norm_outcome.h"
+#include "fsdp/parameter_norms.h"
+#include "fsdp/shard_kernels.h"
+#include "fsdp/unit_shard.h"
+
+namespace tandem::fsdp::test {
+
+bool SameBits(const at::Tensor& a, const at::Tensor& b);
+
+// A tensor per parameter: views of a flat buffer [at least layout.elements], shaped as the parameters.
+std::vector<at::Tensor> Views(const Layout& layout, const at::Tensor& flat);
+
+// Two-dimensional parameters are normal, the others ones.
+std::vector<ParameterInit> Inits(const Layout& layout, double deviation);
+
+inline constexpr AdamWConfig kAdamW{
+    .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .divisor = 1};
+
+// One rank's unit, and memory for all that it does, on any kind of device: NaN before anything is written.
+// Runs what it binds on the current stream; results are copies on the host.
+class TestUnit {
+ public:
+  // All outlive it. ranks: those of `comm`.
+  TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator& comm, device::Device& device,
+           const ShardKernels& kernels, AdamWConfig config = kAdamW);
+  ~TestUnit();
+
+  const UnitShard& unit() const { return unit_; }
+  void Initialize(uint64_t seed, double deviation = 0.02);
+
+  // contribution: [GatheredElements], of the host. last: yields terms.
+  void Reduce(const at::Tensor& contribution, bool add, bool last);
+  UnitNormTerms terms() const;
+
+  // The outcome is what OptimizerStep goes by from now on; so it is after SetOutcome.
+  NormOutcome Norm(double num_microbatches, double max_norm, NormRequests requests = {});
+  void SetOutcome(const NormOutcome& outcome);
+
+  void OptimizerStep(int64_t applied_step, double learning_rate = 1e-2);
+  std::vector<ParameterNorms> norms() const;
+
+  at::Tensor Unshard();  // [GatheredElements]
+
+  // The owned part of the shard, of each kind.
+  at::Tensor weights() const;
+  at::Tensor exp_avg() const;
+  at::Tensor exp_avg_sq() const;
+  at::Tensor gradients() const;
+
+ private:
+  device::Memory Next(int64_t bytes);
+  template <typename T>
+  T Read(device::Memory memory) const;
+  void Write(device::Memory memory, const void* from, int64_t bytes) const;
+  at::Tensor Owned(device::Memory shard) const;
+
+  const at::ScalarType type_;
+  comm::Communicator& comm_;
+  device::Device& device_;
+  const AdamWConfig config_;
+  const UnitShard unit_;
+  int64_t offset_ = 0;
+  std::unique_ptr<device::StaticArena> arena_;
+  ReduceMemory reduce_;
+  OptimizerMemory optimizer_;
+  device::Memory gathered_;
+  std::vector<BoundCall> reduces_;  // add, last
+  BoundCall step_;
+  BoundCall unshard_;
+  const ShardKernels& kernels_;
+};
+
+}  // namespace tandem::fsdp::test

@@ -1,0 +1,377 @@
+#include "fsdp/unit_shard.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "comm/run_thread_ranks.h"
+#include "fsdp/buffer_bytes.h"
+#include "tests/fsdp/test_unit.h"
+
+namespace tandem::fsdp {
+namespace {
+
+using test::SameBits;
+using test::TestUnit;
+using test::Views;
+
+constexpr int kContributions = 12;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+device::Device& Cpu() {
+  static const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
+  return *device;
+}
+
+Layout MixedLayout(at::ScalarType type) {
+  return MakeLayout({{.name = "norm", .shape = {37}},
+                     {.name = "q", .shape = {20, 33}, .block = 0},
+                     {.name = "k", .shape = {7, 33}, .block = 0},
+                     {.name = "out", .shape = {33, 20}},
+                     {.name = "bias", .shape = {1}}},
+                    static_cast<int>(c10::elementSize(type)));
+}
+
+// Fits into one granule, so that all ranks but the first own nothing.
+Layout TinyLayout(at::ScalarType type) {
+  return MakeLayout({{.name = "norm", .shape = {9}}}, static_cast<int>(c10::elementSize(type)));
+}
+
+// The contribution of one global microbatch of one step: the same wherever it is computed. Everything that is
+// no parameter is NaN.
+at::Tensor Contribution(const Layout& layout, at::ScalarType type, int num_ranks, int64_t step,
+                        int microbatch) {
+  at::Tensor flat = at::full({GatheredElements(layout, num_ranks)}, kNan, type);
+  std::mt19937_64 random(static_cast<uint64_t>(step * 1000 + microbatch));
+  std::normal_distribution<double> normal;
+  for (at::Tensor& view : Views(layout, flat)) {
+    at::Tensor values = at::empty({view.numel()}, at::kDouble);
+    for (int64_t i = 0; i < values.numel(); ++i) values.data_ptr<double>()[i] = normal(random);
+    view.copy_(values.view(view.sizes()));
+  }
+  return flat;
+}
+
+AdamWConfig Config(double divisor) {
+  AdamWConfig config = test::kAdamW;
+  config.divisor = divisor;
+  return config;
+}
+
+// All of a unit's state after some steps, put together from the ranks.
+struct Outcome {
+  at::Tensor weights;  // [layout.elements]
+  at::Tensor exp_avg;
+  at::Tensor exp_avg_sq;
+  std::vector<NormOutcome> agreed;                   // per step
+  std::vector<std::vector<double>> parameter_norms;  // weight, gradient, update per parameter
+  at::Tensor gathered;
+};
+
+Outcome Train(const Layout& layout, at::ScalarType type, int ranks, int steps) {
+  Outcome outcome;
+  const auto fresh = [&] { return at::full({layout.elements}, kNan, at::TensorOptions().dtype(type)); };
+  outcome.weights = fresh();
+  outcome.exp_avg = fresh();
+  outcome.exp_avg_sq = fresh();
+  std::vector<std::vector<ParameterNorms>> norms(static_cast<size_t>(ranks));
+  comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+    TestUnit unit(layout, type, comm, Cpu(), CpuShardKernels(), Config(kContributions));
+    unit.Initialize(17);
+    const int rounds = kContributions / ranks;
+    for (int64_t step = 1; step <= steps; ++step) {
+      for (int round = 0; round < rounds; ++round) {
+        unit.Reduce(Contribution(layout, type, ranks, step, round * ranks + comm.rank()), /*add=*/round > 0,
+                    /*last=*/round + 1 == rounds);
+      }
+      const NormOutcome agreed = unit.Norm(kContributions, 5);
+      if (comm.rank() == 0) outcome.agreed.push_back(agreed);
+      unit.OptimizerStep(step);
+    }
+    norms[static_cast<size_t>(comm.rank())] = unit.norms();
+    const at::Tensor gathered = unit.Unshard();
+    const Range owned = unit.unit().owned();
+    outcome.weights.narrow(0, owned.begin, owned.size()).copy_(unit.weights());
+    outcome.exp_avg.narrow(0, owned.begin, owned.size()).copy_(unit.exp_avg());
+    outcome.exp_avg_sq.narrow(0, owned.begin, owned.size()).copy_(unit.exp_avg_sq());
+    if (comm.rank() == 0) outcome.gathered = gathered.narrow(0, 0, layout.elements).clone();
+  });
+  for (size_t parameter = 0; parameter < layout.parameters.size(); ++parameter) {
+    ParameterNorms total;
+    for (const std::vector<ParameterNorms>& rank : norms) {
+      total.weight.Add(rank[parameter].weight);
+      total.gradient.Add(rank[parameter].gradient);
+      total.update.Add(rank[parameter].update);
+    }
+    outcome.parameter_norms.push_back({total.weight.value(), total.gradient.value(), total.update.value()});
+  }
+  return outcome;
+}
+
+class UnitShardTest : public testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(UnitShardTest, AnyNumberOfRanksGivesTheSameBits) {
+  for (const Layout& layout : {MixedLayout(GetParam()), TinyLayout(GetParam())}) {
+    const Outcome one = Train(layout, GetParam(), 1, 5);
+    ASSERT_FALSE(at::isnan(one.gathered.narrow(0, 0, layout.parameters[0].range.end)).any().item<bool>());
+    for (const int ranks : {2, 3, 4, 6, 12}) {
+      SCOPED_TRACE(ranks);
+      const Outcome many = Train(layout, GetParam(), ranks, 5);
+      EXPECT_TRUE(SameBits(one.weights, many.weights));
+      EXPECT_TRUE(SameBits(one.exp_avg, many.exp_avg));
+      EXPECT_TRUE(SameBits(one.exp_avg_sq, many.exp_avg_sq));
+      for (size_t step = 0; step < one.agreed.size(); ++step) {
+        EXPECT_EQ(one.agreed[step].norm, many.agreed[step].norm);
+        EXPECT_EQ(one.agreed[step].clip, many.agreed[step].clip);
+        EXPECT_TRUE(many.agreed[step].finite);
+      }
+      EXPECT_EQ(one.parameter_norms, many.parameter_norms);
+    }
+  }
+}
+
+TEST_P(UnitShardTest, TheGatherIsExact) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    const Outcome outcome = Train(MixedLayout(GetParam()), GetParam(), ranks, 2);
+    EXPECT_TRUE(SameBits(outcome.gathered, outcome.weights));
+  }
+}
+
+TEST_P(UnitShardTest, PaddingOfTheStateStaysZero) {
+  const Layout layout = MixedLayout(GetParam());
+  const Outcome outcome = Train(layout, GetParam(), 3, 3);
+  at::Tensor padding = at::ones({layout.elements}, at::kBool);
+  for (const Parameter& parameter : layout.parameters) {
+    padding.narrow(0, parameter.range.begin, parameter.range.size()).fill_(false);
+  }
+  EXPECT_GT(padding.sum().item<int64_t>(), 0);
+  for (const at::Tensor& state : {outcome.weights, outcome.exp_avg, outcome.exp_avg_sq}) {
+    EXPECT_TRUE(state.masked_select(padding).eq(0).all().item<bool>());
+  }
+}
+
+TEST_P(UnitShardTest, NormsAreThoseOfTheTensors) {
+  const Layout layout = MixedLayout(GetParam());
+  const Outcome before = Train(layout, GetParam(), 2, 2);
+  const Outcome after = Train(layout, GetParam(), 2, 3);
+  at::Tensor mean = at::zeros({layout.elements}, at::kDouble);
+  for (int microbatch = 0; microbatch < kContributions; ++microbatch) {
+    mean += Contribution(layout, GetParam(), 1, 3, microbatch);
+  }
+  mean /= kContributions;
+  const double tolerance = GetParam() == at::kDouble ? 1e-12 : 1e-5;
+  const auto squares = [](const at::Tensor& values) { return values.square().sum().item<double>(); };
+  double total = 0;
+  for (size_t i = 0; i < layout.parameters.size(); ++i) {
+    const Range range = layout.parameters[i].range;
+    const auto part = [&](const at::Tensor& flat) {
+      return flat.narrow(0, range.begin, range.size()).to(at::kDouble);
+    };
+    const double weight = squares(part(after.weights));
+    const double gradient = squares(part(mean));
+    const double update = squares(part(after.weights) - part(before.weights));
+    EXPECT_NEAR(after.parameter_norms[i][0], weight, 1e-12 * weight);
+    EXPECT_NEAR(after.parameter_norms[i][1], gradient, tolerance * gradient);
+    EXPECT_NEAR(after.parameter_norms[i][2], update, 1e-6 * update);
+    total += gradient;
+  }
+  EXPECT_NEAR(after.agreed.back().norm, std::sqrt(total), tolerance * std::sqrt(total));
+}
+
+// The norm's terms come from the same pass as the last fold: they are of all contributions, and of nothing
+// else.
+TEST_P(UnitShardTest, TermsAreThoseOfTheWholeAccumulatorAndWrittenByTheLastReductionAlone) {
+  const Layout layout = MixedLayout(GetParam());
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
+    unit.Initialize(1);
+    for (int round = 0; round < 3; ++round) {
+      unit.Reduce(Contribution(layout, GetParam(), 2, 1, 2 * round + comm.rank()), round > 0, round == 2);
+      if (round < 2) {
+        EXPECT_TRUE(std::isnan(unit.terms().squares.high)) << "written in round " << round;
+      }
+    }
+    const at::Tensor gradients = unit.gradients();
+    double expected = 0;
+    for (const Piece& piece : unit.unit().pieces()) {
+      expected += gradients.narrow(0, piece.range.begin - unit.unit().owned().begin, piece.range.size())
+                      .to(at::kDouble)
+                      .square()
+                      .sum()
+                      .item<double>();
+    }
+    EXPECT_NEAR(unit.terms().squares.value(), expected, 1e-12 * expected);
+    EXPECT_EQ(unit.terms().nonfinite, 0);
+    // The next run starts over.
+    const at::Tensor one = Contribution(layout, GetParam(), 2, 2, comm.rank());
+    unit.Reduce(one, /*add=*/false, /*last=*/true);
+    const double first = unit.terms().squares.value();
+    unit.Reduce(one, /*add=*/false, /*last=*/true);
+    EXPECT_EQ(unit.terms().squares.value(), first);
+  });
+}
+
+TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
+  const Layout layout = MixedLayout(GetParam());
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels(), Config(2));
+    unit.Initialize(1);
+    unit.Reduce(Contribution(layout, GetParam(), 2, 1, comm.rank()), false, true);
+    EXPECT_TRUE(unit.Norm(2, 0).finite);
+    unit.OptimizerStep(1);
+    const at::Tensor weights = unit.weights();
+    const at::Tensor exp_avg = unit.exp_avg();
+    const at::Tensor exp_avg_sq = unit.exp_avg_sq();
+    const std::vector<ParameterNorms> norms = unit.norms();
+
+    const at::Tensor bad = Contribution(layout, GetParam(), 2, 2, comm.rank());
+    Views(layout, bad)[0][3].fill_(comm.rank() == 0 ? kNan : kInfinity);
+    Views(layout, bad)[0][5].fill_(kInfinity);
+    unit.Reduce(bad, false, true);
+    EXPECT_EQ(unit.terms().nonfinite, comm.rank() == 0 ? 2 : 0);
+    EXPECT_TRUE(std::isfinite(unit.terms().squares.high));
+    const NormOutcome agreed = unit.Norm(2, 1);
+    EXPECT_EQ(agreed.nonfinite, 2) << "every rank knows";
+    EXPECT_FALSE(agreed.finite);
+    unit.OptimizerStep(2);
+    EXPECT_TRUE(SameBits(unit.weights(), weights));
+    EXPECT_TRUE(SameBits(unit.exp_avg(), exp_avg));
+    EXPECT_TRUE(SameBits(unit.exp_avg_sq(), exp_avg_sq));
+    for (size_t i = 0; i < norms.size(); ++i) {
+      EXPECT_EQ(unit.norms()[i].weight.value(), norms[i].weight.value());
+      EXPECT_EQ(unit.norms()[i].update.value(), 0);
+    }
+    // Which parameter it was can be read from the norms.
+    if (comm.rank() == 0) {
+      EXPECT_FALSE(std::isfinite(unit.norms()[0].gradient.value()));
+    }
+    EXPECT_TRUE(std::isfinite(unit.norms()[3].gradient.value()));
+
+    // The next step, with finite gradients, is as if nothing had been.
+    unit.Reduce(Contribution(layout, GetParam(), 2, 3, comm.rank()), false, true);
+    EXPECT_EQ(unit.terms().nonfinite, 0);
+    EXPECT_TRUE(unit.Norm(2, 0).finite);
+    unit.OptimizerStep(3);
+    EXPECT_FALSE(at::isnan(unit.weights()).any().item<bool>());
+    EXPECT_FALSE(SameBits(unit.weights(), weights));
+  });
+}
+
+TEST_P(UnitShardTest, RanksWithoutElementsTakePart) {
+  const Layout layout = TinyLayout(GetParam());
+  comm::RunThreadRanks(4, [&](comm::Communicator& comm) {
+    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
+    unit.Initialize(1);
+    EXPECT_EQ(unit.unit().owned().size(), comm.rank() == 0 ? 64 : 0);
+    EXPECT_EQ(unit.weights().numel(), unit.unit().owned().size());
+    unit.Reduce(at::zeros({GatheredElements(layout, 4)}, GetParam()), false, true);
+    EXPECT_EQ(unit.terms().squares.high, 0);
+    EXPECT_EQ(unit.Norm(1, 0).norm, 0);
+    unit.OptimizerStep(1, 0);
+    EXPECT_EQ(unit.norms()[0].weight.value(), comm.rank() == 0 ? 9 : 0);
+  });
+}
+
+TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
+  const Layout layout = MixedLayout(GetParam());
+  const auto element = static_cast<int64_t>(c10::elementSize(GetParam()));
+  const UnitTypes types{GetParam(), GetParam(), GetParam()};
+  std::vector<double> memory(100'000);
+  char* const begin = reinterpret_cast<char*>(memory.data());
+  const UnitShard unit("layers.3", layout, 2, 0, types, Cpu(), CpuShardKernels());
+  const auto message = [](const auto& bind) {
+    try {
+      bind();
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const device::Memory shard{begin, unit.shard_bytes()};
+  const device::Memory gathered{begin, unit.gathered_bytes()};
+  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+    EXPECT_EQ(message([&] { unit.BindUnshard(comm, shard, gathered); }),
+              "unit layers.3: sharded over 2 ranks, group test has 1");
+  });
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    if (comm.rank() == 1) return;
+    EXPECT_EQ(message([&] { unit.BindUnshard(comm, shard, gathered); }), "accepted");
+    EXPECT_EQ(message([&] {
+                unit.BindUnshard(comm, {begin, shard.bytes - element}, gathered);
+              }),
+              "unit layers.3: shard has " + std::to_string(shard.bytes - element) + " bytes, a shard " +
+                  std::to_string(shard.bytes));
+    EXPECT_EQ(message([&] {
+                unit.BindReduceGradients(comm, {gathered, gathered, shard, {begin, 8}}, false);
+              }),
+              "unit layers.3: norm terms needs " +
+                  std::to_string(BufferBytesOf(layout, 2, static_cast<int>(element)).norm_terms) +
+                  " bytes, there are 8");
+  });
+  EXPECT_EQ(message([&] { unit.BindOptimizerStep({}, test::kAdamW); }),
+            "unit layers.3: accumulator has 0 bytes, a shard " + std::to_string(shard.bytes));
+  EXPECT_EQ(message([&] {
+              unit.Initialize(1, {}, {shard, shard, shard});
+            }),
+            "unit layers.3: 0 initialisers for 5 parameters");
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, UnitShardTest, testing::Values(at::kFloat, at::kDouble),
+                         [](const auto& info) { return c10::toString(info.param); });
+
+TEST(UnitTypesTest, OtherTypesAreRefused) {
+  const Layout layout = MakeLayout({{.name = "w", .shape = {2}}}, 4);
+  for (const UnitTypes types : {UnitTypes{at::kFloat, at::kBFloat16, at::kFloat},
+                                {at::kFloat, at::kFloat, at::kHalf},
+                                {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
+    EXPECT_THROW(UnitShard("u", layout, 1, 0, types, Cpu(), CpuShardKernels()), std::invalid_argument);
+  }
+}
+
+TEST(InitializeTest, ValuesDependOnNameAndPlaceInTheParameterAlone) {
+  const auto weights = [](const std::vector<ParameterSpec>& parameters, int ranks, uint64_t seed) {
+    const Layout layout = MakeLayout(parameters, 4);
+    at::Tensor all = at::zeros({layout.elements});
+    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+      TestUnit unit(layout, at::kFloat, comm, Cpu(), CpuShardKernels());
+      unit.Initialize(seed, 2);
+      const Range owned = unit.unit().owned();
+      all.narrow(0, owned.begin, owned.size()).copy_(unit.weights());
+    });
+    return Views(layout, all).back().clone();
+  };
+  const std::vector<ParameterSpec> alone = {{.name = "w", .shape = {50, 40}}};
+  const std::vector<ParameterSpec> behind = {{.name = "other", .shape = {77}},
+                                             {.name = "w", .shape = {50, 40}}};
+  const at::Tensor expected = weights(alone, 1, 1);
+  EXPECT_TRUE(SameBits(expected, weights(alone, 5, 1)));
+  EXPECT_TRUE(SameBits(expected, weights(behind, 1, 1)));
+  EXPECT_TRUE(SameBits(expected, weights(behind, 7, 1)));
+  EXPECT_FALSE(SameBits(expected, weights(alone, 1, 2)));
+  EXPECT_NEAR(expected.std().item<double>(), 2, 0.15);
+}
+
+TEST(RoundTest, CopiesWhatWasCollectedIntoTheTypeOfTheContribution) {
+  std::vector<float> collected = {1, -2.5F, 1e-30F};
+  std::vector<float> contribution(3, 7);
+  const auto bytes = [](std::vector<float>& values) {
+    return device::Memory{reinterpret_cast<char*>(values.data()), static_cast<int64_t>(4 * values.size())};
+  };
+  const BoundCall round = BindRound(Cpu(), bytes(collected), at::kFloat, bytes(contribution), at::kFloat);
+  round();
+  EXPECT_EQ(contribution, collected);
+  collected[1] = 4;
+  round();
+  EXPECT_EQ(contribution[1], 4) << "bound once, it reads what is there now";
+  EXPECT_THROW(BindRound(Cpu(), bytes(collected), at::kFloat, bytes(contribution), at::kDouble),
+               std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace tandem::fsdp

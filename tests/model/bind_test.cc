@@ -1,0 +1,360 @@
+// The nodes' code through Node::Bind: against autograd, against itself, and what it refuses.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <iostream>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/model/autograd_decoder.h"
+#include "tests/model/bound_decoder.h"
+
+namespace tandem::model {
+namespace {
+
+using test::AutogradDecoder;
+using test::BoundDecoder;
+
+constexpr uint64_t kSeed = 91;
+
+struct Shape {
+  const char* name;
+  DecoderConfig config;
+  BatchShape batch;
+};
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.name; }
+
+DecoderConfig Config(int64_t hidden, int64_t inner, int64_t layers, int64_t heads, int64_t kv_heads,
+                     int64_t head_dim, int64_t vocabulary, bool tied) {
+  return {.hidden_size = hidden,
+          .intermediate_size = inner,
+          .num_hidden_layers = layers,
+          .num_attention_heads = heads,
+          .num_key_value_heads = kv_heads,
+          .head_dim = head_dim,
+          .vocab_size = vocabulary,
+          .tie_word_embeddings = tied};
+}
+
+const Shape kShapes[] = {
+    {"untied", Config(32, 48, 2, 2, 2, 16, 40, false), {2, 33}},
+    {"tied", Config(32, 48, 2, 2, 2, 16, 40, true), {2, 33}},
+    {"grouped_queries", Config(24, 40, 3, 4, 2, 6, 17, false), {3, 20}},
+    {"grouped_queries_tied_odd_sizes", Config(15, 23, 2, 4, 1, 10, 13, true), {1, 37}},
+    {"one_token", Config(8, 12, 1, 1, 1, 8, 5, false), {1, 1}},
+    {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
+};
+
+at::Tensor RandomTokens(const Shape& shape, uint64_t seed) {
+  at::Tensor tokens = at::empty({shape.batch.sequences, shape.batch.sequence_length + 1}, at::kLong);
+  std::mt19937_64 engine(seed);
+  for (int64_t i = 0; i < tokens.numel(); ++i) {
+    tokens.data_ptr<int64_t>()[i] =
+        static_cast<int64_t>(engine() % static_cast<uint64_t>(shape.config.vocab_size));
+  }
+  return tokens;
+}
+
+at::Tensor RandomNumbers(at::IntArrayRef sizes, uint64_t seed) {
+  at::Tensor numbers = at::empty(sizes, at::kDouble);
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < numbers.numel(); ++i) {
+    numbers.data_ptr<double>()[i] = normal(engine);
+  }
+  return numbers;
+}
+
+// Expects actual = expected up to `tolerance` of its norm, or nothing where nothing is expected.
+void ExpectClose(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
+                 const std::string& what) {
+  const double norm = expected.norm().item<double>();
+  const at::Tensor difference = actual.to(at::kDouble).view(expected.sizes()) - expected;
+  EXPECT_LE(difference.norm().item<double>(), tolerance * (norm > 0 ? norm : 1)) << what;
+}
+
+bool SameBits(const at::Tensor& a, const at::Tensor& b) {
+  return a.nbytes() == b.nbytes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+// The parameters that a node's backward writes gradients of.
+std::vector<std::string> ParametersOf(const BoundDecoder& run, const Shape& shape, int node) {
+  const std::vector<UnitParameters> units = DecoderUnits(shape.config);
+  std::vector<std::string> names;
+  for (const schedules::UnitPart& part : run.outline().nodes[node].backward.parameter_gradients) {
+    for (const Parameter& parameter : units[part.unit].parameters) {
+      if (parameter.part == part.part) {
+        names.push_back(parameter.name);
+      }
+    }
+  }
+  return names;
+}
+
+class BindTest : public testing::TestWithParam<Shape> {
+ protected:
+  BindTest() { std::cout << "seed " << kSeed << "\n"; }
+};
+INSTANTIATE_TEST_SUITE_P(Shapes, BindTest, testing::ValuesIn(kShapes),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(BindTest, LossAndEveryGradientMatchAutograd) {
+  const Shape& shape = GetParam();
+  const at::Tensor tokens = RandomTokens(shape, kSeed);
+  for (const ComputeType type : {ComputeType::kFp64, ComputeType::kFp32}) {
+    const double tolerance = type == ComputeType::kFp64 ? 1e-11 : 2e-5;
+    BoundDecoder run(shape.config, shape.batch, type, kSeed);
+    const double loss = run.Forward(tokens);
+    run.Backward();
+
+    const AutogradDecoder reference(shape.config, run.parameters());
+    const at::Tensor expected = reference.Loss(tokens);
+    expected.backward();
+    EXPECT_NEAR(loss / expected.item<double>(), 1, tolerance);
+    ASSERT_EQ(run.parameter_gradients().size(), reference.parameters().size());
+    for (const auto& [name, parameter] : reference.parameters()) {
+      ExpectClose(run.parameter_gradients().at(name), parameter.grad(), tolerance, name);
+    }
+  }
+}
+
+// Each node alone, on inputs and output gradients that are just numbers.
+TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
+  const Shape& shape = GetParam();
+  const at::Tensor tokens = RandomTokens(shape, kSeed);
+  const double tolerance = 1e-12;
+  BoundDecoder run(shape.config, shape.batch, ComputeType::kFp64, kSeed);
+  const schedules::Outline& outline = run.outline();
+  run.value("tokens").copy_(tokens.flatten());
+  for (int i = 0; i < static_cast<int>(outline.nodes.size()); ++i) {
+    const schedules::Node& node = outline.nodes[i];
+    SCOPED_TRACE(node.name);
+    const AutogradDecoder reference(shape.config, run.parameters());
+    const bool is_embedding = node.kind == schedules::NodeKind::kEmbedding;
+    const bool is_head = node.kind == schedules::NodeKind::kHead;
+    const std::string input = is_embedding ? "" : outline.values[node.forward.reads[0]].name;
+    const std::string output = outline.values[node.forward.writes[0]].name;
+    const int64_t num_tokens = shape.batch.sequences * shape.batch.sequence_length;
+    const at::Tensor x = RandomNumbers({num_tokens, shape.config.hidden_size}, kSeed + i).requires_grad_();
+    at::Tensor expected;
+    if (is_embedding) {
+      expected = reference.Embedding(tokens);
+    } else if (is_head) {
+      expected = reference.Head(x, tokens);
+    } else if (node.kind == schedules::NodeKind::kAttention) {
+      expected = reference.Attention(node.layer, x, shape.batch.sequences);
+    } else {
+      expected = reference.Mlp(node.layer, x);
+    }
+    const at::Tensor grad_output = is_head ? at::Tensor() : RandomNumbers(expected.sizes(), kSeed + 100 + i);
+    expected.backward(grad_output);
+
+    if (!is_embedding) {
+      run.value(input).copy_(x.detach().flatten());
+    }
+    run.Run(i, Pass::kForward);
+    ExpectClose(run.value(output), expected.detach(), tolerance, output);
+    if (!is_head) {
+      run.gradient(output).copy_(grad_output.flatten());
+    }
+    run.Run(i, Pass::kBackward);
+    if (!is_embedding) {
+      ExpectClose(run.gradient(input), x.grad(), tolerance, "gradient of " + input);
+    }
+    for (const std::string& name : ParametersOf(run, shape, i)) {
+      ExpectClose(run.parameter_gradients().at(name), reference.parameters().at(name).grad(), tolerance,
+                  name);
+    }
+
+    BoundDecoder adding(shape.config, shape.batch, ComputeType::kFp64, kSeed);
+    adding.AddToGradients();
+    for (const std::vector<int>* reads : {&node.backward.reads, &node.backward.gradient_reads}) {
+      for (const int id : *reads) {
+        const std::string& name = outline.values[id].name;
+        reads == &node.backward.reads ? adding.value(name).copy_(run.value(name))
+                                      : adding.gradient(name).copy_(run.gradient(name));
+      }
+    }
+    if (!is_embedding) {
+      adding.gradient(input).fill_(3);
+    }
+    for (const std::string& name : ParametersOf(run, shape, i)) {
+      adding.parameter_gradients().at(name).fill_(5);
+    }
+    adding.Run(i, Pass::kBackward);
+    if (!is_embedding) {
+      ExpectClose(adding.gradient(input), x.grad() + 3, tolerance, "gradient of " + input);
+    }
+    for (const std::string& name : ParametersOf(run, shape, i)) {
+      ExpectClose(adding.parameter_gradients().at(name), reference.parameters().at(name).grad() + 5,
+                  tolerance, name);
+    }
+  }
+}
+
+TEST_P(BindTest, ABoundPassRepeatsBitForBitWhateverRanBefore) {
+  const Shape& shape = GetParam();
+  const at::Tensor tokens = RandomTokens(shape, kSeed);
+  BoundDecoder run(shape.config, shape.batch, ComputeType::kFp32, kSeed);
+  const double loss = run.Forward(tokens);
+  run.Backward();
+  std::map<std::string, at::Tensor> first;
+  for (const auto& [name, gradient] : run.parameter_gradients()) {
+    first[name] = gradient.clone();
+  }
+  run.Forward(RandomTokens(shape, kSeed + 1));
+  run.Backward();
+  EXPECT_EQ(run.Forward(tokens), loss);
+  run.Backward();
+  for (const auto& [name, gradient] : run.parameter_gradients()) {
+    EXPECT_TRUE(SameBits(gradient.contiguous(), first[name])) << name;
+  }
+}
+
+// Counts what LibTorch allocates on the CPU while it exists.
+class CountedAllocations final : public c10::Allocator {
+ public:
+  CountedAllocations() : before_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, /*priority=*/100); }
+  ~CountedAllocations() override { c10::SetCPUAllocator(before_, /*priority=*/100); }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    count_ += bytes > 0 ? 1 : 0;
+    return before_->allocate(bytes);
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    before_->copy_data(to, from, bytes);
+  }
+  int count() const { return count_; }
+
+ private:
+  c10::Allocator* const before_;
+  int count_ = 0;
+};
+
+TEST_P(BindTest, ABoundPassAllocatesNothing) {
+  const Shape& shape = GetParam();
+  BoundDecoder run(shape.config, shape.batch, ComputeType::kFp32, kSeed);
+  run.Forward(RandomTokens(shape, kSeed));
+  run.Backward();
+  for (int i = 0; i < static_cast<int>(run.outline().nodes.size()); ++i) {
+    SCOPED_TRACE(run.outline().nodes[i].name);
+    const BoundPass forward = run.Bind(i, Pass::kForward);
+    const BoundPass backward = run.Bind(i, Pass::kBackward);
+    const c10::InferenceMode no_gradients;
+    const CountedAllocations allocations;
+    forward();
+    backward();
+    EXPECT_EQ(allocations.count(), 0);
+    at::empty({1});
+    EXPECT_EQ(allocations.count(), 1) << "allocations are not counted";
+  }
+}
+
+// A recompute may leave out what was kept, and gives the bits of the forward in the rest.
+TEST_P(BindTest, RecomputeGivesTheBitsOfTheForward) {
+  const Shape& shape = GetParam();
+  for (const ComputeType type : {ComputeType::kFp32, ComputeType::kFp64}) {
+    BoundDecoder run(shape.config, shape.batch, type, kSeed);
+    run.Forward(RandomTokens(shape, kSeed));
+    for (int i = 0; i + 1 < static_cast<int>(run.outline().nodes.size()); ++i) {
+      const schedules::Node& node = run.outline().nodes[i];
+      std::vector<std::vector<std::string>> sets;  // of outputs that one recompute may write
+      switch (node.kind) {
+        case schedules::NodeKind::kEmbedding:
+          sets = {{"hidden"}};
+          break;
+        case schedules::NodeKind::kAttention:
+          sets = {{"qkv"}, {"qkv", "context", "lse"}, {"hidden", "qkv", "context", "lse"}};
+          break;
+        default:
+          sets = {{"gate_up"}, {"gate_up", "hidden"}};
+      }
+      for (const std::vector<std::string>& set : sets) {
+        std::map<std::string, at::Tensor> expected;
+        std::set<std::string> names;
+        for (const std::string& output : set) {
+          const std::string name = node.name + "." + output;
+          names.insert(name);
+          expected[name] = run.value(name).clone();
+        }
+        run.Run(i, Pass::kRecompute, names);  // fills them with NaN first
+        for (const auto& [name, values] : expected) {
+          EXPECT_TRUE(SameBits(run.value(name), values)) << name;
+        }
+      }
+    }
+  }
+}
+
+class BindRefusalTest : public testing::Test {
+ protected:
+  using Operands = std::vector<OperandMemory>;
+
+  // The message with which binding is refused.
+  std::string Refusal(
+      int node, Pass pass, const std::set<std::string>& recompute = {},
+      const std::function<void(Operands&)>& change = [](Operands&) {}) {
+    try {
+      run_.Bind(node, pass, recompute, change);
+    } catch (const std::logic_error& error) {
+      return error.what();
+    }
+    return "nothing is refused";
+  }
+
+  BoundDecoder run_{Config(8, 8, 1, 1, 1, 8, 8, false), {1, 4}, ComputeType::kFp32, kSeed};
+  static constexpr int kEmbedding = 0;
+  static constexpr int kAttention = 1;
+  static constexpr int kMlp = 2;
+  static constexpr int kHead = 3;
+};
+
+TEST_F(BindRefusalTest, PassesThatANodeDoesNotHave) {
+  for (const int node : {kEmbedding, kAttention, kMlp, kHead}) {
+    EXPECT_THAT(Refusal(node, Pass::kBackwardInput), testing::HasSubstr("no such pass"));
+    EXPECT_THAT(Refusal(node, Pass::kBackwardWeight), testing::HasSubstr("no such pass"));
+  }
+  EXPECT_EQ(Refusal(kHead, Pass::kRecompute), "head recompute: these nodes have no such pass");
+}
+
+TEST_F(BindRefusalTest, ARecomputeWithoutWhatItsOutputsAreComputedFrom) {
+  EXPECT_EQ(Refusal(kMlp, Pass::kRecompute, {"layers.0.mlp.hidden"}),
+            "mlp recompute: hidden is computed from gate_up, which must be recomputed with it");
+  EXPECT_THAT(Refusal(kAttention, Pass::kRecompute, {"layers.0.attention.context", "layers.0.attention.lse"}),
+              testing::HasSubstr("context is computed from qkv"));
+}
+
+TEST_F(BindRefusalTest, OperandsThatAreNotTheDeclarations) {
+  EXPECT_THAT(Refusal(kMlp, Pass::kForward, {}, [](Operands& operands) { operands.pop_back(); }),
+              testing::HasSubstr("only 4 operands"));
+  EXPECT_THAT(Refusal(kMlp, Pass::kForward, {}, [](Operands& operands) { operands.push_back({}); }),
+              testing::HasSubstr("6 operands, not 5"));
+  EXPECT_THAT(Refusal(kMlp, Pass::kForward, {}, [](Operands& operands) { operands[2].bytes -= 1; }),
+              testing::HasSubstr("gate_up takes 256 bytes"));
+  EXPECT_THAT(Refusal(kMlp, Pass::kForward, {}, [](Operands& operands) { operands[0].begin = nullptr; }),
+              testing::HasSubstr("x takes 128 bytes"));
+  EXPECT_THAT(Refusal(kMlp, Pass::kForward, {}, [](Operands& operands) { operands[4].bytes -= 1; }),
+              testing::HasSubstr("are not in its memory"));
+}
+
+TEST_F(BindRefusalTest, ABlockWithAGap) {
+  EXPECT_EQ(Refusal(kMlp, Pass::kForward, {}, [](Operands& operands) { operands[3].parameters[2] += 4; }),
+            "mlp forward: up does not follow gate without a gap");
+  EXPECT_THAT(
+      Refusal(kMlp, Pass::kForward, {}, [](Operands& operands) { operands[3].parameters.pop_back(); }),
+      testing::HasSubstr("part mlp has 4 parameters, its memory 3"));
+}
+
+}  // namespace
+}  // namespace tandem::model

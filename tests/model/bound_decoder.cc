@@ -1,0 +1,225 @@
+#include "tests/model/bound_decoder.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "ops/operations.h"
+#include "tests/model/unit_layouts.h"
+
+namespace tandem::model::test {
+namespace {
+
+constexpr int64_t kGuardBytes = 256;
+constexpr int kUntouched = 0xFF;  // NaN in every float and double
+
+char* BytesOf(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
+
+}  // namespace
+
+BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, ComputeType type, uint64_t seed)
+    : type_(type),
+      dtype_(type == ComputeType::kFp64 ? at::kDouble : at::kFloat),
+      outline_(DecoderOutline(config, batch, type, LayOut(DecoderUnits(config), 128 / ElementBytes(type)))),
+      nodes_(DecoderNodes(config, batch, type, ops::CpuOperations())) {
+  at::set_num_threads(1);  // as on a stream's thread
+  for (int i = 0; i < static_cast<int>(outline_.values.size()); ++i) {
+    const schedules::Value& value = outline_.values[i];
+    const bool is_loss = std::count(outline_.losses.begin(), outline_.losses.end(), i) > 0;
+    const at::ScalarType element = i == outline_.batch ? at::kLong : is_loss ? at::kDouble : dtype_;
+    values_[value.name] = Allocate(value.bytes.bound, element);
+    if (value.gradient_bytes.bound > 0) {
+      gradients_[value.name] = Allocate(value.gradient_bytes.bound, dtype_);
+    }
+  }
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<double> normal;
+  const std::vector<UnitParameters> units = DecoderUnits(config);
+  const std::vector<UnitLayout> layouts = LayOut(units, 128 / ElementBytes(type));
+  for (size_t u = 0; u < units.size(); ++u) {
+    const int64_t bytes = layouts[u].elements * ElementBytes(type);
+    UnitMemory& memory = units_.emplace_back();
+    memory.parameters = Allocate(bytes, dtype_);
+    memory.gradients = Allocate(bytes, dtype_);
+    for (size_t i = 0; i < units[u].parameters.size(); ++i) {
+      const Parameter& parameter = units[u].parameters[i];
+      const UnitLayout::Range& range = layouts[u].parameters[i];
+      memory.part.push_back(parameter.part);
+      memory.offset.push_back(range.begin * ElementBytes(type));
+      at::Tensor numbers = at::empty(parameter.shape, at::kDouble);
+      for (int64_t j = 0; j < numbers.numel(); ++j) {
+        numbers.data_ptr<double>()[j] =
+            parameter.init == Init::kOnes ? 1 + 0.1 * normal(engine) : 0.2 * normal(engine);
+      }
+      const auto view = [&](const Guarded& guarded) {
+        return guarded.tensor.narrow(0, range.begin, range.end - range.begin).view(parameter.shape);
+      };
+      parameters_[parameter.name] = view(memory.parameters).copy_(numbers);
+      parameter_gradients_[parameter.name] = view(memory.gradients);
+    }
+  }
+  int64_t scratch = 0;
+  for (const schedules::Node& node : outline_.nodes) {
+    scratch = std::max({scratch, node.forward.scratch.bound, node.backward.scratch.bound});
+  }
+  scratch_ = Allocate(scratch, at::kByte);
+}
+
+BoundDecoder::Guarded BoundDecoder::Allocate(int64_t bytes, at::ScalarType type) {
+  Guarded guarded{.bytes = at::empty({bytes + kGuardBytes}, at::kByte)};
+  std::memset(BytesOf(guarded.bytes), kUntouched, bytes + kGuardBytes);
+  guarded.tensor = guarded.bytes.narrow(0, 0, bytes).view(type);
+  return guarded;
+}
+
+double BoundDecoder::Forward(const at::Tensor& tokens) {
+  value(outline_.values[outline_.batch].name).copy_(tokens.flatten());
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+    BoundPass& run = bound_[{i, Pass::kForward}];
+    if (!run) {
+      run = Bind(i, Pass::kForward);
+    }
+    RunChecked(i, Pass::kForward, {}, run);
+  }
+  return value(outline_.values[outline_.losses.at(0)].name).item<double>();
+}
+
+void BoundDecoder::Backward() {
+  for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
+    BoundPass& run = bound_[{i, Pass::kBackward}];
+    if (!run) {
+      run = Bind(i, Pass::kBackward);
+      for (const schedules::UnitPart& part : outline_.nodes[i].backward.parameter_gradients) {
+        written_.insert({part.unit, part.part});
+      }
+    }
+    RunChecked(i, Pass::kBackward, {}, run);
+  }
+}
+
+void BoundDecoder::Run(int node, Pass pass, const std::set<std::string>& recompute) {
+  RunChecked(node, pass, recompute, Bind(node, pass, recompute));
+}
+
+BoundPass BoundDecoder::Bind(int node, Pass pass, const std::set<std::string>& recompute,
+                             const std::function<void(std::vector<OperandMemory>&)>& change) {
+  std::vector<OperandMemory> operands = OperandsOf(node, pass, recompute);
+  change(operands);
+  return nodes_[node]->Bind(pass, operands);
+}
+
+const schedules::Access& BoundDecoder::AccessOf(int node, Pass pass) const {
+  return pass == Pass::kForward || pass == Pass::kRecompute ? outline_.nodes[node].forward
+                                                            : outline_.nodes[node].backward;
+}
+
+OperandMemory BoundDecoder::MemoryOf(const schedules::UnitPart& part, bool gradients) const {
+  const UnitMemory& memory = units_[part.unit];
+  char* unit = BytesOf(gradients ? memory.gradients.bytes : memory.parameters.bytes);
+  const schedules::PartRange& range = outline_.units[part.unit].parts[part.part];
+  OperandMemory operand{.begin = unit + range.begin * ElementBytes(type_),
+                        .bytes = (range.end - range.begin) * ElementBytes(type_),
+                        .adds = gradients && (adds_ || written_.contains({part.unit, part.part}))};
+  for (size_t i = 0; i < memory.part.size(); ++i) {
+    if (memory.part[i] == part.part) {
+      operand.parameters.push_back(unit + memory.offset[i]);
+    }
+  }
+  return operand;
+}
+
+std::vector<OperandMemory> BoundDecoder::OperandsOf(int node, Pass pass,
+                                                    const std::set<std::string>& recompute) {
+  const schedules::Access& access = AccessOf(node, pass);
+  std::vector<OperandMemory> operands;
+  const auto add = [&](const std::string& name, std::map<std::string, Guarded>& memory, bool adds) {
+    const at::Tensor& tensor = memory.at(name).tensor;
+    operands.push_back(
+        {.begin = BytesOf(tensor), .bytes = static_cast<int64_t>(tensor.nbytes()), .adds = adds});
+  };
+  for (const int id : access.reads) {
+    add(outline_.values[id].name, values_, false);
+  }
+  for (const int id : access.writes) {
+    add(outline_.values[id].name, values_, false);
+    if (pass == Pass::kRecompute && !recompute.contains(outline_.values[id].name)) {
+      operands.back() = {};
+    }
+  }
+  for (const int id : access.gradient_reads) {
+    add(outline_.values[id].name, gradients_, false);
+  }
+  for (const int id : access.gradient_writes) {
+    add(outline_.values[id].name, gradients_, adds_);
+  }
+  for (const schedules::UnitPart& part : access.parameters) {
+    operands.push_back(MemoryOf(part, false));
+  }
+  for (const schedules::UnitPart& part : access.parameter_gradients) {
+    operands.push_back(MemoryOf(part, true));
+  }
+  if (access.scratch.bound > 0) {
+    operands.push_back({.begin = BytesOf(scratch_.bytes), .bytes = access.scratch.bound});
+  }
+  return operands;
+}
+
+void BoundDecoder::RunChecked(int node, Pass pass, const std::set<std::string>& recompute,
+                              const BoundPass& run) {
+  const schedules::Access& access = AccessOf(node, pass);
+  SCOPED_TRACE(outline_.nodes[node].name + " " + ToText(pass));
+  std::vector<const Guarded*> written;
+  for (const int id : access.writes) {
+    if (pass != Pass::kRecompute || recompute.contains(outline_.values[id].name)) {
+      written.push_back(&values_.at(outline_.values[id].name));
+    }
+  }
+  for (const int id : access.gradient_writes) {
+    written.push_back(&gradients_.at(outline_.values[id].name));
+  }
+  for (const Guarded* guarded : written) {
+    if (!adds_) {
+      std::memset(BytesOf(guarded->bytes), kUntouched, guarded->bytes.nbytes());
+    }
+  }
+  std::memset(BytesOf(scratch_.bytes), kUntouched, scratch_.bytes.nbytes());
+  // Everything else must stay as it is: other values and gradients, all parameters, other parts' gradients.
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept;
+  const auto keep = [&](const at::Tensor& bytes) { kept.push_back({bytes, bytes.clone()}); };
+  for (const auto* all : {&values_, &gradients_}) {
+    for (const auto& [name, guarded] : *all) {
+      const bool changes = std::count(written.begin(), written.end(), &guarded) > 0;
+      keep(changes ? guarded.bytes.narrow(0, guarded.tensor.nbytes(), kGuardBytes) : guarded.bytes);
+    }
+  }
+  keep(scratch_.bytes.narrow(0, access.scratch.bound, scratch_.bytes.numel() - access.scratch.bound));
+  for (size_t u = 0; u < units_.size(); ++u) {
+    keep(units_[u].parameters.bytes);
+    int64_t end = 0;
+    for (size_t p = 0; p < outline_.units[u].parts.size(); ++p) {
+      const schedules::PartRange& range = outline_.units[u].parts[p];
+      const schedules::UnitPart part{.unit = static_cast<int>(u), .part = static_cast<int>(p)};
+      if (std::count(access.parameter_gradients.begin(), access.parameter_gradients.end(), part) > 0) {
+        keep(units_[u].gradients.bytes.narrow(0, end, range.begin * ElementBytes(type_) - end));
+        end = range.end * ElementBytes(type_);
+      }
+    }
+    keep(units_[u].gradients.bytes.narrow(0, end, units_[u].gradients.bytes.numel() - end));
+  }
+  run();
+  for (const auto& [now, before] : kept) {
+    EXPECT_EQ(std::memcmp(now.const_data_ptr(), before.const_data_ptr(), now.nbytes()), 0)
+        << "memory of " << now.nbytes() << " bytes changed that the pass does not write";
+  }
+  for (const Guarded* guarded : written) {
+    EXPECT_TRUE(guarded->tensor.isfinite().all().item<bool>()) << "a write left something out";
+  }
+}
+
+}  // namespace tandem::model::test

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/decoder_outline.h"
+#include "model/node.h"
+
+namespace tandem::model::test {
+
+// The nodes of a decoder and the memory of one microbatch, each value, gradient and unit at an address of its
+// own. Every pass that runs is bound to exactly the memory that the outline says, filled with NaN where the
+// pass does not read; what it reads must stay as it was, what it writes must be numbers, and nothing beside
+// them may change.
+class BoundDecoder {
+ public:
+  // Parameters are normally distributed around their initial values.
+  BoundDecoder(const DecoderConfig& config, BatchShape batch, ComputeType type, uint64_t seed);
+
+  // All nodes in outline order, and back. Returns the loss. Passes are bound at the first call.
+  double Forward(const at::Tensor& tokens);
+  void Backward();
+
+  // One pass of one node, bound anew. recompute: the outputs that it writes, by the values' names.
+  void Run(int node, Pass pass, const std::set<std::string>& recompute = {});
+
+  // Binds a pass as Run does, after `change` has changed the operands.
+  BoundPass Bind(
+      int node, Pass pass, const std::set<std::string>& recompute = {},
+      const std::function<void(std::vector<OperandMemory>&)>& change = [](std::vector<OperandMemory>&) {});
+
+  // From now on every gradient, of values and parameters, is added to what is there.
+  void AddToGradients() { adds_ = true; }
+
+  const schedules::Outline& outline() const { return outline_; }
+  // Flat, of the compute type; tokens are int64, losses double.
+  at::Tensor value(const std::string& name) { return values_.at(name).tensor; }
+  at::Tensor gradient(const std::string& name) { return gradients_.at(name).tensor; }
+  // By Hugging Face name, shaped, views of their units' buffers.
+  const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
+  const std::map<std::string, at::Tensor>& parameter_gradients() const { return parameter_gradients_; }
+
+ private:
+  // A tensor with untouched bytes behind it.
+  struct Guarded {
+    at::Tensor bytes;
+    at::Tensor tensor;
+  };
+  struct UnitMemory {
+    Guarded parameters;
+    Guarded gradients;
+    std::vector<int> part;        // of each parameter
+    std::vector<int64_t> offset;  // of each parameter, in bytes
+  };
+
+  Guarded Allocate(int64_t bytes, at::ScalarType type);
+  const schedules::Access& AccessOf(int node, Pass pass) const;
+  std::vector<OperandMemory> OperandsOf(int node, Pass pass, const std::set<std::string>& recompute);
+  OperandMemory MemoryOf(const schedules::UnitPart& part, bool gradients) const;
+  void RunChecked(int node, Pass pass, const std::set<std::string>& recompute, const BoundPass& run);
+
+  const ComputeType type_;
+  const at::ScalarType dtype_;
+  const schedules::Outline outline_;
+  const std::vector<std::unique_ptr<Node>> nodes_;
+  bool adds_ = false;
+  std::map<std::string, Guarded> values_;
+  std::map<std::string, Guarded> gradients_;
+  std::vector<UnitMemory> units_;
+  std::map<std::string, at::Tensor> parameters_;
+  std::map<std::string, at::Tensor> parameter_gradients_;
+  Guarded scratch_;
+  std::set<std::pair<int, int>>
+      written_;  // parts whose gradients an earlier pass of this microbatch has written
+  std::map<std::pair<int, Pass>, BoundPass> bound_;
+};
+
+}  // namespace tandem::model::test

@@ -1,0 +1,172 @@
+#include "model/decoder_outline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/model/unit_layouts.h"
+
+namespace tandem::model {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+DecoderConfig SmallDecoder(bool tied) {
+  return {.hidden_size = 24,
+          .intermediate_size = 40,
+          .num_hidden_layers = 2,
+          .num_attention_heads = 4,
+          .num_key_value_heads = 2,
+          .head_dim = 6,
+          .vocab_size = 17,
+          .tie_word_embeddings = tied};
+}
+
+schedules::Outline OutlineOf(const DecoderConfig& config, BatchShape batch,
+                             ComputeType type = ComputeType::kFp32) {
+  return DecoderOutline(config, batch, type, test::LayOut(DecoderUnits(config), 32));
+}
+
+std::vector<std::string> NamesOf(const schedules::Outline& outline, const std::vector<int>& values) {
+  std::vector<std::string> names;
+  for (const int value : values) {
+    names.push_back(outline.values[value].name);
+  }
+  return names;
+}
+
+// What every schedule relies on.
+TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
+  for (const bool tied : {false, true}) {
+    const schedules::Outline outline = OutlineOf(SmallDecoder(tied), {.sequences = 3, .sequence_length = 5});
+    std::set<int> written = {outline.batch};
+    std::set<int> gradient_written;
+    for (const schedules::Node& node : outline.nodes) {
+      for (const int value : node.forward.reads) {
+        EXPECT_TRUE(written.contains(value)) << node.name << " reads " << outline.values[value].name;
+      }
+      for (const int value : node.forward.writes) {
+        EXPECT_TRUE(written.insert(value).second) << node.name << " writes " << outline.values[value].name;
+      }
+    }
+    EXPECT_EQ(written.size(), outline.values.size());
+    for (auto node = outline.nodes.rbegin(); node != outline.nodes.rend(); ++node) {
+      for (const int value : node->backward.gradient_reads) {
+        EXPECT_TRUE(gradient_written.contains(value)) << node->name;
+        EXPECT_GT(outline.values[value].gradient_bytes.expected, 0);
+      }
+      gradient_written.insert(node->backward.gradient_writes.begin(), node->backward.gradient_writes.end());
+    }
+    for (size_t value = 0; value < outline.values.size(); ++value) {
+      EXPECT_EQ(outline.values[value].gradient_bytes.expected > 0, gradient_written.contains(value));
+    }
+  }
+}
+
+TEST(DecoderOutlineTest, NamesNodesUnitsAndValues) {
+  const schedules::Outline outline = OutlineOf(SmallDecoder(false), {.sequences = 1, .sequence_length = 4});
+  std::vector<std::string> names;
+  for (const schedules::Node& node : outline.nodes) {
+    names.push_back(node.name);
+  }
+  EXPECT_THAT(names, ElementsAre("embedding", "layers.0.attention", "layers.0.mlp", "layers.1.attention",
+                                 "layers.1.mlp", "head"));
+  EXPECT_EQ(outline.nodes[3].layer, 1);
+  EXPECT_EQ(outline.nodes[5].layer, -1);
+  EXPECT_EQ(outline.values[outline.batch].name, "tokens");
+  EXPECT_THAT(NamesOf(outline, outline.losses), ElementsAre("head.loss"));
+  EXPECT_THAT(NamesOf(outline, outline.nodes[2].forward.reads), ElementsAre("layers.0.attention.hidden"));
+  EXPECT_THAT(NamesOf(outline, outline.nodes[2].forward.writes),
+              ElementsAre("layers.0.mlp.hidden", "layers.0.mlp.gate_up"));
+  EXPECT_THAT(NamesOf(outline, outline.nodes[2].backward.gradient_writes),
+              ElementsAre("layers.0.attention.hidden"));
+}
+
+TEST(DecoderOutlineTest, UnitsHaveTheirLayersAndTheRangesOfTheirParts) {
+  const schedules::Outline outline = OutlineOf(SmallDecoder(false), {.sequences = 1, .sequence_length = 4});
+  ASSERT_EQ(outline.units.size(), 4u);
+  std::set<int> layers;
+  for (const schedules::Unit& unit : outline.units) {
+    layers.insert(unit.layer);
+    EXPECT_EQ(unit.group, schedules::UnitGroup::kDense);
+    EXPECT_FALSE(unit.frozen);
+  }
+  EXPECT_EQ(layers.size(), 4u) << "units of different layers must not count as one";
+  const schedules::Unit& unit = outline.units[2];
+  EXPECT_EQ(unit.name, "layers.1");
+  EXPECT_EQ(unit.layer, 1);
+  // norm 24, q 24 x 24, k and v 12 x 24 (one block), o 24 x 24; norm 24, gate and up 40 x 24, down 24 x 40.
+  const int64_t attention_end = 32 + (24 + 12 + 12) * 24 + 24 * 24;
+  ASSERT_EQ(unit.parts.size(), 2u);
+  EXPECT_EQ(unit.parts[0].name, "attention");
+  EXPECT_EQ(unit.parts[0].begin, 0);
+  EXPECT_EQ(unit.parts[0].end, attention_end);
+  EXPECT_EQ(unit.parts[1].name, "mlp");
+  EXPECT_EQ(unit.parts[1].begin, attention_end);
+  EXPECT_EQ(unit.parts[1].end, attention_end + 32 + 3 * 40 * 24);
+  EXPECT_EQ(unit.elements, attention_end + 32 + 3 * 40 * 24);
+  EXPECT_EQ(outline.nodes[3].forward.parameters[0], (schedules::UnitPart{.unit = 2, .part = 0}));
+}
+
+TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
+  const schedules::Outline outline = OutlineOf(SmallDecoder(true), {.sequences = 1, .sequence_length = 4});
+  const schedules::UnitPart head{.unit = 3, .part = 0};
+  const schedules::UnitPart embedding{.unit = 0, .part = 0};
+  EXPECT_THAT(outline.nodes.back().forward.parameters, ElementsAre(head, embedding));
+  EXPECT_THAT(outline.nodes.back().backward.parameter_gradients, ElementsAre(head, embedding));
+  EXPECT_THAT(outline.nodes.front().backward.parameter_gradients, ElementsAre(embedding));
+  // The embedding's backward needs no weights, so a schedule does not gather them for it.
+  EXPECT_TRUE(outline.nodes.front().backward.parameters.empty());
+}
+
+TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
+  const DecoderConfig config = SmallDecoder(false);
+  const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 512});
+  double flops = 0;
+  for (const schedules::Node& node : outline.nodes) {
+    flops += node.forward.flops + node.backward.flops;
+  }
+  const double tokens = 1024;
+  const double recomputed = tokens * 2 * 24 * 512;
+  const double norms = tokens * 6 * 5 * 24;  // counted as parameters, no product
+  EXPECT_NEAR(flops / (tokens * FlopsPerToken(config, 512) + recomputed - norms), 1, 1e-12);
+}
+
+TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
+  const BatchShape batch{.sequences = 2, .sequence_length = 8};
+  const schedules::Outline single = OutlineOf(SmallDecoder(false), batch);
+  const schedules::Outline twice = OutlineOf(SmallDecoder(false), batch, ComputeType::kFp64);
+  ASSERT_EQ(single.losses.size(), 1u);
+  for (size_t i = 0; i < single.values.size(); ++i) {
+    const bool fixed = static_cast<int>(i) == single.batch || static_cast<int>(i) == single.losses[0];
+    EXPECT_EQ(twice.values[i].bytes.bound, single.values[i].bytes.bound * (fixed ? 1 : 2));
+  }
+  EXPECT_EQ(single.values[single.batch].bytes.bound, 2 * 9 * 8);
+  EXPECT_EQ(single.values[single.losses[0]].bytes.bound, 8);
+  EXPECT_EQ(single.units[0].precision.main, 4);
+  EXPECT_EQ(twice.units[0].precision.main, 8);
+  EXPECT_EQ(twice.units[0].precision.transport, 8);
+}
+
+TEST(DecoderOutlineTest, RefusesLayoutsOfAnotherModel) {
+  const DecoderConfig config = SmallDecoder(false);
+  std::vector<UnitLayout> layouts = test::LayOut(DecoderUnits(config), 32);
+  layouts[1].parameters[1].end -= 1;
+  try {
+    DecoderOutline(config, {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32, layouts);
+    FAIL() << "accepted a parameter that lacks an element";
+  } catch (const std::logic_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("model.layers.0.self_attn.q_proj.weight"));
+  }
+  layouts.pop_back();
+  EXPECT_THROW(DecoderOutline(config, {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32, layouts),
+               std::logic_error);
+}
+
+}  // namespace
+}  // namespace tandem::model

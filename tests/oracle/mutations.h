@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "schedules/program/build_options.h"
+#include "schedules/program/program.h"
+
+namespace tandem::oracle {
+
+// One small thing changed in one program of a stage.
+struct Mutant {
+  std::string kind;    // "drop operand"
+  std::string change;  // "drop operand 2 of 12 (reduce layers.0 mb 0)"
+  schedules::Program schedules::StagePrograms::*program = nullptr;
+  schedules::StagePrograms stage;
+};
+
+// The change may mean nothing. Kinds whose name ends in ", waits anew" have every wait and address derived
+// from the changed operands, so that nothing but their meaning can be wrong.
+Mutant Mutate(const schedules::Outline& outline, const schedules::StagePrograms& stage,
+              std::mt19937_64& random);
+
+// One exchange between stages comes later, with waits anew: right alone, as a rule, and wrong beside the
+// other stage.
+Mutant MoveExchange(const schedules::Outline& outline, const schedules::StagePrograms& stage,
+                    std::mt19937_64& random);
+
+// The kinds of Mutate.
+std::vector<std::string> MutationKinds();
+
+}  // namespace tandem::oracle

@@ -1,0 +1,189 @@
+#include "tests/oracle/random_job.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "model/decoder_outline.h"
+#include "schedules/build/program_builder.h"
+#include "schedules/passes/passes.h"
+#include "schedules/program/placement.h"
+#include "tests/schedules/test_outlines.h"
+
+namespace tandem::oracle {
+
+using schedules::BuildOptions;
+using schedules::NodePass;
+using schedules::Opcode;
+using schedules::Outline;
+using schedules::PassList;
+using schedules::StagePrograms;
+
+namespace {
+
+int Below(std::mt19937_64& random, size_t bound) { return static_cast<int>(random() % bound); }
+
+// The backward of one microbatch; some weight halves come later, in the order of their nodes.
+PassList LateWeights(const Outline& outline, PassList backward, std::mt19937_64& random) {
+  PassList passes;
+  PassList late;
+  for (const NodePass& pass : backward) {
+    if (pass.opcode == Opcode::kBackward && outline.nodes[pass.target].splits_backward &&
+        Below(random, 3) != 0) {
+      passes.push_back({Opcode::kBackwardInput, pass.target, pass.microbatch});
+      late.push_back({Opcode::kBackwardWeight, pass.target, pass.microbatch});
+    } else {
+      passes.push_back(pass);
+    }
+    if (!late.empty() && Below(random, 3) == 0) {
+      passes.push_back(late.front());
+      late.erase(late.begin());
+    }
+  }
+  passes.insert(passes.end(), late.begin(), late.end());
+  return passes;
+}
+
+// Forwards of microbatch m + 1 anywhere among the backwards of m.
+PassList Interleaved(const Outline& outline, int num_microbatches, std::mt19937_64& random) {
+  const PassList sequential = schedules::Sequential(outline, 1);
+  PassList forward;
+  PassList backward;
+  bool back = false;
+  for (const NodePass& pass : sequential) {
+    back |= pass.opcode == Opcode::kBackward || pass.gradient;
+    (back ? backward : forward).push_back(pass);
+  }
+  const auto of_microbatch = [](PassList passes, int microbatch) {
+    for (NodePass& pass : passes) {
+      pass.microbatch = microbatch;
+    }
+    return passes;
+  };
+  PassList passes = forward;
+  for (int m = 0; m < num_microbatches; ++m) {
+    const PassList now = LateWeights(outline, of_microbatch(backward, m), random);
+    const PassList next = m + 1 < num_microbatches ? of_microbatch(forward, m + 1) : PassList();
+    size_t a = 0;
+    size_t b = 0;
+    while (a < now.size() || b < next.size()) {
+      const bool take = b == next.size() || (a < now.size() && Below(random, 2) == 0);
+      passes.push_back(take ? now[a++] : next[b++]);
+    }
+  }
+  return passes;
+}
+
+// A small decoder as model/ declares it.
+Outline OfModel(std::mt19937_64& random) {
+  const model::DecoderConfig config{.hidden_size = 32,
+                                    .intermediate_size = 48,
+                                    .num_hidden_layers = 1 + Below(random, 2),
+                                    .num_attention_heads = 2,
+                                    .num_key_value_heads = 1,
+                                    .head_dim = 16,
+                                    .vocab_size = 64,
+                                    .tie_word_embeddings = Below(random, 2) == 0};
+  std::vector<model::UnitLayout> layouts;
+  for (const model::UnitParameters& unit : DecoderUnits(config)) {
+    model::UnitLayout& layout = layouts.emplace_back();
+    for (const model::Parameter& parameter : unit.parameters) {
+      const int64_t begin = (layout.elements + 31) / 32 * 32;
+      layout.elements = begin + std::accumulate(parameter.shape.begin(), parameter.shape.end(), int64_t{1},
+                                                std::multiplies<int64_t>());
+      layout.parameters.push_back({begin, layout.elements});
+    }
+  }
+  return DecoderOutline(config, {.sequences = 1, .sequence_length = 8}, model::ComputeType::kFp32, layouts);
+}
+
+std::vector<bool> RandomRecompute(const Outline& outline, std::mt19937_64& random) {
+  std::vector<bool> recompute(outline.values.size(), false);
+  for (const schedules::Node& node : outline.nodes) {
+    for (const schedules::ValueId value : node.forward.writes) {
+      const bool reported =
+          std::find(outline.losses.begin(), outline.losses.end(), value) != outline.losses.end();
+      recompute[value] = node.forward.parameter_gradients.empty() && node.forward.gradient_writes.empty() &&
+                         !reported && outline.values[value].kind != schedules::ValueKind::kHost &&
+                         Below(random, 3) == 0;
+    }
+  }
+  return recompute;
+}
+
+}  // namespace
+
+Job RandomJob(std::mt19937_64& random) {
+  Job job;
+  switch (Below(random, 8)) {
+    case 0:
+      job.outline = schedules::SmallDecoder(1);
+      job.name = "small";
+      break;
+    case 1:
+      job.outline = schedules::SmallDecoder(2, /*tied=*/true);
+      job.name = "tied";
+      break;
+    case 2:
+      job.outline = schedules::UnusualDecoder();
+      job.name = "unusual";
+      break;
+    case 3:
+      job.outline = schedules::MoeDecoder(1);
+      job.name = "moe";
+      break;
+    case 4:
+      job.outline = schedules::TwoStages()[Below(random, 2)];
+      job.name = "stage " + std::to_string(job.outline.stage);
+      break;
+    case 5:
+      job.outline = OfModel(random);
+      job.name = "model " + std::to_string(job.outline.units.size());
+      break;
+    default: {
+      const uint64_t seed = random() % 1000;
+      job.outline = schedules::RandomOutline(seed);
+      job.name = "random " + std::to_string(seed);
+    }
+  }
+  if (Below(random, 3) == 0) {
+    schedules::UseBf16(job.outline);
+    job.name += ", bf16";
+  }
+  const std::vector<schedules::Strategy>& strategies = schedules::Strategies();
+  const schedules::Strategy& strategy = strategies[Below(random, strategies.size())];
+  const int ranks = strategy.outer.gradients == schedules::Placement::kPartial ? 4 : 1 + Below(random, 2);
+  const int num_microbatches = 1 + Below(random, 3);
+  job.options = schedules::OptionsFor(job.outline, strategy.name, num_microbatches, ranks);
+  job.options.prefetch = Below(random, 3);
+  job.options.parameter_norms = Below(random, 4) != 0;
+  job.options.num_validation_microbatches = Below(random, 3);
+  job.name += ", " + strategy.name + ", ranks " + std::to_string(ranks) + ", microbatches " +
+              std::to_string(num_microbatches) + ", prefetch " + std::to_string(job.options.prefetch);
+  if (Below(random, 3) == 0) {
+    job.options.recompute = RandomRecompute(job.outline, random);
+    job.name += ", recompute";
+  }
+  PassList train = schedules::Sequential(job.outline, num_microbatches);
+  if (Below(random, 2) == 0) {
+    const bool any = Below(random, 2) == 0 || !job.outline.received.empty() || !job.outline.sent.empty();
+    train = any ? Interleaved(job.outline, num_microbatches, random)
+                : schedules::Overlapped(job.outline, num_microbatches);
+    job.options.hold = 1;
+    job.name += any ? ", interleaved" : ", overlapped";
+  }
+  const PassList validate = schedules::ForwardOnly(job.outline, job.options.num_validation_microbatches);
+  job.stage = schedules::BuildStage(job.outline, job.options, train, validate).value();
+  if (Below(random, 2) == 0) {
+    for (const schedules::Program* program : job.stage.All()) {
+      job.options.budget_bytes = std::max(job.options.budget_bytes, schedules::BudgetsOf(*program).least);
+    }
+    job.stage = schedules::BuildStage(job.outline, job.options, train, validate).value();
+    job.name += ", least memory";
+  }
+  return job;
+}
+
+}  // namespace tandem::oracle

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tandem::oracle {
+
+// What became of many mutants of random programs.
+struct Counts {
+  struct OfKind {
+    int harmful = 0;
+    int harmless = 0;
+    int malformed = 0;  // refused by rule 1, so that nothing can run them
+  };
+
+  int programs = 0;
+  int unchanged = 0;  // of these, programs as the passes made them
+  int harmful_refused = 0;
+  int harmless_accepted = 0;
+  std::map<std::string, int> harmful_by_rule;
+  std::map<std::string, int> harmless_refused;  // by rule
+  std::map<std::string, OfKind> kinds;
+  std::vector<std::string> harmful_accepted;
+  std::vector<std::string> harmless;       // and refused
+  std::vector<std::string> disagreements;  // of rule 5 with the oracle
+
+  void Add(const Counts& other);
+};
+
+std::ostream& operator<<(std::ostream& out, const Counts& counts);
+
+// Builds random jobs (outlines, strategies, precisions, schedules, budgets, ranks) and judges each job's
+// programs and mutants of them, num_programs in all:
+//
+//   * CheckStage accepts what the passes made, and the oracle finds no harm in it
+//   * what CheckStage accepts does no harm in any order that the explorer tries
+//   * rule 5 refuses exactly what, in issue order and with every buffer in a place of its own, ends otherwise
+//   than the
+//     oracle's reference
+Counts Sweep(uint64_t seed, int num_programs);
+
+}  // namespace tandem::oracle

@@ -1,0 +1,117 @@
+#include "plan/recorded_steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "nlohmann/json.hpp"
+#include "plan/prediction.h"
+#include "schedules/simulate/simulator.h"
+#include "tests/plan/test_job.h"
+
+namespace tandem::plan {
+namespace {
+
+using testing::HasSubstr;
+
+schedules::DeviceProfile Device() {
+  return {.name = "true",
+          .compute = {{"fp32", {.flops_per_second = 3e9}}},
+          .memory_bytes_per_second = 2e9,
+          .overhead_seconds = 2e-6,
+          .link = {.bytes_per_second = 1e9}};
+}
+
+// A step as one of two ranks would record it on that device.
+v1::StepTimeline Record(const JobPlan& plan, const schedules::Program& program, int64_t step, bool serialized,
+                        int rank) {
+  const schedules::Timeline timeline =
+      schedules::Simulate(plan.outline, program, WorkloadOf(plan), Device()).timeline;
+  v1::StepTimeline recorded;
+  recorded.set_program(program.name);
+  recorded.set_rank(rank);
+  recorded.set_step(step);
+  recorded.set_serialized(serialized);
+  recorded.set_start_unix_ns(1'700'000'000'000'000'000 + step * 1'000'000'000);
+  for (const schedules::InstructionTime& time : timeline.instructions) {
+    recorded.add_start_ns(time.start_ns);
+    recorded.add_end_ns(time.end_ns);
+    recorded.add_cpu_ns(-1);
+  }
+  return recorded;
+}
+
+std::vector<v1::StepTimeline> RecordBothRanks(const JobPlan& plan, const schedules::Program& program,
+                                              int64_t step, bool serialized) {
+  return {Record(plan, program, step, serialized, 0), Record(plan, program, step, serialized, 1)};
+}
+
+TEST(RecordedStepsTest, AProfilePredictsTheStepThatItWasRecordedFrom) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  const std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.train, 7, false);
+  ASSERT_EQ(CheckRecorded(plan, steps), absl::OkStatus());
+  schedules::DeviceProfile base = Device();
+  base.compute["fp32"].flops_per_second = 1;  // not used
+  const schedules::DeviceProfile profile = RecordedProfile(plan, steps, base, 2);
+  const Prediction prediction = *Predict(plan, profile);
+  EXPECT_EQ(prediction.simulation.estimated + prediction.simulation.scaled, 0);
+  EXPECT_NEAR(static_cast<double>(prediction.step_ns) / static_cast<double>(Predict(plan, Device())->step_ns),
+              1, 0.01);
+}
+
+// The step before a recorded one may have been applied by a run of its own.
+TEST(RecordedStepsTest, WhatOneProgramDoesNotHaveIsMeasuredFromTheOther) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.train, 7, false);
+  for (const v1::StepTimeline& step : RecordBothRanks(plan, plan.stage.begin, 8, true)) {
+    steps.push_back(step);
+  }
+  ASSERT_EQ(CheckRecorded(plan, steps), absl::OkStatus());
+  const schedules::DeviceProfile profile = RecordedProfile(plan, steps, Device(), 2);
+  std::set<std::string> kinds;
+  for (const schedules::MeasuredTime& time : profile.measured) {
+    EXPECT_GT(time.samples, 0) << time.kind;
+    kinds.insert(time.kind);
+  }
+  EXPECT_EQ(kinds.count("optimizer layers.*"), 1u) << "only `train` has it";
+  EXPECT_EQ(kinds.count("forward layers.*.mlp"), 1u);
+  EXPECT_EQ(Predict(plan, profile)->simulation.estimated, 0);
+}
+
+TEST(RecordedStepsTest, StepsOfAnotherProgramAreRefusedWithWhatIsPlanned) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.train, 7, false);
+  steps[1].add_start_ns(0);
+  EXPECT_THAT(
+      std::string(CheckRecorded(plan, steps).message()),
+      testing::ContainsRegex("rank 1 recorded a program \"train\" of [0-9]+ instructions, this build plans "
+                             "\"train\" of [0-9]+ and \"begin\" of [0-9]+ for the job; use the build"));
+  steps = RecordBothRanks(plan, plan.stage.update, 7, false);
+  EXPECT_THAT(std::string(CheckRecorded(plan, steps).message()), HasSubstr("recorded a program \"update\""));
+}
+
+TEST(RecordedStepsTest, ATraceHasEveryStepOfEveryRankInTheOrderOfTheirClocks) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.begin, 7, false);
+  for (const v1::StepTimeline& step : RecordBothRanks(plan, plan.stage.train, 8, false)) {
+    steps.push_back(step);
+  }
+  const nlohmann::json trace = nlohmann::json::parse(RecordedTrace(plan, steps));
+  std::set<std::pair<int, std::string>> programs;
+  double first_of_train = -1;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") {
+      const std::string program = event["args"]["program"];
+      programs.insert({event["pid"], program});
+      if (program == "train" && event["name"] == "optimizer embedding") {
+        first_of_train = event["ts"];
+      }
+    }
+  }
+  EXPECT_EQ(programs.size(), 4u);
+  EXPECT_GE(first_of_train, 1e6) << "microseconds: it began a second after the first";
+}
+
+}  // namespace
+}  // namespace tandem::plan

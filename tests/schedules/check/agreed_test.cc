@@ -1,0 +1,88 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/schedules/check/edited_stage.h"
+#include "tests/schedules/one_f_one_b.h"
+
+namespace tandem::schedules {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(AgreedTest, AUnitIsReducedOverTheGroupThatItIsPlacedOn) {
+  EditedStage edited(MoeDecoder(1));
+  Program& train = edited.stage.train;
+  // The gradient of the experts over the dense ranks, on the same stream.
+  edited.Find(train, "reduce layers.0.experts mb 0").communicator =
+      edited.Find(train, "reduce layers.0 mb 0").communicator;
+  EXPECT_THAT(edited.Check(), StartsWith("agreed: train: "));
+  EXPECT_THAT(edited.Check(), HasSubstr("uses communicator dp_cp reduce instead of expt_dp for reduce"));
+}
+
+TEST(AgreedTest, WhatExchangesDataNamesACommunicatorAndNothingElseDoes) {
+  EditedStage edited(SmallDecoder(1));
+  edited.Find(edited.stage.train, "gradient-norm").communicator = -1;
+  EXPECT_THAT(edited.Check(), StartsWith("agreed: train: "));
+  EXPECT_THAT(edited.Check(), HasSubstr("(gradient-norm) has no communicator, and exchanges data"));
+}
+
+class StagesAgreeTest : public ::testing::Test {
+ protected:
+  StagesAgreeTest() : outlines_(TwoStages()) {
+    for (const Outline& outline : outlines_) {
+      options_.push_back(OptionsFor(outline, "zero3", 4, 2));
+      stages_.push_back(
+          BuildStage(outline, options_.back(), OneFOneB(outline, 2, 4), ForwardOnly(outline, 1)).value());
+      EXPECT_EQ(CheckStage(outline, options_.back(), stages_.back()), absl::OkStatus());
+    }
+  }
+
+  std::string Check() const { return std::string(CheckStagesAgree(outlines_, stages_).message()); }
+
+  // Of a stage's training program, by what it does.
+  int IndexOf(int stage, Opcode opcode, int microbatch) const {
+    const std::vector<Instruction>& instructions = stages_[stage].train.instructions;
+    for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
+      if (instructions[i].opcode == opcode && (microbatch < 0 || instructions[i].microbatch == microbatch)) {
+        return i;
+      }
+    }
+    ADD_FAILURE() << "no " << ToText(opcode) << " mb " << microbatch;
+    return 0;
+  }
+
+  std::vector<Outline> outlines_;
+  std::vector<BuildOptions> options_;
+  std::vector<StagePrograms> stages_;
+};
+
+TEST_F(StagesAgreeTest, OneForwardOneBackwardGetsToTheEnd) { EXPECT_EQ(Check(), ""); }
+
+TEST_F(StagesAgreeTest, AgreedNamesTheSendAndTheReceiveThatDoNotCarryTheSame) {
+  std::swap(stages_[0].train.instructions[IndexOf(0, Opcode::kSend, 0)].microbatch,
+            stages_[0].train.instructions[IndexOf(0, Opcode::kSend, 1)].microbatch);
+  EXPECT_THAT(Check(), StartsWith("agreed: train: stage 0: "));
+  EXPECT_THAT(Check(), HasSubstr("(send layers.0.mlp.hidden mb 1) meets stage 1: "));
+  EXPECT_THAT(Check(), HasSubstr("(receive layers.0.mlp.hidden mb 0), which does not carry the same"));
+}
+
+TEST_F(StagesAgreeTest, AgreedNamesWhereAllStandStill) {
+  // Stage 1 wants the gradient norm before it has sent its last gradient.
+  Program& train = stages_[1].train;
+  const int norm = IndexOf(1, Opcode::kGradientNorm, -1);
+  const Instruction instruction = train.instructions[norm];
+  EditedStage::Remove(train, norm);
+  EditedStage::Insert(train, IndexOf(1, Opcode::kSend, 3), instruction);
+  EXPECT_THAT(Check(), StartsWith("agreed: train: the stages wait for each other forever at stage 0: "));
+  EXPECT_THAT(Check(), HasSubstr("(receive layers.0.mlp.hidden mb 3); stage 1: "));
+  EXPECT_THAT(Check(), HasSubstr("(gradient-norm)"));
+}
+
+TEST_F(StagesAgreeTest, AgreedNamesAReceiveThatNothingMeets) {
+  EditedStage::Remove(stages_[0].train, IndexOf(0, Opcode::kSend, 3));
+  EXPECT_THAT(Check(), StartsWith("agreed: train: the stages wait for each other forever at "));
+}
+
+}  // namespace
+}  // namespace tandem::schedules

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "schedules/build/program_builder.h"
+#include "schedules/check/check.h"
+#include "schedules/program/text.h"
+#include "tests/schedules/test_outlines.h"
+
+namespace tandem::schedules {
+
+// A stage as the passes make it, to change something in.
+struct EditedStage {
+  Outline outline;
+  BuildOptions options;
+  StagePrograms stage;
+
+  explicit EditedStage(Outline of, const std::string& strategy = "zero3", int num_microbatches = 2,
+                       int ranks = 4)
+      : outline(std::move(of)),
+        options(OptionsFor(outline, strategy, num_microbatches, ranks)),
+        stage(BuildStage(outline, options).value()) {}
+
+  // The first instruction with that text, "reduce layers.0 mb 1", from `from` on.
+  int IndexOf(const Program& program, const std::string& text, int from = 0) const {
+    for (int i = from; i < static_cast<int>(program.instructions.size()); ++i) {
+      if (ToText(program.instructions[i], outline) == text) {
+        return i;
+      }
+    }
+    ADD_FAILURE() << "no instruction " << text << " in\n" << ToText(program, outline);
+    return 0;
+  }
+  Instruction& Find(Program& program, const std::string& text) {
+    return program.instructions[IndexOf(program, text)];
+  }
+
+  BufferId BufferNamed(const Program& program, const std::string& name) const {
+    for (BufferId b = 0; b < static_cast<int>(program.buffers.size()); ++b) {
+      if (program.buffers[b].name == name) {
+        return b;
+      }
+    }
+    ADD_FAILURE() << "no buffer " << name << " in\n" << ToText(program, outline);
+    return 0;
+  }
+
+  // Waits follow their instructions.
+  static void Remove(Program& program, int i) {
+    program.instructions.erase(program.instructions.begin() + i);
+    for (Instruction& in : program.instructions) {
+      std::erase_if(in.waits, [&](const Wait& wait) { return wait.instruction == i; });
+      for (Wait& wait : in.waits) {
+        wait.instruction -= wait.instruction > i ? 1 : 0;
+      }
+    }
+  }
+  static void Insert(Program& program, int at, Instruction instruction) {
+    for (Instruction& in : program.instructions) {
+      for (Wait& wait : in.waits) {
+        wait.instruction += wait.instruction >= at ? 1 : 0;
+      }
+    }
+    program.instructions.insert(program.instructions.begin() + at, std::move(instruction));
+  }
+
+  // What the check says.
+  std::string Check() const { return std::string(CheckStage(outline, options, stage).message()); }
+};
+
+}  // namespace tandem::schedules

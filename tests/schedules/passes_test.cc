@@ -1,0 +1,216 @@
+#include "schedules/passes/passes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "schedules/program/text.h"
+#include "tests/schedules/proven_stage.h"
+#include "tests/schedules/test_outlines.h"
+
+namespace tandem::schedules {
+namespace {
+
+// Of the first instruction with that opcode, target and microbatch; the test fails without one.
+int Find(const Program& program, Opcode opcode, int target, int microbatch) {
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.opcode == opcode && instruction.target == target &&
+        instruction.microbatch == microbatch) {
+      return i;
+    }
+  }
+  ADD_FAILURE() << program.name << " has no " << ToText(opcode) << " of " << target << " mb " << microbatch;
+  return 0;
+}
+
+// Per gather, in issue order: how many gathers that are used no later than it were still to be used when it
+// was issued.
+std::vector<int> GathersAhead(const Program& program) {
+  std::vector<int> first_use(program.buffers.size(), -1);
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    for (const Operand& operand : program.instructions[i].operands) {
+      if (program.instructions[i].opcode != Opcode::kUnshard && first_use[operand.buffer] < 0) {
+        first_use[operand.buffer] = i;
+      }
+    }
+  }
+  std::vector<int> ahead;
+  std::vector<int> uses;  // of the gathers issued so far
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    if (program.instructions[i].opcode != Opcode::kUnshard) {
+      continue;
+    }
+    const int use = first_use[program.instructions[i].operands.back().buffer];
+    ahead.push_back(static_cast<int>(
+        std::count_if(uses.begin(), uses.end(), [&](int other) { return other > i && other < use; })));
+    uses.push_back(use);
+  }
+  return ahead;
+}
+
+TEST(OrderTest, PrefetchIsHowManySpansAheadAGatherIsIssued) {
+  const Outline outline = SmallDecoder(6);
+  for (const int prefetch : {0, 1, 2}) {
+    BuildOptions options = OptionsFor(outline, "zero3", 1);
+    options.prefetch = prefetch;
+    const std::vector<int> ahead = GathersAhead(ProvenStage(outline, options).train);
+    EXPECT_EQ(*std::max_element(ahead.begin(), ahead.end()), prefetch == 0 ? 0 : prefetch);
+  }
+}
+
+TEST(OrderTest, AGatherWaitsForTheLastReaderOfTheSpanBeforeThoseThatAreAhead) {
+  const Outline outline = SmallDecoder(6);
+  const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 1)).train;
+  const int gather = Find(train, Opcode::kUnshard, FindUnit(outline, "layers.4"), 0);
+  const int reader = Find(train, Opcode::kForward, FindNode(outline, "layers.2.mlp"), 0);
+  EXPECT_TRUE(std::any_of(train.instructions[gather].waits.begin(), train.instructions[gather].waits.end(),
+                          [&](const Wait& wait) { return wait.instruction == reader && wait.frees == 0; }));
+}
+
+TEST(OrderTest, ALayersDenseAndExpertUnitAreOneSpan) {
+  const Outline outline = MoeDecoder(4);
+  const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 1, 4)).train;
+  const int first_use = Find(train, Opcode::kForward, FindNode(outline, "layers.1.attention"), 0);
+  for (const char* unit : {"layers.2", "layers.2.experts"}) {
+    EXPECT_LT(Find(train, Opcode::kUnshard, FindUnit(outline, unit), 0), first_use) << unit;
+  }
+  for (const char* unit : {"layers.3", "layers.3.experts"}) {
+    EXPECT_GT(Find(train, Opcode::kUnshard, FindUnit(outline, unit), 0), first_use) << unit;
+  }
+}
+
+TEST(OrderTest, ABatchIsLoadedOneMicrobatchAhead) {
+  const Outline outline = SmallDecoder();
+  const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 3)).train;
+  const NodeId embedding = FindNode(outline, "embedding");
+  for (int microbatch = 1; microbatch < 3; ++microbatch) {
+    const int load = Find(train, Opcode::kLoadBatch, outline.batch, microbatch);
+    EXPECT_LT(load, Find(train, Opcode::kForward, embedding, microbatch - 1));
+    if (microbatch > 1) {
+      EXPECT_GT(load, Find(train, Opcode::kForward, embedding, microbatch - 2));
+    }
+  }
+}
+
+TEST(OrderTest, GathersOfKeptParametersWaitForTheirOptimizerStepAlone) {
+  const Outline outline = SmallDecoder(4);
+  const Program train = ProvenStage(outline, OptionsFor(outline, "zero2", 2, 4)).train;
+  for (const Instruction& instruction : train.instructions) {
+    if (instruction.opcode == Opcode::kUnshard) {
+      ASSERT_EQ(instruction.waits.size(), 1) << ToText(instruction, outline);
+      const Instruction& step = train.instructions[instruction.waits[0].instruction];
+      EXPECT_EQ(step.opcode, Opcode::kOptimizerStep);
+      EXPECT_EQ(step.target, instruction.target);
+    }
+  }
+}
+
+TEST(GradientsTest, APartWithTwoWritersIsCollectedInTheMainTypeAndRoundedOnce) {
+  Outline outline = SmallDecoder(1, /*tied=*/true);
+  const auto rounds = [&] {
+    const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 2)).train;
+    return std::count_if(train.instructions.begin(), train.instructions.end(),
+                         [](const Instruction& i) { return i.opcode == Opcode::kRound; });
+  };
+  EXPECT_EQ(rounds(), 0);  // the transport type is the main type
+  UseBf16(outline);
+  EXPECT_EQ(rounds(), 2);  // a microbatch each
+}
+
+TEST(GradientsTest, WhatNothingWritesIsZeroedAndAFrozenUnitHasNoGradient) {
+  const Outline outline = UnusualDecoder();
+  const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 1)).train;
+  const UnitId unused = FindUnit(outline, "unused");
+  const UnitId frozen = FindUnit(outline, "layers.0");
+  int zeros = 0;
+  for (const Instruction& instruction : train.instructions) {
+    zeros += instruction.opcode == Opcode::kZero && instruction.target == unused;
+  }
+  EXPECT_EQ(zeros, 2);  // its parts
+  for (const Buffer& buffer : train.buffers) {
+    if (buffer.subject == frozen) {
+      EXPECT_NE(buffer.kind, BufferKind::kGradients);
+      EXPECT_NE(buffer.kind, BufferKind::kOptimizerState);
+      EXPECT_NE(buffer.kind, BufferKind::kContribution);
+    }
+  }
+}
+
+TEST(PrecisionTest, EachRoleHasItsElementSize) {
+  Outline outline = SmallDecoder(1);
+  UseBf16(outline);
+  const BuildOptions options = OptionsFor(outline, "zero3", 1, 4);
+  const Program train = ProvenStage(outline, options).train;
+  const UnitId layer = FindUnit(outline, "layers.0");
+  const int64_t shard = options.units[layer].shard_elements;
+  const auto bytes = [&](BufferKind kind) {
+    const auto found = std::find_if(train.buffers.begin(), train.buffers.end(), [&](const Buffer& buffer) {
+      return buffer.kind == kind && buffer.subject == layer;
+    });
+    return found == train.buffers.end() ? -1 : found->bytes.bound;
+  };
+  EXPECT_EQ(bytes(BufferKind::kWeights), 4 * shard);
+  EXPECT_EQ(bytes(BufferKind::kPublished), 2 * shard);
+  EXPECT_EQ(bytes(BufferKind::kGradients), 4 * shard);
+  EXPECT_EQ(bytes(BufferKind::kOptimizerState), 8 * shard);
+  EXPECT_EQ(bytes(BufferKind::kGathered), 2 * 4 * shard);
+  EXPECT_EQ(bytes(BufferKind::kContribution), 2 * 4 * shard);
+  EXPECT_EQ(bytes(BufferKind::kStaging), 2 * 4 * shard);
+}
+
+TEST(FillsTest, EveryLocalIsFilledOnceAfterAllOfItsAccesses) {
+  const Outline outline = MoeDecoder();
+  BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
+  options.hold = 1;
+  options.fill_after_last_access = true;
+  const Program train = ProvenStage(outline, options, Schedule::kOverlapped).train;
+  std::vector<int> fills(train.buffers.size(), 0);
+  for (const Instruction& instruction : train.instructions) {
+    for (const Operand& operand : instruction.operands) {
+      EXPECT_EQ(fills[operand.buffer], 0) << train.buffers[operand.buffer].name << " is used after its fill";
+    }
+    if (instruction.opcode == Opcode::kFill) {
+      for (const Operand& operand : instruction.operands) {
+        ++fills[operand.buffer];
+      }
+    }
+  }
+  for (size_t buffer = 0; buffer < fills.size(); ++buffer) {
+    const bool filled = train.buffers[buffer].life == Life::kLocal && !IsHost(train.buffers[buffer].kind);
+    EXPECT_EQ(fills[buffer], filled) << train.buffers[buffer].name;
+  }
+}
+
+// A gather's wait for a reader may only keep it from running ahead, and a memory wait may free what nothing
+// takes.
+TEST(WaitsTest, EveryWaitForDataIsNeeded) {
+  for (Outline outline : {SmallDecoder(), UnusualDecoder(), MoeDecoder()}) {
+    UseBf16(outline);
+    BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
+    options.hold = 1;
+    const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlapped);
+    for (size_t i = 0; i < stage.train.instructions.size(); ++i) {
+      const Instruction& instruction = stage.train.instructions[i];
+      for (size_t w = 0; w < instruction.waits.size(); ++w) {
+        if (instruction.opcode == Opcode::kUnshard || instruction.waits[w].frees > 0) {
+          continue;
+        }
+        StagePrograms changed = stage;
+        std::vector<Wait>& waits = changed.train.instructions[i].waits;
+        waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
+        // What a memory wait happens to imply is not needed for memory's sake alone.
+        const bool implied =
+            std::any_of(waits.begin(), waits.end(), [](const Wait& wait) { return wait.frees > 0; });
+        EXPECT_TRUE(implied || !CheckStage(outline, options, changed).ok())
+            << ToText(instruction, outline) << " need not wait for "
+            << ToText(stage.train.instructions[instruction.waits[w].instruction], outline);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::schedules

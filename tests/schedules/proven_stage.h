@@ -1,0 +1,18 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "schedules/build/program_builder.h"
+#include "schedules/check/check.h"
+
+namespace tandem::schedules {
+
+// The stage's programs; the test fails where the check refuses them.
+inline StagePrograms ProvenStage(const Outline& outline, const BuildOptions& options,
+                                 Schedule schedule = Schedule::kSequential) {
+  StagePrograms stage = BuildStage(outline, options, schedule).value();
+  EXPECT_EQ(CheckStage(outline, options, stage), absl::OkStatus());
+  return stage;
+}
+
+}  // namespace tandem::schedules

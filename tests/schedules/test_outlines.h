@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/program/build_options.h"
+#include "schedules/program/outline.h"
+
+namespace tandem::schedules {
+
+// Outlines that no model is needed for, with made-up sizes, and options that fit them.
+
+// Sizes of a dense decoder; bytes follow from them as in model/.
+struct DecoderSize {
+  int layers = 2;
+  int64_t tokens = 64;  // of one microbatch
+  int64_t hidden = 16;
+  int64_t inner = 48;
+  int64_t key_value = 8;  // columns of k and of v
+  int64_t vocabulary = 96;
+  int64_t heads = 2;
+  int element_bytes = 4;  // of values, gathered parameters and contributions
+};
+
+DecoderSize Llama8b(int layers, int64_t tokens, int element_bytes);
+
+// Embedding, layers of attention and mlp, head. Units "embedding", "layers.N" (two parts), "head".
+// tied: the head also uses the embedding's table, whose gradient then has two writers.
+Outline DenseDecoder(const DecoderSize& size, bool tied = false);
+
+// A small DenseDecoder: 2 layers unless said otherwise.
+Outline SmallDecoder(int layers = 2, bool tied = false);
+
+// Layer 0 is frozen, the head is tied and yields two losses (its forward writes the contribution of its own
+// part), and a unit "unused" is trainable while nothing writes its gradient.
+Outline UnusualDecoder();
+
+// Layers of attention, route, permute, dispatch, experts, combine, finish. Units "layers.N" (dense) and
+// "layers.N.experts" (expert). dispatch and combine communicate on the stream "dispatch" in group "ep";
+// permute writes split sizes that the host reads before dispatch; attention and experts split their backward,
+// where the input half hands a value to the weight half; route adds to a counter.
+Outline MoeDecoder(int layers = 2);
+
+// Stage 0: embedding and layer 0. Stage 1: layer 1 and head.
+std::vector<Outline> TwoStages();
+
+// A chain of up to nine nodes with skips, side values, comm nodes, one or two losses; sizes differ ten-fold.
+// The same seed gives the same outline.
+Outline RandomOutline(uint64_t seed);
+
+// Options for any of these: `ranks` data parallel ranks (expert units: half of them, at least 1).
+// Strategies with an outer axis split them into an outer 2 (1 for one rank) and an inner rest.
+BuildOptions OptionsFor(const Outline& outline, const std::string& strategy = "zero3",
+                        int num_microbatches = 2, int ranks = 2);
+
+// Options that fit RandomOutline(seed): 1-4 microbatches, prefetch 0-2, one of the strategies.
+BuildOptions RandomOptions(const Outline& outline, uint64_t seed);
+
+// Sets every unit's precision: main weights in fp32, the rest in bf16.
+void UseBf16(Outline& outline);
+
+// For BuildOptions::recompute: all of a layer but what the next one reads and what the host reads.
+std::vector<bool> RecomputeLayers(const Outline& outline);
+
+ValueId FindValue(const Outline& outline, const std::string& name);
+NodeId FindNode(const Outline& outline, const std::string& name);
+UnitId FindUnit(const Outline& outline, const std::string& name);
+
+}  // namespace tandem::schedules

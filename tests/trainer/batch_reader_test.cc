@@ -1,0 +1,89 @@
+#include "trainer/batch_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "trainer/failure.h"
+
+namespace tandem::trainer {
+namespace {
+
+TEST(BatchReaderTest, ReadsTheNextRunWhileOneIsNotOver) {
+  BatchReader reader;
+  std::vector<int64_t> memory(4);
+  const auto load = [](int64_t run) {
+    return [run](int microbatch, int64_t* tokens) { *tokens = 10 * run + microbatch; };
+  };
+  reader.Ask(0, {&memory[0], &memory[1]}, load(0));
+  reader.Ask(1, {&memory[2], &memory[3]}, load(1));
+  reader.Await(1, 1);  // nobody has waited for run 0
+  EXPECT_EQ(memory, (std::vector<int64_t>{0, 1, 10, 11}));
+  reader.Await(0, 1);
+}
+
+TEST(BatchReaderTest, AMicrobatchIsThereBeforeTheOnesBehindIt) {
+  BatchReader reader;
+  std::promise<void> go_on;
+  std::vector<int64_t> memory(2);
+  reader.Ask(0, {&memory[0], &memory[1]},
+             [&, may = go_on.get_future().share()](int microbatch, int64_t* tokens) {
+               if (microbatch == 1) {
+                 may.wait();
+               }
+               *tokens = 7;
+             });
+  reader.Await(0, 0);
+  EXPECT_EQ(memory[0], 7);
+  go_on.set_value();
+  reader.Await(0, 1);
+  EXPECT_EQ(memory[1], 7);
+}
+
+TEST(BatchReaderTest, AnErrorIsThrownToThoseWhoWaitForThatMicrobatchAndLaterOnes) {
+  BatchReader reader;
+  std::vector<int64_t> memory(3);
+  int calls = 0;
+  reader.Ask(0, {&memory[0], &memory[1], &memory[2]}, [&](int microbatch, int64_t*) {
+    ++calls;
+    if (microbatch == 1) {
+      throw std::runtime_error("no text");
+    }
+  });
+  EXPECT_THROW(reader.Await(0, 1), std::runtime_error);
+  EXPECT_THROW(reader.Await(0, 2), std::runtime_error);
+  reader.Await(0, 0);
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(BatchReaderTest, EndsWhileNobodyHasTakenWhatWasAskedFor) {
+  std::vector<int64_t> memory(100);
+  BatchReader reader;
+  std::vector<int64_t*> destinations;
+  for (int64_t& element : memory) {
+    destinations.push_back(&element);
+  }
+  reader.Ask(0, destinations, [](int, int64_t*) {});
+}
+
+// On the host, so that it is the same on every device, and without waiting for one.
+TEST(CheckTokensTest, ATokenOutsideTheVocabularyIsTheUsersErrorInOneLine) {
+  for (const int64_t id : {int64_t{256}, int64_t{-1}}) {
+    std::vector<int64_t> tokens(2 * 17, 7);
+    tokens[17 + 3] = id;
+    try {
+      CheckTokens({.sequences = 2, .sequence_length = 16}, 256, 1, tokens.data());
+      FAIL() << "the token was taken";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.what(), "data: microbatch 1 of this rank has token id " + std::to_string(id) +
+                                  " at position 3 of sequence 1; a model with model.vocab_size 256 takes ids "
+                                  "from 0 to 255: use the tokenizer that the vocabulary belongs to");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::trainer

@@ -1,0 +1,169 @@
+#include "trainer/run_sequence.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem::trainer {
+namespace {
+
+using Action = RunSequence::Action;
+
+std::string Name(const Run& run) {
+  const std::string recorded =
+      run.recording == Recording::kNone ? "" : (run.recording == Recording::kOverlapped ? "*" : "**");
+  switch (run.kind) {
+    case RunKind::kTrain:
+      return absl::StrCat("train", run.applied, ">", run.computed, recorded);
+    case RunKind::kBegin:
+      return absl::StrCat("begin", run.computed, recorded);
+    case RunKind::kUpdate:
+      return absl::StrCat("update", run.applied);
+    case RunKind::kValidate:
+      return "validate";
+  }
+  return "?";
+}
+
+// Drives a sequence as a rank does, with at most two runs in flight. agree: what the ranks agree on in the
+// run that computes a step. The result is what happened, in order; "|" where everything in flight has ended.
+std::string Drive(
+    const SequenceOptions& options,
+    const std::function<Agreed(int64_t)>& agree = [](int64_t) { return Agreed{}; }) {
+  RunSequence sequence(options);
+  std::deque<Run> in_flight;
+  std::vector<std::string> log;
+  const auto end_oldest = [&] {
+    if (in_flight.front().computed > 0) {
+      sequence.Ended(agree(in_flight.front().computed));
+    }
+    if (in_flight.front().recording != Recording::kNone) {
+      sequence.Recorded();
+    }
+    in_flight.pop_front();
+  };
+  while (log.size() < 100) {
+    if (in_flight.size() == 2) {
+      end_oldest();
+    }
+    const RunSequence::Next next = sequence.Decide(static_cast<int>(in_flight.size()));
+    switch (next.action) {
+      case Action::kIssue:
+        log.push_back(Name(next.run));
+        sequence.Issued(next.run);
+        in_flight.push_back(next.run);
+        break;
+      case Action::kDrain:
+        while (!in_flight.empty()) {
+          end_oldest();
+        }
+        log.push_back("|");
+        break;
+      case Action::kValidate:
+        log.push_back(absl::StrCat("validate", sequence.step()));
+        sequence.Validated();
+        break;
+      case Action::kSave:
+        log.push_back(absl::StrCat("save", sequence.step(), sequence.is_final() ? "!" : ""));
+        sequence.Saved();
+        break;
+      case Action::kAnswer:
+        log.push_back("answer");
+        sequence.Answered();
+        break;
+      case Action::kStop:
+        log.push_back("stop");
+        return absl::StrJoin(log, " ");
+      case Action::kFinish:
+        log.push_back("finish");
+        return absl::StrJoin(log, " ");
+    }
+  }
+  return absl::StrJoin(log, " ") + " ...";
+}
+
+TEST(RunSequenceTest, EveryStepIsAppliedByTheRunThatComputesTheNext) {
+  EXPECT_EQ(Drive({.last_step = 4}), "begin1 train1>2 train2>3 train3>4 update4 | finish");
+  EXPECT_EQ(Drive({.last_step = 1}), "begin1 update1 | finish");
+  EXPECT_EQ(Drive({.first_step = 3, .last_step = 3}), "finish");
+}
+
+TEST(RunSequenceTest, WhatNeedsTheWeightsOfAStepComesAfterAnUpdateOfItsOwn) {
+  EXPECT_EQ(Drive({.last_step = 5, .checkpoint_every = 2, .has_directory = true}),
+            "begin1 train1>2 update2 | save2 begin3 train3>4 update4 | save4 begin5 update5 | save5! finish");
+}
+
+TEST(RunSequenceTest, ValidatesBeforeTheFirstUpdateAtItsCadenceAndAtTheEnd) {
+  EXPECT_EQ(
+      Drive({.last_step = 5, .validate_every = 2}),
+      "validate0 begin1 train1>2 update2 | validate2 begin3 train3>4 update4 | validate4 begin5 update5 | "
+      "validate5 finish");
+}
+
+TEST(RunSequenceTest, AResumedJobDoesNotValidateAgainWhereItStarts) {
+  EXPECT_EQ(Drive({.first_step = 2, .last_step = 3, .validate_every = 2}),
+            "begin3 update3 | validate3 finish");
+}
+
+TEST(RunSequenceTest, ARequestActsAfterTheRunBehindTheOneThatAgreedOnIt) {
+  const auto at_two = [](bool stop) {
+    return
+        [stop](int64_t step) { return Agreed{.checkpoint = step == 2 && !stop, .stop = step == 2 && stop}; };
+  };
+  EXPECT_EQ(Drive({.last_step = 5, .has_directory = true}, at_two(false)),
+            "begin1 train1>2 train2>3 update3 | save3 answer begin4 train4>5 update5 | save5! finish");
+  EXPECT_EQ(Drive({.last_step = 5, .has_directory = true}, at_two(true)),
+            "begin1 train1>2 train2>3 update3 | save3! stop");
+}
+
+TEST(RunSequenceTest, ARequestThatIsAgreedOnBeforeABoundaryActsThere) {
+  EXPECT_EQ(Drive({.last_step = 5, .checkpoint_every = 2, .has_directory = true},
+                  [](int64_t step) { return Agreed{.stop = step == 2}; }),
+            "begin1 train1>2 update2 | save2! stop");
+}
+
+TEST(RunSequenceTest, WithoutADirectoryNothingIsSavedAndRequestsAreAnswered) {
+  EXPECT_EQ(Drive({.last_step = 4, .checkpoint_every = 1},
+                  [](int64_t step) { return Agreed{.checkpoint = step == 1}; }),
+            "begin1 train1>2 update2 | answer begin3 train3>4 update4 | finish");
+}
+
+TEST(RunSequenceTest, AStopInTheLastStepIsTheEnd) {
+  EXPECT_EQ(
+      Drive({.last_step = 2, .has_directory = true}, [](int64_t step) { return Agreed{.stop = step == 2}; }),
+      "begin1 train1>2 update2 | save2! finish");
+}
+
+TEST(RunSequenceTest, ARecordedRunSharesTheDeviceWithNoOther) {
+  EXPECT_EQ(
+      Drive({.last_step = 8},
+            [](int64_t step) {
+              return step == 1 ? Agreed{.profile = {.id = 7, .steps = 1, .serialized = true}} : Agreed{};
+            }),
+      "begin1 train1>2 | train2>3* | train3>4** | train4>5 train5>6 train6>7 train7>8 update8 | finish");
+}
+
+TEST(RunSequenceTest, AProfileThatIsAgreedOnAgainIsRecordedOnce) {
+  EXPECT_EQ(Drive({.last_step = 5},
+                  [](int64_t step) {
+                    return step <= 2 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{};
+                  }),
+            "begin1 train1>2 | train2>3* | train3>4 train4>5 update5 | finish");
+}
+
+TEST(RunSequenceTest, AProfileEndsAlsoWhereEveryStepIsABoundary) {
+  EXPECT_EQ(
+      Drive({.last_step = 4, .checkpoint_every = 1, .has_directory = true},
+            [](int64_t step) { return step == 1 ? Agreed{.profile = {.id = 7, .steps = 2}} : Agreed{}; }),
+      "begin1 update1 | save1 begin2* update2 | save2 begin3* update3 | save3 begin4 update4 | save4! "
+      "finish");
+}
+
+}  // namespace
+}  // namespace tandem::trainer

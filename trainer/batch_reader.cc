@@ -1,0 +1,102 @@
+#include "trainer/batch_reader.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "trainer/failure.h"
+
+namespace tandem::trainer {
+
+BatchReader::BatchReader() : thread_([this] { Read(); }) {}
+
+BatchReader::~BatchReader() {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void BatchReader::Ask(int64_t run, std::vector<int64_t*> destinations, Load load) {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (jobs_.size() == 2) {
+      jobs_.pop_front();  // its run has ended, so it is read
+    }
+    jobs_.push_back({.run = run, .destinations = std::move(destinations), .load = std::move(load)});
+  }
+  changed_.notify_all();
+}
+
+void BatchReader::Await(int64_t run, int microbatch) {
+  std::unique_lock<std::mutex> lock(mu_);
+  changed_.wait(lock, [&] { return Find(run).done > microbatch || Find(run).error != nullptr; });
+  const Job& job = Find(run);
+  if (job.done <= microbatch) {
+    std::rethrow_exception(job.error);
+  }
+}
+
+BatchReader::Job& BatchReader::Find(int64_t run) {
+  const auto found =
+      std::find_if(jobs_.begin(), jobs_.end(), [run](const Job& job) { return job.run == run; });
+  if (found == jobs_.end()) {
+    throw std::logic_error(absl::StrCat("nobody asked for the batches of run ", run));
+  }
+  return *found;
+}
+
+void BatchReader::Read() {
+  pthread_setname_np(pthread_self(), "data");
+  std::unique_lock<std::mutex> lock(mu_);
+  while (true) {
+    Job* next = nullptr;
+    changed_.wait(lock, [&] {
+      const auto found = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) {
+        return job.error == nullptr && job.done < static_cast<int>(job.destinations.size());
+      });
+      next = found == jobs_.end() ? nullptr : &*found;
+      return ending_ || next != nullptr;
+    });
+    if (ending_) {
+      return;
+    }
+    const int64_t run = next->run;
+    const int microbatch = next->done;
+    const Load load = next->load;
+    int64_t* const tokens = next->destinations[microbatch];
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      load(microbatch, tokens);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    const auto job = std::find_if(jobs_.begin(), jobs_.end(), [run](const Job& j) { return j.run == run; });
+    if (job != jobs_.end()) {
+      job->error = error;
+      job->done += error == nullptr ? 1 : 0;
+    }
+    changed_.notify_all();
+  }
+}
+
+void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, int microbatch, const int64_t* tokens) {
+  const int64_t columns = batch.sequence_length + 1;
+  for (int64_t i = 0; i < batch.sequences * columns; ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab_size) {
+      throw UserError(absl::StrCat("data: microbatch ", microbatch, " of this rank has token id ", tokens[i],
+                                   " at position ", i % columns, " of sequence ", i / columns,
+                                   "; a model with model.vocab_size ", vocab_size, " takes ids from 0 to ",
+                                   vocab_size - 1, ": use the tokenizer that the vocabulary belongs to"));
+    }
+  }
+}
+
+}  // namespace tandem::trainer

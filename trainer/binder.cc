@@ -1,0 +1,284 @@
+#include "trainer/binder.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/device.h"
+#include "fsdp/gradient_norm.h"
+#include "model/node.h"
+#include "plan/job_plan.h"
+#include "schedules/program/text.h"
+#include "trainer/backend.h"
+#include "trainer/stage_memory.h"
+
+namespace tandem::trainer {
+
+using device::Memory;
+using schedules::Buffer;
+using schedules::BufferKind;
+using schedules::Instruction;
+using schedules::Mode;
+using schedules::Opcode;
+using schedules::Operand;
+using schedules::Program;
+
+namespace {
+
+constexpr uint8_t kNanByte = 0xFF;
+
+// The operands of one instruction in runs of one parity, taken in their order (schedules/program/program.h).
+class OperandReader {
+ public:
+  OperandReader(const Program& program, const Instruction& instruction, int parity, const StageMemory& memory)
+      : program_(program), instruction_(instruction), parity_(parity), memory_(memory) {}
+
+  bool at_end() const { return next_ == instruction_.operands.size(); }
+  const Operand& operand() const { return instruction_.operands.at(next_); }
+  const Buffer& buffer() const { return program_.buffers.at(operand().buffer); }
+
+  // The next operand, whatever it is.
+  Memory Take() {
+    const Memory memory = memory_.At(program_, operand(), parity_);
+    ++next_;
+    return memory;
+  }
+
+  // The next operand, which must be of that kind.
+  Memory Take(BufferKind kind) {
+    if (at_end() || buffer().kind != kind) {
+      throw std::logic_error(absl::StrCat("operand ", next_, " is not the ", schedules::ToText(kind)));
+    }
+    return Take();
+  }
+
+  // The next operand if it is of that kind; otherwise no memory.
+  Memory TakeIf(BufferKind kind) { return !at_end() && buffer().kind == kind ? Take() : Memory{}; }
+
+ private:
+  const Program& program_;
+  const Instruction& instruction_;
+  const int parity_;
+  const StageMemory& memory_;
+  size_t next_ = 0;
+};
+
+model::Pass PassOf(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kForward:
+      return model::Pass::kForward;
+    case Opcode::kRecompute:
+      return model::Pass::kRecompute;
+    case Opcode::kBackward:
+      return model::Pass::kBackward;
+    case Opcode::kBackwardInput:
+      return model::Pass::kBackwardInput;
+    default:
+      return model::Pass::kBackwardWeight;
+  }
+}
+
+fsdp::AdamWConfig AdamW(const plan::JobPlan& plan) {
+  const plan::OptimizerConfig& config = plan.train.optimizer;
+  return {.beta1 = config.beta1,
+          .beta2 = config.beta2,
+          .epsilon = config.epsilon,
+          .weight_decay = config.weight_decay,
+          .divisor = plan::ContributionsPerStep(plan)};
+}
+
+}  // namespace
+
+Binder::Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
+               const std::vector<fsdp::UnitShard>& units, const StageMemory& memory, Backend& backend,
+               bool fill_with_nan, std::function<void(int, int)> await_batch)
+    : plan_(plan),
+      nodes_(nodes),
+      units_(units),
+      memory_(memory),
+      backend_(backend),
+      fill_with_nan_(fill_with_nan),
+      await_batch_(std::move(await_batch)) {}
+
+Call Binder::Bind(const Program& program, const Instruction& instruction, int parity,
+                  comm::Communicator* communicator) const {
+  Call call = BindOpcode(program, instruction, parity, communicator);
+  std::vector<Memory> overwritten;
+  for (const Operand& operand : instruction.operands) {
+    if (operand.mode == Mode::kWrites && !schedules::IsHost(program.buffers[operand.buffer].kind)) {
+      overwritten.push_back(memory_.At(program, operand, parity));
+    }
+  }
+  if (!fill_with_nan_ || overwritten.empty()) {
+    return call;
+  }
+  return [&device = backend_.device(), overwritten, call] {
+    for (const Memory& memory : overwritten) {
+      device.Fill(memory.begin, kNanByte, memory.bytes);
+    }
+    call();
+  };
+}
+
+Call Binder::BindOpcode(const Program& program, const Instruction& instruction, int parity,
+                        comm::Communicator* communicator) const {
+  device::Device& device = backend_.device();
+  OperandReader operands(program, instruction, parity, memory_);
+  switch (instruction.opcode) {
+    case Opcode::kLoadInputs: {
+      const Memory host = operands.Take(BufferKind::kHostInputs);
+      const Memory inputs = operands.Take(BufferKind::kInputs);
+      return [&device, host, inputs] { device.CopyToDevice(inputs.begin, host.begin, host.bytes); };
+    }
+    case Opcode::kLoadBatch: {
+      const Memory host = operands.Take(BufferKind::kHostBatch);
+      const Memory tokens = operands.Take(BufferKind::kBatch);
+      return [this, &device, host, tokens, parity, microbatch = instruction.microbatch] {
+        await_batch_(parity, microbatch);
+        device.CopyToDevice(tokens.begin, host.begin, host.bytes);
+      };
+    }
+    case Opcode::kForward:
+    case Opcode::kRecompute:
+    case Opcode::kBackward:
+    case Opcode::kBackwardInput:
+    case Opcode::kBackwardWeight: {
+      std::vector<model::OperandMemory> memory;
+      for (const Operand& operand : instruction.operands) {
+        memory.push_back(MemoryOf(program, operand, parity));
+      }
+      if (instruction.opcode == Opcode::kRecompute) {
+        InsertKeptWrites(program, instruction, memory);
+      }
+      return nodes_.at(instruction.target)->Bind(PassOf(instruction.opcode), memory);
+    }
+    case Opcode::kUnshard: {
+      const Memory shard = operands.Take();
+      return units_.at(instruction.target)
+          .BindUnshard(*communicator, shard, operands.Take(BufferKind::kGathered));
+    }
+    case Opcode::kReduceGradients: {
+      const Memory contribution = operands.Take(BufferKind::kContribution);
+      const Memory staging = operands.Take(BufferKind::kStaging);
+      const bool adds = operands.operand().mode == Mode::kAdds;
+      const Memory gradients = operands.Take(BufferKind::kGradients);
+      return units_.at(instruction.target)
+          .BindReduceGradients(*communicator,
+                               {.contribution = contribution,
+                                .staging = staging,
+                                .gradients = gradients,
+                                .norm_terms = operands.TakeIf(BufferKind::kNormTerms)},
+                               adds);
+    }
+    case Opcode::kGradientNorm: {
+      fsdp::GradientNormMemory memory;
+      while (operands.buffer().kind == BufferKind::kNormTerms) {
+        memory.norm_terms.push_back(operands.Take());
+      }
+      memory.inputs = operands.Take(BufferKind::kInputs);
+      memory.outcome = operands.Take(BufferKind::kOutcome);
+      return fsdp::BindGradientNorm(*communicator, memory,
+                                    {.num_microbatches = plan::ContributionsPerStep(plan_),
+                                     .max_norm = plan_.train.optimizer.clip_grad_norm},
+                                    device, backend_.shard_kernels());
+    }
+    case Opcode::kOptimizerStep: {
+      fsdp::OptimizerMemory memory;
+      memory.gradients = operands.Take(BufferKind::kGradients);
+      memory.outcome = operands.Take(BufferKind::kOutcome);
+      memory.inputs = operands.Take(BufferKind::kInputs);
+      memory.state.weights = operands.Take(BufferKind::kWeights);
+      const Buffer& moments = operands.buffer();
+      const Memory both = operands.Take(BufferKind::kOptimizerState);
+      memory.state.exp_avg = {both.begin + moments.parts.at(0).begin,
+                              moments.parts[0].end - moments.parts[0].begin};
+      memory.state.exp_avg_sq = {both.begin + moments.parts.at(1).begin,
+                                 moments.parts[1].end - moments.parts[1].begin};
+      if (operands.TakeIf(BufferKind::kPublished).begin != nullptr) {
+        break;
+      }
+      memory.update_norms = operands.Take(BufferKind::kUpdateNorms);
+      memory.scratch = operands.TakeIf(BufferKind::kScratch);
+      return units_.at(instruction.target).BindOptimizerStep(memory, AdamW(plan_));
+    }
+    case Opcode::kReport: {
+      std::vector<Memory> reads;
+      std::vector<Memory> writes;
+      while (!operands.at_end()) {
+        const bool reads_it = operands.operand().mode == Mode::kReads;
+        (reads_it ? reads : writes).push_back(operands.Take());
+      }
+      if (reads.size() != writes.size()) {
+        throw std::logic_error("a report copies every buffer that it reads to one that it writes");
+      }
+      return [&device, reads, writes] {
+        for (size_t i = 0; i < reads.size(); ++i) {
+          device.CopyToHost(writes[i].begin, reads[i].begin, reads[i].bytes);
+        }
+      };
+    }
+    case Opcode::kFill: {
+      std::vector<Memory> dead;
+      while (!operands.at_end()) {
+        dead.push_back(operands.Take());
+      }
+      return [&device, dead] {
+        for (const Memory& memory : dead) {
+          device.Fill(memory.begin, kNanByte, memory.bytes);
+        }
+      };
+    }
+    case Opcode::kSend:
+    case Opcode::kReceive:
+    case Opcode::kHostWait:
+    case Opcode::kUnshardOuter:
+    case Opcode::kZero:
+    case Opcode::kRound:
+    case Opcode::kAccumulate:
+    case Opcode::kReduceOuter:
+      break;
+  }
+  throw std::logic_error(
+      absl::StrCat("no trainer runs this yet: ", schedules::ToText(instruction, plan_.outline)));
+}
+
+// A recompute has no operand for a value that was kept; its node's forward has one for each.
+void Binder::InsertKeptWrites(const Program& program, const Instruction& instruction,
+                              std::vector<model::OperandMemory>& memory) const {
+  const schedules::Access& access = plan_.outline.nodes.at(instruction.target).forward;
+  size_t next = access.reads.size();  // operand
+  for (size_t i = 0; i < access.writes.size(); ++i) {
+    const bool written = next < instruction.operands.size() &&
+                         instruction.operands[next].mode == Mode::kWrites &&
+                         program.buffers[instruction.operands[next].buffer].subject == access.writes[i];
+    if (written) {
+      ++next;
+    } else {
+      memory.insert(memory.begin() + static_cast<std::ptrdiff_t>(access.reads.size() + i),
+                    model::OperandMemory{});
+    }
+  }
+}
+
+model::OperandMemory Binder::MemoryOf(const Program& program, const Operand& operand, int parity) const {
+  const Memory memory = memory_.At(program, operand, parity);
+  model::OperandMemory result{
+      .begin = memory.begin, .bytes = memory.bytes, .adds = operand.mode == Mode::kAdds};
+  const Buffer& buffer = program.buffers[operand.buffer];
+  if (buffer.kind != BufferKind::kGathered && buffer.kind != BufferKind::kContribution &&
+      buffer.kind != BufferKind::kCollected) {
+    return result;
+  }
+  const Memory whole = memory_.At(program, {.buffer = operand.buffer}, parity);
+  const int64_t element_bytes = model::ElementBytes(plan_.compute);
+  const auto& parameters = plan_.units[buffer.subject].parameters;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (operand.part < 0 || parameters[i].part == operand.part) {
+      result.parameters.push_back(whole.begin +
+                                  plan_.layouts[buffer.subject].parameters[i].range.begin * element_bytes);
+    }
+  }
+  return result;
+}
+
+}  // namespace tandem::trainer

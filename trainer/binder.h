@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "fsdp/unit_shard.h"
+#include "model/bound_pass.h"
+#include "schedules/program/program.h"
+#include "trainer/bound_program.h"
+
+namespace tandem::model {
+class Node;
+}
+namespace tandem::plan {
+struct JobPlan;
+}
+
+namespace tandem::trainer {
+
+class Backend;
+class StageMemory;
+
+// Turns instructions into calls on the memory of their operands: the one place that knows which code runs an
+// opcode.
+class Binder {
+ public:
+  // fill_with_nan: a call first fills what its instruction overwrites with NaN (tests).
+  // await_batch: blocks until the host has the tokens of a microbatch of the run of that parity. All outlive
+  // it and what it binds.
+  Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
+         const std::vector<fsdp::UnitShard>& units, const StageMemory& memory, Backend& backend,
+         bool fill_with_nan, std::function<void(int parity, int microbatch)> await_batch);
+
+  // The call of an instruction of `program` in runs of that parity. communicator: the instruction's, or null.
+  // Throws std::logic_error for an opcode that no trainer runs yet; std::invalid_argument where sizes do not
+  // fit.
+  Call Bind(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
+            comm::Communicator* communicator) const;
+
+ private:
+  Call BindOpcode(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
+                  comm::Communicator* communicator) const;
+  void InsertKeptWrites(const schedules::Program& program, const schedules::Instruction& instruction,
+                        std::vector<model::OperandMemory>& memory) const;
+  model::OperandMemory MemoryOf(const schedules::Program& program, const schedules::Operand& operand,
+                                int parity) const;
+
+  const plan::JobPlan& plan_;
+  const std::vector<std::unique_ptr<model::Node>>& nodes_;
+  const std::vector<fsdp::UnitShard>& units_;
+  const StageMemory& memory_;
+  Backend& backend_;
+  const bool fill_with_nan_;
+  const std::function<void(int, int)> await_batch_;
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,103 @@
+#include "trainer/run_memory.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "fsdp/run_inputs.h"
+#include "plan/job_plan.h"
+#include "trainer/stage_memory.h"
+
+namespace tandem::trainer {
+
+using schedules::Buffer;
+using schedules::BufferKind;
+using schedules::Life;
+using schedules::Operand;
+using schedules::Program;
+
+namespace {
+
+// Calls visit(buffer) for the host's buffers of one kind that the program's instructions touch, each once.
+template <typename Visit>
+void ForEachTouched(const Program& program, BufferKind kind, const Visit& visit) {
+  std::vector<bool> touched(program.buffers.size());
+  for (const schedules::Instruction& instruction : program.instructions) {
+    for (const Operand& operand : instruction.operands) {
+      touched[operand.buffer] = true;
+    }
+  }
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    if (touched[i] && program.buffers[i].kind == kind) {
+      visit(program.buffers[i]);
+    }
+  }
+}
+
+}  // namespace
+
+RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : plan_(plan) {
+  for (const Program* program : plan.stage.All()) {
+    ProgramMemory& bound = programs_[program];
+    for (const int parity : {0, 1}) {
+      Element& element = bound.elements[parity];
+      ForEachTouched(*program, BufferKind::kHostInputs,
+                     [&](const Buffer& buffer) { element.inputs = memory.At(buffer, parity); });
+      ForEachTouched(*program, BufferKind::kHostBatch, [&](const Buffer& buffer) {
+        for (int m = 0; m < program->num_microbatches; ++m) {
+          element.batches.push_back(
+              reinterpret_cast<int64_t*>(memory.At(buffer, parity).begin + buffer.parts[m].begin));
+        }
+      });
+      ForEachTouched(*program, BufferKind::kHostLosses, [&](const Buffer& buffer) {
+        for (int m = 0; m < program->num_microbatches; ++m) {
+          element.losses.push_back(
+              reinterpret_cast<const double*>(memory.At(buffer, parity).begin + buffer.parts[m].begin));
+        }
+      });
+      ForEachTouched(*program, BufferKind::kHostOutcome,
+                     [&](const Buffer& buffer) { element.outcome = memory.At(buffer, parity); });
+      ForEachTouched(*program, BufferKind::kHostUpdateNorms, [&](const Buffer& buffer) {
+        element.norms.push_back({memory.At(buffer, parity).as<const fsdp::ParameterNorms>(),
+                                 plan.layouts[buffer.subject].parameters.size()});
+      });
+    }
+  }
+}
+
+void RunMemory::WriteInputs(const RunRequest& request, const Program& program, int parity) const {
+  const device::Memory memory = programs_.at(&program).elements[parity].inputs;
+  if (memory.begin == nullptr) {
+    return;
+  }
+  const plan::OptimizerConfig& config = plan_.train.optimizer;
+  *memory.as<fsdp::RunInputs>() = {
+      .step = request.run.computed,
+      .requests = {.bits = request.requests, .profile = request.profile.ToNumber()},
+      .applied_step = request.run.applied,
+      .learning_rate = request.learning_rate,
+      .correction1 = fsdp::BiasCorrection(config.beta1, request.run.applied),
+      .correction2 = fsdp::BiasCorrection(config.beta2, request.run.applied),
+  };
+}
+
+const std::vector<int64_t*>& RunMemory::Batches(const Program& program, int parity) const {
+  return programs_.at(&program).elements[parity].batches;
+}
+
+RunRecord RunMemory::Read(const RunRequest& request, const Program& program, int parity) const {
+  const Element& element = programs_.at(&program).elements[parity];
+  RunRecord record{.run = request.run, .learning_rate = request.learning_rate};
+  for (const double* loss : element.losses) {
+    record.losses.push_back(*loss);
+  }
+  if (element.outcome.begin != nullptr) {
+    record.outcome = *element.outcome.as<const fsdp::NormOutcome>();
+  }
+  for (const auto& [norms, count] : element.norms) {
+    record.norms.insert(record.norms.end(), norms, norms + count);
+  }
+  return record;
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "device/memory.h"
+#include "fsdp/norm_outcome.h"
+#include "fsdp/parameter_norms.h"
+#include "schedules/program/program.h"
+#include "trainer/profiling.h"
+#include "trainer/run_sequence.h"
+
+namespace tandem::plan {
+struct JobPlan;
+}
+
+namespace tandem::trainer {
+
+class StageMemory;
+
+// What the host says of one run, before it is issued.
+struct RunRequest {
+  Run run;
+  double learning_rate = 0;  // of run.applied
+  uint32_t requests = 0;     // of this rank, agreed on with the norm (RequestBit)
+  ProfileSteps profile;      // likewise
+};
+
+// What the host knows of one run when it has ended.
+struct RunRecord {
+  Run run;
+  double learning_rate = 0;                 // of run.applied
+  std::vector<double> losses;               // of this rank's microbatches; empty where the program has none
+  fsdp::NormOutcome outcome;                // of the gradients of run.computed
+  std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces after run.applied, in the layouts' order
+};
+
+// The host's side of the rings: the pinned memory that copies between host and device go from and to. The
+// element of a run belongs to the host before the run is issued and after it has ended. Immutable.
+class RunMemory {
+ public:
+  // Both outlive it.
+  RunMemory(const plan::JobPlan& plan, const StageMemory& memory);
+
+  void WriteInputs(const RunRequest& request, const schedules::Program& program, int parity) const;
+
+  // Where the tokens of each microbatch of a program go; empty where it has none.
+  const std::vector<int64_t*>& Batches(const schedules::Program& program, int parity) const;
+
+  RunRecord Read(const RunRequest& request, const schedules::Program& program, int parity) const;
+
+ private:
+  // What a program touches of it; null where it touches none.
+  struct Element {
+    device::Memory inputs;
+    std::vector<int64_t*> batches;      // by microbatch
+    std::vector<const double*> losses;  // by microbatch
+    device::Memory outcome;
+    std::vector<std::pair<const fsdp::ParameterNorms*, size_t>>
+        norms;  // by unit, with the number of parameters
+  };
+  struct ProgramMemory {
+    std::array<Element, 2> elements;  // by parity
+  };
+
+  const plan::JobPlan& plan_;
+  std::map<const schedules::Program*, ProgramMemory> programs_;
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,88 @@
+#include "trainer/run_sequence.h"
+
+namespace tandem::trainer {
+
+RunSequence::RunSequence(const SequenceOptions& options)
+    : options_(options),
+      applied_(options.first_step),
+      computed_(options.first_step),
+      saved_step_(options.first_step) {}
+
+// Step 0 tells where the curve starts.
+bool RunSequence::ValidationDue(int64_t step) const {
+  if (options_.validate_every == 0 || validated_step_ == step) {
+    return false;
+  }
+  return step == 0 ||
+         (step != options_.first_step && (step == options_.last_step || step % options_.validate_every == 0));
+}
+
+bool RunSequence::SaveDue(int64_t step) const {
+  if (!options_.has_directory || saved_step_ == step) {
+    return false;
+  }
+  return checkpoint_wanted_ || stop_wanted_ || step == options_.last_step ||
+         (options_.checkpoint_every > 0 && step % options_.checkpoint_every == 0);
+}
+
+RunSequence::Next RunSequence::Decide(int in_flight) const {
+  if (computed_ == applied_) {
+    return DecideAtBoundary(in_flight);
+  }
+  if (computed_ == options_.last_step || checkpoint_wanted_ || stop_wanted_ || ValidationDue(computed_) ||
+      SaveDue(computed_)) {
+    return {Action::kIssue, {.kind = RunKind::kUpdate, .applied = computed_}};
+  }
+  // What is recorded shares the device with no other run.
+  const Recording recording = profiles_.next();
+  if (in_flight > 0 && (recording_ || recording != Recording::kNone)) {
+    return {Action::kDrain, {}};
+  }
+  return {Action::kIssue,
+          {.kind = RunKind::kTrain, .applied = computed_, .computed = computed_ + 1, .recording = recording}};
+}
+
+// Every step that was computed is applied.
+RunSequence::Next RunSequence::DecideAtBoundary(int in_flight) const {
+  // What any of these runs has agreed on is acted on here.
+  if (in_flight > 0) {
+    return {Action::kDrain, {}};
+  }
+  if (ValidationDue(applied_)) {
+    return {Action::kValidate, {}};
+  }
+  if (SaveDue(applied_)) {
+    return {Action::kSave, {}};
+  }
+  if (applied_ == options_.last_step) {
+    return {Action::kFinish, {}};
+  }
+  if (stop_wanted_) {
+    return {Action::kStop, {}};
+  }
+  if (checkpoint_wanted_) {
+    return {Action::kAnswer, {}};
+  }
+  return {Action::kIssue,
+          {.kind = RunKind::kBegin, .computed = computed_ + 1, .recording = profiles_.next()}};
+}
+
+void RunSequence::Issued(const Run& run) {
+  if (run.kind == RunKind::kValidate) {
+    return;
+  }
+  applied_ = run.applied > 0 ? run.applied : applied_;
+  computed_ = run.computed > 0 ? run.computed : computed_;
+  recording_ = run.recording != Recording::kNone;
+}
+
+void RunSequence::Ended(const Agreed& agreed) {
+  checkpoint_wanted_ |= agreed.checkpoint;
+  stop_wanted_ |= agreed.stop;
+  // The run behind the one that agreed on it may have agreed on it again.
+  if (agreed.profile.id != 0 && agreed_profiles_.insert(agreed.profile.id).second) {
+    profiles_.Add(agreed.profile);
+  }
+}
+
+}  // namespace tandem::trainer

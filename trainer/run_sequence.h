@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+
+#include "trainer/profiling.h"
+
+namespace tandem::trainer {
+
+// Which program a rank runs next, and where it has to stop: decided by positions and by what the ranks have
+// agreed on, never by what one rank sees alone. Pure: no clock, no device.
+//
+// Step s is computed by one run (its gradients and their norm) and applied by a later one (its optimizer
+// steps): the next step's run, or `update` where something needs the weights of step s in between.
+
+enum class RunKind : uint8_t { kTrain, kBegin, kUpdate, kValidate };
+
+struct Run {
+  RunKind kind = RunKind::kTrain;
+  int64_t applied = 0;   // the step that its optimizer steps complete; 0: none
+  int64_t computed = 0;  // the step whose gradients it computes; 0: none
+  Recording recording = Recording::kNone;
+  bool operator==(const Run&) const = default;
+};
+
+struct SequenceOptions {
+  int64_t first_step = 0;        // done before: 0, or that of the checkpoint
+  int64_t last_step = 0;         // of the job
+  int64_t validate_every = 0;    // 0: never
+  int64_t checkpoint_every = 0;  // 0: only at the end and on request
+  bool has_directory = false;    // without one nothing is saved
+};
+
+// What the ranks have agreed on with one norm.
+struct Agreed {
+  bool checkpoint = false;
+  bool stop = false;
+  ProfileSteps profile;  // id 0: none
+};
+
+// Not thread-safe.
+class RunSequence {
+ public:
+  enum class Action : uint8_t {
+    kIssue,     // run(): it may overlap the end of the run before, unless it is recorded
+    kDrain,     // wait for all that was issued, tell Ended of it, and ask again
+    kValidate,  // the weights of step(); nothing is in flight; call Validated
+    kSave,      // the state of step(); nothing is in flight; call Saved, whether it succeeded or not
+    kAnswer,    // what was asked for is done; call Answered
+    kStop,      // on request: step() is applied, and saved where there is a directory
+    kFinish,    // every step is applied
+  };
+
+  struct Next {
+    Action action = Action::kFinish;
+    Run run;  // of kIssue
+  };
+
+  explicit RunSequence(const SequenceOptions& options);
+
+  // What to do now. in_flight: runs that were issued and have not ended.
+  Next Decide(int in_flight) const;
+
+  void Issued(const Run& run);
+  // The ranks agreed on this in a run that has ended.
+  void Ended(const Agreed& agreed);
+  void Validated() { validated_step_ = applied_; }
+  void Saved() { saved_step_ = applied_; }
+  void Answered() { checkpoint_wanted_ = false; }
+
+  // Which request the recorded run belongs to; it has ended.
+  ProfileQueue::Recorded Recorded() { return profiles_.Advance(); }
+
+  int64_t step() const { return applied_; }  // applied, as issued
+  // Nothing follows a save at step(), so it must succeed.
+  bool is_final() const { return stop_wanted_ || applied_ == options_.last_step; }
+
+ private:
+  bool ValidationDue(int64_t step) const;
+  bool SaveDue(int64_t step) const;
+  Next DecideAtBoundary(int in_flight) const;
+
+  const SequenceOptions options_;
+  int64_t applied_;
+  int64_t computed_;
+  int64_t validated_step_ = -1;
+  int64_t saved_step_;
+  bool checkpoint_wanted_ = false;
+  bool stop_wanted_ = false;
+  bool recording_ = false;  // the run issued last
+  ProfileQueue profiles_;
+  std::set<uint64_t> agreed_profiles_;
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,80 @@
+#include "trainer/stage_memory.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "device/device.h"
+#include "plan/job_plan.h"
+#include "trainer/backend.h"
+
+namespace tandem::trainer {
+
+using schedules::Buffer;
+using schedules::Operand;
+using schedules::Program;
+
+c10::ScalarType ElementTypeOf(model::ComputeType type) {
+  switch (type) {
+    case model::ComputeType::kFp32:
+      return c10::ScalarType::Float;
+    case model::ComputeType::kFp64:
+      return c10::ScalarType::Double;
+  }
+  throw std::logic_error("no trainer computes in this type");
+}
+
+StageMemory::StageMemory(const schedules::StagePrograms& stage, device::Device& device,
+                         std::shared_ptr<device::Region> arena, bool fill_with_nan)
+    : arena_(device, std::move(arena), fill_with_nan), host_(device, stage.host_bytes) {
+  device.Fill(arena_.all().begin, 0, stage.persistent_bytes);
+}
+
+device::Memory StageMemory::At(const Buffer& buffer, int element) const {
+  const int64_t offset = buffer.address + element * schedules::RingStride(buffer);
+  return schedules::IsHost(buffer.kind) ? host_.At(offset, buffer.bytes.bound)
+                                        : arena_.At(offset, buffer.bytes.bound);
+}
+
+device::Memory StageMemory::At(const Program& program, const Operand& operand, int parity) const {
+  const Buffer& buffer = program.buffers[operand.buffer];
+  const int element = buffer.life == schedules::Life::kRing ? (operand.former ? 1 - parity : parity) : 0;
+  const device::Memory whole = At(buffer, element);
+  if (operand.part < 0) {
+    return whole;
+  }
+  const schedules::BufferPart& part = buffer.parts[operand.part];
+  return {whole.begin + part.begin, part.end - part.begin};
+}
+
+std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend) {
+  const c10::ScalarType type = ElementTypeOf(plan.compute);
+  std::vector<fsdp::UnitShard> units;
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan.train.ranks, rank,
+                       fsdp::UnitTypes{.main = type, .compute = type, .transport = type}, backend.device(),
+                       backend.shard_kernels());
+  }
+  return units;
+}
+
+std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory) {
+  std::vector<fsdp::StateMemory> states(plan.units.size());
+  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+    if (buffer.kind == schedules::BufferKind::kWeights) {
+      states.at(buffer.subject).weights = memory.At(buffer);
+    } else if (buffer.kind == schedules::BufferKind::kOptimizerState) {
+      const device::Memory whole = memory.At(buffer);
+      const auto part = [&](size_t i) {
+        return device::Memory{whole.begin + buffer.parts.at(i).begin,
+                              buffer.parts[i].end - buffer.parts[i].begin};
+      };
+      states.at(buffer.subject).exp_avg = part(0);
+      states.at(buffer.subject).exp_avg_sq = part(1);
+    }
+  }
+  return states;
+}
+
+}  // namespace tandem::trainer

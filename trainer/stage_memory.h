@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/memory.h"
+#include "device/static_arena.h"
+#include "fsdp/unit_shard.h"
+#include "model/config.h"
+#include "schedules/program/program.h"
+
+namespace tandem::device {
+class Device;
+class Region;
+}  // namespace tandem::device
+
+namespace tandem::plan {
+struct JobPlan;
+}
+
+namespace tandem::trainer {
+
+class Backend;
+
+// Of the elements of a unit's buffers, for a job that computes in `type`.
+c10::ScalarType ElementTypeOf(model::ComputeType type);
+
+// The memory of one rank's programs: the arena and the pinned host memory, as large as the programs say, and
+// where each buffer lies in them. A buffer has one address, the same in every run. Immutable after
+// construction.
+class StageMemory {
+ public:
+  // arena: stage.arena_bytes of `device`, which outlives it. Persistent buffers start as zeros.
+  // fill_with_nan: the arena above them holds NaN until somebody writes it (tests). Throws
+  // device::OutOfMemory.
+  StageMemory(const schedules::StagePrograms& stage, device::Device& device,
+              std::shared_ptr<device::Region> arena, bool fill_with_nan);
+
+  // Where a buffer lies: in the device's memory, or in the host's for host kinds. element: of a ring, 0 or 1.
+  device::Memory At(const schedules::Buffer& buffer, int element = 0) const;
+
+  // Where an operand lies in a run of that parity.
+  device::Memory At(const schedules::Program& program, const schedules::Operand& operand, int parity) const;
+
+  device::Memory arena() const { return arena_.all(); }
+  const std::shared_ptr<device::Region>& region() const { return arena_.region(); }
+
+ private:
+  const device::StaticArena arena_;
+  const device::HostArena host_;
+};
+
+// The units of a plan as `rank` shards them. `backend` outlives them.
+std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend);
+
+// Weights and moments of each unit, which every program has at the same addresses.
+std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory);
+
+}  // namespace tandem::trainer
