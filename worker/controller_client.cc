@@ -21,8 +21,10 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
 constexpr absl::Duration kTellAway = absl::Seconds(2);  // then twice as long, and so on
 
-std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address) {
+// `own`: a connection that no other channel of this address shares.
+std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address, bool own) {
   grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, own ? 1 : 0);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
               static_cast<int>(absl::ToInt64Milliseconds(address.keepalive_time)));
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
@@ -149,7 +151,8 @@ ControllerClient::ControllerClient(const ControllerAddress& address, platform::R
       sink_(std::move(sink)),
       target_(address.target),
       data_address_(address.data_address),
-      channel_(Dial(address)) {
+      channel_(Dial(address, /*own=*/false)),
+      bulk_channel_(Dial(address, /*own=*/true)) {
   sessions_thread_ = std::thread([this] { RunSessions(); });
   reports_thread_ = std::thread([this] { RunReports(); });
 }
@@ -261,7 +264,7 @@ void ControllerClient::RunSessions() {
 void ControllerClient::RunReports() {
   Backoff backoff(random_);
   while (true) {
-    auto stream = std::make_shared<ReportStream>(channel_, reports_);
+    auto stream = std::make_shared<ReportStream>(bulk_channel_, reports_);
     {
       std::unique_lock lock(mu_);
       changed_.wait(lock, [this] { return stopping_ || session_ != nullptr; });

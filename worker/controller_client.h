@@ -47,7 +47,9 @@ class ControllerClient {
   // The controller reads what was sent, if that takes no longer than `limit`; then no more streams.
   void Stop(absl::Duration limit);
 
-  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  // For what is large: on the session's connection its bytes would hold the beats up where the link is slow,
+  // and the controller would take this worker for lost. Reports go there too.
+  const std::shared_ptr<grpc::Channel>& bulk_channel() const { return bulk_channel_; }
 
  private:
   class Session;
@@ -65,8 +67,9 @@ class ControllerClient {
   ReportQueue& reports_;
   const Sink sink_;
   const std::string target_;
-  const std::string data_address_;  // empty: by route
-  const std::shared_ptr<grpc::Channel> channel_;
+  const std::string data_address_;                // empty: by route
+  const std::shared_ptr<grpc::Channel> channel_;  // of the sessions
+  const std::shared_ptr<grpc::Channel> bulk_channel_;
   mutable std::mutex mu_;
   std::condition_variable changed_;
   bool stopping_ = false;                        // guarded by mu_

@@ -63,15 +63,15 @@ Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clo
       [this](const RankKey& rank, v1::ProfiledStep step) { profiles_->Add(rank, std::move(step)); }, sink);
   client_ = std::make_unique<ControllerClient>(config_.controller, random_, reports_, sink);
   uploads_ = std::make_unique<LogUploads>(
-      client_->channel(), LogUploads::Sources{
-                              .log_file = [this](const RankKey& rank) { return records_.LogFile(rank); },
-                              .is_live =
-                                  [this](const AttemptKey& attempt) {
-                                    const std::lock_guard lock(live_mu_);
-                                    return live_.contains(attempt);
-                                  },
-                              .kept = LogLimits().ToText(),
-                          });
+      client_->bulk_channel(), LogUploads::Sources{
+                                   .log_file = [this](const RankKey& rank) { return records_.LogFile(rank); },
+                                   .is_live =
+                                       [this](const AttemptKey& attempt) {
+                                         const std::lock_guard lock(live_mu_);
+                                         return live_.contains(attempt);
+                                       },
+                                   .kept = LogLimits().ToText(),
+                               });
 }
 
 Daemon::~Daemon() {
@@ -148,7 +148,7 @@ void Daemon::Do(const Command& command) {
                  [this](const RenewDeadline& c) { launcher_->SetOrphanDeadline(c.after); },
                  [this](const StartUpload& c) {
                    if (!c.request.has_profile()) return uploads_->Start(c.request);
-                   profiles_->Start(client_->channel(), c.request);
+                   profiles_->Start(client_->bulk_channel(), c.request);
                    v1::ToTrainer message;
                    *message.mutable_profile() = c.request.profile();
                    launcher_->Send({KeyOf(c.request.id()), c.request.rank()}, std::move(message));

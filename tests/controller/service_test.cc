@@ -429,6 +429,41 @@ TEST_F(ServiceTest, WorkersAreListed) {
   EXPECT_EQ(response.workers(0).device(), v1::DEVICE_CPU);
 }
 
+TEST_F(ServiceTest, ReportsOfWhatIsNotHereAreNotAcknowledged) {
+  const SimulatedWorker a("a", address(), {.hold = true});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  JobClient::Until([&] { return !a.starts().empty(); });
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  const auto workers = v1::Workers::NewStub(client_->channel());
+  const auto stream = workers->Reports(&context);
+  const std::string ours = job.id();
+  const std::pair<std::string, int> attempts[] = {{"0123456789ab", 1}, {ours, 2}, {ours, 0}, {ours, 1}};
+  for (const auto& [id, attempt] : attempts) {
+    v1::ReportBatch batch;
+    batch.mutable_id()->set_job_id(id);
+    batch.mutable_id()->set_attempt(attempt);
+    batch.set_seq(1);
+    v1::StepReport& report = *batch.add_reports();
+    report.set_step(1);
+    report.set_loss(attempt);
+    ASSERT_TRUE(stream->Write(batch));
+  }
+  v1::ReportAck ack;
+  ASSERT_TRUE(stream->Read(&ack));
+  EXPECT_EQ(ack.id().job_id(), ours);
+  EXPECT_EQ(ack.id().attempt(), 1) << "the worker keeps the others for the controller whose they are";
+  grpc::ClientContext list_context;
+  v1::ListReportsRequest request;
+  request.set_job(ours);
+  v1::ListReportsResponse reports;
+  ASSERT_TRUE(client_->stub().ListReports(&list_context, request, &reports).ok());
+  ASSERT_EQ(reports.reports_size(), 1);
+  EXPECT_EQ(reports.reports(0).loss(), 1);
+  context.TryCancel();
+}
+
 TEST_F(ServiceTest, AStuckWatcherBlocksNobody) {
   grpc::ClientContext stuck_context;
   const auto stuck = client_->stub().Watch(&stuck_context, {});  // never read
