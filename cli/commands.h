@@ -121,11 +121,12 @@ int Groups(Context& context, const FileOptions& options);
 struct PlanOptions {
   std::string file;
   Format format = Format::kTable;
-  bool program = false;             // print the step program too
-  std::string profile = "cpu";      // of the device: a preset's name or a file
-  std::string compare;              // "prefetch=0,1,2", or empty
-  std::string trace;                // file to write, or empty
-  // Only what the check says of the train program without something: the waits of one instruction, or all of it.
+  bool program = false;         // print the step program too
+  std::string profile = "cpu";  // of the device: a preset's name or a file
+  std::string compare;          // "prefetch=0,1,2", or empty
+  std::string trace;            // file to write, or empty
+  // Only what the check says of the train program without something: the waits of one instruction, or all of
+  // it.
   std::optional<int> without_wait;
   std::optional<int> without_instruction;
 };

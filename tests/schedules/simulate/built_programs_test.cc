@@ -9,8 +9,8 @@
 #include "schedules/simulate/measurement.h"
 #include "schedules/simulate/memory_curve.h"
 #include "schedules/simulate/simulator.h"
-#include "tests/schedules/test_outlines.h"
 #include "tests/schedules/simulate/hand_program.h"
+#include "tests/schedules/test_outlines.h"
 
 namespace tandem::schedules {
 namespace {
