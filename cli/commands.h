@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "cli/console.h"
 #include "cli/environment.h"
+#include "parallel/grid_sizes.h"
 #include "platform/clock.h"
 
 namespace tandem::cli {
@@ -116,7 +117,14 @@ struct FileOptions {
   Format format = Format::kTable;
 };
 int Validate(Context& context, const FileOptions& options);
-int Groups(Context& context, const FileOptions& options);
+
+struct GroupsOptions {
+  std::string file;                          // of a job; or empty
+  parallel::GridSizes sizes = {.world = 0};  // where there is no file
+  std::vector<std::string> names;            // every group of these; empty: a line for each name
+  Format format = Format::kTable;
+};
+int Groups(Context& context, const GroupsOptions& options);
 
 struct PlanOptions {
   std::string file;

@@ -4,13 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "jobspec/field_checker.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
+#include "parallel/grid_sizes.h"
+#include "parallel/spec_grid.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -228,37 +229,25 @@ class Validator : private FieldChecker {
     }
   }
 
-  // The rank grid.
+  // The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
+  // something.
   void CheckGrid() {
-    const v1::Parallelism& parallelism = spec().parallelism();
-    const int64_t model_ranks = ModelRanks();
-    if (Usable({"parallelism.ranks"}) && model_ranks > 0 && parallelism.ranks() % model_ranks != 0) {
-      Refuse("parallelism.ranks", absl::StrCat(parallelism.ranks()),
-             absl::StrCat("a multiple of ", model_ranks, " (tensor ", parallelism.tensor(), " × context ",
-                          parallelism.context(), " × pipeline ", parallelism.pipeline(), ")"),
-             NearestMultiples(parallelism.ranks(), model_ranks, 16384));
+    const bool sizes =
+        Fine({"parallelism.ranks", "parallelism.tensor", "parallelism.context", "parallelism.pipeline",
+              "parallelism.expert", "parallelism.expert_tensor", "parallelism.replicas"});
+    parallel::GridSizes grid;
+    if (sizes) {
+      grid = parallel::GridOf(spec().parallelism());
+    } else {
+      grid.order = spec().parallelism().order();
     }
     if (!Fine({"parallelism.order"})) {
       return;
     }
-    std::vector<std::string> seen;
-    for (const auto token : absl::StrSplit(parallelism.order(), '-')) {
-      const std::string text(token);
-      const std::vector<std::string> known = {"tp", "cp", "ep", "dp", "pp"};
-      if (std::find(known.begin(), known.end(), text) == known.end()) {
-        Refuse("parallelism.order", text.empty() ? "an empty name is none of them"
-                                                 : absl::StrCat(Shown(text), " is none of them"));
-        return;
-      }
-      if (std::find(seen.begin(), seen.end(), text) != seen.end()) {
-        Refuse("parallelism.order", absl::StrCat(text, " is there twice"));
-        return;
-      }
-      seen.push_back(text);
-    }
-    if (std::find(seen.begin(), seen.end(), "dp") == seen.end() && parallelism.ranks() > 1) {
-      Refuse("parallelism.order",
-             absl::StrCat("dp is missing, and there are ", parallelism.ranks(), " ranks along it"));
+    for (const parallel::GridViolation& violation : parallel::CheckGrid(grid)) {
+      const std::string path =
+          absl::StrCat("parallelism.", violation.field == "world" ? "ranks" : violation.field);
+      Refuse(path, IsWritten(path) ? violation.value : "", violation.allowed, Shown(violation.remedy, 300));
     }
   }
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "fsdp/buffer_bytes.h"
 #include "model/decoder_outline.h"
-#include "parallel/process_groups.h"
+#include "parallel/job_groups.h"
 #include "schedules/check/check.h"
 
 namespace tandem::plan {
