@@ -110,7 +110,7 @@ class GridChecker {
              "change the number of ranks, or one of the others");
     }
     const int64_t expert = ExpertModelRanks(sizes_);
-    if (sizes_.world % expert != 0) {
+    if (sizes_.world % expert != 0 && expert != dense) {
       Refuse("world", sizes_.world,
              absl::StrCat("a multiple of ", expert, " (expert_tensor ", sizes_.expert_tensor, " × expert ",
                           sizes_.expert, " × pipeline ", sizes_.pipeline, ")"),

@@ -11,8 +11,8 @@
 namespace tandem::cli {
 namespace {
 
-constexpr size_t kGroupsShown = 3;
-constexpr size_t kWordsShown = 4;  // of one group
+constexpr size_t kWordsShown = 2;   // of one group
+constexpr size_t kRanksWidth = 32;  // above it, the first group and the last are enough
 
 std::string Purpose(const parallel::GroupKind& kind) {
   std::string purpose;
@@ -24,11 +24,11 @@ std::string Purpose(const parallel::GroupKind& kind) {
   return kind.clone_of.empty() ? purpose : absl::StrCat(purpose, "; a clone of ", kind.clone_of);
 }
 
-// "{0-6:2} {1-7:2}"
-std::string Ranks(const std::vector<parallel::RankList>& groups, bool unicode) {
+// "{0-6:2} {1-7:2}": the first `shown` - 1 groups and the last.
+std::string Ranks(const std::vector<parallel::RankList>& groups, size_t shown, bool unicode) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < groups.size(); ++i) {
-    if (groups.size() > kGroupsShown && i + 1 >= kGroupsShown && i + 1 < groups.size()) {
+    if (groups.size() > shown && i + 1 == shown) {
       texts.push_back(unicode ? "…" : "...");
       i = groups.size() - 1;
     }
@@ -37,13 +37,18 @@ std::string Ranks(const std::vector<parallel::RankList>& groups, bool unicode) {
   return absl::StrJoin(texts, " ");
 }
 
+std::string Ranks(const std::vector<parallel::RankList>& groups, bool unicode) {
+  const std::string text = Ranks(groups, 3, unicode);
+  return text.size() <= kRanksWidth ? text : Ranks(groups, 2, unicode);
+}
+
 }  // namespace
 
 std::string GroupTable(const std::vector<parallel::GroupKind>& kinds, int width, bool unicode) {
   Table table({{.heading = "NAME"},
                {.heading = "GROUPS", .align = Table::Align::kRight},
                {.heading = "SIZE", .align = Table::Align::kRight},
-               {.heading = "RANKS", .shrinks = true},
+               {.heading = "RANKS"},
                {.heading = "FOR", .shrinks = true}});
   for (const parallel::GroupKind& kind : kinds) {
     table.Add({kind.name, absl::StrCat(kind.groups.size()), absl::StrCat(kind.groups.front().size()),
