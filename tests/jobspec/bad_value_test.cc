@@ -117,9 +117,9 @@ const BadSpec kRequired[] = {
      "parallelism: {ranks: 4, replicas: 1, fsdp: {strategy: hsdp}}",
      "job.yaml:4:25: parallelism.replicas: 1 is not allowed; allowed: 2 or more with fsdp.strategy hsdp; "
      "leave the key out for 2, or use strategy: zero3\n"},
-    {"default replicas that do not divide the ranks", "", "parallelism: {ranks: 3, fsdp: {strategy: hsdp}}",
-     "job.yaml:4:25: parallelism.fsdp.strategy: hsdp is not allowed; allowed: replicate, zero1, zero2, "
-     "zero3 with ranks 3, which 2 replicas (the default) do not divide; give replicas, or use another "
+    {"default replicas that do not divide the ranks", "", "parallelism: {ranks: 1, fsdp: {strategy: hsdp}}",
+     "job.yaml:4:32: parallelism.fsdp.strategy: hsdp is not allowed; allowed: replicate, zero1, zero2, "
+     "zero3 with ranks 1, which 2 replicas (the default) do not divide; give replicas, or use another "
      "number of ranks\n"},
     {"replicas that do not divide the ranks", "",
      "parallelism: {ranks: 4, replicas: 3, fsdp: {strategy: hfsdp}}",

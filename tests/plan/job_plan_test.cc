@@ -98,22 +98,20 @@ TEST(JobPlanTest, EveryRowOfTheTableOfPlacementsIsAStrategyOfAJob) {
 // fsdp.md 2.5: what each strategy keeps, in elements of the padded unit.
 TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
   struct Kept {
-    int weights;  // shards of four ranks
+    int weights;  // pieces of six ranks
     int gradients;
     int full_gradient;  // while contributions are accumulated
     int gathered;
   };
-  const std::map<std::string, Kept> kKept = {{"replicate", {4, 4, 4, 0}}, {"zero1", {1, 1, 4, 4}},
-                                             {"zero2", {1, 1, 0, 4}},     {"zero3", {1, 1, 0, 4}},
-                                             {"hsdp", {2, 2, 0, 4}},      {"hfsdp", {1, 2, 0, 4}}};
+  const std::map<std::string, Kept> kKept = {{"replicate", {6, 6, 6, 0}}, {"zero1", {1, 1, 6, 6}},
+                                             {"zero2", {1, 1, 0, 6}},     {"zero3", {1, 1, 0, 6}},
+                                             {"hsdp", {2, 2, 0, 6}},      {"hfsdp", {1, 2, 0, 6}}};
   for (const schedules::Strategy& strategy : schedules::Strategies()) {
-    v1::JobSpec job = TestJob(Parallelism(strategy, 4).replace(0, 9, "{ranks: 4"));
-    job.mutable_training()->set_global_batch_size(24);
-    const JobPlan plan = MakeJobPlan(job);
+    const JobPlan plan = MakeJobPlan(TestJob(Parallelism(strategy, 6)));
     const Kept& kept = kKept.at(strategy.name);
     for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
       SCOPED_TRACE(testing::Message() << strategy.name << ", " << plan.units[unit].name);
-      const int64_t shard = fsdp::ShardElements(plan.layouts[unit], 4) * 4;  // bytes of fp32
+      const int64_t piece = fsdp::ShardElements(plan.layouts[unit], 6) * 4;  // bytes of fp32
       std::map<schedules::BufferKind, int64_t> bytes;
       for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
         if (buffer.subject == unit) {
@@ -121,11 +119,11 @@ TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
         }
       }
       using schedules::BufferKind;
-      EXPECT_EQ(bytes[BufferKind::kWeights], kept.weights * shard);
-      EXPECT_EQ(bytes[BufferKind::kOptimizerState], 2 * kept.weights * shard);
-      EXPECT_EQ(bytes[BufferKind::kGradients], kept.gradients * shard);
-      EXPECT_EQ(bytes[BufferKind::kFullGradient], kept.full_gradient * shard);
-      EXPECT_EQ(bytes[BufferKind::kGathered], kept.gathered * shard);
+      EXPECT_EQ(bytes[BufferKind::kWeights], kept.weights * piece);
+      EXPECT_EQ(bytes[BufferKind::kOptimizerState], 2 * kept.weights * piece);
+      EXPECT_EQ(bytes[BufferKind::kGradients], kept.gradients * piece);
+      EXPECT_EQ(bytes[BufferKind::kFullGradient], kept.full_gradient * piece);
+      EXPECT_EQ(bytes[BufferKind::kGathered], kept.gathered * piece);
     }
   }
 }
