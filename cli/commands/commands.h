@@ -77,11 +77,17 @@ struct GetJobsOptions {
 int GetJobs(Context& context, const GetJobsOptions& options);
 int GetWorkers(Context& context, const GetOptions& options);
 
+struct DescribeOptions {
+  std::string job;
+  bool layout = false;  // only where its parameters and buffers lie
+  Format format = Format::kTable;
+};
+int Describe(Context& context, const DescribeOptions& options);
+
 struct JobOptions {
   std::string job;
   Format format = Format::kTable;
 };
-int Describe(Context& context, const JobOptions& options);
 int Events(Context& context, const JobOptions& options);
 int Metrics(Context& context, const JobOptions& options);
 int Cancel(Context& context, const JobOptions& options);

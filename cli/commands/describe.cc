@@ -18,6 +18,8 @@
 #include "cli/terminal/rank_list.h"
 #include "cli/watch/watch_frame.h"
 #include "cli/watch/watch_summary.h"
+#include "jobspec/jobspec.h"
+#include "plan/layout_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -84,9 +86,21 @@ std::vector<parallel::GroupKind> GroupKinds(const v1::Job& job) {
   return kinds;
 }
 
+// Worked out here, as the ranks of the job do, from its spec.
+int DescribeLayout(Context& context, const v1::Job& job) {
+  const std::vector<v1::Violation> violations = jobspec::Validate(job.resolved());
+  if (!violations.empty()) {
+    return Fail(context.console, kFailed,
+                absl::StrCat("describe: the job is of another version, and this one has no layout for it: ",
+                             jobspec::ToText(violations.front())));
+  }
+  context.console.Write(Stream::kOut, plan::LayoutText(plan::MakeJobPlan(job.resolved())));
+  return kOk;
+}
+
 }  // namespace
 
-int Describe(Context& context, const JobOptions& options) {
+int Describe(Context& context, const DescribeOptions& options) {
   const std::unique_ptr<Client> client = Dial(context);
   if (client == nullptr) {
     return kUsage;
@@ -95,6 +109,9 @@ int Describe(Context& context, const JobOptions& options) {
   const absl::StatusOr<v1::Job> job = client->GetJob(options.job);
   if (!job.ok()) {
     return Fail(context.console, CallError(job.status(), what, client->address()));
+  }
+  if (options.layout) {
+    return DescribeLayout(context, *job);
   }
   if (options.format == Format::kJson) {
     context.console.Write(Stream::kOut, absl::StrCat(ToJson(*job, 2), "\n"));

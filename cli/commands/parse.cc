@@ -86,10 +86,11 @@ class Parser {
     return {added, options};
   }
 
-  static void AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
-    app->add_option_function<std::string>(
-           "-o,--output", [&format](const std::string& text) { format = FormatNames().at(text); },
-           "Output: " + absl::StrJoin(allowed, ", "))
+  static CLI::Option* AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
+    return app
+        ->add_option_function<std::string>(
+            "-o,--output", [&format](const std::string& text) { format = FormatNames().at(text); },
+            "Output: " + absl::StrJoin(allowed, ", "))
         ->check(CLI::IsMember(allowed))
         ->type_name("FORMAT");
   }
@@ -194,9 +195,13 @@ class Parser {
     auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their places", GetWorkers, get);
     AddFormat(workers, workers_options->format, {"table", "json", "name"});
 
-    auto [describe, describe_options] = Add<JobOptions>("describe", "Everything about one job", Describe);
+    auto [describe, describe_options] =
+        Add<DescribeOptions>("describe", "Everything about one job", Describe);
     AddJob(describe, describe_options->job);
-    AddFormat(describe, describe_options->format, {"table", "json"});
+    describe
+        ->add_flag("--layout", describe_options->layout,
+                   "Only its process groups, units, buffers and padding, and the offset of every parameter")
+        ->excludes(AddFormat(describe, describe_options->format, {"table", "json"}));
 
     auto [logs, logs_options] = Add<LogsOptions>("logs", "The output of a job's ranks", Logs);
     AddJob(logs, logs_options->job);

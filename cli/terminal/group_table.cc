@@ -1,6 +1,7 @@
 #include "cli/terminal/group_table.h"
 
 #include <cstddef>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -11,8 +12,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr size_t kWordsShown = 2;   // of one group
-constexpr size_t kRanksWidth = 32;  // above it, the first group and the last are enough
+constexpr size_t kRanksWidth = 36;  // bytes
 
 std::string Purpose(const parallel::GroupKind& kind) {
   std::string purpose;
@@ -24,22 +24,29 @@ std::string Purpose(const parallel::GroupKind& kind) {
   return kind.clone_of.empty() ? purpose : absl::StrCat(purpose, "; a clone of ", kind.clone_of);
 }
 
-// "{0-6:2} {1-7:2}": the first `shown` - 1 groups and the last.
-std::string Ranks(const std::vector<parallel::RankList>& groups, size_t shown, bool unicode) {
+// "{0-6:2} {1-7:2} … {9-15:2}": the first groups and the last, each with its first words and the last.
+std::string Ranks(const std::vector<parallel::RankList>& groups, size_t most_groups, size_t most_words,
+                  bool unicode) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < groups.size(); ++i) {
-    if (groups.size() > shown && i + 1 == shown) {
+    if (groups.size() > most_groups && i + 1 == most_groups) {
       texts.push_back(unicode ? "…" : "...");
       i = groups.size() - 1;
     }
-    texts.push_back(absl::StrCat("{", ShortRankList(groups[i], kWordsShown, unicode), "}"));
+    texts.push_back(absl::StrCat("{", ShortRankList(groups[i], most_words, unicode), "}"));
   }
   return absl::StrJoin(texts, " ");
 }
 
+// As many of them as the width allows.
 std::string Ranks(const std::vector<parallel::RankList>& groups, bool unicode) {
-  const std::string text = Ranks(groups, 3, unicode);
-  return text.size() <= kRanksWidth ? text : Ranks(groups, 2, unicode);
+  for (const auto& [most_groups, most_words] : {std::pair(3, 4), std::pair(2, 4), std::pair(3, 2)}) {
+    std::string text = Ranks(groups, most_groups, most_words, unicode);
+    if (text.size() <= kRanksWidth) {
+      return text;
+    }
+  }
+  return Ranks(groups, 2, 2, unicode);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // What each command prints and ends with, against a controller that is a script.
+#include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "platform/build_info.h"
 #include "tests/cli/command_fixture.h"
@@ -244,6 +245,21 @@ TEST_F(CommandTest, DescribeShowsTheGroupsThatTheControllerSends) {
       << console_.out;
   EXPECT_EQ(Tandem({"describe", "headers", "-o", "json"}), kOk);
   EXPECT_EQ(nlohmann::json::parse(console_.out)["groups"][4]["clone_of"], 2);
+}
+
+TEST_F(CommandTest, DescribeShowsTheLayoutOfAJobThatThisVersionCanRun) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers", "--layout"}), kFailed);
+  EXPECT_NE(console_.err.find("this one has no layout for it"), std::string::npos) << console_.err;
+  jobspec::ReadResult read = jobspec::ReadFile(GoodJobFile());
+  jobspec::Localize(read.spec);
+  *job.mutable_resolved() = jobspec::Resolve(read.spec);
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers", "--layout"}), kOk) << console_.err;
+  EXPECT_NE(console_.out.find("Placement of dense units: zero3\n"), std::string::npos) << console_.out;
+  EXPECT_NE(console_.out.find("    model.embed_tokens.weight ["), std::string::npos) << console_.out;
+  EXPECT_EQ(Tandem({"describe", "headers", "--layout", "-o", "json"}), kUsage);
 }
 
 TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
