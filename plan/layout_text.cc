@@ -53,7 +53,8 @@ void AppendGroups(const JobPlan& plan, std::string& text) {
     const parallel::Group& group = plan.groups[first];
     AppendRow(text, group.name,
               absl::StrCat(
-                  end - first, " of ", group.ranks.size(), group.ranks.size() == 1 ? " rank" : " ranks",
+                  end - first, end - first == 1 ? " group of " : " groups of ", group.ranks.size(),
+                  group.ranks.size() == 1 ? " rank" : " ranks",
                   group.clone_of < 0 ? "" : absl::StrCat(", clones of ", plan.groups[group.clone_of].name)));
     first = end;
   }

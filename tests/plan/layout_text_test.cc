@@ -19,18 +19,18 @@ TEST(LayoutTextTest, NamesTheAxesTheirGroupsAndWhatARankHasOnThem) {
   EXPECT_THAT(
       TextOf("{ranks: 2}"),
       HasSubstr("Placement of dense units: zero3\n"
-                "  each rank has        of parameters a shard, of gradients a shard, of the optimizer's "
+                "  each rank has          of parameters a shard, of gradients a shard, of the optimizer's "
                 "state a shard, over dp_cp of 2 ranks\n"
-                "  gathers in           dp_cp_ag\n"
+                "  gathers in             dp_cp_ag\n"
                 "Process groups\n"
-                "  dp_cp                1 of 2 ranks\n"
-                "  dp_cp_ag             1 of 2 ranks, clones of dp_cp\n"));
-  const std::string replicas = TextOf("{ranks: 4, replicas: 2, fsdp: {strategy: hsdp}}");
-  EXPECT_THAT(replicas, HasSubstr("over intra_dp_cp of 2 ranks\n"));
+                "  dp_cp                  1 group of 2 ranks\n"
+                "  dp_cp_ag               1 group of 2 ranks, clones of dp_cp\n"));
+  const std::string replicas = TextOf("{ranks: 6, replicas: 2, fsdp: {strategy: hsdp}}");
+  EXPECT_THAT(replicas, HasSubstr("over intra_dp_cp of 3 ranks\n"));
   EXPECT_THAT(replicas,
-              HasSubstr("of gradients a partial sum, of the optimizer's state all, over inter_dp_cp of 2 "
-                        "ranks\n"));
-  EXPECT_THAT(replicas, HasSubstr("  dp_cp_ag             2 of 2 ranks, clones of intra_dp_cp\n"));
+              HasSubstr("of gradients a partial sum, of the optimizer's state all, over inter_dp_cp of "
+                        "2 ranks\n"));
+  EXPECT_THAT(replicas, HasSubstr("  dp_cp_ag               2 groups of 3 ranks, clones of intra_dp_cp\n"));
 }
 
 // What a strategy keeps is read from the buffers of the program, and from no table of strategies.
@@ -44,17 +44,17 @@ TEST(LayoutTextTest, EachBufferSaysWhichPartOfTheUnitItHolds) {
     const char* strategy;
     const char* weights;
     const char* gradients;
-  } expected[] = {{"replicate", "all", "all"}, {"zero1", "1/4", "1/4"}, {"zero3", "1/4", "1/4"}};
+  } expected[] = {{"replicate", "all", "all"}, {"zero1", "1/6", "1/6"}, {"zero3", "1/6", "1/6"}};
   for (const auto& [strategy, weights, gradients] : expected) {
-    const std::string text = TextOf(std::string("{ranks: 4, fsdp: {strategy: ") + strategy + "}}");
+    const std::string text = TextOf(std::string("{ranks: 6, fsdp: {strategy: ") + strategy + "}}");
     EXPECT_EQ(part(text, "weights"), weights) << strategy << "\n" << text;
     EXPECT_EQ(part(text, "optimizer state"), weights) << strategy;
     EXPECT_EQ(part(text, "gradients"), gradients) << strategy;
   }
-  const std::string hfsdp = TextOf("{ranks: 4, replicas: 2, fsdp: {strategy: hfsdp}}");
-  EXPECT_EQ(part(hfsdp, "weights"), "1/4");
-  const std::string hsdp = TextOf("{ranks: 4, replicas: 2, fsdp: {strategy: hsdp}}");
-  EXPECT_EQ(part(hsdp, "weights"), "1/2");
+  const std::string hfsdp = TextOf("{ranks: 6, replicas: 2, fsdp: {strategy: hfsdp}}");
+  EXPECT_EQ(part(hfsdp, "weights"), "1/6");
+  const std::string hsdp = TextOf("{ranks: 6, replicas: 2, fsdp: {strategy: hsdp}}");
+  EXPECT_EQ(part(hsdp, "weights"), "1/3");
 }
 
 TEST(LayoutTextTest, EveryParameterAndThePaddingOfEveryUnitIsThere) {
