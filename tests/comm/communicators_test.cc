@@ -74,7 +74,7 @@ TEST(CommunicatorsTest, ClonesComeFromALiveCommunicatorWhereThereIsOne) {
   RecordingFactory factory;
   const Communicators communicators(factory, Groups(0, 1), kUses);
   EXPECT_THAT(factory.made,
-              ElementsAre("group/0/", "group/1/ from dp_cp", "group/2/", "group/2/sizes/ from ep"));
+              ElementsAre("group/0/", "group/2/", "group/2/sizes/ from ep", "group/1/ from dp_cp"));
   // Programs list gathers first.
   RecordingFactory reversed;
   const Communicators others(reversed, Groups(0, 1), {kUses[1], kUses[3], kUses[0]});
