@@ -157,8 +157,9 @@ TEST_F(PlanTest, ComparesStrategies) {
                     "strategy=replicate,zero1,zero2,zero3,hsdp,hfsdp", "-o", "json"}),
             kOk)
       << console_.err;
+  const nlohmann::json json = nlohmann::json::parse(console_.out);
   std::map<std::string, int64_t> arena;
-  for (const nlohmann::json& row : nlohmann::json::parse(console_.out)["comparison"]["rows"]) {
+  for (const nlohmann::json& row : json["comparison"]["rows"]) {
     arena[row["value"]] = row["arena_bytes"];
   }
   ASSERT_EQ(arena.size(), 6u);

@@ -91,7 +91,7 @@ TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
       continue;
     }
     for (const Collective& collective : collectives) {
-      ++seen[{group, collective.all_gather, collective.elements}];
+      ++seen[{group, collective.operation == "AllGather", collective.elements}];
     }
   }
   EXPECT_EQ(seen, expected);
