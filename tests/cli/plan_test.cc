@@ -150,8 +150,8 @@ TEST_F(PlanTest, ComparesTheValuesOfAField) {
   EXPECT_NE(written[1]["current"], written[2]["current"]);
 }
 
-// Every strategy of one job in one table: less is held with every step down it, and HFSDP's state is cut by
-// all ranks.
+// Every strategy of one job in one table: sharded state takes less than whole state, and sharded weights less
+// than that.
 TEST_F(PlanTest, ComparesStrategies) {
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", "h100", "--compare",
                     "strategy=replicate,zero1,zero2,zero3,hsdp,hfsdp", "-o", "json"}),
@@ -164,7 +164,6 @@ TEST_F(PlanTest, ComparesStrategies) {
   }
   ASSERT_EQ(arena.size(), 6u);
   EXPECT_GT(arena["replicate"], arena["zero1"]);
-  EXPECT_GT(arena["zero1"], arena["zero2"]);
   EXPECT_GT(arena["zero2"], arena["zero3"]);
   EXPECT_GT(arena["hsdp"], arena["hfsdp"]);
 }
