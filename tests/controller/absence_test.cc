@@ -5,8 +5,8 @@
 
 #include <csignal>
 
-#include "controller/assignments.h"
-#include "controller/decide.h"
+#include "controller/core/assignments.h"
+#include "controller/core/decide.h"
 #include "controller/wakefulness.h"
 #include "tests/controller/job_builder.h"
 

@@ -1,4 +1,4 @@
-#include "controller/history.h"
+#include "controller/store/history.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "controller/last_step.h"
+#include "controller/core/last_step.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
