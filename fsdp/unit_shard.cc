@@ -27,6 +27,16 @@ void WithType(c10::ScalarType type, Function function) {
 
 int64_t ElementBytes(c10::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); }
 
+bool IsSharded(const UnitTypes& types) {
+  using c10::ScalarType;
+  const auto below_fp32 = [](ScalarType type) {
+    return type == ScalarType::Float || type == ScalarType::BFloat16;
+  };
+  return types.main == ScalarType::Double
+             ? types.compute == ScalarType::Double && types.transport == ScalarType::Double
+             : types.main == ScalarType::Float && below_fp32(types.compute) && below_fp32(types.transport);
+}
+
 }  // namespace
 
 UnitShard::UnitShard(std::string name, Layout layout, int num_ranks, int rank, UnitTypes types,
@@ -40,14 +50,16 @@ UnitShard::UnitShard(std::string name, Layout layout, int num_ranks, int rank, U
       pieces_(PiecesOf(layout_, owned_)),
       types_(types),
       device_(&device) {
-  if (types.compute != types.main || types.transport != types.main ||
-      (types.main != c10::ScalarType::Float && types.main != c10::ScalarType::Double)) {
+  if (!IsSharded(types)) {
     throw std::invalid_argument("unit " + name_ + ": main type " + c10::toString(types.main) +
                                 ", compute type " + c10::toString(types.compute) + ", transport type " +
                                 c10::toString(types.transport) +
-                                "; this version shards units that are fp32, or fp64, in all three");
+                                "; units are Double in all three, or Float with Float or BFloat16 for "
+                                "compute and transport");
   }
   kernels_ = kernels.MakeUnit({.fp64 = types.main == c10::ScalarType::Double,
+                               .reduces_bf16 = types.transport == c10::ScalarType::BFloat16,
+                               .publishes_bf16 = types.compute == c10::ScalarType::BFloat16,
                                .begin = begin_,
                                .shard_elements = shard_elements_,
                                .num_ranks = num_ranks_,
@@ -60,8 +72,14 @@ UnitShard::~UnitShard() = default;
 UnitShard::UnitShard(UnitShard&&) noexcept = default;
 
 int64_t UnitShard::shard_bytes() const { return shard_elements_ * ElementBytes(types_.main); }
+int64_t UnitShard::published_bytes() const {
+  return types_.compute == types_.main ? 0 : shard_elements_ * ElementBytes(types_.compute);
+}
 int64_t UnitShard::gathered_bytes() const {
   return num_ranks_ * shard_elements_ * ElementBytes(types_.compute);
+}
+int64_t UnitShard::contribution_bytes() const {
+  return num_ranks_ * shard_elements_ * ElementBytes(types_.transport);
 }
 
 void UnitShard::CheckBytes(const char* what, device::Memory memory, int64_t bytes) const {
@@ -73,20 +91,26 @@ void UnitShard::CheckBytes(const char* what, device::Memory memory, int64_t byte
 }
 
 // Exactly as many: a shard of another unit is a mistake, even a larger one.
-at::Tensor UnitShard::Shard(const char* what, device::Memory memory) const {
-  if (memory.bytes != shard_bytes()) {
+at::Tensor UnitShard::Exactly(const char* what, const char* like, device::Memory memory, int64_t elements,
+                              c10::ScalarType type) const {
+  const int64_t bytes = elements * ElementBytes(type);
+  if (memory.bytes != bytes) {
     throw std::invalid_argument("unit " + name_ + ": " + what + " has " + std::to_string(memory.bytes) +
-                                " bytes, a shard " + std::to_string(shard_bytes()));
+                                " bytes, " + like + " " + std::to_string(bytes));
   }
-  return device::FlatTensorIn(*device_, memory, types_.main);
+  return device::FlatTensorIn(*device_, memory, type);
 }
 
-at::Tensor UnitShard::Gathered(const char* what, device::Memory memory) const {
-  if (memory.bytes != gathered_bytes()) {
-    throw std::invalid_argument("unit " + name_ + ": " + what + " has " + std::to_string(memory.bytes) +
-                                " bytes, a gathered buffer " + std::to_string(gathered_bytes()));
-  }
-  return device::FlatTensorIn(*device_, memory, types_.compute);
+at::Tensor UnitShard::Shard(const char* what, device::Memory memory) const {
+  return Exactly(what, "a shard", memory, shard_elements_, types_.main);
+}
+
+at::Tensor UnitShard::ComputeShard(const char* what, device::Memory memory) const {
+  return Exactly(what, "a shard", memory, shard_elements_, types_.compute);
+}
+
+at::Tensor UnitShard::Gathered(const char* what, device::Memory memory, c10::ScalarType type) const {
+  return Exactly(what, "a gathered buffer", memory, num_ranks_ * shard_elements_, type);
 }
 
 void UnitShard::CheckGroup(const comm::Communicator& comm) const {
@@ -116,12 +140,17 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
   Shard("exp_avg_sq", state.exp_avg_sq).zero_();
 }
 
+void UnitShard::Publish(const StateMemory& state) const {
+  if (published_bytes() > 0) {
+    ComputeShard("published", state.published).copy_(Shard("weights", state.weights));
+  }
+}
+
 BoundCall UnitShard::BindUnshard(comm::Communicator& comm, device::Memory shard,
                                  device::Memory gathered) const {
   CheckGroup(comm);
-  return [&comm, from = Shard("shard", shard), to = Gathered("gathered buffer", gathered)]() mutable {
-    comm.AllGather(from, to);
-  };
+  return [&comm, from = ComputeShard("shard", shard),
+          to = Gathered("gathered buffer", gathered, types_.compute)]() mutable { comm.AllGather(from, to); };
 }
 
 BoundCall UnitShard::BindReduceGradients(comm::Communicator& comm, const ReduceMemory& memory,
@@ -133,9 +162,10 @@ BoundCall UnitShard::BindReduceGradients(comm::Communicator& comm, const ReduceM
     CheckBytes("norm terms", memory.norm_terms,
                BufferBytesOf(layout_, num_ranks_, ElementBytes(types_.main)).norm_terms);
   }
-  return [&comm, kernels = kernels_, contribution = Gathered("contribution", memory.contribution),
-          staging = Gathered("staging", memory.staging), gradients = memory.gradients.begin, add,
-          terms]() mutable {
+  return [&comm, kernels = kernels_,
+          contribution = Gathered("contribution", memory.contribution, types_.transport),
+          staging = Gathered("staging", memory.staging, types_.transport), gradients = memory.gradients.begin,
+          add, terms]() mutable {
     comm.AllToAll(contribution, staging);
     kernels->Fold(staging.const_data_ptr(), gradients, add, terms);
   };
@@ -148,6 +178,7 @@ BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const Adam
                                     {"exp_avg_sq", memory.state.exp_avg_sq}}) {
     Shard(what, shard);
   }
+  if (published_bytes() > 0) ComputeShard("published", memory.state.published);
   const UnitBufferBytes bytes = BufferBytesOf(layout_, num_ranks_, ElementBytes(types_.main));
   CheckBytes("outcome", memory.outcome, sizeof(NormOutcome));
   CheckBytes("inputs", memory.inputs, sizeof(RunInputs));
@@ -157,6 +188,7 @@ BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const Adam
                                .weights = memory.state.weights.begin,
                                .exp_avg = memory.state.exp_avg.begin,
                                .exp_avg_sq = memory.state.exp_avg_sq.begin,
+                               .published = memory.state.published.begin,
                                .outcome = memory.outcome.as<const NormOutcome>(),
                                .inputs = memory.inputs.as<const RunInputs>(),
                                .update_norms = memory.update_norms.as<ParameterNorms>(),

@@ -28,10 +28,12 @@ class UnitKernels;
 // Allocates nothing that outlives the call. Throws CommError.
 using BoundCall = std::function<void()>;
 
-// Element types of a unit, by role. So far all three must be the same: fp32, or fp64.
+// Element types of a unit, by role. All three are fp64, or main is fp32 and the others are fp32 or bf16.
+// Where compute is not main, weights are published: a shard of them in the compute type, which is what is
+// gathered.
 struct UnitTypes {
   c10::ScalarType main;       // weights, moments, accumulator
-  c10::ScalarType compute;    // gathered parameters
+  c10::ScalarType compute;    // published shard, gathered parameters
   c10::ScalarType transport;  // contribution and staging
 };
 
@@ -41,6 +43,7 @@ struct StateMemory {
   device::Memory weights;
   device::Memory exp_avg;
   device::Memory exp_avg_sq;
+  device::Memory published;  // begin == nullptr where weights are not published
 };
 struct ReduceMemory {
   device::Memory contribution;  // this rank's, of one microbatch
@@ -72,14 +75,20 @@ class UnitShard {
   const Layout& layout() const { return layout_; }
   const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in this rank's shard
   Range owned() const { return owned_; }                        // in the flat buffer, padding excluded
-  int64_t shard_bytes() const;
-  int64_t gathered_bytes() const;
+  int64_t shard_bytes() const;                                  // of weights, moments and accumulator
+  int64_t published_bytes() const;                              // 0 where weights are not published
+  int64_t gathered_bytes() const;                               // of parameters
+  int64_t contribution_bytes() const;                           // and of staging
 
   // Weights as `inits`, one for each parameter of the layout, say; moments zero. Every element depends on
   // seed, parameter name and its global index alone (initialize.h). Computed on the host; blocks.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
 
-  // All-gather of every rank's `shard`.
+  // The weights as they are, to `published`; nothing where weights are not published. For the start of a job:
+  // later every OptimizerStep does it.
+  void Publish(const StateMemory& state) const;
+
+  // All-gather of every rank's `shard`: the published one, where weights are published.
   BoundCall BindUnshard(comm::Communicator& comm, device::Memory shard, device::Memory gathered) const;
 
   // Exchanges pieces and folds the contributions of the ranks in rank order, one by one, into the
@@ -88,13 +97,16 @@ class UnitShard {
   // are counted and not in the squares.
   BoundCall BindReduceGradients(comm::Communicator& comm, const ReduceMemory& memory, bool add) const;
 
-  // One pass over the shard. Clip coefficient and whether to move at all are read from the outcome, where the
-  // step is from the inputs: no host waits for either.
+  // One pass over the shard, which leaves what is published too. Clip coefficient and whether to move at all
+  // are read from the outcome, where the step is from the inputs: no host waits for either.
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
   at::Tensor Shard(const char* what, device::Memory memory) const;
-  at::Tensor Gathered(const char* what, device::Memory memory) const;
+  at::Tensor ComputeShard(const char* what, device::Memory memory) const;
+  at::Tensor Gathered(const char* what, device::Memory memory, c10::ScalarType type) const;
+  at::Tensor Exactly(const char* what, const char* like, device::Memory memory, int64_t elements,
+                     c10::ScalarType type) const;
   void CheckGroup(const comm::Communicator& comm) const;
   void CheckBytes(const char* what, device::Memory memory, int64_t bytes) const;
 

@@ -60,8 +60,10 @@ schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, int prefe
       .parameter_norms = plan.train.parameter_norms,
       .prefetch = prefetch,
   };
-  for (const fsdp::Layout& layout : plan.layouts) {
-    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, ranks, model::ElementBytes(plan.compute));
+  for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
+    const fsdp::Layout& layout = plan.layouts[unit];
+    const int main_bytes = model::ElementBytes(plan.precision.Of(plan.units[unit].name).main);
+    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, ranks, main_bytes);
     const int64_t shard = fsdp::ShardElements(layout, ranks);
     options.units.push_back({.shard_elements = shard,
                              .outer_shard_elements = shard,
@@ -77,7 +79,7 @@ schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, int prefe
 void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan) {
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
-  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, UnitLayouts(plan.layouts));
+  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.precision, UnitLayouts(plan.layouts));
   plan.group_ranks = GroupRanks(plan.train.ranks);
   plan.options = OptionsOf(*placements, prefetch, plan);
   absl::StatusOr<schedules::StagePrograms> stage = schedules::BuildStage(plan.outline, plan.options);

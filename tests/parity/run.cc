@@ -197,7 +197,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       const fsdp::StateMemory state = trainer.StateOf(u);
       const auto put = [&](const char* what, device::Memory memory) {
         const at::Tensor shard =
-            device::FlatTensorIn(backend->device(), memory, trainer::ElementTypeOf(plan.compute));
+            device::FlatTensorIn(backend->device(), memory, trainer::ElementTypeOf(plan.precision.common.main));
         Put(unit.name() + "/" + what, shard.narrow(0, 0, unit.owned().size()), unit.owned().begin,
             unit.layout().elements, run);
       };

@@ -24,9 +24,9 @@ TEST(JobPlanTest, PlainStructsHoldWhatTheSpecSays) {
   EXPECT_EQ(plan.train.data.train, "/data");
   EXPECT_EQ(plan.batch.sequences, 2);
   EXPECT_EQ(plan.batch.sequence_length, 64);
-  EXPECT_EQ(plan.compute, model::ComputeType::kFp32);
+  EXPECT_EQ(plan.precision.hidden(), model::ComputeType::kFp32);
   EXPECT_EQ(plan.model.head_dim, 16);
-  EXPECT_EQ(MakeJobPlan(TestJob("{ranks: 1}", "{compute: fp64}")).compute, model::ComputeType::kFp64);
+  EXPECT_EQ(MakeJobPlan(TestJob("{ranks: 1}", "{compute: fp64}")).precision.hidden(), model::ComputeType::kFp64);
 }
 
 TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
