@@ -58,7 +58,8 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 int64_t NumParameters(const DecoderConfig& config);
 
 // Model FLOPs of one token, forward and backward: 6 × parameters without the input embedding, plus
-// causal attention 6·L·H·S (performance.md, Method; H = heads · head_dim).
+// causal attention 6·L·H·S, H = heads · head_dim (PaLM, arXiv:2204.02311, appendix B, has 12·L·H·S; causality
+// leaves half).
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 
 }  // namespace tandem::model

@@ -8,8 +8,7 @@
 
 namespace tandem::schedules {
 
-// Where a unit's placement and precision put its memory (program.md: placements are a table, precision is per
-// unit). Counts are of one rank.
+// Where a unit's placement and precision put its memory, on one rank.
 struct UnitMemory {
   bool gathers =
       true;  // nodes read a gathered buffer; otherwise every rank has all parameters, and they read these

@@ -10,8 +10,7 @@ namespace tandem::schedules {
 // Rule 4: all ranks, each executing its program serially in host issue order, with collectives, sends and
 // host waits at which they meet, get to the end. Streams run ahead of that order, never behind it: whatever
 // is not finished, the instruction that is lowest in the order in which the serial ranks finish is ready, and
-// so some rank goes on. (That a ready collective can start on a device is for the trainer to ensure,
-// program.md 3.)
+// so some rank goes on. (That a ready collective can start on a device is for the trainer to ensure.)
 //
 // Ranks of one stage run one text and are represented by one: the k-th collective of a communicator is the
 // same instruction on each of them, so it agrees in kind and bytes, and if all of them have finished what is

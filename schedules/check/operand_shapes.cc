@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "platform/check.h"
 #include "schedules/program/access.h"
 
 namespace tandem::schedules {
@@ -67,11 +68,19 @@ class Shapes {
         Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
         Add({BufferKind::kOutcome}, -1, kWrite, options_.rings.outcome_bytes);
         break;
+      case Opcode::kUnshard:
+      case Opcode::kUnshardOuter:
+      case Opcode::kZero:
+      case Opcode::kRound:
+      case Opcode::kAccumulate:
+      case Opcode::kReduceGradients:
+      case Opcode::kReduceOuter:
+      case Opcode::kOptimizerStep:
+        AddOfUnit(instruction_.target);
+        break;
       case Opcode::kReport:
       case Opcode::kFill:
         break;
-      default:
-        AddOfUnit(instruction_.target);
     }
   }
 
@@ -215,7 +224,7 @@ class Shapes {
         Add({BufferKind::kStaging}, u, kWrite, reduced * p.main);
         Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
         break;
-      default:  // OptimizerStep
+      case Opcode::kOptimizerStep:
         Add({BufferKind::kGradients}, u, kRead, reduced * p.main);
         Add({BufferKind::kOutcome}, -1, kRead, options_.rings.outcome_bytes);
         shapes_.back().former = true;
@@ -229,6 +238,9 @@ class Shapes {
         if (sizes.optimizer_scratch_bytes > 0) {
           Add({BufferKind::kScratch}, -1, kWrite, sizes.optimizer_scratch_bytes);
         }
+        break;
+      default:
+        TANDEM_CHECK(false, "every opcode of a unit has its shapes");
     }
   }
 

@@ -11,7 +11,7 @@ namespace tandem::schedules {
 
 // What every instruction of one run knows to have ended when it starts: the instructions before it on its
 // stream, its waits, everything that a host wait issued earlier waited for, and of the former run what
-// follows from two facts of the executor (program.md 1):
+// follows from two facts of the executor:
 //
 //   * The streams of a run start after all streams of the former run but those that copy to and from the
 //     host. Nothing is assumed of when a copy stream starts, except that it goes on after its own former run.

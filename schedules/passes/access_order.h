@@ -9,7 +9,7 @@
 
 namespace tandem::schedules {
 
-// When the locals of a program are accessed, and which of them may share bytes (program.md 2.7): per buffer
+// When the locals of a program are accessed, and which of them may share bytes: per buffer
 // and stream, the place of its last access and what its first accesses all know.
 class AccessOrder {
  public:

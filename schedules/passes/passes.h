@@ -59,7 +59,7 @@ struct Budgets {
 Budgets BudgetsOf(const Program& program);
 
 // waits.cc. Adds the waits that conflicting operands require, and none that another one of the instruction
-// implies; then those that keep what is alive for an instruction within the budget (program.md 2.6). Requires
+// implies; then those that keep what is alive for an instruction within the budget. Requires
 // budget >= least. Returns what every instruction knows.
 VectorClocks InsertWaits(int64_t budget, Program& program);
 

@@ -72,7 +72,8 @@ class AccessHistory {
   std::vector<int> readers_;        // cell, stream
 };
 
-// Which locals are alive for an instruction (program.md 2.6).
+// Which locals are alive for an instruction: those that it opens, and every earlier one with an access that
+// it does not know to have ended, whatever other streams know.
 class LiveLocals {
  public:
   explicit LiveLocals(const Program& program)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "platform/check.h"
 #include "schedules/program/opcode.h"
 #include "schedules/program/outline.h"
 
@@ -15,6 +16,8 @@ inline const Access& AccessOf(const Node& node, Opcode opcode) {
     case Opcode::kBackwardWeight:
       return node.backward_weight;
     default:
+      TANDEM_CHECK(opcode == Opcode::kForward || opcode == Opcode::kRecompute,
+                   "only passes of nodes have it");
       return node.forward;
   }
 }

@@ -103,7 +103,7 @@ struct Node {
 // Which data parallel group a unit is sharded over.
 enum class UnitGroup : uint8_t { kDense, kExpert };
 
-// Bytes of one element, by role (program.md 2.4).
+// Bytes of one element, by role.
 struct UnitPrecision {
   int main = 4;       // main weight, moments, accumulator, norms' input
   int compute = 4;    // published shard and gathered parameters; equal to main: nothing is published

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "platform/check.h"
+#include "schedules/program/access.h"
 #include "schedules/program/text.h"
 
 namespace tandem::schedules {
@@ -68,19 +69,6 @@ const CostRow& RowOf(Opcode opcode) {
   const CostRow& row = kRows[static_cast<int>(opcode)];
   TANDEM_CHECK(row.opcode == opcode, "the table of costs is in the order of the opcodes");
   return row;
-}
-
-const Access& AccessOf(const Node& node, Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kBackward:
-      return node.backward;
-    case Opcode::kBackwardInput:
-      return node.backward_input;
-    case Opcode::kBackwardWeight:
-      return node.backward_weight;
-    default:
-      return node.forward;
-  }
 }
 
 double BytesOf(const Program& program, const Operand& operand) {

@@ -8,6 +8,7 @@ namespace tandem::oracle {
 
 using schedules::BufferKind;
 using schedules::Instruction;
+using schedules::Mode;
 using schedules::Opcode;
 using schedules::Program;
 
@@ -60,8 +61,7 @@ void Explorer::Build() {
       int sizes = -1;
       if (in.opcode != Opcode::kHostWait &&
           std::any_of(in.operands.begin(), in.operands.end(), [&](const schedules::Operand& operand) {
-            return program.buffers[operand.buffer].kind == BufferKind::kSizes &&
-                   operand.mode == schedules::Mode::kReads;
+            return program.buffers[operand.buffer].kind == BufferKind::kSizes && operand.mode == Mode::kReads;
           })) {
         sizes = Add({Kind::kSizes, run, i}, host);
         include(host, sizes);
@@ -102,15 +102,22 @@ void Explorer::Build() {
 
 std::vector<std::pair<int, int>> Explorer::Conflicts() const {
   struct Access {
-    Touched touched;
-    int item;
+    bool host = false;
+    int64_t begin = 0;
+    int64_t end = 0;
+    bool write = false;
+    int item = -1;
   };
   std::vector<Access> accesses;
-  std::vector<Touched> touched;
   for (int item = 0; item < static_cast<int>(items_.size()); ++item) {
-    touched.clear();
     const Program& program = *runs_[items_[item].run];
     const Kind kind = items_[item].kind;
+    const auto touch = [&](const schedules::Operand& operand) {
+      const Place place = PlaceOf(program, operand, items_[item].run);
+      for (const auto& [begin, end] : place.ranges) {
+        accesses.push_back({place.host, begin, end, operand.mode != Mode::kReads, item});
+      }
+    };
     if (kind == Kind::kHostWrites || kind == Kind::kHostReads) {
       for (schedules::BufferId b = 0; b < static_cast<int>(program.buffers.size()); ++b) {
         const BufferKind buffer = program.buffers[b].kind;
@@ -118,37 +125,31 @@ std::vector<std::pair<int, int>> Explorer::Conflicts() const {
         const bool reported = buffer == BufferKind::kHostLosses || buffer == BufferKind::kHostUpdateNorms ||
                               buffer == BufferKind::kHostOutcome;
         if (kind == Kind::kHostWrites ? given : reported) {
-          AppendTouched(program,
-                        {.buffer = b, .mode = given ? schedules::Mode::kWrites : schedules::Mode::kReads},
-                        items_[item].run, touched);
+          touch({.buffer = b, .mode = given ? Mode::kWrites : Mode::kReads});
         }
       }
-    } else {
-      const Instruction& in = program.instructions[items_[item].instruction];
-      for (const schedules::Operand& operand : in.operands) {
-        const bool sizes = program.buffers[operand.buffer].kind == BufferKind::kSizes &&
-                           operand.mode == schedules::Mode::kReads && in.opcode != Opcode::kHostWait;
-        if (sizes == (kind == Kind::kSizes)) {
-          AppendTouched(program, operand, items_[item].run, touched);
-        }
-      }
+      continue;
     }
-    for (const Touched& t : touched) {
-      accesses.push_back({t, item});
+    const Instruction& in = program.instructions[items_[item].instruction];
+    for (const schedules::Operand& operand : in.operands) {
+      const bool sizes = program.buffers[operand.buffer].kind == BufferKind::kSizes &&
+                         operand.mode == Mode::kReads && in.opcode != Opcode::kHostWait;
+      if (sizes == (kind == Kind::kSizes)) {
+        touch(operand);
+      }
     }
   }
   std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) {
-    return std::tuple(a.touched.host, a.touched.begin, a.item) <
-           std::tuple(b.touched.host, b.touched.begin, b.item);
+    return std::tuple(a.host, a.begin, a.item) < std::tuple(b.host, b.begin, b.item);
   });
   std::vector<std::pair<int, int>> conflicts;
   for (size_t i = 0; i < accesses.size(); ++i) {
-    for (size_t k = i + 1; k < accesses.size() && accesses[k].touched.host == accesses[i].touched.host &&
-                           accesses[k].touched.begin < accesses[i].touched.end;
+    const Access& one = accesses[i];
+    for (size_t k = i + 1; k < accesses.size() && accesses[k].host == one.host && accesses[k].begin < one.end;
          ++k) {
-      const int a = std::min(accesses[i].item, accesses[k].item);
-      const int b = std::max(accesses[i].item, accesses[k].item);
-      if (a != b && (accesses[i].touched.write || accesses[k].touched.write) && !IsBefore(a, b)) {
+      const int a = std::min(one.item, accesses[k].item);
+      const int b = std::max(one.item, accesses[k].item);
+      if (a != b && (one.write || accesses[k].write) && !IsBefore(a, b)) {
         conflicts.emplace_back(a, b);
       }
     }

@@ -13,7 +13,7 @@
 namespace tandem::oracle {
 
 // A sequence of runs of one stage, in any order that the device and the host may take: stream order, waits,
-// host waits, and from run to run what program.md 1 says (a run starts after the streams of the former run
+// host waits, and from run to run what the executor keeps (a run starts after the streams of the former run
 // but those that copy to and from the host; run n has ended, and the host has read what it reported, before
 // run n + 2 is issued).
 //

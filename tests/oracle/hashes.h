@@ -60,10 +60,4 @@ inline Hash Join(const std::vector<Hash>& parts) {
   return parts.size() == 1 ? parts[0] : HashOf(Operation::kJoin, {}, parts);
 }
 
-// The ranks that one rank exchanges with, in the order of their group.
-struct Group {
-  std::vector<int> ranks;
-  int index = 0;  // of the rank among them
-};
-
 }  // namespace tandem::oracle

@@ -3,63 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "platform/check.h"
+
 namespace tandem::oracle {
 
-using schedules::Access;
 using schedules::Buffer;
 using schedules::BufferId;
 using schedules::BufferKind;
 using schedules::Instruction;
 using schedules::Life;
 using schedules::Mode;
-using schedules::Node;
 using schedules::Opcode;
 using schedules::Operand;
 using schedules::Program;
-
-namespace {
-
-// The element of a ring that a run's operand means.
-int Element(const Buffer& buffer, int run, bool former) {
-  return buffer.life == Life::kRing ? (run + (former ? 1 : 0)) % 2 : 0;
-}
-
-int64_t Stride(const Buffer& buffer) {
-  return (buffer.bytes.bound + buffer.alignment - 1) / buffer.alignment * buffer.alignment;
-}
-
-bool OnHost(BufferKind kind) {
-  return kind == BufferKind::kHostInputs || kind == BufferKind::kHostBatch ||
-         kind == BufferKind::kHostLosses || kind == BufferKind::kHostUpdateNorms ||
-         kind == BufferKind::kHostOutcome || kind == BufferKind::kSizes;
-}
-
-const Access& Half(const Node& node, Opcode opcode) {
-  return opcode == Opcode::kBackward         ? node.backward
-         : opcode == Opcode::kBackwardInput  ? node.backward_input
-         : opcode == Opcode::kBackwardWeight ? node.backward_weight
-                                             : node.forward;
-}
-
-}  // namespace
-
-Ranks::Ranks(const schedules::BuildOptions& options)
-    : dense_(options.dense), expert_(options.expert), size_(options.dense.inner * options.dense.outer) {}
-
-Group Ranks::Of(schedules::UnitGroup group, int axis, int rank) const {
-  const schedules::MeshAxes& mesh = group == schedules::UnitGroup::kExpert ? expert_ : dense_;
-  const int apart = std::max(1, size_ / (mesh.inner * mesh.outer));  // ranks that hold other experts
-  const int logical = rank / apart;
-  Group result;
-  for (int other = rank % apart; other < size_; other += apart) {
-    const int place = other / apart;
-    if (axis == 0 ? place / mesh.inner == logical / mesh.inner : place % mesh.inner == logical % mesh.inner) {
-      result.index = other == rank ? static_cast<int>(result.ranks.size()) : result.index;
-      result.ranks.push_back(other);
-    }
-  }
-  return result;
-}
 
 Machine::Machine(const schedules::Outline& outline, const schedules::BuildOptions& options,
                  const schedules::StagePrograms& stage)
@@ -81,24 +37,6 @@ Machine::Machine(const schedules::Outline& outline, const schedules::BuildOption
       }
     }
   }
-}
-
-Machine::Place Machine::PlaceOf(const Program& program, const Operand& operand, int run) const {
-  const Buffer& buffer = program.buffers[operand.buffer];
-  Place place{.begin = buffer.address + Element(buffer, run, operand.former) * Stride(buffer),
-              .host = OnHost(buffer.kind)};
-  if (operand.part >= 0) {
-    place.ranges.emplace_back(place.begin + buffer.parts[operand.part].begin,
-                              place.begin + buffer.parts[operand.part].end);
-  } else if (buffer.parts.empty()) {
-    place.ranges.emplace_back(place.begin, place.begin + buffer.bytes.bound);
-  } else {
-    place.divided = buffer.parts.size() > 1;
-    for (const schedules::BufferPart& part : buffer.parts) {
-      place.ranges.emplace_back(place.begin + part.begin, place.begin + part.end);
-    }
-  }
-  return place;
 }
 
 Hash Machine::Read(const Place& place, int rank) {
@@ -142,37 +80,6 @@ std::vector<Hash> Machine::Get(const Program& program, const Operand& operand, i
   return hashes;
 }
 
-Group Machine::GroupOf(const Program& program, const Instruction& in, int rank) const {
-  const Group alone{{rank}, 0};
-  if (in.communicator < 0) {
-    return alone;
-  }
-  const std::string& name = program.communicators[in.communicator].group;
-  for (const auto group : {schedules::UnitGroup::kDense, schedules::UnitGroup::kExpert}) {
-    const schedules::MeshAxes& mesh =
-        group == schedules::UnitGroup::kDense ? options_.dense : options_.expert;
-    if (name == mesh.inner_group || name == mesh.gather_group) {
-      return ranks_.Of(group, 0, rank);
-    }
-    if (name == mesh.outer_group &&
-        (group == schedules::UnitGroup::kExpert || name != options_.expert.outer_group ||
-         outline_.units[in.target].group == group)) {
-      return ranks_.Of(group, 1, rank);
-    }
-  }
-  Group all;
-  const bool experts =
-      IsNodePass(in.opcode);  // who exchanges tokens: consecutive ranks, that hold other experts
-  const int apart = std::max(1, ranks_.size() / (options_.expert.inner * options_.expert.outer));
-  for (int other = 0; other < ranks_.size(); ++other) {
-    if (!experts || other / apart == rank / apart) {
-      all.index = other == rank ? static_cast<int>(all.ranks.size()) : all.index;
-      all.ranks.push_back(other);
-    }
-  }
-  return all;
-}
-
 std::vector<Hash> Machine::ReadSizes(const Program& program, const Instruction& instruction, int run) {
   std::vector<Hash> found;
   for (const Operand& operand : instruction.operands) {
@@ -183,127 +90,6 @@ std::vector<Hash> Machine::ReadSizes(const Program& program, const Instruction& 
     }
   }
   return found;
-}
-
-void Machine::Pass(const Program& program, const Instruction& in, int run,
-                   const std::vector<Hash>* sizes_read) {
-  const Node& node = outline_.nodes[in.target];
-  const Access& access = Half(node, in.opcode);
-  const bool again = in.opcode == Opcode::kRecompute;
-  const bool changes = !again && program.name != "validate";
-  // What it reads and writes, by what it is, for each rank.
-  enum class What : uint8_t { kValue, kGradient, kPart, kContribution, kState, kCounter, kInputs, kScratch };
-  struct Item {
-    What what;
-    int a = 0;
-    int b = 0;
-    const Operand* operand = nullptr;  // nullptr: only between the halves
-    std::vector<Hash> hashes;          // what it holds, where it is read; then what was written
-    bool written = false;
-  };
-  std::vector<Item> items;
-  size_t next = 0;
-  size_t next_size = 0;
-  const auto add = [&](What what, int a, int b, bool there) {
-    if (!there) {
-      return;
-    }
-    const Operand& operand = in.operands[next++];
-    Item item{what, a, b, &operand, {}};
-    if (operand.mode != Mode::kWrites) {
-      if (sizes_read != nullptr && program.buffers[operand.buffer].kind == BufferKind::kSizes) {
-        item.hashes.assign(sizes_read->begin() + static_cast<int64_t>(next_size),
-                           sizes_read->begin() + static_cast<int64_t>(next_size) + ranks_.size());
-        next_size += ranks_.size();
-      } else {
-        item.hashes = Get(program, operand, run);
-      }
-    }
-    items.push_back(std::move(item));
-  };
-  for (const int v : access.reads) add(What::kValue, v, 0, true);
-  for (const int v : access.writes) add(What::kValue, v, 0, !again || options_.recompute[v]);
-  for (const int v : access.gradient_reads) add(What::kGradient, v, 0, true);
-  for (const int v : access.gradient_writes) add(What::kGradient, v, 0, changes);
-  for (const auto& p : access.parameters) add(What::kPart, p.unit, p.part, true);
-  for (const auto& p : access.parameter_gradients) add(What::kContribution, p.unit, p.part, changes);
-  for (const int s : access.state_reads) add(What::kState, s, 0, true);
-  for (const int s : access.state_adds) add(What::kCounter, s, 0, changes);
-  add(What::kInputs, 0, 0, access.reads_inputs);
-  add(What::kScratch, 0, 0, access.scratch.bound > 0);
-
-  const auto find = [&](What what, int a, int b) -> Item& {
-    for (Item& item : items) {
-      if (item.what == what && item.a == a && item.b == b) {
-        return item;
-      }
-    }
-    items.push_back({what, a, b, nullptr, {}});
-    return items.back();
-  };
-  const auto read = [&](What what, int a, int b) {
-    std::vector<Hash> hashes = find(what, a, b).hashes;
-    hashes.resize(ranks_.size(), 0);
-    return hashes;
-  };
-  const bool halves = in.opcode == Opcode::kBackward && node.splits_backward;
-  const std::vector<Opcode> steps = halves
-                                        ? std::vector<Opcode>{Opcode::kBackwardInput, Opcode::kBackwardWeight}
-                                        : std::vector<Opcode>{again ? Opcode::kForward : in.opcode};
-  for (const Opcode step : steps) {
-    const Access& half = Half(node, step);
-    std::vector<std::vector<Hash>> reads;  // thing x rank
-    for (const int v : half.reads) reads.push_back(read(What::kValue, v, 0));
-    for (const int v : half.gradient_reads) reads.push_back(read(What::kGradient, v, 0));
-    for (const auto& p : half.parameters) reads.push_back(read(What::kPart, p.unit, p.part));
-    for (const int s : half.state_reads) reads.push_back(read(What::kState, s, 0));
-    if (half.reads_inputs) reads.push_back(read(What::kInputs, 0, 0));
-    std::vector<Hash> calls;
-    std::vector<int> indices;
-    for (int r = 0; r < ranks_.size(); ++r) {
-      const Group group = GroupOf(program, in, r);
-      std::vector<Hash> seen;
-      for (const int other : group.ranks) {
-        for (const std::vector<Hash>& thing : reads) {
-          seen.push_back(thing[other]);
-        }
-      }
-      calls.push_back(HashOf(
-          Operation::kPass,
-          {U(in.target), U(static_cast<int>(step)), half.reads_inputs ? U(in.microbatch) : ~uint64_t{0}},
-          seen));
-      indices.push_back(group.index);
-    }
-    uint64_t place = 0;
-    const auto write = [&](What what, int a, int b) {
-      Item& item = find(what, a, b);
-      const uint64_t k = place++;
-      std::vector<Hash> hashes;
-      for (int r = 0; r < ranks_.size(); ++r) {
-        const Hash made = HashOf(Operation::kOutput, {calls[r], k, U(indices[r])});
-        const bool adds = item.written || (item.operand != nullptr && item.operand->mode == Mode::kAdds);
-        hashes.push_back(adds ? HashOf(Operation::kAdd, {item.hashes[r], made}) : made);
-      }
-      item.hashes = std::move(hashes);
-      item.written = true;
-    };
-    for (const int v : half.writes) write(What::kValue, v, 0);
-    for (const int v : half.gradient_writes) write(What::kGradient, v, 0);
-    for (const auto& p : half.parameter_gradients) write(What::kContribution, p.unit, p.part);
-    for (const int s : half.state_adds) write(What::kCounter, s, 0);
-  }
-  for (Item& item : items) {
-    if (item.what == What::kScratch) {
-      item.hashes.clear();
-      for (int r = 0; r < ranks_.size(); ++r) {
-        item.hashes.push_back(HashOf(Operation::kGarbage, {++num_garbage_}));
-      }
-      item.written = true;
-    }
-    if (item.written && item.operand != nullptr && item.operand->mode != Mode::kReads) {
-      Set(program, *item.operand, run, item.hashes);
-    }
-  }
 }
 
 void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
@@ -324,7 +110,7 @@ void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
   };
   const auto of_group = [&](const std::vector<Hash>& hashes, int r) {
     std::vector<Hash> result;
-    for (const int other : GroupOf(program, in, r).ranks) {
+    for (const int other : ranks_.Of(outline_, program, in, r).ranks) {
       result.push_back(hashes[other]);
     }
     return result;
@@ -354,7 +140,8 @@ void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
       const size_t sum = outer ? 0 : 2;
       const bool adds = !outer && ops[2].mode == Mode::kAdds;
       std::vector<Hash> sums = for_ranks([&](int r) {
-        return HashOf(Operation::kFold, {unit, adds ? held[2][r] : 0, U(GroupOf(program, in, r).index)},
+        return HashOf(Operation::kFold,
+                      {unit, adds ? held[2][r] : 0, U(ranks_.Of(outline_, program, in, r).index)},
                       of_group(held[0], r));
       });
       garbage(ops[1]);
@@ -366,7 +153,7 @@ void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
       }
       break;
     }
-    default: {  // OptimizerStep
+    case Opcode::kOptimizerStep: {
       std::vector<Hash> calls = for_ranks([&](int r) {
         std::vector<Hash> reads;
         for (const std::vector<Hash>& hashes : held) {
@@ -386,7 +173,10 @@ void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
               }));
         }
       }
+      break;
     }
+    default:
+      TANDEM_CHECK(false, "every opcode of a unit does something");
   }
 }
 
@@ -441,8 +231,16 @@ void Machine::Run(const Program& program, const Instruction& in, int run,
           std::vector<Hash>(ranks_.size(), HashOf(Operation::kNorm, {in.communicator < 0 ? 1U : 0U}, reads)));
       break;
     }
-    default:
+    case Opcode::kUnshard:
+    case Opcode::kUnshardOuter:
+    case Opcode::kZero:
+    case Opcode::kRound:
+    case Opcode::kAccumulate:
+    case Opcode::kReduceGradients:
+    case Opcode::kReduceOuter:
+    case Opcode::kOptimizerStep:
       ForUnit(program, in, run);
+      break;
   }
 }
 
@@ -483,23 +281,6 @@ Observations Machine::Observe(const Program& program) {
     }
   }
   return observations_;
-}
-
-void AppendTouched(const Program& program, const Operand& operand, int run, std::vector<Touched>& touched) {
-  const Buffer& buffer = program.buffers[operand.buffer];
-  const int64_t begin = buffer.address + Element(buffer, run, operand.former) * Stride(buffer);
-  const bool write = operand.mode != Mode::kReads;
-  const bool host = OnHost(buffer.kind);
-  if (operand.part >= 0) {
-    touched.push_back(
-        {begin + buffer.parts[operand.part].begin, begin + buffer.parts[operand.part].end, host, write});
-  } else if (buffer.parts.empty()) {
-    touched.push_back({begin, begin + buffer.bytes.bound, host, write});
-  } else {
-    for (const schedules::BufferPart& part : buffer.parts) {
-      touched.push_back({begin + part.begin, begin + part.end, host, write});
-    }
-  }
 }
 
 }  // namespace tandem::oracle

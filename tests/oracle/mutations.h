@@ -7,16 +7,9 @@
 
 #include "schedules/program/build_options.h"
 #include "schedules/program/program.h"
+#include "tests/oracle/program_edit.h"
 
 namespace tandem::oracle {
-
-// One small thing changed in one program of a stage.
-struct Mutant {
-  std::string kind;    // "drop operand"
-  std::string change;  // "drop operand 2 of 12 (reduce layers.0 mb 0)"
-  schedules::Program schedules::StagePrograms::*program = nullptr;
-  schedules::StagePrograms stage;
-};
 
 // The change may mean nothing. Kinds whose name ends in ", waits anew" have every wait and address derived
 // from the changed operands, so that nothing but their meaning can be wrong.

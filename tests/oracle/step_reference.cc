@@ -255,14 +255,13 @@ class StepReference {
     for (const int state : access.state_reads) reads.push_back(Get(BufferKind::kNodeState, state));
     if (access.reads_inputs) reads.push_back(Get(BufferKind::kInputs, -1));
     const bool exchanges = !outline_.nodes[n].group.empty();
-    const int apart = std::max(1, ranks_.size() / (options_.expert.inner * options_.expert.outer));
     uint64_t place = 0;
     const auto output = [&] {
       const uint64_t k = place++;
       return ForRanks([&](int r) {
         std::vector<Hash> seen;
-        const int first = exchanges ? r / apart * apart : r;
-        for (int other = first; other < (exchanges ? first + apart : r + 1); ++other) {
+        const Group group = exchanges ? ranks_.OfExperts(r) : Group{{r}, 0};
+        for (const int other : group.ranks) {
           for (Hashes& thing : reads) {
             thing.resize(ranks_.size(), 0);
             seen.push_back(thing[other]);
@@ -271,7 +270,7 @@ class StepReference {
         const Hash call =
             HashOf(Operation::kPass,
                    {U(n), U(static_cast<int>(opcode)), access.reads_inputs ? U(m) : ~uint64_t{0}}, seen);
-        return HashOf(Operation::kOutput, {call, k, U(r - first)});
+        return HashOf(Operation::kOutput, {call, k, U(group.index)});
       });
     };
     const auto add_to = [&](Hashes& sum, const Hashes& made) {

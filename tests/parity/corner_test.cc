@@ -10,7 +10,7 @@
 namespace tandem::parity {
 namespace {
 
-// Tier T1 of design.md where shapes, ranks and distances are at their limits: always the bits of one rank.
+// Shapes, ranks and distances at their limits: always the bits of one rank.
 
 struct Corner {
   std::string name;

@@ -7,7 +7,7 @@
 namespace tandem::parity {
 namespace {
 
-// Tier T1 of design.md: the same microbatches, shared among any number of ranks.
+// The same microbatches, shared among any number of ranks.
 
 constexpr int kMicrobatchesOfAllRanks = 12;
 

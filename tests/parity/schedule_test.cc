@@ -15,7 +15,7 @@
 namespace tandem::parity {
 namespace {
 
-// Tier T0 of design.md: one layout, one number of ranks; how the work is arranged changes no bit.
+// One layout, one number of ranks: how the work is arranged changes no bit.
 
 class ScheduleTest : public testing::TestWithParam<bool> {};  // tied
 

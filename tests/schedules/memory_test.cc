@@ -20,7 +20,7 @@ struct Alive {
   int instruction = -1;
 };
 
-// The most bytes of locals that are alive for an instruction of the program as it is (program.md 2.6), by
+// The most bytes of locals that are alive for an instruction of the program as it is, by
 // looking at every access of every buffer.
 Alive MostAlive(const Program& program) {
   const size_t num_buffers = program.buffers.size();

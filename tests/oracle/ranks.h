@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "schedules/program/build_options.h"
+#include "schedules/program/program.h"
+
+namespace tandem::oracle {
+
+// The ranks that one rank exchanges with, in the order of their group.
+struct Group {
+  std::vector<int> ranks;
+  int index = 0;  // of the rank among them
+};
+
+// The ranks of one stage: the data parallel ones, over which units are sharded and experts exchange tokens.
+class Ranks {
+ public:
+  explicit Ranks(const schedules::BuildOptions& options);
+
+  int size() const { return size_; }
+  // Who shares a unit's shards (axis 0), or holds the same shard (axis 1).
+  Group Of(schedules::UnitGroup group, int axis, int rank) const;
+  // Who exchanges tokens with it: consecutive ranks, which hold other experts.
+  Group OfExperts(int rank) const;
+  // Who takes part in an instruction; itself alone where that has no communicator.
+  Group Of(const schedules::Outline& outline, const schedules::Program& program,
+           const schedules::Instruction& instruction, int rank) const;
+
+ private:
+  int Apart() const;  // consecutive ranks that hold other experts
+  schedules::MeshAxes dense_;
+  schedules::MeshAxes expert_;
+  int size_;
+};
+
+}  // namespace tandem::oracle
