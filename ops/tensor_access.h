@@ -36,6 +36,10 @@ template <typename E>
 const E* ElementsOf(const at::Tensor& tensor);
 template <typename E>
 E* MutableElementsOf(at::Tensor& tensor);
+template <>
+const Bf16* ElementsOf(const at::Tensor& tensor);
+template <>
+Bf16* MutableElementsOf(at::Tensor& tensor);
 
 // The operands of one operation are the same on every kind of device, but for where they must lie.
 enum class DeviceKind { kCpu, kGpu };

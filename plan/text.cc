@@ -212,7 +212,8 @@ json ModelJson(const JobPlan& plan) {
           {"head_dim", model.head_dim},
           {"vocab_size", model.vocab_size},
           {"tie_word_embeddings", model.tie_word_embeddings},
-          {"compute", PrecisionText(plan)}};
+          {"compute", ComputeName(plan)},
+          {"precision", PrecisionText(plan)}};
 }
 
 json StepJson(const JobPlan& plan) {

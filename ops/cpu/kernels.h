@@ -72,5 +72,11 @@ struct Kernels {
 // Those of the widest instruction set that the processor has. E: float, double, Bf16.
 template <typename E>
 const Kernels<E>& BestKernels();
+template <>
+const Kernels<float>& BestKernels();
+template <>
+const Kernels<double>& BestKernels();
+template <>
+const Kernels<Bf16>& BestKernels();
 
 }  // namespace tandem::ops::cpu

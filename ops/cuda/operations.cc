@@ -1,5 +1,6 @@
 #include "ops/cuda/operations.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
@@ -52,9 +53,14 @@ class Sequences {
   Sequences(const AttentionShape& shape, int64_t first, int64_t count)
       : s_(shape), first_(first), count_(count) {}
 
-  // Columns [first head, ...) of a matrix [B * S, ≥ …], copied to [count * kv_heads, group * S, d].
+  // Columns [first head, ...) of a matrix [B * S, ≥ …], copied to [count * kv_heads, group * S, d], in float
+  // where it is of bfloat16: scores are not rounded.
   at::Tensor Grouped(const at::Tensor& matrix, int64_t first_head, int64_t heads) const {
-    return Heads(matrix, first_head, heads).contiguous().view({count_ * s_.kv_heads, -1, s_.head_dim});
+    const at::ScalarType type = matrix.scalar_type() == at::kBFloat16 ? at::kFloat : matrix.scalar_type();
+    return Heads(matrix, first_head, heads)
+        .to(type)
+        .contiguous()
+        .view({count_ * s_.kv_heads, -1, s_.head_dim});
   }
 
   // The same columns as a view [count, heads, S, d].
@@ -91,6 +97,9 @@ void ForEachBatch(const AttentionShape& shape, int64_t element_bytes, const Body
 
 class Cuda final : public Operations {
  public:
+  // Of products of bfloat16: sums are of float, also between the parts of one that cuBLAS splits.
+  Cuda() { at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false); }
+
   c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
 
   at::Tensor Constant(const at::Tensor& host) const override {
@@ -125,10 +134,17 @@ class Cuda final : public Operations {
     const cuda::Tokens ids = TokensOf(tokens);
     CheckMatrix("grad_weight", grad_weight, grad_weight.size(0), grad_weight.size(1), kGpu);
     CheckMatrix("grad_output", grad_output, tokens.numel(), grad_weight.size(1), kGpu);
-    WithElementType(grad_weight, [&]<typename E>(E) {
-      CheckLaunch(cuda::EmbeddingBackward(ids, ElementsOf<E>(grad_output), add, grad_weight.size(0),
-                                          grad_weight.size(1), MutableElementsOf<E>(grad_weight), Current()),
-                  "EmbeddingBackward");
+    WithElementType(grad_output, [&]<typename E>(E) {
+      const auto launch = [&](auto* sums) {
+        CheckLaunch(cuda::EmbeddingBackward(ids, ElementsOf<E>(grad_output), add, grad_weight.size(0),
+                                            grad_weight.size(1), sums, Current()),
+                    "EmbeddingBackward");
+      };
+      if (grad_weight.scalar_type() == grad_output.scalar_type()) {
+        launch(MutableElementsOf<E>(grad_weight));
+      } else {
+        launch(MutableElementsOf<Arithmetic<E>>(grad_weight));
+      }
     });
   }
 
@@ -156,14 +172,14 @@ class Cuda final : public Operations {
     CheckMatrix("x", x, rows, columns, kGpu);
     CheckMatrix("grad_x", grad_x, rows, columns, kGpu);
     if (residual.defined()) CheckMatrix("residual", residual, rows, columns, kGpu);
-    at::Tensor reciprocals = at::empty({rows}, x.options());
+    at::Tensor reciprocals = at::empty({rows}, grad_weight.options());
     WithElementType(x, [&]<typename E>(E) {
-      CheckLaunch(
-          cuda::RmsNormBackward(ElementsOf<E>(grad_y), ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows,
-                                columns, residual.defined() ? ElementsOf<E>(residual) : nullptr, add_x,
-                                MutableElementsOf<E>(grad_x), add_weight, MutableElementsOf<E>(grad_weight),
-                                MutableElementsOf<Arithmetic<E>>(reciprocals), Current()),
-          "RmsNormBackward");
+      CheckLaunch(cuda::RmsNormBackward(
+                      ElementsOf<E>(grad_y), ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns,
+                      residual.defined() ? ElementsOf<E>(residual) : nullptr, add_x,
+                      MutableElementsOf<E>(grad_x), add_weight, MutableElementsOf<Arithmetic<E>>(grad_weight),
+                      MutableElementsOf<Arithmetic<E>>(reciprocals), Current()),
+                  "RmsNormBackward");
     });
   }
 
@@ -180,15 +196,16 @@ class Cuda final : public Operations {
   void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
                  at::Tensor&) const override {
     CheckAttention(shape, qkv, context, lse, kGpu);
-    ForEachBatch(shape, qkv.element_size(), [&](const Sequences& batch) {
+    ForEachBatch(shape, lse.element_size(), [&](const Sequences& batch) {
       const at::Tensor query = batch.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
       const at::Tensor key = batch.Grouped(qkv, shape.heads, shape.kv_heads);
       const at::Tensor value = batch.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
-      const at::Tensor scores = at::bmm(query, key.transpose(1, 2));
+      at::Tensor scores = at::bmm(query, key.transpose(1, 2));
       WithElementType(qkv, [&]<typename E>(E) {
-        CheckLaunch(cuda::CausalSoftmax(batch.num_heads(), shape.length, MutableElementsOf<E>(scores),
-                                        MutableElementsOf<Arithmetic<E>>(lse) + batch.first_lse(), Current()),
-                    "Attention");
+        CheckLaunch(
+            cuda::CausalSoftmax(batch.num_heads(), shape.length, MutableElementsOf<Arithmetic<E>>(scores),
+                                MutableElementsOf<Arithmetic<E>>(lse) + batch.first_lse(), Current()),
+            "Attention");
       });
       batch.Put(at::bmm(scores, value), 0, shape.heads, context);
     });
@@ -200,21 +217,22 @@ class Cuda final : public Operations {
     CheckAttention(shape, qkv, context, lse, kGpu);
     CheckMatrix("grad_context", grad_context, context.size(0), context.size(1), kGpu);
     CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1), kGpu);
-    ForEachBatch(shape, qkv.element_size(), [&](const Sequences& batch) {
+    ForEachBatch(shape, lse.element_size(), [&](const Sequences& batch) {
       const at::Tensor query = batch.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
       const at::Tensor key = batch.Grouped(qkv, shape.heads, shape.kv_heads);
       const at::Tensor value = batch.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
       const at::Tensor grad = batch.Grouped(grad_context, 0, shape.heads);
-      const at::Tensor probabilities = at::bmm(query, key.transpose(1, 2));
-      const at::Tensor grad_scores = at::bmm(grad, value.transpose(1, 2));
+      at::Tensor probabilities = at::bmm(query, key.transpose(1, 2));
+      at::Tensor grad_scores = at::bmm(grad, value.transpose(1, 2));
       WithElementType(qkv, [&]<typename E>(E) {
         CheckLaunch(cuda::CausalProbabilities(batch.num_heads(), shape.length,
                                               ElementsOf<Arithmetic<E>>(lse) + batch.first_lse(),
-                                              MutableElementsOf<E>(probabilities), Current()),
+                                              MutableElementsOf<Arithmetic<E>>(probabilities), Current()),
                     "AttentionBackward");
-        CheckLaunch(cuda::SoftmaxBackward(batch.num_heads(), shape.length, ElementsOf<E>(probabilities),
-                                          MutableElementsOf<E>(grad_scores), Current()),
-                    "AttentionBackward");
+        CheckLaunch(
+            cuda::SoftmaxBackward(batch.num_heads(), shape.length, ElementsOf<Arithmetic<E>>(probabilities),
+                                  MutableElementsOf<Arithmetic<E>>(grad_scores), Current()),
+            "AttentionBackward");
       });
       batch.Put(at::bmm(grad_scores, key).mul_(Scale(shape)), 0, shape.heads, grad_qkv);
       batch.Put(at::bmm(grad_scores.transpose(1, 2), query), shape.heads, shape.kv_heads, grad_qkv);

@@ -1,5 +1,6 @@
 #include "tests/parity/job.h"
 
+#include <google/protobuf/text_format.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -38,6 +39,9 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   spec.mutable_parallelism()->set_ranks(options.ranks);
   spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(options.prefetch);
   spec.mutable_precision()->set_compute(options.fp64 ? v1::COMPUTE_TYPE_FP64 : v1::COMPUTE_TYPE_FP32);
+  if (!google::protobuf::TextFormat::MergeFromString(options.precision, spec.mutable_precision())) {
+    throw std::logic_error("no precision: " + options.precision);
+  }
   spec.mutable_report()->set_parameter_norms(options.norms);
   if (!options.checkpoint_directory.empty()) {
     spec.mutable_checkpoint()->set_directory(options.checkpoint_directory);

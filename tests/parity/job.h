@@ -24,6 +24,7 @@ struct JobOptions {
   double clip = 1.0;
   bool tied = false;
   bool fp64 = false;
+  std::string precision;  // v1.Precision as text; empty: fp32, or fp64
   int prefetch = 1;
   bool norms = true;
   int64_t validate_every_steps = 0;

@@ -129,7 +129,7 @@ TEST(JobPlanTest, WhatValidateRefusesIsNotPlannedSilently) {
   job.mutable_training()->set_global_batch_size(13);
   EXPECT_THROW(MakeJobPlan(job), std::logic_error);
   job = TestJob();
-  job.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
+  job.mutable_precision()->set_compute(v1::COMPUTE_TYPE_FP8);
   EXPECT_THROW(MakeJobPlan(job), std::logic_error);
 }
 
