@@ -6,10 +6,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/commands.h"
-#include "cli/console.h"
-#include "cli/error.h"
-#include "cli/parse.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/parse.h"
+#include "cli/terminal/console.h"
+#include "cli/terminal/error.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/server.h"
+#include "controller/rpc/server.h"
 #include "platform/build_info.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "controller/assignments.h"
+#include "controller/core/assignments.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
 

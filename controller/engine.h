@@ -11,9 +11,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "controller/decide.h"
-#include "controller/rendezvous.h"
-#include "controller/store.h"
+#include "controller/core/decide.h"
+#include "controller/core/rendezvous.h"
+#include "controller/store/store.h"
 #include "platform/clock.h"
 
 namespace tandem::controller {

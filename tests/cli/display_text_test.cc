@@ -1,12 +1,12 @@
-#include "cli/display_text.h"
+#include "cli/terminal/display_text.h"
 
 #include <gtest/gtest.h>
 
-#include "cli/log_line.h"
-#include "cli/number_text.h"
-#include "cli/rank_list.h"
-#include "cli/styled_line.h"
-#include "cli/table.h"
+#include "cli/terminal/log_line.h"
+#include "cli/terminal/number_text.h"
+#include "cli/terminal/rank_list.h"
+#include "cli/terminal/styled_line.h"
+#include "cli/terminal/table.h"
 
 namespace tandem::cli {
 namespace {

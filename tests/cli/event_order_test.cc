@@ -1,5 +1,5 @@
 // What may be shown when, of the two roads on which a watch hears of a job.
-#include "cli/event_order.h"
+#include "cli/watch/event_order.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/watch_view.h"
+#include "cli/watch/watch_view.h"
 #include "tests/cli/recorded_console.h"
 #include "tests/cli/sample_job.h"
 #include "tests/cli/terminal_model.h"

@@ -1,5 +1,5 @@
 // What `up` and `run` do on this machine before and around the daemons, which are shell scripts here.
-#include "cli/local_cluster.h"
+#include "cli/cluster/local_cluster.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "cli/daemon_process.h"
-#include "cli/interrupts.h"
-#include "cli/state_folder.h"
+#include "cli/cluster/daemon_process.h"
+#include "cli/cluster/state_folder.h"
+#include "cli/terminal/interrupts.h"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "cli/console.h"
+#include "cli/terminal/console.h"
 
 namespace tandem::cli {
 

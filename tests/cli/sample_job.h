@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "cli/watch_state.h"
+#include "cli/watch/watch_state.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "tandem/v1/jobs.pb.h"
 

@@ -1,13 +1,13 @@
-#include "cli/watch_frame.h"
+#include "cli/watch/watch_frame.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cause_text.h"
-#include "cli/display_text.h"
-#include "cli/watch_summary.h"
+#include "cli/terminal/cause_text.h"
+#include "cli/terminal/display_text.h"
+#include "cli/watch/watch_summary.h"
 #include "tests/cli/sample_job.h"
 
 namespace tandem::cli {

@@ -1,8 +1,8 @@
-#include "cli/watch_state.h"
+#include "cli/watch/watch_state.h"
 
 #include <gtest/gtest.h>
 
-#include "cli/loss_history.h"
+#include "cli/watch/loss_history.h"
 #include "tests/cli/sample_job.h"
 
 namespace tandem::cli {

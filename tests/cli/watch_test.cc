@@ -1,6 +1,6 @@
 // Following a job: what comes out, that nothing is lost or said twice, and what the exit code says.
-#include "cli/follow.h"
-#include "cli/state_folder.h"
+#include "cli/cluster/state_folder.h"
+#include "cli/watch/follow.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/command_fixture.h"
 

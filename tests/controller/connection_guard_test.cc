@@ -1,4 +1,4 @@
-#include "controller/connection_guard.h"
+#include "controller/rpc/connection_guard.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

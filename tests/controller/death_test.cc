@@ -5,9 +5,9 @@
 
 #include <csignal>
 
-#include "controller/assignments.h"
-#include "controller/causes.h"
-#include "controller/decide.h"
+#include "controller/core/assignments.h"
+#include "controller/core/causes.h"
+#include "controller/core/decide.h"
 #include "controller/wakefulness.h"
 #include "tests/controller/job_builder.h"
 

@@ -1,11 +1,11 @@
-#include "controller/decide.h"
+#include "controller/core/decide.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/assignments.h"
-#include "controller/placement.h"
-#include "controller/rendezvous.h"
+#include "controller/core/assignments.h"
+#include "controller/core/placement.h"
+#include "controller/core/rendezvous.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {

@@ -1,4 +1,4 @@
-#include "controller/history.h"
+#include "controller/store/history.h"
 
 #include <gtest/gtest.h>
 

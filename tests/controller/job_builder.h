@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "controller/decide.h"
-#include "controller/state.h"
+#include "controller/core/decide.h"
+#include "controller/core/state.h"
 
 namespace tandem::controller {
 

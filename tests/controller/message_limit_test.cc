@@ -1,4 +1,4 @@
-#include "controller/message_limit.h"
+#include "controller/rpc/message_limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "controller/metrics_server.h"
+#include "controller/metrics/metrics_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "controller/metrics.h"
+#include "controller/metrics/metrics.h"
 #include "platform/fake_clock.h"
 #include "tests/controller/http_client.h"
 

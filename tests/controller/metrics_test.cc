@@ -1,4 +1,4 @@
-#include "controller/metrics.h"
+#include "controller/metrics/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "controller/metrics_server.h"
+#include "controller/metrics/metrics_server.h"
 #include "platform/fake_clock.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_builder.h"

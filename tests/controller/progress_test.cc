@@ -1,4 +1,4 @@
-#include "controller/progress.h"
+#include "controller/core/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "controller/progress_board.h"
+#include "controller/metrics/progress_board.h"
 #include "platform/fake_clock.h"
 #include "tests/controller/job_builder.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "controller/rpc/server.h"
 #include "controller/runtime.pb.h"
-#include "controller/server.h"
 #include "jobspec/jobspec.h"
 #include "platform/clock.h"
 #include "tests/controller/http_client.h"

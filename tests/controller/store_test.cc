@@ -1,4 +1,4 @@
-#include "controller/store.h"
+#include "controller/store/store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "controller/sqlite.h"
+#include "controller/store/sqlite.h"
 #include "platform/seeded_random.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"

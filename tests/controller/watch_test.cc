@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/progress_board.h"
-#include "controller/watch_reader.h"
+#include "controller/metrics/progress_board.h"
+#include "controller/rpc/watch_reader.h"
 #include "platform/fake_clock.h"
 #include "platform/seeded_random.h"
 #include "tests/controller/job_builder.h"

@@ -20,7 +20,7 @@ def main():
         if released and b"failpoint" in path.read_bytes().lower():
             problems.append(f"{path} has failpoints")
     for daemon, folder in DAEMONS.items():
-        names = {name for path in (root / folder).glob("*.cc") for name in NAMED.findall(path.read_text())}
+        names = {name for path in (root / folder).rglob("*.cc") for name in NAMED.findall(path.read_text())}
         if not names:
             problems.append(f"no file of {folder}/ names a failpoint; this test looks for nothing")
         released, variant = (programs / daemon).read_bytes(), (variants / daemon).read_bytes()

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/cluster/address.h"
+#include "tandem/v1/jobs.pb.h"
+
+namespace tandem::cli {
+
+// A watch that is open. Not thread-safe; must not outlive its Client.
+class WatchStream {
+ public:
+  enum class Event { kResponse, kTimeout, kClosed };
+
+  virtual ~WatchStream() = default;
+
+  // Waits for the next response until `deadline`. kClosed: status() says why, and so do all later calls.
+  virtual Event Next(absl::Time deadline, v1::WatchResponse& response) = 0;
+  virtual const absl::Status& status() const = 0;
+};
+
+// The users' service of one controller. Unary calls wait 10 s at most and are repeated twice where the
+// connection fails (all are idempotent: Submit by its request id). Errors carry the controller's text;
+// Unavailable where nobody answers. Not thread-safe.
+class Client {
+ public:
+  explicit Client(Address address);
+  ~Client();
+
+  const Address& address() const { return address_; }
+
+  absl::StatusOr<v1::Job> Submit(const v1::SubmitRequest& request);
+  absl::StatusOr<v1::Job> GetJob(const std::string& job);
+  absl::StatusOr<v1::Job> Cancel(const std::string& job, const std::string& reason);
+  absl::StatusOr<v1::ServerInfo> GetServerInfo(absl::Duration timeout);
+
+  // All pages, newest first, by id, and oldest first. Without states: jobs in any.
+  absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::vector<v1::JobState>& states = {});
+  absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
+  absl::StatusOr<std::vector<v1::Event>> ListEvents(const std::string& job);
+
+  // Page by page, in the order of steps, until `each` returns false. Steps as in ListReportsRequest.
+  absl::Status ListReports(const std::string& job, int64_t first_step, int64_t last_step, bool norms,
+                           const std::function<bool(const v1::ListReportsResponse&)>& each);
+
+  // Until the log ends (with follow: until its attempt does), or `each` returns false.
+  absl::Status ReadLog(const v1::LogRequest& request, const std::function<bool(const v1::LogChunk&)>& each);
+
+  // Until every step of every rank has come, or `each` returns false.
+  absl::Status Profile(const v1::ProfileRequest& request,
+                       const std::function<bool(const v1::ProfileChunk&)>& each);
+
+  std::unique_ptr<WatchStream> Watch(const v1::WatchRequest& request);
+
+ private:
+  struct Connection;  // keeps gRPC out of this header
+
+  const Address address_;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace tandem::cli

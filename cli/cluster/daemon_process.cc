@@ -1,0 +1,166 @@
+#include "cli/cluster/daemon_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "cli/terminal/cause_text.h"
+#include "cli/terminal/log_line.h"
+#include "platform/regular_file.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr off_t kTailBytes = 64 << 10;
+
+// Between fork and exec: nothing but system calls.
+[[noreturn]] void Exec(char* const* arguments, int log, int error_pipe, pid_t parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) {
+    ::_exit(127);  // it died before the line above
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // ignored signals stay ignored over exec
+  const int null = ::open("/dev/null", O_RDONLY);
+  if (null >= 0) {
+    ::dup2(null, STDIN_FILENO);
+  }
+  ::dup2(log, STDOUT_FILENO);
+  ::dup2(log, STDERR_FILENO);
+  ::execv(arguments[0], arguments);
+  const int error = errno;
+  const ssize_t written = ::write(error_pipe, &error, sizeof(error));
+  ::_exit(written < 0 ? 126 : 127);
+}
+
+}  // namespace
+
+absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
+  const auto failed = [&](absl::string_view what, int error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot start ", command.name, ": ", what, ": ", std::strerror(error)));
+  };
+  if (::access(command.program.c_str(), X_OK) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot start ", command.name, ": ", command.program,
+                                                      ": ", std::strerror(errno),
+                                                      "; name the folder that has it with --bin-dir"));
+  }
+  const absl::StatusOr<platform::Descriptor> log =
+      platform::OpenRegularFile(command.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (!log.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot start ", command.name, ": ", log.status().message()));
+  }
+  struct stat log_stat = {};
+  ::fstat(log->get(), &log_stat);
+  int error_pipe[2];
+  if (::pipe2(error_pipe, O_CLOEXEC) != 0) {
+    return failed("pipe", errno);
+  }
+  std::vector<char*> arguments = {command.program.data()};
+  for (std::string& argument : command.arguments) {
+    arguments.push_back(argument.data());
+  }
+  arguments.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    Exec(arguments.data(), log->get(), error_pipe[1], parent);
+  }
+  const int fork_error = errno;
+  ::close(error_pipe[1]);
+  int exec_error = 0;
+  const bool exec_failed = pid > 0 && ::read(error_pipe[0], &exec_error, sizeof(exec_error)) ==
+                                          static_cast<ssize_t>(sizeof(exec_error));
+  ::close(error_pipe[0]);
+  if (pid < 0) {
+    return failed("fork", fork_error);
+  }
+  if (exec_failed) {
+    ::waitpid(pid, nullptr, 0);
+    return failed(command.program, exec_error);
+  }
+  return DaemonProcess(std::move(command), pid, log_stat.st_size);
+}
+
+DaemonProcess::DaemonProcess(DaemonProcess&& other) noexcept
+    : command_(std::move(other.command_)),
+      pid_(std::exchange(other.pid_, -1)),
+      log_start_(other.log_start_),
+      ended_(other.ended_),
+      wait_status_(other.wait_status_) {}
+
+DaemonProcess::~DaemonProcess() {
+  if (pid_ > 0 && Running()) {
+    Signal(SIGKILL);
+    ::waitpid(pid_, &wait_status_, 0);
+  }
+}
+
+bool DaemonProcess::Running() {
+  if (!ended_ && ::waitpid(pid_, &wait_status_, WNOHANG) != 0) {
+    ended_ = true;
+  }
+  return !ended_;
+}
+
+std::string DaemonProcess::EndText() const {
+  if (WIFSIGNALED(wait_status_)) {
+    const int signal = WTERMSIG(wait_status_);
+    return absl::StrCat(command_.name, " was killed by signal ", signal, " (", SignalName(signal), ")");
+  }
+  return absl::StrCat(command_.name, " ended with exit code ", WEXITSTATUS(wait_status_));
+}
+
+std::string DaemonProcess::LogTail(int lines) const {
+  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(command_.log, O_RDONLY);
+  if (!file.ok()) {
+    return "";
+  }
+  struct stat log_stat = {};
+  ::fstat(file->get(), &log_stat);
+  const off_t begin = std::max(log_start_, log_stat.st_size - kTailBytes);
+  std::string text(static_cast<size_t>(std::max<off_t>(0, log_stat.st_size - begin)), '\0');
+  const ssize_t size = ::pread(file->get(), text.data(), text.size(), begin);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(0, size)));
+  const std::vector<std::string> all = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  std::string tail;
+  for (size_t i = all.size() > static_cast<size_t>(lines) ? all.size() - lines : 0; i < all.size(); ++i) {
+    absl::StrAppend(&tail, "  ", ReadableLogLine(all[i]), "\n");
+  }
+  return tail;
+}
+
+void DaemonProcess::Signal(int signal) {
+  if (Running()) {
+    ::kill(-pid_, signal);
+  }
+}
+
+bool DaemonProcess::WaitEnd(absl::Duration timeout) {
+  const absl::Time until = absl::Now() + timeout;
+  while (Running()) {
+    if (absl::Now() >= until) {
+      return false;
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return true;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,184 @@
+#include "cli/cluster/local_cluster.h"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(15);
+constexpr absl::Duration kPoll = absl::Milliseconds(20);
+constexpr int kLogLines = 10;
+
+// "; the end of LOG:" and its last lines; why there are none, where that is seen.
+std::string LogText(const DaemonProcess& daemon) {
+  const std::string& log = daemon.command().log;
+  std::string tail = daemon.LogTail(kLogLines);
+  absl::StripTrailingAsciiWhitespace(&tail);
+  if (!tail.empty()) {
+    return absl::StrCat("; the end of ", log, ":\n", tail);
+  }
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(log, error);
+  return absl::StrCat("; its log is empty: ", log,
+                      !error && space.available < (1 << 16) ? ", where no space is left; make room" : "");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options& options,
+                                                                  const std::function<bool()>& interrupted) {
+  std::unique_ptr<LocalCluster> cluster(new LocalCluster(options));
+  for (const std::string& folder : {cluster->logs(), options.state + "/controller"}) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot create the folder ", folder, ": ", error.message()));
+    }
+  }
+  std::vector<std::string> flags = {"--state",          options.state + "/controller",
+                                    "--listen",         options.address,
+                                    "--metrics-listen", options.metrics_listen};
+  if (!options.listen.empty()) {
+    flags.insert(flags.end(), {"--listen", options.listen});
+  }
+  absl::Status status = cluster->StartDaemon("controller", "tandem-controller", std::move(flags));
+  if (status.ok()) {
+    status = cluster->AwaitController(interrupted);
+  }
+  for (int i = 1; i <= options.workers && status.ok(); ++i) {
+    const std::string id = absl::StrCat("local-", i);
+    const std::string state = absl::StrCat(options.state, "/", id);
+    std::error_code error;
+    std::filesystem::create_directories(state, error);
+    std::vector<std::string> arguments = {
+        "--controller", options.address, "--id",     id,
+        "--state",      state,           "--places", absl::StrCat(options.places)};
+    if (!options.trainer.empty()) {
+      arguments.insert(arguments.end(), {"--trainer", options.trainer});
+    }
+    status = cluster->StartDaemon(id, "tandem-worker", std::move(arguments));
+  }
+  if (status.ok()) {
+    cluster->client_ = std::make_unique<Client>(Address{options.address, Address::Source::kUp});
+    status = cluster->AwaitWorkers(interrupted);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  return cluster;
+}
+
+std::string LocalCluster::logs() const { return options_.state + "/logs"; }
+
+absl::Status LocalCluster::StartDaemon(const std::string& name, const std::string& program,
+                                       std::vector<std::string> arguments) {
+  absl::StatusOr<DaemonProcess> daemon =
+      DaemonProcess::Start({.name = name == "controller" ? "the controller" : "worker " + name,
+                            .program = options_.bin_dir + "/" + program,
+                            .arguments = std::move(arguments),
+                            .log = logs() + "/" + name + ".log"});
+  if (!daemon.ok()) {
+    return daemon.status();
+  }
+  daemons_.push_back(*std::move(daemon));
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrupted) {
+  const absl::Time deadline = absl::Now() + kStartTimeout;
+  while (!CanConnect(options_.address)) {
+    if (absl::Status status = Check(); !status.ok()) {
+      return status;
+    }
+    if (interrupted()) {
+      return absl::CancelledError("interrupted");
+    }
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("the controller does not listen on ", options_.address,
+                                                      " after ", absl::FormatDuration(kStartTimeout),
+                                                      LogText(daemons_[0])));
+    }
+    absl::SleepFor(kPoll);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::AwaitWorkers(const std::function<bool()>& interrupted) {
+  const absl::Time deadline = absl::Now() + kStartTimeout;
+  while (true) {
+    if (absl::Status status = Check(); !status.ok()) {
+      return status;
+    }
+    if (interrupted()) {
+      return absl::CancelledError("interrupted");
+    }
+    const absl::StatusOr<std::vector<v1::Worker>> workers = client_->ListWorkers();
+    const auto is_connected = [&](const DaemonProcess& daemon) {
+      return workers.ok() && std::any_of(workers->begin(), workers->end(), [&](const v1::Worker& worker) {
+               return worker.connected() && "worker " + worker.id() == daemon.command().name;
+             });
+    };
+    const auto missing = std::find_if_not(daemons_.begin() + 1, daemons_.end(), is_connected);
+    if (missing == daemons_.end()) {
+      return absl::OkStatus();
+    }
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(missing->command().name, " has not reached the controller after ",
+                       absl::FormatDuration(kStartTimeout), workers.ok() ? "" : ": ",
+                       workers.ok() ? "" : workers.status().message(), LogText(*missing)));
+    }
+    absl::SleepFor(kPoll);
+  }
+}
+
+absl::Status LocalCluster::Check() {
+  for (DaemonProcess& daemon : daemons_) {
+    if (!daemon.Running()) {
+      return absl::AbortedError(absl::StrCat(daemon.EndText(), LogText(daemon)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void LocalCluster::FreezeWorkers() {
+  for (size_t i = 1; i < daemons_.size(); ++i) {
+    daemons_[i].Signal(SIGSTOP);
+  }
+}
+
+void LocalCluster::KillWorkers() {
+  for (size_t i = 1; i < daemons_.size(); ++i) {
+    daemons_[i].Signal(SIGKILL);
+  }
+}
+
+void LocalCluster::Stop(absl::Duration grace) {
+  client_.reset();  // an open connection would hold the controller's shutdown up
+  for (size_t i = 1; i < daemons_.size(); ++i) {
+    daemons_[i].Signal(SIGTERM);
+  }
+  const absl::Time until = absl::Now() + grace;
+  for (size_t i = 1; i < daemons_.size(); ++i) {
+    if (!daemons_[i].WaitEnd(until - absl::Now())) {
+      daemons_[i].Signal(SIGKILL);
+    }
+  }
+  if (!daemons_.empty()) {
+    daemons_[0].Signal(SIGTERM);
+    if (!daemons_[0].WaitEnd(grace)) {
+      daemons_[0].Signal(SIGKILL);
+    }
+  }
+}
+
+}  // namespace tandem::cli

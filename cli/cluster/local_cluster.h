@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/cluster/client.h"
+#include "cli/cluster/daemon_process.h"
+
+namespace tandem::cli {
+
+// What `tandem up` and `tandem run` give the daemons to end by themselves.
+inline constexpr absl::Duration kStopGrace = absl::Seconds(3);
+
+// A controller and workers on this machine, as `tandem up` and `tandem run` start them: the real daemons with
+// ordinary flags. Destruction kills what still runs. Not thread-safe; use on the main thread.
+class LocalCluster {
+ public:
+  struct Options {
+    std::string bin_dir;
+    std::string state;           // folder: controller/, worker-N/, logs/ are made in it
+    std::string address;         // "unix:PATH"
+    std::string listen;          // "HOST:PORT" as well, or empty
+    std::string metrics_listen;  // "HOST:PORT" or "off"
+    int workers = 1;
+    int places = 1;       // of each worker
+    std::string trainer;  // empty: the worker's default
+  };
+
+  // Returns when every worker is connected. `interrupted` is asked every 50 ms; true gives Cancelled.
+  // Errors: a line that says what to do, then the last log lines of the daemon that failed.
+  static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const Options& options,
+                                                             const std::function<bool()>& interrupted);
+
+  Client& client() { return *client_; }
+  std::string logs() const;  // folder
+
+  // OK while every daemon runs; else which ended, how, and its last log lines.
+  absl::Status Check();
+
+  // The workers go on existing, but do nothing, not even tell.
+  void FreezeWorkers();
+  // With their ranks, at once.
+  void KillWorkers();
+
+  // Asks all to end, workers first, and kills those that have not ended after `grace` each.
+  void Stop(absl::Duration grace);
+
+ private:
+  explicit LocalCluster(const Options& options) : options_(options) {}
+  absl::Status StartDaemon(const std::string& name, const std::string& program,
+                           std::vector<std::string> arguments);
+  absl::Status AwaitController(const std::function<bool()>& interrupted);
+  absl::Status AwaitWorkers(const std::function<bool()>& interrupted);
+
+  const Options options_;
+  std::vector<DaemonProcess> daemons_;  // the controller first, then the workers
+  std::unique_ptr<Client> client_;
+};
+
+// Whether something accepts connections at "unix:PATH" now.
+bool CanConnect(const std::string& address);
+
+// Whether a daemon could listen there: OK, or one line that says why not.
+absl::Status CanListen(const std::string& host_and_port);
+
+}  // namespace tandem::cli

@@ -1,0 +1,192 @@
+#include "cli/cluster/state_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "platform/regular_file.h"
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLockFile[] = "lock";
+constexpr char kSocketFile[] = "controller";
+
+absl::Status MakeFolders(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot create the folder ", folder, ": ", error.message(),
+                     "; point XDG_STATE_HOME to a folder that you can write"));
+  }
+  return absl::OkStatus();
+}
+
+struct flock WholeFile() {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+// Asks without taking the lock: a `tandem up` that starts at this moment must not find it held by a question.
+bool IsLocked(const std::string& folder) {
+  const absl::StatusOr<platform::Descriptor> file =
+      platform::OpenRegularFile(absl::StrCat(folder, "/", kLockFile), O_RDWR);
+  if (!file.ok()) {
+    return false;
+  }
+  struct flock lock = WholeFile();
+  return ::fcntl(file->get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> StateRoot(const Environment& environment) {
+  // The XDG rules: a path that is not absolute does not count.
+  if (!environment.xdg_state_home.empty() && environment.xdg_state_home[0] == '/') {
+    return absl::StrCat(environment.xdg_state_home, "/tandem");
+  }
+  if (!environment.home.empty() && environment.home[0] == '/') {
+    return absl::StrCat(environment.home, "/.local/state/tandem");
+  }
+  return absl::FailedPreconditionError(
+      "no place for state: neither HOME nor XDG_STATE_HOME is set to an absolute path; set one of them");
+}
+
+std::string UpFolder(absl::string_view state_root) { return absl::StrCat(state_root, "/up"); }
+
+std::optional<RunningUp> FindRunningUp(const std::string& up_folder) {
+  if (!IsLocked(up_folder)) {
+    return std::nullopt;
+  }
+  RunningUp up;
+  const absl::StatusOr<platform::Descriptor> file =
+      platform::OpenRegularFile(absl::StrCat(up_folder, "/", kLockFile), O_RDONLY);
+  if (!file.ok()) {
+    return std::nullopt;
+  }
+  char buffer[512] = {};
+  const ssize_t size = ::read(file->get(), buffer, sizeof(buffer) - 1);
+  const std::vector<std::string> lines =
+      absl::StrSplit(absl::string_view(buffer, static_cast<size_t>(std::max<ssize_t>(0, size))), '\n');
+  if (!lines.empty() && absl::SimpleAtoi(lines[0], &up.pid) && lines.size() > 1) {
+    up.address = lines[1];
+  }
+  return up;
+}
+
+absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder) {
+  if (absl::Status status = MakeFolders(folder); !status.ok()) {
+    return status;
+  }
+  const std::string path = absl::StrCat(folder, "/", kLockFile);
+  absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDWR | O_CREAT, 0600);
+  if (!file.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot ", file.status().message()));
+  }
+  struct flock whole = WholeFile();
+  if (::fcntl(file->get(), F_OFD_SETLK, &whole) != 0) {
+    const int error = errno;
+    return error == EAGAIN || error == EACCES
+               ? absl::AlreadyExistsError(absl::StrCat("another process holds ", path))
+               : absl::FailedPreconditionError(
+                     absl::StrCat("cannot lock ", path, ": ", std::strerror(error)));
+  }
+  FolderLock lock(file->Release());
+  if (::ftruncate(lock.fd_, 0) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  }
+  return lock;
+}
+
+FolderLock::FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+absl::Status FolderLock::Publish(absl::string_view address) {
+  const std::string text = absl::StrCat(::getpid(), "\n", address, "\n");
+  if (::pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot write the lock file: ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> MakeRunFolder(const std::string& state_root, absl::Time now,
+                                          absl::string_view id) {
+  const std::string runs = absl::StrCat(state_root, "/runs");
+  // Names start with the UTC time, so their order is that of the runs.
+  const std::string folder =
+      absl::StrCat(runs, "/", absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()), "-", id);
+  if (absl::Status status = MakeFolders(folder); !status.ok()) {
+    return status;
+  }
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(runs, error), end; !error && it != end; it.increment(error)) {
+    if (it->is_directory(error)) {
+      names.push_back(it->path().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  const size_t excess = names.size() > kKeptRuns ? names.size() - kKeptRuns : 0;
+  for (size_t i = 0; i < excess; ++i) {
+    if (names[i] != folder && !IsLocked(names[i])) {
+      fs::remove_all(names[i], error);
+    }
+  }
+  return folder;
+}
+
+absl::StatusOr<SocketFolder> SocketFolder::Make(const Environment& environment) {
+  std::error_code error;
+  // su and bare containers leave XDG_RUNTIME_DIR pointing nowhere.
+  const bool runtime = !environment.xdg_runtime_dir.empty() && environment.xdg_runtime_dir[0] == '/' &&
+                       fs::is_directory(environment.xdg_runtime_dir, error);
+  std::string pattern = absl::StrCat(runtime ? environment.xdg_runtime_dir : "/tmp", "/tandem-XXXXXX");
+  if (pattern.size() + 1 + sizeof(kSocketFile) - 1 > kMaxSocketPath) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("XDG_RUNTIME_DIR is too long for a socket (", kMaxSocketPath,
+                     " bytes in all): ", environment.xdg_runtime_dir, "; unset it, and /tmp is used"));
+  }
+  if (::mkdtemp(pattern.data()) == nullptr) {  // of mode 0700
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot create the socket's folder ", pattern, ": ", std::strerror(errno),
+                     "; point XDG_RUNTIME_DIR to a folder that you can write"));
+  }
+  return SocketFolder(pattern);
+}
+
+SocketFolder::SocketFolder(SocketFolder&& other) noexcept : folder_(std::exchange(other.folder_, "")) {}
+
+SocketFolder::~SocketFolder() {
+  if (!folder_.empty()) {
+    ::unlink(socket().c_str());
+    ::rmdir(folder_.c_str());
+  }
+}
+
+std::string SocketFolder::socket() const { return absl::StrCat(folder_, "/", kSocketFile); }
+std::string SocketFolder::address() const { return absl::StrCat("unix:", socket()); }
+
+}  // namespace tandem::cli

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "cli/terminal/environment.h"
+
+namespace tandem::cli {
+
+// Folders of `tandem up` and `tandem run`: $XDG_STATE_HOME/tandem/{up,runs/TIME-ID}, and the private folder
+// of their socket. Errors are one line: what, where, what to do.
+
+inline constexpr size_t kMaxSocketPath = 107;  // sockaddr_un
+inline constexpr int kKeptRuns = 20;
+
+// $XDG_STATE_HOME/tandem, or $HOME/.local/state/tandem.
+absl::StatusOr<std::string> StateRoot(const Environment& environment);
+
+std::string UpFolder(absl::string_view state_root);
+
+struct RunningUp {
+  int pid = 0;
+  std::string address;  // empty while it starts
+};
+
+// The `tandem up` that holds the lock of `up_folder` now.
+std::optional<RunningUp> FindRunningUp(const std::string& up_folder);
+
+// Holds the lock of a folder for its life; the kernel gives it back when the process dies.
+class FolderLock {
+ public:
+  // AlreadyExists where another process holds it. Creates the folder.
+  static absl::StatusOr<FolderLock> Acquire(const std::string& folder);
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&&) = delete;
+  ~FolderLock();
+
+  // Tells who holds it, for FindRunningUp.
+  absl::Status Publish(absl::string_view address);
+
+ private:
+  explicit FolderLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
+// A new folder of its own for this run; older runs that nobody uses are removed until kKeptRuns are left.
+absl::StatusOr<std::string> MakeRunFolder(const std::string& state_root, absl::Time now,
+                                          absl::string_view id);
+
+// A folder of mode 0700 under $XDG_RUNTIME_DIR (or /tmp) that holds one socket; removed at destruction.
+class SocketFolder {
+ public:
+  static absl::StatusOr<SocketFolder> Make(const Environment& environment);
+  SocketFolder(SocketFolder&& other) noexcept;
+  SocketFolder& operator=(SocketFolder&&) = delete;
+  ~SocketFolder();
+
+  std::string socket() const;   // path
+  std::string address() const;  // "unix:" path
+
+ private:
+  explicit SocketFolder(std::string folder) : folder_(std::move(folder)) {}
+  std::string folder_;
+};
+
+}  // namespace tandem::cli

@@ -1,0 +1,28 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cluster/command_client.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/message_text.h"
+
+namespace tandem::cli {
+
+int Cancel(Context& context, const JobOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const absl::StatusOr<v1::Job> job = client->Cancel(options.job, "CancelledByUser");
+  if (!job.ok()) {
+    return Fail(context.console,
+                CallError(job.status(), absl::StrCat("cancel ", Escape(options.job)), client->address()));
+  }
+  if (context.console.IsTerminal(Stream::kErr)) {
+    Note(context.console,
+         absl::StrCat("job ", Escape(job->name()), " (", Escape(job->id()), ") is ", StateText(job->state()),
+                      HasEnded(job->state()) ? "" : "; `tandem wait` waits for its end"));
+  }
+  return kOk;
+}
+
+}  // namespace tandem::cli

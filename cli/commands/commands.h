@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cli/terminal/console.h"
+#include "cli/terminal/environment.h"
+#include "platform/clock.h"
+
+namespace tandem::cli {
+
+// What every command gets. Commands print, and return the exit code (exit_code.h).
+struct Context {
+  Console& console;
+  const platform::Clock& clock;
+  Environment environment;
+  std::string addr;        // --addr, or empty
+  std::string own_folder;  // where the tandem binary lies, and its daemons
+  absl::TimeZone zone = absl::LocalTimeZone();
+};
+
+enum class Format { kTable, kJson, kName, kText };
+
+struct UpOptions {
+  int workers = 1;
+  int places = 0;              // 0: one per processor
+  std::string listen;          // HOST:PORT beside the private socket, or empty
+  std::string metrics_listen;  // HOST:PORT, or "off"
+  std::string bin_dir;         // empty: own_folder
+  std::string trainer;         // empty: the worker's default
+};
+int Up(Context& context, const UpOptions& options);
+
+struct RunOptions {
+  std::string file;
+  int workers = 0;  // 0: as many as resources.ranks_per_worker asks for, else 1
+  int places = 0;   // 0: ranks / workers, rounded up
+  Format format = Format::kText;
+  std::string bin_dir;
+  std::string trainer;
+};
+int Run(Context& context, const RunOptions& options);
+
+struct SubmitOptions {
+  std::string file;
+  std::string name;        // overrides the file's
+  std::string request_id;  // empty: a random one
+  bool wait = false;
+  bool follow = false;
+};
+int Submit(Context& context, const SubmitOptions& options);
+
+struct WatchOptions {
+  std::string job;
+  Format format = Format::kText;
+};
+int Watch(Context& context, const WatchOptions& options);
+
+struct WaitOptions {
+  std::string job;
+  std::optional<absl::Duration> timeout;  // 0: one look
+};
+int Wait(Context& context, const WaitOptions& options);
+
+struct GetOptions {
+  Format format = Format::kTable;
+};
+struct GetJobsOptions {
+  Format format = Format::kTable;
+  std::vector<std::string> states;   // StateNames(); empty: all
+  std::vector<std::string> reasons;  // in any case; empty: all
+};
+int GetJobs(Context& context, const GetJobsOptions& options);
+int GetWorkers(Context& context, const GetOptions& options);
+
+struct JobOptions {
+  std::string job;
+  Format format = Format::kTable;
+};
+int Describe(Context& context, const JobOptions& options);
+int Events(Context& context, const JobOptions& options);
+int Metrics(Context& context, const JobOptions& options);
+int Cancel(Context& context, const JobOptions& options);
+
+struct NormsOptions {
+  std::string job;
+  int64_t step = 0;  // 0: the newest that has norms
+  int top = 0;       // 0: all, in the model's order; else the largest update/weight
+  Format format = Format::kTable;
+};
+int Norms(Context& context, const NormsOptions& options);
+
+struct LogsOptions {
+  std::string job;
+  int rank = 0;
+  bool all = false;
+  bool follow = false;
+  int64_t tail = 0;  // 0: all lines
+};
+int Logs(Context& context, const LogsOptions& options);
+
+struct ProfileOptions {
+  std::string job;
+  int steps = 2;
+  std::string trace;    // file to write; empty: none
+  std::string profile;  // likewise
+  std::string base;     // preset whose rates the profile keeps; empty: the CPU's, for a job that runs there
+};
+int Profile(Context& context, const ProfileOptions& options);
+
+struct FileOptions {
+  std::string file;
+  Format format = Format::kTable;
+};
+int Validate(Context& context, const FileOptions& options);
+int Groups(Context& context, const FileOptions& options);
+
+struct PlanOptions {
+  std::string file;
+  Format format = Format::kTable;
+  bool program = false;         // print the step program too
+  std::string profile = "cpu";  // of the device: a preset's name or a file
+  std::string compare;          // "prefetch=0,1,2", or empty
+  std::string trace;            // file to write, or empty
+  // Only what the check says of the train program without something: the waits of one instruction, or all of
+  // it.
+  std::optional<int> without_wait;
+  std::optional<int> without_instruction;
+};
+int Plan(Context& context, const PlanOptions& options);
+
+int Version(Context& context);
+
+}  // namespace tandem::cli

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "cli/cluster/command_client.h"
+#include "cli/commands/event_table.h"
+#include "cli/terminal/cause_text.h"
+#include "cli/terminal/checkpoint_text.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/message_text.h"
+#include "cli/terminal/number_text.h"
+#include "cli/terminal/progress_text.h"
+#include "cli/terminal/rank_list.h"
+#include "cli/watch/watch_frame.h"
+#include "cli/watch/watch_summary.h"
+
+namespace tandem::cli {
+namespace {
+
+class Description {
+ public:
+  Description(const Context& context, int width) : context_(context), width_(width) {}
+
+  void Row(absl::string_view label, const std::string& value) {
+    if (!value.empty()) {
+      const std::vector<std::string> lines = Wrap(value, width_, std::string(13, ' '));
+      for (size_t i = 0; i < lines.size(); ++i) {
+        absl::StrAppend(&text_, i == 0 ? PadRight(label, 13) + lines[i].substr(13) : lines[i], "\n");
+      }
+    }
+  }
+  void Section(absl::string_view title) { absl::StrAppend(&text_, "\n", title, "\n"); }
+  void Text(absl::string_view text) { absl::StrAppend(&text_, text); }
+
+  // The times, placement and end of one attempt.
+  void Attempt(const v1::Attempt& attempt) {
+    Section(absl::StrCat("Attempt ", attempt.number()));
+    Row("  started", TimeText(attempt.started(), context_.zone));
+    Row("  ended", TimeText(attempt.ended(), context_.zone));
+    Row("  device", DeviceText(attempt.device()));
+    if (!attempt.resumed_from().empty()) {
+      Row("  resumed", absl::StrCat(Escape(attempt.resumed_from()), " at step ", attempt.resumed_step()));
+    }
+    std::map<std::string, std::vector<int>> ranks_of;
+    for (const v1::RankPlace& place : attempt.places()) {
+      ranks_of[place.worker()].push_back(place.rank());
+    }
+    for (const auto& [worker, ranks] : ranks_of) {
+      Row("  ranks", absl::StrCat(RankList(ranks), " on worker ", Escape(worker)));
+    }
+    Row("  program", Escape(attempt.program_digest()));
+    if (attempt.has_cause()) {
+      Row("  cause", absl::StrCat(Escape(attempt.cause().reason()), " (", ClassText(attempt.cause().class_()),
+                                  "): ", CauseText(attempt.cause())));
+    }
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  const Context& context_;
+  const int width_;
+  std::string text_;
+};
+
+}  // namespace
+
+int Describe(Context& context, const JobOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const std::string what = absl::StrCat("describe ", Escape(options.job));
+  const absl::StatusOr<v1::Job> job = client->GetJob(options.job);
+  if (!job.ok()) {
+    return Fail(context.console, CallError(job.status(), what, client->address()));
+  }
+  if (options.format == Format::kJson) {
+    context.console.Write(Stream::kOut, absl::StrCat(ToJson(*job, 2), "\n"));
+    return kOk;
+  }
+  const absl::StatusOr<std::vector<v1::Event>> events = client->ListEvents(job->id());
+  if (!events.ok()) {
+    return Fail(context.console, CallError(events.status(), what, client->address()));
+  }
+  const int width = TableWidth(context);
+  Description out(context, width);
+  out.Row("name", Escape(job->name()));
+  out.Row("id", Escape(job->id()));
+  out.Row("owner", Escape(job->owner()));
+  std::string state = StateText(job->state());
+  if (job->state() == v1::JOB_STATE_STOPPING) {
+    absl::StrAppend(&state, " (to ", StateText(job->outcome()), ")");
+  }
+  out.Row("state", state);
+  out.Row("reason", ReasonText(*job));
+  if (job->has_cause() && job->state() != v1::JOB_STATE_CANCELLED) {
+    out.Row("cause", CauseText(job->cause()));
+  }
+  out.Row("step", absl::StrCat(job->last_step(), " of ", job->resolved().training().steps()));
+  if (job->has_progress()) {
+    out.Row("progress", ProgressText(job->progress()));
+  }
+  out.Row("created", TimeText(job->created(), context.zone));
+  if (IsSet(job->ended())) {
+    out.Row("ended", absl::StrCat(TimeText(job->ended(), context.zone), ", ran ", SpanText(RunTime(*job))));
+  }
+  const int first = std::max(0, job->attempts_size() - 5);
+  for (int i = first; i < job->attempts_size(); ++i) {
+    out.Attempt(job->attempts(i));
+  }
+  out.Section("Checkpoints");
+  out.Row("  failing", FailedSavesText(job->checkpoints()));
+  for (const v1::CheckpointWarning& warning : job->checkpoints().resume()) {
+    out.Row("  resumed", Escape(warning.message()));
+  }
+  const std::vector<v1::CheckpointCommitted> kept = KeptCheckpoints(*events);
+  for (const v1::CheckpointCommitted& checkpoint : kept) {
+    out.Text(absl::StrCat("  step ", checkpoint.step(), "  ", Escape(checkpoint.path()), "  ",
+                          BytesText(checkpoint.bytes()), "\n"));
+  }
+  if (kept.empty()) {
+    out.Text("  none yet\n");
+  }
+  out.Section("Events");
+  out.Text(RenderEvents(*events, context.zone, width, context.console.unicode()));
+  out.Section("Spec, resolved");
+  out.Text(ToYaml(job->resolved(), 2));
+  context.console.Write(Stream::kOut, out.text());
+  return kOk;
+}
+
+}  // namespace tandem::cli

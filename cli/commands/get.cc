@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cli/cluster/command_client.h"
+#include "cli/terminal/message_text.h"
+#include "cli/terminal/number_text.h"
+#include "cli/terminal/progress_text.h"
+#include "cli/terminal/table.h"
+#include "cli/watch/watch_frame.h"
+
+namespace tandem::cli {
+namespace {
+
+// One JSON array, an element a line.
+template <typename Message>
+std::string JsonArray(const std::vector<Message>& messages) {
+  std::string text = "[";
+  for (size_t i = 0; i < messages.size(); ++i) {
+    absl::StrAppend(&text, i > 0 ? ",\n" : "\n", ToJson(messages[i], -1));
+  }
+  return text + (messages.empty() ? "]\n" : "\n]\n");
+}
+
+// In upper or lower case.
+bool IsAny(absl::string_view word, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& each) { return absl::EqualsIgnoreCase(word, each); });
+}
+
+std::string ProgressText(const v1::Job& job) {
+  const int64_t total = job.resolved().training().steps();
+  return total > 0 ? absl::StrCat(job.last_step(), "/", total) : absl::StrCat(job.last_step());
+}
+
+// `none`: what is said to a person where there are no messages.
+template <typename Message, typename AddRow>
+void Print(Context& context, Format format, const std::vector<Message>& messages, Table table,
+           absl::string_view none, const AddRow& add_row) {
+  if (format == Format::kJson) {
+    context.console.Write(Stream::kOut, JsonArray(messages));
+    return;
+  }
+  if (format == Format::kName) {
+    for (const Message& message : messages) {
+      context.console.Write(Stream::kOut, absl::StrCat(message.id(), "\n"));
+    }
+    return;
+  }
+  if (messages.empty()) {
+    Note(context.console, none);
+    return;
+  }
+  for (const Message& message : messages) {
+    add_row(table, message);
+  }
+  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+}
+
+std::vector<v1::JobState> StatesOf(const std::vector<std::string>& names) {
+  std::vector<v1::JobState> states;
+  for (int state = v1::JOB_STATE_UNSPECIFIED + 1; state <= v1::JobState_MAX; ++state) {
+    if (IsAny(StateText(static_cast<v1::JobState>(state)), names)) {
+      states.push_back(static_cast<v1::JobState>(state));
+    }
+  }
+  return states;
+}
+
+}  // namespace
+
+int GetJobs(Context& context, const GetJobsOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  absl::StatusOr<std::vector<v1::Job>> jobs = client->ListJobs(StatesOf(options.states));
+  if (!jobs.ok()) {
+    return Fail(context.console, CallError(jobs.status(), "get jobs", client->address()));
+  }
+  if (!options.reasons.empty()) {
+    jobs->erase(std::remove_if(jobs->begin(), jobs->end(),
+                               [&](const v1::Job& job) { return !IsAny(job.reason(), options.reasons); }),
+                jobs->end());
+  }
+  const bool all = options.states.empty() && options.reasons.empty();
+  Table table({{.heading = "NAME", .shrinks = true},
+               {.heading = "ID"},
+               {.heading = "STATE"},
+               {.heading = "STEP", .align = Table::Align::kRight},
+               {.heading = "RANKS", .align = Table::Align::kRight},
+               {.heading = "PROGRESS", .align = Table::Align::kRight},
+               {.heading = "AGE", .align = Table::Align::kRight},
+               {.heading = "REASON", .shrinks = true}});
+  Print(
+      context, options.format, *jobs, std::move(table), all ? "there are no jobs" : "no job matches",
+      [&](Table& rows, const v1::Job& job) {
+        rows.Add({job.name(), job.id(), StateText(job.state()), ProgressText(job),
+                  absl::StrCat(job.resolved().parallelism().ranks()),
+                  job.has_progress() ? absl::StrCat(SpanText(ToDuration(job.progress().age())), " ago") : "",
+                  AgeText(job.created(), context.clock.Now()),
+                  job.progress().stalled() ? BehindText(job.progress()) : job.reason()});
+      });
+  return kOk;
+}
+
+int GetWorkers(Context& context, const GetOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const absl::StatusOr<std::vector<v1::Worker>> workers = client->ListWorkers();
+  if (!workers.ok()) {
+    return Fail(context.console, CallError(workers.status(), "get workers", client->address()));
+  }
+  Table table({{.heading = "ID", .shrinks = true},
+               {.heading = "HOST", .shrinks = true},
+               {.heading = "CONNECTED"},
+               {.heading = "PLACES", .align = Table::Align::kRight},
+               {.heading = "IN USE", .align = Table::Align::kRight},
+               {.heading = "DEVICE"},
+               {.heading = "REASON", .shrinks = true}});
+  Print(context, options.format, *workers, std::move(table), "there are no workers",
+        [&](Table& rows, const v1::Worker& worker) {
+          const std::string seen =
+              IsSet(worker.last_seen())
+                  ? absl::StrCat("no, ", AgeText(worker.last_seen(), context.clock.Now()))
+                  : "no";
+          rows.Add({worker.id(), worker.hostname(), worker.connected() ? "yes" : seen,
+                    absl::StrCat(worker.places()), absl::StrCat(worker.places_in_use()),
+                    DeviceText(worker.device()), worker.schedulable() ? "" : worker.reason()});
+        });
+  return kOk;
+}
+
+}  // namespace tandem::cli

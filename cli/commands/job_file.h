@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/commands/commands.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::cli {
+
+struct JobFile {
+  v1::JobSpec spec;  // as submitted: paths absolute, Hugging Face configuration inlined
+  v1::JobSpec resolved;
+};
+
+// Reads a job file and checks all that can be checked before anything is dialled. `name` overrides the file's
+// where not empty. Prints every violation on standard error, a line each, and returns nothing then.
+//
+// files_are_here: whether the workers see this machine's files. true: data and checkpoint folder are checked;
+// false: only where the data exists here, else a note says that it was not; nullopt: never, the caller has no
+// use for them.
+std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, const std::string& name,
+                                   std::optional<bool> files_are_here);
+
+}  // namespace tandem::cli

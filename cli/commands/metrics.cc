@@ -1,0 +1,59 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cluster/command_client.h"
+#include "cli/commands/report_json.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/number_text.h"
+#include "cli/terminal/table.h"
+
+namespace tandem::cli {
+
+int Metrics(Context& context, const JobOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  Table table({{.heading = "STEP", .align = Table::Align::kRight},
+               {.heading = "LOSS", .align = Table::Align::kRight},
+               {.heading = "VALIDATION", .align = Table::Align::kRight},
+               {.heading = "GRAD NORM", .align = Table::Align::kRight},
+               {.heading = "LEARNING RATE", .align = Table::Align::kRight},
+               {.heading = "TOKENS", .align = Table::Align::kRight},
+               {.heading = "SECONDS", .align = Table::Align::kRight}});
+  bool any = false;
+  const absl::Status status =
+      client->ListReports(options.job, 0, 0, /*norms=*/false, [&](const v1::ListReportsResponse& page) {
+        std::string text;
+        for (const v1::StepReport& report : page.reports()) {
+          any = true;
+          if (options.format == Format::kJson) {
+            absl::StrAppend(&text, ReportJson(report, ""), "\n");
+            continue;
+          }
+          const auto validation = report.scalars().find("validation_loss");
+          const bool trained = report.step() > 0;
+          table.Add({absl::StrCat(report.step()), trained ? LossText(report.loss()) : "",
+                     validation == report.scalars().end() ? "" : LossText(validation->second),
+                     trained ? MagnitudeText(report.grad_norm()) : "",
+                     trained ? ScientificText(report.learning_rate()) : "",
+                     trained ? CountText(report.tokens()) : "",
+                     trained ? MagnitudeText(report.seconds()) : ""});
+        }
+        context.console.Write(Stream::kOut, text);
+        return !context.console.OutClosed();
+      });
+  if (!status.ok()) {
+    return Fail(context.console,
+                CallError(status, absl::StrCat("metrics ", Escape(options.job)), client->address()));
+  }
+  if (options.format == Format::kTable && any) {
+    context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  }
+  if (!any) {
+    Note(context.console, absl::StrCat("job ", Escape(options.job), " has reported no step yet"));
+  }
+  return context.console.OutClosed() ? kOutputClosed : kOk;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,348 @@
+#include "cli/commands/parse.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"  // only here: it costs seconds to compile
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/exit_code.h"
+#include "cli/terminal/message_text.h"
+#include "platform/build_info.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr char kFooter[] = R"(
+Examples:
+  tandem run -f job.yaml                 train on this machine: starts all, shows it, stops all
+  tandem up --workers 2                  a cluster on this machine, until Ctrl-C
+  tandem submit -f job.yaml --follow     a job for the cluster that --addr, TANDEM_ADDR or `up` names
+  tandem plan -f job.yaml                time, memory and step program, before it runs
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
+run, watch, wait and submit --wait mirror the job: SUCCEEDED 0, FAILED 1, CANCELLED 130.)";
+
+const std::map<std::string, Format>& FormatNames() {
+  static const auto& names = *new std::map<std::string, Format>{
+      {"table", Format::kTable}, {"json", Format::kJson}, {"name", Format::kName}, {"text", Format::kText}};
+  return names;
+}
+
+// A whole number. CLI11's own check of positive numbers names the largest double as the limit.
+CLI::Validator AtLeast(int64_t least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        int64_t value = 0;
+        return absl::SimpleAtoi(text, &value) && value >= least
+                   ? std::string()
+                   : absl::StrCat("\"", text, "\" is no whole number from ", least, " on");
+      },
+      absl::StrCat("from ", least, " on"));
+}
+
+// Builds the commands; what the chosen one needs outlives the parser in `invocation.command`.
+class Parser {
+ public:
+  explicit Parser(Invocation& invocation) : invocation_(invocation) {
+    app_.require_subcommand(1);
+    app_.set_help_flag("-h,--help", "Show what there is and end");
+    app_.set_version_flag("--version", platform::BuildVersion(), "Show the build of this program and end");
+    app_.add_option("--addr", invocation.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
+    app_.fallthrough();  // --addr may also follow the command
+    AddLocal();
+    AddJobs();
+    AddHistory();
+    AddFiles();
+    Add<int>("version", "Show the builds of this program and of the controller",
+             [](Context& context, const int&) { return Version(context); });
+    app_.footer(kFooter);  // last: commands inherit what is there when they are added
+  }
+
+  CLI::App& app() { return app_; }
+
+ private:
+  template <typename Options>
+  using Command = int (*)(Context&, const Options&);
+
+  // A command whose options live in the returned struct.
+  template <typename Options>
+  std::pair<CLI::App*, std::shared_ptr<Options>> Add(const std::string& name, const std::string& description,
+                                                     Command<Options> command, CLI::App* parent = nullptr) {
+    auto options = std::make_shared<Options>();
+    CLI::App* added = (parent == nullptr ? &app_ : parent)->add_subcommand(name, description);
+    added->fallthrough();
+    added->callback([this, options, command] {
+      invocation_.command = [options, command](Context& context) { return command(context, *options); };
+    });
+    return {added, options};
+  }
+
+  static void AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
+    app->add_option_function<std::string>(
+           "-o,--output", [&format](const std::string& text) { format = FormatNames().at(text); },
+           "Output: " + absl::StrJoin(allowed, ", "))
+        ->check(CLI::IsMember(allowed))
+        ->type_name("FORMAT");
+  }
+
+  static void AddFile(CLI::App* app, std::string& file) {
+    app->add_option("-f,--file", file, "Job file, YAML or JSON; - is standard input")
+        ->required()
+        ->type_name("FILE");
+  }
+
+  static void AddJob(CLI::App* app, std::string& job) {
+    app->add_option("JOB", job, "Id of the job, its first characters (4 or more), or its name")
+        ->required()
+        ->type_name("");
+  }
+
+  template <typename Options>
+  static void AddDaemons(CLI::App* app, Options& options) {
+    app->add_option("--bin-dir", options.bin_dir,
+                    "Folder of tandem-controller and tandem-worker (default: beside tandem)")
+        ->type_name("FOLDER");
+    app->add_option("--trainer", options.trainer, "Program that runs a rank")->group("");  // for tests
+  }
+
+  void AddLocal() {
+    auto [up, up_options] = Add<UpOptions>("up", "Run a cluster on this machine until Ctrl-C", Up);
+    up->add_option("--workers", up_options->workers, "Workers (default 1)")->check(CLI::Range(1, 1024));
+    up->add_option("--places", up_options->places, "Places for ranks on each worker (default: processors)")
+        ->check(CLI::Range(1, 1024));
+    up->add_option("--listen", up_options->listen,
+                   "Listen on HOST:PORT too, in plain TCP, beside the private socket")
+        ->type_name("ADDRESS");
+    up_options->metrics_listen = "127.0.0.1:9464";
+    up->add_option("--metrics-listen", up_options->metrics_listen,
+                   "Prometheus: HOST:PORT or off (default 127.0.0.1:9464)")
+        ->type_name("ADDRESS");
+    AddDaemons(up, *up_options);
+
+    auto [run, run_options] =
+        Add<RunOptions>("run", "Train on this machine: start all, submit, watch, stop all", Run);
+    AddFile(run, run_options->file);
+    run->add_option("--workers", run_options->workers, "Workers (default: as the job asks, else 1)")
+        ->check(CLI::Range(1, 1024));
+    run->add_option("--places", run_options->places,
+                    "Places for ranks on each worker (default: ranks / workers)")
+        ->check(CLI::Range(1, 1024));
+    AddFormat(run, run_options->format, {"text", "json"});
+    AddDaemons(run, *run_options);
+  }
+
+  void AddJobs() {
+    auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job; prints its id", Submit);
+    AddFile(submit, submit_options->file);
+    submit->add_option("--name", submit_options->name, "Name of the job instead of the file's")
+        ->type_name("NAME");
+    submit
+        ->add_option("--request-id", submit_options->request_id,
+                     "Submitting again under the same id gives the same job")
+        ->type_name("ID");
+    CLI::Option* wait = submit->add_flag("--wait", submit_options->wait, "Wait for its end and mirror it");
+    submit->add_flag("--follow", submit_options->follow, "Show it until its end and mirror it")
+        ->excludes(wait);
+
+    auto [watch, watch_options] = Add<WatchOptions>("watch", "Show a job until its end and mirror it", Watch);
+    AddJob(watch, watch_options->job);
+    AddFormat(watch, watch_options->format, {"text", "json"});
+
+    auto [wait_for, wait_options] = Add<WaitOptions>("wait", "Wait for a job's end and mirror it", Wait);
+    AddJob(wait_for, wait_options->job);
+    wait_for
+        ->add_option_function<std::string>(
+            "--timeout",
+            [options = wait_options](const std::string& text) {
+              absl::Duration timeout;
+              if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
+                throw CLI::ValidationError(
+                    "--timeout", absl::StrCat("\"", text, "\" is no duration; write 30s, 10m or 2h"));
+              }
+              options->timeout = timeout;
+            },
+            "Give up after this time, with exit code 7: 30s, 10m, 2h; 0s looks once")
+        ->type_name("DURATION");
+
+    auto [cancel, cancel_options] = Add<JobOptions>("cancel", "Stop a job", Cancel);
+    AddJob(cancel, cancel_options->job);
+  }
+
+  void AddHistory() {
+    CLI::App* get = app_.add_subcommand("get", "List jobs or workers");
+    get->require_subcommand(1);
+    get->fallthrough();
+    auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
+    jobs->add_option("--state", jobs_options->states,
+                     "Only jobs in this state, or one of several: RUNNING,QUEUED")
+        ->delimiter(',')
+        ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
+        ->type_name("STATES");
+    jobs->add_option("--reason", jobs_options->reasons, "Only jobs with this reason, or one of several")
+        ->delimiter(',')
+        ->type_name("REASONS");
+    AddFormat(jobs, jobs_options->format, {"table", "json", "name"});
+    auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their places", GetWorkers, get);
+    AddFormat(workers, workers_options->format, {"table", "json", "name"});
+
+    auto [describe, describe_options] = Add<JobOptions>("describe", "Everything about one job", Describe);
+    AddJob(describe, describe_options->job);
+    AddFormat(describe, describe_options->format, {"table", "json"});
+
+    auto [logs, logs_options] = Add<LogsOptions>("logs", "The output of a job's ranks", Logs);
+    AddJob(logs, logs_options->job);
+    CLI::Option* rank = logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(AtLeast(0));
+    logs->add_flag("--all", logs_options->all, "All ranks, each line with its rank")->excludes(rank);
+    logs->add_flag("-f,--follow", logs_options->follow, "Go on as the log grows");
+    logs->add_option("--tail", logs_options->tail, "Only the last lines")
+        ->check(AtLeast(1))
+        ->type_name("LINES");
+
+    auto [events, events_options] = Add<JobOptions>("events", "What happened to a job, oldest first", Events);
+    AddJob(events, events_options->job);
+    AddFormat(events, events_options->format, {"table", "json"});
+
+    auto [profile, profile_options] = Add<ProfileOptions>(
+        "profile", "Time the next steps of a running job, instruction by instruction", Profile);
+    AddJob(profile, profile_options->job);
+    profile->add_option("--steps", profile_options->steps, "Steps to record (default 2)")
+        ->check(CLI::Range(1, 16));
+    profile->add_option("--trace", profile_options->trace, "Write a trace, for ui.perfetto.dev")
+        ->type_name("FILE");
+    CLI::Option* measured =
+        profile
+            ->add_option(
+                "--profile", profile_options->profile,
+                "Record as many steps more, one instruction at a time, and write a device profile, for "
+                "`tandem plan --profile`")
+            ->type_name("FILE");
+    profile
+        ->add_option(
+            "--base", profile_options->base,
+            "Preset whose rates the profile keeps for what it did not measure (default on CPUs: cpu)")
+        ->needs(measured)
+        ->type_name("NAME");
+
+    auto [metrics, metrics_options] =
+        Add<JobOptions>("metrics", "Loss, norm and speed of every step", Metrics);
+    AddJob(metrics, metrics_options->job);
+    AddFormat(metrics, metrics_options->format, {"table", "json"});
+
+    auto [norms, norms_options] =
+        Add<NormsOptions>("norms", "Norms of every parameter, gradient and update of one step", Norms);
+    AddJob(norms, norms_options->job);
+    norms->add_option("--step", norms_options->step, "Step (default: the newest)")->check(AtLeast(1));
+    norms->add_option("--top", norms_options->top, "Only the largest updates relative to their weight")
+        ->check(AtLeast(1));
+    AddFormat(norms, norms_options->format, {"table", "json"});
+  }
+
+  void AddFiles() {
+    auto [validate, validate_options] =
+        Add<FileOptions>("validate", "Check a job file; nothing is submitted", Validate);
+    AddFile(validate, validate_options->file);
+
+    auto [plan, plan_options] =
+        Add<PlanOptions>("plan", "Time, memory and step program of a job, before it runs", Plan);
+    AddFile(plan, plan_options->file);
+    plan->add_option("--profile", plan_options->profile,
+                     "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
+        ->type_name("NAME|FILE");
+    plan->add_option("--compare", plan_options->compare,
+                     "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4")
+        ->type_name("FIELD=VALUES");
+    plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
+        ->type_name("FILE");
+    plan->add_flag("--program", plan_options->program,
+                   "Print the programs, buffer by buffer and instruction by instruction");
+    CLI::Option* without_wait =
+        plan->add_option(
+                "--without-wait", plan_options->without_wait,
+                "Only show what the check says if this instruction of the train program waits for nothing")
+            ->type_name("INSTRUCTION");
+    plan->add_option("--without-instruction", plan_options->without_instruction,
+                     "Only show what the check says of the train program without this instruction")
+        ->type_name("INSTRUCTION")
+        ->excludes(without_wait);
+    AddFormat(plan, plan_options->format, {"table", "json"});
+
+    auto [groups, groups_options] = Add<FileOptions>("groups", "Process groups of a job", Groups);
+    AddFile(groups, groups_options->file);
+    AddFormat(groups, groups_options->format, {"table", "json"});
+  }
+
+  Invocation& invocation_;
+  CLI::App app_{"Tandem trains large language models as a service.", "tandem"};
+};
+
+// CLI11's message as one line in our words.
+std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, const char* const* argv) {
+  // The first word that is no option, nor the value of --addr, is the command.
+  std::string word;
+  std::string option;  // before it, and none of ours
+  for (int i = 1; i < argc && word.empty(); ++i) {
+    if (absl::string_view(argv[i]) == "--addr") {
+      ++i;
+    } else if (argv[i][0] != '-') {
+      word = argv[i];
+    } else if (option.empty() && !absl::StartsWith(argv[i], "--addr=")) {
+      option = argv[i];
+    }
+  }
+  std::vector<std::string> commands;
+  bool known = false;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+    known = known || command->get_name() == word;
+  }
+  if (!known) {
+    return absl::StrCat(!word.empty() ? absl::StrCat("there is no command \"", Escape(word), "\"")
+                        : !option.empty()
+                            ? absl::StrCat("there is no option \"", Escape(option), "\" before a command")
+                            : "no command is given",
+                        "; commands: ", absl::StrJoin(commands, " "), "; see `tandem --help`");
+  }
+  if (word == "get" && absl::StrContains(error.what(), "subcommand is required")) {
+    return "get: say what: get jobs, or get workers; see `tandem get --help`";
+  }
+  const std::string message = absl::StrReplaceAll(error.what(), {{"\n", " "}});
+  return absl::StrCat(word, ": ", Escape(message), "; see `tandem ", word, " --help`");
+}
+
+}  // namespace
+
+Invocation ParseCommandLine(int argc, const char* const* argv) {
+  Invocation invocation;
+  Parser parser(invocation);
+  try {
+    parser.app().parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    CLI::App* deepest = &parser.app();
+    std::string before;  // the words before it, for "Usage: tandem get jobs"
+    while (!deepest->get_subcommands().empty()) {
+      before += (before.empty() ? "" : " ") + deepest->get_name();
+      deepest = deepest->get_subcommands()[0];
+    }
+    invocation.command = nullptr;
+    invocation.text = deepest->help(before);
+  } catch (const CLI::CallForVersion& version) {
+    invocation.command = nullptr;
+    invocation.text = absl::StrCat(version.what(), "\n");
+  } catch (const CLI::ParseError& error) {
+    invocation.command = nullptr;
+    invocation.text = UsageText(error, parser.app(), argc, argv);
+    invocation.exit_code = kUsage;
+  }
+  return invocation;
+}
+
+}  // namespace tandem::cli

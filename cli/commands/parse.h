@@ -1,0 +1,20 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cli/commands/commands.h"
+
+namespace tandem::cli {
+
+// What a command line asks for.
+struct Invocation {
+  std::string addr;                      // --addr
+  std::function<int(Context&)> command;  // empty: `text` is all there is to say
+  std::string text;                      // help (exit_code 0) or the line of a usage error (kUsage)
+  int exit_code = 0;
+};
+
+Invocation ParseCommandLine(int argc, const char* const* argv);
+
+}  // namespace tandem::cli

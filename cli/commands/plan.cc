@@ -1,0 +1,262 @@
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/cluster/command_client.h"
+#include "cli/commands/job_file.h"
+#include "cli/plan/check_without.h"
+#include "cli/plan/memory_chart.h"
+#include "cli/plan/plan_variants.h"
+#include "cli/plan/timeline_chart.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/number_text.h"
+#include "cli/terminal/table.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "jobspec/jobspec.h"
+#include "nlohmann/json.hpp"
+#include "plan/advice.h"
+#include "plan/job_plan.h"
+#include "plan/memory_plan.h"
+#include "plan/prediction.h"
+#include "plan/prediction_text.h"
+#include "plan/quantity_text.h"
+#include "plan/text.h"
+#include "platform/files.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/trace.h"
+
+namespace tandem::cli {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+constexpr int kPipedColumns = 100;
+
+// A preset's name, or else a file. What it is called in the file may be anything.
+absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile) {
+  absl::StatusOr<schedules::DeviceProfile> preset = schedules::PresetProfile(profile);
+  if (preset.ok()) {
+    return preset;
+  }
+  const absl::StatusOr<std::string> text = platform::SystemFiles().Read(profile);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it is neither a preset (", absl::StrJoin(schedules::PresetProfileNames(), ", "),
+                     ") nor a file that can be read: ", text.status().message()));
+  }
+  return schedules::ProfileFromJson(*text);
+}
+
+struct Compared {
+  std::string value;
+  bool current = false;  // what the file says
+  plan::Prediction prediction;
+  int64_t tokens = 0;  // of a step
+};
+
+// The whole of what the command works out.
+struct Result {
+  plan::JobPlan plan;
+  schedules::DeviceProfile profile;
+  plan::Prediction prediction;
+  plan::Advice advice;
+  Comparison comparison;
+  std::vector<Compared> compared;  // empty: nothing was asked for
+};
+
+std::string Trace(const Result& result) {
+  return schedules::TraceToJson(result.plan.outline, {{.program = &result.plan.stage.train,
+                                                       .timeline = &result.prediction.simulation.timeline,
+                                                       .memory = &result.prediction.memory_curve}});
+}
+
+std::string Render(const std::vector<StyledLine>& lines, const Context& context, int columns) {
+  const Console& console = context.console;
+  const bool color = console.color() && console.IsTerminal(Stream::kOut);
+  std::string text;
+  for (const StyledLine& line : lines) {
+    std::string rendered = line.Render(columns, color, console.unicode());
+    absl::StripTrailingAsciiWhitespace(&rendered);
+    absl::StrAppend(&text, rendered, "\n");
+  }
+  return text;
+}
+
+std::string ComparisonTable(const Result& result, const Context& context) {
+  Table table({{.heading = result.comparison.path},
+               {.heading = "STEP", .align = Table::Align::kRight},
+               {.heading = "CHANGE", .align = Table::Align::kRight},
+               {.heading = "TOKENS/S", .align = Table::Align::kRight},
+               {.heading = "EXPOSED", .align = Table::Align::kRight},
+               {.heading = "MEMORY", .align = Table::Align::kRight},
+               {.heading = ""}});
+  // Relative to the job as it is, by token, so that batches of different sizes compare.
+  const double base = result.prediction.tokens_per_second;
+  for (const Compared& row : result.compared) {
+    const double change = 100 * (base / row.prediction.tokens_per_second - 1);
+    const bool fits =
+        result.profile.memory_bytes == 0 || row.prediction.device_bytes() <= result.profile.memory_bytes;
+    table.Add({row.value, plan::DurationText(row.prediction.step_ns),
+               row.current ? "" : absl::StrFormat("%+.1f %%", change),
+               RateText(row.prediction.tokens_per_second), plan::DurationText(row.prediction.exposed_ns),
+               plan::SizeText(row.prediction.memory.arena_bytes),
+               absl::StrCat(row.current ? "as it is" : "", row.current && !fits ? ", " : "",
+                            fits ? "" : "does not fit")});
+  }
+  return table.Render(TableWidth(context), context.console.unicode());
+}
+
+std::string Text(const Result& result, const Context& context, const PlanOptions& options) {
+  const int width = TableWidth(context);
+  const int columns = width > 0 ? width : kPipedColumns;
+  const ChartShape shape{.columns = columns, .unicode = context.console.unicode()};
+  std::string text;
+  if (!result.compared.empty()) {  // what was asked for comes first
+    text =
+        absl::StrCat("Compared (change of the time a token takes)\n", ComparisonTable(result, context), "\n");
+  }
+  text += plan::PlanToText(result.plan, {.program = options.program});
+  absl::StrAppend(&text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
+                  Render(TimelineChart(result.plan.stage.train, result.prediction.simulation.timeline, shape),
+                         context, columns),
+                  "\nMemory of one rank over the step\n",
+                  Render(MemoryChart(result.prediction.memory_curve, result.prediction.memory.arena_bytes,
+                                     result.prediction.step_ns, shape),
+                         context, columns));
+  text += "\nWhat limits this step, and what would help\n";
+  for (const std::string& sentence : result.advice.sentences) {
+    for (const std::string& line : Wrap(sentence, columns, "  ")) {
+      absl::StrAppend(&text, line, "\n");
+    }
+  }
+  return text;
+}
+
+std::string PlanJson(const Result& result) {
+  nlohmann::json json = plan::PlanToJson(result.plan);
+  json["prediction"] = plan::PredictionToJson(result.plan, result.prediction, result.profile);
+  json["advice"] = plan::AdviceToJson(result.advice);
+  if (!result.compared.empty()) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const Compared& row : result.compared) {
+      rows.push_back(
+          {{"value", row.value},
+           {"current", row.current},
+           {"tokens", row.tokens},
+           {"step_seconds", static_cast<double>(row.prediction.step_ns) * 1e-9},
+           {"tokens_per_second", row.prediction.tokens_per_second},
+           {"exposed_seconds", static_cast<double>(row.prediction.exposed_ns) * 1e-9},
+           {"arena_bytes", row.prediction.memory.arena_bytes},
+           {"memory_waits_cost_seconds", static_cast<double>(row.prediction.memory_waits.cost_ns) * 1e-9}});
+    }
+    json["comparison"] = {{"path", result.comparison.path}, {"rows", rows}};
+  }
+  return json.dump(2) + "\n";
+}
+
+// Plans every variant; an exit code where one is refused.
+std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::JobSpec& resolved,
+                           Result& result) {
+  std::string refused;
+  for (const std::string& value : result.comparison.values) {
+    const Variant variant = MakeVariant(spec, result.comparison.path, value);
+    for (const v1::Violation& violation : variant.violations) {
+      absl::StrAppend(&refused, "--compare: ", jobspec::ToText(violation), "\n");
+    }
+    if (!variant.violations.empty()) {
+      continue;
+    }
+    const plan::JobPlan job_plan = plan::MakeJobPlan(variant.resolved);
+    absl::StatusOr<plan::Prediction> prediction = plan::Predict(job_plan, result.profile);
+    if (!prediction.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
+    }
+    result.compared.push_back({.value = value,
+                               .current = MessageDifferencer::Equals(variant.resolved, resolved),
+                               .prediction = *std::move(prediction),
+                               .tokens = plan::TokensPerStep(job_plan)});
+  }
+  if (!refused.empty()) {
+    context.console.Write(Stream::kErr, refused);
+    return kInvalidSpec;
+  }
+  return std::nullopt;
+}
+
+// The check of the train program without what the options name.
+int TryCheck(Context& context, const PlanOptions& options, const plan::JobPlan& plan) {
+  const bool wait = options.without_wait.has_value();
+  const int instruction = wait ? *options.without_wait : *options.without_instruction;
+  const absl::StatusOr<CheckAnswer> answer =
+      wait ? CheckWithoutWait(plan, instruction) : CheckWithoutInstruction(plan, instruction);
+  if (!answer.ok()) {
+    return Fail(context.console, kUsage,
+                absl::StrCat("plan: --without-", wait ? "wait " : "instruction ", instruction, ": ",
+                             answer.status().message()));
+  }
+  context.console.Write(Stream::kOut, answer->text);
+  return answer->refused ? kFailed : kOk;
+}
+
+}  // namespace
+
+int Plan(Context& context, const PlanOptions& options) {
+  Result result;
+  absl::StatusOr<schedules::DeviceProfile> profile = LoadProfile(options.profile);
+  if (!profile.ok()) {
+    return Fail(context.console, kUsage,
+                absl::StrCat("plan: --profile ", Escape(options.profile), ": ", profile.status().message()));
+  }
+  result.profile = *std::move(profile);
+  if (!options.compare.empty()) {
+    absl::StatusOr<Comparison> comparison = ParseComparison(options.compare);
+    if (!comparison.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("plan: --compare: ", comparison.status().message()));
+    }
+    result.comparison = *std::move(comparison);
+  }
+  // A plan needs no data, wherever it is.
+  const std::optional<JobFile> job = LoadJobFile(context, options.file, /*name=*/"", std::nullopt);
+  if (!job.has_value()) {
+    return kInvalidSpec;
+  }
+  try {
+    result.plan = plan::MakeJobPlan(job->resolved);
+    if (options.without_wait.has_value() || options.without_instruction.has_value()) {
+      return TryCheck(context, options, result.plan);
+    }
+    absl::StatusOr<plan::Prediction> prediction = plan::Predict(result.plan, result.profile);
+    if (!prediction.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
+    }
+    result.prediction = *std::move(prediction);
+    result.advice = plan::Advise(job->resolved, result.plan, result.prediction, result.profile);
+    if (!options.compare.empty()) {
+      if (const std::optional<int> failed = Compare(context, job->spec, job->resolved, result)) {
+        return *failed;
+      }
+    }
+  } catch (const std::exception& e) {  // the check refuses our own programs
+    return Fail(context.console, kFailed, absl::StrCat("plan: ", e.what()));
+  }
+  if (!options.trace.empty()) {
+    const absl::Status written = platform::SystemFiles().Write(options.trace, Trace(result));
+    if (!written.ok()) {
+      return Fail(context.console, kFailed, absl::StrCat("plan: --trace: ", written.message()));
+    }
+    Note(context.console,
+         absl::StrCat("the trace is in ", Escape(options.trace), "; open it at ui.perfetto.dev"));
+  }
+  context.console.Write(Stream::kOut,
+                        options.format == Format::kJson ? PlanJson(result) : Text(result, context, options));
+  return kOk;
+}
+
+}  // namespace tandem::cli

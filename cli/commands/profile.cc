@@ -1,0 +1,183 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/cluster/command_client.h"
+#include "cli/terminal/display_text.h"
+#include "plan/job_plan.h"
+#include "plan/quantity_text.h"
+#include "plan/recorded_steps.h"
+#include "platform/files.h"
+#include "platform/regular_file.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/timeline.h"
+
+namespace tandem::cli {
+namespace {
+
+// The preset whose rates a measured profile keeps for what it has not measured.
+absl::StatusOr<schedules::DeviceProfile> BaseProfile(const std::string& asked, const v1::Job& job) {
+  const bool on_cpu = !job.attempts().empty() && job.attempts().rbegin()->device() == v1::DEVICE_CPU;
+  if (asked.empty() && !on_cpu) {
+    return absl::InvalidArgumentError(absl::StrCat("--base: say on which device the job runs: ",
+                                                   absl::StrJoin(schedules::PresetProfileNames(), ", ")));
+  }
+  absl::StatusOr<schedules::DeviceProfile> base = schedules::PresetProfile(asked.empty() ? "cpu" : asked);
+  if (!base.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--base: ", base.status().message()));
+  }
+  return base;
+}
+
+int MostRanksOnAWorker(const v1::Attempt& attempt) {
+  std::map<std::string, int> ranks;
+  int most = 1;
+  for (const v1::RankPlace& place : attempt.places()) {
+    most = std::max(most, ++ranks[place.worker()]);
+  }
+  return most;
+}
+
+// "steps 12 to 13 on 2 ranks: the slowest rank takes 6.1 ms, …" of those that ran as always.
+std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimeline>& steps) {
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t step_ns = 0;
+  int64_t compute_ns = 0;
+  int64_t exposed_ns = 0;
+  for (const v1::StepTimeline& step : steps) {
+    if (step.serialized()) {
+      continue;
+    }
+    first = first == 0 ? step.step() : std::min(first, step.step());
+    last = std::max(last, step.step());
+    const schedules::Timeline timeline = plan::ToTimeline(step);
+    const schedules::Program& program = plan::ProgramOf(plan, step);
+    const int64_t ns = schedules::StepNanoseconds(program, timeline);
+    if (ns > step_ns) {
+      step_ns = ns;
+      compute_ns = schedules::BusyNanoseconds(program, timeline).at(schedules::ComputeStream(program));
+      exposed_ns = schedules::ExposedCommunication(program, timeline);
+    }
+  }
+  return absl::StrCat("recorded ", first == last ? "step " : "steps ", first,
+                      first == last ? "" : absl::StrCat(" to ", last), " on ", plan.train.ranks,
+                      plan.train.ranks == 1 ? " rank" : " ranks", ": the longest took ",
+                      plan::DurationText(step_ns), ", compute worked for ", plan::DurationText(compute_ns),
+                      " of it, ", plan::DurationText(exposed_ns), " of communication was exposed\n");
+}
+
+// One line where no file could be written there: recording takes long, so this is asked before.
+absl::Status CheckCanWrite(const std::string& path) {
+  const std::filesystem::path file(path);
+  std::string what = file;
+  int wanted = W_OK;
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Escape(path), " is ", platform::FileKind(info.st_mode), "; name a file"));
+    }
+  } else {
+    what = file.has_parent_path() ? file.parent_path().string() : ".";
+    wanted = W_OK | X_OK;
+  }
+  return ::access(what.c_str(), wanted) == 0
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat("cannot write ", Escape(path), ": ", Escape(what),
+                                                          ": ", std::strerror(errno), "; name another file"));
+}
+
+}  // namespace
+
+int Profile(Context& context, const ProfileOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const std::string what = absl::StrCat("profile ", Escape(options.job));
+  const absl::StatusOr<v1::Job> job = client->GetJob(options.job);
+  if (!job.ok()) {
+    return Fail(context.console, CallError(job.status(), what, client->address()));
+  }
+  std::optional<schedules::DeviceProfile> base;
+  if (!options.profile.empty() && !job->attempts().empty()) {
+    absl::StatusOr<schedules::DeviceProfile> found = BaseProfile(options.base, *job);
+    if (!found.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("profile: ", found.status().message()));
+    }
+    base = *std::move(found);
+  }
+
+  for (const std::string& path : {options.trace, options.profile}) {
+    const absl::Status can_write = path.empty() ? absl::OkStatus() : CheckCanWrite(path);
+    if (!can_write.ok()) {
+      return Fail(context.console, kFailed, absl::StrCat(what, ": ", can_write.message()));
+    }
+  }
+
+  v1::ProfileRequest request;
+  request.set_job(job->id());
+  request.set_steps(options.steps);
+  request.set_serialized(!options.profile.empty());
+  std::vector<v1::StepTimeline> steps;
+  std::string error;
+  const absl::Status status = client->Profile(request, [&](const v1::ProfileChunk& chunk) {
+    if (!chunk.error().empty()) {
+      error = absl::StrCat("rank ", chunk.rank(), ": ", Escape(chunk.error()));
+      return false;
+    }
+    steps.push_back(chunk.timeline());
+    return true;
+  });
+  if (!status.ok()) {
+    return Fail(context.console, CallError(status, what, client->address()));
+  }
+  if (!error.empty()) {
+    return Fail(context.console, kFailed, absl::StrCat(what, ": ", error, "; nothing was written"));
+  }
+
+  std::string text;
+  try {
+    const plan::JobPlan plan = plan::MakeJobPlan(job->resolved());
+    if (const absl::Status same = plan::CheckRecorded(plan, steps); !same.ok()) {
+      return Fail(context.console, kFailed, absl::StrCat(what, ": ", same.message()));
+    }
+    text = Summary(plan, steps);
+    const auto write = [&](const std::string& path, const std::string& content, const std::string& use) {
+      const absl::Status written = platform::SystemFiles().Write(path, content);
+      if (written.ok()) {
+        absl::StrAppend(&text, path, ": ", use, "\n");
+      } else {
+        error = absl::StrCat(what, ": ", written.message());
+      }
+    };
+    if (!options.trace.empty()) {
+      write(options.trace, plan::RecordedTrace(plan, steps), "a trace; open it in ui.perfetto.dev");
+    }
+    if (base.has_value()) {
+      const v1::Attempt& attempt = *job->attempts().rbegin();
+      write(options.profile,
+            schedules::ProfileToJson(
+                plan::RecordedProfile(plan, steps, *std::move(base), MostRanksOnAWorker(attempt))),
+            "a device profile, for `tandem plan --profile`");
+    }
+  } catch (const std::exception& e) {  // the check refuses our own programs
+    return Fail(context.console, kFailed, absl::StrCat(what, ": ", e.what()));
+  }
+  context.console.Write(Stream::kOut, text);
+  return error.empty() ? kOk : Fail(context.console, kFailed, error);
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cluster/command_client.h"
+#include "cli/cluster/local_cluster.h"
+#include "cli/cluster/state_folder.h"
+#include "cli/commands/job_file.h"
+#include "cli/commands/submit_job.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/interrupts.h"
+#include "cli/terminal/message_text.h"
+#include "cli/watch/follow.h"
+#include "platform/random.h"
+
+namespace tandem::cli {
+namespace {
+
+// A cancelled job has ended long before, unless something hangs.
+constexpr absl::Duration kCancelTimeout = absl::Seconds(15);
+
+struct Shape {
+  int workers = 1;
+  int places = 1;
+};
+
+// Workers and places for the job, or one line why what was asked for would make it wait for ever.
+absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& options) {
+  const int ranks = std::max(1, resolved.parallelism().ranks());
+  const int per_worker = resolved.resources().ranks_per_worker();
+  Shape shape;
+  shape.workers = options.workers > 0 ? options.workers
+                  : per_worker > 0    ? (ranks + per_worker - 1) / per_worker
+                                      : 1;
+  shape.places = options.places > 0 ? options.places : (ranks + shape.workers - 1) / shape.workers;
+  const int used = per_worker > 0 ? std::min(per_worker, shape.places) : shape.places;
+  if (static_cast<int64_t>(shape.workers) * used < ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the job has ", ranks, " ranks, but ", shape.workers, shape.workers == 1 ? " worker" : " workers",
+        " with ", used, used == 1 ? " place" : " places",
+        per_worker > 0 && per_worker < shape.places ? " (resources.ranks_per_worker)" : "",
+        " each can only take ", static_cast<int64_t>(shape.workers) * used,
+        ", so it would wait for ever; give more --workers or --places, or leave both away"));
+  }
+  return shape;
+}
+
+// Ctrl-C: the first cancels the job, the second ends everything at once.
+class RunControl {
+ public:
+  RunControl(Context& context, Interrupts& interrupts, LocalCluster& cluster, WatchState& state)
+      : context_(context), interrupts_(interrupts), cluster_(cluster), state_(state) {}
+
+  void SetJob(const std::string& id) { job_ = id; }
+
+  absl::Status KeepGoing() {
+    const int count = interrupts_.Count();
+    const bool stop = count > 0 || context_.console.OutClosed();
+    if (count > 1) {
+      return absl::CancelledError("killed");
+    }
+    if (stop && !cancelled_.has_value() && !Cancel()) {
+      return absl::CancelledError("killed");
+    }
+    if (cancelled_.has_value() && absl::Now() - *cancelled_ > kCancelTimeout) {
+      return absl::CancelledError("the job did not end after its cancellation");
+    }
+    return cluster_.Check();
+  }
+
+  bool cancelled() const { return cancelled_.has_value(); }
+
+ private:
+  bool Cancel() {
+    cancelled_ = absl::Now();
+    state_.notice = "cancelling; Ctrl-C again kills it";
+    if (!context_.console.IsTerminal(Stream::kOut)) {
+      Note(context_.console, "run: cancelling the job; Ctrl-C again kills it");
+    }
+    const absl::Status cancelled = cluster_.client().Cancel(job_, "CancelledByUser").status();
+    // FailedPrecondition: it has just ended by itself, and the watch will say how.
+    return cancelled.ok() || cancelled.code() == absl::StatusCode::kFailedPrecondition;
+  }
+
+  Context& context_;
+  Interrupts& interrupts_;
+  LocalCluster& cluster_;
+  WatchState& state_;
+  std::string job_;
+  std::optional<absl::Time> cancelled_;
+};
+
+}  // namespace
+
+int Run(Context& context, const RunOptions& options) {
+  Console& console = context.console;
+  const std::optional<JobFile> file =
+      LoadJobFile(context, options.file, /*name=*/"", /*files_are_here=*/true);
+  if (!file.has_value()) {
+    return kInvalidSpec;
+  }
+  const absl::StatusOr<Shape> shape = ShapeOf(file->resolved, options);
+  if (!shape.ok()) {
+    return Fail(console, kUsage, absl::StrCat("run: ", shape.status().message()));
+  }
+  Interrupts interrupts;
+  const absl::StatusOr<std::string> root = StateRoot(context.environment);
+  if (!root.ok()) {
+    return Fail(console, kFailed, absl::StrCat("run: ", root.status().message()));
+  }
+  const absl::StatusOr<std::string> folder =
+      MakeRunFolder(*root, context.clock.Now(), platform::SystemRandom().HexId(6));
+  if (!folder.ok()) {
+    return Fail(console, kFailed, absl::StrCat("run: ", folder.status().message()));
+  }
+  // Held so that no other run takes the folder for an old one.
+  const absl::StatusOr<FolderLock> lock = FolderLock::Acquire(*folder);
+  if (!lock.ok()) {
+    return Fail(console, kFailed, absl::StrCat("run: ", lock.status().message()));
+  }
+  const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(context.environment);
+  if (!socket.ok()) {
+    return Fail(console, kFailed, absl::StrCat("run: ", socket.status().message()));
+  }
+  Note(console,
+       absl::StrCat("run: ", shape->workers, shape->workers == 1 ? " worker" : " workers", " with ",
+                    shape->places, shape->places == 1 ? " place" : " places", " each; logs in ", *folder));
+  const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
+      LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
+                           .state = *folder,
+                           .address = socket->address(),
+                           .metrics_listen = "off",
+                           .workers = shape->workers,
+                           .places = shape->places,
+                           .trainer = options.trainer},
+                          [&] { return interrupts.Count() > 0; });
+  if (!cluster.ok()) {
+    return interrupts.Count() > 0 ? kCancelled
+                                  : Fail(console, kFailed, absl::StrCat("run: ", cluster.status().message()));
+  }
+
+  WatchState state;
+  RunControl control(context, interrupts, **cluster, state);
+  int failed = kFailed;
+  const std::optional<v1::Job> job = SubmitSpec(context, (*cluster)->client(), file->spec, "", failed);
+  if (!job.has_value()) {
+    (*cluster)->Stop(kStopGrace);
+    return failed;
+  }
+  control.SetJob(job->id());
+  const std::unique_ptr<WatchView> view =
+      MakeWatchView(console, options.format == Format::kJson ? WatchOutput::kJson : WatchOutput::kText);
+  const bool norms = options.format != Format::kJson && console.IsTerminal(Stream::kOut);
+  const absl::Status status =
+      FollowJob((*cluster)->client(), {.job = job->id(), .norms = norms, .patient = true}, context.clock,
+                [&] { return control.KeepGoing(); }, state, *view);
+  const bool killed = interrupts.Count() > 1;
+  (*cluster)->Stop(killed ? absl::ZeroDuration() : kStopGrace);
+  if (console.OutClosed()) {
+    return kOutputClosed;
+  }
+  if (!status.ok()) {
+    return control.cancelled() && killed ? Fail(console, kCancelled, "run: killed")
+                                         : Fail(console, kFailed, absl::StrCat("run: ", status.message()));
+  }
+  return ExitCodeOf(state.job);
+}
+
+}  // namespace tandem::cli

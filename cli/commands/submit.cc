@@ -1,0 +1,68 @@
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "cli/cluster/command_client.h"
+#include "cli/commands/job_file.h"
+#include "cli/commands/submit_job.h"
+#include "cli/terminal/display_text.h"
+#include "platform/random.h"
+
+namespace tandem::cli {
+
+std::optional<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
+                                  const std::string& request_id, int& failed) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  // Makes repeating the call after a lost connection safe.
+  request.set_request_id(request_id.empty() ? "cli-" + platform::SystemRandom().HexId(24) : request_id);
+  absl::StatusOr<v1::Job> job = client.Submit(request);
+  if (job.ok()) {
+    return *std::move(job);
+  }
+  if (job.status().code() == absl::StatusCode::kInvalidArgument) {
+    Note(context.console,
+         absl::StrCat("submit: the controller at ", client.address().target, " refuses the job:"));
+    for (const absl::string_view line : absl::StrSplit(job.status().message(), '\n', absl::SkipEmpty())) {
+      context.console.Write(Stream::kErr, Escape(line) + "\n");
+    }
+    failed = kInvalidSpec;
+  } else {
+    failed = Fail(context.console, CallError(job.status(), "submit", client.address()));
+  }
+  return std::nullopt;
+}
+
+int Submit(Context& context, const SubmitOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const std::optional<JobFile> file =
+      LoadJobFile(context, options.file, options.name, client->address().is_here());
+  if (!file.has_value()) {
+    return kInvalidSpec;
+  }
+  int failed = kFailed;
+  const std::optional<v1::Job> job = SubmitSpec(context, *client, file->spec, options.request_id, failed);
+  if (!job.has_value()) {
+    return failed;
+  }
+  context.console.Write(Stream::kOut, absl::StrCat(job->id(), "\n"));
+  if (options.follow) {
+    return WatchToEnd(context, *client, job->id(), Format::kText, /*patient=*/true);
+  }
+  if (options.wait) {
+    return WaitToEnd(context, *client, job->id(), std::nullopt, /*patient=*/true);
+  }
+  if (context.console.IsTerminal(Stream::kErr)) {
+    Note(context.console, absl::StrCat("job ", Escape(job->name()), " is submitted; `tandem watch ",
+                                       Escape(job->name()), "` shows it"));
+  }
+  return kOk;
+}
+
+}  // namespace tandem::cli

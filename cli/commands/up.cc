@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/cluster/command_client.h"
+#include "cli/cluster/local_cluster.h"
+#include "cli/cluster/state_folder.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/interrupts.h"
+#include "cli/terminal/message_text.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr absl::Duration kEndTimeout = absl::Seconds(5);
+constexpr absl::Duration kPoll = absl::Milliseconds(50);
+
+bool HasRanks(const v1::Job& job) {
+  return !HasEnded(job.state()) && job.state() != v1::JOB_STATE_QUEUED &&
+         job.state() != v1::JOB_STATE_SUSPENDED;
+}
+
+// Ends the running jobs with reason ClusterStopped; queued ones stay. A second Ctrl-C cuts the wait.
+void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interrupts) {
+  // Frozen first: a job that ended while others are still being cancelled would hand its places to a queued
+  // one.
+  cluster.FreezeWorkers();
+  const absl::StatusOr<std::vector<v1::Job>> jobs = cluster.client().ListJobs();
+  if (!jobs.ok()) {
+    Note(context.console, absl::StrCat("up: cannot list the jobs that run: ", jobs.status().message()));
+    return;
+  }
+  std::vector<std::string> ending;
+  for (const v1::Job& job : *jobs) {
+    if (HasRanks(job)) {
+      const absl::StatusOr<v1::Job> cancelled = cluster.client().Cancel(job.id(), "ClusterStopped");
+      if (cancelled.ok()) {
+        ending.push_back(job.id());
+        Note(context.console, absl::StrCat("up: ending job ", job.name(), " at step ", job.last_step()));
+      } else {
+        Note(context.console,
+             absl::StrCat("up: cannot end job ", job.name(), ": ", cancelled.status().message()));
+      }
+    }
+  }
+  // What is to end is durable now, so the ranks need not be asked.
+  cluster.KillWorkers();
+  const absl::Time until = absl::Now() + kEndTimeout;
+  while (!ending.empty() && absl::Now() < until && interrupts.Count() < 2) {
+    const absl::StatusOr<v1::Job> job = cluster.client().GetJob(ending.back());
+    if (!job.ok() || HasEnded(job->state())) {
+      ending.pop_back();
+    } else {
+      absl::SleepFor(kPoll);
+    }
+  }
+  if (!ending.empty()) {
+    Note(context.console,
+         absl::StrCat("up: ", ending.size(), " of the jobs will be ended by the next `tandem up`"));
+  }
+}
+
+}  // namespace
+
+int Up(Context& context, const UpOptions& options) {
+  Console& console = context.console;
+  const absl::StatusOr<std::string> root = StateRoot(context.environment);
+  if (!root.ok()) {
+    return Fail(console, kFailed, absl::StrCat("up: ", root.status().message()));
+  }
+  for (const auto& [flag, address] :
+       {std::pair("--listen", options.listen),
+        std::pair("--metrics-listen", options.metrics_listen == "off" ? "" : options.metrics_listen)}) {
+    if (address.empty()) {
+      continue;
+    }
+    if (absl::StartsWith(address, "unix:")) {
+      return Fail(console, kUsage,
+                  absl::StrCat("up: ", flag, ": \"", Escape(address),
+                               "\" is a socket; allowed: HOST:PORT, as in 127.0.0.1:7471 (the private socket "
+                               "is always there)"));
+    }
+    if (const absl::Status status = CheckAddress(address, flag); !status.ok()) {
+      return Fail(console, kUsage, absl::StrCat("up: ", status.message()));
+    }
+  }
+  Interrupts interrupts;
+  const std::string folder = UpFolder(*root);
+  absl::StatusOr<FolderLock> lock = FolderLock::Acquire(folder);
+  if (!lock.ok()) {
+    const std::optional<RunningUp> other = FindRunningUp(folder);
+    if (other.has_value()) {
+      return Fail(console, kFailed,
+                  absl::StrCat("up: another `tandem up` is running: pid ", other->pid, ", socket ",
+                               other->address.empty() ? "(starting)" : other->address,
+                               "; use it, or end it with Ctrl-C there or `kill ", other->pid, "`"));
+    }
+    return Fail(console, kFailed, absl::StrCat("up: ", lock.status().message()));
+  }
+  if (options.metrics_listen != "off") {
+    if (const absl::Status status = CanListen(options.metrics_listen); !status.ok()) {
+      return Fail(console, kFailed,
+                  absl::StrCat("up: cannot listen for Prometheus on ", status.message(),
+                               "; choose another --metrics-listen, or --metrics-listen off"));
+    }
+  }
+  if (!options.listen.empty()) {
+    if (const absl::Status status = CanListen(options.listen); !status.ok()) {
+      return Fail(console, kFailed,
+                  absl::StrCat("up: cannot listen on ", status.message(), "; choose another --listen"));
+    }
+    Note(console,
+         absl::StrCat("up: warning: ", options.listen,
+                      " is plain TCP: whoever reaches it can run jobs as you; without --listen only a "
+                      "private socket is used"));
+  }
+  const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(context.environment);
+  if (!socket.ok()) {
+    return Fail(console, kFailed, absl::StrCat("up: ", socket.status().message()));
+  }
+  const std::string address = socket->address();
+  if (const absl::Status status = lock->Publish(""); !status.ok()) {
+    return Fail(console, kFailed, absl::StrCat("up: ", status.message()));
+  }
+  const int places = options.places > 0 ? options.places
+                                        : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
+      LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
+                           .state = folder,
+                           .address = address,
+                           .listen = options.listen,
+                           .metrics_listen = options.metrics_listen,
+                           .workers = options.workers,
+                           .places = places,
+                           .trainer = options.trainer},
+                          [&] { return interrupts.Count() > 0; });
+  if (!cluster.ok()) {
+    return interrupts.Count() > 0 ? kCancelled
+                                  : Fail(console, kFailed, absl::StrCat("up: ", cluster.status().message()));
+  }
+  if (const absl::Status status = lock->Publish(address); !status.ok()) {
+    return Fail(console, kFailed, absl::StrCat("up: ", status.message()));
+  }
+  console.Write(Stream::kOut,
+                absl::StrCat("tandem is up: a controller and ", options.workers,
+                             options.workers == 1 ? " worker" : " workers", " with ", places,
+                             places == 1 ? " place" : " places", " each\n", "  address  ", address, "\n",
+                             options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
+                             options.metrics_listen == "off"
+                                 ? ""
+                                 : absl::StrCat("  metrics  http://", options.metrics_listen, "/metrics\n"),
+                             "  state    ", folder, "\n", "  logs     ", (*cluster)->logs(), "\n"));
+  Note(console,
+       "up: `tandem submit -f job.yaml` finds it by itself; Ctrl-C ends running jobs, queued ones stay");
+  while (interrupts.Count() == 0) {
+    if (const absl::Status status = (*cluster)->Check(); !status.ok()) {
+      return Fail(console, kFailed, absl::StrCat("up: ", status.message()));
+    }
+    absl::SleepFor(kPoll);
+  }
+  EndRunningJobs(context, **cluster, interrupts);
+  (*cluster)->Stop(interrupts.Count() > 1 ? absl::ZeroDuration() : kStopGrace);
+  return kCancelled;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,93 @@
+#include "cli/terminal/console.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
+namespace tandem::cli {
+namespace {
+
+// Unset is not ASCII: bare containers set no locale, and their terminals show UTF-8.
+bool LocaleIsUtf8(const std::string& locale) {
+  const std::string lower = absl::AsciiStrToLower(locale);
+  return lower.empty() || absl::StrContains(lower, "utf-8") || absl::StrContains(lower, "utf8");
+}
+
+class SystemConsole : public Console {
+ public:
+  explicit SystemConsole(const Environment& environment)
+      : terminal_understands_(environment.term != "dumb"),
+        color_(!environment.no_color && environment.term != "dumb"),
+        // The Linux console's font lacks the bars.
+        unicode_(LocaleIsUtf8(environment.locale) && environment.term != "linux") {
+    // A write then says EPIPE, and `run` can still cancel its job and stop its daemons.
+    std::signal(SIGPIPE, SIG_IGN);
+    // A stream that the caller closed must not become the next file or socket that is opened. Opened the
+    // wrong way round, so that using it stays an error.
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+      if (::fcntl(fd, F_GETFD) < 0) {
+        static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+      }
+    }
+  }
+
+  void Write(Stream stream, absl::string_view text) override {
+    const int fd = stream == Stream::kOut ? STDOUT_FILENO : STDERR_FILENO;
+    int& error = stream == Stream::kOut ? out_error_ : err_error_;
+    while (!text.empty() && error == 0) {
+      const ssize_t written = ::write(fd, text.data(), text.size());
+      if (written >= 0) {
+        text.remove_prefix(static_cast<size_t>(written));
+      } else if (errno == EAGAIN) {
+        ::usleep(1000);  // somebody set the terminal non-blocking
+      } else if (errno != EINTR) {
+        error = errno;
+      }
+    }
+  }
+
+  bool IsTerminal(Stream stream) const override {
+    return terminal_understands_ && ::isatty(stream == Stream::kOut ? STDOUT_FILENO : STDERR_FILENO) == 1;
+  }
+
+  TerminalSize Size() const override {
+    winsize size = {};
+    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+      if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+        return {.columns = size.ws_col, .rows = size.ws_row};
+      }
+    }
+    return {};
+  }
+
+  bool color() const override { return color_; }
+  bool unicode() const override { return unicode_; }
+  bool OutClosed() const override { return out_error_ != 0; }
+  std::string OutError() const override {
+    return out_error_ == 0 || out_error_ == EPIPE ? "" : std::strerror(out_error_);
+  }
+
+ private:
+  const bool terminal_understands_;
+  const bool color_;
+  const bool unicode_;
+  int out_error_ = 0;
+  int err_error_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Console> MakeSystemConsole(const Environment& environment) {
+  return std::make_unique<SystemConsole>(environment);
+}
+
+}  // namespace tandem::cli

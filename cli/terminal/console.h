@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "cli/terminal/environment.h"
+
+namespace tandem::cli {
+
+enum class Stream { kOut, kErr };
+
+struct TerminalSize {
+  int columns = 80;
+  int rows = 24;
+};
+
+// Where text goes. Standard output carries only data; everything said to a person goes to standard error,
+// except what a person asked to watch. Not thread-safe.
+class Console {
+ public:
+  virtual ~Console() = default;
+
+  // Writes all of `text`, unbuffered. Text for a stream that takes no more is dropped.
+  virtual void Write(Stream stream, absl::string_view text) = 0;
+
+  // Whether the stream is a terminal that can move its cursor (TERM=dumb cannot).
+  virtual bool IsTerminal(Stream stream) const = 0;
+
+  // Of the terminal, read anew each time.
+  virtual TerminalSize Size() const = 0;
+
+  // Whether colours and glyphs outside ASCII are welcome on a terminal.
+  virtual bool color() const = 0;
+  virtual bool unicode() const = 0;
+
+  // Standard output takes no more text: whatever streams to it ends.
+  virtual bool OutClosed() const = 0;
+
+  // Why, where that is a failure ("No space left on device"); empty where its reader went away (EPIPE).
+  virtual std::string OutError() const = 0;
+};
+
+// Standard output and error of the process. Ignores SIGPIPE for the process.
+std::unique_ptr<Console> MakeSystemConsole(const Environment& environment);
+
+}  // namespace tandem::cli

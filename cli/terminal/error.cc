@@ -1,0 +1,74 @@
+#include "cli/terminal/error.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cli/terminal/display_text.h"
+
+namespace tandem::cli {
+namespace {
+
+// gRPC wraps the operating system's word in several layers: "failed to connect to all addresses; last error:
+// UNKNOWN: ipv4:127.0.0.1:7471: Failed to connect to remote host: Connection refused". Only the last one
+// tells.
+std::string LastLayer(absl::string_view message) {
+  const size_t colon = message.rfind(": ");
+  return Escape(colon == absl::string_view::npos ? message : message.substr(colon + 2));
+}
+
+std::string WhatToStart(const Address& address) {
+  switch (address.source) {
+    case Address::Source::kFlag:
+      return "check --addr, or that the controller runs there";
+    case Address::Source::kVariable:
+      return "check TANDEM_ADDR, or that the controller runs there";
+    case Address::Source::kUp:
+      return "the `tandem up` that listens there is starting or ending; try again";
+    case Address::Source::kDefault:
+      return "start one with `tandem up`, or name another with --addr or TANDEM_ADDR";
+  }
+  return "";
+}
+
+}  // namespace
+
+Error CallError(const absl::Status& status, absl::string_view what, const Address& address) {
+  const std::string message = Escape(status.message());
+  const std::string& at = address.target;
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      return {kUnreachable, absl::StrCat(what, ": no controller answers at ", at, " (",
+                                         LastLayer(status.message()), "); ", WhatToStart(address))};
+    case absl::StatusCode::kDeadlineExceeded:
+      return {kTimeout,
+              absl::StrCat(what, ": the controller at ", at,
+                           " did not answer in time; it may be overloaded or stopped: look at its log")};
+    case absl::StatusCode::kNotFound:
+      return {kNotFound, absl::StrCat(what, ": ", message, " (controller at ", at, ")")};
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kPermissionDenied:
+      return {kDenied, absl::StrCat(what, ": the controller at ", at, " refuses: ", message)};
+    case absl::StatusCode::kUnimplemented:
+      return {kFailed,
+              absl::StrCat(what, ": the controller at ", at,
+                           " does not understand the call; compare the builds with `tandem version`")};
+    default:
+      return {kFailed,
+              absl::StrCat(what, ": ", message.empty() ? absl::StatusCodeToString(status.code()) : message,
+                           " (controller at ", at, ")")};
+  }
+}
+
+int Fail(Console& console, const Error& error) {
+  Note(console, error.text);
+  return error.code;
+}
+
+int Fail(Console& console, ExitCode code, absl::string_view text) {
+  return Fail(console, Error{code, std::string(text)});
+}
+
+void Note(Console& console, absl::string_view text) {
+  console.Write(Stream::kErr, absl::StrCat("tandem: ", text, "\n"));
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,267 @@
+#include "cli/watch/follow.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "cli/terminal/message_text.h"
+#include "cli/watch/event_order.h"
+#include "cli/watch/watch_summary.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
+constexpr absl::Duration kLongestPause = absl::Seconds(1);
+// Reports travel beside the job's state, so the last ones may come after its end.
+constexpr absl::Duration kQuietAfterEnd = absl::Milliseconds(300);
+constexpr absl::Duration kLongestDrain = absl::Seconds(2);
+constexpr int64_t kHistorySteps = 2000;
+constexpr int kLogLines = 20;
+
+// Whether trying again can help.
+bool IsAway(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+      return false;
+    default:
+      return true;
+  }
+}
+
+class Follower {
+ public:
+  Follower(Client& client, const FollowRequest& request, const platform::Clock& clock,
+           const std::function<absl::Status()>& keep_going, WatchState& state, WatchView& view)
+      : client_(client),
+        request_(request),
+        clock_(clock),
+        keep_going_(keep_going),
+        state_(state),
+        view_(view) {}
+
+  absl::Status Run() {
+    const absl::Status status = Watch();
+    if (status.ok() && request_.reports) {
+      FillReports(/*before=*/0);
+      FindCheckpoint();
+    }
+    if (status.ok() || state_.known) {
+      view_.Finish(state_, clock_.Now());
+    }
+    if (status.ok() && request_.reports) {
+      ShowLogOfFailedRank();
+    }
+    return status;
+  }
+
+ private:
+  absl::Status Watch() {
+    absl::Duration pause = kFirstPause;
+    while (true) {
+      const absl::Status status = WatchOnce(pause);
+      if (ended_ || !status.ok()) {
+        return status;
+      }
+      if (absl::Status keep = Pause(pause); !keep.ok()) {
+        return keep;
+      }
+      pause = std::min(2 * pause, kLongestPause);
+    }
+  }
+
+  // One stream. OK: try again, or (ended_) the job has ended.
+  absl::Status WatchOnce(absl::Duration& pause) {
+    v1::WatchRequest watch;
+    // By its id: meanwhile another job may have taken its name, or share the beginning of its id.
+    watch.set_job(state_.known ? state_.job.id() : request_.job);
+    watch.set_cursor(state_.cursor);
+    watch.set_reports(request_.reports);
+    watch.set_norms(request_.norms);
+    const std::unique_ptr<WatchStream> stream = client_.Watch(watch);
+    order_ = EventOrder();
+    if (!request_.reports) {
+      order_.Release();
+    }
+    v1::WatchResponse response;
+    absl::Time quiet_since = clock_.Now();
+    absl::Time ended_since = absl::InfiniteFuture();
+    while (true) {
+      if (absl::Status keep = keep_going_(); !keep.ok()) {
+        return keep;
+      }
+      const WatchStream::Event event = stream->Next(absl::Now() + kTick, response);
+      const absl::Time now = clock_.Now();
+      if (event == WatchStream::Event::kResponse) {
+        quiet_since = now;
+        pause = kFirstPause;
+        connected_ = true;
+        if (state_.lost.has_value()) {
+          state_.lost.reset();
+          view_.ShowConnection(state_, now);
+        }
+        order_.Put(std::exchange(response, {}), now);
+      } else {
+        view_.Show(state_, {}, now);
+      }
+      if (event == WatchStream::Event::kClosed) {
+        order_.Release();
+      }
+      while (const std::optional<v1::WatchResponse> next = order_.Take(state_, now)) {
+        Take(*next, now);
+      }
+      if (state_.known && HasEnded(state_.job.state())) {
+        ended_since = std::min(ended_since, now);
+        const bool complete = !request_.reports || (state_.last.has_value() && TotalSteps(state_) > 0 &&
+                                                    state_.last->step() >= TotalSteps(state_));
+        if (complete || event == WatchStream::Event::kClosed || now - quiet_since >= kQuietAfterEnd ||
+            now - ended_since >= kLongestDrain) {
+          ended_ = true;
+          return absl::OkStatus();
+        }
+      } else if (event == WatchStream::Event::kClosed) {
+        return Closed(stream->status(), now);
+      }
+    }
+  }
+
+  absl::Status Closed(const absl::Status& status, absl::Time now) {
+    if (status.code() == absl::StatusCode::kOutOfRange) {
+      state_.cursor.clear();  // compacted, or another store: from the snapshot again; repeats are dropped
+      return absl::OkStatus();
+    }
+    if (!status.ok() && (!IsAway(status) || (!connected_ && !request_.patient))) {
+      return status;
+    }
+    if (!state_.lost.has_value()) {
+      const std::string why(status.ok() ? "it closed the watch" : status.message());
+      state_.lost =
+          WatchState::Lost{now, why.substr(why.rfind(": ") == std::string::npos ? 0 : why.rfind(": ") + 2)};
+      view_.ShowConnection(state_, now);
+    }
+    return absl::OkStatus();
+  }
+
+  void Take(const v1::WatchResponse& response, absl::Time now) {
+    if (response.has_report()) {
+      const v1::StepReport& report = response.report();
+      const int64_t next = state_.last.has_value() ? state_.last->step() + 1 : 1;
+      const bool same_attempt = !state_.last.has_value() || state_.last->attempt() == report.attempt();
+      if (same_attempt && report.step() > next) {
+        FillReports(/*before=*/report.step());
+      }
+    }
+    view_.Show(state_, Apply(response, now, /*live=*/true, state_), now);
+    if (request_.reports && response.has_snapshot() && response.snapshot().last_step() > 0) {
+      FillReports(/*before=*/0);
+    }
+  }
+
+  // Reads what is missing between the newest step and `before` (0: all there is) from the history. A history
+  // that cannot be read leaves a gap in the display, not in the job.
+  void FillReports(int64_t before) {
+    const int64_t newest = std::max(before - 1, state_.job.last_step());
+    const int64_t first =
+        state_.last.has_value() ? state_.last->step() + 1 : std::max<int64_t>(1, newest - kHistorySteps + 1);
+    const absl::Status status = client_.ListReports(
+        state_.known ? state_.job.id() : request_.job, first, std::max<int64_t>(0, before - 1),
+        /*norms=*/false, [&](const v1::ListReportsResponse& page) {
+          for (const v1::StepReport& report : page.reports()) {
+            const absl::Time now = clock_.Now();
+            view_.Show(state_, ApplyReport(report, now, /*live=*/false, state_), now);
+          }
+          return keep_going_().ok();
+        });
+    static_cast<void>(status);
+  }
+
+  void FindCheckpoint() {
+    if (state_.checkpoint.has_value() || state_.job.resolved().checkpoint().directory().empty()) {
+      return;
+    }
+    const absl::StatusOr<std::vector<v1::Event>> events = client_.ListEvents(state_.job.id());
+    if (events.ok()) {
+      for (const v1::Event& event : *events) {
+        v1::WatchResponse response;
+        *response.mutable_event() = event;
+        Apply(response, clock_.Now(), /*live=*/false, state_);
+      }
+    }
+  }
+
+  void ShowLogOfFailedRank() {
+    const int rank = RankToBlame(state_.job);
+    if (rank < 0) {
+      return;
+    }
+    v1::LogRequest log;
+    log.set_job(state_.job.id());
+    log.set_rank(rank);
+    log.set_tail_lines(kLogLines);
+    std::string text;
+    const absl::Status status = client_.ReadLog(log, [&](const v1::LogChunk& chunk) {
+      text += chunk.error().empty() ? chunk.data() : "(" + chunk.error() + ")\n";
+      return true;
+    });
+    if (!status.ok()) {
+      text = "(cannot be read: " + std::string(status.message()) + ")";
+    }
+    std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+    if (lines.size() > kLogLines) {
+      lines.erase(lines.begin(), lines.end() - kLogLines);
+    }
+    if (!lines.empty()) {
+      view_.ShowLog(rank, lines);
+    }
+  }
+
+  absl::Status Pause(absl::Duration pause) {
+    const absl::Time until = absl::Now() + pause;
+    while (absl::Now() < until) {
+      if (absl::Status keep = keep_going_(); !keep.ok()) {
+        return keep;
+      }
+      view_.Show(state_, {}, clock_.Now());
+      absl::SleepFor(std::clamp(until - absl::Now(), absl::ZeroDuration(), kTick));
+    }
+    return absl::OkStatus();
+  }
+
+  Client& client_;
+  const FollowRequest& request_;
+  const platform::Clock& clock_;
+  const std::function<absl::Status()>& keep_going_;
+  WatchState& state_;
+  WatchView& view_;
+  EventOrder order_;
+  bool connected_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+absl::Status FollowJob(Client& client, const FollowRequest& request, const platform::Clock& clock,
+                       const std::function<absl::Status()>& keep_going, WatchState& state, WatchView& view) {
+  return Follower(client, request, clock, keep_going, state, view).Run();
+}
+
+ExitCode ExitCodeOf(const v1::Job& job) {
+  switch (job.state()) {
+    case v1::JOB_STATE_SUCCEEDED:
+      return kOk;
+    case v1::JOB_STATE_CANCELLED:
+      return kCancelled;
+    default:
+      return kFailed;
+  }
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,242 @@
+#include "cli/watch/watch_frame.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/terminal/checkpoint_text.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/message_text.h"
+#include "cli/terminal/number_text.h"
+#include "cli/terminal/progress_text.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr int kWidest = 100;  // a longer bar tells no more
+constexpr int kTopUpdates = 5;
+constexpr absl::Duration kQuietFor = absl::Seconds(5);
+
+std::string Bar(double share, int width, bool unicode) {
+  const int filled = std::clamp(static_cast<int>(share * width), 0, width);
+  std::string bar;
+  for (int i = 0; i < width; ++i) {
+    bar += i < filled ? (unicode ? "━" : "=") : (unicode ? "─" : "-");
+  }
+  return bar;
+}
+
+StyledLine ProgressLine(const WatchState& state, int width, bool unicode, absl::Time now) {
+  const int64_t total = TotalSteps(state);
+  const int64_t step = state.last.has_value() ? state.last->step() : state.job.last_step();
+  const double share = total > 0 ? std::min(1.0, static_cast<double>(step) / static_cast<double>(total)) : 0;
+  std::vector<Part> parts;
+  parts.push_back(
+      {StyledLine(total > 0 ? absl::StrFormat("step %d/%d", step, total) : absl::StrCat("step ", step)), 9});
+  if (total > 0) {
+    parts.push_back({StyledLine(absl::StrFormat("%d%%", static_cast<int>(share * 100))), 5});
+  }
+  if (const std::optional<absl::Duration> left = TimeLeft(state, now); left.has_value() && step < total) {
+    parts.push_back({StyledLine(absl::StrCat("ETA ", ClockText(*left))), 7});
+  }
+  const StyledLine numbers = Fit(parts, width, 2);
+  const int bar = width - numbers.width() - 2;
+  StyledLine line;
+  if (bar >= 8) {
+    const int filled = std::clamp(static_cast<int>(share * bar), 0, bar);
+    line.Add(Bar(1, filled, unicode), Style::kBusy).Add(Bar(0, bar - filled, unicode), Style::kDim).Add("  ");
+  }
+  return line.Append(numbers);
+}
+
+StyledLine LossLine(const WatchState& state, int width, bool unicode) {
+  StyledLine loss = StyledLine("loss ", Style::kDim).Add(LossText(state.last->loss()), Style::kStrong);
+  std::vector<Part> parts = {{loss, 9}};
+  StyledLine validation;
+  if (state.validation.has_value()) {
+    validation.Add("validation ", Style::kDim).Add(LossText(state.validation->loss), Style::kStrong);
+    validation.Add(absl::StrFormat(" at %d", state.validation->step), Style::kDim);
+  }
+  const int spark =
+      std::min(40, width - loss.width() - 2 - (validation.empty() ? 0 : validation.width() + 2));
+  if (spark >= 6) {
+    parts.push_back({StyledLine(state.losses.Sparkline(spark, unicode), Style::kBusy), 5});
+  }
+  parts.push_back({validation, 7});
+  return Fit(parts, width, 2);
+}
+
+StyledLine PaceLine(const WatchState& state, int width) {
+  std::vector<Part> parts;
+  const auto add = [&](std::string label, std::string value, std::string unit, int priority) {
+    StyledLine line;
+    line.Add(std::move(label), Style::kDim).Add(std::move(value)).Add(std::move(unit), Style::kDim);
+    parts.push_back({line, priority});
+  };
+  add("", RateText(TokensPerSecond(state)), " tokens/s", 9);
+  add("", StepTimeText(SecondsPerStep(state)), "/step", 5);
+  add("grad norm ", MagnitudeText(state.last->grad_norm()), "", 7);
+  add("lr ", ScientificText(state.last->learning_rate()), "", 3);
+  if (state.checkpoint.has_value()) {
+    add("saved at ", absl::StrCat(state.checkpoint->step()), "", 4);
+  }
+  return Fit(parts, width, 3);
+}
+
+void AddNorms(const WatchState& state, int width, int rows, bool unicode, std::vector<StyledLine>& lines) {
+  if (state.norms.weight_size() == 0 || state.table.items_size() == 0 || rows < 3) {
+    return;
+  }
+  const bool wide = width >= 72;
+  const int numbers = wide ? 4 * 10 : 10;
+  const int names = std::min(48, width - numbers);
+  const auto heading = [&](std::string text) { return PadLeft(text, 10); };
+  StyledLine head(
+      PadRight(Cut(absl::StrCat("largest updates, step ", state.norms_step), names, unicode), names),
+      Style::kDim);
+  if (wide) {
+    head.Add(heading("weight") + heading("gradient") + heading("update"), Style::kDim);
+  }
+  head.Add(heading(wide ? "relative" : "rel."), Style::kDim);
+  lines.push_back(head);
+  for (const int i : LargestUpdates(state.norms, std::min(kTopUpdates, rows - 1))) {
+    const std::string name = i < state.table.items_size() ? Escape(state.table.items(i).name()) : "?";
+    StyledLine row(PadRight(CutLeft(name, names, unicode), names));
+    const auto cell = [&](const auto& values) {
+      return heading(i < values.size() ? MagnitudeText(values.Get(i)) : "");
+    };
+    if (wide) {
+      row.Add(cell(state.norms.weight()) + cell(state.norms.gradient()) + cell(state.norms.update()));
+    }
+    row.Add(heading(ScientificText(UpdateRatio(state.norms, i))));
+    lines.push_back(row);
+  }
+}
+
+// Warnings that stay on the display as long as they are true.
+void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<StyledLine>& lines) {
+  if (!state.notice.empty()) {
+    lines.push_back(StyledLine(state.notice, Style::kStrong));
+  }
+  if (state.lost.has_value()) {
+    const std::string text = absl::StrCat(
+        "controller away for ", ClockText(now - state.lost->since),
+        state.job.state() == v1::JOB_STATE_RUNNING ? "; training goes on; reconnecting" : "; reconnecting");
+    lines.push_back(StyledLine(text, Style::kBad));
+    return;
+  }
+  for (const std::string& warning : CheckpointWarnings(state.job.checkpoints())) {
+    for (const std::string& line : Wrap(warning, width, "")) {
+      lines.push_back(StyledLine(line, Style::kBad));
+    }
+  }
+  if (state.last.has_value() && state.last->nonfinite() > 0) {
+    lines.push_back(StyledLine(absl::StrFormat("step %d: %d gradient elements not finite; weights left alone",
+                                               state.last->step(), state.last->nonfinite()),
+                               Style::kBad));
+  }
+  if (IsStalled(state) && !HasEnded(state.job.state())) {
+    for (const std::string& line : Wrap(StandstillText(state, now), width, "")) {
+      lines.push_back(StyledLine(line, Style::kBad));
+    }
+    return;
+  }
+  if (!state.arrivals.empty() && state.job.state() == v1::JOB_STATE_RUNNING) {
+    const absl::Duration quiet = now - state.arrivals.back().time;
+    if (quiet > std::max(kQuietFor, absl::Seconds(10 * SecondsPerStep(state)))) {
+      const bool done = state.last->step() >= TotalSteps(state);
+      lines.push_back(StyledLine(
+          absl::StrCat(done ? "last step done, finishing for " : "no new step for ", ClockText(quiet)),
+          Style::kDim));
+    }
+  }
+}
+
+}  // namespace
+
+Style StateStyle(v1::JobState state) {
+  switch (state) {
+    case v1::JOB_STATE_RUNNING:
+    case v1::JOB_STATE_SUCCEEDED:
+      return Style::kGood;
+    case v1::JOB_STATE_FAILED:
+      return Style::kBad;
+    default:
+      return Style::kBusy;
+  }
+}
+
+std::string ReasonText(const v1::Job& job) {
+  const std::string reason = Escape(job.reason());
+  const std::string message = Escape(job.message());
+  return absl::StrCat(reason, !reason.empty() && !message.empty() ? ": " : "", message);
+}
+
+std::string PlacementText(const v1::Job& job) {
+  const int ranks = job.resolved().parallelism().ranks();
+  std::string text = ranks > 0 ? absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks") : "";
+  if (job.attempts_size() > 0 && job.state() != v1::JOB_STATE_QUEUED) {
+    std::set<std::string> workers;
+    for (const v1::RankPlace& place : job.attempts(job.attempts_size() - 1).places()) {
+      workers.insert(place.worker());
+    }
+    if (!workers.empty()) {
+      absl::StrAppend(&text, text.empty() ? "" : " ", "on ", workers.size(),
+                      workers.size() == 1 ? " worker" : " workers");
+    }
+  }
+  return text;
+}
+
+std::string StandstillText(const WatchState& state, absl::Time now) {
+  return absl::StrCat("no progress for ", ClockText(now - state.standstill->since), ": ",
+                      BehindText(state.standstill->progress));
+}
+
+StyledLine HeaderLine(const WatchState& state, int width) {
+  const v1::Job& job = state.job;
+  std::vector<Part> parts = {
+      {StyledLine(Escape(job.name()), Style::kStrong), 8},
+      {StyledLine(StateText(job.state()), StateStyle(job.state())), 9},
+      {StyledLine(PlacementText(job)), 5},
+      {StyledLine(job.attempt() > 1 ? absl::StrCat("attempt ", job.attempt()) : ""), 6},
+      {StyledLine(Escape(job.id()), Style::kDim), 3},
+  };
+  return Fit(parts, width, 2);
+}
+
+std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& shape, absl::Time now) {
+  const int width = std::min(shape.columns, kWidest);
+  std::vector<StyledLine> lines;
+  if (!state.known) {
+    lines.push_back(StyledLine(state.lost.has_value() ? "connecting again..." : "connecting..."));
+    return lines;
+  }
+  lines.push_back(HeaderLine(state, width));
+  if (state.job.state() != v1::JOB_STATE_RUNNING || !state.last.has_value()) {
+    for (const std::string& line : Wrap(ReasonText(state.job), width, "")) {
+      lines.push_back(StyledLine(line));
+    }
+  }
+  if (state.last.has_value()) {
+    lines.push_back(ProgressLine(state, width, shape.unicode, now));
+    lines.push_back(LossLine(state, width, shape.unicode));
+    lines.push_back(PaceLine(state, width));
+  } else if (state.job.state() == v1::JOB_STATE_RUNNING) {
+    lines.push_back(ProgressLine(state, width, shape.unicode, now));
+    if (state.validation.has_value()) {
+      lines.push_back(StyledLine("validation ", Style::kDim).Add(LossText(state.validation->loss)));
+    }
+  }
+  AddNotices(state, width, now, lines);
+  if (state.job.state() == v1::JOB_STATE_RUNNING) {
+    AddNorms(state, width, shape.rows - 1 - static_cast<int>(lines.size()), shape.unicode, lines);
+  }
+  if (static_cast<int>(lines.size()) > std::max(1, shape.rows - 1)) {
+    lines.resize(static_cast<size_t>(std::max(1, shape.rows - 1)));
+  }
+  return lines;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cli/terminal/styled_line.h"
+#include "cli/watch/watch_state.h"
+
+namespace tandem::cli {
+
+struct FrameShape {
+  int columns = 80;
+  int rows = 24;
+  bool unicode = true;
+};
+
+// What `watch` shows of a job on a terminal at one moment: who and how far, loss, pace, the largest parameter
+// updates; while it waits, why. Pure. No line is wider than the terminal, and at most rows - 1 lines come
+// back.
+std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& shape, absl::Time now);
+
+// "headers  RUNNING  2 ranks on 2 workers", cut to the width.
+StyledLine HeaderLine(const WatchState& state, int width);
+
+// "NotEnoughPlaces: 2 places are needed, 1 is free": why the job is in its state; empty where nothing is
+// said.
+std::string ReasonText(const v1::Job& job);
+
+// "2 ranks on 2 workers"; without placement "2 ranks".
+std::string PlacementText(const v1::Job& job);
+
+// "no progress for 0:09: rank 1 on worker b is stopped, ...". Requires state.standstill.
+std::string StandstillText(const WatchState& state, absl::Time now);
+
+Style StateStyle(v1::JobState state);
+
+}  // namespace tandem::cli

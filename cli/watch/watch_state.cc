@@ -1,0 +1,211 @@
+#include "cli/watch/watch_state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace tandem::cli {
+namespace {
+
+constexpr size_t kRecentSteps = 32;
+constexpr size_t kArrivals = 256;
+constexpr absl::Duration kPaceWindow = absl::Seconds(60);
+
+bool TakeJob(const v1::Job& job, WatchState& state) {
+  if (state.known && job.revision() < state.job.revision()) {
+    return false;  // told again after a reconnection
+  }
+  const bool changed = !state.known || job.state() != state.job.state() ||
+                       job.reason() != state.job.reason() || job.message() != state.job.message() ||
+                       job.attempt() != state.job.attempt();
+  state.job = job;
+  state.known = true;
+  return changed;
+}
+
+// Below this age a rank is on its way.
+constexpr absl::Duration kStandstill = absl::Seconds(3);
+
+Applied TakeProgress(const v1::Progress& progress, absl::Time now, WatchState& state) {
+  const absl::Duration age =
+      absl::Seconds(progress.age().seconds()) + absl::Nanoseconds(progress.age().nanos());
+  const bool was_stalled = IsStalled(state);
+  // The controller hears of its ranks once a second; a report of the same step may have come before.
+  const bool outdated = state.last.has_value() && progress.step() <= state.last->step();
+  if (age < kStandstill || outdated) {
+    state.standstill.reset();
+  } else {
+    state.standstill = WatchState::Standstill{now - age, progress};
+  }
+  return {.stalled = was_stalled != IsStalled(state)};
+}
+
+}  // namespace
+
+Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state) {
+  Applied applied;
+  const auto position = std::pair(report.attempt(), report.step());
+  const auto validation = report.scalars().find("validation_loss");
+  const bool first_attempt_seen = !state.last.has_value() || report.attempt() >= state.last->attempt();
+  if (validation != report.scalars().end() && first_attempt_seen &&
+      (!state.validation.has_value() || report.step() > state.validation->step ||
+       (state.last.has_value() && report.attempt() > state.last->attempt()))) {
+    state.validation = Validation{report.step(), validation->second};
+    if (!state.first_validation.has_value()) {
+      state.first_validation = state.validation;
+    }
+    applied.validation = true;
+  }
+  // Step 0 is the validation before the first step: no optimizer step, so no loss.
+  if (report.step() < 1 ||
+      (state.last.has_value() && position <= std::pair(state.last->attempt(), state.last->step()))) {
+    return applied;
+  }
+  applied.report = true;
+  if (live) {
+    applied.stalled = IsStalled(state);
+    state.standstill.reset();
+  }
+  state.last = report;
+  state.last->clear_norms();
+  state.losses.Add(report.loss());
+  ++state.reports;
+  state.tokens += report.tokens();
+  state.seconds += report.seconds();
+  state.recent.push_back({report.tokens(), report.seconds()});
+  if (state.recent.size() > kRecentSteps) {
+    state.recent.pop_front();
+  }
+  if (live) {
+    if (!state.arrivals.empty() && report.step() <= state.arrivals.back().step) {
+      state.arrivals.clear();  // a new attempt repeats steps
+    }
+    state.arrivals.push_back({now, report.step()});
+    while (state.arrivals.size() > kArrivals ||
+           (state.arrivals.size() > 2 && now - state.arrivals.front().time > kPaceWindow)) {
+      state.arrivals.pop_front();
+    }
+  }
+  if (report.norms().weight_size() > 0) {
+    state.norms = report.norms();
+    state.norms_step = report.step();
+  }
+  return applied;
+}
+
+Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, WatchState& state) {
+  if (!response.cursor().empty()) {
+    state.cursor = response.cursor();
+  }
+  Applied applied;
+  switch (response.item_case()) {
+    case v1::WatchResponse::kSnapshot:
+      applied.job = TakeJob(response.snapshot(), state);
+      break;
+    case v1::WatchResponse::kChanged:
+      applied.job = TakeJob(response.changed(), state);
+      break;
+    case v1::WatchResponse::kEvent:
+      if (response.event().has_checkpoint() &&
+          (!state.checkpoint.has_value() ||
+           response.event().checkpoint().step() > state.checkpoint->step())) {
+        state.checkpoint = response.event().checkpoint();
+        applied.checkpoint = true;
+      }
+      if (response.event().has_checkpoint_warning()) {
+        state.warning = response.event();
+        applied.warning = true;
+      }
+      break;
+    case v1::WatchResponse::kReport:
+      return ApplyReport(response.report(), now, live, state);
+    case v1::WatchResponse::kProgress:
+      return TakeProgress(response.progress(), now, state);
+    case v1::WatchResponse::kTable:
+      state.table = response.table();
+      break;
+    case v1::WatchResponse::kSynced:
+    case v1::WatchResponse::ITEM_NOT_SET:
+      break;
+  }
+  return applied;
+}
+
+bool IsStalled(const WatchState& state) {
+  return state.standstill.has_value() && state.standstill->progress.stalled();
+}
+
+int64_t TotalSteps(const WatchState& state) { return state.job.resolved().training().steps(); }
+
+double SecondsPerStep(const WatchState& state) {
+  double seconds = 0;
+  for (const WatchState::Recent& step : state.recent) {
+    seconds += step.seconds;
+  }
+  return state.recent.empty() ? 0 : seconds / static_cast<double>(state.recent.size());
+}
+
+double TokensPerSecond(const WatchState& state) {
+  double tokens = 0;
+  double seconds = 0;
+  for (const WatchState::Recent& step : state.recent) {
+    tokens += static_cast<double>(step.tokens);
+    seconds += step.seconds;
+  }
+  return seconds > 0 ? tokens / seconds : 0;
+}
+
+double AverageTokensPerSecond(const WatchState& state) {
+  return state.seconds > 0 ? static_cast<double>(state.tokens) / state.seconds : 0;
+}
+
+std::optional<absl::Duration> TimeLeft(const WatchState& state, absl::Time now) {
+  const int64_t total = TotalSteps(state);
+  if (!state.last.has_value() || total <= 0) {
+    return std::nullopt;
+  }
+  if (IsStalled(state)) {
+    return std::nullopt;
+  }
+  const int64_t left = std::max<int64_t>(0, total - state.last->step());
+  absl::Duration per_step = absl::Seconds(SecondsPerStep(state));
+  if (state.arrivals.size() >= 2) {
+    const WatchState::Arrival& first = state.arrivals.front();
+    const WatchState::Arrival& last = state.arrivals.back();
+    // Reports come in batches, so a short window says nothing.
+    if (last.time - first.time >= absl::Seconds(3) && last.step > first.step) {
+      per_step = (last.time - first.time) / (last.step - first.step);
+    }
+  }
+  if (per_step <= absl::ZeroDuration()) {
+    return std::nullopt;
+  }
+  // Counts down between two steps, too, but never by more than the step that is under way.
+  absl::Duration since = absl::ZeroDuration();
+  if (!state.arrivals.empty()) {
+    since = std::clamp(now - state.arrivals.back().time, absl::ZeroDuration(), left > 0 ? per_step : since);
+  }
+  return per_step * left - since;
+}
+
+double UpdateRatio(const v1::Norms& norms, int i) {
+  if (i >= norms.update_size() || i >= norms.weight_size() || norms.weight(i) == 0) {
+    return 0;
+  }
+  return norms.update(i) / norms.weight(i);
+}
+
+std::vector<int> LargestUpdates(const v1::Norms& norms, int count) {
+  std::vector<int> order(static_cast<size_t>(norms.weight_size()));
+  std::iota(order.begin(), order.end(), 0);
+  const auto key = [&](int i) {
+    const double ratio = UpdateRatio(norms, i);
+    return std::isnan(ratio) ? INFINITY : ratio;  // what is broken comes first
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
+  order.resize(std::min(order.size(), static_cast<size_t>(std::max(0, count))));
+  return order;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cli/watch/loss_history.h"
+#include "tandem/v1/jobs.pb.h"
+
+namespace tandem::cli {
+
+// One validation: the loss over the held-out files, as of the end of a step (0: before the first).
+struct Validation {
+  int64_t step = 0;
+  double loss = 0;
+};
+
+// All that is known of one job that is being watched. Plain data: Apply changes it, renderings read it.
+struct WatchState {
+  v1::Job job;         // the newest revision
+  bool known = false;  // `job` has been received
+  std::string cursor;
+
+  std::optional<v1::StepReport> last;  // of the highest (attempt, step); without norms
+  std::optional<Validation> first_validation;
+  std::optional<Validation> validation;  // the newest
+  LossHistory losses;
+  int64_t reports = 0;  // steps received, each once
+  int64_t tokens = 0;   // their sum
+  double seconds = 0;   // their sum
+
+  // The newest steps, for rates; arrivals only of reports that were received live.
+  struct Recent {
+    int64_t tokens = 0;
+    double seconds = 0;
+  };
+  std::deque<Recent> recent;
+  struct Arrival {
+    absl::Time time;
+    int64_t step = 0;
+  };
+  std::deque<Arrival> arrivals;
+
+  v1::ItemTable table;
+  v1::Norms norms;  // empty until a report brought them
+  int64_t norms_step = 0;
+
+  std::optional<v1::CheckpointCommitted> checkpoint;  // the newest
+  v1::Event warning;                                  // the newest about a checkpoint
+
+  // Told while the ranks do not move, and once more when they do.
+  struct Standstill {
+    absl::Time since;  // when the rank that is behind last moved
+    v1::Progress progress;
+  };
+  std::optional<Standstill> standstill;
+
+  std::string notice;  // what else the display shall say: "cancelling; Ctrl-C again kills it"
+
+  // Set while the controller is away.
+  struct Lost {
+    absl::Time since;
+    std::string why;
+  };
+  std::optional<Lost> lost;
+};
+
+// What a response changed; all false where it brought nothing new (a repeat after a reconnection).
+struct Applied {
+  bool job = false;     // its state, reason or message
+  bool report = false;  // a new last step
+  bool validation = false;
+  bool checkpoint = false;
+  bool stalled = false;  // the ranks have come to stand still, or move again
+  bool warning = false;
+};
+
+// `live`: the response is told as it happens, not read from the history.
+Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, WatchState& state);
+Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state);
+
+// The ranks stand still for longer than a step explains.
+bool IsStalled(const WatchState& state);
+
+// Steps that the job will make; 0 where unknown.
+int64_t TotalSteps(const WatchState& state);
+
+// Over the newest steps; 0 where nothing was measured.
+double TokensPerSecond(const WatchState& state);
+double SecondsPerStep(const WatchState& state);
+
+// Over all steps received.
+double AverageTokensPerSecond(const WatchState& state);
+
+// Time to the last step at the pace of the newest ones, waits between steps (validation, checkpoints)
+// included; empty where the pace or the end is not known.
+std::optional<absl::Duration> TimeLeft(const WatchState& state, absl::Time now);
+
+// The rows of `norms` with the largest update/weight, largest first; indices into table.items.
+std::vector<int> LargestUpdates(const v1::Norms& norms, int count);
+
+// update[i] / weight[i]; 0 where the weight is 0 or a list is short.
+double UpdateRatio(const v1::Norms& norms, int i);
+
+}  // namespace tandem::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cli/terminal/styled_line.h"
+#include "cli/watch/watch_state.h"
+
+namespace tandem::cli {
+
+// What is left to say when a job has ended: state and steps, final losses, average pace, where the
+// checkpoints are; for one that failed why, in one paragraph. Pure. width 0: no limit (output that is no
+// terminal).
+std::vector<StyledLine> RenderSummary(const WatchState& state, int width);
+
+// The rank whose log tells why the job failed; -1 where no rank is to blame.
+int RankToBlame(const v1::Job& job);
+
+// From the first attempt's start to the end (created to ended where no attempt started).
+absl::Duration RunTime(const v1::Job& job);
+
+}  // namespace tandem::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cli/terminal/console.h"
+#include "cli/watch/watch_state.h"
+
+namespace tandem::cli {
+
+// Shows a job as it goes on. The follower calls Show after every change and at least ten times a second.
+class WatchView {
+ public:
+  virtual ~WatchView() = default;
+
+  // `applied` says what changed since the last call; nothing, where only time passed.
+  virtual void Show(const WatchState& state, const Applied& applied, absl::Time now) = 0;
+
+  // The controller went away (state.lost is set), or is back.
+  virtual void ShowConnection(const WatchState& state, absl::Time now) = 0;
+
+  // The job has ended, or watching has; last call but for ShowLog. Leaves the display as it shall stay.
+  virtual void Finish(const WatchState& state, absl::Time now) = 0;
+
+  // The last lines of the log of the rank that failed, after Finish.
+  virtual void ShowLog(int rank, const std::vector<std::string>& lines) = 0;
+};
+
+enum class WatchOutput { kText, kJson };
+
+// kText: redrawn in place on a terminal, lines elsewhere. kJson: an object a line.
+std::unique_ptr<WatchView> MakeWatchView(Console& console, WatchOutput output);
+
+// The parts of MakeWatchView.
+std::unique_ptr<WatchView> MakeLiveView(Console& console);
+std::unique_ptr<WatchView> MakeLineView(Console& console);
+std::unique_ptr<WatchView> MakeJsonView(Console& console);
+
+// Shows nothing.
+std::unique_ptr<WatchView> MakeSilentView();
+
+}  // namespace tandem::cli

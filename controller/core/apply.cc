@@ -1,0 +1,165 @@
+#include "controller/core/decide.h"
+#include "platform/check.h"
+
+namespace tandem::controller {
+namespace {
+
+void ApplyTransition(const v1::Event& event, JobEntry& entry) {
+  v1::Job& job = entry.job;
+  job.set_state(event.to());
+  job.set_reason(event.reason());
+  job.set_message(event.message());
+  if (event.step() > job.last_step()) {
+    job.set_last_step(event.step());
+  }
+  switch (event.fact_case()) {
+    case v1::Event::kAdmitted:
+      if (job.attempt() != event.admitted().number()) {
+        *job.add_attempts() = event.admitted();
+        job.set_attempt(event.admitted().number());
+        job.clear_cause();
+        if (job.has_checkpoints()) {
+          job.mutable_checkpoints()->clear_resume();
+        }
+        entry.runtime.set_accepted(false);
+      } else {
+        *job.mutable_attempts(job.attempts_size() - 1) = event.admitted();
+      }
+      break;
+    case v1::Event::kFailed:
+      *job.mutable_cause() = event.failed();
+      break;
+    default:
+      break;
+  }
+  if (event.to() == v1::JOB_STATE_STARTING) {
+    entry.runtime.set_accepted(true);
+  }
+  if (event.to() == v1::JOB_STATE_STOPPING) {
+    job.set_outcome(!event.has_failed()                                      ? v1::JOB_STATE_SUCCEEDED
+                    : event.failed().class_() == v1::FAILURE_CLASS_REQUESTED ? v1::JOB_STATE_CANCELLED
+                                                                             : v1::JOB_STATE_FAILED);
+    if (event.from() != v1::JOB_STATE_STOPPING) {
+      *entry.runtime.mutable_stopping_since() = event.has_decided() ? event.decided() : event.time();
+    }
+  }
+  job.set_recovering(job.attempt() > 1 &&
+                     (event.to() == v1::JOB_STATE_ADMITTED || event.to() == v1::JOB_STATE_STARTING));
+  if (IsTerminal(event.to())) {
+    job.set_outcome(event.to());
+    *job.mutable_ended() = event.time();
+    if (job.attempts_size() > 0) {
+      v1::Attempt& attempt = *job.mutable_attempts(job.attempts_size() - 1);
+      *attempt.mutable_ended() = event.time();
+      if (job.has_cause()) {
+        *attempt.mutable_cause() = job.cause();
+      }
+    }
+  }
+}
+
+void ApplyWarning(const v1::Event& event, JobEntry& entry) {
+  constexpr int kMostOfResume = 8;  // the rest are in the log of events
+  entry.runtime.set_warning_number(event.notice_number());
+  entry.runtime.set_warning_attempt(event.attempt());
+  v1::CheckpointRecord& record = *entry.job.mutable_checkpoints();
+  const v1::CheckpointWarning& warning = event.checkpoint_warning();
+  switch (warning.problem()) {
+    case v1::CHECKPOINT_PROBLEM_SAVE_FAILED:
+      record.set_failed(record.failed() + 1);
+      record.set_failed_in_a_row(record.failed_in_a_row() + 1);
+      *record.mutable_last_failure() = warning;
+      break;
+    case v1::CHECKPOINT_PROBLEM_PASSED_OVER:
+    case v1::CHECKPOINT_PROBLEM_OTHER_SEED:
+    case v1::CHECKPOINT_PROBLEM_OTHER_DATA:
+      if (record.resume_size() < kMostOfResume) {
+        *record.add_resume() = warning;
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+void Apply(const v1::Event& event, State& state) {
+  TANDEM_CHECK(event.seq() == state.last_seq + 1, "events are applied in order, without gaps");
+  state.last_seq = event.seq();
+  if (event.job_id().empty()) {
+    return;
+  }
+  if (event.has_submitted()) {
+    JobEntry& entry = state.jobs[event.job_id()];
+    entry.job = event.submitted();
+    entry.job.set_state(event.to());
+    entry.job.set_revision(event.seq());
+    entry.runtime.set_submitted_seq(event.seq());
+    state.queue.insert({event.seq(), event.job_id()});
+    return;
+  }
+  const auto it = state.jobs.find(event.job_id());
+  TANDEM_CHECK(it != state.jobs.end(), "an event is about a live job");
+  JobEntry& entry = it->second;
+  if (event.has_checkpoint_warning()) {
+    ApplyWarning(event, entry);
+  } else if (event.has_checkpoint()) {
+    entry.runtime.set_checkpoint_step(event.checkpoint().step());
+    entry.runtime.set_checkpoint_attempt(event.attempt());
+    v1::CheckpointRecord& record = *entry.job.mutable_checkpoints();
+    record.set_saved(record.saved() + 1);
+    record.set_failed_in_a_row(0);
+    record.set_last_step(event.checkpoint().step());
+    *record.mutable_last_saved() = event.time();
+    record.set_bytes(record.bytes() + event.checkpoint().bytes());
+    record.set_seconds(record.seconds() + event.checkpoint().seconds());
+    if (event.checkpoint().step() > entry.job.last_step()) {
+      entry.job.set_last_step(event.checkpoint().step());
+    }
+  } else {
+    ApplyTransition(event, entry);
+  }
+  entry.job.set_revision(event.seq());
+  const std::pair<int64_t, std::string> ticket{entry.runtime.submitted_seq(), event.job_id()};
+  if (entry.job.state() == v1::JOB_STATE_QUEUED) {
+    state.queue.insert(ticket);
+  } else {
+    state.queue.erase(ticket);
+  }
+}
+
+std::string KindOf(const v1::Event& event) {
+  switch (event.fact_case()) {
+    case v1::Event::kSubmitted:
+      return "submitted";
+    case v1::Event::kCheckpoint:
+      return "checkpoint";
+    case v1::Event::kCheckpointWarning:
+      return "checkpoint_warning";
+    case v1::Event::kWorker:
+      return "worker";
+    default:
+      break;
+  }
+  switch (event.to()) {
+    case v1::JOB_STATE_QUEUED:
+      return "waiting";
+    case v1::JOB_STATE_ADMITTED:
+      return "admitted";
+    case v1::JOB_STATE_STARTING:
+      return "starting";
+    case v1::JOB_STATE_RUNNING:
+      return "running";
+    case v1::JOB_STATE_STOPPING:
+      return "stopping";
+    case v1::JOB_STATE_SUCCEEDED:
+    case v1::JOB_STATE_FAILED:
+    case v1::JOB_STATE_CANCELLED:
+      return "finished";
+    default:
+      return "";
+  }
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,95 @@
+#include "controller/core/assignments.h"
+
+#include "controller/core/group_list.h"
+
+namespace tandem::controller {
+namespace {
+
+// The trainers get this long to leave; then they are killed.
+constexpr absl::Duration kCancelGrace = absl::Seconds(1);
+constexpr absl::Duration kFailureGrace = absl::Milliseconds(500);
+
+void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& out) {
+  const v1::Attempt& attempt = Current(job);
+  out.mutable_id()->set_job_id(job.id());
+  out.mutable_id()->set_attempt(job.attempt());
+  *out.mutable_resolved() = job.resolved();
+  // Fixed at admission, for all attempts.
+  out.mutable_resolved()->mutable_resources()->set_device(attempt.device());
+  *out.mutable_places() = attempt.places();
+  out.set_resume_from(attempt.resumed_from());
+  const std::vector<v1::GroupList> groups = *GroupsOf(job.resolved());
+  out.mutable_groups()->Assign(groups.begin(), groups.end());
+  for (const v1::RankPlace& place : attempt.places()) {
+    if (place.worker() != worker) {
+      continue;
+    }
+    v1::RankStart& rank = *out.add_ranks();
+    rank.set_rank(place.rank());
+    rank.set_place(place.place());
+    for (int i = 0; i < out.groups_size(); ++i) {
+      for (const int member : out.groups(i).ranks()) {
+        if (member == place.rank()) {
+          rank.add_groups(i);
+        }
+      }
+    }
+  }
+}
+
+void SetGrace(absl::Duration grace, v1::Assignment& out) { *out.mutable_grace() = ToProto(grace); }
+
+}  // namespace
+
+v1::Assignments WantedOn(const State& state, const std::string& worker) {
+  v1::Assignments out;
+  for (const auto& [id, entry] : state.jobs) {
+    const v1::Job& job = entry.job;
+    if (!HasRanks(job.state())) {
+      continue;
+    }
+    bool here = false;
+    for (const v1::RankPlace& place : Current(job).places()) {
+      here = here || place.worker() == worker;
+    }
+    const bool run = job.state() != v1::JOB_STATE_STOPPING || job.outcome() == v1::JOB_STATE_SUCCEEDED;
+    if (!here || (!run && Said(state, worker, CurrentAttempt(job)) == nullptr)) {
+      continue;
+    }
+    v1::Assignment& assignment = *out.add_all();
+    FillAttempt(job, worker, assignment);
+    if (run) {
+      assignment.set_desired(v1::DESIRED_RUN);
+      SetGrace(kFailureGrace, assignment);
+    } else {
+      assignment.set_desired(v1::DESIRED_STOP_NOW);
+      assignment.set_reason(job.reason());
+      SetGrace(job.outcome() == v1::JOB_STATE_CANCELLED ? kCancelGrace : kFailureGrace, assignment);
+    }
+  }
+  const auto it = state.workers.find(worker);
+  if (it != state.workers.end()) {
+    for (const auto& [key, status] : it->second.attempts) {
+      if ((status.ended() || status.has_refused()) && !IsLive(state, key)) {
+        v1::AttemptId& forget = *out.add_forget();
+        forget.set_job_id(key.first);
+        forget.set_attempt(key.second);
+      }
+    }
+  }
+  return out;
+}
+
+void MarkForgotten(const v1::Assignments& sent, const std::string& worker, State& state) {
+  const auto it = state.workers.find(worker);
+  if (it == state.workers.end()) {
+    return;
+  }
+  for (const v1::AttemptId& id : sent.forget()) {
+    it->second.attempts.erase(KeyOf(id));
+    it->second.told.erase(KeyOf(id));
+    it->second.peer_lost.erase(KeyOf(id));
+  }
+}
+
+}  // namespace tandem::controller

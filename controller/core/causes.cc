@@ -1,0 +1,340 @@
+#include "controller/core/causes.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr char kStoppedByWorker[] = "StoppedByWorker";
+
+// How long a worker has been away; zero while it is connected.
+absl::Duration Away(const State& state, const std::string& worker, absl::Time now) {
+  const auto it = state.workers.find(worker);
+  if (it == state.workers.end()) {
+    return now - state.awake_since;
+  }
+  return it->second.connected ? absl::ZeroDuration() : now - std::max(it->second.since, state.awake_since);
+}
+
+// When the first rank of the current attempt said that it has lost a peer; infinite future: none has.
+absl::Time PeerLostAt(const State& state, const v1::Job& job) {
+  absl::Time first = absl::InfiniteFuture();
+  for (const std::string& name : WorkersOf(job)) {
+    const auto worker = state.workers.find(name);
+    if (worker != state.workers.end()) {
+      const auto it = worker->second.peer_lost.find(CurrentAttempt(job));
+      first = it == worker->second.peer_lost.end() ? first : std::min(first, it->second);
+    }
+  }
+  return first;
+}
+
+void FillIn(const v1::RankPlace& place, const v1::RankStatus& status, v1::Cause& cause) {
+  if (!cause.has_rank()) {
+    cause.set_rank(place.rank());
+  }
+  if (cause.worker().empty()) {
+    cause.set_worker(place.worker());
+  }
+  if (cause.step() == 0) {
+    cause.set_step(status.step());
+  }
+}
+
+std::optional<v1::Cause> CauseOf(const v1::RankPlace& place, const v1::RankStatus& status, bool reborn) {
+  v1::Cause cause;
+  if (status.has_cause()) {
+    // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that somebody else
+    // killed within the grace of a stop, which its peer's loss brought about first, is still the first cause.
+    cause = status.cause();
+    if (cause.class_() == v1::FAILURE_CLASS_REQUESTED && cause.reason() == "WorkerStopped") {
+      // Not by us: the daemon was told to end.
+      cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+      cause.set_reason(kStoppedByWorker);
+      cause.set_message(absl::StrCat("worker ", place.worker(),
+                                     " was told to end, as by SIGTERM, and stopped ",
+                                     "its ranks: ", cause.message()));
+      cause.clear_signal();
+      cause.clear_exit_code();
+    }
+  } else if (status.exited() && !status.finished()) {
+    const std::string who = absl::StrCat("rank ", place.rank(), " on worker ", place.worker());
+    if (reborn) {
+      cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+      cause.set_reason("WorkerLost");
+      cause.set_message(absl::StrCat(who, " died with the worker's daemon, which was started anew"));
+    } else if (status.stop_requested()) {
+      cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
+      cause.set_reason("Stopped");
+      cause.set_message(absl::StrCat(who, " was stopped"));
+    } else {
+      cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+      cause.set_reason("ExitedWithoutFinishing");
+      cause.set_message(absl::StrCat(who, " exited before it had finished, without saying why"));
+    }
+  } else {
+    return std::nullopt;
+  }
+  FillIn(place, status, cause);
+  return cause;
+}
+
+// Two ranks that do not run the same thing.
+std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
+  const v1::RankPlace* first = nullptr;
+  const v1::Ready* expected = nullptr;
+  for (const v1::RankPlace& place : Current(job).places()) {
+    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+    if (status == nullptr || !status->has_ready()) {
+      continue;
+    }
+    if (expected == nullptr) {
+      first = &place;
+      expected = &status->ready();
+      continue;
+    }
+    const v1::Ready& ready = status->ready();
+    const struct {
+      const char* what;
+      const char* remedy;
+      v1::FailureClass failure;
+      const std::string& a;
+      const std::string& b;
+    } checks[] = {
+        {"program", "run the same build on every worker", v1::FAILURE_CLASS_INFRASTRUCTURE,
+         expected->program_digest(), ready.program_digest()},
+        {"layout", "run the same build on every worker", v1::FAILURE_CLASS_INFRASTRUCTURE,
+         expected->layout_digest(), ready.layout_digest()},
+        {"data", "make data.train and data.validation the same files on every worker", v1::FAILURE_CLASS_USER,
+         expected->data_digest(), ready.data_digest()},
+    };
+    for (const auto& check : checks) {
+      if (check.a != check.b) {
+        v1::Cause cause;
+        cause.set_class_(check.failure);
+        cause.set_reason("DigestMismatch");
+        cause.set_message(absl::StrCat("rank ", first->rank(), " on worker ", first->worker(), " and rank ",
+                                       place.rank(), " on worker ", place.worker(), " disagree on the ",
+                                       check.what, " (", check.a.substr(0, 12), " and ",
+                                       check.b.substr(0, 12), "); ", check.remedy));
+        cause.set_rank(place.rank());
+        cause.set_worker(place.worker());
+        return cause;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::string PhaseName(v1::RankPhase phase) {
+  return absl::AsciiStrToLower(absl::StripPrefix(v1::RankPhase_Name(phase), "RANK_PHASE_"));
+}
+
+// Ranks that are not ready although their time is over, and what they do instead. While one of the workers is
+// away its timeout counts; a controller that was away itself gives them all of the time again.
+std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, absl::Time now) {
+  constexpr int kMostTold = 4;
+  const absl::Time began = std::max(FromProto(Current(job).started()), state.awake_since);
+  if ((job.state() != v1::JOB_STATE_ADMITTED && job.state() != v1::JOB_STATE_STARTING) ||
+      now - began < state.limits.start_timeout) {
+    return std::nullopt;
+  }
+  v1::Cause cause;
+  std::vector<std::string> told;
+  for (const v1::RankPlace& place : Current(job).places()) {
+    const auto worker = state.workers.find(place.worker());
+    if (worker == state.workers.end() || !worker->second.connected) {
+      return std::nullopt;
+    }
+    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+    if (status != nullptr && status->has_ready()) {
+      continue;
+    }
+    if (cause.missing_ranks().empty()) {
+      cause.set_rank(place.rank());
+      cause.set_worker(place.worker());
+    }
+    cause.add_missing_ranks(place.rank());
+    if (cause.missing_ranks_size() <= kMostTold) {
+      told.push_back(absl::StrCat("rank ", place.rank(), " on worker ", place.worker(), " is ",
+                                  status == nullptr ? "not accepted" : PhaseName(status->phase())));
+    }
+  }
+  if (cause.missing_ranks().empty()) {
+    return std::nullopt;
+  }
+  if (cause.missing_ranks_size() > kMostTold) {
+    told.push_back(absl::StrCat("and ", cause.missing_ranks_size() - kMostTold, " more"));
+  }
+  cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+  cause.set_reason("StartTimeout");
+  cause.set_message(absl::StrCat(
+      "not ready within ", absl::FormatDuration(state.limits.start_timeout), ": ", absl::StrJoin(told, ", "),
+      "; see the logs of the ranks and of the worker, or give the controller a longer "
+      "--start-timeout"));
+  *cause.mutable_time() = ToProto(now);
+  return cause;
+}
+
+}  // namespace
+
+int Distance(const v1::Cause& cause) {
+  switch (cause.class_()) {
+    case v1::FAILURE_CLASS_OUT_OF_MEMORY:
+      return 0;
+    case v1::FAILURE_CLASS_REQUESTED:
+      return 5;
+    case v1::FAILURE_CLASS_PEER_LOST:
+      return 4;
+    default:
+      if (cause.reason() == "WorkerLost" || cause.reason() == kStoppedByWorker) {
+        return 2;
+      }
+      return cause.after_stop() ? 3 : cause.signal() != 0 ? 0 : 1;
+  }
+}
+
+bool Precedes(const v1::Cause& a, const v1::Cause& b) {
+  const auto key = [](const v1::Cause& cause) {
+    // One without a time is not known to be earlier than one that has it.
+    return std::make_tuple(Distance(cause),
+                           cause.has_time() ? FromProto(cause.time()) : absl::InfiniteFuture(),
+                           cause.has_rank() ? cause.rank() : -1);
+  };
+  return key(a) < key(b);
+}
+
+bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Cause& cause, absl::Time now) {
+  if (cause.class_() != v1::FAILURE_CLASS_PEER_LOST) {
+    return false;
+  }
+  const AttemptKey key = CurrentAttempt(entry.job);
+  const bool all_told = std::all_of(Current(entry.job).places().begin(), Current(entry.job).places().end(),
+                                    [&](const v1::RankPlace& place) {
+                                      const v1::RankStatus* said = Said(state, place, key);
+                                      return said != nullptr && (said->exited() || said->has_cause());
+                                    });
+  return !all_told && now < PeerLostAt(state, entry.job) + state.limits.cause_wait;
+}
+
+v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what) {
+  v1::Cause cause;
+  cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+  cause.set_reason("WorkerLost");
+  cause.set_worker(worker);
+  for (const v1::RankPlace& place : Current(job).places()) {
+    if (place.worker() == worker) {
+      cause.add_missing_ranks(place.rank());
+    }
+  }
+  cause.set_message(absl::StrCat("worker ", worker, " ", what,
+                                 "; its ranks: ", absl::StrJoin(cause.missing_ranks(), ", ")));
+  return cause;
+}
+
+std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, absl::Time now) {
+  const v1::Job& job = entry.job;
+  const AttemptKey key = CurrentAttempt(job);
+  std::optional<v1::Cause> first = Disagreement(state, job);
+  const auto offer = [&first](v1::Cause cause) {
+    if (!first || Precedes(cause, *first)) {
+      first = std::move(cause);
+    }
+  };
+  std::vector<int> not_ready;
+  for (const v1::RankPlace& place : Current(job).places()) {
+    const auto worker = state.workers.find(place.worker());
+    const v1::RankStatus* status = Said(state, place, key);
+    if (status == nullptr || !status->has_ready()) {
+      not_ready.push_back(place.rank());
+    }
+    if (status != nullptr) {
+      const bool reborn = worker->second.reborn.count(key) > 0;
+      if (std::optional<v1::Cause> cause = CauseOf(place, *status, reborn)) {
+        offer(*std::move(cause));
+      }
+    }
+  }
+  for (const std::string& name : WorkersOf(job)) {
+    const v1::AttemptStatus* status = Said(state, name, key);
+    if (status != nullptr && status->has_refused()) {
+      v1::Cause cause = status->refused();
+      if (cause.worker().empty()) {
+        cause.set_worker(name);
+      }
+      offer(std::move(cause));
+    }
+    const auto worker = state.workers.find(name);
+    if (worker != state.workers.end() && worker->second.missing.count(key) > 0 &&
+        job.state() != v1::JOB_STATE_STOPPING) {
+      offer(WorkerLost(job, name, "returned without its ranks"));
+    }
+    const absl::Duration away = Away(state, name, now);
+    // A worker whose peers have lost ranks, and that is away itself, has had the time for its last words.
+    const bool missed =
+        away > absl::ZeroDuration() && now >= PeerLostAt(state, job) + state.limits.cause_wait;
+    if (missed || away >= state.limits.worker_timeout) {
+      const bool over = std::all_of(Current(job).places().begin(), Current(job).places().end(),
+                                    [&](const v1::RankPlace& place) {
+                                      const v1::RankStatus* said = Said(state, place, key);
+                                      return place.worker() != name || (said != nullptr && said->exited());
+                                    });
+      if (!over) {
+        offer(WorkerLost(
+            job, name,
+            missed ? "is away, and other ranks have lost theirs"
+                   : absl::StrCat("has been away for ", absl::FormatDuration(state.limits.worker_timeout))));
+      }
+    }
+  }
+  if (std::optional<v1::Cause> late = StartTimeout(state, job, now)) {
+    offer(*std::move(late));
+  }
+  if (first && first->class_() == v1::FAILURE_CLASS_REQUESTED) {
+    if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
+      return std::nullopt;  // stopping them is what we asked for
+    }
+    // Nobody here asked for it: the daemon stopped its ranks on its own, as when its machine shuts down.
+    first->set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+    first->set_reason(kStoppedByWorker);
+  }
+  if (first && first->class_() == v1::FAILURE_CLASS_PEER_LOST && first->missing_ranks().empty() &&
+      job.state() != v1::JOB_STATE_RUNNING && job.state() != v1::JOB_STATE_STOPPING) {
+    first->mutable_missing_ranks()->Assign(not_ready.begin(), not_ready.end());
+  }
+  return first;
+}
+
+Accounting Account(const State& state, const JobEntry& entry, const v1::RankPlace& place, absl::Time now) {
+  const AttemptKey key = CurrentAttempt(entry.job);
+  const v1::AttemptStatus* attempt = Said(state, place.worker(), key);
+  const v1::RankStatus* status = Said(state, place, key);
+  if ((status != nullptr && status->exited()) ||
+      (attempt != nullptr && (attempt->ended() || attempt->has_refused()))) {
+    return Accounting::kDead;
+  }
+  const auto worker = state.workers.find(place.worker());
+  const absl::Time stopping = FromProto(entry.runtime.stopping_since());
+  if (worker != state.workers.end() && worker->second.connected) {
+    if (worker->second.missing.count(key) > 0) {
+      return entry.runtime.accepted() ? Accounting::kDead : Accounting::kNeverRan;
+    }
+    // It was told to stop all that is not listed. Should it have had the attempt after all, it says so,
+    // and takes no other ranks until they have ended.
+    const bool asked =
+        now - std::max({stopping, worker->second.since, state.awake_since}) >= state.limits.settle;
+    return attempt == nullptr && asked ? Accounting::kNeverRan : Accounting::kRunning;
+  }
+  const absl::Duration away = std::min(Away(state, place.worker(), now), now - stopping);
+  // To succeed, every rank must be heard of: then only the worker's timeout ends the wait.
+  const bool lost = away >= state.limits.settle && entry.job.outcome() != v1::JOB_STATE_SUCCEEDED;
+  return lost ? Accounting::kLost : Accounting::kRunning;
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,477 @@
+#include "controller/core/decide.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/causes.h"
+#include "controller/core/placement.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr char kController[] = "controller";
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor) {
+  v1::Event event;
+  *event.mutable_time() = ToProto(now);
+  event.set_job_id(job.id());
+  event.set_attempt(job.attempt());
+  event.set_from(job.state());
+  event.set_to(to);
+  event.set_actor(std::move(actor));
+  event.set_schema(kEventSchema);
+  return event;
+}
+
+// It happened before it was heard of here.
+void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
+  if (happened < now) {
+    *event.mutable_time() = ToProto(happened);
+    *event.mutable_decided() = ToProto(now);
+  }
+}
+
+// When the last of the job's ranks was there, by the time of it that they tell; `now` where one does not
+// tell.
+template <typename Has, typename Get>
+absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, Has has, Get get) {
+  absl::Time last = FromProto(Current(job).started());
+  for (const v1::RankPlace& place : Current(job).places()) {
+    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+    if (status == nullptr || !(status->*has)()) {
+      return now;
+    }
+    last = std::max(last, FromProto((status->*get)()));
+  }
+  return last;
+}
+
+// The furthest step that any rank was seen at.
+int64_t LastStep(const State& state, const v1::Job& job) {
+  int64_t step = job.last_step();
+  for (const v1::RankPlace& place : Current(job).places()) {
+    if (const v1::RankStatus* status = Said(state, place, CurrentAttempt(job))) {
+      step = std::max(step, status->step());
+    }
+  }
+  return step;
+}
+
+v1::Event Failing(const State& state, const v1::Job& job, const v1::Cause& cause, absl::Time now) {
+  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController);
+  event.set_reason(cause.reason());
+  event.set_message(cause.message());
+  event.set_step(std::max(cause.step(), LastStep(state, job)));
+  *event.mutable_failed() = cause;
+  if (cause.has_time()) {
+    SetHappened(std::max(FromProto(cause.time()), FromProto(Current(job).started())), now, event);
+  }
+  return event;
+}
+
+// Told once: the same cause comes again with every status, and after a new connection by a corrected clock.
+bool IsSame(const v1::Cause& a, const v1::Cause& b) {
+  return a.rank() == b.rank() && a.worker() == b.worker() && a.reason() == b.reason();
+}
+
+std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entry, absl::Time now) {
+  const v1::Job& job = entry.job;
+  std::vector<int> unaccounted;
+  std::set<std::string> away;
+  for (const v1::RankPlace& place : Current(job).places()) {
+    switch (Account(state, entry, place, now)) {
+      case Accounting::kRunning:
+        unaccounted.push_back(place.rank());
+        break;
+      case Accounting::kLost:
+        away.insert(place.worker());
+        break;
+      default:
+        break;
+    }
+  }
+  if (job.outcome() != v1::JOB_STATE_CANCELLED) {
+    std::optional<v1::Cause> cause = FirstCause(state, entry, now);
+    for (const std::string& worker : away) {
+      v1::Cause lost = WorkerLost(job, worker, "is away");
+      if (!cause || Precedes(lost, *cause)) {
+        cause = std::move(lost);
+      }
+    }
+    if (cause && (!job.has_cause() || (Precedes(*cause, job.cause()) && !IsSame(*cause, job.cause())))) {
+      return Failing(state, job, *cause, now);
+    }
+  }
+  if (!unaccounted.empty()) {
+    return std::nullopt;
+  }
+  v1::Event event = EventOf(job, job.outcome(), now, kController);
+  SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_exited_at, &v1::RankStatus::exited_at), now,
+              event);
+  event.set_step(LastStep(state, job));
+  if (job.outcome() == v1::JOB_STATE_SUCCEEDED) {
+    event.set_reason("Finished");
+    event.set_message("every rank finished and exited with 0");
+    return event;
+  }
+  *event.mutable_failed() = job.cause();
+  event.set_reason(job.reason());
+  event.set_message(job.message());
+  if (!away.empty()) {
+    event.set_message(
+        absl::StrCat(job.message(), "; not heard of: the ranks of worker ", absl::StrJoin(away, ", ")));
+  }
+  return event;
+}
+
+// The next transition of a job that has ranks, as far as what was observed allows one.
+std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl::Time now) {
+  const v1::Job& job = entry.job;
+  if (job.state() == v1::JOB_STATE_STOPPING) {
+    return NextOfStopping(state, entry, now);
+  }
+  if (const std::optional<v1::Cause> cause = FirstCause(state, entry, now)) {
+    // The daemons stop what is left on their own: nothing runs on for this.
+    return IsWaitingForCause(state, entry, *cause, now) ? std::nullopt
+                                                        : std::optional(Failing(state, job, *cause, now));
+  }
+  const AttemptKey key = CurrentAttempt(job);
+  const auto& places = Current(job).places();
+  if (job.state() == v1::JOB_STATE_ADMITTED) {
+    const std::vector<std::string> workers = WorkersOf(job);
+    if (std::all_of(workers.begin(), workers.end(),
+                    [&](const std::string& worker) { return Said(state, worker, key) != nullptr; })) {
+      v1::Event event = EventOf(job, v1::JOB_STATE_STARTING, now, kController);
+      event.set_reason("Accepted");
+      event.set_message("every worker has accepted the attempt");
+      return event;
+    }
+    return std::nullopt;
+  }
+  if (job.state() == v1::JOB_STATE_STARTING) {
+    const v1::Ready* ready = nullptr;
+    for (const v1::RankPlace& place : places) {
+      const v1::RankStatus* status = Said(state, place, key);
+      if (status == nullptr || !status->has_ready()) {
+        return std::nullopt;
+      }
+      ready = &status->ready();
+    }
+    v1::Event event = EventOf(job, v1::JOB_STATE_RUNNING, now, kController);
+    event.set_reason("Ready");
+    event.set_message("every rank is ready");
+    SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_ready_at, &v1::RankStatus::ready_at), now,
+                event);
+    event.set_step(ready->resumed_step());
+    *event.mutable_admitted() = Current(job);
+    event.mutable_admitted()->set_resumed_step(ready->resumed_step());
+    event.mutable_admitted()->set_resumed_from(ready->resumed_from());
+    event.mutable_admitted()->set_program_digest(ready->program_digest());
+    return event;
+  }
+  // RUNNING
+  for (const v1::RankPlace& place : places) {
+    const v1::RankStatus* status = Said(state, place, key);
+    if (status == nullptr || !status->finished()) {
+      return std::nullopt;
+    }
+  }
+  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController);
+  event.set_reason("Finishing");
+  event.set_message("every rank has finished; waiting for their exits");
+  SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_finished_at, &v1::RankStatus::finished_at),
+              now, event);
+  event.set_step(LastStep(state, job));
+  return event;
+}
+
+// The next change of the queue: its head is admitted, or a job waits for another reason than before.
+std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
+  bool head = true;
+  for (const auto& [seq, id] : state.queue) {
+    const v1::Job& job = state.jobs.at(id).job;
+    std::string reason = "BehindOthers";
+    std::string message = "an earlier job waits for places; jobs start in the order of their submission";
+    if (head) {
+      Placement placement = Place(state, job);
+      if (!placement.places.empty()) {
+        v1::Event event = EventOf(job, v1::JOB_STATE_ADMITTED, now, kController);
+        event.set_reason("Placed");
+        v1::Attempt& attempt = *event.mutable_admitted();
+        attempt.set_number(job.attempt() + 1);
+        attempt.mutable_places()->Assign(placement.places.begin(), placement.places.end());
+        attempt.set_device(placement.device);
+        *attempt.mutable_started() = ToProto(now);
+        event.set_attempt(attempt.number());
+        std::set<std::string> workers;
+        for (const v1::RankPlace& place : placement.places) {
+          workers.insert(place.worker());
+        }
+        event.set_message(
+            absl::StrCat(placement.places.size(), placement.places.size() == 1 ? " rank" : " ranks", " on ",
+                         absl::StrJoin(workers, ", "), ", device ", DeviceName(placement.device)));
+        return event;
+      }
+      reason = std::move(placement.reason);
+      message = std::move(placement.message);
+    }
+    if (job.reason() != reason || job.message() != message) {
+      v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, kController);
+      event.set_reason(std::move(reason));
+      event.set_message(std::move(message));
+      return event;
+    }
+    head = false;
+  }
+  return std::nullopt;
+}
+
+// A folder's path in one spelling.
+std::filesystem::path Folder(const std::string& path) {
+  return (std::filesystem::path(path) / "").lexically_normal();
+}
+
+Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) {
+  Decision out;
+  const std::string name = submit.resolved.name().empty() ? submit.id : submit.resolved.name();
+  int64_t live = 0;
+  for (const auto& [id, entry] : state.jobs) {
+    const v1::Job& job = entry.job;
+    if (!submit.request_id.empty() && job.owner() == submit.owner && job.request_id() == submit.request_id) {
+      out.job_id = id;
+      if (job.submitted().SerializeAsString() != submit.submitted.SerializeAsString()) {
+        out.status = absl::AlreadyExistsError(
+            absl::StrCat("request_id ", submit.request_id, " belongs to job ", id,
+                         ", which has another spec; use another request_id for another job"));
+      }
+      return out;
+    }
+    live += IsTerminal(job.state()) ? 0 : 1;
+  }
+  for (const auto& [id, entry] : state.jobs) {
+    const v1::Job& job = entry.job;
+    if (IsTerminal(job.state())) {
+      continue;
+    }
+    if (job.name() == name) {
+      out.job_id = id;
+      out.status = absl::AlreadyExistsError(absl::StrCat("name: job ", id, " is called ", name, " and is ",
+                                                         StateName(job.state()),
+                                                         "; cancel it or choose another name"));
+      return out;
+    }
+    // Two that save in one folder would remove each other's steps.
+    const std::string& directory = submit.resolved.checkpoint().directory();
+    if (!directory.empty() && Folder(directory) == Folder(job.resolved().checkpoint().directory())) {
+      out.job_id = id;
+      out.status = absl::AlreadyExistsError(absl::StrCat("checkpoint.directory: job ", id, " saves in ",
+                                                         directory, " and is ", StateName(job.state()),
+                                                         "; cancel it or choose another directory"));
+      return out;
+    }
+  }
+  if (live >= static_cast<int64_t>(state.limits.live_jobs)) {
+    out.status = absl::ResourceExhaustedError(
+        absl::StrCat("the queue is full: ", live, " jobs are live; try again when some have ended"));
+    return out;
+  }
+  v1::Job job;
+  job.set_id(submit.id);
+  job.set_name(name);
+  job.set_owner(submit.owner);
+  job.set_request_id(submit.request_id);
+  *job.mutable_submitted() = submit.submitted;
+  *job.mutable_resolved() = submit.resolved;
+  job.set_resolved_digest(submit.resolved_digest);
+  job.set_reason("Submitted");
+  *job.mutable_created() = ToProto(now);
+  v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner);
+  event.set_reason("Submitted");
+  *event.mutable_submitted() = std::move(job);
+  out.job_id = submit.id;
+  out.events.push_back(std::move(event));
+  return out;
+}
+
+Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) {
+  Decision out;
+  const JobEntry* entry = FindLive(state, cancel.job);
+  if (entry == nullptr) {
+    out.status = absl::NotFoundError(absl::StrCat("no live job ", cancel.job));
+    return out;
+  }
+  const v1::Job& job = entry->job;
+  out.job_id = job.id();
+  if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
+    return out;  // it ends already
+  }
+  v1::Cause cause;
+  cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
+  cause.set_reason(cancel.reason);
+  cause.set_message(absl::StrCat("cancelled by ", cancel.actor));
+  *cause.mutable_time() = ToProto(now);
+  const bool queued = job.state() == v1::JOB_STATE_QUEUED;
+  v1::Event event =
+      EventOf(job, queued ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_STOPPING, now, cancel.actor);
+  event.set_reason(cause.reason());
+  event.set_message(cause.message());
+  if (!queued) {
+    event.set_step(LastStep(state, job));
+  }
+  *event.mutable_failed() = std::move(cause);
+  out.events.push_back(std::move(event));
+  return out;
+}
+
+Decision DecideWorker(const std::string& worker, bool connected, const std::string& session, absl::Time now) {
+  Decision out;
+  v1::Event& event = out.events.emplace_back();
+  *event.mutable_time() = ToProto(now);
+  event.set_reason(connected ? "WorkerConnected" : "WorkerDisconnected");
+  event.set_message(
+      absl::StrCat("worker ", worker, connected ? " connected, session " : " is away, session ", session));
+  event.set_actor(worker);
+  event.set_schema(kEventSchema);
+  event.mutable_worker()->set_worker_id(worker);
+  event.mutable_worker()->set_connected(connected);
+  return out;
+}
+
+std::string ReasonOf(v1::CheckpointProblem problem) {
+  switch (problem) {
+    case v1::CHECKPOINT_PROBLEM_SAVE_FAILED:
+      return "CheckpointFailed";
+    case v1::CHECKPOINT_PROBLEM_PASSED_OVER:
+      return "CheckpointPassedOver";
+    case v1::CHECKPOINT_PROBLEM_OTHER_SEED:
+      return "ResumedWithOtherSeed";
+    case v1::CHECKPOINT_PROBLEM_OTHER_DATA:
+      return "ResumedWithOtherData";
+    case v1::CHECKPOINT_PROBLEM_NOT_REMOVED:
+      return "CheckpointNotRemoved";
+    default:
+      return "CheckpointWarning";
+  }
+}
+
+// When the worker heard of it from its rank.
+absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointTold& told, absl::Time now) {
+  const auto worker = state.workers.find(told.worker);
+  if (!told.notice.has_at() || worker == state.workers.end()) {
+    return now;
+  }
+  return std::max(FromProto(told.notice.at()) - worker->second.clock_ahead,
+                  FromProto(Current(job).started()));
+}
+
+Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointTold& told,
+                       absl::Time now) {
+  Decision out;
+  const bool known = entry.runtime.warning_attempt() == told.notice.id().attempt() &&
+                     entry.runtime.warning_number() >= told.notice.number();
+  if (known) {
+    return out;  // told again after a lost connection
+  }
+  const v1::CheckpointWarning& warning = told.notice.warning();
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
+  event.set_reason(ReasonOf(warning.problem()));
+  event.set_message(warning.message());
+  event.set_step(warning.step());
+  *event.mutable_checkpoint_warning() = warning;
+  event.set_notice_number(told.notice.number());
+  SetHappened(NoticedAt(state, entry.job, told, now), now, event);
+  out.events.push_back(std::move(event));
+  return out;
+}
+
+Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::Time now) {
+  Decision out;
+  const AttemptKey key = KeyOf(told.notice.id());
+  if (!RunsOn(state, key, told.worker)) {
+    return out;  // of an older attempt: fenced; or of another worker's
+  }
+  const JobEntry& entry = state.jobs.at(key.first);
+  if (told.notice.has_warning()) {
+    return DecideWarning(state, entry, told, now);
+  }
+  const bool known = entry.runtime.checkpoint_attempt() == key.second &&
+                     entry.runtime.checkpoint_step() >= told.notice.committed().step();
+  if (known) {
+    return out;  // told again after a lost connection
+  }
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
+  event.set_reason("CheckpointCommitted");
+  event.set_message(told.notice.committed().path());
+  event.set_step(told.notice.committed().step());
+  *event.mutable_checkpoint() = told.notice.committed();
+  SetHappened(NoticedAt(state, entry.job, told, now), now, event);
+  out.events.push_back(std::move(event));
+  return out;
+}
+
+}  // namespace
+
+Decision Decide(const State& state, const Input& input, absl::Time now) {
+  return std::visit(
+      Overloaded{
+          [&](const Submit& in) { return DecideSubmit(state, in, now); },
+          [&](const Cancel& in) { return DecideCancel(state, in, now); },
+          [&](const WorkerHello& in) { return DecideWorker(in.hello.worker_id(), true, in.session, now); },
+          [&](const WorkerDisconnected& in) {
+            const auto it = state.workers.find(in.worker);
+            const bool current = it != state.workers.end() && it->second.session == in.session;
+            return current ? DecideWorker(in.worker, false, in.session, now) : Decision();
+          },
+          [&](const AttemptReport&) { return Decision(); },  // observed; what follows is decided by Tick
+          [&](const CheckpointTold& in) { return DecideCheckpoint(state, in, now); },
+          [&](const Tick&) {
+            Decision out;
+            for (const auto& [id, entry] : state.jobs) {
+              if (HasRanks(entry.job.state())) {
+                if (std::optional<v1::Event> event = NextOf(state, entry, now)) {
+                  out.events.push_back(*std::move(event));
+                }
+              }
+            }
+            // One change of the queue at a time: each may take places from the next.
+            if (out.events.empty()) {
+              if (std::optional<v1::Event> event = NextOfQueue(state, now)) {
+                out.events.push_back(*std::move(event));
+              }
+            }
+            return out;
+          },
+      },
+      input);
+}
+
+Decision Step(const Input& input, absl::Time now, State& state) {
+  Observe(input, now, state);
+  Decision out = Decide(state, input, now);
+  out.num_own = out.events.size();
+  size_t applied = 0;
+  while (true) {
+    for (; applied < out.events.size(); ++applied) {
+      out.events[applied].set_seq(state.last_seq + 1);
+      Apply(out.events[applied], state);
+    }
+    Decision next = Decide(state, Tick{}, now);
+    if (next.events.empty()) {
+      return out;
+    }
+    for (v1::Event& event : next.events) {
+      out.events.push_back(std::move(event));
+    }
+  }
+}
+
+}  // namespace tandem::controller

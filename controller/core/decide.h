@@ -1,0 +1,89 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "controller/core/state.h"
+#include "tandem/v1/jobs.pb.h"
+
+namespace tandem::controller {
+
+// A job that a user sent; spec and resolved spec have been validated.
+struct Submit {
+  std::string id;  // for the new job
+  std::string owner;
+  std::string request_id;  // empty: none
+  v1::JobSpec submitted;
+  v1::JobSpec resolved;
+  std::string submitted_digest;  // what makes two bodies the same
+  std::string resolved_digest;
+};
+
+struct Cancel {
+  std::string job;     // id or live name
+  std::string reason;  // CamelCase
+  std::string actor;
+};
+
+struct WorkerHello {
+  std::string session;
+  v1::Hello hello;
+};
+
+struct WorkerDisconnected {
+  std::string worker;
+  std::string session;   // an older session than the worker's current one changes nothing
+  absl::Time last_seen;  // its last message: since then it is away
+};
+
+struct AttemptReport {
+  std::string worker;
+  v1::AttemptStatus status;
+};
+
+struct CheckpointTold {
+  std::string worker;
+  v1::CheckpointNotice notice;
+};
+
+struct Tick {
+  absl::Time awake_since = absl::InfinitePast();  // this controller has run without standing still
+};
+
+using Input =
+    std::variant<Submit, Cancel, WorkerHello, WorkerDisconnected, AttemptReport, CheckpointTold, Tick>;
+
+// What `input` leads to.
+struct Decision {
+  std::vector<v1::Event> events;  // without seq
+  absl::Status status;            // of Submit and Cancel
+  std::string job_id;             // the job of Submit and Cancel
+  size_t num_own = 0;             // of Step: the first events, which the input led to by itself
+};
+
+// Notes what a worker says about itself. None of it is stored: a worker that returns says it again.
+void Observe(const Input& input, absl::Time now, State& state);
+
+// The events that follow from `input`, and from what was observed before. Pure: no clock, no lock, no RPC.
+// Same arguments, same events. Requires Observe(input).
+Decision Decide(const State& state, const Input& input, absl::Time now);
+
+// Makes one event true. Decides nothing, so folding the log of events gives the same rows whatever Decide
+// has become since. Changes only what is stored (jobs, queue, last_seq), never what was observed.
+void Apply(const v1::Event& event, State& state);
+
+// Observe, then Decide and Apply until nothing more follows. The events have their seq.
+Decision Step(const Input& input, absl::Time now, State& state);
+
+// "submitted", "admitted", "starting", "running", "stopping", "finished" (every end), "waiting",
+// "checkpoint", "checkpoint_warning", "worker": what the store and the failpoints call an event. Empty for
+// one that this build does not know.
+std::string KindOf(const v1::Event& event);
+
+inline constexpr int kEventSchema = 1;
+
+}  // namespace tandem::controller

@@ -1,0 +1,113 @@
+#include <algorithm>
+
+#include "controller/core/decide.h"
+
+namespace tandem::controller {
+namespace {
+
+// A time of the worker by our clock. What it tells of is over.
+void Translate(const WorkerEntry& worker, absl::Time now, google::protobuf::Timestamp& time) {
+  time = ToProto(std::min(now, FromProto(time) - worker.clock_ahead));
+}
+
+void Translate(const WorkerEntry& worker, absl::Time now, v1::AttemptStatus& status) {
+  for (v1::RankStatus& rank : *status.mutable_ranks()) {
+    if (rank.has_ready_at()) {
+      Translate(worker, now, *rank.mutable_ready_at());
+    }
+    if (rank.has_finished_at()) {
+      Translate(worker, now, *rank.mutable_finished_at());
+    }
+    if (rank.has_exited_at()) {
+      Translate(worker, now, *rank.mutable_exited_at());
+    }
+    if (rank.cause().has_time()) {
+      Translate(worker, now, *rank.mutable_cause()->mutable_time());
+    }
+  }
+  if (status.refused().has_time()) {
+    Translate(worker, now, *status.mutable_refused()->mutable_time());
+  }
+}
+
+void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) {
+  const AttemptKey key = KeyOf(status.id());
+  v1::AttemptStatus& said = worker.attempts[key];
+  said = status;
+  said.clear_values();
+  Translate(worker, now, said);
+  worker.told[key] = now;
+  if (std::any_of(status.ranks().begin(), status.ranks().end(), [](const v1::RankStatus& rank) {
+        return rank.cause().class_() == v1::FAILURE_CLASS_PEER_LOST;
+      })) {
+    worker.peer_lost.try_emplace(key, now);
+  }
+}
+
+}  // namespace
+
+void Observe(const Input& input, absl::Time now, State& state) {
+  if (const auto* in = std::get_if<WorkerHello>(&input)) {
+    const v1::Hello& hello = in->hello;
+    WorkerEntry& worker = state.workers[hello.worker_id()];
+    std::set<AttemptKey> listed;
+    for (const v1::AttemptStatus& status : hello.inventory().attempts()) {
+      listed.insert(KeyOf(status.id()));
+    }
+    const bool other_process = worker.incarnation != 0 && worker.incarnation != hello.incarnation();
+    std::set<AttemptKey> missing;
+    std::set<AttemptKey> reborn;
+    for (const auto& [id, entry] : state.jobs) {
+      if (!HasRanks(entry.job.state())) {
+        continue;
+      }
+      const std::vector<std::string> workers = WorkersOf(entry.job);
+      if (!std::binary_search(workers.begin(), workers.end(), hello.worker_id())) {
+        continue;
+      }
+      const AttemptKey key = CurrentAttempt(entry.job);
+      if (listed.count(key) > 0) {
+        if (other_process) {
+          reborn.insert(key);
+        }
+        continue;
+      }
+      // An attempt that was admitted may never have reached the worker: then it is simply sent again.
+      const bool had_it = entry.runtime.accepted() || worker.attempts.count(key) > 0;
+      if (had_it || entry.job.state() == v1::JOB_STATE_STOPPING) {
+        missing.insert(key);
+      }
+    }
+    worker.missing = std::move(missing);
+    worker.reborn = std::move(reborn);
+    worker.connected = true;
+    worker.since = now;
+    worker.session = in->session;
+    worker.incarnation = hello.incarnation();
+    worker.build = hello.build();
+    worker.clock_ahead = hello.has_now() ? FromProto(hello.now()) - now : absl::ZeroDuration();
+    worker.attempts.clear();
+    worker.told.clear();
+    worker.peer_lost.clear();
+    for (const v1::AttemptStatus& status : hello.inventory().attempts()) {
+      Take(status, now, worker);
+    }
+    worker.inventory = hello.inventory();
+    worker.inventory.clear_attempts();
+  } else if (const auto* in = std::get_if<WorkerDisconnected>(&input)) {
+    const auto it = state.workers.find(in->worker);
+    if (it != state.workers.end() && it->second.session == in->session && it->second.connected) {
+      it->second.connected = false;
+      it->second.since = std::min(now, in->last_seen);
+    }
+  } else if (const auto* in = std::get_if<Tick>(&input)) {
+    state.awake_since = std::max(state.awake_since, in->awake_since);
+  } else if (const auto* in = std::get_if<AttemptReport>(&input)) {
+    const auto it = state.workers.find(in->worker);
+    if (it != state.workers.end()) {
+      Take(in->status, now, it->second);
+    }
+  }
+}
+
+}  // namespace tandem::controller

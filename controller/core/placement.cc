@@ -1,0 +1,198 @@
+#include "controller/core/placement.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem::controller {
+namespace {
+
+std::string Count(int64_t number, const char* thing) {
+  return absl::StrCat(number, " ", thing, number == 1 ? "" : "s");
+}
+
+using Held = std::set<std::pair<std::string, int>>;  // worker, place
+
+Held HeldPlaces(const State& state) {
+  Held held;
+  for (const auto& [id, entry] : state.jobs) {
+    if (HasRanks(entry.job.state())) {
+      for (const v1::RankPlace& place : Current(entry.job).places()) {
+        held.insert({place.worker(), place.place()});
+      }
+    }
+  }
+  return held;
+}
+
+bool IsLoopback(const std::string& address) {
+  in_addr v4;
+  if (inet_pton(AF_INET, address.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == 127;
+  }
+  in6_addr v6;
+  if (inet_pton(AF_INET6, address.c_str(), &v6) == 1) {
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+  }
+  return absl::EqualsIgnoreCase(address, "localhost");
+}
+
+// Where the ranks of a worker are reached: "" is the network that workers share, anything else one machine.
+std::string ReachOf(const WorkerEntry& worker) {
+  return IsLoopback(worker.inventory.data_address()) ? "machine " + worker.inventory.hostname() : "";
+}
+
+// What the connected workers have for the ranks of one job on one device.
+struct Offer {
+  std::vector<v1::RankPlace> places;  // by rank, as far as there are free ones
+  int num_free = 0;
+  int num_places = 0;
+  int num_workers = 0;  // that have such places
+};
+
+// Of the workers that are reached there; of all where `reach` is null.
+Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device,
+              const std::string* reach) {
+  const v1::Resources& resources = resolved.resources();
+  Offer out;
+  for (const auto& [name, worker] : state.workers) {
+    if (!worker.connected || (reach != nullptr && ReachOf(worker) != *reach)) {
+      continue;
+    }
+    const bool schedulable = WhyNotSchedulable(state, worker).empty();
+    int here = 0;
+    int suitable_here = 0;
+    std::map<int, const v1::Place*> by_index;
+    for (const v1::Place& place : worker.inventory.places()) {
+      by_index[place.index()] = &place;
+    }
+    for (const auto& [index, place] : by_index) {
+      const bool too_small = resources.has_memory_bytes() && place->memory_bytes() > 0 &&
+                             place->memory_bytes() < resources.memory_bytes();
+      if (place->device() != device || too_small) {
+        continue;
+      }
+      ++out.num_places;
+      ++suitable_here;
+      if (!schedulable || !place->healthy() || held.count({name, index}) > 0) {
+        continue;
+      }
+      ++out.num_free;
+      if (static_cast<int>(out.places.size()) < resolved.parallelism().ranks() &&
+          (!resources.has_ranks_per_worker() || here < resources.ranks_per_worker())) {
+        ++here;
+        v1::RankPlace& rank = out.places.emplace_back();
+        rank.set_rank(static_cast<int>(out.places.size()) - 1);
+        rank.set_worker(name);
+        rank.set_place(index);
+      }
+    }
+    out.num_workers += suitable_here > 0 ? 1 : 0;
+  }
+  return out;
+}
+
+// The places of the first workers, in name order, that reach each other and have enough; empty for none.
+std::vector<v1::RankPlace> PlacesTogether(const State& state, const Held& held, const v1::JobSpec& resolved,
+                                          v1::Device device) {
+  std::set<std::string> tried;
+  for (const auto& [name, worker] : state.workers) {
+    const std::string reach = ReachOf(worker);
+    if (!worker.connected || !tried.insert(reach).second) {
+      continue;
+    }
+    Offer offer = OfferOf(state, held, resolved, device, &reach);
+    if (static_cast<int>(offer.places.size()) == resolved.parallelism().ranks()) {
+      return std::move(offer.places);
+    }
+  }
+  return {};
+}
+
+// "w0 (127.0.0.1) and w1 (10.0.0.7)": two of the places' workers that do not reach each other.
+std::string ExampleOfApart(const State& state, const std::vector<v1::RankPlace>& places) {
+  const auto text = [&](const std::string& name) {
+    return absl::StrCat(name, " (", state.workers.at(name).inventory.data_address(), ")");
+  };
+  const std::string& first = places.front().worker();
+  for (const v1::RankPlace& place : places) {
+    if (ReachOf(state.workers.at(place.worker())) != ReachOf(state.workers.at(first))) {
+      return absl::StrCat(text(first), " and ", text(place.worker()));
+    }
+  }
+  return text(first);
+}
+
+// The devices that the job may run on, the better one first.
+std::vector<v1::Device> DevicesOf(const v1::Job& job) {
+  if (job.attempt() > 0) {
+    return {Current(job).device()};
+  }
+  switch (job.resolved().resources().device()) {
+    case v1::DEVICE_CUDA:
+      return {v1::DEVICE_CUDA};
+    case v1::DEVICE_CPU:
+      return {v1::DEVICE_CPU};
+    default:
+      return {v1::DEVICE_CUDA, v1::DEVICE_CPU};
+  }
+}
+
+}  // namespace
+
+Placement Place(const State& state, const v1::Job& job) {
+  const int ranks = job.resolved().parallelism().ranks();
+  const Held held = HeldPlaces(state);
+  Placement out;
+  std::vector<std::string> offers;
+  bool spread_too_thin = false;
+  std::string apart;
+  const std::vector<v1::Device> devices = DevicesOf(job);
+  for (const v1::Device device : devices) {
+    out.places = PlacesTogether(state, held, job.resolved(), device);
+    if (!out.places.empty()) {
+      out.device = device;
+      return out;
+    }
+    const Offer offer = OfferOf(state, held, job.resolved(), device, nullptr);
+    if (static_cast<int>(offer.places.size()) == ranks) {
+      apart = ExampleOfApart(state, offer.places);
+    }
+    spread_too_thin = spread_too_thin || offer.num_free >= ranks;
+    // Only a job that asked for GPUs needs to hear that there are none.
+    if (devices.size() == 1 || device == v1::DEVICE_CPU || offer.num_places > 0) {
+      const bool plain = device == v1::DEVICE_CPU && offers.empty();
+      offers.push_back(absl::StrCat(offer.num_free, " free of ", offer.num_places, " on ",
+                                    Count(offer.num_workers, "worker"), plain ? "" : " with ",
+                                    plain ? "" : DeviceName(device)));
+    }
+  }
+  if (std::none_of(state.workers.begin(), state.workers.end(),
+                   [](const auto& worker) { return worker.second.connected; })) {
+    out.reason = "NoWorkers";
+    out.message =
+        absl::StrCat("needs ", Count(ranks, "place"), ", no worker is connected; start tandem-worker");
+    return out;
+  }
+  if (!apart.empty()) {
+    out.reason = "WorkersApart";
+    out.message = absl::StrCat(
+        "needs ", Count(ranks, "place"), " on workers whose ranks reach each other, and ", apart,
+        " do not: a loopback address is reached on its own machine only; start each tandem-worker with the "
+        "--controller or --data-address at which the others reach it");
+    return out;
+  }
+  out.reason = "WaitingForPlaces";
+  out.message = absl::StrCat("needs ", Count(ranks, "place"), ", ", absl::StrJoin(offers, " and "));
+  if (spread_too_thin) {
+    absl::StrAppend(&out.message, "; resources.ranks_per_worker allows ",
+                    job.resolved().resources().ranks_per_worker(), " on each");
+  }
+  return out;
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,294 @@
+#include "controller/metrics/metrics.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "controller/core/progress.h"
+#include "controller/metrics/process_metrics.h"
+#include "platform/build_info.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr absl::Duration kKeepAfterEnd = absl::Minutes(5);
+constexpr size_t kMostEndedJobs = 50;
+
+using Labels = std::vector<prometheus::ClientMetric::Label>;
+
+prometheus::MetricFamily Family(const char* name, const char* help, prometheus::MetricType type) {
+  prometheus::MetricFamily out;
+  out.name = name;
+  out.help = help;
+  out.type = type;
+  return out;
+}
+
+void Add(prometheus::MetricFamily& family, double value, Labels labels = {}) {
+  prometheus::ClientMetric& metric = family.metric.emplace_back();
+  metric.label = std::move(labels);
+  if (family.type == prometheus::MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+}
+
+// "/tandem.v1.Jobs/Submit" as go-grpc-prometheus labels it.
+Labels MethodLabels(const std::string& method) {
+  const std::vector<std::string> parts = absl::StrSplit(method, '/');
+  return {{"grpc_service", parts.size() > 2 ? parts[1] : ""},
+          {"grpc_method", parts.size() > 2 ? parts[2] : method}};
+}
+
+// Drops the series, by job name, of the jobs that ended long ago, and of all but the newest that ended.
+template <typename Series>
+void DropEnded(std::map<std::string, Series>& series, absl::Time now) {
+  std::vector<std::pair<absl::Time, std::string>> ended;
+  for (const auto& [name, of_job] : series) {
+    if (of_job.ended != absl::InfiniteFuture()) {
+      ended.emplace_back(of_job.ended, name);
+    }
+  }
+  std::sort(ended.rbegin(), ended.rend());  // newest first
+  for (size_t i = 0; i < ended.size(); ++i) {
+    if (i >= kMostEndedJobs || now - ended[i].first > kKeepAfterEnd) {
+      series.erase(ended[i].second);
+    }
+  }
+}
+
+}  // namespace
+
+void HistogramCounts::Observe(double value) {
+  size_t i = 0;
+  while (i < bounds_.size() && value > bounds_[i]) {
+    ++i;
+  }
+  ++counts_[i];
+  sum_ += value;
+}
+
+prometheus::ClientMetric HistogramCounts::Metric() const {
+  prometheus::ClientMetric out;
+  uint64_t cumulative = 0;
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    cumulative += counts_[i];
+    out.histogram.bucket.push_back(
+        {cumulative, i < bounds_.size() ? bounds_[i] : std::numeric_limits<double>::infinity()});
+  }
+  out.histogram.sample_count = cumulative;
+  out.histogram.sample_sum = sum_;
+  return out;
+}
+
+void Metrics::CommitSeconds(double seconds) {
+  const absl::MutexLock lock(&mu_);
+  commits_.Observe(seconds);
+}
+
+void Metrics::Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report) {
+  const absl::MutexLock lock(&mu_);
+  Training& training = training_[job_name];
+  if (training.job_id != job_id) {
+    training = Training{.job_id = job_id};
+  }
+  const bool again = report.attempt() == training.last.attempt() && report.step() <= training.last.step();
+  if (again) {
+    return;  // sent twice
+  }
+  training.last = report;
+  training.last.clear_norms();
+  training.tokens += static_cast<double>(report.tokens());
+  training.nonfinite_steps += report.nonfinite() > 0 ? 1 : 0;
+  training.seconds.Observe(report.seconds());
+}
+
+void Metrics::JobEnded(const v1::Job& job) {
+  const absl::MutexLock lock(&mu_);
+  const auto it = training_.find(job.name());
+  if (it != training_.end() && it->second.job_id == job.id()) {
+    it->second.ended = clock_.Now();
+  }
+  if (job.has_checkpoints()) {
+    checkpoints_[job.name()] = {.record = job.checkpoints(), .ended = clock_.Now()};
+  }
+  Prune();
+}
+
+void Metrics::Prune() const {
+  DropEnded(training_, clock_.Now());
+  DropEnded(checkpoints_, clock_.Now());
+}
+
+void Metrics::CommitRefused() {
+  const absl::MutexLock lock(&mu_);
+  ++refused_commits_;
+}
+
+void Metrics::RpcStarted(const std::string& method) {
+  const absl::MutexLock lock(&mu_);
+  ++started_[method];
+}
+
+void Metrics::RpcHandled(const std::string& method, const std::string& code) {
+  const absl::MutexLock lock(&mu_);
+  ++handled_[{method, code}];
+}
+
+void Metrics::Look(const State& state) {
+  const absl::MutexLock lock(&mu_);
+  jobs_.clear();
+  for (const auto& [id, entry] : state.jobs) {
+    ++jobs_[entry.job.state()];
+    if (IsTerminal(entry.job.state())) {
+      continue;  // JobEnded has said so
+    }
+    if (entry.job.has_checkpoints()) {
+      checkpoints_[entry.job.name()] = {.record = entry.job.checkpoints()};
+    } else {
+      checkpoints_.erase(entry.job.name());  // of an ended job of this name
+    }
+  }
+  connected_ = schedulable_ = away_ = 0;
+  for (const auto& [name, worker] : state.workers) {
+    ++(worker.connected ? connected_ : away_);
+    schedulable_ += WhyNotSchedulable(state, worker).empty() ? 1 : 0;
+  }
+  last_seq_ = state.last_seq;
+  looked_ = clock_.Now();
+  progress_.clear();
+  for (const auto& [id, entry] : state.jobs) {
+    if (std::optional<v1::Progress> progress = ProgressOf(state, entry.job, looked_)) {
+      progress_[entry.job.name()] = *std::move(progress);
+    }
+  }
+}
+
+std::vector<prometheus::MetricFamily> Metrics::Collect() const {
+  using prometheus::MetricType;
+  const absl::MutexLock lock(&mu_);
+  std::vector<prometheus::MetricFamily> out;
+
+  const std::vector<std::string> build = absl::StrSplit(platform::BuildVersion(), absl::MaxSplits('+', 1));
+  out.push_back(Family("tandem_build_info", "Version and commit of this process.", MetricType::Gauge));
+  Add(out.back(), 1,
+      {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
+
+  AppendProcessMetrics(out);
+
+  out.push_back(Family("tandem_controller_jobs", "Live jobs by state.", MetricType::Gauge));
+  for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING,
+                                   v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}) {
+    const auto it = jobs_.find(state);
+    Add(out.back(), it == jobs_.end() ? 0 : static_cast<double>(it->second), {{"state", StateName(state)}});
+  }
+  out.push_back(
+      Family("tandem_controller_workers", "Workers seen since the start, by state.", MetricType::Gauge));
+  Add(out.back(), static_cast<double>(schedulable_), {{"state", "schedulable"}});
+  Add(out.back(), static_cast<double>(connected_ - schedulable_), {{"state", "connected_not_schedulable"}});
+  Add(out.back(), static_cast<double>(away_), {{"state", "away"}});
+
+  out.push_back(Family("tandem_controller_event_log_seq", "Number of the last event.", MetricType::Gauge));
+  Add(out.back(), static_cast<double>(last_seq_));
+
+  out.push_back(Family("tandem_controller_store_commit_seconds", "Time of one commit to the store.",
+                       MetricType::Histogram));
+  out.back().metric.push_back(commits_.Metric());
+
+  out.push_back(Family("tandem_controller_store_no_room_total",
+                       "Commits to the store for which there was no room.", MetricType::Counter));
+  Add(out.back(), static_cast<double>(refused_commits_));
+
+  out.push_back(Family("grpc_server_started_total", "RPCs begun, by method.", MetricType::Counter));
+  for (const auto& [method, count] : started_) {
+    Add(out.back(), static_cast<double>(count), MethodLabels(method));
+  }
+  out.push_back(Family("grpc_server_handled_total", "RPCs ended, by method and code.", MetricType::Counter));
+  for (const auto& [key, count] : handled_) {
+    Labels labels = MethodLabels(key.first);
+    labels.push_back({"grpc_code", key.second});
+    Add(out.back(), static_cast<double>(count), std::move(labels));
+  }
+
+  Prune();
+  const auto per_job = [&](const char* name, const char* help, MetricType type, auto value)
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                             prometheus::MetricFamily family = Family(name, help, type);
+                             for (const auto& [job, training] : training_) {
+                               Add(family, value(training), {{"job_name", job}});
+                             }
+                             out.push_back(std::move(family));
+                           };
+  per_job("tandem_train_step", "Last optimizer step.", MetricType::Gauge,
+          [](const Training& t) { return static_cast<double>(t.last.step()); });
+  per_job("tandem_train_loss", "Mean loss of the last step, nats a token.", MetricType::Gauge,
+          [](const Training& t) { return t.last.loss(); });
+  per_job("tandem_train_grad_norm", "Gradient norm of the last step, before clipping.", MetricType::Gauge,
+          [](const Training& t) { return t.last.grad_norm(); });
+  per_job("tandem_train_learning_rate", "Learning rate of the last step.", MetricType::Gauge,
+          [](const Training& t) { return t.last.learning_rate(); });
+  per_job("tandem_train_tokens_total", "Tokens trained on.", MetricType::Counter,
+          [](const Training& t) { return t.tokens; });
+  per_job("tandem_train_nonfinite_steps_total", "Steps with gradients that were not finite.",
+          MetricType::Counter, [](const Training& t) { return t.nonfinite_steps; });
+  out.push_back(Family("tandem_train_step_seconds", "Wall time of optimizer steps.", MetricType::Histogram));
+  for (const auto& [job, training] : training_) {
+    out.back().metric.push_back(training.seconds.Metric());
+    out.back().metric.back().label = {{"job_name", job}};
+  }
+  // Of the ranks that run: a job that has ended has none.
+  const auto per_rank = [&](const char* name, const char* help, auto value)
+                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                              prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
+                              for (const auto& [job, progress] : progress_) {
+                                Add(family, value(progress), {{"job_name", job}});
+                              }
+                              out.push_back(std::move(family));
+                            };
+  const double since_look = absl::ToDoubleSeconds(clock_.Now() - looked_);
+  per_rank("tandem_train_progress_age_seconds", "Time since the rank that is behind the others last moved.",
+           [&](const v1::Progress& progress) {
+             return absl::ToDoubleSeconds(FromProto(progress.age())) + since_look;
+           });
+  per_rank("tandem_train_rank_behind", "Number of the rank that is behind the others.",
+           [](const v1::Progress& progress) { return static_cast<double>(progress.rank()); });
+  per_rank("tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
+           [](const v1::Progress& progress) { return progress.stalled() ? 1.0 : 0.0; });
+  CollectCheckpoints(out);
+  return out;
+}
+
+void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const {
+  using prometheus::MetricType;
+  const auto add = [&](const char* name, const char* help, MetricType type, auto value)
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                         prometheus::MetricFamily family = Family(name, help, type);
+                         for (const auto& [job, checkpoints] : checkpoints_) {
+                           Add(family, static_cast<double>(value(checkpoints.record)), {{"job_name", job}});
+                         }
+                         out.push_back(std::move(family));
+                       };
+  using Record = v1::CheckpointRecord;
+  add("tandem_checkpoint_saves_total", "Checkpoints that were saved.", MetricType::Counter,
+      [](const Record& r) { return r.saved(); });
+  add("tandem_checkpoint_failures_total", "Checkpoints that could not be saved.", MetricType::Counter,
+      [](const Record& r) { return r.failed(); });
+  add("tandem_checkpoint_failures_in_a_row", "Checkpoints that could not be saved since the last that was.",
+      MetricType::Gauge, [](const Record& r) { return r.failed_in_a_row(); });
+  add("tandem_checkpoint_bytes_total", "Bytes of the checkpoints that were saved.", MetricType::Counter,
+      [](const Record& r) { return r.bytes(); });
+  add("tandem_checkpoint_seconds_total", "Wall time of the saves that succeeded.", MetricType::Counter,
+      [](const Record& r) { return r.seconds(); });
+  add("tandem_checkpoint_last_step", "Step of the newest checkpoint that was saved.", MetricType::Gauge,
+      [](const Record& r) { return r.last_step(); });
+  add("tandem_checkpoint_last_success_timestamp_seconds", "When the newest checkpoint was saved; 0: never.",
+      MetricType::Gauge, [](const Record& r) {
+        return r.has_last_saved() ? absl::ToDoubleSeconds(FromProto(r.last_saved()) - absl::UnixEpoch())
+                                  : 0.0;
+      });
+}
+
+}  // namespace tandem::controller

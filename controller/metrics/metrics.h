@@ -1,0 +1,93 @@
+#pragma once
+
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/core/state.h"
+#include "platform/clock.h"
+
+namespace tandem::controller {
+
+// A cumulative histogram.
+class HistogramCounts {
+ public:
+  explicit HistogramCounts(std::vector<double> bounds)
+      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+  void Observe(double value);
+  prometheus::ClientMetric Metric() const;
+
+ private:
+  std::vector<double> bounds_;
+  std::vector<uint64_t> counts_;
+  double sum_ = 0;
+};
+
+// Everything that a scrape of the controller shows. Series of a job are labelled job_name. They leave five
+// minutes after its end, or earlier where 50 jobs have ended since. Thread-safe.
+class Metrics : public prometheus::Collectable {
+ public:
+  explicit Metrics(const platform::Clock& clock) : clock_(clock) {}
+
+  void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
+  // A commit for which there was no room.
+  void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
+  // A step of a job. Of one that has ended only the steps that are late are to be told.
+  void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
+  void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
+  // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit".
+  void RpcHandled(const std::string& method, const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
+  // What the gauges of jobs, workers and the log, and the series of checkpoints, show from now on.
+  void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
+
+  std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // Of a job that has saved, or failed to: the record is durable, so a restart of the controller loses
+  // nothing.
+  struct Checkpoints {
+    v1::CheckpointRecord record;
+    absl::Time ended = absl::InfiniteFuture();
+  };
+
+  void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  struct Training {
+    std::string job_id;  // names are used again
+    v1::StepReport last;
+    double tokens = 0;
+    double nonfinite_steps = 0;
+    HistogramCounts seconds{{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}};
+    absl::Time ended = absl::InfiniteFuture();
+  };
+
+  // Drops the series of jobs that ended long ago.
+  void Prune() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const platform::Clock& clock_;
+  mutable absl::Mutex mu_;
+  HistogramCounts commits_ ABSL_GUARDED_BY(mu_){{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
+  std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
+  int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, v1::Progress> progress_ ABSL_GUARDED_BY(mu_);  // by job name, as of looked_
+  absl::Time looked_ ABSL_GUARDED_BY(mu_);
+  int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
+  mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);        // by job name
+  mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
+  std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/core/state.h"
+#include "platform/clock.h"
+#include "tandem/v1/state.pb.h"
+
+namespace tandem::controller {
+
+// The progress of every job that has ranks, as of the last look at the state, for readers that do not wait
+// for the engine. Thread-safe.
+class ProgressBoard {
+ public:
+  explicit ProgressBoard(const platform::Clock& clock) : clock_(clock) {}
+
+  void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // As of now: what was seen has aged since the look. None for a job that has no ranks.
+  std::optional<v1::Progress> Find(const std::string& job_id) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Sets job.progress where there is one.
+  void Fill(v1::Job& job) const;
+
+ private:
+  const platform::Clock& clock_;
+  mutable absl::Mutex mu_;
+  absl::Time looked_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, v1::Progress> jobs_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::controller

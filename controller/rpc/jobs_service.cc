@@ -1,0 +1,414 @@
+#include "controller/rpc/jobs_service.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/group_list.h"
+#include "controller/core/last_step.h"
+#include "controller/rpc/rpc_errors.h"
+#include "controller/rpc/upload_stream.h"
+#include "jobspec/jobspec.h"
+#include "platform/build_info.h"
+#include "platform/log.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr char kOwner[] = "local";              // until there is TLS
+constexpr size_t kPageBytes = size_t{3} << 20;  // clients take messages of 4 MiB
+constexpr size_t kMostRequestId = 128;
+constexpr int kMostProfiledSteps = 16;
+
+grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToRpc(status));
+  return reactor;
+}
+
+absl::StatusOr<int> PageSize(int asked) {
+  if (asked < 0) {
+    return absl::InvalidArgumentError("page_size: must not be negative; 0 means 100");
+  }
+  return asked == 0 ? 100 : std::min(asked, 1000);
+}
+
+absl::StatusOr<int64_t> NumberToken(const std::string& token) {
+  int64_t out = 0;
+  if (!token.empty() && (!absl::SimpleAtoi(token, &out) || out <= 0)) {
+    return absl::InvalidArgumentError("page_token: not one that this service gave");
+  }
+  return out;
+}
+
+// The states to list; none: all.
+absl::StatusOr<std::set<v1::JobState>> StatesOf(const v1::ListJobsRequest& request) {
+  std::set<v1::JobState> out;
+  for (const int state : request.states()) {
+    if (!v1::JobState_IsValid(state) || state == v1::JOB_STATE_UNSPECIFIED) {
+      std::vector<std::string> known;
+      for (int i = v1::JOB_STATE_UNSPECIFIED + 1; i <= v1::JobState_MAX; ++i) {
+        known.push_back(v1::JobState_Name(static_cast<v1::JobState>(i)));
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat("states: the number ", state, " is no state that this version knows; allowed: ",
+                       absl::StrJoin(known, ", "), "; use a client of the same version"));
+    }
+    out.insert(static_cast<v1::JobState>(state));
+  }
+  return out;
+}
+
+// The violations of a spec as submitted; where there are none, what it resolves to.
+std::vector<v1::Violation> Check(const v1::JobSpec& spec, v1::JobSpec& resolved) {
+  std::vector<v1::Violation> violations = jobspec::Validate(spec);
+  if (!violations.empty()) {
+    return violations;
+  }
+  resolved = jobspec::Resolve(spec);
+  if (const auto groups = GroupsOf(resolved); !groups.ok()) {
+    v1::Violation& violation = violations.emplace_back();
+    violation.set_path("parallelism");
+    violation.set_allowed(std::string(groups.status().message()));
+    violation.set_remedy("change the sizes");
+  }
+  return violations;
+}
+
+bool CamelCase(const std::string& reason) {
+  return reason.size() <= 64 && std::all_of(reason.begin(), reason.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+         });
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
+                                              const v1::SubmitRequest* request, v1::Job* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (request->request_id().size() > kMostRequestId) {
+    reactor->Finish(
+        {grpc::StatusCode::INVALID_ARGUMENT,
+         absl::StrCat("request_id: ", request->request_id().size(), " bytes; at most ", kMostRequestId)});
+    return reactor;
+  }
+  controller::Submit submit;
+  const std::vector<v1::Violation> violations = Check(request->spec(), submit.resolved);
+  if (!violations.empty()) {
+    reactor->Finish(InvalidSpec(violations));
+    return reactor;
+  }
+  submit.id = parts_.random.HexId(12);
+  submit.owner = kOwner;
+  submit.request_id = request->request_id();
+  submit.submitted = request->spec();
+  submit.resolved_digest = jobspec::Digest(submit.resolved);
+  parts_.engine.Post(std::move(submit), [reactor, response](Engine::Reply reply) {
+    *response = std::move(reply.job);
+    reactor->Finish(ToRpc(reply.status));
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* context,
+                                                const v1::SubmitRequest* request,
+                                                v1::ValidateResponse* response) {
+  v1::JobSpec resolved;
+  const std::vector<v1::Violation> violations = Check(request->spec(), resolved);
+  response->mutable_violations()->Assign(violations.begin(), violations.end());
+  if (violations.empty()) {
+    *response->mutable_resolved() = std::move(resolved);
+  }
+  return Reply(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* context,
+                                              const v1::GetJobRequest* request, v1::Job* response) {
+  absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
+  if (!job.ok()) {
+    return Reply(context, job.status());
+  }
+  *response = *std::move(job);
+  parts_.progress.Fill(*response);
+  return Reply(context, FillLastStep(parts_.history, *response));
+}
+
+grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* context,
+                                                const v1::ListJobsRequest* request,
+                                                v1::ListJobsResponse* response) {
+  const absl::StatusOr<int> size = PageSize(request->page_size());
+  const absl::StatusOr<int64_t> before = NumberToken(request->page_token());
+  if (!size.ok() || !before.ok()) {
+    return Reply(context, size.ok() ? before.status() : size.status());
+  }
+  const absl::StatusOr<std::set<v1::JobState>> states = StatesOf(*request);
+  if (!states.ok()) {
+    return Reply(context, states.status());
+  }
+  absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> jobs =
+      parts_.store.List(*before, *size + 1, *states);
+  if (!jobs.ok()) {
+    return Reply(context, jobs.status());
+  }
+  size_t bytes = 0;
+  for (size_t i = 0; i < jobs->size(); ++i) {
+    auto& [seq, job] = (*jobs)[i];
+    bytes += job.ByteSizeLong();
+    if (response->jobs_size() == *size || (i > 0 && bytes > kPageBytes)) {
+      response->set_next_page_token(absl::StrCat((*jobs)[i - 1].first));
+      break;
+    }
+    if (const absl::Status status = FillLastStep(parts_.history, job); !status.ok()) {
+      return Reply(context, status);
+    }
+    parts_.progress.Fill(job);
+    *response->add_jobs() = std::move(job);
+  }
+  return Reply(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* context,
+                                                   const v1::ListWorkersRequest* request,
+                                                   v1::ListWorkersResponse* response) {
+  const absl::StatusOr<int> size = PageSize(request->page_size());
+  if (!size.ok()) {
+    return Reply(context, size.status());
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto look = [this, reactor, response, after = request->page_token(),
+                     size = *size](const State& state) {
+    for (auto it = state.workers.upper_bound(after); it != state.workers.end(); ++it) {
+      if (response->workers_size() == size) {
+        response->set_next_page_token(response->workers(size - 1).id());
+        break;
+      }
+      v1::Worker& worker = *response->add_workers();
+      worker = Describe(state, it->first);
+      *worker.mutable_last_seen() =
+          ToProto(it->second.connected ? std::max(it->second.since, parts_.sessions.LastSeen(it->first))
+                                       : it->second.since);
+    }
+    reactor->Finish(grpc::Status::OK);
+  };
+  if (!parts_.engine.Query(look)) {
+    reactor->Finish({grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"});
+  }
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* context,
+                                                  const v1::ListEventsRequest* request,
+                                                  v1::ListEventsResponse* response) {
+  const absl::StatusOr<int> size = PageSize(request->page_size());
+  const absl::StatusOr<int64_t> after = NumberToken(request->page_token());
+  if (!size.ok() || !after.ok()) {
+    return Reply(context, size.ok() ? after.status() : size.status());
+  }
+  std::string job_id;
+  if (!request->job().empty()) {
+    const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
+    if (!job.ok()) {
+      return Reply(context, job.status());
+    }
+    job_id = job->id();
+  }
+  absl::StatusOr<std::vector<v1::Event>> events = parts_.store.Events(job_id, *after, *size + 1);
+  if (!events.ok()) {
+    return Reply(context, events.status());
+  }
+  size_t bytes = 0;
+  for (v1::Event& event : *events) {
+    bytes += event.ByteSizeLong();
+    const int count = response->events_size();
+    if (count == *size || (count > 0 && bytes > kPageBytes)) {
+      response->set_next_page_token(absl::StrCat(response->events(count - 1).seq()));
+      break;
+    }
+    *response->add_events() = std::move(event);
+  }
+  return Reply(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* context,
+                                              const v1::CancelRequest* request, v1::Job* response) {
+  if (!CamelCase(request->reason())) {
+    return Reply(context, absl::InvalidArgumentError(
+                              "reason: at most 64 letters and digits, as in \"ClusterStopped\""));
+  }
+  const auto already_ended = [response](const v1::Job& job) {
+    if (job.state() == v1::JOB_STATE_CANCELLED) {
+      *response = job;
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", StateName(job.state())));
+  };
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
+  if (!job.ok()) {
+    return Reply(context, job.status());
+  }
+  if (IsTerminal(job->state())) {
+    return Reply(context, already_ended(*job));
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  controller::Cancel cancel{.job = job->id(),
+                            .reason = request->reason().empty() ? "CancelledByUser" : request->reason(),
+                            .actor = kOwner};
+  parts_.engine.Post(std::move(cancel),
+                     [this, reactor, response, already_ended, id = job->id()](Engine::Reply reply) {
+                       if (absl::IsNotFound(reply.status)) {  // it ended meanwhile
+                         const absl::StatusOr<v1::Job> ended = parts_.store.Lookup(id);
+                         reactor->Finish(ToRpc(ended.ok() ? already_ended(*ended) : ended.status()));
+                         return;
+                       }
+                       *response = std::move(reply.job);
+                       reactor->Finish(ToRpc(reply.status));
+                     });
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::WatchResponse>* JobsService::Watch(grpc::CallbackServerContext* /*context*/,
+                                                                const v1::WatchRequest* request) {
+  return parts_.watches.Open(*request);
+}
+
+grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* context,
+                                                   const v1::ListReportsRequest* request,
+                                                   v1::ListReportsResponse* response) {
+  const absl::StatusOr<int> size = PageSize(request->page_size());
+  const absl::StatusOr<int64_t> after = NumberToken(request->page_token());
+  if (!size.ok() || !after.ok()) {
+    return Reply(context, size.ok() ? after.status() : size.status());
+  }
+  if (request->first_step() < 0 || request->last_step() < 0) {
+    return Reply(context, absl::InvalidArgumentError("first_step, last_step: must not be negative"));
+  }
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
+  if (!job.ok()) {
+    return Reply(context, job.status());
+  }
+  // Norms are large: as many reports as fit in a message are read at a time.
+  const int limit = request->norms() ? std::min(*size, 32) : *size;
+  absl::StatusOr<std::vector<v1::StepReport>> reports =
+      parts_.history.Range(job->id(), std::max(request->first_step(), *after + 1), request->last_step(),
+                           limit + 1, request->norms());
+  if (!reports.ok()) {
+    return Reply(context, reports.status());
+  }
+  size_t bytes = 0;
+  std::string digest;
+  for (v1::StepReport& report : *reports) {
+    bytes += report.ByteSizeLong();
+    const int count = response->reports_size();
+    // The norms of one page are of one table.
+    const bool other_table = report.has_norms() && !digest.empty() && report.norms().table_digest() != digest;
+    if (count == limit || (count > 0 && bytes > kPageBytes) || other_table) {
+      response->set_next_page_token(absl::StrCat(response->reports(count - 1).step()));
+      break;
+    }
+    if (report.has_norms()) {
+      digest = report.norms().table_digest();
+    }
+    *response->add_reports() = std::move(report);
+  }
+  if (!digest.empty()) {
+    absl::StatusOr<std::optional<v1::ItemTable>> table = parts_.history.Table(digest);
+    if (!table.ok()) {
+      return Reply(context, table.status());
+    }
+    if (table->has_value()) {
+      *response->mutable_table() = **std::move(table);
+    }
+  }
+  return Reply(context, absl::OkStatus());
+}
+
+grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServerContext* /*context*/,
+                                                             const v1::LogRequest* request) {
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
+  if (!job.ok()) {
+    return OpenLog(parts_.uploads, job.status());
+  }
+  if (request->attempt() < 0 || request->tail_lines() < 0) {
+    return OpenLog(parts_.uploads, absl::InvalidArgumentError("attempt, tail_lines: must not be negative"));
+  }
+  const int number = request->attempt() == 0 ? job->attempt() : request->attempt();
+  std::vector<UploadRelay::Wanted> wanted;
+  for (const v1::Attempt& attempt : job->attempts()) {
+    if (attempt.number() != number) {
+      continue;
+    }
+    for (const v1::RankPlace& place : attempt.places()) {
+      if (!request->has_rank() || request->rank() == place.rank()) {
+        UploadRelay::Wanted& want = wanted.emplace_back();
+        want.place = place;
+        want.request.mutable_id()->set_job_id(job->id());
+        want.request.mutable_id()->set_attempt(number);
+        want.request.set_tail_lines(request->tail_lines());
+        want.request.set_follow(request->follow());
+      }
+    }
+  }
+  if (number == 0) {
+    return OpenLog(parts_.uploads, absl::FailedPreconditionError(absl::StrCat(
+                                       "job ", job->name(), " has not been placed yet: ",
+                                       StateName(job->state()), ", ", job->reason(), ": ", job->message())));
+  }
+  if (wanted.empty()) {
+    return OpenLog(parts_.uploads,
+                   absl::NotFoundError(absl::StrCat(
+                       "job ", job->name(), " has no ",
+                       request->has_rank() ? absl::StrCat("rank ", request->rank(), " in attempt ", number)
+                                           : absl::StrCat("attempt ", number),
+                       "; it has ", job->attempts_size(), " attempts of ",
+                       job->resolved().parallelism().ranks(), " ranks")));
+  }
+  return OpenLog(parts_.uploads, wanted);
+}
+
+grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackServerContext* /*context*/,
+                                                                 const v1::ProfileRequest* request) {
+  if (request->steps() < 1 || request->steps() > kMostProfiledSteps) {
+    return OpenProfile(parts_.uploads,
+                       absl::InvalidArgumentError(absl::StrCat("steps: ", request->steps(),
+                                                               "; allowed are 1 to ", kMostProfiledSteps)));
+  }
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
+  if (!job.ok()) {
+    return OpenProfile(parts_.uploads, job.status());
+  }
+  if (job->state() != v1::JOB_STATE_RUNNING || job->attempts().empty()) {
+    return OpenProfile(
+        parts_.uploads,
+        absl::FailedPreconditionError(absl::StrCat(
+            "job ", job->name(), " (", job->id(), ") is not running: ", StateName(job->state()),
+            IsTerminal(job->state()) ? "; only a running job can be profiled" : "; try again when it runs")));
+  }
+  // Below 2^46, so that ranks can agree on it as a part of a double; 0 means none.
+  const uint64_t id = (parts_.random.Next64() >> 18) | 1;
+  std::vector<UploadRelay::Wanted> wanted;
+  const v1::Attempt& attempt = job->attempts(job->attempts_size() - 1);
+  for (const v1::RankPlace& place : attempt.places()) {
+    UploadRelay::Wanted& want = wanted.emplace_back();
+    want.place = place;
+    want.request.mutable_id()->set_job_id(job->id());
+    want.request.mutable_id()->set_attempt(attempt.number());
+    want.request.mutable_profile()->set_id(id);
+    want.request.mutable_profile()->set_steps(request->steps());
+    want.request.mutable_profile()->set_serialized(request->serialized());
+  }
+  return OpenProfile(parts_.uploads, wanted);
+}
+
+grpc::ServerUnaryReactor* JobsService::GetServerInfo(grpc::CallbackServerContext* context,
+                                                     const v1::GetServerInfoRequest* /*request*/,
+                                                     v1::ServerInfo* response) {
+  response->set_build(platform::BuildVersion());
+  response->set_store_id(parts_.store.store_id());
+  response->set_term(parts_.store.term());
+  return Reply(context, absl::OkStatus());
+}
+
+}  // namespace tandem::controller

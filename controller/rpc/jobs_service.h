@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+
+#include "controller/engine.h"
+#include "controller/metrics/progress_board.h"
+#include "controller/rpc/sessions.h"
+#include "controller/rpc/upload_relay.h"
+#include "controller/rpc/watch_stream.h"
+#include "controller/store/history.h"
+#include "controller/store/store.h"
+#include "platform/random.h"
+#include "tandem/v1/jobs.grpc.pb.h"
+
+namespace tandem::controller {
+
+// The users' RPCs: validate, translate, hand on. No handler blocks on another client.
+class JobsService final : public v1::Jobs::CallbackService {
+ public:
+  // What the service speaks to; all of it outlives the service.
+  struct Parts {
+    Engine& engine;
+    Store& store;
+    History& history;
+    Sessions& sessions;
+    Watches& watches;
+    UploadRelay& uploads;
+    const ProgressBoard& progress;
+    platform::Random& random;
+  };
+  explicit JobsService(const Parts& parts) : parts_(parts) {}
+
+  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
+                                   v1::Job* response) override;
+  grpc::ServerUnaryReactor* Validate(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
+                                     v1::ValidateResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                   v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
+                                        const v1::ListWorkersRequest* request,
+                                        v1::ListWorkersResponse* response) override;
+  grpc::ServerUnaryReactor* ListEvents(grpc::CallbackServerContext* context,
+                                       const v1::ListEventsRequest* request,
+                                       v1::ListEventsResponse* response) override;
+  grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context, const v1::CancelRequest* request,
+                                   v1::Job* response) override;
+  grpc::ServerWriteReactor<v1::WatchResponse>* Watch(grpc::CallbackServerContext* context,
+                                                     const v1::WatchRequest* request) override;
+  grpc::ServerUnaryReactor* ListReports(grpc::CallbackServerContext* context,
+                                        const v1::ListReportsRequest* request,
+                                        v1::ListReportsResponse* response) override;
+  grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(grpc::CallbackServerContext* context,
+                                                  const v1::LogRequest* request) override;
+  grpc::ServerWriteReactor<v1::ProfileChunk>* Profile(grpc::CallbackServerContext* context,
+                                                      const v1::ProfileRequest* request) override;
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
+                                          const v1::GetServerInfoRequest* request,
+                                          v1::ServerInfo* response) override;
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,257 @@
+#include "controller/rpc/listener.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr absl::Duration kTellEvery = absl::Seconds(10);
+// How long a peer may leave data unacknowledged; the keepalive timeout of the server.
+constexpr unsigned kUserTimeoutMs = 5000;
+
+int64_t DescriptorLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int64_t>(limit.rlim_cur) : 1024;
+}
+
+int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+absl::Status Failed(const std::string& address, const std::string& why) {
+  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why,
+                                             "; give another --listen, or stop what listens there"));
+}
+
+// A socket that listens, or -1 with errno. `v4_too`: that of an IPv6 wildcard also takes IPv4.
+int Listen(const sockaddr* name, socklen_t length, int protocol, bool v4_too) {
+  const int fd = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+  if (fd < 0) {
+    return -1;
+  }
+  const int on = 1;
+  if (name->sa_family != AF_UNIX) {
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // both are inherited
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
+  }
+  if (name->sa_family == AF_INET6) {
+    const int v6_only = v4_too ? 0 : 1;
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only));
+  }
+  if (bind(fd, name, length) != 0 || listen(fd, kBacklog) != 0) {
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+  }
+  return fd;
+}
+
+int PortOf(int fd) {
+  sockaddr_storage name{};
+  socklen_t length = sizeof(name);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length);
+  return ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port
+                                          : reinterpret_cast<sockaddr_in*>(&name)->sin_port);
+}
+
+void SetPort(int port, sockaddr* name) {
+  (name->sa_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(name)->sin6_port
+                               : reinterpret_cast<sockaddr_in*>(name)->sin_port) =
+      htons(static_cast<uint16_t>(port));
+}
+
+absl::StatusOr<std::vector<int>> ListenOnPath(const std::string& address) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const std::string path = address.substr(5);
+  std::memcpy(name.sun_path, path.data(), std::min(path.size(), sizeof(name.sun_path) - 1));
+  unlink(path.c_str());
+  const int fd = Listen(reinterpret_cast<const sockaddr*>(&name), sizeof(name), 0, false);
+  if (fd < 0) {
+    return Failed(address, std::strerror(errno));
+  }
+  return std::vector<int>{fd};
+}
+
+// On every address of the host, on one port.
+absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, int& port) {
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(host.empty() ? nullptr : host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
+  if (error != 0) {
+    return Failed(address, gai_strerror(error));
+  }
+  std::vector<int> sockets;
+  int first_error = 0;
+  bool has_v4 = false;
+  for (addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    has_v4 = has_v4 || at->ai_family == AF_INET;
+  }
+  for (addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    if (!sockets.empty()) {
+      SetPort(port, at->ai_addr);
+    }
+    const int fd = Listen(at->ai_addr, at->ai_addrlen, at->ai_protocol, !has_v4);
+    if (fd >= 0) {
+      sockets.push_back(fd);
+      port = PortOf(fd);
+    } else if (first_error == 0) {
+      first_error = errno;
+    }
+  }
+  freeaddrinfo(found);
+  // A machine without IPv6 has "localhost" there too; an address that is taken is another matter.
+  if (sockets.empty() || first_error == EADDRINUSE) {
+    for (const int fd : sockets) {
+      close(fd);
+    }
+    return Failed(address, std::strerror(first_error));
+  }
+  return sockets;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address) {
+  const bool is_path = absl::StartsWith(address, "unix:");
+  int port = 0;
+  const absl::StatusOr<std::vector<int>> sockets =
+      is_path ? ListenOnPath(address) : ListenOnHost(address, port);
+  if (!sockets.ok()) {
+    return sockets.status();
+  }
+  const std::string bound =
+      is_path ? address : absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+  return std::unique_ptr<Listener>(
+      new Listener(bound, *sockets, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), OpenSpare()));
+}
+
+Listener::Listener(std::string address, std::vector<int> sockets, int wake, int spare)
+    : address_(std::move(address)),
+      path_(absl::StartsWith(address_, "unix:") ? address_.substr(5) : ""),
+      sockets_(std::move(sockets)),
+      wake_(wake),
+      spare_(spare) {}
+
+Listener::~Listener() {
+  if (thread_.joinable()) {
+    eventfd_write(wake_, 1);
+    thread_.join();
+  }
+  for (const int fd : sockets_) {
+    close(fd);
+  }
+  close(wake_);
+  if (spare_ >= 0) {
+    close(spare_);
+  }
+  if (!path_.empty()) {
+    unlink(path_.c_str());
+  }
+}
+
+void Listener::Start(std::function<void(int)> accepted) {
+  accepted_ = std::move(accepted);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Listener::Run() {
+  std::vector<pollfd> waiting = {{.fd = wake_, .events = POLLIN}};
+  for (const int fd : sockets_) {
+    waiting.push_back({.fd = fd, .events = POLLIN});
+  }
+  while (true) {
+    if (poll(waiting.data(), waiting.size(), -1) < 0) {
+      continue;  // interrupted
+    }
+    if (waiting[0].revents != 0) {
+      return;
+    }
+    for (size_t i = 1; i < waiting.size(); ++i) {
+      if (waiting[i].revents != 0) {
+        Accept(waiting[i].fd);
+      }
+    }
+  }
+}
+
+void Listener::Accept(int socket) {
+  const int64_t limit = DescriptorLimit();
+  const int fd = accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd >= 0) {
+    if (spare_ < 0) {
+      spare_ = OpenSpare();
+    }
+    // The kernel gives the lowest number that is free, so at least this many are in use.
+    if (fd >= limit * 4 / 5) {
+      Shed(fd, limit);
+    } else {
+      accepted_(fd);
+    }
+    return;
+  }
+  if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
+    return;  // the peer has left again
+  }
+  // The connection would stay there, and wake this thread for ever: take it with the spare descriptor.
+  if (spare_ >= 0) {
+    close(std::exchange(spare_, -1));
+    Shed(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC), limit);
+  } else {
+    Shed(-1, limit);
+  }
+  spare_ = OpenSpare();
+}
+
+void Listener::Shed(int fd, int64_t limit) {
+  if (fd >= 0) {
+    close(fd);
+  } else {
+    absl::SleepFor(absl::Milliseconds(50));  // somebody else took the descriptor
+  }
+  ++shed_;
+  const absl::Time now = platform::SteadyClock().Now();
+  if (now - told_ < kTellEvery) {
+    return;
+  }
+  told_ = now;
+  platform::Log(
+      platform::LogLevel::kWarning,
+      "connections are turned away: nearly all file descriptors are in use; raise the limit (ulimit -n)",
+      {{"listen", address_},
+       {"turned_away", absl::StrCat(std::exchange(shed_, 0))},
+       {"limit", absl::StrCat(limit)}});
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,213 @@
+#include "controller/rpc/reports_stream.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/rpc/rpc_errors.h"
+#include "platform/log.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr int kMostScalars = 256;               // of one report
+constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits at once
+
+class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck> {
+ public:
+  ReportsStream(Store& store, History& history, Metrics& metrics, const platform::Clock& clock,
+                std::function<void()> arrived)
+      : store_(store), history_(history), metrics_(metrics), clock_(clock), arrived_(std::move(arrived)) {}
+
+  void Start(std::shared_ptr<ReportsStream> self) {
+    {
+      const absl::MutexLock lock(&mu_);
+      self_ = std::move(self);
+    }
+    StartRead(&incoming_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      End(grpc::Status::OK);
+      return;
+    }
+    if (const absl::Status status = Take(); !status.ok()) {
+      End(ToRpc(status));
+      return;
+    }
+    arrived_();
+    const absl::MutexLock lock(&mu_);
+    if (!end_.has_value()) {
+      StartRead(&incoming_);
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) {
+      End(grpc::Status::OK);
+    }
+    const absl::MutexLock lock(&mu_);
+    writing_ = false;
+    Kick();
+  }
+
+  void OnDone() override {
+    // Dropped, and perhaps deleted, after the lock is released.
+    std::shared_ptr<ReportsStream> self;
+    {
+      const absl::MutexLock lock(&mu_);
+      finished_ = true;
+      self.swap(self_);
+    }
+  }
+
+ private:
+  // What is known of a job whose reports come here.
+  struct Known {
+    bool exists = false;
+    bool live = false;
+    int attempt = 0;  // the newest
+    std::string name;
+  };
+
+  absl::Status Take() {
+    const v1::AttemptId& id = incoming_.id();
+    for (const v1::StepReport& report : incoming_.reports()) {
+      if (report.scalars_size() > kMostScalars) {
+        return absl::InvalidArgumentError(absl::StrCat("step ", report.step(), " of job ", id.job_id(),
+                                                       " has ", report.scalars_size(),
+                                                       " scalars; allowed: ", kMostScalars));
+      }
+    }
+    absl::StatusOr<Known> job = Look(id);
+    if (!job.ok()) {
+      return job.status();
+    }
+    if (!job->exists || id.attempt() < 1 || id.attempt() > job->attempt) {
+      // Of another controller's job, or of an attempt that has not been. Acknowledged, they would be lost to
+      // the controller whose job it is, to which the worker's next stream may lead. A worker that is told to
+      // forget the attempt drops them itself.
+      return absl::OkStatus();
+    }
+    if (job->live) {
+      for (const v1::StepReport& report : incoming_.reports()) {
+        metrics_.Report(id.job_id(), job->name, report);
+      }
+    }
+    bool many = false;
+    std::shared_ptr<ReportsStream> self;
+    {
+      const absl::MutexLock lock(&mu_);
+      many = ++uncommitted_ >= kMostUncommittedBatches;
+      self = self_;
+    }
+    const absl::Status status = history_.Add(
+        incoming_, clock_.Now(), [self, id, seq = incoming_.seq()](const absl::Status& committed) {
+          if (committed.ok()) {
+            self->Acknowledge(id, seq);
+          } else {
+            self->End({grpc::StatusCode::UNAVAILABLE,
+                       absl::StrCat("reports were not stored, send them again: ", committed.message())});
+          }
+        });
+    if (status.ok() && many) {
+      history_.Commit();
+    }
+    return status;
+  }
+
+  absl::StatusOr<Known> Look(const v1::AttemptId& attempt) {
+    const std::string& id = attempt.job_id();
+    // Looked up again now and then, to see its end, and at once for an attempt that is newer.
+    const auto it = known_.find(id);
+    if (it != known_.end() && clock_.Now() - it->second.first < absl::Seconds(1) &&
+        attempt.attempt() <= it->second.second.attempt) {
+      return it->second.second;
+    }
+    const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(id);
+    if (!job.ok()) {
+      return job.status();
+    }
+    Known known;
+    if (job->has_value() && (*job)->id() == id) {
+      known = {.exists = true,
+               .live = !IsTerminal((*job)->state()),
+               .attempt = (*job)->attempt(),
+               .name = (*job)->name()};
+    } else {
+      platform::Log(platform::LogLevel::kWarning, "reports of a job that is not here are not taken",
+                    {{"job", id}});
+    }
+    known_[id] = {clock_.Now(), known};
+    return known;
+  }
+
+  void Acknowledge(const v1::AttemptId& id, uint64_t seq) {
+    const absl::MutexLock lock(&mu_);
+    uncommitted_ = uncommitted_ > 0 ? uncommitted_ - 1 : 0;
+    v1::ReportAck& ack = acks_[KeyOf(id)];
+    *ack.mutable_id() = id;
+    ack.set_seq(std::max(ack.seq(), seq));
+    Kick();
+  }
+
+  void End(const grpc::Status& status) {
+    const absl::MutexLock lock(&mu_);
+    if (!end_.has_value()) {
+      end_ = status;
+    }
+    Kick();
+  }
+
+  void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (writing_ || finished_) {
+      return;
+    }
+    if (end_.has_value()) {
+      finished_ = true;
+      Finish(*end_);
+      return;
+    }
+    if (!acks_.empty()) {
+      outgoing_ = std::move(acks_.begin()->second);
+      acks_.erase(acks_.begin());
+      writing_ = true;
+      StartWrite(&outgoing_);
+    }
+  }
+
+  Store& store_;
+  History& history_;
+  Metrics& metrics_;
+  const platform::Clock& clock_;
+  const std::function<void()> arrived_;
+  v1::ReportBatch incoming_;  // of the chain of reads, like known_
+  std::map<std::string, std::pair<absl::Time, Known>> known_;
+  v1::ReportAck outgoing_;  // of the chain of writes
+
+  absl::Mutex mu_;
+  std::shared_ptr<ReportsStream> self_ ABSL_GUARDED_BY(mu_);
+  std::map<AttemptKey, v1::ReportAck> acks_ ABSL_GUARDED_BY(mu_);
+  size_t uncommitted_ ABSL_GUARDED_BY(mu_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>* OpenReports(Store& store, History& history,
+                                                                     Metrics& metrics,
+                                                                     const platform::Clock& clock,
+                                                                     std::function<void()> arrived) {
+  auto stream = std::make_shared<ReportsStream>(store, history, metrics, clock, std::move(arrived));
+  stream->Start(stream);
+  return stream.get();
+}
+
+}  // namespace tandem::controller

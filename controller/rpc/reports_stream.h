@@ -1,0 +1,22 @@
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+
+#include "controller/metrics/metrics.h"
+#include "controller/store/history.h"
+#include "controller/store/store.h"
+#include "platform/clock.h"
+#include "tandem/v1/workers.pb.h"
+
+namespace tandem::controller {
+
+// One stream of Workers.Reports: batches go to the history, and are acknowledged when they are durable.
+// `arrived` is called after each batch. The stream belongs to gRPC until it is done.
+grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>* OpenReports(Store& store, History& history,
+                                                                     Metrics& metrics,
+                                                                     const platform::Clock& clock,
+                                                                     std::function<void()> arrived);
+
+}  // namespace tandem::controller

@@ -1,0 +1,60 @@
+#include "controller/rpc/rpc_errors.h"
+
+#include "absl/strings/str_cat.h"
+#include "controller/runtime.pb.h"
+#include "jobspec/jobspec.h"
+
+namespace tandem::controller {
+namespace {
+
+// Of the 8 kB that a client accepts as trailers, the message takes up to three bytes a character
+// (percent-encoding), the details four bytes for three (base64).
+constexpr size_t kTrailerBytes = 7000;
+
+size_t EncodedSize(const std::string& message) {
+  size_t size = 0;
+  for (const char c : message) {
+    size += c >= 0x20 && c < 0x7f && c != '%' ? 1 : 3;
+  }
+  return size;
+}
+
+std::string Details(const std::vector<v1::Violation>& violations, const std::string& message) {
+  BadRequest bad_request;
+  for (const v1::Violation& violation : violations) {
+    BadRequest::FieldViolation& field = *bad_request.add_field_violations();
+    field.set_field(violation.path());
+    field.set_description(jobspec::ToText(violation));
+  }
+  RpcStatus status;
+  status.set_code(grpc::StatusCode::INVALID_ARGUMENT);
+  status.set_message(message);
+  google::protobuf::Any& detail = *status.add_details();
+  detail.set_type_url("type.googleapis.com/google.rpc.BadRequest");
+  detail.set_value(bad_request.SerializeAsString());
+  return status.SerializeAsString();
+}
+
+}  // namespace
+
+grpc::Status ToRpc(const absl::Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+grpc::Status InvalidSpec(const std::vector<v1::Violation>& violations) {
+  std::vector<v1::Violation> told = violations;
+  while (true) {
+    std::string message = jobspec::ToText(told);
+    if (told.size() < violations.size()) {
+      absl::StrAppend(&message, violations.size() - told.size(),
+                      " more violations; Validate lists all of them\n");
+    }
+    std::string details = Details(told, message);
+    if (EncodedSize(message) + details.size() * 4 / 3 <= kTrailerBytes || told.size() <= 1) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, std::move(message), std::move(details)};
+    }
+    told.pop_back();
+  }
+}
+
+}  // namespace tandem::controller

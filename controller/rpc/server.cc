@@ -1,0 +1,385 @@
+#include "controller/rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/engine.h"
+#include "controller/metrics/metrics.h"
+#include "controller/metrics/metrics_server.h"
+#include "controller/metrics/progress_board.h"
+#include "controller/metrics/rpc_metrics.h"
+#include "controller/rpc/connection_guard.h"
+#include "controller/rpc/jobs_service.h"
+#include "controller/rpc/listener.h"
+#include "controller/rpc/malformed_requests.h"
+#include "controller/rpc/sessions.h"
+#include "controller/rpc/upload_relay.h"
+#include "controller/rpc/watch_stream.h"
+#include "controller/rpc/workers_service.h"
+#include "controller/store/history.h"
+#include "controller/store/store.h"
+#include "platform/log.h"
+#include "platform/steady_condition.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kTellOfRoomEvery = absl::Seconds(10);  // of what happens at every tick
+constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
+constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
+
+// Every connection, watch and log that is read costs one.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+      platform::Log(platform::LogLevel::kWarning, "RLIMIT_NOFILE could not be raised",
+                    {{"error", std::strerror(errno)}});
+    }
+  }
+}
+
+absl::Status CheckHostAndPort(const std::string& address, const std::string& flag) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, " ", address,
+                                                   ": give host:port, as in 127.0.0.1:7471",
+                                                   flag == "--listen" ? ", or unix:/path" : ", or off"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAddress(const std::string& address) {
+  if (absl::StartsWith(address, "unix:")) {
+    const size_t length = address.size() - 5;
+    const size_t most = sizeof(sockaddr_un{}.sun_path) - 1;
+    if (length == 0 || length > most) {
+      return absl::InvalidArgumentError(absl::StrCat("--listen ", address, ": a socket's path has 1 to ",
+                                                     most, " bytes, this one ", length,
+                                                     "; choose a shorter folder"));
+    }
+    // gRPC would take the socket over from the one that listens there.
+    sockaddr_un there{};
+    there.sun_family = AF_UNIX;
+    std::memcpy(there.sun_path, address.data() + 5, length);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool answered = connect(fd, reinterpret_cast<const sockaddr*>(&there), sizeof(there)) == 0;
+    close(fd);
+    if (answered) {
+      return absl::UnavailableError(absl::StrCat("--listen ", address,
+                                                 ": another process listens there; stop it, or "
+                                                 "give another --listen"));
+    }
+    return absl::OkStatus();
+  }
+  return CheckHostAndPort(address, "--listen");
+}
+
+bool IsLocal(const std::string& address) {
+  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "127.") ||
+         absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
+}
+
+void SetArguments(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Clients may ping as often as each second; otherwise their streams would be killed after four.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+}
+
+}  // namespace
+
+struct Server::Parts {
+  Parts(const platform::Clock& clock_in, platform::Random& random_in) : clock(clock_in), random(random_in) {}
+
+  void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
+  void OnEvents(const std::vector<v1::Event>& events);
+  void OnNoRoom(const absl::Status& status);
+
+  const platform::Clock& clock;
+  platform::Random& random;
+  // In the order of construction; each uses only those before it, or says so.
+  std::unique_ptr<Store> store;
+  std::unique_ptr<History> history;
+  std::shared_ptr<Metrics> metrics;
+  std::unique_ptr<ProgressBoard> progress;
+  std::unique_ptr<Sessions> sessions;
+  std::unique_ptr<UploadRelay> uploads;
+  std::unique_ptr<Watches> watches;
+  std::unique_ptr<Engine> engine;  // its outbox leads to sessions, watches, metrics
+  std::unique_ptr<JobsService> jobs;
+  std::unique_ptr<WorkersService> workers;
+  std::vector<std::unique_ptr<ConnectionGuard>> guards;  // in front of the server
+  std::unique_ptr<grpc::Server> server;
+  std::vector<std::unique_ptr<Listener>> listeners;  // which feed the guards
+  std::unique_ptr<MetricsServer> exposer;
+  std::vector<std::string> addresses;
+  std::string metrics_address;
+
+  absl::Time no_room_told = absl::InfinitePast();  // of the engine's thread
+  absl::Mutex mu;
+  platform::SteadyCondition changed;  // of `stopping`
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  std::thread ticks;
+};
+
+void Server::Parts::RunTicks() {
+  const absl::Duration tick = std::min(kTick, sessions->beat());
+  absl::Time beat = absl::InfinitePast();
+  absl::Time second = absl::InfinitePast();
+  while (true) {
+    {
+      const absl::MutexLock lock(&mu);
+      if (!stopping) {
+        changed.WaitFor(mu, tick);
+      }
+      if (stopping) {
+        return;
+      }
+    }
+    engine->Post(Tick{.awake_since = sessions->AwakeSince()});
+    engine->Query([this](const State& state) {
+      metrics->Look(state);
+      progress->Look(state);
+    });
+    const absl::Time now = clock.Now();
+    history->Tick(now);
+    if (now - beat >= sessions->beat()) {
+      beat = now;
+      for (const absl::Status& in_place : {store->CheckInPlace(), history->CheckInPlace()}) {
+        if (!in_place.ok()) {
+          engine->Fail(in_place);
+        }
+      }
+      sessions->Beat();
+    }
+    if (now - second >= absl::Seconds(1)) {
+      second = now;
+      uploads->Tick();
+    }
+  }
+}
+
+void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
+  if (no_room_told != absl::InfinitePast()) {
+    no_room_told = absl::InfinitePast();
+    platform::Log(platform::LogLevel::kInfo, "there is room to store things again", {});
+  }
+  for (const v1::Event& event : events) {
+    if (event.has_checkpoint_warning()) {
+      platform::Log(platform::LogLevel::kWarning, event.reason(),
+                    {{"job", event.job_id()}, {"message", event.message()}});
+    } else if (!event.job_id().empty() && !event.has_checkpoint()) {
+      platform::Log(platform::LogLevel::kInfo, StateName(event.to()),
+                    {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
+    }
+    if (IsTerminal(event.to()) && !event.has_checkpoint()) {
+      const absl::StatusOr<std::optional<v1::Job>> job = store->Find(event.job_id());
+      if (job.ok() && job->has_value()) {
+        metrics->JobEnded(**job);
+      }
+    }
+  }
+  watches->Poke();
+}
+
+void Server::Parts::OnNoRoom(const absl::Status& status) {
+  metrics->CommitRefused();
+  const absl::Time now = clock.Now();
+  if (now - no_room_told >= kTellOfRoomEvery) {
+    no_room_told = now;
+    platform::Log(platform::LogLevel::kError,
+                  "no room to store anything: jobs are neither taken nor moved on until there is; what runs "
+                  "goes on, and what is there can be read",
+                  {{"error", std::string(status.message())}});
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      const platform::Clock& clock,
+                                                      platform::Random& random) {
+  for (const std::string& address : options.listen) {
+    if (absl::Status status = CheckAddress(address); !status.ok()) {
+      return status;
+    }
+  }
+  if (options.metrics_listen != "off") {
+    if (absl::Status status = CheckHostAndPort(options.metrics_listen, "--metrics-listen"); !status.ok()) {
+      return status;
+    }
+  }
+  RaiseDescriptorLimit();
+  auto parts = std::make_unique<Parts>(clock, random);
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.state_directory, random);
+  if (!store.ok()) {
+    return store.status();
+  }
+  parts->store = *std::move(store);
+  absl::StatusOr<std::unique_ptr<History>> history = History::Open(options.state_directory, {});
+  if (!history.ok()) {
+    return history.status();
+  }
+  parts->history = *std::move(history);
+  absl::StatusOr<State> state = parts->store->Load();
+  if (!state.ok()) {
+    return state.status();
+  }
+  state->limits = options.limits;
+  const size_t live_jobs = state->jobs.size();
+
+  parts->metrics = std::make_shared<Metrics>(clock);
+  Sessions::Options sessions{.store_id = parts->store->store_id(),
+                             .term = parts->store->term(),
+                             .orphan_timeout = options.orphan_timeout};
+  sessions.FitTo(options.limits.worker_timeout);
+  parts->sessions = std::make_unique<Sessions>(sessions, clock, random);
+  parts->progress = std::make_unique<ProgressBoard>(clock);
+  parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, *parts->progress, clock, random);
+  parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, *parts->progress, clock);
+  Parts* raw = parts.get();
+  parts->sessions->OnGone([raw](const std::string& worker) { raw->uploads->WorkerGone(worker); });
+  parts->engine = std::make_unique<Engine>(
+      *parts->store, clock, *std::move(state),
+      Engine::Outbox{
+          .assignments =
+              [raw](const std::string& worker, const std::string& session,
+                    const v1::Assignments& assignments) {
+                raw->sessions->Push(worker, session, assignments);
+              },
+          .value = [raw](const std::string& worker,
+                         const v1::KvValue& value) { raw->sessions->Send(worker, value); },
+          .events = [raw](const std::vector<v1::Event>& events) { raw->OnEvents(events); },
+          .commit_seconds = [raw](double seconds) { raw->metrics->CommitSeconds(seconds); },
+          .no_room = [raw](const absl::Status& status) { raw->OnNoRoom(status); },
+          .fatal = options.fatal,
+      });
+  parts->jobs = std::make_unique<JobsService>(
+      JobsService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->watches,
+                         *parts->uploads, *parts->progress, random});
+  parts->workers = std::make_unique<WorkersService>(
+      WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
+                            *parts->metrics, clock, [raw] { raw->watches->Poke(); }});
+
+  if (options.metrics_listen != "off") {
+    absl::StatusOr<std::unique_ptr<MetricsServer>> exposer =
+        MetricsServer::Start(options.metrics_listen, parts->metrics);
+    if (!exposer.ok()) {
+      return exposer.status();
+    }
+    parts->exposer = *std::move(exposer);
+    parts->metrics_address = parts->exposer->address();
+  }
+
+  // From here on inputs are taken.
+  parts->engine->Start();
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetArguments(builder);
+  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors;
+  for (const std::string& address : options.listen) {
+    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address);
+    if (!listener.ok()) {
+      return listener.status();
+    }
+    parts->listeners.push_back(*std::move(listener));
+    parts->addresses.push_back(parts->listeners.back()->address());
+    acceptors.push_back(builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials()));
+  }
+  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+  // gRPC decompresses before it looks at the size: 500 kB can become 512 MB.
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+  builder.RegisterService(parts->jobs.get());
+  builder.RegisterService(parts->workers.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
+  interceptors.push_back(CountRpcs(*parts->metrics));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  parts->server = builder.BuildAndStart();
+  if (parts->server == nullptr) {
+    return absl::InternalError("the gRPC server did not start");
+  }
+  for (const std::string& address : options.listen) {
+    if (!IsLocal(address)) {
+      platform::Log(
+          platform::LogLevel::kWarning,
+          "plain TCP: there is no TLS yet, so whoever reaches this address can run jobs as this user",
+          {{"listen", address}});
+    }
+  }
+  grpc::HealthCheckServiceInterface* health = parts->server->GetHealthCheckService();
+  for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
+    health->SetServingStatus(service, true);
+  }
+  for (size_t i = 0; i < acceptors.size(); ++i) {
+    ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
+        kMostMessageBytes, parts->clock, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+          connection.fd = fd;
+          acceptor->HandleNewConnection(&connection);
+        }));
+    parts->listeners[i]->Start([&guard](int fd) { guard.Add(fd); });
+  }
+  parts->ticks = std::thread([raw] { raw->RunTicks(); });
+  platform::Log(platform::LogLevel::kInfo, "serving",
+                {{"listen", absl::StrJoin(parts->addresses, ",")},
+                 {"metrics", parts->metrics_address.empty() ? "off" : parts->metrics_address},
+                 {"state", options.state_directory},
+                 {"store", parts->store->store_id()},
+                 {"term", absl::StrCat(parts->store->term())},
+                 {"live_jobs", absl::StrCat(live_jobs)}});
+  return std::unique_ptr<Server>(new Server(std::move(parts)));
+}
+
+Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Server::~Server() {
+  {
+    const absl::MutexLock lock(&parts_->mu);
+    parts_->stopping = true;
+    parts_->changed.NotifyAll();
+  }
+  parts_->ticks.join();
+  parts_->listeners.clear();
+  // Streams end themselves: gRPC alone would wait for the endless ones.
+  parts_->watches->Close();
+  parts_->sessions->Close();
+  parts_->server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  // Acknowledgements of streams that are still there are dropped: their workers send again.
+  parts_->history->Commit();
+  parts_->engine->Stop();
+}
+
+const std::vector<std::string>& Server::addresses() const { return parts_->addresses; }
+
+const std::string& Server::metrics_address() const { return parts_->metrics_address; }
+
+}  // namespace tandem::controller

@@ -1,0 +1,350 @@
+#include "controller/rpc/session.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "platform/log.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr int kProtocol = 1;
+constexpr size_t kMostUncommittedMessages = 1024;  // messages; more are not read until some are
+
+bool GoodWorkerId(const std::string& id) {
+  return !id.empty() && id.size() <= 253 && std::all_of(id.begin(), id.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  });
+}
+
+v1::Refused Refusal(std::string reason, std::string message, bool final) {
+  v1::Refused out;
+  out.set_reason(std::move(reason));
+  out.set_message(std::move(message));
+  out.set_final(final);
+  return out;
+}
+
+}  // namespace
+
+Session::Session(Sessions& sessions, Engine& engine, std::string id)
+    : sessions_(sessions), engine_(engine), id_(std::move(id)), last_seen_(sessions.clock_.Now()) {}
+
+void Session::Start(std::shared_ptr<Session> self) {
+  {
+    const absl::MutexLock lock(&mu_);
+    self_ = std::move(self);
+  }
+  StartRead(&incoming_);
+}
+
+std::string Session::worker() const {
+  const absl::MutexLock lock(&mu_);
+  return worker_;
+}
+
+uint64_t Session::incarnation() const {
+  const absl::MutexLock lock(&mu_);
+  return incarnation_;
+}
+
+absl::Time Session::last_seen() const {
+  const absl::MutexLock lock(&mu_);
+  return last_seen_;
+}
+
+void Session::Send(const v1::Assignments& assignments) {
+  const absl::MutexLock lock(&mu_);
+  // The list replaces the one that was not sent yet; what may be forgotten is said once, so it adds up.
+  v1::Assignments next = assignments;
+  if (assignments_.has_value()) {
+    next.mutable_forget()->MergeFrom(assignments_->forget());
+  }
+  assignments_ = std::move(next);
+  Kick();
+}
+
+void Session::Send(const v1::KvValue& value) {
+  const absl::MutexLock lock(&mu_);
+  values_.push_back(value);
+  Kick();
+}
+
+void Session::Send(const v1::UploadRequest& request) {
+  const absl::MutexLock lock(&mu_);
+  uploads_.push_back(request);
+  Kick();
+}
+
+void Session::Beat() {
+  const absl::MutexLock lock(&mu_);
+  beat_ = true;
+  Kick();
+}
+
+void Session::End(const grpc::Status& status) {
+  Gone();
+  const absl::MutexLock lock(&mu_);
+  if (!end_.has_value()) {
+    end_ = status;
+  }
+  Kick();
+}
+
+void Session::Gone() {
+  std::string worker;
+  bool posted = false;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (std::exchange(gone_, true)) {
+      return;
+    }
+    worker = worker_;
+    posted = posted_;
+  }
+  sessions_.Leave(this);
+  if (posted) {
+    engine_.Post(WorkerDisconnected{
+        .worker = worker, .session = id_, .last_seen = std::max(last_seen(), sessions_.AwakeSince())});
+    platform::Log(platform::LogLevel::kWarning, "worker disconnected",
+                  {{"worker", worker}, {"session", id_}});
+  }
+}
+
+void Session::OnReadDone(bool ok) {
+  if (!ok) {
+    End(grpc::Status::OK);
+    return;
+  }
+  Handle();
+  const absl::MutexLock lock(&mu_);
+  if (end_.has_value()) {
+    return;
+  }
+  if (uncommitted_.size() >= kMostUncommittedMessages) {
+    reading_paused_ = true;
+    return;
+  }
+  StartRead(&incoming_);
+}
+
+void Session::OnWriteDone(bool ok) {
+  if (!ok) {
+    End(grpc::Status::OK);
+  }
+  const absl::MutexLock lock(&mu_);
+  writing_ = false;
+  Kick();
+}
+
+void Session::OnDone() {
+  Gone();
+  // Dropped, and perhaps deleted, after the lock is released.
+  std::shared_ptr<Session> self;
+  {
+    const absl::MutexLock lock(&mu_);
+    finished_ = true;
+    self.swap(self_);
+  }
+}
+
+uint64_t Session::Ack() const { return uncommitted_.empty() ? received_ : *uncommitted_.begin() - 1; }
+
+std::function<void()> Session::Acknowledging(uint64_t seq) {
+  const absl::MutexLock lock(&mu_);
+  uncommitted_.insert(seq);
+  return [self = self_, seq] { self->Done(seq); };
+}
+
+void Session::Done(uint64_t seq) {
+  const absl::MutexLock lock(&mu_);
+  uncommitted_.erase(seq);
+  if (reading_paused_ && uncommitted_.size() < kMostUncommittedMessages / 2 && !end_.has_value()) {
+    reading_paused_ = false;
+    StartRead(&incoming_);
+  }
+  Kick();
+}
+
+void Session::Handle() {
+  sessions_.AwakeSince();  // this thread is awake
+  std::string worker;
+  bool hello_seen = false;
+  const uint64_t seq = incoming_.seq();
+  {
+    const absl::MutexLock lock(&mu_);
+    last_seen_ = sessions_.clock_.Now();
+    received_ = std::max(received_, seq);
+    worker = worker_;
+    hello_seen = hello_seen_;
+    if (gone_) {
+      return;
+    }
+  }
+  if (!hello_seen) {
+    if (!incoming_.has_hello()) {
+      Refuse(Refusal("HelloMissing", "the first message of a session must be hello", /*final=*/true));
+      return;
+    }
+    HandleHello();
+    return;
+  }
+  switch (incoming_.item_case()) {
+    case v1::WorkerMessage::kStatus:
+      engine_.Post(AttemptReport{.worker = worker, .status = incoming_.status()},
+                   [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
+      break;
+    case v1::WorkerMessage::kCheckpoint:
+      engine_.Post(CheckpointTold{.worker = worker, .notice = incoming_.checkpoint()},
+                   [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
+      break;
+    case v1::WorkerMessage::kSet:
+      engine_.Set(worker, incoming_.set(), Acknowledging(seq));
+      break;
+    case v1::WorkerMessage::kGet:
+      engine_.Get(worker, incoming_.get(), Acknowledging(seq));
+      break;
+    case v1::WorkerMessage::kHello:
+      End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello is said once, first"));
+      break;
+    case v1::WorkerMessage::kBeat:
+    case v1::WorkerMessage::ITEM_NOT_SET:
+      break;
+  }
+}
+
+void Session::HandleHello() {
+  const v1::Hello& hello = incoming_.hello();
+  const int64_t term = sessions_.options_.term;
+  if (!GoodWorkerId(hello.worker_id())) {
+    Refuse(Refusal("BadWorkerId", "worker_id must be 1 to 253 letters, digits, '-', '_' and '.'",
+                   /*final=*/true));
+    return;
+  }
+  if (hello.protocol_min() > kProtocol || hello.protocol_max() < kProtocol) {
+    Refuse(Refusal("ProtocolMismatch",
+                   absl::StrCat("worker ", hello.worker_id(), " (build ", hello.build(),
+                                ") speaks protocols ", hello.protocol_min(), " to ", hello.protocol_max(),
+                                ", this controller ", kProtocol, "; run the same build on both"),
+                   /*final=*/true));
+    return;
+  }
+  if (hello.highest_term() > term) {
+    Refuse(Refusal(
+        "OldTerm",
+        absl::StrCat("worker ", hello.worker_id(), " has seen term ", hello.highest_term(),
+                     ", this controller is at term ", term,
+                     ": its state directory is older than what the worker has seen; start the controller "
+                     "on its newest state"),
+        /*final=*/false));
+    return;
+  }
+  std::set<int> indices;
+  for (const v1::Place& place : hello.inventory().places()) {
+    if (!indices.insert(place.index()).second) {
+      Refuse(
+          Refusal("BadInventory", absl::StrCat("place ", place.index(), " is listed twice"), /*final=*/true));
+      return;
+    }
+  }
+  std::shared_ptr<Session> self;
+  {
+    const absl::MutexLock lock(&mu_);
+    self = self_;
+    hello_seen_ = true;
+    worker_ = hello.worker_id();
+    incarnation_ = hello.incarnation();
+  }
+  if (const std::optional<v1::Refused> refused = sessions_.Admit(hello, self)) {
+    {
+      const absl::MutexLock lock(&mu_);
+      worker_.clear();
+    }
+    Refuse(*refused);
+    return;
+  }
+  {
+    const absl::MutexLock lock(&mu_);
+    posted_ = true;
+    uncommitted_.insert(incoming_.seq());
+  }
+  platform::Log(platform::LogLevel::kInfo, "worker connected",
+                {{"worker", hello.worker_id()},
+                 {"build", hello.build()},
+                 {"session", id_},
+                 {"places", absl::StrCat(hello.inventory().places_size())},
+                 {"attempts", absl::StrCat(hello.inventory().attempts_size())}});
+  engine_.Post(WorkerHello{.session = id_, .hello = hello},
+               [self, seq = incoming_.seq()](Engine::Reply reply) {
+                 v1::Welcome welcome;
+                 const Sessions::Options& options = self->sessions_.options_;
+                 welcome.set_session(self->id_);
+                 welcome.set_term(options.term);
+                 welcome.set_store_id(options.store_id);
+                 if (options.orphan_timeout != absl::InfiniteDuration()) {
+                   *welcome.mutable_orphan_timeout() = ToProto(options.orphan_timeout);
+                 }
+                 *welcome.mutable_beat() = ToProto(options.beat);
+                 welcome.set_protocol(kProtocol);
+                 *welcome.mutable_assignments() = std::move(reply.assignments);
+                 {
+                   const absl::MutexLock lock(&self->mu_);
+                   self->welcome_ = std::move(welcome);
+                 }
+                 self->Done(seq);
+               });
+}
+
+void Session::Refuse(const v1::Refused& refused) {
+  platform::Log(platform::LogLevel::kWarning, "a worker was refused",
+                {{"reason", refused.reason()}, {"message", refused.message()}});
+  Gone();
+  const absl::MutexLock lock(&mu_);
+  refused_ = refused;
+  end_ = grpc::Status(refused.reason() == "WorkerIdInUse" ? grpc::StatusCode::ALREADY_EXISTS
+                                                          : grpc::StatusCode::FAILED_PRECONDITION,
+                      refused.message());
+  Kick();
+}
+
+void Session::Kick() {
+  if (writing_ || finished_) {
+    return;
+  }
+  outgoing_.Clear();
+  if (refused_.has_value()) {
+    *outgoing_.mutable_refused() = *std::move(refused_);
+    refused_.reset();
+  } else if (end_.has_value()) {
+    finished_ = true;
+    Finish(*end_);
+    return;
+  } else if (welcome_.has_value()) {
+    *outgoing_.mutable_welcome() = *std::move(welcome_);
+    welcome_.reset();
+    welcomed_ = true;
+  } else if (!welcomed_) {
+    return;
+  } else if (!values_.empty()) {
+    *outgoing_.mutable_value() = std::move(values_.front());
+    values_.pop_front();
+  } else if (assignments_.has_value()) {
+    *outgoing_.mutable_assignments() = *std::move(assignments_);
+    assignments_.reset();
+  } else if (!uploads_.empty()) {
+    *outgoing_.mutable_upload() = std::move(uploads_.front());
+    uploads_.pop_front();
+  } else if (beat_ || Ack() != acknowledged_) {
+    outgoing_.mutable_beat();
+    beat_ = false;
+  } else {
+    return;
+  }
+  acknowledged_ = Ack();
+  outgoing_.set_ack(acknowledged_);
+  writing_ = true;
+  StartWrite(&outgoing_);
+}
+
+}  // namespace tandem::controller

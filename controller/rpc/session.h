@@ -1,0 +1,88 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/engine.h"
+#include "controller/rpc/sessions.h"
+
+namespace tandem::controller {
+
+// One stream of Workers.Session. What it owes the worker is state, so the newest replaces what was not sent
+// yet, and a slow worker costs no memory. Thread-safe.
+class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
+ public:
+  Session(Sessions& sessions, Engine& engine, std::string id);
+
+  // `self` keeps it alive until gRPC is done with it.
+  void Start(std::shared_ptr<Session> self) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::string& id() const { return id_; }
+  std::string worker() const ABSL_LOCKS_EXCLUDED(mu_);
+  uint64_t incarnation() const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Time last_seen() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  void Send(const v1::Assignments& assignments) ABSL_LOCKS_EXCLUDED(mu_);
+  void Send(const v1::KvValue& value) ABSL_LOCKS_EXCLUDED(mu_);
+  void Send(const v1::UploadRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
+  void Beat() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The worker is not connected from now on. The stream ends when what is being written has left.
+  void End(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Handle() ABSL_LOCKS_EXCLUDED(mu_);
+  void HandleHello() ABSL_LOCKS_EXCLUDED(mu_);
+  void Refuse(const v1::Refused& refused) ABSL_LOCKS_EXCLUDED(mu_);
+  void Done(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
+  void Gone() ABSL_LOCKS_EXCLUDED(mu_);
+  // Writes the next thing that is owed, or ends the stream.
+  void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What to call when the message with this number is committed.
+  std::function<void()> Acknowledging(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
+
+  Sessions& sessions_;
+  Engine& engine_;
+  const std::string id_;
+  v1::WorkerMessage incoming_;      // of the chain of reads
+  v1::ControllerMessage outgoing_;  // of the chain of writes
+
+  mutable absl::Mutex mu_;
+  std::shared_ptr<Session> self_ ABSL_GUARDED_BY(mu_);
+  std::string worker_ ABSL_GUARDED_BY(mu_);
+  uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Time last_seen_ ABSL_GUARDED_BY(mu_);
+  bool hello_seen_ ABSL_GUARDED_BY(mu_) = false;
+  bool welcomed_ ABSL_GUARDED_BY(mu_) = false;
+  bool posted_ ABSL_GUARDED_BY(mu_) = false;  // the engine knows of this session
+  bool gone_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::optional<v1::Refused> refused_ ABSL_GUARDED_BY(mu_);
+  std::optional<v1::Welcome> welcome_ ABSL_GUARDED_BY(mu_);
+  std::optional<v1::Assignments> assignments_ ABSL_GUARDED_BY(mu_);
+  std::deque<v1::KvValue> values_ ABSL_GUARDED_BY(mu_);
+  std::deque<v1::UploadRequest> uploads_ ABSL_GUARDED_BY(mu_);
+  bool beat_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::set<uint64_t> uncommitted_ ABSL_GUARDED_BY(mu_);
+  uint64_t received_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t acknowledged_ ABSL_GUARDED_BY(mu_) = 0;
+  bool reading_paused_ ABSL_GUARDED_BY(mu_) = false;
+
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;  // Finish was called
+  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::controller

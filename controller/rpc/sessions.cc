@@ -1,0 +1,147 @@
+#include "controller/rpc/sessions.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "controller/rpc/session.h"
+#include "platform/log.h"
+
+namespace tandem::controller {
+
+grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Open(Engine& engine) {
+  std::shared_ptr<Session> session = std::make_shared<Session>(*this, engine, random_.HexId(12));
+  bool closed = false;
+  {
+    const absl::MutexLock lock(&mu_);
+    closed = closed_;
+    all_[session.get()] = session;
+  }
+  session->Start(session);
+  if (closed) {
+    session->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
+  }
+  return session.get();
+}
+
+void Sessions::Options::FitTo(absl::Duration worker_timeout) {
+  constexpr absl::Duration kShortestBeat = absl::Milliseconds(50);  // workers do not beat more often
+  silence = std::max(4 * kShortestBeat, std::min(silence, worker_timeout / 2));
+  beat = std::clamp(silence / 4, kShortestBeat, beat);
+}
+
+std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session) {
+  std::shared_ptr<Session> former;
+  {
+    const absl::MutexLock lock(&mu_);
+    std::shared_ptr<Session>& current = by_worker_[hello.worker_id()];
+    if (current != nullptr && current->incarnation() != hello.incarnation()) {
+      v1::Refused refused;
+      refused.set_reason("WorkerIdInUse");
+      refused.set_message(
+          absl::StrCat("worker_id ", hello.worker_id(),
+                       " is connected from another process; give each worker its own --id, or "
+                       "stop the other one"));
+      return refused;
+    }
+    former = std::exchange(current, session);
+  }
+  if (former != nullptr) {
+    // The same process came back before its old stream was seen to be broken.
+    former->End(grpc::Status(grpc::StatusCode::ABORTED, "the worker has opened another session"));
+  }
+  return std::nullopt;
+}
+
+void Sessions::Leave(const Session* session) {
+  std::string worker;
+  {
+    const absl::MutexLock lock(&mu_);
+    all_.erase(session);
+    const auto it = by_worker_.find(session->worker());
+    if (it != by_worker_.end() && it->second.get() == session) {
+      worker = it->first;
+      by_worker_.erase(it);
+    }
+  }
+  if (!worker.empty() && gone_) {
+    gone_(worker);
+  }
+}
+
+std::shared_ptr<Session> Sessions::Find(const std::string& worker) const {
+  const absl::MutexLock lock(&mu_);
+  const auto it = by_worker_.find(worker);
+  return it == by_worker_.end() ? nullptr : it->second;
+}
+
+void Sessions::Push(const std::string& worker, const std::string& id, const v1::Assignments& assignments) {
+  const std::shared_ptr<Session> session = Find(worker);
+  if (session != nullptr && session->id() == id) {
+    session->Send(assignments);
+  }
+}
+
+void Sessions::Send(const std::string& worker, const v1::KvValue& value) {
+  if (const std::shared_ptr<Session> session = Find(worker)) {
+    session->Send(value);
+  }
+}
+
+bool Sessions::Ask(const std::string& worker, const v1::UploadRequest& request) {
+  const std::shared_ptr<Session> session = Find(worker);
+  if (session != nullptr) {
+    session->Send(request);
+  }
+  return session != nullptr;
+}
+
+void Sessions::Beat() {
+  std::vector<std::shared_ptr<Session>> sessions;
+  {
+    const absl::MutexLock lock(&mu_);
+    for (const auto& [pointer, weak] : all_) {
+      if (std::shared_ptr<Session> session = weak.lock()) {
+        sessions.push_back(std::move(session));
+      }
+    }
+  }
+  const absl::Time now = clock_.Now();
+  const absl::Time awake_since = AwakeSince();
+  for (const std::shared_ptr<Session>& session : sessions) {
+    if (now - std::max(session->last_seen(), awake_since) > options_.silence) {
+      session->End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
+                                absl::StrCat("no message for ", absl::FormatDuration(options_.silence),
+                                             "; beat every ", absl::FormatDuration(options_.beat))));
+    } else {
+      session->Beat();
+    }
+  }
+}
+
+void Sessions::Close() {
+  std::vector<std::shared_ptr<Session>> sessions;
+  {
+    const absl::MutexLock lock(&mu_);
+    closed_ = true;
+    for (const auto& [pointer, weak] : all_) {
+      if (std::shared_ptr<Session> session = weak.lock()) {
+        sessions.push_back(std::move(session));
+      }
+    }
+  }
+  for (const std::shared_ptr<Session>& session : sessions) {
+    session->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
+  }
+}
+
+absl::Time Sessions::LastSeen(const std::string& worker) const {
+  const std::shared_ptr<Session> session = Find(worker);
+  return session == nullptr ? absl::InfinitePast() : session->last_seen();
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "controller/rpc/upload_relay.h"
+
+namespace tandem::controller {
+
+// The two ends of a log, or of timelines, on the way from a worker to a reader. The streams belong to gRPC
+// until they are done.
+
+// Jobs.ReadLog of these ranks, or its refusal.
+grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(
+    UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
+
+// Jobs.Profile of these ranks, or its refusal.
+grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
+    UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
+
+// Workers.Upload.
+grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay);
+
+}  // namespace tandem::controller

@@ -1,0 +1,342 @@
+#include "controller/rpc/watch_reader.h"
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "controller/core/last_step.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr int kPage = 64;
+// Reports come on another stream than the end of their job, and may come after it.
+constexpr absl::Duration kLateReports = absl::Seconds(60);
+// A job whose ranks have not moved for this long is looked at more closely, this often.
+constexpr absl::Duration kQuiet = absl::Seconds(3);
+constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WatchReader>> WatchReader::Open(Store& store, History& history,
+                                                               const ProgressBoard& progress,
+                                                               const v1::WatchRequest& request,
+                                                               absl::Time now) {
+  std::unique_ptr<WatchReader> out(new WatchReader(store, history, progress, request));
+  if (absl::Status status = out->Begin(now); !status.ok()) {
+    return status;
+  }
+  return out;
+}
+
+absl::Status WatchReader::Begin(absl::Time now) {
+  if (request_.norms() && !request_.reports()) {
+    return absl::InvalidArgumentError("norms: they come with reports; ask for reports too");
+  }
+  min_interval_ =
+      absl::Seconds(request_.min_interval().seconds()) + absl::Nanoseconds(request_.min_interval().nanos());
+  if (min_interval_ < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("min_interval: must not be negative");
+  }
+  if (!request_.job().empty()) {
+    const absl::StatusOr<v1::Job> job = store_.Lookup(request_.job());
+    if (!job.ok()) {
+      return job.status();
+    }
+    job_id_ = job->id();
+  }
+  seq_ = store_.LastSeq();
+  return request_.cursor().empty() ? absl::OkStatus() : Resume(now);
+}
+
+absl::Status WatchReader::Resume(absl::Time now) {
+  std::string bytes;
+  WatchCursor cursor;
+  if (!absl::WebSafeBase64Unescape(request_.cursor(), &bytes) || !cursor.ParseFromString(bytes)) {
+    return absl::InvalidArgumentError(
+        "cursor: not one of this service; leave it empty to begin with a snapshot");
+  }
+  if (cursor.store_id() != store_.store_id() || cursor.seq() > seq_) {
+    return absl::OutOfRangeError(absl::StrCat("cursor: of store ", cursor.store_id(), ", and this is ",
+                                              store_.store_id(),
+                                              "; leave it empty to begin with a snapshot"));
+  }
+  phase_ = Phase::kChanges;
+  seq_ = cursor.seq();
+  changed_due_ = cursor.changed_due();
+  for (const WatchCursor::Reports& reports : cursor.reports()) {
+    Reports& followed = reports_[reports.job_id()];
+    followed.position = {.attempt = reports.attempt(), .step = reports.step()};
+    // Of a job that ended before the cursor no event will tell that it may be let go.
+    const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(reports.job_id());
+    if (!job.ok()) {
+      return job.status();
+    }
+    if (!job->has_value() || IsTerminal((*job)->state())) {
+      followed.ended = now;
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string WatchReader::Cursor() const {
+  WatchCursor cursor;
+  cursor.set_store_id(store_.store_id());
+  cursor.set_seq(seq_);
+  cursor.set_changed_due(changed_due_);
+  for (const auto& [job_id, reports] : reports_) {
+    WatchCursor::Reports& out = *cursor.add_reports();
+    out.set_job_id(job_id);
+    out.set_attempt(reports.position.attempt);
+    out.set_step(reports.position.step);
+  }
+  return absl::WebSafeBase64Escape(cursor.SerializeAsString());
+}
+
+absl::StatusOr<std::optional<v1::WatchResponse>> WatchReader::Next(absl::Time now) {
+  due_ = absl::InfiniteFuture();
+  if (page_.empty()) {
+    absl::Status status;
+    if (phase_ == Phase::kSnapshot) {
+      status = ReadSnapshot(now);
+    }
+    if (phase_ == Phase::kSynced && page_.empty()) {
+      page_.emplace_back().set_synced(true);
+      page_.back().set_cursor(Cursor());
+      phase_ = Phase::kChanges;
+    } else if (phase_ == Phase::kChanges) {
+      // Reports first: a client that leaves at the end of the job has then seen those that were there.
+      if (status.ok() && request_.reports()) {
+        status = ReadReports(now);
+      }
+      if (status.ok() && page_.empty()) {
+        status = ReadEvents(now);
+      }
+      if (status.ok() && page_.empty()) {
+        LookAtProgress(now);
+      }
+    }
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  if (page_.empty()) {
+    return std::nullopt;
+  }
+  std::optional<v1::WatchResponse> out = std::move(page_.front());
+  page_.pop_front();
+  return out;
+}
+
+// Without a cursor: it is of this moment, and who comes back gets that of then.
+void WatchReader::LookAtProgress(absl::Time now) {
+  if (job_id_.empty()) {
+    return;
+  }
+  if (now >= next_look_) {
+    next_look_ = now + kProgressPeriod;
+    std::optional<v1::Progress> progress = progress_.Find(job_id_);
+    const bool quiet = progress && FromProto(progress->age()) >= kQuiet;
+    if (progress && (quiet || quiet_)) {
+      v1::WatchResponse& response = page_.emplace_back();
+      response.set_job_id(job_id_);
+      *response.mutable_progress() = *std::move(progress);
+    }
+    quiet_ = quiet;
+  }
+  due_ = std::min(due_, next_look_);
+}
+
+absl::Status WatchReader::Follow(const v1::Job& job, absl::Time now) {
+  if (!request_.reports()) {
+    return absl::OkStatus();
+  }
+  const auto [it, added] = reports_.try_emplace(job.id());
+  if (IsTerminal(job.state()) && it->second.ended == absl::InfiniteFuture()) {
+    it->second.ended = now;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WatchReader::ReadSnapshot(absl::Time now) {
+  std::vector<v1::Job> jobs;
+  if (!job_id_.empty()) {
+    absl::StatusOr<std::optional<v1::Job>> job = store_.Find(job_id_);
+    if (!job.ok()) {
+      return job.status();
+    }
+    jobs.push_back(**std::move(job));
+    phase_ = Phase::kSynced;
+  } else {
+    absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> list = store_.List(snapshot_before_, kPage, {});
+    if (!list.ok()) {
+      return list.status();
+    }
+    for (auto& [seq, job] : *list) {
+      snapshot_before_ = seq;
+      jobs.push_back(std::move(job));
+    }
+    if (list->size() < kPage) {
+      phase_ = Phase::kSynced;
+    }
+  }
+  for (v1::Job& job : jobs) {
+    // A snapshot has no cursor: who loses the stream now begins again.
+    v1::WatchResponse& response = page_.emplace_back();
+    response.set_job_id(job.id());
+    // The reports that come begin where the snapshot's last_step ends.
+    absl::StatusOr<History::Position> last = history_.Last(job.id());
+    if (!last.ok()) {
+      return last.status();
+    }
+    if (absl::Status status = FillLastStep(history_, job); !status.ok()) {
+      return status;
+    }
+    if (!job_id_.empty() || !IsTerminal(job.state())) {
+      if (absl::Status status = Follow(job, now); !status.ok()) {
+        return status;
+      }
+      const auto it = reports_.find(job.id());
+      if (it != reports_.end()) {
+        it->second.position = *last;
+      }
+    }
+    *response.mutable_snapshot() = std::move(job);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::WatchResponse> WatchReader::Changed(const std::string& job_id, absl::Time now) {
+  v1::WatchResponse out;
+  out.set_job_id(job_id);
+  absl::StatusOr<std::optional<v1::Job>> job = store_.Find(job_id);
+  if (!job.ok()) {
+    return job.status();
+  }
+  *out.mutable_changed() = **std::move(job);
+  if (absl::Status status = FillLastStep(history_, *out.mutable_changed()); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = Follow(out.changed(), now); !status.ok()) {
+    return status;
+  }
+  return out;
+}
+
+absl::Status WatchReader::ReadEvents(absl::Time now) {
+  if (changed_due_) {  // resumed between an event and its job
+    const absl::StatusOr<std::vector<v1::Event>> last = store_.Events("", seq_ - 1, 1);
+    if (!last.ok()) {
+      return last.status();
+    }
+    changed_due_ = false;
+    if (!last->empty() && !last->front().job_id().empty()) {
+      absl::StatusOr<v1::WatchResponse> changed = Changed(last->front().job_id(), now);
+      if (!changed.ok()) {
+        return changed.status();
+      }
+      changed->set_cursor(Cursor());
+      page_.push_back(*std::move(changed));
+    }
+  }
+  absl::StatusOr<std::vector<v1::Event>> events = store_.Events(job_id_, seq_, kPage);
+  if (!events.ok()) {
+    return events.status();
+  }
+  for (size_t i = 0; i < events->size(); ++i) {
+    v1::Event& event = (*events)[i];
+    const std::string job_id = event.job_id();
+    // The job follows the last of its events here; its content is newer than the earlier ones anyway.
+    const bool last = std::none_of(events->begin() + static_cast<ptrdiff_t>(i) + 1, events->end(),
+                                   [&](const v1::Event& later) { return later.job_id() == job_id; });
+    seq_ = event.seq();
+    changed_due_ = last && !job_id.empty();
+    v1::WatchResponse& response = page_.emplace_back();
+    response.set_job_id(job_id);
+    response.set_cursor(Cursor());
+    *response.mutable_event() = std::move(event);
+    if (changed_due_) {
+      changed_due_ = false;
+      absl::StatusOr<v1::WatchResponse> changed = Changed(job_id, now);
+      if (!changed.ok()) {
+        return changed.status();
+      }
+      changed->set_cursor(Cursor());
+      page_.push_back(*std::move(changed));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WatchReader::ReadReports(absl::Time now) {
+  for (auto it = reports_.begin(); it != reports_.end();) {
+    auto& [job_id, reports] = *it;
+    const bool ended = reports.ended != absl::InfiniteFuture();
+    if (ended && job_id_.empty() && now - reports.ended > kLateReports) {
+      it = reports_.erase(it);
+      continue;
+    }
+    std::vector<v1::StepReport> found;
+    int64_t skipped = 0;
+    if (min_interval_ == absl::ZeroDuration()) {
+      absl::StatusOr<std::vector<v1::StepReport>> next =
+          history_.After(job_id, reports.position, kPage, request_.norms());
+      if (!next.ok()) {
+        return next.status();
+      }
+      found = *std::move(next);
+    } else {
+      const absl::StatusOr<int64_t> count = history_.CountAfter(job_id, reports.position);
+      if (!count.ok()) {
+        return count.status();
+      }
+      if (*count > 0 && !ended && now < reports.last_sent + min_interval_) {
+        due_ = std::min(due_, reports.last_sent + min_interval_);
+      } else if (*count > 0) {
+        absl::StatusOr<std::optional<v1::StepReport>> newest =
+            history_.Newest(job_id, reports.position, request_.norms());
+        if (!newest.ok()) {
+          return newest.status();
+        }
+        if (newest->has_value()) {
+          // Counted after it was read: more may have come since the first count.
+          const History::Position position{.attempt = (*newest)->attempt(), .step = (*newest)->step()};
+          const absl::StatusOr<int64_t> all = history_.CountAfter(job_id, reports.position);
+          const absl::StatusOr<int64_t> later = history_.CountAfter(job_id, position);
+          if (!all.ok() || !later.ok()) {
+            return all.ok() ? later.status() : all.status();
+          }
+          skipped = std::max<int64_t>(0, *all - *later - 1);
+          found.push_back(**std::move(newest));
+        }
+      }
+    }
+    for (v1::StepReport& report : found) {
+      reports.last_sent = now;
+      const std::string digest = report.norms().table_digest();
+      if (report.has_norms() && digest != reports.table) {
+        absl::StatusOr<std::optional<v1::ItemTable>> table = history_.Table(digest);
+        if (!table.ok()) {
+          return table.status();
+        }
+        if (table->has_value()) {
+          v1::WatchResponse& response = page_.emplace_back();
+          response.set_job_id(job_id);
+          response.set_cursor(Cursor());
+          *response.mutable_table() = **std::move(table);
+          reports.table = digest;
+        }
+      }
+      reports.position = {.attempt = report.attempt(), .step = report.step()};
+      v1::WatchResponse& response = page_.emplace_back();
+      response.set_job_id(job_id);
+      response.set_cursor(Cursor());
+      response.set_skipped(std::exchange(skipped, 0));
+      *response.mutable_report() = std::move(report);
+    }
+    ++it;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem::controller

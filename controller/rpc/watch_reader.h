@@ -1,0 +1,76 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "controller/metrics/progress_board.h"
+#include "controller/store/history.h"
+#include "controller/store/store.h"
+#include "tandem/v1/jobs.pb.h"
+
+namespace tandem::controller {
+
+// What one Watch sends, in order: a snapshot of every job that matches, `synced`, then events, each followed
+// by its job, and reports where they are asked for. It holds a place in the store and the history and no
+// queue beyond a page, so it may be as slow as it likes, and a client that comes back with the last cursor
+// goes on without gap or repeat. Not thread-safe.
+class WatchReader {
+ public:
+  // NotFound for a job that is not there; OutOfRange for a cursor of another store.
+  static absl::StatusOr<std::unique_ptr<WatchReader>> Open(Store& store, History& history,
+                                                           const ProgressBoard& progress,
+                                                           const v1::WatchRequest& request, absl::Time now);
+
+  // The next response, or none for now.
+  absl::StatusOr<std::optional<v1::WatchResponse>> Next(absl::Time now);
+
+  // When Next may have something although nothing changes: a report that min_interval holds back, or a look
+  // at the progress of the job.
+  absl::Time due() const { return due_; }
+
+ private:
+  struct Reports {
+    History::Position position;
+    absl::Time last_sent = absl::InfinitePast();
+    std::string table;                          // digest of the one that was sent
+    absl::Time ended = absl::InfiniteFuture();  // when its end was sent
+  };
+
+  WatchReader(Store& store, History& history, const ProgressBoard& progress, v1::WatchRequest request)
+      : store_(store), history_(history), progress_(progress), request_(std::move(request)) {}
+
+  absl::Status Begin(absl::Time now);
+  absl::Status Resume(absl::Time now);
+  absl::Status ReadSnapshot(absl::Time now);
+  absl::Status ReadEvents(absl::Time now);
+  absl::Status ReadReports(absl::Time now);
+  void LookAtProgress(absl::Time now);
+  absl::Status Follow(const v1::Job& job, absl::Time now);
+  absl::StatusOr<v1::WatchResponse> Changed(const std::string& job_id, absl::Time now);
+  std::string Cursor() const;
+
+  Store& store_;
+  History& history_;
+  const ProgressBoard& progress_;
+  const v1::WatchRequest request_;
+  std::string job_id_;  // empty: all
+  absl::Duration min_interval_;
+
+  enum class Phase { kSnapshot, kSynced, kChanges };
+  Phase phase_ = Phase::kSnapshot;
+  int64_t snapshot_before_ = 0;
+  int64_t seq_ = 0;           // of the last event that was read
+  bool changed_due_ = false;  // the job of that event is to be sent
+  std::map<std::string, Reports> reports_;
+  bool quiet_ = false;  // the last progress that was sent was of a job that stood still
+  absl::Time next_look_ = absl::InfinitePast();
+  std::deque<v1::WatchResponse> page_;
+  absl::Time due_ = absl::InfiniteFuture();
+};
+
+}  // namespace tandem::controller

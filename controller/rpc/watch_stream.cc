@@ -1,0 +1,192 @@
+#include "controller/rpc/watch_stream.h"
+
+#include <optional>
+
+#include "controller/rpc/rpc_errors.h"
+
+namespace tandem::controller {
+
+class WatchStream : public grpc::ServerWriteReactor<v1::WatchResponse> {
+ public:
+  WatchStream(Watches& watches, std::unique_ptr<WatchReader> reader, const platform::Clock& clock)
+      : watches_(watches), clock_(clock), reader_(std::move(reader)) {}
+
+  void Start(std::shared_ptr<WatchStream> self) {
+    {
+      const absl::MutexLock lock(&mu_);
+      self_ = std::move(self);
+    }
+    Pump();
+  }
+
+  // Sends the next response, if the last one has left and there is one.
+  void Pump() {
+    const absl::MutexLock lock(&mu_);
+    Next();
+  }
+
+  absl::Time due() {
+    const absl::MutexLock lock(&mu_);
+    return writing_ || finished_ || reader_ == nullptr ? absl::InfiniteFuture() : reader_->due();
+  }
+
+  void End(const grpc::Status& status) {
+    const absl::MutexLock lock(&mu_);
+    if (!end_.has_value()) {
+      end_ = status;
+    }
+    Next();
+  }
+
+  void OnWriteDone(bool ok) override {
+    const absl::MutexLock lock(&mu_);
+    writing_ = false;
+    if (!ok && !end_.has_value()) {
+      end_ = grpc::Status::CANCELLED;
+    }
+    Next();
+  }
+
+  void OnCancel() override { End(grpc::Status::CANCELLED); }
+
+  void OnDone() override {
+    watches_.Leave(this);
+    // Dropped, and perhaps deleted, after the lock is released.
+    std::shared_ptr<WatchStream> self;
+    {
+      const absl::MutexLock lock(&mu_);
+      finished_ = true;
+      self.swap(self_);
+    }
+  }
+
+ private:
+  void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (writing_ || finished_) {
+      return;
+    }
+    if (!end_.has_value()) {
+      absl::StatusOr<std::optional<v1::WatchResponse>> next = reader_->Next(clock_.Now());
+      if (next.ok() && !next->has_value()) {
+        return;
+      }
+      if (next.ok()) {
+        outgoing_ = **std::move(next);
+        writing_ = true;
+        StartWrite(&outgoing_);
+        return;
+      }
+      end_ = ToRpc(next.status());
+    }
+    finished_ = true;
+    Finish(*end_);
+  }
+
+  Watches& watches_;
+  const platform::Clock& clock_;
+  v1::WatchResponse outgoing_;
+  absl::Mutex mu_;
+  std::unique_ptr<WatchReader> reader_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<WatchStream> self_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
+};
+
+namespace {
+
+// A stream that ends at once.
+class RefusedWatch : public grpc::ServerWriteReactor<v1::WatchResponse> {
+ public:
+  explicit RefusedWatch(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+constexpr absl::Duration kTimerStep = absl::Milliseconds(50);
+
+}  // namespace
+
+Watches::Watches(Store& store, History& history, const ProgressBoard& progress, const platform::Clock& clock)
+    : store_(store), history_(history), progress_(progress), clock_(clock), thread_([this] { Run(); }) {}
+
+Watches::~Watches() {
+  Close();
+  thread_.join();
+}
+
+grpc::ServerWriteReactor<v1::WatchResponse>* Watches::Open(const v1::WatchRequest& request) {
+  absl::StatusOr<std::unique_ptr<WatchReader>> reader =
+      WatchReader::Open(store_, history_, progress_, request, clock_.Now());
+  if (!reader.ok()) {
+    return new RefusedWatch(ToRpc(reader.status()));
+  }
+  const auto stream = std::make_shared<WatchStream>(*this, *std::move(reader), clock_);
+  {
+    const absl::MutexLock lock(&mu_);
+    if (closed_) {
+      return new RefusedWatch({grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"});
+    }
+    streams_[stream.get()] = stream;
+    changed_.NotifyAll();
+  }
+  stream->Start(stream);
+  return stream.get();
+}
+
+void Watches::Poke() {
+  const absl::MutexLock lock(&mu_);
+  poked_ = true;
+  changed_.NotifyAll();
+}
+
+void Watches::Leave(const WatchStream* stream) {
+  const absl::MutexLock lock(&mu_);
+  streams_.erase(stream);
+}
+
+std::vector<std::shared_ptr<WatchStream>> Watches::All() {
+  const absl::MutexLock lock(&mu_);
+  std::vector<std::shared_ptr<WatchStream>> out;
+  for (const auto& [pointer, weak] : streams_) {
+    if (std::shared_ptr<WatchStream> stream = weak.lock()) {
+      out.push_back(std::move(stream));
+    }
+  }
+  return out;
+}
+
+void Watches::Close() {
+  {
+    const absl::MutexLock lock(&mu_);
+    closed_ = true;
+    changed_.NotifyAll();
+  }
+  for (const std::shared_ptr<WatchStream>& stream : All()) {
+    stream->End({grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"});
+  }
+}
+
+void Watches::Run() {
+  while (true) {
+    bool poked = false;
+    {
+      const absl::MutexLock lock(&mu_);
+      // The first stream wakes this too: it may have something due, though nothing pokes.
+      if (!poked_ && !closed_) {
+        changed_.WaitFor(mu_, streams_.empty() ? absl::InfiniteDuration() : kTimerStep);
+      }
+      if (closed_) {
+        return;
+      }
+      poked = std::exchange(poked_, false);
+    }
+    const absl::Time now = clock_.Now();
+    for (const std::shared_ptr<WatchStream>& stream : All()) {
+      if (poked || stream->due() <= now) {
+        stream->Pump();
+      }
+    }
+  }
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+
+#include "controller/engine.h"
+#include "controller/metrics/metrics.h"
+#include "controller/rpc/sessions.h"
+#include "controller/rpc/upload_relay.h"
+#include "controller/store/history.h"
+#include "controller/store/store.h"
+#include "platform/clock.h"
+#include "tandem/v1/workers.grpc.pb.h"
+
+namespace tandem::controller {
+
+// The daemons' RPCs: each opens a stream of its own kind.
+class WorkersService final : public v1::Workers::CallbackService {
+ public:
+  // What the service speaks to; all of it outlives the service.
+  struct Parts {
+    Engine& engine;
+    Store& store;
+    History& history;
+    Sessions& sessions;
+    UploadRelay& uploads;
+    Metrics& metrics;
+    const platform::Clock& clock;
+    std::function<void()> reports_arrived;
+  };
+  explicit WorkersService(const Parts& parts) : parts_(parts) {}
+
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Session(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>* Reports(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerReadReactor<v1::UploadChunk>* Upload(grpc::CallbackServerContext* context,
+                                                   v1::UploadDone* response) override;
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace tandem::controller

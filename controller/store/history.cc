@@ -1,0 +1,423 @@
+#include "controller/store/history.h"
+
+#include "absl/strings/str_cat.h"
+#include "platform/failpoint.h"
+#include "platform/log.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr int64_t kSchema = 1;
+
+constexpr char kTables[] = R"(
+CREATE TABLE IF NOT EXISTS reports (job TEXT NOT NULL, step INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  data BLOB NOT NULL, PRIMARY KEY (job, step)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS reports_in_order ON reports (job, attempt, step);
+CREATE TABLE IF NOT EXISTS norms (id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, step INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, bytes INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (job, step));
+CREATE INDEX IF NOT EXISTS norms_of_job ON norms (job, id);
+CREATE TABLE IF NOT EXISTS item_tables (digest TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+)";
+
+constexpr char kAfter[] = "FROM reports WHERE job = ? AND (attempt, step) > (?, ?)";
+
+absl::Status Unreadable() { return absl::DataLossError("history.db holds a report that cannot be read"); }
+
+}  // namespace
+
+struct History::Statements {
+  explicit Statements(Database& db)
+      : insert(db.Prepare(
+            "INSERT INTO reports VALUES (?, ?, ?, ?) ON CONFLICT (job, step) DO UPDATE SET attempt = "
+            "excluded.attempt, data = excluded.data WHERE excluded.attempt >= attempt")),
+        find_norms(db.Prepare("SELECT id, attempt, bytes FROM norms WHERE job = ? AND step = ?")),
+        insert_norms(
+            db.Prepare("INSERT INTO norms (job, step, attempt, bytes, data) VALUES (?, ?, ?, ?, ?)")),
+        delete_norms(db.Prepare("DELETE FROM norms WHERE id = ?")),
+        oldest_of_job(db.Prepare("SELECT id, job, bytes FROM norms WHERE job = ? ORDER BY id LIMIT 1")),
+        oldest(db.Prepare("SELECT id, job, bytes FROM norms ORDER BY id LIMIT 1")),
+        get_norms(db.Prepare("SELECT attempt, data FROM norms WHERE job = ? AND step = ?")),
+        insert_table(db.Prepare("INSERT OR IGNORE INTO item_tables VALUES (?, ?)")),
+        get_table(db.Prepare("SELECT data FROM item_tables WHERE digest = ?")),
+        after(db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt, step LIMIT ?"))),
+        count_after(db.Prepare(absl::StrCat("SELECT count(*) ", kAfter))),
+        newest(db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt DESC, step DESC LIMIT 1"))),
+        range(db.Prepare(
+            "SELECT data FROM reports WHERE job = ? AND step >= ? AND step <= ? ORDER BY step LIMIT ?")),
+        last(db.Prepare(
+            "SELECT attempt, step FROM reports WHERE job = ? ORDER BY attempt DESC, step DESC LIMIT 1")),
+        last_step(db.Prepare("SELECT coalesce(max(step), 0) FROM reports WHERE job = ?")) {}
+
+  Statement insert, find_norms, insert_norms, delete_norms, oldest_of_job, oldest, get_norms, insert_table,
+      get_table, after, count_after, newest, range, last, last_step;
+};
+
+History::History(std::unique_ptr<Database> db, const Options& options)
+    : options_(options), db_(std::move(db)) {}
+
+History::~History() {
+  Commit();
+  const absl::MutexLock lock(&mu_);
+  statements_.reset();
+  db_.reset();
+}
+
+absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& directory, const Options& options) {
+  const std::string path = absl::StrCat(directory, "/history.db");
+  absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(path, Database::Sync::kNormal);
+  // Nothing but reports is lost with it.
+  const auto with_remedy = [](const absl::Status& status) {
+    return absl::IsDataLoss(status)
+               ? absl::DataLossError(
+                     absl::StrCat(status.message(), "; move it away to go on without the old reports"))
+               : status;
+  };
+  if (!db.ok()) {
+    return with_remedy(db.status());
+  }
+  if (absl::Status status = (*db)->Check(); !status.ok()) {
+    return with_remedy(status);
+  }
+  std::unique_ptr<History> out(new History(*std::move(db), options));
+  if (absl::Status status = out->Prepare(); !status.ok()) {
+    return with_remedy(status);
+  }
+  return out;
+}
+
+absl::Status History::Prepare() {
+  const absl::MutexLock lock(&mu_);
+  Statement version = db_->Prepare("PRAGMA user_version");
+  const int64_t schema = version.Next() ? version.Int(0) : 0;
+  if (absl::Status status = version.Finish(); !status.ok()) {
+    return status;
+  }
+  if (schema != 0 && schema != kSchema) {
+    return absl::FailedPreconditionError(absl::StrCat("history.db: schema ", schema,
+                                                      " is not known to this build (it knows ", kSchema,
+                                                      "); run the build that wrote it, or a newer one"));
+  }
+  if (absl::Status status = db_->Execute(absl::StrCat(kTables, "PRAGMA user_version = ", kSchema));
+      !status.ok()) {
+    return status;
+  }
+  statements_ = std::make_unique<Statements>(*db_);
+  return CountNorms();
+}
+
+absl::Status History::CountNorms() {
+  bytes_of_job_.clear();
+  bytes_ = 0;
+  Statement sums = db_->Prepare("SELECT job, sum(bytes) FROM norms GROUP BY job");
+  while (sums.Next()) {
+    bytes_of_job_[sums.Bytes(0)] = sums.Int(1);
+    bytes_ += sums.Int(1);
+  }
+  return sums.Finish();
+}
+
+absl::Status History::Insert(const std::string& job, const v1::StepReport& report) {
+  v1::StepReport scalars = report;
+  scalars.clear_norms();
+  statements_->insert.Bind(job)
+      .Bind(report.step())
+      .Bind(report.attempt())
+      .BindBlob(scalars.SerializeAsString());
+  if (absl::Status status = statements_->insert.Run(); !status.ok()) {
+    return status;
+  }
+  return report.has_norms() ? InsertNorms(job, report) : absl::OkStatus();
+}
+
+absl::Status History::InsertNorms(const std::string& job, const v1::StepReport& report) {
+  Statement& find = statements_->find_norms;
+  find.Bind(job).Bind(report.step());
+  int64_t old_id = 0;
+  int64_t old_bytes = 0;
+  bool newer = false;
+  if (find.Next()) {
+    old_id = find.Int(0);
+    newer = find.Int(1) > report.attempt();
+    old_bytes = find.Int(2);
+  }
+  if (absl::Status status = find.Finish(); !status.ok() || newer) {
+    return status;
+  }
+  if (old_id != 0) {
+    statements_->delete_norms.Bind(old_id);
+    if (absl::Status status = statements_->delete_norms.Run(); !status.ok()) {
+      return status;
+    }
+    bytes_of_job_[job] -= old_bytes;
+    bytes_ -= old_bytes;
+  }
+  const std::string packed = report.norms().SerializeAsString();
+  const int64_t bytes = static_cast<int64_t>(packed.size());
+  statements_->insert_norms.Bind(job).Bind(report.step()).Bind(report.attempt()).Bind(bytes).BindBlob(packed);
+  if (absl::Status status = statements_->insert_norms.Run(); !status.ok()) {
+    return status;
+  }
+  bytes_of_job_[job] += bytes;
+  bytes_ += bytes;
+  return Evict(job);
+}
+
+absl::Status History::Evict(const std::string& job) {
+  while (bytes_of_job_[job] > options_.norm_bytes_of_a_job || bytes_ > options_.norm_bytes) {
+    const bool own = bytes_of_job_[job] > options_.norm_bytes_of_a_job;
+    Statement& oldest = own ? statements_->oldest_of_job : statements_->oldest;
+    if (own) {
+      oldest.Bind(job);
+    }
+    if (!oldest.Next()) {
+      return oldest.Finish();
+    }
+    const int64_t id = oldest.Int(0);
+    const std::string owner = oldest.Bytes(1);
+    const int64_t bytes = oldest.Int(2);
+    if (absl::Status status = oldest.Finish(); !status.ok()) {
+      return status;
+    }
+    statements_->delete_norms.Bind(id);
+    if (absl::Status status = statements_->delete_norms.Run(); !status.ok()) {
+      return status;
+    }
+    bytes_of_job_[owner] -= bytes;
+    bytes_ -= bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committed committed) {
+  std::pair<std::vector<Committed>, absl::Status> ended;
+  {
+    const absl::MutexLock lock(&mu_);
+    absl::Status status = absl::OkStatus();
+    if (!open_) {
+      status = db_->Execute("BEGIN");
+      open_ = status.ok();
+      first_uncommitted_ = now;
+    }
+    if (status.ok() && batch.has_table()) {
+      statements_->insert_table.Bind(batch.table().digest()).BindBlob(batch.table().SerializeAsString());
+      status = statements_->insert_table.Run();
+    }
+    if (status.ok() && !durable_steps_.contains(batch.id().job_id())) {
+      const absl::StatusOr<int64_t> before = HighestStep(batch.id().job_id());
+      status = before.status();
+      if (status.ok()) {
+        durable_steps_[batch.id().job_id()] = *before;
+      }
+    }
+    for (const v1::StepReport& report : batch.reports()) {
+      if (!status.ok()) {
+        break;
+      }
+      v1::StepReport stamped = report;
+      if (stamped.attempt() == 0) {
+        stamped.set_attempt(batch.id().attempt());
+      }
+      status = Insert(batch.id().job_id(), stamped);
+      ++uncommitted_;
+    }
+    if (!status.ok()) {
+      platform::Log(platform::LogLevel::kError, "reports could not be stored; the workers send them again",
+                    {{"error", std::string(status.message())}});
+      // What else is in the transaction is sent again too, by those who get the error.
+      db_->Execute("ROLLBACK").IgnoreError();
+      open_ = false;
+      uncommitted_ = 0;
+      durable_steps_.clear();
+      ended = {std::move(waiting_), status};
+      waiting_.clear();
+      CountNorms().IgnoreError();
+      ended.first.push_back(std::move(committed));
+    } else {
+      waiting_.push_back(std::move(committed));
+      if (uncommitted_ >= options_.reports_per_commit) {
+        ended = End();
+      }
+    }
+  }
+  for (const Committed& call : ended.first) {
+    call(ended.second);
+  }
+  return ended.second;
+}
+
+std::pair<std::vector<History::Committed>, absl::Status> History::End() {
+  if (!open_) {
+    return {};
+  }
+  TANDEM_FAILPOINT("controller.before_commit.report");
+  absl::Status status = db_->CheckInPlace();
+  if (status.ok()) {
+    status = db_->Execute("COMMIT");
+  }
+  if (status.ok()) {
+    TANDEM_FAILPOINT("controller.after_commit.report");
+  } else {
+    platform::Log(platform::LogLevel::kError, "reports could not be committed; the workers send them again",
+                  {{"error", std::string(status.message())}});
+    db_->Execute("ROLLBACK").IgnoreError();
+    CountNorms().IgnoreError();
+  }
+  open_ = false;
+  durable_steps_.clear();
+  uncommitted_ = 0;
+  std::pair<std::vector<Committed>, absl::Status> out{std::move(waiting_), status};
+  waiting_.clear();
+  return out;
+}
+
+void History::Tick(absl::Time now) {
+  bool due = false;
+  {
+    const absl::MutexLock lock(&mu_);
+    due = open_ && now - first_uncommitted_ >= options_.commit_interval;
+  }
+  if (due) {
+    Commit();
+  }
+}
+
+void History::Commit() {
+  std::pair<std::vector<Committed>, absl::Status> ended;
+  {
+    const absl::MutexLock lock(&mu_);
+    ended = End();
+  }
+  for (const Committed& call : ended.first) {
+    call(ended.second);
+  }
+}
+
+absl::Status History::AddNorms(const std::string& job, v1::StepReport& report) {
+  Statement& query = statements_->get_norms;
+  query.Bind(job).Bind(report.step());
+  bool readable = true;
+  if (query.Next() && query.Int(0) == report.attempt()) {
+    readable = report.mutable_norms()->ParseFromString(query.Bytes(1));
+  }
+  absl::Status status = query.Finish();
+  return status.ok() && !readable ? Unreadable() : status;
+}
+
+absl::StatusOr<std::vector<v1::StepReport>> History::Read(const std::string& job, Statement& query,
+                                                          bool norms) {
+  std::vector<v1::StepReport> out;
+  bool readable = true;
+  while (query.Next()) {
+    readable = out.emplace_back().ParseFromString(query.Bytes(0)) && readable;
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  if (!readable) {
+    return Unreadable();
+  }
+  if (norms) {
+    for (v1::StepReport& report : out) {
+      if (absl::Status status = AddNorms(job, report); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<v1::StepReport>> History::After(const std::string& job, Position position,
+                                                           int limit, bool norms) {
+  const absl::MutexLock lock(&mu_);
+  statements_->after.Bind(job).Bind(position.attempt).Bind(position.step).Bind(limit);
+  return Read(job, statements_->after, norms);
+}
+
+absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position position) {
+  const absl::MutexLock lock(&mu_);
+  Statement& query = statements_->count_after;
+  query.Bind(job).Bind(position.attempt).Bind(position.step);
+  const int64_t count = query.Next() ? query.Int(0) : 0;
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  return count;
+}
+
+absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string& job, Position position,
+                                                              bool norms) {
+  const absl::MutexLock lock(&mu_);
+  statements_->newest.Bind(job).Bind(position.attempt).Bind(position.step);
+  absl::StatusOr<std::vector<v1::StepReport>> reports = Read(job, statements_->newest, norms);
+  if (!reports.ok()) {
+    return reports.status();
+  }
+  return reports->empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(reports->front()));
+}
+
+absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& job, int64_t first,
+                                                           int64_t last, int limit, bool norms) {
+  const absl::MutexLock lock(&mu_);
+  statements_->range.Bind(job).Bind(first).Bind(last > 0 ? last : INT64_MAX).Bind(limit);
+  return Read(job, statements_->range, norms);
+}
+
+absl::StatusOr<std::optional<v1::ItemTable>> History::Table(const std::string& digest) {
+  const absl::MutexLock lock(&mu_);
+  Statement& query = statements_->get_table;
+  query.Bind(digest);
+  std::optional<v1::ItemTable> out;
+  bool readable = true;
+  if (query.Next()) {
+    readable = out.emplace().ParseFromString(query.Bytes(0));
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  if (!readable) {
+    return Unreadable();
+  }
+  return out;
+}
+
+absl::StatusOr<History::Position> History::Last(const std::string& job) {
+  const absl::MutexLock lock(&mu_);
+  Statement& query = statements_->last;
+  query.Bind(job);
+  Position out;
+  if (query.Next()) {
+    out = {.attempt = static_cast<int>(query.Int(0)), .step = query.Int(1)};
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  return out;
+}
+
+absl::StatusOr<int64_t> History::LastStep(const std::string& job) {
+  const absl::MutexLock lock(&mu_);
+  const auto durable = durable_steps_.find(job);
+  return durable != durable_steps_.end() ? durable->second : HighestStep(job);
+}
+
+absl::StatusOr<int64_t> History::HighestStep(const std::string& job) {
+  Statement& query = statements_->last_step;
+  query.Bind(job);
+  const int64_t out = query.Next() ? query.Int(0) : 0;
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  return out;
+}
+
+absl::Status History::CheckInPlace() const {
+  const absl::MutexLock lock(&mu_);
+  return db_->CheckInPlace();
+}
+
+int64_t History::norm_bytes() const {
+  const absl::MutexLock lock(&mu_);
+  return bytes_;
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/store/sqlite.h"
+#include "tandem/v1/workers.pb.h"
+
+namespace tandem::controller {
+
+// The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step); the higher attempt
+// wins, and the same report twice is one. Norms are kept in rings, oldest out first. Thread-safe.
+class History {
+ public:
+  struct Options {
+    int64_t norm_bytes_of_a_job = int64_t{64} << 20;
+    int64_t norm_bytes = int64_t{1} << 30;
+    int reports_per_commit = 256;
+    absl::Duration commit_interval = absl::Seconds(1);
+  };
+  // Where a reader stands: it has everything up to here, in (attempt, step) order.
+  struct Position {
+    int attempt = 0;
+    int64_t step = 0;
+    auto operator<=>(const Position&) const = default;
+  };
+  using Committed = std::function<void(absl::Status)>;
+
+  // DataLoss, with what to do, where a part of the file is damaged (all of it is read).
+  static absl::StatusOr<std::unique_ptr<History>> Open(const std::string& directory, const Options& options);
+  ~History();
+
+  // Readers see the reports at once. `committed` is called when they are durable, or with the error after
+  // which they must be sent again; from the thread that commits, with no lock held.
+  absl::Status Add(const v1::ReportBatch& batch, absl::Time now, Committed committed)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Commits where the interval has passed. Call a few times a second.
+  void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+  void Commit() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Reports after `position`, in (attempt, step) order.
+  absl::StatusOr<std::vector<v1::StepReport>> After(const std::string& job, Position position, int limit,
+                                                    bool norms) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<int64_t> CountAfter(const std::string& job, Position position) ABSL_LOCKS_EXCLUDED(mu_);
+  // The newest report after `position`.
+  absl::StatusOr<std::optional<v1::StepReport>> Newest(const std::string& job, Position position, bool norms)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Reports of steps first to last (inclusive; last 0: no end), by step.
+  absl::StatusOr<std::vector<v1::StepReport>> Range(const std::string& job, int64_t first, int64_t last,
+                                                    int limit, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
+
+  absl::StatusOr<std::optional<v1::ItemTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The newest position of a job; zeros where there is none.
+  absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
+  // The highest step of a job of which the report is durable, so that it never falls, whoever dies; 0 where
+  // there is none.
+  absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
+
+  int64_t norm_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // FailedPrecondition where history.db was deleted, moved or replaced under this process.
+  absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Statements;
+  History(std::unique_ptr<Database> db, const Options& options);
+
+  absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CountNorms() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Insert(const std::string& job, const v1::StepReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertNorms(const std::string& job, const v1::StepReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Evict(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of all reports, durable or not.
+  absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the open transaction; what is to be called then, and with what.
+  std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status AddNorms(const std::string& job, v1::StepReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::vector<v1::StepReport>> Read(const std::string& job, Statement& query, bool norms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  mutable absl::Mutex mu_;
+  std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);
+  bool open_ ABSL_GUARDED_BY(mu_) = false;  // a transaction
+  int uncommitted_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Time first_uncommitted_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> durable_steps_
+      ABSL_GUARDED_BY(mu_);  // of jobs in the transaction, before it
+  std::vector<Committed> waiting_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> bytes_of_job_ ABSL_GUARDED_BY(mu_);
+  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,207 @@
+#include "controller/store/sqlite.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "platform/regular_file.h"
+
+namespace tandem::controller {
+namespace {
+
+// Of the write that failed. SQLite 3.40 does not note it for the connection when a COMMIT writes the log.
+int LastErrno(sqlite3* db, int rc) {
+  sqlite3_file* log = nullptr;
+  int error = 0;
+  if (rc == SQLITE_IOERR_WRITE &&
+      sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK && log != nullptr &&
+      log->pMethods != nullptr) {
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  }
+  return error != 0 ? error : sqlite3_system_errno(db);
+}
+
+// `rc` with its extended code.
+absl::Status ErrorOf(sqlite3* db, int rc) {
+  const char* path = sqlite3_db_filename(db, "main");
+  std::string text = absl::StrCat(path == nullptr ? "" : path, ": SQLite: ", sqlite3_errmsg(db));
+  const int kind = rc & 0xff;
+  // "disk I/O error" alone does not say which.
+  const int error = LastErrno(db, rc);
+  if (error != 0 && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN || kind == SQLITE_FULL)) {
+    absl::StrAppend(&text, ": ", std::strerror(error));
+  }
+  // SQLite calls only ENOSPC "full". A failed fsync is none of these: what is on the disk is not known then.
+  if (rc == SQLITE_IOERR_WRITE && (error == ENOSPC || error == EDQUOT || error == EFBIG)) {
+    return absl::ResourceExhaustedError(text);
+  }
+  switch (kind) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::FailedPreconditionError(text);
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(text);
+    case SQLITE_READONLY:
+      return absl::PermissionDeniedError(text);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(text);
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+}  // namespace
+
+void Statement::Deleter::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+Statement::Statement(sqlite3* db, std::string_view sql) : db_(db) {
+  sqlite3_stmt* statement = nullptr;
+  Note(sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()), &statement, nullptr));
+  statement_.reset(statement);
+}
+
+void Statement::Note(int rc) {
+  if (rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE && status_.ok()) {
+    status_ = ErrorOf(db_, rc);
+  }
+}
+
+Statement& Statement::Bind(int64_t value) {
+  Note(sqlite3_bind_int64(statement_.get(), next_parameter_++, value));
+  return *this;
+}
+
+Statement& Statement::Bind(std::string_view text) {
+  Note(sqlite3_bind_text(statement_.get(), next_parameter_++, text.data(), static_cast<int>(text.size()),
+                         SQLITE_TRANSIENT));
+  return *this;
+}
+
+Statement& Statement::BindBlob(std::string_view bytes) {
+  Note(sqlite3_bind_blob64(statement_.get(), next_parameter_++, bytes.data() == nullptr ? "" : bytes.data(),
+                           bytes.size(), SQLITE_TRANSIENT));
+  return *this;
+}
+
+absl::Status Statement::Run() {
+  while (Next()) {
+  }
+  return Finish();
+}
+
+bool Statement::Next() {
+  if (!status_.ok()) {
+    return false;
+  }
+  const int rc = sqlite3_step(statement_.get());
+  Note(rc);
+  return rc == SQLITE_ROW;
+}
+
+int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+
+std::string Statement::Bytes(int column) const {
+  const void* data = sqlite3_column_blob(statement_.get(), column);
+  const int size = sqlite3_column_bytes(statement_.get(), column);
+  return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), size);
+}
+
+bool Statement::IsNull(int column) const {
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
+
+absl::Status Statement::Finish() {
+  if (statement_ != nullptr) {
+    sqlite3_reset(statement_.get());
+  }
+  next_parameter_ = 1;
+  absl::Status out = status_;
+  status_ = absl::OkStatus();
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Sync sync) {
+  // SQLite says of a FIFO that it is no database. This closes the file again before SQLite has locks on it.
+  const absl::Status regular = platform::OpenRegularFile(path, O_RDONLY).status();
+  if (absl::IsInvalidArgument(regular)) {
+    return regular;
+  }
+  sqlite3* db = nullptr;
+  const int rc = sqlite3_open_v2(path.c_str(), &db,
+                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  std::unique_ptr<Database> out(new Database(db, path));
+  if (rc != SQLITE_OK) {
+    std::string text = absl::StrCat(path, ": SQLite: ", sqlite3_errmsg(db));
+    if (const int error = sqlite3_system_errno(db); error != 0) {
+      absl::StrAppend(&text, ": ", std::strerror(error));
+    }
+    return absl::UnavailableError(text);
+  }
+  sqlite3_extended_result_codes(db, 1);
+  // EXCLUSIVE comes before WAL: then no shared-memory file is made, and nobody else gets in.
+  for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=WAL",
+                             sync == Sync::kFull ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
+                             // The lock is taken by the first write.
+                             "BEGIN IMMEDIATE", "COMMIT"}) {
+    const absl::Status status = out->Execute(pragma);
+    if (absl::IsFailedPrecondition(status)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path,
+                       " is in use: by another controller on this state directory, or a program that reads "
+                       "it; stop that, or give this one another --state"));
+    }
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  out->file_ = IdOf(path);
+  out->log_ = IdOf(path + "-wal");
+  return out;
+}
+
+Database::FileId Database::IdOf(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) == 0 ? FileId{found.st_dev, found.st_ino} : FileId{};
+}
+
+absl::Status Database::Check() {
+  Statement check = Prepare("PRAGMA quick_check(3)");
+  std::string found;
+  while (check.Next()) {
+    absl::StrAppend(&found, found.empty() ? "" : "; ", check.Bytes(0));
+  }
+  if (absl::Status status = check.Finish(); !status.ok() || found == "ok") {
+    return status;
+  }
+  return absl::DataLossError(absl::StrCat(
+      path_,
+      " is damaged: ", absl::StrReplaceAll(found, {{"*** in database main ***\n", ""}, {"\n", "; "}})));
+}
+
+absl::Status Database::CheckInPlace() const {
+  for (const auto& [path, id] : {std::pair(path_, file_), std::pair(path_ + "-wal", log_)}) {
+    if (IdOf(path) != id) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path,
+                       " was deleted, moved or replaced while this controller had it open, so nothing more "
+                       "can be kept; put the state directory back from a copy, or start again with another "
+                       "--state and submit the jobs again"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Database::~Database() { sqlite3_close_v2(db_); }
+
+absl::Status Database::Execute(const std::string& sql) {
+  const int rc = sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr);
+  return rc == SQLITE_OK ? absl::OkStatus() : ErrorOf(db_, rc);
+}
+
+}  // namespace tandem::controller

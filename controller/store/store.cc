@@ -1,0 +1,461 @@
+#include "controller/store/store.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/decide.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr int64_t kStoreSchema = 1;
+constexpr size_t kLeastIdPrefix = 4;
+constexpr int kMostCandidates = 4;  // that an ambiguous prefix names
+
+constexpr char kTables[] = R"(
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS event_kinds (kind TEXT PRIMARY KEY, schema INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, job TEXT NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS events_of_job ON events (job, seq);
+CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, submitted INTEGER NOT NULL UNIQUE, name TEXT NOT NULL,
+  state INTEGER NOT NULL, live INTEGER NOT NULL, job BLOB NOT NULL, runtime BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS jobs_by_name ON jobs (name, live, submitted);
+CREATE INDEX IF NOT EXISTS live_jobs ON jobs (submitted) WHERE live = 1;
+CREATE TABLE IF NOT EXISTS requests (owner TEXT NOT NULL, request TEXT NOT NULL, job TEXT NOT NULL,
+  PRIMARY KEY (owner, request)) WITHOUT ROWID;
+)";
+
+// The kinds that Apply and the readers of this build understand.
+bool KnownKind(const std::string& kind) {
+  for (const char* known : {"submitted", "waiting", "admitted", "starting", "running", "stopping", "finished",
+                            "checkpoint", "checkpoint_warning", "worker"}) {
+    if (kind == known) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::Status DataLoss(const std::string& path, const std::string& what) {
+  return absl::DataLossError(absl::StrCat(path, ": the store holds ", what, " that cannot be read"));
+}
+
+// A file that is damaged is not mended here: what it acknowledged must not be dropped in silence.
+absl::Status WithRemedy(const absl::Status& status) {
+  const char* remedy = "";
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+      remedy = "; put a copy of it back, or give another --state and submit the jobs again";
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      remedy = "; make room on its file system, or give another --state";
+      break;
+    case absl::StatusCode::kPermissionDenied:
+      remedy = "; let this user write it, or give another --state";
+      break;
+    default:
+      break;
+  }
+  return absl::Status(status.code(), absl::StrCat(status.message(), remedy));
+}
+
+absl::Status MakeDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot make the state directory ", directory, ": ", error.message()));
+  }
+  // SQLite would only say that it is "unable to open database file".
+  if (faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot write the state directory ", directory, ": ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct Store::Statements {
+  explicit Statements(Database& db)
+      : insert_event(db.Prepare("INSERT INTO events VALUES (?, ?, ?, ?)")),
+        insert_kind(db.Prepare("INSERT OR IGNORE INTO event_kinds VALUES (?, ?)")),
+        upsert_job(db.Prepare("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+                              "state = excluded.state, live = excluded.live, job = excluded.job, runtime = "
+                              "excluded.runtime")),
+        insert_request(db.Prepare("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)")),
+        find_id(db.Prepare("SELECT job FROM jobs WHERE id = ?")),
+        find_prefix(db.Prepare("SELECT job FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?")),
+        find_row(db.Prepare("SELECT job, runtime FROM jobs WHERE id = ?")),
+        find_name(
+            db.Prepare("SELECT job FROM jobs WHERE name = ? ORDER BY live DESC, submitted DESC LIMIT 1")),
+        find_request(db.Prepare("SELECT jobs.job FROM requests JOIN jobs ON jobs.id = requests.job WHERE "
+                                "owner = ? AND request = ?")),
+        events_of_all(db.Prepare("SELECT data FROM events WHERE seq > ? ORDER BY seq LIMIT ?")),
+        events_of_job(db.Prepare("SELECT data FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?")) {}
+
+  Statement insert_event;
+  Statement insert_kind;
+  Statement upsert_job;
+  Statement insert_request;
+  Statement find_id;
+  Statement find_prefix;
+  Statement find_row;
+  Statement find_name;
+  Statement find_request;
+  Statement events_of_all;
+  Statement events_of_job;
+};
+
+Store::Store(std::unique_ptr<Database> db, std::string path) : path_(std::move(path)), db_(std::move(db)) {}
+
+Store::~Store() {
+  const absl::MutexLock lock(&mu_);
+  statements_.reset();
+  db_.reset();
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory, platform::Random& random) {
+  if (absl::Status status = MakeDirectory(directory); !status.ok()) {
+    return WithRemedy(status);
+  }
+  const std::string path = absl::StrCat(directory, "/controller.db");
+  absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(path, Database::Sync::kFull);
+  if (!db.ok()) {
+    return WithRemedy(db.status());
+  }
+  if (absl::Status status = (*db)->Check(); !status.ok()) {
+    return WithRemedy(status);
+  }
+  std::unique_ptr<Store> store(new Store(*std::move(db), path));
+  if (absl::Status status = store->Prepare(random); !status.ok()) {
+    return WithRemedy(status);
+  }
+  return store;
+}
+
+absl::Status Store::Prepare(platform::Random& random) {
+  const absl::MutexLock lock(&mu_);
+  // What the store says about itself comes before anything is written to it.
+  Statement has_meta = db_->Prepare("SELECT count(*) FROM sqlite_master WHERE name = 'meta'");
+  const bool fresh = !has_meta.Next() || has_meta.Int(0) == 0;
+  if (absl::Status status = has_meta.Finish(); !status.ok()) {
+    return status;
+  }
+  int64_t schema = kStoreSchema;
+  if (!fresh) {
+    Statement meta = db_->Prepare("SELECT key, value FROM meta");
+    while (meta.Next()) {
+      const std::string key = meta.Bytes(0);
+      const std::string value = meta.Bytes(1);
+      if (key == "store_id") {
+        store_id_ = value;
+      } else if (key == "term" && !absl::SimpleAtoi(value, &term_)) {
+        return DataLoss(path_, "a term");
+      } else if (key == "schema" && !absl::SimpleAtoi(value, &schema)) {
+        return DataLoss(path_, "a schema");
+      }
+    }
+    if (absl::Status status = meta.Finish(); !status.ok()) {
+      return status;
+    }
+    if (schema != kStoreSchema) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path_, ": schema ", schema, " is not known to this build (it knows ", kStoreSchema,
+                       "); run the build that wrote it, or a newer one"));
+    }
+    Statement kinds = db_->Prepare("SELECT kind, schema FROM event_kinds");
+    while (kinds.Next()) {
+      if (!KnownKind(kinds.Bytes(0)) || kinds.Int(1) != kEventSchema) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(path_, ": events of kind ", kinds.Bytes(0), " and schema ", kinds.Int(1),
+                         " are not known to this build; run the build that wrote them, or a newer one"));
+      }
+    }
+    if (absl::Status status = kinds.Finish(); !status.ok()) {
+      return status;
+    }
+  }
+  if (store_id_.empty()) {
+    store_id_ = random.HexId(16);
+  }
+  ++term_;
+  if (absl::Status status = db_->Execute(absl::StrCat("BEGIN;", kTables)); !status.ok()) {
+    return status;
+  }
+  Statement put = db_->Prepare("INSERT OR REPLACE INTO meta VALUES (?, ?)");
+  for (const auto& [key, value] : {std::pair<std::string, std::string>{"schema", absl::StrCat(kStoreSchema)},
+                                   {"store_id", store_id_},
+                                   {"term", absl::StrCat(term_)}}) {
+    put.Bind(key).Bind(value);
+    if (absl::Status status = put.Run(); !status.ok()) {
+      return status;
+    }
+  }
+  if (absl::Status status = db_->Execute("COMMIT"); !status.ok()) {
+    return status;
+  }
+  statements_ = std::make_unique<Statements>(*db_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<State> Store::Load() {
+  absl::StatusOr<State> state = ReadState();
+  return state.ok() ? std::move(state) : WithRemedy(state.status());
+}
+
+absl::StatusOr<State> Store::ReadState() {
+  const absl::MutexLock lock(&mu_);
+  State state;
+  Statement last = db_->Prepare("SELECT coalesce(max(seq), 0) FROM events");
+  if (last.Next()) {
+    last_seq_ = last.Int(0);
+  }
+  if (absl::Status status = last.Finish(); !status.ok()) {
+    return status;
+  }
+  state.last_seq = last_seq_;
+  Statement live = db_->Prepare("SELECT job, runtime FROM jobs WHERE live = 1 ORDER BY submitted");
+  while (live.Next()) {
+    JobEntry entry;
+    if (!entry.job.ParseFromString(live.Bytes(0)) || !entry.runtime.ParseFromString(live.Bytes(1))) {
+      return DataLoss(path_, "a job");
+    }
+    if (entry.job.state() == v1::JOB_STATE_QUEUED) {
+      state.queue.insert({entry.runtime.submitted_seq(), entry.job.id()});
+    }
+    const std::string id = entry.job.id();
+    state.jobs.emplace(id, std::move(entry));
+  }
+  if (absl::Status status = live.Finish(); !status.ok()) {
+    return status;
+  }
+  return state;
+}
+
+absl::Status Store::Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {
+  const absl::MutexLock lock(&mu_);
+  absl::Status status = db_->CheckInPlace();
+  if (!status.ok()) {
+    return status;
+  }
+  status = db_->Execute("BEGIN");
+  if (status.ok()) {
+    status = Write(events, rows);
+  }
+  if (status.ok()) {
+    status = db_->Execute("COMMIT");
+  }
+  if (!status.ok()) {
+    // The first error is the one to tell; after some, SQLite has rolled back by itself.
+    db_->Execute("ROLLBACK").IgnoreError();
+    return status;
+  }
+  if (!events.empty()) {
+    last_seq_ = events.back().seq();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {
+  for (const v1::Event& event : events) {
+    const std::string kind = KindOf(event);
+    statements_->insert_kind.Bind(kind).Bind(event.schema());
+    if (absl::Status status = statements_->insert_kind.Run(); !status.ok()) {
+      return status;
+    }
+    statements_->insert_event.Bind(event.seq())
+        .Bind(event.job_id())
+        .Bind(kind)
+        .BindBlob(event.SerializeAsString());
+    if (absl::Status status = statements_->insert_event.Run(); !status.ok()) {
+      return status;
+    }
+    if (event.has_submitted() && !event.submitted().request_id().empty()) {
+      statements_->insert_request.Bind(event.submitted().owner())
+          .Bind(event.submitted().request_id())
+          .Bind(event.job_id());
+      if (absl::Status status = statements_->insert_request.Run(); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  for (const JobEntry* row : rows) {
+    statements_->upsert_job.Bind(row->job.id())
+        .Bind(row->runtime.submitted_seq())
+        .Bind(row->job.name())
+        .Bind(row->job.state())
+        .Bind(IsTerminal(row->job.state()) ? 0 : 1)
+        .BindBlob(row->job.SerializeAsString())
+        .BindBlob(row->runtime.SerializeAsString());
+    if (absl::Status status = statements_->upsert_job.Run(); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+absl::StatusOr<std::optional<v1::Job>> One(const std::string& path, Statement& query) {
+  std::optional<v1::Job> out;
+  bool readable = true;
+  if (query.Next()) {
+    out.emplace();
+    readable = out->ParseFromString(query.Bytes(0));
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  if (!readable) {
+    return DataLoss(path, "a job");
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<v1::Job>> Store::Find(const std::string& id_or_name) {
+  const absl::MutexLock lock(&mu_);
+  statements_->find_id.Bind(id_or_name);
+  absl::StatusOr<std::optional<v1::Job>> out = One(path_, statements_->find_id);
+  if (!out.ok() || out->has_value()) {
+    return out;
+  }
+  statements_->find_name.Bind(id_or_name);
+  return One(path_, statements_->find_name);
+}
+
+absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
+  absl::StatusOr<std::optional<v1::Job>> found = Find(text);
+  if (!found.ok()) {
+    return found.status();
+  }
+  if (found->has_value()) {
+    return **std::move(found);
+  }
+  std::vector<v1::Job> candidates;
+  const bool hexadecimal = text.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (hexadecimal && text.size() >= kLeastIdPrefix) {
+    const absl::MutexLock lock(&mu_);
+    Statement& query = statements_->find_prefix;
+    query.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
+    bool readable = true;
+    while (query.Next()) {
+      readable = candidates.emplace_back().ParseFromString(query.Bytes(0)) && readable;
+    }
+    if (absl::Status status = query.Finish(); !status.ok()) {
+      return status;
+    }
+    if (!readable) {
+      return DataLoss(path_, "a job");
+    }
+  }
+  if (candidates.empty()) {
+    return absl::NotFoundError(absl::StrCat("no job ", text, "; `tandem get jobs` lists them"));
+  }
+  if (candidates.size() > 1) {
+    std::vector<std::string> ids;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      ids.push_back(static_cast<int>(i) < kMostCandidates ? candidates[i].id() : "...");
+    }
+    return absl::InvalidArgumentError(absl::StrCat("the ids of several jobs begin with ", text, ": ",
+                                                   absl::StrJoin(ids, ", "), "; give more of the id"));
+  }
+  return std::move(candidates.front());
+}
+
+absl::StatusOr<std::optional<JobEntry>> Store::Row(const std::string& id) {
+  const absl::MutexLock lock(&mu_);
+  Statement& query = statements_->find_row;
+  query.Bind(id);
+  std::optional<JobEntry> out;
+  bool readable = true;
+  if (query.Next()) {
+    out.emplace();
+    readable = out->job.ParseFromString(query.Bytes(0)) && out->runtime.ParseFromString(query.Bytes(1));
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  if (!readable) {
+    return DataLoss(path_, "a job");
+  }
+  return out;
+}
+
+absl::Status Store::CheckInPlace() const {
+  const absl::MutexLock lock(&mu_);
+  return db_->CheckInPlace();
+}
+
+absl::StatusOr<std::optional<v1::Job>> Store::FindRequest(const std::string& owner,
+                                                          const std::string& request_id) {
+  const absl::MutexLock lock(&mu_);
+  statements_->find_request.Bind(owner).Bind(request_id);
+  return One(path_, statements_->find_request);
+}
+
+absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t before, int limit,
+                                                                     const std::set<v1::JobState>& states) {
+  const absl::MutexLock lock(&mu_);
+  std::string sql = "SELECT submitted, job FROM jobs WHERE submitted < ?";
+  if (!states.empty()) {
+    absl::StrAppend(&sql, " AND state IN (",
+                    absl::StrJoin(states, ",",
+                                  [](std::string* out, v1::JobState state) {
+                                    absl::StrAppend(out, static_cast<int>(state));
+                                  }),
+                    ")");
+  }
+  absl::StrAppend(&sql, " ORDER BY submitted DESC LIMIT ?");
+  Statement query = db_->Prepare(sql);
+  query.Bind(before > 0 ? before : INT64_MAX).Bind(limit);
+  std::vector<std::pair<int64_t, v1::Job>> out;
+  while (query.Next()) {
+    auto& [seq, job] = out.emplace_back();
+    seq = query.Int(0);
+    if (!job.ParseFromString(query.Bytes(1))) {
+      return DataLoss(path_, "a job");
+    }
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<v1::Event>> Store::Events(const std::string& job_id, int64_t seq, int limit) {
+  const absl::MutexLock lock(&mu_);
+  Statement& query = job_id.empty() ? statements_->events_of_all : statements_->events_of_job;
+  if (!job_id.empty()) {
+    query.Bind(job_id);
+  }
+  query.Bind(seq).Bind(limit);
+  std::vector<v1::Event> out;
+  bool readable = true;
+  while (query.Next()) {
+    readable = out.emplace_back().ParseFromString(query.Bytes(0)) && readable;
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  if (!readable) {
+    return DataLoss(path_, "an event");
+  }
+  return out;
+}
+
+int64_t Store::LastSeq() const {
+  const absl::MutexLock lock(&mu_);
+  return last_seq_;
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/core/state.h"
+#include "controller/store/sqlite.h"
+#include "platform/random.h"
+
+namespace tandem::controller {
+
+// What is durable of the controller: the log of events, a row per job, request ids, the store's id and term
+// (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe; readers see whole commits.
+class Store {
+ public:
+  // Opens or makes the store, and begins the next term. FailedPrecondition, in one line, where another
+  // controller has it, or where it holds a schema or a kind of event that this build does not know; DataLoss
+  // where a part of it is damaged (all of it is read); PermissionDenied where it cannot be written.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& directory, platform::Random& random);
+  ~Store();
+
+  const std::string& store_id() const { return store_id_; }
+  int64_t term() const { return term_; }
+
+  // The live jobs and last_seq, to go on from.
+  absl::StatusOr<State> Load() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // One transaction: the events, and the rows as they are after them. After ResourceExhausted nothing has
+  // changed, and it may be tried again; after any other error nothing more may be committed.
+  absl::Status Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The row of the job of that id, as it was committed last.
+  absl::StatusOr<std::optional<JobEntry>> Row(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // FailedPrecondition where the state directory was deleted, moved or replaced under this process.
+  absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The job of that id, else the live one of that name, else the newest ended one of that name.
+  absl::StatusOr<std::optional<v1::Job>> Find(const std::string& id_or_name) ABSL_LOCKS_EXCLUDED(mu_);
+  // The job that a user means: as Find, else the one whose id begins with `text`, of at least four
+  // characters. NotFound, or InvalidArgument where several ids begin so, with what to do.
+  absl::StatusOr<v1::Job> Lookup(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::optional<v1::Job>> FindRequest(const std::string& owner, const std::string& request_id)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Jobs submitted before `before` (a submitted_seq; 0: all), newest first, with their submitted_seq.
+  absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> List(int64_t before, int limit,
+                                                                const std::set<v1::JobState>& states)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Events after `seq`, oldest first; of one job, or of all where `job_id` is empty.
+  absl::StatusOr<std::vector<v1::Event>> Events(const std::string& job_id, int64_t seq, int limit)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t LastSeq() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  Store(std::unique_ptr<Database> db, std::string path);
+  struct Statements;
+
+  absl::StatusOr<State> ReadState() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Prepare(platform::Random& random) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string path_;
+  mutable absl::Mutex mu_;
+  std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);
+  int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  std::string store_id_;
+  int64_t term_ = 0;
+};
+
+}  // namespace tandem::controller

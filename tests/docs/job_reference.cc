@@ -1,0 +1,260 @@
+// Writes docs/job_reference.md, the page that says what a job file may contain, from the proto (fields and
+// their comments), Resolve (defaults) and the tables of field_rules.h (limits), or compares the page with
+// them.
+//
+//   job_reference DESCRIPTOR PAGE [--update]     (DESCRIPTOR: job.proto with source info, as protoc writes
+//   it)
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "google/protobuf/descriptor.pb.h"
+#include "jobspec/field_rules.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/schema.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::SourceCodeInfo;
+
+constexpr char kPreamble[] =
+    R"(# What a job file may contain
+
+<!-- tests/docs/job_reference.cc writes this page from proto/tandem/v1/job.proto, its defaults and its limits, and a
+     test compares them. After a change, `cmake --build build/release --target update_job_reference` writes it. -->
+
+A job file is YAML or JSON, and holds one message `JobSpec` of [job.proto](../proto/tandem/v1/job.proto). A key is the
+name of a field; a block is a message. An unknown key, a value out of bounds and a combination that does not work are
+refused by `tandem validate`, by `tandem submit` and by the controller with the same words, all at once.
+[examples/headers.yaml](../examples/headers.yaml) is a small job with comments.
+
+* **Default**: what the job gets where the key is absent. "required" is a key without which there is no job; "none" is
+  a key that means something only where it is given.
+* **Allowed**: what one field may hold. What fields must be to each other (a batch that the ranks divide, a sequence no
+  longer than the model's positions) is said by `tandem validate`.
+* "Not built yet" marks keys and values that are reserved: they are refused today.
+* Relative paths in a file count from the working directory of the command that reads it; over the API, paths are
+  absolute. Data and checkpoint folders must mean the same on every worker.
+* Every field has been there since 0.1.0, unless its description names a later version.
+)";
+
+// A job with every block that has defaults of its own.
+v1::JobSpec Probe(int64_t steps, int64_t num_heads, int32_t tensor) {
+  v1::JobSpec spec;
+  spec.mutable_model()->set_hidden_size(64);
+  spec.mutable_model()->set_intermediate_size(256);
+  spec.mutable_model()->set_num_hidden_layers(2);
+  spec.mutable_model()->set_num_attention_heads(num_heads);
+  spec.mutable_model()->set_vocab_size(256);
+  spec.mutable_data()->set_train("/data");
+  spec.mutable_training()->set_steps(steps);
+  spec.mutable_training()->set_sequence_length(16);
+  spec.mutable_training()->set_micro_batch_size(1);
+  spec.mutable_training()->set_global_batch_size(1);
+  spec.mutable_parallelism()->set_tensor(tensor);
+  spec.mutable_checkpoint()->set_directory("/checkpoints");
+  return spec;
+}
+
+// Defaults that follow from other fields. A default that differs between two jobs has a line here, and only
+// such a one.
+const std::map<std::string, std::string>& DerivedDefaults() {
+  static const auto& texts = *new std::map<std::string, std::string>{
+      {"model.num_key_value_heads", "`num_attention_heads`"},
+      {"model.head_dim", "`hidden_size` / `num_attention_heads`"},
+      {"training.validate_every_steps", "a tenth of `steps`, rounded up; 0 without held-out text"},
+      {"parallelism.expert_tensor", "`tensor`"},
+  };
+  return texts;
+}
+
+class Page {
+ public:
+  explicit Page(const google::protobuf::FileDescriptorProto& file) : text_(kPreamble) {
+    for (const SourceCodeInfo::Location& location : file.source_code_info().location()) {
+      comments_[{location.path().begin(), location.path().end()}] = &location;
+    }
+  }
+
+  // The page; `problems` are what it cannot say.
+  std::string Write(std::vector<std::string>& problems) {
+    AddBlock(*v1::JobSpec::descriptor(), "", "The job");
+    for (const auto& [path, text] : DerivedDefaults()) {
+      if (!derived_seen_.contains(path)) {
+        problems_.push_back(absl::StrCat(path, " has a text for a derived default, but is not derived"));
+      }
+    }
+    problems = problems_;
+    return text_;
+  }
+
+ private:
+  // The comment of a message or of a field as one line.
+  std::string Comment(const std::vector<int>& path) const {
+    const auto found = comments_.find(path);
+    if (found == comments_.end()) {
+      return "";
+    }
+    const SourceCodeInfo::Location& location = *found->second;
+    const std::string& text =
+        location.trailing_comments().empty() ? location.leading_comments() : location.trailing_comments();
+    std::vector<std::string> words = absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+    return absl::StrReplaceAll(absl::StrJoin(words, " "), {{"|", "\\|"}, {"<", "&lt;"}});
+  }
+
+  static std::string TypeText(const FieldDescriptor& field) {
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        return "block";
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return "true or false";
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return "number";
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return "word";
+      case FieldDescriptor::CPPTYPE_STRING:
+        return "text";
+      default:
+        return "integer";
+    }
+  }
+
+  std::string DefaultText(const std::string& path) {
+    const v1::JobSpec one = Resolve(Probe(10, 4, 1));
+    const v1::JobSpec other = Resolve(Probe(100, 8, 2));
+    for (const RequiredRule& rule : RequiredRules()) {
+      if (path == rule.path) {
+        return "required";
+      }
+    }
+    // Given in both jobs, or absent from them.
+    const v1::JobSpec given = Probe(10, 4, 1);
+    if (FindValue(given, path).message != nullptr && path != "parallelism.tensor") {
+      return absl::StartsWith(path, "model.") ? "that of the preset; required without one" : "none";
+    }
+    const FieldValue value = FindValue(one, path);
+    if (value.message == nullptr) {
+      return "none";
+    }
+    const std::string text = ValueText(value);
+    const bool differs = text != ValueText(FindValue(other, path)) && path != "parallelism.tensor";
+    const auto derived = DerivedDefaults().find(path);
+    if (differs != (derived != DerivedDefaults().end())) {
+      problems_.push_back(
+          absl::StrCat(path, ": its default ", differs ? "follows" : "does not follow",
+                       " from other fields; see DerivedDefaults in tests/docs/job_reference.cc"));
+    }
+    if (differs && derived != DerivedDefaults().end()) {
+      derived_seen_[path] = true;
+      return derived->second;
+    }
+    return absl::StrCat("`", text, "`");
+  }
+
+  static std::string AllowedCell(const FieldDescriptor& field, const std::string& path) {
+    for (const AbsentRule& rule : AbsentRules()) {
+      if (path == rule.path) {
+        return rule.remedy;
+      }
+    }
+    for (const BuiltRule& rule : BuiltRules()) {
+      if (path == rule.path) {
+        const bool partly = absl::StartsWith(rule.remedy, "not built yet");
+        return absl::StrCat(AllowedText(path), partly ? absl::StrCat("; ", rule.remedy) : "");
+      }
+    }
+    return field.message_type() != nullptr ? "see below" : AllowedText(path);
+  }
+
+  static bool IsRefused(const std::string& path) {
+    for (const AbsentRule& rule : AbsentRules()) {
+      if (path == rule.path) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void AddBlock(const Descriptor& type, const std::string& path, const std::string& title) {
+    absl::StrAppend(&text_, "\n## ", title, "\n\n");
+    if (const std::string about = Comment({4, type.index()}); !about.empty() && !path.empty()) {
+      absl::StrAppend(&text_, about, "\n\n");
+    }
+    absl::StrAppend(&text_, "| key | type | default | allowed | what it is |\n|---|---|---|---|---|\n");
+    std::vector<const FieldDescriptor*> blocks;
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor& field = *type.field(i);
+      const std::string field_path = JoinPath(path, field.name());
+      const bool block = field.message_type() != nullptr;
+      const std::string about = Comment({4, type.index(), 2, i});
+      if (about.empty() && !block) {
+        problems_.push_back(absl::StrCat(field_path, " has no comment in job.proto"));
+      }
+      absl::StrAppend(&text_, "| `", field.name(), "` | ", TypeText(field), " | ",
+                      block ? "" : DefaultText(field_path), " | ", AllowedCell(field, field_path), " | ",
+                      about, " |\n");
+      if (block && !IsRefused(field_path)) {
+        blocks.push_back(&field);
+      }
+    }
+    for (const FieldDescriptor* field : blocks) {
+      const std::string field_path = JoinPath(path, field->name());
+      AddBlock(*field->message_type(), field_path, absl::StrCat("`", field_path, "`"));
+    }
+  }
+
+  std::map<std::vector<int>, const SourceCodeInfo::Location*> comments_;
+  std::map<std::string, bool> derived_seen_;
+  std::vector<std::string> problems_;
+  std::string text_;
+};
+
+int Main(int argc, char** argv) {
+  const bool update = argc == 4 && std::string(argv[3]) == "--update";
+  google::protobuf::FileDescriptorSet set;
+  std::ifstream descriptor(argc >= 3 ? argv[1] : "", std::ios::binary);
+  if ((argc != 3 && !update) || !set.ParseFromIstream(&descriptor) || set.file_size() != 1) {
+    std::cerr << "usage: job_reference DESCRIPTOR PAGE [--update]\n";
+    return 2;
+  }
+  std::vector<std::string> problems;
+  const std::string page = Page(set.file(0)).Write(problems);
+  for (const std::string& problem : problems) {
+    std::cerr << problem << "\n";
+  }
+  if (update) {
+    std::ofstream(argv[2]) << page;
+    return problems.empty() ? 0 : 1;
+  }
+  std::ifstream stream(argv[2]);
+  const std::string written((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  const std::vector<std::string> now = absl::StrSplit(page, '\n');
+  const std::vector<std::string> then = absl::StrSplit(written, '\n');
+  for (size_t i = 0; i < std::max(now.size(), then.size()) && written != page; ++i) {
+    const std::string expected = i < now.size() ? now[i] : "(the end)";
+    const std::string found = i < then.size() ? then[i] : "(the end)";
+    if (expected != found) {
+      std::cerr << argv[2] << ":" << i + 1
+                << " is not what the schema says; run this with --update\n  page:   " << found
+                << "\n  schema: " << expected << "\n";
+      return 1;
+    }
+  }
+  return problems.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tandem::jobspec
+
+int main(int argc, char** argv) { return tandem::jobspec::Main(argc, argv); }
