@@ -63,6 +63,9 @@ v1::JobSpec Probe(int64_t steps, int64_t num_heads, int32_t tensor) {
   spec.mutable_training()->set_micro_batch_size(1);
   spec.mutable_training()->set_global_batch_size(1);
   spec.mutable_parallelism()->set_tensor(tensor);
+  if (tensor > 1) {
+    spec.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
+  }
   spec.mutable_checkpoint()->set_directory("/checkpoints");
   return spec;
 }
@@ -75,6 +78,11 @@ const std::map<std::string, std::string>& DerivedDefaults() {
       {"model.head_dim", "`hidden_size` / `num_attention_heads`"},
       {"training.validate_every_steps", "a tenth of `steps`, rounded up; 0 without held-out text"},
       {"parallelism.expert_tensor", "`tensor`"},
+      {"precision.transport", "`compute`"},
+      {"precision.embedding.compute", "`precision.compute`"},
+      {"precision.embedding.transport", "`precision.transport`, or fp32 where it computes in fp32"},
+      {"precision.head.compute", "`precision.compute`"},
+      {"precision.head.transport", "`precision.transport`, or fp32 where it computes in fp32"},
   };
   return texts;
 }
@@ -148,7 +156,8 @@ class Page {
       return "none";
     }
     const std::string text = ValueText(value);
-    const bool differs = text != ValueText(FindValue(other, path)) && path != "parallelism.tensor";
+    const bool probed = path == "parallelism.tensor" || path == "precision.compute";
+    const bool differs = text != ValueText(FindValue(other, path)) && !probed;
     const auto derived = DerivedDefaults().find(path);
     if (differs != (derived != DerivedDefaults().end())) {
       problems_.push_back(

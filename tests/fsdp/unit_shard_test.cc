@@ -327,8 +327,10 @@ INSTANTIATE_TEST_SUITE_P(Types, UnitShardTest, testing::Values(at::kFloat, at::k
 
 TEST(UnitTypesTest, OtherTypesAreRefused) {
   const Layout layout = MakeLayout({{.name = "w", .shape = {2}}}, 4);
-  for (const UnitTypes types : {UnitTypes{at::kFloat, at::kBFloat16, at::kFloat},
+  for (const UnitTypes types : {UnitTypes{at::kFloat, at::kHalf, at::kFloat},
                                 {at::kFloat, at::kFloat, at::kHalf},
+                                {at::kFloat, at::kDouble, at::kFloat},
+                                {at::kDouble, at::kBFloat16, at::kDouble},
                                 {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
     EXPECT_THROW(UnitShard("u", layout, 1, 0, types, Cpu(), CpuShardKernels()), std::invalid_argument);
   }

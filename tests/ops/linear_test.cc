@@ -105,9 +105,9 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
       const at::Tensor x_t = place({tokens, inputs}, x);
       const at::Tensor weight_t = place({outputs, inputs}, weight);
       const at::Tensor grad_y_t = place({tokens, outputs}, grad_y);
-      at::Tensor y = place({tokens, outputs}, work);
-      at::Tensor grad_x = place({tokens, inputs}, work);
-      at::Tensor grad_weight = place({outputs, inputs}, work);
+      at::Tensor y = place({tokens, outputs}, {});
+      at::Tensor grad_x = place({tokens, inputs}, {});
+      at::Tensor grad_weight = place({outputs, inputs}, {});
       Ops().Linear(x_t, weight_t, y, work);
       Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, work);
       Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work);
