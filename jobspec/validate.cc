@@ -352,11 +352,13 @@ class Validator : private FieldChecker {
     }
   }
 
-  // Hidden states are of precision.compute; a unit converts them.
+  // Hidden states are of precision.compute; a unit converts them. Of a type that it takes from there nothing
+  // is said here, nor below.
   void CheckUnitCompute(const std::string& unit, v1::ComputeType compute) {
     const std::string path = absl::StrCat(unit, ".compute");
     const bool fp64 = spec().precision().compute() == v1::COMPUTE_TYPE_FP64;
-    if (Usable({"precision.compute", path}) && fp64 != (compute == v1::COMPUTE_TYPE_FP64)) {
+    if (IsWritten(path) && Usable({"precision.compute", path}) &&
+        fp64 != (compute == v1::COMPUTE_TYPE_FP64)) {
       Refuse(path, ValueText(FindValue(spec(), path)), fp64 ? "fp64" : "fp32, bf16",
              "fp64 is for whole models: use one of these, or leave the key out");
     }
@@ -365,7 +367,7 @@ class Validator : private FieldChecker {
   void CheckTransport(const std::string& unit, v1::ComputeType compute, v1::ComputeType transport) {
     const std::string path = absl::StrCat(unit, ".transport");
     const std::string source = absl::StrCat(unit, ".compute");
-    if (!Usable({path, source}) || compute == transport ||
+    if (!IsWritten(path) || !Usable({path, source}) || compute == transport ||
         (compute == v1::COMPUTE_TYPE_BF16 && transport == v1::COMPUTE_TYPE_FP32)) {
       return;
     }
