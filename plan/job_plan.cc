@@ -219,8 +219,9 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);
   plan.resumable_layouts = {plan.layout_digest};
   for (const int bytes : {4, 2}) {
-    if (plan.precision.common.main == model::ComputeType::kFp32 && bytes != aligned) {
-      plan.resumable_layouts.push_back(fsdp::LayoutDigest(Layouts(plan.units, bytes)));
+    const std::string digest = fsdp::LayoutDigest(Layouts(plan.units, bytes));
+    if (plan.precision.common.main == model::ComputeType::kFp32 && digest != plan.layout_digest) {
+      plan.resumable_layouts.push_back(digest);
     }
   }
   return plan;

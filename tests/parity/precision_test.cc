@@ -26,14 +26,6 @@ constexpr char kFp32Head[] = "compute: COMPUTE_TYPE_BF16 head { compute: COMPUTE
 constexpr char kBf16Head[] =
     "compute: COMPUTE_TYPE_FP32 head { compute: COMPUTE_TYPE_BF16 } embedding { compute: COMPUTE_TYPE_BF16 }";
 
-constexpr int kMicrobatchesOfAllRanks = 12;
-
-JobRun RunOn(int ranks, JobOptions options) {
-  options.ranks = ranks;
-  options.microbatches_per_rank = kMicrobatchesOfAllRanks / ranks;
-  return RunJob(MakeJob(options));
-}
-
 struct Policy {
   const char* name;
   const char* precision;
@@ -124,12 +116,6 @@ TEST(PrecisionBytesTest, GathersAndReductionsMoveWhatTheTypesTake) {
   EXPECT_EQ(bytes(kFp32Head, BufferKind::kPublished, "head"), 0);
   EXPECT_EQ(bytes(kFp32Head, BufferKind::kGathered, "head"), 2 * head);
   EXPECT_EQ(bytes(kFp32Head, BufferKind::kGathered, "layers.0"), weights);
-}
-
-// The steps of `whole` from `first` on.
-JobRun Tail(JobRun whole, size_t first) {
-  whole.steps.erase(whole.steps.begin(), whole.steps.begin() + static_cast<int64_t>(first) - 1);
-  return whole;
 }
 
 TEST(PrecisionResumeTest, ContinuesWithTheSameBitsFromMainWeights) {
