@@ -178,14 +178,22 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return units_.at(instruction.target)
           .BindUnshard(*communicator, shard, operands.Take(BufferKind::kGathered));
     }
+    case Opcode::kUnshardOuter: {
+      const Memory piece = operands.Take();
+      return units_.at(instruction.target)
+          .BindUnshardOuter(*communicator, piece, operands.Take(BufferKind::kOuterGathered));
+    }
     case Opcode::kReduceGradients: {
-      const Memory contribution = operands.Take(BufferKind::kContribution);
+      const bool accumulated = operands.buffer().kind == BufferKind::kFullGradient;
+      const Memory contribution =
+          operands.Take(accumulated ? BufferKind::kFullGradient : BufferKind::kContribution);
       const Memory staging = operands.Take(BufferKind::kStaging);
       const bool adds = operands.operand().mode == Mode::kAdds;
       const Memory gradients = operands.Take(BufferKind::kGradients);
       return units_.at(instruction.target)
           .BindReduceGradients(*communicator,
                                {.contribution = contribution,
+                                .accumulated = accumulated,
                                 .staging = staging,
                                 .gradients = gradients,
                                 .norm_terms = operands.TakeIf(BufferKind::kNormTerms)},
@@ -196,6 +204,24 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       const Memory collected = operands.Take(BufferKind::kCollected);
       return fsdp::BindRound(device, collected, ElementTypeOf(types.main),
                              operands.Take(BufferKind::kContribution), ElementTypeOf(types.transport));
+    }
+    case Opcode::kReduceOuter: {
+      const Memory gradients = operands.Take(BufferKind::kGradients);
+      const Memory staging = operands.Take(BufferKind::kStaging);
+      return units_.at(instruction.target)
+          .BindReduceOuter(*communicator, {.gradients = gradients,
+                                           .staging = staging,
+                                           .norm_terms = operands.Take(BufferKind::kNormTerms)});
+    }
+    case Opcode::kAccumulate: {
+      const Memory contribution = operands.Take(BufferKind::kContribution);
+      const bool adds = operands.operand().mode == Mode::kAdds;
+      return units_.at(instruction.target)
+          .BindAccumulate(contribution, operands.Take(BufferKind::kFullGradient), adds);
+    }
+    case Opcode::kZero: {
+      const Memory part = operands.Take(BufferKind::kContribution);
+      return [&device, part] { device.Fill(part.begin, 0, part.bytes); };
     }
     case Opcode::kGradientNorm: {
       fsdp::GradientNormMemory memory;
@@ -256,10 +282,6 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
     case Opcode::kSend:
     case Opcode::kReceive:
     case Opcode::kHostWait:
-    case Opcode::kUnshardOuter:
-    case Opcode::kZero:
-    case Opcode::kAccumulate:
-    case Opcode::kReduceOuter:
       break;
   }
   throw std::logic_error(

@@ -37,27 +37,27 @@ TestUnit::TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& co
       comm_(comm),
       device_(device),
       config_(config),
-      unit_("unit", layout, comm.size(), comm.rank(), types, device, kernels),
+      unit_("unit", layout, {.inner = comm.size(), .inner_rank = comm.rank()}, types, device, kernels),
       kernels_(kernels) {
   const UnitBufferBytes bytes =
-      BufferBytesOf(layout, comm.size(), static_cast<int>(c10::elementSize(types.main)));
+      BufferBytesOf(layout, unit_.mesh(), static_cast<int>(c10::elementSize(types.main)));
   const int64_t small = bytes.norm_terms + bytes.update_norms + bytes.optimizer_scratch + InputsBytes() +
                         OutcomeBytes(comm.size()) + 16 * 256;
   arena_ = std::make_unique<device::StaticArena>(
       device,
-      device.Reserve(small + 4 * unit_.shard_bytes() + unit_.published_bytes() + unit_.gathered_bytes() +
+      device.Reserve(small + 4 * unit_.held_bytes() + unit_.published_bytes() + unit_.gathered_bytes() +
                      2 * unit_.contribution_bytes()),
       /*fill_with_nan=*/true);
   reduce_ = {.contribution = Next(unit_.contribution_bytes()),
              .staging = Next(unit_.contribution_bytes()),
-             .gradients = Next(unit_.shard_bytes()),
+             .gradients = Next(unit_.held_bytes()),
              .norm_terms = Next(bytes.norm_terms)};
   optimizer_ = {.gradients = reduce_.gradients,
                 .outcome = Next(OutcomeBytes(comm.size())),
                 .inputs = Next(InputsBytes()),
-                .state = {.weights = Next(unit_.shard_bytes()),
-                          .exp_avg = Next(unit_.shard_bytes()),
-                          .exp_avg_sq = Next(unit_.shard_bytes())},
+                .state = {.weights = Next(unit_.held_bytes()),
+                          .exp_avg = Next(unit_.held_bytes()),
+                          .exp_avg_sq = Next(unit_.held_bytes())},
                 .update_norms = Next(bytes.update_norms),
                 .scratch = Next(bytes.optimizer_scratch)};
   if (unit_.published_bytes() > 0) optimizer_.state.published = Next(unit_.published_bytes());

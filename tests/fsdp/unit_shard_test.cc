@@ -294,7 +294,7 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   const UnitTypes types = GetParam();
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
-  const UnitShard unit("layers.3", layout, 2, 0, types, Cpu(), CpuShardKernels());
+  const UnitShard unit("layers.3", layout, {.inner = 2}, types, Cpu(), CpuShardKernels());
   const auto message = [](const auto& bind) {
     try {
       bind();
@@ -303,7 +303,7 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
     }
     return std::string("accepted");
   };
-  const device::Memory shard{begin, unit.shard_bytes()};
+  const device::Memory shard{begin, unit.held_bytes()};
   const device::Memory gathered{begin, unit.gathered_bytes()};
   const int64_t gathered_shard = unit.gathered_bytes() / 2;  // of each of the ranks
   const device::Memory sent{begin, gathered_shard};
@@ -318,17 +318,17 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
     EXPECT_EQ(message([&] {
                 unit.BindUnshard(comm, {begin, gathered_shard - element}, gathered);
               }),
-              "unit layers.3: shard has " + std::to_string(gathered_shard - element) + " bytes, a shard " +
-                  std::to_string(gathered_shard));
+              "unit layers.3: shard has " + std::to_string(gathered_shard - element) +
+                  " bytes, and must have " + std::to_string(gathered_shard));
     EXPECT_EQ(message([&] {
-                unit.BindReduceGradients(comm, {contribution, contribution, shard, {begin, 8}}, false);
+                unit.BindReduceGradients(comm, {contribution, false, contribution, shard, {begin, 8}}, false);
               }),
               "unit layers.3: norm terms needs " +
-                  std::to_string(BufferBytesOf(layout, 2, static_cast<int>(element)).norm_terms) +
+                  std::to_string(BufferBytesOf(layout, unit.mesh(), static_cast<int>(element)).norm_terms) +
                   " bytes, there are 8");
   });
   EXPECT_EQ(message([&] { unit.BindOptimizerStep({}, test::kAdamW); }),
-            "unit layers.3: accumulator has 0 bytes, a shard " + std::to_string(shard.bytes));
+            "unit layers.3: accumulator has 0 bytes, and must have " + std::to_string(shard.bytes));
   EXPECT_EQ(message([&] {
               unit.Initialize(1, {}, {shard, shard, shard});
             }),
@@ -391,7 +391,7 @@ TEST(UnitTypesTest, OtherTypesAreRefused) {
                                 {at::kFloat, at::kDouble, at::kFloat},
                                 {at::kDouble, at::kBFloat16, at::kDouble},
                                 {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
-    EXPECT_THROW(UnitShard("u", layout, 1, 0, types, Cpu(), CpuShardKernels()), std::invalid_argument);
+    EXPECT_THROW(UnitShard("u", layout, {}, types, Cpu(), CpuShardKernels()), std::invalid_argument);
   }
 }
 
