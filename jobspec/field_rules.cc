@@ -120,6 +120,8 @@ const std::vector<AbsentRule>& AbsentRules() {
 }
 
 const std::vector<BuiltRule>& BuiltRules() {
+  static const std::vector<std::string> kFloats = {"fp32", "fp64", "bf16"};
+  constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
@@ -132,7 +134,12 @@ const std::vector<BuiltRule>& BuiltRules() {
        {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},
        "use one of these"},
       {"parallelism.schedule", {"sequential"}, "not built yet: the overlapped schedule; use sequential"},
-      {"precision.compute", {"fp32", "fp64"}, "not built yet: lower precision; use fp32"},
+      {"precision.compute", kFloats, kNoFp8},
+      {"precision.transport", kFloats, kNoFp8},
+      {"precision.embedding.compute", kFloats, kNoFp8},
+      {"precision.embedding.transport", kFloats, kNoFp8},
+      {"precision.head.compute", kFloats, kNoFp8},
+      {"precision.head.transport", kFloats, kNoFp8},
       {"precision.deterministic",
        {"true"},
        "not built yet: faster kernels that do not promise the same bits; leave the key out"},

@@ -47,6 +47,7 @@ class Validator : private FieldChecker {
     CheckReplicas();
     CheckGrid();
     CheckBatch();
+    CheckPrecision();
     CheckCheckpoint();
     return TakeViolations();
   }
@@ -352,6 +353,49 @@ class Validator : private FieldChecker {
                           " tokens a step"),
              "use fewer");
     }
+  }
+
+  void CheckPrecision() {
+    const v1::Precision& precision = spec().precision();
+    CheckTransport("precision", precision.compute(), precision.transport());
+    CheckUnitCompute("precision.embedding", precision.embedding().compute());
+    CheckTransport("precision.embedding", precision.embedding().compute(), precision.embedding().transport());
+    CheckUnitCompute("precision.head", precision.head().compute());
+    CheckTransport("precision.head", precision.head().compute(), precision.head().transport());
+    if (spec().model().tie_word_embeddings() &&
+        Usable({"precision.embedding.compute", "precision.head.compute"}) &&
+        precision.embedding().compute() != precision.head().compute()) {
+      const char* const path =
+          IsWritten("precision.head.compute") ? "precision.head.compute" : "precision.embedding.compute";
+      Refuse(path, ValueText(FindValue(spec(), path)),
+             "one type for embedding and head, which share a matrix",
+             "give both the same, or model: {tie_word_embeddings: false}");
+    }
+  }
+
+  // Hidden states are of precision.compute; a unit converts them. Of a type that it takes from there nothing
+  // is said here, nor below.
+  void CheckUnitCompute(const std::string& unit, v1::ComputeType compute) {
+    const std::string path = absl::StrCat(unit, ".compute");
+    const bool fp64 = spec().precision().compute() == v1::COMPUTE_TYPE_FP64;
+    if (IsWritten(path) && Usable({"precision.compute", path}) &&
+        fp64 != (compute == v1::COMPUTE_TYPE_FP64)) {
+      Refuse(path, ValueText(FindValue(spec(), path)), fp64 ? "fp64" : "fp32, bf16",
+             "fp64 is for whole models: use one of these, or leave the key out");
+    }
+  }
+
+  void CheckTransport(const std::string& unit, v1::ComputeType compute, v1::ComputeType transport) {
+    const std::string path = absl::StrCat(unit, ".transport");
+    const std::string source = absl::StrCat(unit, ".compute");
+    if (!IsWritten(path) || !Usable({path, source}) || compute == transport ||
+        (compute == v1::COMPUTE_TYPE_BF16 && transport == v1::COMPUTE_TYPE_FP32)) {
+      return;
+    }
+    const std::string computed = ValueText(FindValue(spec(), source));
+    Refuse(path, ValueText(FindValue(spec(), path)),
+           compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
+           absl::StrCat("gradients are computed in ", computed, ": use one of these, or leave the key out"));
   }
 
   void CheckCheckpoint() {

@@ -185,10 +185,10 @@ const BadSpec kScalars[] = {
      "job.yaml:4:1: name: true is not allowed; allowed: {name}; text is expected: put it in quotes "
      "if it is meant\n"},
     {"unknown enum value", "", "precision: {compute: float32}",
-     "job.yaml:4:13: precision.compute: float32 is not allowed; allowed: fp32, fp64; use one of "
+     "job.yaml:4:13: precision.compute: float32 is not allowed; allowed: fp32, fp64, bf16; use one of "
      "these\n"},
     {"enum value with its prefix", "", "precision: {compute: COMPUTE_TYPE_FP32}",
-     "job.yaml:4:13: precision.compute: COMPUTE_TYPE_FP32 is not allowed; allowed: fp32, fp64; use "
+     "job.yaml:4:13: precision.compute: COMPUTE_TYPE_FP32 is not allowed; allowed: fp32, fp64, bf16; use "
      "one of these\n"},
     {"close enum value", "", "parallelism: {fsdp: {strategy: zero-3}}",
      "job.yaml:4:22: parallelism.fsdp.strategy: zero-3 is not allowed; allowed: replicate, zero1, zero2, "

@@ -247,9 +247,30 @@ const BadSpec kLater[] = {
     {"expert tensor parallelism", "", "parallelism: {expert_tensor: 2}",
      "job.yaml:4:15: parallelism.expert_tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism of experts; use 1\n"},
-    {"bf16", "", "precision: {compute: bf16}",
-     "job.yaml:4:13: precision.compute: bf16 is not allowed; allowed: fp32, fp64; not built yet: "
-     "lower precision; use fp32\n"},
+    {"fp8", "", "precision: {compute: fp8}",
+     "job.yaml:4:13: precision.compute: fp8 is not allowed; allowed: fp32, fp64, bf16; not built yet: 8 "
+     "bits; "
+     "use bf16\n"},
+    {"gradients of fp32 in bf16", "", "precision: {compute: fp32, transport: bf16}",
+     "job.yaml:4:28: precision.transport: bf16 is not allowed; allowed: fp32; gradients are computed in "
+     "fp32: "
+     "use one of these, or leave the key out\n"},
+    {"gradients of bf16 in fp64", "", "precision: {compute: bf16, transport: fp64}",
+     "job.yaml:4:28: precision.transport: fp64 is not allowed; allowed: bf16, fp32; gradients are computed "
+     "in "
+     "bf16: use one of these, or leave the key out\n"},
+    {"gradients of a head in fp32 in bf16", "",
+     "precision: {compute: bf16, head: {compute: fp32, transport: bf16}}",
+     "job.yaml:4:50: precision.head.transport: bf16 is not allowed; allowed: fp32; gradients are computed in "
+     "fp32: use one of these, or leave the key out\n"},
+    {"fp64 of one unit", "", "precision: {compute: bf16, embedding: {compute: fp64}}",
+     "job.yaml:4:40: precision.embedding.compute: fp64 is not allowed; allowed: fp32, bf16; fp64 is for "
+     "whole "
+     "models: use one of these, or leave the key out\n"},
+    {"one unit of a fp64 model", "", "precision: {compute: fp64, head: {compute: bf16}}",
+     "job.yaml:4:35: precision.head.compute: bf16 is not allowed; allowed: fp64; fp64 is for whole models: "
+     "use "
+     "one of these, or leave the key out\n"},
     {"not deterministic", "", "precision: {deterministic: false}",
      "job.yaml:4:13: precision.deterministic: false is not allowed; allowed: true; not built yet: "
      "faster kernels that do not promise the same bits; leave the key out\n"},

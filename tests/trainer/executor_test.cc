@@ -121,7 +121,7 @@ class ExecutorTest : public testing::Test {
  protected:
   ExecutorTest()
       : plan_(parity::MakeJob({.microbatches_per_rank = 2, .validate_every_steps = 1})),
-        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute, backend_->operations())),
+        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.precision, backend_->operations())),
         memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
                 /*fill_with_nan=*/true),
         units_(MakeUnits(plan_, 0, *backend_)),
