@@ -53,7 +53,7 @@ class Applier {
   void operator()(const DeadlineRenewed&) { state_.deadline_stale = false; }
 
   void operator()(const AttemptAccepted& event) {
-    AttemptState attempt{.assignment = event.assignment};
+    AttemptState attempt{.assignment = event.assignment, .store_id = state_.store_id};
     for (const v1::RankStart& start : event.assignment.ranks()) attempt.ranks[start.rank()].start = start;
     state_.live.emplace(KeyOf(event.assignment.id()), std::move(attempt));
   }
@@ -200,9 +200,13 @@ class Applier {
   void operator()(const AnswersSent& event) { Find(event.attempt)->answers.clear(); }
 
   void operator()(const CheckpointSeen& event) {
+    const AttemptState* const attempt = Find(event.attempt);
+    if (attempt == nullptr) return;
     if (state_.notices.size() >= kMaxNotices) state_.notices.erase(state_.notices.begin());
-    state_.notices.push_back(
-        {.attempt = event.attempt, .message = event.message, .number = ++state_.last_notice});
+    state_.notices.push_back({.attempt = event.attempt,
+                              .store_id = attempt->store_id,
+                              .message = event.message,
+                              .number = ++state_.last_notice});
   }
   void operator()(const NoticeSent& event) {
     for (Notice& notice : state_.notices) {

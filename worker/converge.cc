@@ -68,7 +68,8 @@ class Converger {
   void Converge(const AttemptKey& key, const AttemptState& attempt) {
     StopTheOthers(key, attempt);
     if (!attempt.refused && !attempt.stop) {
-      if (!attempt.prepare_sent) return Do(Prepare{attempt.assignment}, PrepareStarted{key});
+      if (!attempt.prepare_sent)
+        return Do(Prepare{attempt.assignment, attempt.store_id}, PrepareStarted{key});
       if (!attempt.prepared) return;
     }
     bool all_gone = true;
@@ -171,6 +172,7 @@ class Converger {
       hello.set_protocol_min(kProtocol);
       hello.set_protocol_max(kProtocol);
       hello.set_highest_term(state_.highest_term);
+      hello.set_store_id(state_.store_id);
       SetTime(now_, *hello.mutable_now());
       *hello.mutable_inventory() = InventoryOf(state_, now_);
       Send(std::move(message));
@@ -187,7 +189,8 @@ class Converger {
       if (ended.dirty) TellStatus(key, ended.status);
     }
     for (const Notice& notice : state_.notices) {
-      if (now_ < notice.sent_at + kNoticePeriod) continue;
+      const bool hers = state_.session.welcomed && notice.store_id == state_.store_id;
+      if (!hers || now_ < notice.sent_at + kNoticePeriod) continue;
       v1::WorkerMessage message;
       *message.mutable_checkpoint() = notice.message;
       *message.mutable_checkpoint()->mutable_id() = IdOf(notice.attempt);

@@ -90,7 +90,7 @@ class Decider {
     if (!state_.session.open || (!state_.session.welcomed && !greeting)) return;
     if (message.item_case() == v1::ControllerMessage::kWelcome) {
       const v1::Welcome& welcome = message.welcome();
-      if (welcome.term() < state_.highest_term) {
+      if (welcome.store_id() == state_.store_id && welcome.term() < state_.highest_term) {
         return Add(SessionUnfit{absl::StrCat("the controller's term ", welcome.term(), " is older than term ",
                                              state_.highest_term, ", which this worker has seen")});
       }
@@ -112,7 +112,7 @@ class Decider {
         Welcome(message.welcome());
         break;
       case v1::ControllerMessage::kAssignments:
-        Take(message.assignments());
+        Take(message.assignments(), state_.store_id);
         break;
       case v1::ControllerMessage::kValue:
         Learn(KeyOf(message.value().id()), message.value().key(), {.bytes = message.value().value()});
@@ -240,10 +240,11 @@ class Decider {
                  .orphan_timeout = welcome.has_orphan_timeout() ? FromProto(welcome.orphan_timeout())
                                                                 : absl::InfiniteDuration(),
                  .beat = welcome.has_beat() ? FromProto(welcome.beat()) : absl::Seconds(1)});
-    if (welcome.has_assignments()) Take(welcome.assignments());
+    if (welcome.has_assignments()) Take(welcome.assignments(), welcome.store_id());
   }
 
-  void Take(const v1::Assignments& assignments) {
+  // Of the controller that keeps `store_id`.
+  void Take(const v1::Assignments& assignments, const std::string& store_id) {
     std::set<AttemptKey> listed;
     // Stops come first: a place that they free may be assigned in the same message only after the ranks are
     // gone, so an assignment never overtakes them.
@@ -255,7 +256,14 @@ class Decider {
     }
     for (const v1::Assignment& assignment : assignments.all()) Take(assignment);
     for (const v1::AttemptId& id : assignments.forget()) {
-      if (state_.ended.contains(KeyOf(id))) Add(AttemptForgotten{KeyOf(id)});
+      // A controller does not know the jobs of another, and would have them forgotten; the one whose they are
+      // has not heard of the end.
+      const auto ended = state_.ended.find(KeyOf(id));
+      if (ended == state_.ended.end()) continue;
+      const std::string& hers = ended->second.status.store_id();  // empty: recorded by an older build
+      if (hers.empty() || hers == store_id) {
+        Add(AttemptForgotten{KeyOf(id)});
+      }
     }
   }
 

@@ -88,7 +88,8 @@ TEST_F(WatchCommandTest, WarningsAboutCheckpointsAreLinesAndObjectsAndInTheSumma
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
   for (const char* line :
        {"checkpoints: step-5 does not verify\n", "checkpoints: CheckpointFailed at step 2: no space\n",
-        "  saves       1 of 3 failed; step 2: no space\n", "  resumed     step-5 does not verify\n"}) {
+        "  saves       1 of 3 failed, the newest was saved; step 2: no space\n",
+        "  resumed     step-5 does not verify\n"}) {
     EXPECT_NE(console_.out.find(line), std::string::npos) << line << "\nin\n" << console_.out;
   }
   console_.out.clear();

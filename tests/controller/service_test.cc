@@ -32,7 +32,7 @@ class ServiceTest : public ::testing::Test {
     options.listen = {"127.0.0.1:0"};
     options.metrics_listen = "off";
     options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-    auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     client_ = std::make_unique<JobClient>(server_->addresses().at(0));
@@ -175,7 +175,7 @@ TEST(MethodTest, MethodsThatAreNoneGetNoSeriesOfTheirOwn) {
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};
   options.metrics_listen = "127.0.0.1:0";
-  const auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+  const auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
   ASSERT_TRUE(server.ok()) << server.status();
   JobClient client((*server)->addresses().at(0));
   for (int i = 0; i < 100; ++i) {
@@ -411,6 +411,34 @@ TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
   SimulatedWorker second("a", address(), {});
   JobClient::Until([&] { return !second.refused().empty(); });
   EXPECT_EQ(second.refused(), "WorkerIdInUse");
+}
+
+// As one that runs on an old copy of its state must not take workers back to the past.
+TEST_F(ServiceTest, AWorkerThatHasSeenALaterTermOfThisStoreIsTurnedAway) {
+  grpc::ClientContext info_context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(client_->stub().GetServerInfo(&info_context, {}, &info).ok());
+  const auto workers =
+      v1::Workers::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  for (const std::string& store : {info.store_id(), std::string("another")}) {
+    grpc::ClientContext context;
+    const auto stream = workers->Session(&context);
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id("w");
+    hello.mutable_hello()->set_protocol_min(1);
+    hello.mutable_hello()->set_protocol_max(1);
+    hello.mutable_hello()->set_store_id(store);
+    hello.mutable_hello()->set_highest_term(1000);
+    ASSERT_TRUE(stream->Write(hello));
+    v1::ControllerMessage answer;
+    ASSERT_TRUE(stream->Read(&answer));
+    if (store == info.store_id()) {
+      EXPECT_EQ(answer.refused().reason(), "OldTerm") << answer.DebugString();
+    } else {
+      EXPECT_TRUE(answer.has_welcome()) << "terms of two stores cannot be compared: " << answer.DebugString();
+    }
+    context.TryCancel();
+  }
 }
 
 TEST_F(ServiceTest, WorkersAreListed) {
