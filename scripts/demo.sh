@@ -17,5 +17,5 @@ headers=$(find /usr/include/c++ -mindepth 1 -maxdepth 1 -type d | sort -V | tail
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
 mkdir -p "$run"
 sed -e "s#/usr/include/c++/12#$headers#" -e "s#runs/headers#$run/checkpoints#" examples/headers.yaml >"$run/job.yaml"
-echo "demo: tandem run -f $run/job.yaml --workers 2 --places 1"
-exec build/release/bin/tandem run -f "$run/job.yaml" --workers 2 --places 1
+echo "demo: tandem run -f $run/job.yaml --workers 2 --slots 1"
+exec build/release/bin/tandem run -f "$run/job.yaml" --workers 2 --slots 1

@@ -21,7 +21,7 @@ class Applier {
     state_.highest_term = event.term;
     state_.store_id = event.store_id;
     state_.orphan_timeout = event.orphan_timeout;
-    state_.beat = event.beat;
+    state_.heartbeat_interval = event.heartbeat_interval;
   }
   void operator()(const SessionUnfit& event) { state_.session.drop = event.why; }
   void operator()(const WorkerRefused& event) { state_.fatal = event.why; }
@@ -30,7 +30,7 @@ class Applier {
   }
   void operator()(const HelloSent&) {
     state_.session.hello_sent = true;
-    // The inventory said all of it; what is waited for is asked again, checkpoints are told again.
+    // The inventory said all of it; what is waited for is asked again, checkpoints are sent again.
     for (auto& [key, attempt] : state_.live) {
       attempt.dirty = false;
       attempt.unsent_values.clear();
@@ -45,8 +45,8 @@ class Applier {
   }
   void operator()(const MessageSent&) { ++state_.session.next_seq; }
   void operator()(const SessionDropped&) { state_.session = {}; }
-  void operator()(const BeatDue&) { state_.beat_due = true; }
-  void operator()(const BeatDone&) { state_.beat_due = false; }
+  void operator()(const HeartbeatDue&) { state_.heartbeat_due = true; }
+  void operator()(const HeartbeatDone&) { state_.heartbeat_due = false; }
   void operator()(const DeadlineRenewed&) { state_.deadline_stale = false; }
 
   void operator()(const AttemptAccepted& event) {

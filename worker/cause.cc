@@ -15,7 +15,7 @@ absl::Time TimeOf(const google::protobuf::Timestamp& time) {
   return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
 }
 
-void SetPlace(const std::string& worker, const RankState& rank, v1::Cause& cause) {
+void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause) {
   cause.set_rank(rank.start.rank());
   cause.set_worker(worker);
 }
@@ -135,7 +135,7 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
   } else {
     cause = FromExit(attempt, rank, exit);
     SetTime(now, *cause.mutable_time());
-    SetPlace(worker, rank, cause);
+    SetSlot(worker, rank, cause);
     SetPosition(attempt, rank, cause);
   }
   if (exit.signal == 0) {
@@ -148,7 +148,7 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
 
 v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const AttemptState& attempt,
                          const RankState& rank, absl::Time now) {
-  SetPlace(worker, rank, failed);
+  SetSlot(worker, rank, failed);
   SetPosition(attempt, rank, failed);
   if (!failed.has_time()) SetTime(now, *failed.mutable_time());
   return failed;
@@ -160,7 +160,7 @@ v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const
   cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
   cause.set_reason("SpawnFailed");
   cause.set_message(absl::StrCat("rank ", rank.start.rank(), " could not be started: ", why));
-  SetPlace(worker, rank, cause);
+  SetSlot(worker, rank, cause);
   SetTime(now, *cause.mutable_time());
   return cause;
 }
@@ -169,7 +169,7 @@ v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, co
                             absl::Time now) {
   v1::Cause cause =
       Requested(reason, absl::StrCat("rank ", rank.start.rank(), " was stopped before it started"));
-  SetPlace(worker, rank, cause);
+  SetSlot(worker, rank, cause);
   SetTime(now, *cause.mutable_time());
   return cause;
 }

@@ -18,7 +18,7 @@ struct Exit {
   bool operator==(const Exit&) const = default;
 };
 
-// Which of two causes is told first, smaller first: unrequested signal or out of memory, own error, worker
+// Which of two causes comes first, smaller first: unrequested signal or out of memory, own error, worker
 // lost, a crash after the daemon had asked for a stop (the stop may have come of that very crash, which is
 // felt before it is seen, or the crash of the stop), peer lost, requested. Consequences often arrive before
 // causes, so time only decides within one of these.

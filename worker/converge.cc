@@ -18,7 +18,7 @@ class Converger {
     if (!state_.session.drop.empty()) {
       Do(DropSession{state_.session.drop}, SessionDropped{});
     } else if (state_.session.open && work_.events.empty()) {
-      Talk();  // only of what has come to rest: what changes in this round is told in the next
+      Talk();  // only of what has come to rest: what changes in this round is sent in the next
     }
     if (state_.deadline_stale) Do(RenewDeadline{state_.orphan_timeout * 0.8}, DeadlineRenewed{});
     if (!state_.forgotten.empty()) {
@@ -43,7 +43,7 @@ class Converger {
     Do(SendToController{std::move(message)}, MessageSent{});
   }
 
-  // Everything ends; the process as soon as every end is recorded and told, or the limit has passed.
+  // Everything ends; the process as soon as every end is recorded and sent, or the limit has passed.
   void Shutdown() {
     if (state_.exit_sent) return;
     if (state_.shutdown_at == absl::InfiniteFuture()) {
@@ -76,7 +76,7 @@ class Converger {
       Converge({key, number}, attempt, rank);
       all_gone = all_gone && rank.life == Life::kGone;
     }
-    // A preparation under way would write into the folder that the record closes.
+    // A preparation in progress would write into the folder that the record closes.
     if (all_gone && !attempt.recording && (attempt.prepared || attempt.refused || !attempt.prepare_sent)) {
       v1::AttemptStatus status = StatusOf(key, attempt, /*with_values=*/false, now_);
       status.set_ended(true);
@@ -181,7 +181,8 @@ class Converger {
     for (const auto& [key, attempt] : state_.live) {
       // While its files are checked, an attempt is neither accepted nor refused.
       const bool known = attempt.prepared || attempt.refused || attempt.stop;
-      if (known && (attempt.dirty || state_.beat_due)) TellStatus(key, StatusOf(key, attempt, false, now_));
+      if (known && (attempt.dirty || state_.heartbeat_due))
+        TellStatus(key, StatusOf(key, attempt, false, now_));
     }
     for (const auto& [key, ended] : state_.ended) {
       if (ended.dirty) TellStatus(key, ended.status);
@@ -196,13 +197,13 @@ class Converger {
       Send(std::move(message));
       work_.events.push_back(NoticeSent{notice.number, seq, now_});
     }
-    if (state_.beat_due) {
+    if (state_.heartbeat_due) {
       if (state_.live.empty()) {
         v1::WorkerMessage message;
-        message.mutable_beat();
+        message.mutable_heartbeat();
         Send(std::move(message));
       }
-      work_.events.push_back(BeatDone{});
+      work_.events.push_back(HeartbeatDone{});
     }
   }
 

@@ -9,7 +9,7 @@
 namespace tandem::worker {
 
 Turn Handle(WorkerState& state, const Input& input, absl::Time now) {
-  // A stop needs 4: decide it, tell the ranks, record the end, tell the controller.
+  // A stop needs 4: decide it, ask the ranks, record the end, report it.
   constexpr int kMaxRounds = 16;
   Turn turn;
   Work work{.events = Decide(state, input, now)};

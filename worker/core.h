@@ -15,7 +15,7 @@ inline constexpr absl::Duration kDefaultGrace = absl::Milliseconds(500);
 // After a rank lost a peer: if the peer is one of ours, its own death is seen within this time, before the
 // stop could be taken for its cause.
 inline constexpr absl::Duration kPeerLostPause = absl::Milliseconds(100);
-// A checkpoint that is not acknowledged is told again.
+// A checkpoint notice that is not acknowledged is sent again.
 inline constexpr absl::Duration kNoticePeriod = absl::Seconds(5);
 // After this the daemon ends even where ranks cannot be killed (they die with it).
 inline constexpr absl::Duration kShutdownLimit = absl::Seconds(3);

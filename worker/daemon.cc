@@ -14,8 +14,8 @@ using platform::Log;
 using platform::LogLevel;
 
 // At most a second between looks at the pages.
-absl::Duration BeatOf(const WorkerState& state) {
-  return std::clamp(state.beat, absl::Milliseconds(50), absl::Seconds(1));
+absl::Duration HeartbeatInterval(const WorkerState& state) {
+  return std::clamp(state.heartbeat_interval, absl::Milliseconds(50), absl::Seconds(1));
 }
 
 template <typename... Handlers>
@@ -83,15 +83,16 @@ Daemon::~Daemon() {
 }
 
 absl::Status Daemon::Run() {
-  absl::Time last_beat = absl::InfinitePast();
+  absl::Time last_heartbeat = absl::InfinitePast();
   while (!ended_) {
     std::optional<Input> input;
-    const absl::Time next_beat = last_beat + BeatOf(state_);  // whose length a Welcome may have changed
-    if (const absl::Time before = clock_.Now(); before >= next_beat) {
+    const absl::Time next_heartbeat =
+        last_heartbeat + HeartbeatInterval(state_);  // whose length a Welcome may have changed
+    if (const absl::Time before = clock_.Now(); before >= next_heartbeat) {
       input = Sampled{launcher_->Sample()};
-      last_beat = before;
+      last_heartbeat = before;
     } else {
-      const absl::Time wake = std::min(next_beat, NextWake(state_));
+      const absl::Time wake = std::min(next_heartbeat, NextWake(state_));
       input = inputs_.Take(std::max(absl::ZeroDuration(), wake - before));
       if (!input) input = Woken{};
     }

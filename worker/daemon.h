@@ -37,7 +37,7 @@ struct DaemonConfig {
 struct JobChecks {
   // What is wrong with the files that it needs, one line each; empty: nothing.
   std::function<std::string(const v1::JobSpec& resolved)> check_files;
-  // The instructions of its program, for messages; empty where they cannot be told.
+  // The instructions of its program, for messages; empty where they are not known.
   std::function<std::vector<InstructionName>(const v1::JobSpec& resolved)> name_program;
 };
 

@@ -46,25 +46,23 @@ bool IsSafeName(const std::string& id) {
 std::string Unfit(const WorkerState& state, const v1::Assignment& assignment) {
   if (assignment.ranks().empty()) return "the assignment has no rank for this worker";
   std::set<int> ranks;
-  std::set<int> places;
+  std::set<int> slots;
   for (const v1::RankStart& start : assignment.ranks()) {
-    const auto place = std::find_if(state.settings.places.begin(), state.settings.places.end(),
-                                    [&](const v1::Place& p) { return p.index() == start.place(); });
-    if (place == state.settings.places.end()) {
-      return absl::StrCat("rank ", start.rank(), " is assigned to place ", start.place(),
-                          ", but this worker has ", state.settings.places.size());
+    const auto slot = std::find_if(state.settings.slots.begin(), state.settings.slots.end(),
+                                   [&](const v1::Slot& p) { return p.index() == start.slot(); });
+    if (slot == state.settings.slots.end()) {
+      return absl::StrCat("rank ", start.rank(), " is assigned to slot ", start.slot(),
+                          ", but this worker has ", state.settings.slots.size());
     }
-    if (assignment.resolved().resources().device() == v1::DEVICE_CUDA && place->device() != v1::DEVICE_CUDA) {
-      return absl::StrCat("rank ", start.rank(), " needs a GPU, but place ", start.place(),
-                          " is a CPU place");
+    if (assignment.resolved().resources().device() == v1::DEVICE_CUDA && slot->device() != v1::DEVICE_CUDA) {
+      return absl::StrCat("rank ", start.rank(), " needs a GPU, but slot ", start.slot(), " is a CPU slot");
     }
     if (!ranks.insert(start.rank()).second) return absl::StrCat("rank ", start.rank(), " is assigned twice");
-    if (!places.insert(start.place()).second)
-      return absl::StrCat("place ", start.place(), " is assigned twice");
+    if (!slots.insert(start.slot()).second) return absl::StrCat("slot ", start.slot(), " is assigned twice");
     for (const auto& [key, attempt] : state.live) {
       for (const auto& [number, rank] : attempt.ranks) {
-        if (rank.life != Life::kGone && rank.start.place() == start.place()) {
-          return absl::StrCat("place ", start.place(), " is still in use by rank ", number, " of job ",
+        if (rank.life != Life::kGone && rank.start.slot() == start.slot()) {
+          return absl::StrCat("slot ", start.slot(), " is still in use by rank ", number, " of job ",
                               key.job);
         }
       }
@@ -131,7 +129,7 @@ class Decider {
         }
         break;
       }
-      case v1::ControllerMessage::kBeat:
+      case v1::ControllerMessage::kHeartbeat:
       case v1::ControllerMessage::ITEM_NOT_SET:
         break;
     }
@@ -220,7 +218,7 @@ class Decider {
 
   void operator()(const Sampled& input) {
     for (const auto& [rank, sample] : input.samples) Add(RankSampled{rank, sample, now_});
-    Add(BeatDue{});
+    Add(HeartbeatDue{});
   }
 
   void operator()(const EndRecorded& input) { Add(AttemptEnded{input.attempt}); }
@@ -235,13 +233,15 @@ class Decider {
                  .store_id = welcome.store_id(),
                  .orphan_timeout = welcome.has_orphan_timeout() ? FromProto(welcome.orphan_timeout())
                                                                 : absl::InfiniteDuration(),
-                 .beat = welcome.has_beat() ? FromProto(welcome.beat()) : absl::Seconds(1)});
+                 .heartbeat_interval = welcome.has_heartbeat_interval()
+                                           ? FromProto(welcome.heartbeat_interval())
+                                           : absl::Seconds(1)});
     if (welcome.has_assignments()) Take(welcome.assignments());
   }
 
   void Take(const v1::Assignments& assignments) {
     std::set<AttemptKey> listed;
-    // Stops come first: a place that they free may be assigned in the same message only after the ranks are
+    // Stops come first: a slot that they free may be assigned in the same message only after the ranks are
     // gone, so an assignment never overtakes them.
     for (const v1::Assignment& assignment : assignments.all()) listed.insert(KeyOf(assignment.id()));
     for (const auto& [key, attempt] : state_.live) {

@@ -23,7 +23,7 @@ struct Welcomed {
   int64_t term = 0;
   std::string store_id;
   absl::Duration orphan_timeout;
-  absl::Duration beat;
+  absl::Duration heartbeat_interval;
 };
 struct SessionUnfit {  // this controller must not be listened to
   std::string why;
@@ -37,8 +37,8 @@ struct Acked {
 struct HelloSent {};
 struct MessageSent {};
 struct SessionDropped {};
-struct BeatDue {};
-struct BeatDone {};
+struct HeartbeatDue {};
+struct HeartbeatDone {};
 struct DeadlineRenewed {};
 
 // Attempts.
@@ -169,12 +169,12 @@ struct ExitSent {};
 
 using Event =
     std::variant<SessionOpened, SessionClosed, ControllerHeard, Welcomed, SessionUnfit, WorkerRefused, Acked,
-                 HelloSent, MessageSent, SessionDropped, BeatDue, BeatDone, DeadlineRenewed, AttemptAccepted,
-                 AssignmentChanged, PrepareStarted, AttemptPrepared, AttemptRefused, StopDecided,
-                 RequestPassedOn, RequestDone, StatusDue, StatusSent, RecordingStarted, AttemptEnded,
-                 AttemptForgotten, RecordsRemoved, SpawnStarted, RankStarted, RankReady, RankFailed,
-                 RankFinished, RankSampled, StopSent, KillSent, RankGone, ValueKnown, ValueWanted, ValuesSent,
-                 GetsAsked, AnswersSent, CheckpointSeen, NoticeSent, UploadAsked, UploadsStarted,
+                 HelloSent, MessageSent, SessionDropped, HeartbeatDue, HeartbeatDone, DeadlineRenewed,
+                 AttemptAccepted, AssignmentChanged, PrepareStarted, AttemptPrepared, AttemptRefused,
+                 StopDecided, RequestPassedOn, RequestDone, StatusDue, StatusSent, RecordingStarted,
+                 AttemptEnded, AttemptForgotten, RecordsRemoved, SpawnStarted, RankStarted, RankReady,
+                 RankFailed, RankFinished, RankSampled, StopSent, KillSent, RankGone, ValueKnown, ValueWanted,
+                 ValuesSent, GetsAsked, AnswersSent, CheckpointSeen, NoticeSent, UploadAsked, UploadsStarted,
                  ShutdownBegun, ExitSent>;
 
 }  // namespace tandem::worker

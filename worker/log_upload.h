@@ -33,7 +33,7 @@ class LogUploads {
 
   LogUploads(std::shared_ptr<grpc::Channel> channel, Sources sources);
 
-  // Breaks what is under way.
+  // Cancels uploads in progress.
   ~LogUploads();
 
   // The tail that was asked for, and with `follow` what comes, until the attempt ends or the controller ends

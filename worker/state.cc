@@ -93,7 +93,7 @@ v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   v1::Inventory inventory;
   inventory.set_hostname(state.settings.hostname);
   inventory.set_data_address(state.data_address);
-  for (const v1::Place& place : state.settings.places) *inventory.add_places() = place;
+  for (const v1::Slot& slot : state.settings.slots) *inventory.add_slots() = slot;
   for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true, now);
   for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;
   return inventory;

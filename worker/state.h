@@ -74,13 +74,13 @@ struct RankState {
 // The daemon wants the local ranks of an attempt gone.
 struct Stop {
   std::string reason;    // CamelCase, of the ranks' causes: "Cancelled"
-  absl::Time begin;      // when the ranks are told
+  absl::Time begin;      // when the ranks are asked
   absl::Duration grace;  // from then to SIGKILL
 };
 
 struct Value {
   std::string bytes;
-  int rank = -1;  // the local rank that set it; -1: the controller told it
+  int rank = -1;  // the local rank that set it; -1: the controller sent it
 };
 
 // An attempt of which this worker runs ranks, from the assignment to the record of its end.
@@ -95,7 +95,7 @@ struct AttemptState {
   bool recording = false;  // of the end, on disk
 
   std::map<std::string, Value> values;
-  std::vector<std::string> unsent_values;            // set here, not yet told to the controller
+  std::vector<std::string> unsent_values;            // set here, not yet sent to the controller
   std::map<std::string, std::set<int>> waiting;      // key → local ranks that want it
   std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
   std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
@@ -133,19 +133,19 @@ struct Settings {
   uint64_t incarnation = 0;
   std::string hostname;
   std::string build;
-  std::vector<v1::Place> places;
+  std::vector<v1::Slot> slots;
 };
 
 struct WorkerState {
   Settings settings;
   SessionState session;
-  std::string data_address;  // at which ranks on other workers reach ours; told with the last Hello
+  std::string data_address;  // at which ranks on other workers reach ours; sent with the last Hello
   int64_t highest_term = 0;
   std::string store_id;  // of the controller that was last welcome: the live attempts are its
   absl::Duration orphan_timeout = absl::InfiniteDuration();
-  absl::Duration beat = absl::Seconds(1);
+  absl::Duration heartbeat_interval = absl::Seconds(1);
   bool deadline_stale = false;  // the controller was heard; the pages do not say so yet
-  bool beat_due = false;
+  bool heartbeat_due = false;
   std::map<AttemptKey, AttemptState> live;
   std::map<AttemptKey, EndedAttempt> ended;
   std::vector<AttemptKey> forgotten;                // their records are still on disk

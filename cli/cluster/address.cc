@@ -37,7 +37,7 @@ absl::Status CheckAddress(const std::string& text, const std::string& where) {
       port < 1 || port > 65535 || text.find_first_of(" \t\n/") != std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": \"", Escape(text),
-                     "\" is no address; allowed: unix:/PATH or HOST:PORT with a port "
+                     "\" is not an address; allowed: unix:/PATH or HOST:PORT with a port "
                      "from 1 to 65535, as in 127.0.0.1:7471"));
   }
   return absl::OkStatus();

@@ -20,7 +20,7 @@ struct Address {
 inline constexpr char kDefaultAddress[] = "127.0.0.1:7471";
 
 // --addr, else TANDEM_ADDR, else the socket of the `tandem up` that runs, else kDefaultAddress.
-// InvalidArgument where the text is no address: one line.
+// InvalidArgument where the text is not an address: one line.
 absl::StatusOr<Address> ResolveAddress(const std::string& flag, const Environment& environment);
 
 // "unix:PATH" (absolute, at most 107 bytes) or "HOST:PORT". `where` names it in the error: "--addr".

@@ -25,7 +25,7 @@ class LocalCluster {
     std::string listen;          // "HOST:PORT" as well, or empty
     std::string metrics_listen;  // "HOST:PORT" or "off"
     int workers = 1;
-    int places = 1;       // of each worker
+    int slots = 1;        // of each worker
     std::string trainer;  // empty: the worker's default
   };
 
@@ -40,7 +40,7 @@ class LocalCluster {
   // OK while every daemon runs; else which ended, how, and its last log lines.
   absl::Status Check();
 
-  // The workers go on existing, but do nothing, not even tell.
+  // Stops the worker processes: they do and report nothing any more.
   void FreezeWorkers();
   // With their ranks, at once.
   void KillWorkers();

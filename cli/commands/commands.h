@@ -26,7 +26,7 @@ enum class Format { kTable, kJson, kName, kText };
 
 struct UpOptions {
   int workers = 1;
-  int places = 0;              // 0: one per processor
+  int slots = 0;               // 0: one per processor
   std::string listen;          // HOST:PORT beside the private socket, or empty
   std::string metrics_listen;  // HOST:PORT, or "off"
   std::string bin_dir;         // empty: own_folder
@@ -37,7 +37,7 @@ int Up(Context& context, const UpOptions& options);
 struct RunOptions {
   std::string file;
   int workers = 0;  // 0: as many as resources.ranks_per_worker asks for, else 1
-  int places = 0;   // 0: ranks / workers, rounded up
+  int slots = 0;    // 0: ranks / workers, rounded up
   Format format = Format::kText;
   std::string bin_dir;
   std::string trainer;

@@ -46,8 +46,8 @@ class Description {
       Row("  resumed", absl::StrCat(Escape(attempt.resumed_from()), " at step ", attempt.resumed_step()));
     }
     std::map<std::string, std::vector<int>> ranks_of;
-    for (const v1::RankPlace& place : attempt.places()) {
-      ranks_of[place.worker()].push_back(place.rank());
+    for (const v1::RankSlot& slot : attempt.slots()) {
+      ranks_of[slot.worker()].push_back(slot.rank());
     }
     for (const auto& [worker, ranks] : ranks_of) {
       Row("  ranks", absl::StrCat(RankList(ranks), " on worker ", Escape(worker)));

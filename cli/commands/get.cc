@@ -119,7 +119,7 @@ int GetWorkers(Context& context, const GetOptions& options) {
   Table table({{.heading = "ID", .shrinks = true},
                {.heading = "HOST", .shrinks = true},
                {.heading = "CONNECTED"},
-               {.heading = "PLACES", .align = Table::Align::kRight},
+               {.heading = "SLOTS", .align = Table::Align::kRight},
                {.heading = "IN USE", .align = Table::Align::kRight},
                {.heading = "DEVICE"},
                {.heading = "REASON", .shrinks = true}});
@@ -130,7 +130,7 @@ int GetWorkers(Context& context, const GetOptions& options) {
                   ? absl::StrCat("no, ", AgeText(worker.last_seen(), context.clock.Now()))
                   : "no";
           rows.Add({worker.id(), worker.hostname(), worker.connected() ? "yes" : seen,
-                    absl::StrCat(worker.places()), absl::StrCat(worker.places_in_use()),
+                    absl::StrCat(worker.slots()), absl::StrCat(worker.slots_in_use()),
                     DeviceText(worker.device()), worker.schedulable() ? "" : worker.reason()});
         });
   return kOk;

@@ -43,8 +43,8 @@ absl::StatusOr<schedules::DeviceProfile> BaseProfile(const std::string& asked, c
 int MostRanksOnAWorker(const v1::Attempt& attempt) {
   std::map<std::string, int> ranks;
   int most = 1;
-  for (const v1::RankPlace& place : attempt.places()) {
-    most = std::max(most, ++ranks[place.worker()]);
+  for (const v1::RankSlot& slot : attempt.slots()) {
+    most = std::max(most, ++ranks[slot.worker()]);
   }
   return most;
 }

@@ -2,8 +2,8 @@
 
 namespace tandem::cli {
 
-// What `tandem` ends with. run, watch, wait, submit --wait and submit --follow mirror the job that they
-// follow: SUCCEEDED kOk, FAILED kFailed, CANCELLED kCancelled.
+// What `tandem` ends with. run, watch, wait, submit --wait and submit --follow exit with the status of the
+// job that they follow: SUCCEEDED kOk, FAILED kFailed, CANCELLED kCancelled.
 enum ExitCode : int {
   kOk = 0,
   kFailed = 1,

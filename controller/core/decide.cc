@@ -45,8 +45,8 @@ void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
 template <typename Has, typename Get>
 absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, Has has, Get get) {
   absl::Time last = FromProto(Current(job).started());
-  for (const v1::RankPlace& place : Current(job).places()) {
-    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job));
     if (status == nullptr || !(status->*has)()) {
       return now;
     }
@@ -58,8 +58,8 @@ absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, H
 // The furthest step that any rank was seen at.
 int64_t LastStep(const State& state, const v1::Job& job) {
   int64_t step = job.last_step();
-  for (const v1::RankPlace& place : Current(job).places()) {
-    if (const v1::RankStatus* status = Said(state, place, CurrentAttempt(job))) {
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    if (const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job))) {
       step = std::max(step, status->step());
     }
   }
@@ -87,13 +87,13 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
   const v1::Job& job = entry.job;
   std::vector<int> unaccounted;
   std::set<std::string> away;
-  for (const v1::RankPlace& place : Current(job).places()) {
-    switch (Account(state, entry, place, now)) {
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    switch (Account(state, entry, slot, now)) {
       case Accounting::kRunning:
-        unaccounted.push_back(place.rank());
+        unaccounted.push_back(slot.rank());
         break;
       case Accounting::kLost:
-        away.insert(place.worker());
+        away.insert(slot.worker());
         break;
       default:
         break;
@@ -145,11 +145,11 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
                                                         : std::optional(Failing(state, job, *cause, now));
   }
   const AttemptKey key = CurrentAttempt(job);
-  const auto& places = Current(job).places();
+  const auto& slots = Current(job).slots();
   if (job.state() == v1::JOB_STATE_ADMITTED) {
     const std::vector<std::string> workers = WorkersOf(job);
     if (std::all_of(workers.begin(), workers.end(),
-                    [&](const std::string& worker) { return Said(state, worker, key) != nullptr; })) {
+                    [&](const std::string& worker) { return StatusOf(state, worker, key) != nullptr; })) {
       v1::Event event = EventOf(job, v1::JOB_STATE_STARTING, now, kController);
       event.set_reason("Accepted");
       event.set_message("every worker has accepted the attempt");
@@ -159,8 +159,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
   }
   if (job.state() == v1::JOB_STATE_STARTING) {
     const v1::Ready* ready = nullptr;
-    for (const v1::RankPlace& place : places) {
-      const v1::RankStatus* status = Said(state, place, key);
+    for (const v1::RankSlot& slot : slots) {
+      const v1::RankStatus* status = StatusOf(state, slot, key);
       if (status == nullptr || !status->has_ready()) {
         return std::nullopt;
       }
@@ -179,8 +179,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     return event;
   }
   // RUNNING
-  for (const v1::RankPlace& place : places) {
-    const v1::RankStatus* status = Said(state, place, key);
+  for (const v1::RankSlot& slot : slots) {
+    const v1::RankStatus* status = StatusOf(state, slot, key);
     if (status == nullptr || !status->finished()) {
       return std::nullopt;
     }
@@ -200,24 +200,24 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
   for (const auto& [seq, id] : state.queue) {
     const v1::Job& job = state.jobs.at(id).job;
     std::string reason = "BehindOthers";
-    std::string message = "an earlier job waits for places; jobs start in the order of their submission";
+    std::string message = "an earlier job waits for slots; jobs start in the order of their submission";
     if (head) {
       Placement placement = Place(state, job);
-      if (!placement.places.empty()) {
+      if (!placement.slots.empty()) {
         v1::Event event = EventOf(job, v1::JOB_STATE_ADMITTED, now, kController);
         event.set_reason("Placed");
         v1::Attempt& attempt = *event.mutable_admitted();
         attempt.set_number(job.attempt() + 1);
-        attempt.mutable_places()->Assign(placement.places.begin(), placement.places.end());
+        attempt.mutable_slots()->Assign(placement.slots.begin(), placement.slots.end());
         attempt.set_device(placement.device);
         *attempt.mutable_started() = ToProto(now);
         event.set_attempt(attempt.number());
         std::set<std::string> workers;
-        for (const v1::RankPlace& place : placement.places) {
-          workers.insert(place.worker());
+        for (const v1::RankSlot& slot : placement.slots) {
+          workers.insert(slot.worker());
         }
         event.set_message(
-            absl::StrCat(placement.places.size(), placement.places.size() == 1 ? " rank" : " ranks", " on ",
+            absl::StrCat(placement.slots.size(), placement.slots.size() == 1 ? " rank" : " ranks", " on ",
                          absl::StrJoin(workers, ", "), ", device ", DeviceName(placement.device)));
         return event;
       }
@@ -379,7 +379,7 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   const bool known = entry.runtime.warning_attempt() == told.notice.id().attempt() &&
                      entry.runtime.warning_number() >= told.notice.number();
   if (known) {
-    return out;  // told again after a lost connection
+    return out;  // sent again after a lost connection
   }
   const v1::CheckpointWarning& warning = told.notice.warning();
   v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
@@ -406,7 +406,7 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::
   const bool known = entry.runtime.checkpoint_attempt() == key.second &&
                      entry.runtime.checkpoint_step() >= told.notice.committed().step();
   if (known) {
-    return out;  // told again after a lost connection
+    return out;  // sent again after a lost connection
   }
   v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
   event.set_reason("CheckpointCommitted");
@@ -442,7 +442,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
                 }
               }
             }
-            // One change of the queue at a time: each may take places from the next.
+            // One change of the queue at a time: each may take slots from the next.
             if (out.events.empty()) {
               if (std::optional<v1::Event> event = NextOfQueue(state, now)) {
                 out.events.push_back(*std::move(event));

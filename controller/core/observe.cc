@@ -5,7 +5,7 @@
 namespace tandem::controller {
 namespace {
 
-// A time of the worker by our clock. What it tells of is over.
+// A time of the worker by our clock. It is in the past.
 void Translate(const WorkerEntry& worker, absl::Time now, google::protobuf::Timestamp& time) {
   time = ToProto(std::min(now, FromProto(time) - worker.clock_ahead));
 }

@@ -33,8 +33,8 @@ const v1::Attempt& Current(const v1::Job& job) { return job.attempts(job.attempt
 std::vector<std::string> WorkersOf(const v1::Job& job) {
   std::set<std::string> names;
   if (job.attempt() > 0) {
-    for (const v1::RankPlace& place : Current(job).places()) {
-      names.insert(place.worker());
+    for (const v1::RankSlot& slot : Current(job).slots()) {
+      names.insert(slot.worker());
     }
   }
   return {names.begin(), names.end()};
@@ -49,9 +49,9 @@ bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker
   if (!IsLive(state, key)) {
     return false;
   }
-  const auto& places = Current(state.jobs.at(key.first).job).places();
-  return std::any_of(places.begin(), places.end(),
-                     [&](const v1::RankPlace& place) { return place.worker() == worker; });
+  const auto& slots = Current(state.jobs.at(key.first).job).slots();
+  return std::any_of(slots.begin(), slots.end(),
+                     [&](const v1::RankSlot& slot) { return slot.worker() == worker; });
 }
 
 const JobEntry* FindLive(const State& state, const std::string& id_or_name) {
@@ -67,7 +67,7 @@ const JobEntry* FindLive(const State& state, const std::string& id_or_name) {
   return nullptr;
 }
 
-const v1::AttemptStatus* Said(const State& state, const std::string& worker, const AttemptKey& key) {
+const v1::AttemptStatus* StatusOf(const State& state, const std::string& worker, const AttemptKey& key) {
   const auto it = state.workers.find(worker);
   if (it == state.workers.end()) {
     return nullptr;
@@ -76,10 +76,10 @@ const v1::AttemptStatus* Said(const State& state, const std::string& worker, con
   return status == it->second.attempts.end() ? nullptr : &status->second;
 }
 
-const v1::RankStatus* Said(const State& state, const v1::RankPlace& place, const AttemptKey& key) {
-  if (const v1::AttemptStatus* status = Said(state, place.worker(), key)) {
+const v1::RankStatus* StatusOf(const State& state, const v1::RankSlot& slot, const AttemptKey& key) {
+  if (const v1::AttemptStatus* status = StatusOf(state, slot.worker(), key)) {
     for (const v1::RankStatus& rank : status->ranks()) {
-      if (rank.rank() == place.rank()) {
+      if (rank.rank() == slot.rank()) {
         return &rank;
       }
     }
@@ -91,18 +91,18 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
   if (!worker.connected) {
     return "NotConnected";
   }
-  // Ranks of an attempt that nobody wants hold places that only the worker knows.
+  // Ranks of an attempt that nobody wants hold slots that only the worker knows.
   for (const auto& [key, status] : worker.attempts) {
     if (!status.ended() && !status.has_refused() && !IsLive(state, key)) {
       return "StoppingLeftovers";
     }
   }
-  for (const v1::Place& place : worker.inventory.places()) {
-    if (place.healthy()) {
+  for (const v1::Slot& slot : worker.inventory.slots()) {
+    if (slot.healthy()) {
       return "";
     }
   }
-  return "NoHealthyPlaces";
+  return "NoHealthySlots";
 }
 
 v1::Worker Describe(const State& state, const std::string& id) {
@@ -117,20 +117,20 @@ v1::Worker Describe(const State& state, const std::string& id) {
   out.set_connected(worker.connected);
   out.set_reason(WhyNotSchedulable(state, worker));
   out.set_schedulable(out.reason().empty());
-  out.set_places(worker.inventory.places_size());
-  if (worker.inventory.places_size() > 0) {
-    out.set_device(worker.inventory.places(0).device());
+  out.set_slots(worker.inventory.slots_size());
+  if (worker.inventory.slots_size() > 0) {
+    out.set_device(worker.inventory.slots(0).device());
   }
   out.set_build(worker.build);
   int in_use = 0;
   for (const auto& [job_id, entry] : state.jobs) {
     if (HasRanks(entry.job.state())) {
-      for (const v1::RankPlace& place : Current(entry.job).places()) {
-        in_use += place.worker() == id ? 1 : 0;
+      for (const v1::RankSlot& slot : Current(entry.job).slots()) {
+        in_use += slot.worker() == id ? 1 : 0;
       }
     }
   }
-  out.set_places_in_use(in_use);
+  out.set_slots_in_use(in_use);
   return out;
 }
 

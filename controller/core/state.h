@@ -23,7 +23,7 @@ struct JobEntry {
   JobRuntime runtime;
 };
 
-// A worker as it described itself. Never stored: it says all of it again when it returns.
+// A worker as it described itself. Never stored: it resends its state when it returns.
 struct WorkerEntry {
   bool connected = false;
   absl::Time since;     // connected since, or away since: then, its last message
@@ -88,8 +88,8 @@ bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker
 const JobEntry* FindLive(const State& state, const std::string& id_or_name);
 
 // What `worker` last said about an attempt, or about one rank of it; null where it said nothing.
-const v1::AttemptStatus* Said(const State& state, const std::string& worker, const AttemptKey& key);
-const v1::RankStatus* Said(const State& state, const v1::RankPlace& place, const AttemptKey& key);
+const v1::AttemptStatus* StatusOf(const State& state, const std::string& worker, const AttemptKey& key);
+const v1::RankStatus* StatusOf(const State& state, const v1::RankSlot& slot, const AttemptKey& key);
 
 // A worker as users see it; last_seen is the caller's to fill in.
 v1::Worker Describe(const State& state, const std::string& worker);

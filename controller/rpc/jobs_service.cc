@@ -53,7 +53,7 @@ absl::StatusOr<std::set<v1::JobState>> StatesOf(const v1::ListJobsRequest& reque
         known.push_back(v1::JobState_Name(static_cast<v1::JobState>(i)));
       }
       return absl::InvalidArgumentError(
-          absl::StrCat("states: the number ", state, " is no state that this version knows; allowed: ",
+          absl::StrCat("states: the number ", state, " is not a state that this version knows; allowed: ",
                        absl::StrJoin(known, ", "), "; use a client of the same version"));
     }
     out.insert(static_cast<v1::JobState>(state));
@@ -314,7 +314,7 @@ grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* 
     *response->add_reports() = std::move(report);
   }
   if (!digest.empty()) {
-    absl::StatusOr<std::optional<v1::ItemTable>> table = parts_.history.Table(digest);
+    absl::StatusOr<std::optional<v1::ParameterTable>> table = parts_.history.Table(digest);
     if (!table.ok()) {
       return Reply(context, table.status());
     }
@@ -340,10 +340,10 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
     if (attempt.number() != number) {
       continue;
     }
-    for (const v1::RankPlace& place : attempt.places()) {
-      if (!request->has_rank() || request->rank() == place.rank()) {
+    for (const v1::RankSlot& slot : attempt.slots()) {
+      if (!request->has_rank() || request->rank() == slot.rank()) {
         UploadRelay::Wanted& want = wanted.emplace_back();
-        want.place = place;
+        want.slot = slot;
         want.request.mutable_id()->set_job_id(job->id());
         want.request.mutable_id()->set_attempt(number);
         want.request.set_tail_lines(request->tail_lines());
@@ -390,9 +390,9 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackS
   const uint64_t id = (parts_.random.Next64() >> 18) | 1;
   std::vector<UploadRelay::Wanted> wanted;
   const v1::Attempt& attempt = job->attempts(job->attempts_size() - 1);
-  for (const v1::RankPlace& place : attempt.places()) {
+  for (const v1::RankSlot& slot : attempt.slots()) {
     UploadRelay::Wanted& want = wanted.emplace_back();
-    want.place = place;
+    want.slot = slot;
     want.request.mutable_id()->set_job_id(job->id());
     want.request.mutable_id()->set_attempt(attempt.number());
     want.request.mutable_profile()->set_id(id);

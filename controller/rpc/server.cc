@@ -148,8 +148,8 @@ struct Server::Parts {
 };
 
 void Server::Parts::RunTicks() {
-  const absl::Duration tick = std::min(kTick, sessions->beat());
-  absl::Time beat = absl::InfinitePast();
+  const absl::Duration tick = std::min(kTick, sessions->heartbeat_interval());
+  absl::Time last_heartbeat = absl::InfinitePast();
   absl::Time second = absl::InfinitePast();
   while (true) {
     {
@@ -168,14 +168,14 @@ void Server::Parts::RunTicks() {
     });
     const absl::Time now = clock.Now();
     history->Tick(now);
-    if (now - beat >= sessions->beat()) {
-      beat = now;
+    if (now - last_heartbeat >= sessions->heartbeat_interval()) {
+      last_heartbeat = now;
       for (const absl::Status& in_place : {store->CheckInPlace(), history->CheckInPlace()}) {
         if (!in_place.ok()) {
           engine->Fail(in_place);
         }
       }
-      sessions->Beat();
+      sessions->SendHeartbeats();
     }
     if (now - second >= absl::Seconds(1)) {
       second = now;

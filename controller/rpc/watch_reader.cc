@@ -67,7 +67,7 @@ absl::Status WatchReader::Resume(absl::Time now) {
   for (const WatchCursor::Reports& reports : cursor.reports()) {
     Reports& followed = reports_[reports.job_id()];
     followed.position = {.attempt = reports.attempt(), .step = reports.step()};
-    // Of a job that ended before the cursor no event will tell that it may be let go.
+    // Of a job that ended before the cursor no event will say that it may be let go.
     const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(reports.job_id());
     if (!job.ok()) {
       return job.status();
@@ -315,7 +315,7 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
       reports.last_sent = now;
       const std::string digest = report.norms().table_digest();
       if (report.has_norms() && digest != reports.table) {
-        absl::StatusOr<std::optional<v1::ItemTable>> table = history_.Table(digest);
+        absl::StatusOr<std::optional<v1::ParameterTable>> table = history_.Table(digest);
         if (!table.ok()) {
           return table.status();
         }

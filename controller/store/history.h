@@ -62,7 +62,7 @@ class History {
   absl::StatusOr<std::vector<v1::StepReport>> Range(const std::string& job, int64_t first, int64_t last,
                                                     int limit, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
 
-  absl::StatusOr<std::optional<v1::ItemTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::optional<v1::ParameterTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The newest position of a job; zeros where there is none.
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);

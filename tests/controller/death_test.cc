@@ -33,7 +33,7 @@ TEST(DeathTest, TheFirstDeadRankStopsTheAttempt) {
   EXPECT_EQ(driver.Job().cause().rank(), 1);
   EXPECT_EQ(driver.Job().cause().worker(), "b");
   EXPECT_EQ(driver.Job().cause().step(), 7);
-  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(driver.Job().reason(), "RankKilled");
@@ -339,7 +339,7 @@ TEST(DeathTest, AWorkerThatReturnsWithoutTheAttemptLosesTheJob) {
   driver.Disconnect("b");
   driver.Connect("b", 1, /*incarnation=*/2);
   EXPECT_EQ(driver.Job().reason(), "WorkerLost");
-  EXPECT_EQ(WantedOn(driver.state, "b").all_size(), 0) << "it is not started again";
+  EXPECT_EQ(AssignmentsFor(driver.state, "b").all_size(), 0) << "it is not started again";
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
 }
@@ -379,7 +379,7 @@ TEST(DeathTest, AnAdmittedAttemptThatNeverReachedTheWorkerIsSentAgain) {
   driver.Disconnect("a");
   driver.Connect("a", 1);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
-  EXPECT_EQ(WantedOn(driver.state, "a").all_size(), 1);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all_size(), 1);
 }
 
 TEST(DeathTest, AnAttemptThatIsNotAcceptedInTimeFails) {
@@ -397,7 +397,7 @@ TEST(DeathTest, AnAttemptThatIsNotAcceptedInTimeFails) {
       driver.Job().message(),
       ::testing::StartsWith("not ready within 15m: rank 0 on worker a is spawned, rank 1 on worker b is "
                             "not accepted; "));
-  EXPECT_EQ(WantedOn(driver.state, "b").all_size(), 0) << "withdrawn there";
+  EXPECT_EQ(AssignmentsFor(driver.state, "b").all_size(), 0) << "withdrawn there";
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   driver.Wait(absl::Seconds(2));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
@@ -449,7 +449,7 @@ TEST(DeathTest, ARestartedControllerAdoptsTheRunningAttempt) {
   driver.Wait(absl::Seconds(60));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(driver.Job().attempt(), 1);
-  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_RUN);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).desired(), v1::DESIRED_RUN);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_SUCCEEDED);
@@ -497,7 +497,7 @@ TEST(DeathTest, AnAttemptThatNobodyWantsKeepsItsWorkerFromTakingRanks) {
   ended.set_ended(true);
   driver.Say("a", ended);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
-  EXPECT_EQ(WantedOn(driver.state, "a").forget_size(), 1);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").forget_size(), 1);
 }
 
 TEST(DeathTest, AnOldSessionsEndChangesNothing) {
@@ -509,7 +509,7 @@ TEST(DeathTest, AnOldSessionsEndChangesNothing) {
   EXPECT_TRUE(driver.state.workers.at("a").connected);
 }
 
-TEST(DeathTest, PlacesAreFreeWhenTheJobHasEnded) {
+TEST(DeathTest, SlotsAreFreeWhenTheJobHasEnded) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Feed(SubmitOf("next", 2));

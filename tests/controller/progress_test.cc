@@ -67,7 +67,7 @@ TEST_F(ProgressTest, BeforeTheFirstStepTheRankInTheEarlierPhaseIsBehind) {
             1);
 }
 
-TEST_F(ProgressTest, TellsTheRankItsPlaceAndItsAgeAsOfNow) {
+TEST_F(ProgressTest, NamesTheRankItsSlotAndItsAgeAsOfNow) {
   Say(0, {.age = 0.1});
   Say(1, {.age = 0.4});
   driver_.now += absl::Seconds(3);

@@ -86,7 +86,7 @@ TEST_F(ServiceTest, AJobRunsToSucceeded) {
 }
 
 TEST_F(ServiceTest, AKilledRankFailsTheJobWithItsCause) {
-  SimulatedWorker a("a", address(), {.places = 2, .fail = true});
+  SimulatedWorker a("a", address(), {.slots = 2, .fail = true});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("bad", 2), "", job).ok());
   ASSERT_TRUE(client_->Follow("bad", job).ok());
@@ -345,7 +345,7 @@ TEST_F(ProfileTest, TimelinesOfAllRanksAreRelayedWithTheirRanks) {
 }
 
 TEST_F(ProfileTest, AWorkerThatSendsTooLittleIsNamed) {
-  const SimulatedWorker a("a", address(), {.places = 2, .hold = true, .timelines = 1});
+  const SimulatedWorker a("a", address(), {.slots = 2, .hold = true, .timelines = 1});
   StartJob();
   std::vector<v1::ProfileChunk> chunks;
   ASSERT_TRUE(Profile("held", 2, chunks).ok());
@@ -414,7 +414,7 @@ TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
 }
 
 TEST_F(ServiceTest, WorkersAreListed) {
-  SimulatedWorker b("b", address(), {.places = 2});
+  SimulatedWorker b("b", address(), {.slots = 2});
   SimulatedWorker a("a", address(), {});
   v1::ListWorkersResponse response;
   JobClient::Until([&] {
@@ -424,7 +424,7 @@ TEST_F(ServiceTest, WorkersAreListed) {
     return response.workers_size() == 2;
   });
   EXPECT_EQ(response.workers(0).id(), "a");
-  EXPECT_EQ(response.workers(1).places(), 2);
+  EXPECT_EQ(response.workers(1).slots(), 2);
   EXPECT_TRUE(response.workers(0).schedulable());
   EXPECT_EQ(response.workers(0).device(), v1::DEVICE_CPU);
 }

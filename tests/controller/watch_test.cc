@@ -135,7 +135,7 @@ TEST_F(WatchTest, AllJobsAreWatchedWithoutAName) {
   driver_.Connect("a", 1);
   Save();
   EXPECT_THAT(Drain(*reader), ElementsAre("event WorkerConnected", "event Placed", "changed ADMITTED",
-                                          "event WaitingForPlaces", "changed QUEUED"));
+                                          "event WaitingForSlots", "changed QUEUED"));
 }
 
 TEST_F(WatchTest, AClientThatIsCutOffAnywhereGoesOnWithoutGapOrRepeat) {

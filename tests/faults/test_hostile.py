@@ -353,9 +353,9 @@ def raving_worker(storm):
     cluster = storm.cluster
     client = Client(cluster.address)
     name = f"raving-{storm.rng.randrange(1 << 40)}"
-    # The others' free places are one each: only here is room for four.
+    # The others' free slots are one each: only here is room for four.
     hello = {"workerId": name, "incarnation": "1", "protocolMin": 1, "protocolMax": 1, "inventory": {
-        "places": [{"index": i, "device": "DEVICE_CPU", "healthy": True} for i in range(8)]}}
+        "slots": [{"index": i, "device": "DEVICE_CPU", "healthy": True} for i in range(8)]}}
     spec = tiny_job(name, ranks=8, steps=5)
     cluster.submit(spec)
     attempt = {"jobId": cluster.job(name)["id"], "attempt": 1}
@@ -507,7 +507,7 @@ def test_nothing_that_is_done_to_it_makes_it_lie_hang_or_crash(request, bin_dir,
         cluster.close()
         for log in cluster.folder.glob("*.log"):
             assert "terminate called" not in log.read_text(errors="replace"), log
-    for (name, outcome), count in sorted(table.items()):
+    for (name, outcome), count in sorted(table.parameters()):
         print(f"{count:5}  {name:40} {outcome}")
     if failures:
         pytest.fail(f"{len(failures)} of {len(plays)}; --seed {seed} --rounds {option('--rounds')} draws them again\n"
