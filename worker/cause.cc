@@ -1,19 +1,16 @@
 #include "worker/cause.h"
 
 #include <signal.h>
-#include <string.h>
 
 #include "absl/strings/str_cat.h"
 #include "link/exit_code.h"
+#include "platform/signal_name.h"
+#include "proto/time.h"
 
 namespace tandem::worker {
 namespace {
 
 using link::ExitCode;
-
-absl::Time TimeOf(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
 
 void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause) {
   cause.set_rank(rank.start.rank());
@@ -70,7 +67,7 @@ v1::Cause Requested(const std::string& reason, const std::string& message) {
 
 std::string HowItEnded(int rank, const Exit& exit) {
   return exit.signal != 0 ? absl::StrCat("rank ", rank, " was killed by signal ", exit.signal, " (",
-                                         SignalName(exit.signal), ")")
+                                         platform::SignalName(exit.signal), ")")
                           : absl::StrCat("rank ", rank, " exited with code ", exit.exit_code);
 }
 
@@ -104,28 +101,6 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
 
 }  // namespace
 
-int Precedence(const v1::Cause& cause) {
-  if (cause.class_() == v1::FAILURE_CLASS_OUT_OF_MEMORY) return 0;
-  if (cause.class_() == v1::FAILURE_CLASS_INFRASTRUCTURE && cause.signal() != 0) {
-    return cause.after_stop() ? 3 : 0;
-  }
-  if (cause.class_() == v1::FAILURE_CLASS_PEER_LOST) return 4;
-  if (cause.class_() == v1::FAILURE_CLASS_REQUESTED) return 5;
-  if (cause.reason() == "WorkerLost") return 2;
-  return 1;
-}
-
-std::optional<v1::Cause> FirstCause(const std::vector<v1::Cause>& causes) {
-  std::optional<v1::Cause> first;
-  for (const v1::Cause& cause : causes) {
-    if (!first || std::pair(Precedence(cause), TimeOf(cause.time())) <
-                      std::pair(Precedence(*first), TimeOf(first->time()))) {
-      first = cause;
-    }
-  }
-  return first;
-}
-
 std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptState& attempt,
                                      const RankState& rank, const Exit& exit, absl::Time now) {
   if (!rank.failed && rank.finished && exit == Exit{}) return std::nullopt;
@@ -134,7 +109,7 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
     cause = *rank.failed;
   } else {
     cause = FromExit(attempt, rank, exit);
-    SetTime(now, *cause.mutable_time());
+    *cause.mutable_time() = proto::ToProto(now);
     SetSlot(worker, rank, cause);
     SetPosition(attempt, rank, cause);
   }
@@ -150,7 +125,7 @@ v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const Atte
                          const RankState& rank, absl::Time now) {
   SetSlot(worker, rank, failed);
   SetPosition(attempt, rank, failed);
-  if (!failed.has_time()) SetTime(now, *failed.mutable_time());
+  if (!failed.has_time()) *failed.mutable_time() = proto::ToProto(now);
   return failed;
 }
 
@@ -161,7 +136,7 @@ v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const
   cause.set_reason("SpawnFailed");
   cause.set_message(absl::StrCat("rank ", rank.start.rank(), " could not be started: ", why));
   SetSlot(worker, rank, cause);
-  SetTime(now, *cause.mutable_time());
+  *cause.mutable_time() = proto::ToProto(now);
   return cause;
 }
 
@@ -170,7 +145,7 @@ v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, co
   v1::Cause cause =
       Requested(reason, absl::StrCat("rank ", rank.start.rank(), " was stopped before it started"));
   SetSlot(worker, rank, cause);
-  SetTime(now, *cause.mutable_time());
+  *cause.mutable_time() = proto::ToProto(now);
   return cause;
 }
 
@@ -200,18 +175,6 @@ std::string Whereabouts(const AttemptState& attempt, const PageSample& sample) {
   absl::StrAppend(&where, ", instruction ", sample.instruction);
   if (sample.microbatch >= 0) absl::StrAppend(&where, " of microbatch ", sample.microbatch);
   return where;
-}
-
-std::string SignalName(int signal) {
-  const char* const name = sigabbrev_np(signal);
-  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
-}
-
-void SetTime(absl::Time time, google::protobuf::Timestamp& out) {
-  const absl::Duration since_epoch = time - absl::UnixEpoch();
-  absl::Duration rest;
-  out.set_seconds(absl::IDivDuration(since_epoch, absl::Seconds(1), &rest));
-  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
 }
 
 }  // namespace tandem::worker

@@ -97,9 +97,9 @@ absl::Status Daemon::Run() {
       if (!input) input = Woken{};
     }
     const absl::Time now = clock_.Now();
-    const Turn turn = Handle(state_, *input, now);
-    for (const Event& event : turn.events) Note(event);
-    for (const Command& command : turn.commands) Do(command);
+    const Outcome outcome = Step(state_, *input, now);
+    for (const Change& change : outcome.changes) Note(change);
+    for (const Command& command : outcome.commands) Do(command);
   }
   if (state_.session.hello_sent) {
     constexpr absl::Duration kLastReports = absl::Seconds(1);
@@ -163,7 +163,7 @@ void Daemon::Do(const Command& command) {
 }
 
 // The log, and what other threads look at.
-void Daemon::Note(const Event& event) {
+void Daemon::Note(const Change& change) {
   const auto cause_fields = [](const AttemptKey& attempt, const v1::Cause& cause, LogLevel level,
                                const char* text) {
     Log(level, text,
@@ -176,24 +176,22 @@ void Daemon::Note(const Event& event) {
     Log(LogLevel::kInfo, text, {{"job", attempt.job}, {"attempt", std::to_string(attempt.attempt)}});
   };
   std::visit(Overloaded{
-                 [](const auto&) {},
                  [&](const Welcomed& e) {
                    Log(LogLevel::kInfo, "connected to the controller",
                        {{"address", config_.controller.target}, {"term", std::to_string(e.term)}});
                  },
                  [&](const AttemptAccepted& e) {
-                   const AttemptKey key = KeyOf(e.assignment.id());
                    {
                      const std::lock_guard lock(live_mu_);
-                     live_.insert(key);
+                     live_.insert(e.attempt);
                    }
-                   attempt_fields(key, absl::StrCat("assigned ", e.assignment.ranks_size(), " rank(s)"));
+                   attempt_fields(e.attempt, absl::StrCat("assigned ", e.num_ranks, " rank(s)"));
                  },
                  [&](const AttemptRefused& e) {
                    cause_fields(e.attempt, e.cause, LogLevel::kWarning, "refused an attempt");
                  },
-                 [&](const StopDecided& e) {
-                   attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.stop.reason));
+                 [&](const AttemptStopped& e) {
+                   attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.reason));
                  },
                  [&](const RankStarted& e) {
                    profiles_->RankStarted(e.rank);
@@ -222,7 +220,7 @@ void Daemon::Note(const Event& event) {
                    attempt_fields(e.attempt, "ended here");
                  },
              },
-             event);
+             change);
 }
 
 void Daemon::PrepareAttempt(const v1::Assignment& assignment) {

@@ -14,13 +14,13 @@
 #include "platform/random.h"
 #include "tandem/v1/job.pb.h"
 #include "worker/controller_client.h"
-#include "worker/core.h"
 #include "worker/launcher.h"
 #include "worker/log_upload.h"
 #include "worker/mailbox.h"
 #include "worker/profile_upload.h"
 #include "worker/records.h"
 #include "worker/report_queue.h"
+#include "worker/step.h"
 #include "worker/task_thread.h"
 
 namespace tandem::worker {
@@ -63,7 +63,7 @@ class Daemon {
          Records records, WorkerState state);
 
   void Do(const Command& command);
-  void Note(const Event& event);
+  void Note(const Change& change);
   void PrepareAttempt(const v1::Assignment& assignment);
   void RecordProcess(const RankKey& rank, const ProcessId& process);
 

@@ -11,7 +11,7 @@
 
 namespace tandem::worker {
 
-// Everything that can happen to the daemon. The shell makes them; Decide says what follows.
+// Everything that can happen to the daemon. The shell makes them; Step says what follows.
 
 struct Connected {           // a stream to a controller is open
   std::string data_address;  // at which ranks on other workers reach the ranks of this one

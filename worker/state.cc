@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
+#include "proto/time.h"
 #include "worker/cause.h"
 
 namespace tandem::worker {
 namespace {
-
-void SetDuration(absl::Duration duration, google::protobuf::Duration& out) {
-  absl::Duration rest;
-  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
-  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
-}
 
 v1::RankPhase PhaseOf(const RankState& rank) {
   switch (rank.life) {
@@ -41,6 +36,18 @@ v1::AttemptId IdOf(const AttemptKey& key) {
   return id;
 }
 
+AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key) {
+  const auto it = state.live.find(key);
+  return it == state.live.end() ? nullptr : &it->second;
+}
+
+RankState* FindRank(WorkerState& state, const RankKey& key) {
+  AttemptState* const attempt = FindAttempt(state, key.attempt);
+  if (attempt == nullptr) return nullptr;
+  const auto it = attempt->ranks.find(key.rank);
+  return it == attempt->ranks.end() ? nullptr : &it->second;
+}
+
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
                            absl::Time now) {
   v1::AttemptStatus status;
@@ -66,10 +73,11 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     for (const auto& [time, field] : {std::pair(rank.ready_at, &v1::RankStatus::mutable_ready_at),
                                       std::pair(rank.finished_at, &v1::RankStatus::mutable_finished_at),
                                       std::pair(rank.gone_at, &v1::RankStatus::mutable_exited_at)}) {
-      if (time != absl::InfinitePast()) SetTime(time, *(out.*field)());
+      if (time != absl::InfinitePast()) *(out.*field)() = proto::ToProto(time);
     }
     if (rank.life == Life::kRunning && rank.progressed_at != absl::InfinitePast()) {
-      SetDuration(std::max(absl::ZeroDuration(), now - rank.progressed_at), *out.mutable_since_progress());
+      *out.mutable_since_progress() =
+          proto::ToProto(std::max(absl::ZeroDuration(), now - rank.progressed_at));
       out.set_whereabouts(Whereabouts(attempt, rank.sample));
       out.set_process_stopped(rank.sample.stopped);
     }

@@ -15,7 +15,7 @@
 
 namespace tandem::worker {
 
-// What the worker daemon knows, as plain data. Only Apply (apply.h) changes it.
+// What the worker daemon knows, as plain data. Only Step (step.h) changes it.
 
 struct AttemptKey {
   std::string job;
@@ -158,6 +158,10 @@ struct WorkerState {
 };
 
 inline constexpr int kProtocol = 1;
+
+// Null where it is not live.
+AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key);
+RankState* FindRank(WorkerState& state, const RankKey& key);
 
 // What the controller hears at `now`. `with_values`: also what local ranks have set (for the inventory).
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,

@@ -11,6 +11,7 @@
 #include "cli/terminal/progress_text.h"
 #include "cli/terminal/table.h"
 #include "cli/watch/watch_frame.h"
+#include "proto/time.h"
 
 namespace tandem::cli {
 namespace {
@@ -98,11 +99,12 @@ int GetJobs(Context& context, const GetJobsOptions& options) {
   Print(
       context, options.format, *jobs, std::move(table), all ? "there are no jobs" : "no job matches",
       [&](Table& rows, const v1::Job& job) {
-        rows.Add({job.name(), job.id(), StateText(job.state()), ProgressText(job),
-                  absl::StrCat(job.resolved().parallelism().ranks()),
-                  job.has_progress() ? absl::StrCat(SpanText(ToDuration(job.progress().age())), " ago") : "",
-                  AgeText(job.created(), context.clock.Now()),
-                  job.progress().stalled() ? BehindText(job.progress()) : job.reason()});
+        rows.Add(
+            {job.name(), job.id(), StateText(job.state()), ProgressText(job),
+             absl::StrCat(job.resolved().parallelism().ranks()),
+             job.has_progress() ? absl::StrCat(SpanText(proto::FromProto(job.progress().age())), " ago") : "",
+             AgeText(job.created(), context.clock.Now()),
+             job.progress().stalled() ? BehindText(job.progress()) : job.reason()});
       });
   return kOk;
 }

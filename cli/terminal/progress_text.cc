@@ -3,12 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/number_text.h"
+#include "proto/time.h"
 
 namespace tandem::cli {
-
-absl::Duration ToDuration(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
-}
 
 std::string BehindText(const v1::Progress& progress) {
   const std::string where = Escape(progress.whereabouts());
@@ -18,7 +15,7 @@ std::string BehindText(const v1::Progress& progress) {
 }
 
 std::string ProgressText(const v1::Progress& progress) {
-  const std::string age = SpanText(ToDuration(progress.age()));
+  const std::string age = SpanText(proto::FromProto(progress.age()));
   return progress.stalled() ? absl::StrCat("none for ", age, ": ", BehindText(progress))
                             : absl::StrCat(age, " ago");
 }

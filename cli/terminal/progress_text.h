@@ -2,12 +2,9 @@
 
 #include <string>
 
-#include "absl/time/time.h"
 #include "tandem/v1/state.pb.h"
 
 namespace tandem::cli {
-
-absl::Duration ToDuration(const google::protobuf::Duration& duration);
 
 // "rank 1 on worker b is stopped, by a signal or a debugger, in step 37, forward of microbatch 2"
 std::string BehindText(const v1::Progress& progress);

@@ -1,6 +1,7 @@
 #include "controller/core/assignments.h"
 
 #include "controller/core/group_list.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -37,7 +38,7 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   }
 }
 
-void SetGrace(absl::Duration grace, v1::Assignment& out) { *out.mutable_grace() = ToProto(grace); }
+void SetGrace(absl::Duration grace, v1::Assignment& out) { *out.mutable_grace() = proto::ToProto(grace); }
 
 }  // namespace
 

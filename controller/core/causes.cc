@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
+#include "proto/names.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -132,15 +132,11 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
   return std::nullopt;
 }
 
-std::string PhaseName(v1::RankPhase phase) {
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::RankPhase_Name(phase), "RANK_PHASE_"));
-}
-
 // Ranks that are not ready although their time is over, and what they do instead. While one of the workers is
 // away its timeout counts; a controller that was away itself gives them all of the time again.
 std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, absl::Time now) {
   constexpr int kMostTold = 4;
-  const absl::Time began = std::max(FromProto(Current(job).started()), state.awake_since);
+  const absl::Time began = std::max(proto::FromProto(Current(job).started()), state.awake_since);
   if ((job.state() != v1::JOB_STATE_ADMITTED && job.state() != v1::JOB_STATE_STARTING) ||
       now - began < state.limits.start_timeout) {
     return std::nullopt;
@@ -163,7 +159,7 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
     cause.add_missing_ranks(slot.rank());
     if (cause.missing_ranks_size() <= kMostTold) {
       told.push_back(absl::StrCat("rank ", slot.rank(), " on worker ", slot.worker(), " is ",
-                                  status == nullptr ? "not accepted" : PhaseName(status->phase())));
+                                  status == nullptr ? "not accepted" : proto::LowerName(status->phase())));
     }
   }
   if (cause.missing_ranks().empty()) {
@@ -178,7 +174,7 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
       "not ready within ", absl::FormatDuration(state.limits.start_timeout), ": ", absl::StrJoin(told, ", "),
       "; see the logs of the ranks and of the worker, or give the controller a longer "
       "--start-timeout"));
-  *cause.mutable_time() = ToProto(now);
+  *cause.mutable_time() = proto::ToProto(now);
   return cause;
 }
 
@@ -204,7 +200,7 @@ bool Precedes(const v1::Cause& a, const v1::Cause& b) {
   const auto key = [](const v1::Cause& cause) {
     // One without a time is not known to be earlier than one that has it.
     return std::make_tuple(Distance(cause),
-                           cause.has_time() ? FromProto(cause.time()) : absl::InfiniteFuture(),
+                           cause.has_time() ? proto::FromProto(cause.time()) : absl::InfiniteFuture(),
                            cause.has_rank() ? cause.rank() : -1);
   };
   return key(a) < key(b);
@@ -320,7 +316,7 @@ Accounting Account(const State& state, const JobEntry& entry, const v1::RankSlot
     return Accounting::kDead;
   }
   const auto worker = state.workers.find(slot.worker());
-  const absl::Time stopping = FromProto(entry.runtime.stopping_since());
+  const absl::Time stopping = proto::FromProto(entry.runtime.stopping_since());
   if (worker != state.workers.end() && worker->second.connected) {
     if (worker->second.missing.count(key) > 0) {
       return entry.runtime.accepted() ? Accounting::kDead : Accounting::kNeverRan;

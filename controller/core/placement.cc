@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/names.h"
 
 namespace tandem::controller {
 namespace {
@@ -168,7 +169,7 @@ Placement Place(const State& state, const v1::Job& job) {
       const bool plain = device == v1::DEVICE_CPU && offers.empty();
       offers.push_back(absl::StrCat(offer.num_free, " free of ", offer.num_slots, " on ",
                                     Count(offer.num_workers, "worker"), plain ? "" : " with ",
-                                    plain ? "" : DeviceName(device)));
+                                    plain ? "" : proto::LowerName(device)));
     }
   }
   if (std::none_of(state.workers.begin(), state.workers.end(),

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -55,7 +56,7 @@ std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, a
     if (!worker.connected || told == worker.told.end()) {
       continue;
     }
-    const Moving rank{&slot, status, FromProto(status->since_progress()) + (now - told->second)};
+    const Moving rank{&slot, status, proto::FromProto(status->since_progress()) + (now - told->second)};
     step_seconds = std::max(step_seconds, status->step_seconds());
     if (!behind || Position(rank) < Position(*behind)) {
       behind = rank;
@@ -67,7 +68,7 @@ std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, a
   v1::Progress out;
   out.set_rank(behind->slot->rank());
   out.set_worker(behind->slot->worker());
-  *out.mutable_age() = ToProto(std::max(absl::ZeroDuration(), behind->age));
+  *out.mutable_age() = proto::ToProto(std::max(absl::ZeroDuration(), behind->age));
   out.set_step(behind->status->step());
   out.set_whereabouts(behind->status->whereabouts());
   out.set_stopped(behind->status->process_stopped());
@@ -77,8 +78,9 @@ std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, a
 
 std::string StallText(const v1::Progress& progress) {
   return absl::StrCat(
-      "no progress for ", absl::FormatDuration(absl::Floor(FromProto(progress.age()), absl::Seconds(1))),
-      ": rank ", progress.rank(), " on worker ", progress.worker(),
+      "no progress for ",
+      absl::FormatDuration(absl::Floor(proto::FromProto(progress.age()), absl::Seconds(1))), ": rank ",
+      progress.rank(), " on worker ", progress.worker(),
       progress.stopped() ? " is stopped, by a signal or a debugger, " : " is behind the others, ",
       progress.whereabouts());
 }

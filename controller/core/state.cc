@@ -1,8 +1,6 @@
 #include "controller/core/state.h"
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 namespace tandem::controller {
 
@@ -14,14 +12,6 @@ bool IsTerminal(v1::JobState state) {
 bool HasRanks(v1::JobState state) {
   return state == v1::JOB_STATE_ADMITTED || state == v1::JOB_STATE_STARTING ||
          state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_STOPPING;
-}
-
-std::string StateName(v1::JobState state) {
-  return std::string(absl::StripPrefix(v1::JobState_Name(state), "JOB_STATE_"));
-}
-
-std::string DeviceName(v1::Device device) {
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::Device_Name(device), "DEVICE_"));
 }
 
 AttemptKey KeyOf(const v1::AttemptId& id) { return {id.job_id(), id.attempt()}; }
@@ -138,30 +128,6 @@ void Prune(State& state) {
   for (auto it = state.jobs.begin(); it != state.jobs.end();) {
     it = IsTerminal(it->second.job.state()) ? state.jobs.erase(it) : std::next(it);
   }
-}
-
-google::protobuf::Timestamp ToProto(absl::Time time) {
-  google::protobuf::Timestamp out;
-  const int64_t nanos = absl::ToUnixNanos(time);
-  out.set_seconds(nanos / 1'000'000'000);
-  out.set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
-  return out;
-}
-
-absl::Time FromProto(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
-google::protobuf::Duration ToProto(absl::Duration duration) {
-  google::protobuf::Duration out;
-  absl::Duration rest;
-  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
-  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
-  return out;
-}
-
-absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
 }
 
 }  // namespace tandem::controller

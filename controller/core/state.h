@@ -63,12 +63,6 @@ bool IsTerminal(v1::JobState state);
 // ADMITTED to STOPPING: there may be ranks.
 bool HasRanks(v1::JobState state);
 
-// "QUEUED".
-std::string StateName(v1::JobState state);
-
-// "cpu".
-std::string DeviceName(v1::Device device);
-
 AttemptKey KeyOf(const v1::AttemptId& id);
 AttemptKey CurrentAttempt(const v1::Job& job);
 
@@ -99,10 +93,5 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker);
 
 // Drops the ended jobs. Call when their end is durable.
 void Prune(State& state);
-
-google::protobuf::Timestamp ToProto(absl::Time time);
-absl::Time FromProto(const google::protobuf::Timestamp& time);
-google::protobuf::Duration ToProto(absl::Duration duration);
-absl::Duration FromProto(const google::protobuf::Duration& duration);
 
 }  // namespace tandem::controller

@@ -13,6 +13,8 @@
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/log.h"
+#include "proto/names.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -186,9 +188,9 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
       }
       v1::Worker& worker = *response->add_workers();
       worker = Describe(state, it->first);
-      *worker.mutable_last_seen() =
-          ToProto(it->second.connected ? std::max(it->second.since, parts_.sessions.LastSeen(it->first))
-                                       : it->second.since);
+      *worker.mutable_last_seen() = proto::ToProto(
+          it->second.connected ? std::max(it->second.since, parts_.sessions.LastSeen(it->first))
+                               : it->second.since);
     }
     reactor->Finish(grpc::Status::OK);
   };
@@ -243,7 +245,7 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError(
-        absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", StateName(job.state())));
+        absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", proto::ValueName(job.state())));
   };
   const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
@@ -352,9 +354,10 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
     }
   }
   if (number == 0) {
-    return OpenLog(parts_.uploads, absl::FailedPreconditionError(absl::StrCat(
-                                       "job ", job->name(), " has not been placed yet: ",
-                                       StateName(job->state()), ", ", job->reason(), ": ", job->message())));
+    return OpenLog(parts_.uploads,
+                   absl::FailedPreconditionError(absl::StrCat(
+                       "job ", job->name(), " has not been placed yet: ", proto::ValueName(job->state()),
+                       ", ", job->reason(), ": ", job->message())));
   }
   if (wanted.empty()) {
     return OpenLog(parts_.uploads,
@@ -383,7 +386,7 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackS
     return OpenProfile(
         parts_.uploads,
         absl::FailedPreconditionError(absl::StrCat(
-            "job ", job->name(), " (", job->id(), ") is not running: ", StateName(job->state()),
+            "job ", job->name(), " (", job->id(), ") is not running: ", proto::ValueName(job->state()),
             IsTerminal(job->state()) ? "; only a running job can be profiled" : "; try again when it runs")));
   }
   // Below 2^46, so that ranks can agree on it as a part of a double; 0 means none.

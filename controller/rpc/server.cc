@@ -37,6 +37,7 @@
 #include "controller/store/store.h"
 #include "platform/log.h"
 #include "platform/steady_condition.h"
+#include "proto/names.h"
 
 namespace tandem::controller {
 namespace {
@@ -194,7 +195,7 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
       platform::Log(platform::LogLevel::kWarning, event.reason(),
                     {{"job", event.job_id()}, {"message", event.message()}});
     } else if (!event.job_id().empty() && !event.has_checkpoint()) {
-      platform::Log(platform::LogLevel::kInfo, StateName(event.to()),
+      platform::Log(platform::LogLevel::kInfo, proto::ValueName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
     }
     if (IsTerminal(event.to()) && !event.has_checkpoint()) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/log.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -283,9 +284,9 @@ void Session::HandleHello() {
                  welcome.set_term(options.term);
                  welcome.set_store_id(options.store_id);
                  if (options.orphan_timeout != absl::InfiniteDuration()) {
-                   *welcome.mutable_orphan_timeout() = ToProto(options.orphan_timeout);
+                   *welcome.mutable_orphan_timeout() = proto::ToProto(options.orphan_timeout);
                  }
-                 *welcome.mutable_heartbeat_interval() = ToProto(options.heartbeat_interval);
+                 *welcome.mutable_heartbeat_interval() = proto::ToProto(options.heartbeat_interval);
                  welcome.set_protocol(kProtocol);
                  *welcome.mutable_assignments() = std::move(reply.assignments);
                  {

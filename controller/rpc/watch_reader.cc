@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "controller/core/last_step.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -136,7 +137,7 @@ void WatchReader::LookAtProgress(absl::Time now) {
   if (now >= next_look_) {
     next_look_ = now + kProgressPeriod;
     std::optional<v1::Progress> progress = progress_.Find(job_id_);
-    const bool quiet = progress && FromProto(progress->age()) >= kQuiet;
+    const bool quiet = progress && proto::FromProto(progress->age()) >= kQuiet;
     if (progress && (quiet || quiet_)) {
       v1::WatchResponse& response = page_.emplace_back();
       response.set_job_id(job_id_);

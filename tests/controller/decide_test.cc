@@ -6,6 +6,8 @@
 #include "controller/core/assignments.h"
 #include "controller/core/placement.h"
 #include "controller/core/rendezvous.h"
+#include "proto/names.h"
+#include "proto/time.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {
@@ -17,7 +19,7 @@ std::vector<std::string> StatesOf(const Driver& driver, const std::string& id) {
   std::vector<std::string> out;
   for (const v1::Event& event : driver.events) {
     if (event.job_id() == id && event.from() != event.to()) {
-      out.push_back(StateName(event.to()));
+      out.push_back(proto::ValueName(event.to()));
     }
   }
   return out;
@@ -369,7 +371,7 @@ TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {
   EXPECT_EQ(driver.Job().checkpoints().failed_in_a_row(), 0);
   EXPECT_EQ(driver.Job().checkpoints().last_step(), 30);
   EXPECT_EQ(driver.Job().checkpoints().bytes(), 7);
-  EXPECT_EQ(FromProto(driver.Job().checkpoints().last_saved()), driver.now);
+  EXPECT_EQ(proto::FromProto(driver.Job().checkpoints().last_saved()), driver.now);
 }
 
 TEST(DecideTest, WhatIsWrongWithAResumeStaysWithTheJobAndIsBounded) {

@@ -4,6 +4,7 @@
 
 #include "controller/core/decide.h"
 #include "controller/core/state.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 
@@ -66,7 +67,7 @@ inline v1::Cause CauseOf(v1::FailureClass failure, const std::string& reason, in
   out.set_reason(reason);
   out.set_message(reason + " happened");
   out.set_signal(signal);
-  *out.mutable_time() = ToProto(kStart + absl::Seconds(second));
+  *out.mutable_time() = proto::ToProto(kStart + absl::Seconds(second));
   return out;
 }
 

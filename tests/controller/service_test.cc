@@ -12,6 +12,7 @@
 #include "controller/runtime.pb.h"
 #include "jobspec/jobspec.h"
 #include "platform/clock.h"
+#include "proto/time.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
@@ -394,7 +395,7 @@ TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
   absl::Time running;  // the last message of the worker led to it
   absl::Time stopping;
   for (const v1::Event& event : events.events()) {
-    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = FromProto(event.time());
+    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = proto::FromProto(event.time());
     if (event.to() == v1::JOB_STATE_STOPPING) {
       break;
     }

@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "platform/fake_clock.h"
-#include "worker/core.h"
+#include "worker/step.h"
 
 namespace tandem::worker {
 
@@ -28,8 +28,8 @@ class CoreHarness {
   absl::Time now() const { return clock_.Now(); }
 
   void Feed(const Input& input) {
-    Turn turn = Handle(state_, input, clock_.Now());
-    std::move(turn.commands.begin(), turn.commands.end(), std::back_inserter(commands_));
+    Outcome outcome = Step(state_, input, clock_.Now());
+    std::move(outcome.commands.begin(), outcome.commands.end(), std::back_inserter(commands_));
   }
 
   void Advance(absl::Duration step) {

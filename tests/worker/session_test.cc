@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/worker/core_harness.h"
-#include "worker/core.h"
+#include "worker/step.h"
 
 namespace tandem::worker {
 namespace {
