@@ -1,11 +1,12 @@
 // How long the compute stream stands still between two steps of a job on GPUs, a rank a GPU, ranks as
 // threads:
 //   tandem-bench-seam JOB.yaml WARMUP_STEPS
-// Prints one JSON object. Every piece of work on every stream is marked by events, while steps run ahead as
-// they always do. "gap_us": from the end of the last piece of compute of one run to the start of the first
-// one of the next, of each step the longest; "of_it_reduce_us": how much of that the reduce stream worked
-// (the last reduction and the norm); "issue_ms": host time from the first to the last piece of a run. Medians
-// over the steps after the warm-up, of rank 0.
+// Takes a job without validation and checkpoints. Prints one JSON object. Every piece of work on every stream
+// is marked by events, while steps run ahead as they always do. "gap_us": from the end of the last piece of
+// compute of one run to the start of the first one of the next; "of_it_reduce_us": how much of that the
+// reduce stream worked (the last reduction and the norm); "issue_ms": time that the host took to issue a run:
+// its work, waits and events, without the time in which it was far enough ahead and stood still. Medians over
+// the steps after the warm-up, of rank 0.
 
 #include <c10/core/Device.h>
 
@@ -19,13 +20,14 @@
 #include <utility>
 #include <vector>
 
+#include "bench/read_job.h"
 #include "device/device.h"
-#include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "ops/operations.h"
 #include "plan/job_plan.h"
 #include "tests/parity/run.h"
 #include "trainer/backend.h"
+#include "trainer/bound_program.h"
 
 namespace {
 
@@ -35,36 +37,54 @@ using Clock = std::chrono::steady_clock;
 struct Piece {
   std::unique_ptr<TimeMark> start;
   std::unique_ptr<TimeMark> end;
-  Clock::time_point issued;
+  Clock::duration issued_before{};  // Marks::issuing when it was issued
 };
 
 // Of one rank; written by its issuing thread.
 struct Marks {
   std::map<std::string, std::vector<Piece>> streams;
+  Clock::duration issuing{};  // host time in work, waits and events so far
+
+  // Calls `call` and counts its time.
+  template <typename F>
+  auto Issue(const F& call) {
+    struct Timer {
+      Clock::duration& sum;
+      const Clock::time_point begin = Clock::now();
+      ~Timer() { sum += Clock::now() - begin; }
+    } const timer{issuing};
+    return call();
+  }
 };
 
 class MarkingStream final : public tandem::device::Stream {
  public:
-  MarkingStream(std::unique_ptr<Stream> inner, tandem::device::Device& device, std::vector<Piece>& pieces)
-      : inner_(std::move(inner)), device_(device), pieces_(pieces) {}
+  MarkingStream(std::unique_ptr<Stream> inner, tandem::device::Device& device, Marks& marks,
+                const std::string& name)
+      : inner_(std::move(inner)), device_(device), marks_(marks), pieces_(marks.streams[name]) {}
 
   void Enqueue(std::function<void()> work) override {
     inner_->Enqueue([this, work = std::move(work)] {
       Piece& piece = pieces_.emplace_back();
-      piece.issued = Clock::now();
+      piece.issued_before = marks_.issuing;
       piece.start = device_.MarkTime();
-      work();
+      marks_.Issue(work);
       piece.end = device_.MarkTime();
     });
   }
-  tandem::device::Event Record() override { return inner_->Record(); }
-  void Wait(const tandem::device::Event& event) override { inner_->Wait(event); }
+  tandem::device::Event Record() override {
+    return marks_.Issue([this] { return inner_->Record(); });
+  }
+  void Wait(const tandem::device::Event& event) override {
+    marks_.Issue([&] { inner_->Wait(event); });
+  }
   void Synchronize() override { inner_->Synchronize(); }
   void Synchronize(const tandem::device::Event& event) override { inner_->Synchronize(event); }
 
  private:
   const std::unique_ptr<Stream> inner_;
   tandem::device::Device& device_;
+  Marks& marks_;
   std::vector<Piece>& pieces_;
 };
 
@@ -75,8 +95,7 @@ class MarkingDevice final : public tandem::device::Device {
   c10::Device torch_device() const override { return inner_.torch_device(); }
   std::unique_ptr<tandem::device::Stream> MakeStream(const std::string& name,
                                                      tandem::device::StreamError error) override {
-    return std::make_unique<MarkingStream>(inner_.MakeStream(name, std::move(error)), inner_,
-                                           marks_.streams[name]);
+    return std::make_unique<MarkingStream>(inner_.MakeStream(name, std::move(error)), inner_, marks_, name);
   }
   std::unique_ptr<tandem::device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
   std::unique_ptr<tandem::device::Region> ReserveHost(int64_t bytes) override {
@@ -125,6 +144,55 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// Pieces of work that the compute stream gets in one run of a program.
+size_t ComputePieces(const tandem::schedules::Program& program) {
+  const tandem::trainer::BoundProgram bound(
+      program, [](const tandem::schedules::Instruction&, int) { return tandem::trainer::Call(); });
+  return static_cast<size_t>(std::count_if(bound.segments().begin(), bound.segments().end(),
+                                           [&](const tandem::trainer::Segment& segment) {
+                                             return program.streams[segment.stream].name == "compute";
+                                           }));
+}
+
+// Of rank 0, once the job is done: begin, train for each further step, update.
+nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& marks, int64_t warmup) {
+  const std::vector<Piece>& compute = marks.streams.at("compute");
+  const std::vector<Piece>& reduce = marks.streams.at("reduce");
+  const size_t begin = ComputePieces(plan.stage.begin);
+  const size_t train = ComputePieces(plan.stage.train);
+  const auto runs = static_cast<size_t>(plan.train.steps);
+  const size_t expected = begin + (runs - 1) * train + ComputePieces(plan.stage.update);
+  if (compute.size() != expected) {
+    std::fprintf(stderr, "%zu pieces of compute in %zu steps, the programs have %zu\n", compute.size(), runs,
+                 expected);
+    std::exit(1);
+  }
+  const auto first_of = [&](size_t run) { return begin + (run - 1) * train; };  // run > 0
+  const TimeMark& origin = *compute.front().start;
+  std::vector<double> gaps;
+  std::vector<double> reducing;
+  std::vector<double> issuing;
+  for (size_t run = std::max<size_t>(1, static_cast<size_t>(warmup)); run + 1 < runs; ++run) {
+    const Piece& first = compute[first_of(run)];
+    const int64_t from = compute[first_of(run) - 1].end->Since(origin);
+    const int64_t to = first.start->Since(origin);
+    int64_t busy = 0;
+    for (const Piece& piece : reduce) {
+      busy += std::max<int64_t>(
+          0, std::min(to, piece.end->Since(origin)) - std::max(from, piece.start->Since(origin)));
+    }
+    gaps.push_back(static_cast<double>(to - from) * 1e-3);
+    reducing.push_back(static_cast<double>(busy) * 1e-3);
+    issuing.push_back(std::chrono::duration<double, std::milli>(compute[first_of(run + 1)].issued_before -
+                                                                first.issued_before)
+                          .count());
+  }
+  return {{"gap_us", Median(gaps)},
+          {"of_it_reduce_us", Median(reducing)},
+          {"issue_ms", Median(issuing)},
+          {"runs", gaps.size()}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -132,71 +200,26 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: tandem-bench-seam JOB.yaml WARMUP_STEPS\n");
     return 2;
   }
-  const tandem::jobspec::ReadResult read = tandem::jobspec::ReadFile(argv[1]);
-  auto violations = read.violations;
-  if (violations.empty()) {
-    violations = tandem::jobspec::Validate(read.spec);
-  }
-  if (!violations.empty()) {
-    std::fprintf(stderr, "%s\n", tandem::jobspec::ToText(violations).c_str());
+  const tandem::plan::JobPlan plan = tandem::plan::MakeJobPlan(tandem::bench::ReadJobOrExit(argv[1]));
+  if (plan.train.validate_every_steps > 0 || !plan.train.checkpoint.directory.empty()) {
+    std::fprintf(
+        stderr,
+        "%s: validations and checkpoints stand between two steps; set training.validate_every_steps: 0 "
+        "and omit checkpoint.directory\n",
+        argv[1]);
     return 64;
   }
-  const tandem::plan::JobPlan plan = tandem::plan::MakeJobPlan(tandem::jobspec::Resolve(read.spec));
+  const int64_t warmup = std::atoll(argv[2]);
   std::vector<Marks> marks(plan.train.ranks);
   nlohmann::ordered_json result = {{"system", "tandem"},
                                    {"arena_gib", plan.stage.arena_bytes / 1073741824.0}};
   const tandem::parity::RunOptions options{
       .make_backend = [&](int rank) { return std::make_unique<MarkingBackend>(rank, marks[rank]); },
       .arrays = false,
-      .at_end = [&] {  // while the devices are there
-        const std::vector<Piece>& compute = marks[0].streams["compute"];
-        const std::vector<Piece>& reduce = marks[0].streams["reduce"];
-        const TimeMark& origin = *compute.front().start;
-        // The gaps of compute, longest first: one between each two steps, if nothing else stands still.
-        std::vector<std::pair<double, size_t>> gaps;
-        for (size_t i = 1; i < compute.size(); ++i) {
-          gaps.emplace_back(static_cast<double>(compute[i].start->Since(*compute[i - 1].end)) * 1e-3, i);
-        }
-        // A run's first piece of compute is issued after its inputs; runs are told apart by these.
-        const std::vector<Piece>& inputs = marks[0].streams["host-to-device"];
-        const size_t per_run =
-            (inputs.size() - 1) / static_cast<size_t>(plan.train.steps);  // the last is an update
-        std::vector<double> seams;
-        std::vector<double> reducing;
-        std::vector<double> issue;
-        for (size_t run = static_cast<size_t>(std::atoll(argv[2]));
-             run + 1 < static_cast<size_t>(plan.train.steps); ++run) {
-          const Clock::time_point begin = inputs[run * per_run].issued;
-          const auto first = std::find_if(compute.begin(), compute.end(),
-                                          [&](const Piece& piece) { return piece.issued >= begin; });
-          const auto at = static_cast<size_t>(first - compute.begin());
-          if (at == 0 || at >= compute.size()) {
-            continue;
-          }
-          const double gap = gaps[at - 1].first;
-          const int64_t from = compute[at - 1].end->Since(origin);
-          const int64_t to = compute[at].start->Since(origin);
-          double busy = 0;
-          for (const Piece& piece : reduce) {
-            const int64_t start = std::max(from, piece.start->Since(origin));
-            const int64_t end = std::min(to, piece.end->Since(origin));
-            busy += start < end ? static_cast<double>(end - start) * 1e-3 : 0;
-          }
-          seams.push_back(gap);
-          reducing.push_back(busy);
-          const Clock::time_point next = inputs[(run + 1) * per_run].issued;
-          const auto last = std::find_if(compute.begin(), compute.end(),
-                                         [&](const Piece& piece) { return piece.issued >= next; });
-          issue.push_back(std::chrono::duration<double, std::milli>((last - 1)->issued - begin).count());
-        }
-        result["gap_us"] = Median(seams);
-        result["of_it_reduce_us"] = Median(reducing);
-        result["issue_ms"] = Median(issue);
-        result["runs"] = seams.size();
-      }};
+      .at_end = [&] { result.update(Seams(plan, marks[0], warmup)); }};  // while the devices are there
   const tandem::parity::JobRun run = tandem::parity::RunJob(plan, options);
   std::vector<double> seconds;
-  for (size_t i = static_cast<size_t>(std::atoll(argv[2])); i < run.steps.size(); ++i) {
+  for (size_t i = static_cast<size_t>(warmup); i < run.steps.size(); ++i) {
     seconds.push_back(run.steps[i].seconds);
   }
   result["step_ms"] = Median(seconds) * 1e3;

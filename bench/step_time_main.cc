@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "jobspec/jobspec.h"
+#include "bench/read_job.h"
 #include "nlohmann/json.hpp"
 #include "plan/recorded_steps.h"
 #include "platform/build_info.h"
@@ -95,16 +95,7 @@ int main(int argc, char** argv) {
         "usage: tandem-bench-step JOB.yaml PATH_OF_TANDEM_TRAINER WARMUP_STEPS [--profile STEPS FILE]\n");
     return 2;
   }
-  const tandem::jobspec::ReadResult read = tandem::jobspec::ReadFile(argv[1]);
-  auto violations = read.violations;
-  if (violations.empty()) {
-    violations = tandem::jobspec::Validate(read.spec);
-  }
-  if (!violations.empty()) {
-    std::fprintf(stderr, "%s\n", tandem::jobspec::ToText(violations).c_str());
-    return 64;
-  }
-  const tandem::v1::JobSpec resolved = tandem::jobspec::Resolve(read.spec);
+  const tandem::v1::JobSpec resolved = tandem::bench::ReadJobOrExit(argv[1]);
   const int64_t warmup = std::atoll(argv[3]);
   const int64_t steps = resolved.training().steps();
 

@@ -40,4 +40,14 @@ Collective CheckAllToAll(const std::string& group, int size, const at::Tensor& i
   return Check("AllToAll", group, size, size, input, output);
 }
 
+Collective CheckGather(const std::string& group, int rank, int size, const at::Tensor& input,
+                       at::Tensor& output) {
+  if (rank == 0) return Check("Gather", group, 1, size, input, output);
+  if (!input.is_contiguous()) Refuse(group, "Gather", "tensors must be contiguous");
+  const auto bytes = static_cast<int64_t>(input.nbytes());
+  return {.operation = "Gather",
+          .input = bytes == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),
+          .slice = bytes};
+}
+
 }  // namespace tandem::comm

@@ -44,6 +44,10 @@ class Communicator {
   // output: [size * n], slice i from rank i; input: [size * n], slice i to rank i. Separate memory.
   virtual void AllToAll(const at::Tensor& input, at::Tensor& output) = 0;
 
+  // To rank 0 alone. output there: [size * n], the inputs [n] of all ranks in rank order; on the others it is
+  // left alone, whatever its size. These return once their input may change, and may be a call ahead.
+  virtual void Gather(const at::Tensor& input, at::Tensor& output) = 0;
+
   // Collective: makes `region`, as large on every rank, known to the group, so that collectives on parts of
   // it, at the same offset on every rank, need no memory in between. The communicator keeps the region as
   // long as it lives. FailedPrecondition where it is refused, with the reason; collectives work all the same.

@@ -95,6 +95,10 @@ class GlooCommunicator final : public Communicator {
     Exchange(CheckAllToAll(name_, size_, input, output), /*stride=*/1);
   }
 
+  void Gather(const at::Tensor& input, at::Tensor& output) override {
+    Exchange(CheckGather(name_, rank_, size_, input, output), /*stride=*/0, /*to_root=*/true);
+  }
+
   void Abort() override { aborted_ = true; }
 
  private:
@@ -105,7 +109,8 @@ class GlooCommunicator final : public Communicator {
 
   // Point to point on purpose: Gloo's own collectives hand over to a thread and copy once more (all-gather),
   // and their errors do not say which rank was lost.
-  void Exchange(const Collective& call, int stride) {
+  // Slice `stride` * r of the input goes to rank r; to_root: to rank 0 alone.
+  void Exchange(const Collective& call, int stride, bool to_root = false) {
     const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + call.operation;
     if (aborted_) throw CommError(where + ": aborted");
     const uint64_t sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed);
@@ -118,20 +123,23 @@ class GlooCommunicator final : public Communicator {
     std::vector<Transfer> transfers;
     int peer = rank_;
     try {
-      for (int step = 1; step < size_; ++step) {
+      for (int step = 1; step < size_ && call.output != nullptr; ++step) {
         peer = (rank_ + size_ - step) % size_;
         std::vector<at::Tensor> to = {Bytes(call.output + peer * call.slice, call.slice)};
         transfers.push_back({peer, gloo_->recv(to, peer, tag)});
       }
       for (int step = 1; step < size_; ++step) {
         peer = (rank_ + step) % size_;
+        if (to_root && peer != 0) continue;
         std::vector<at::Tensor> from = {
             Bytes(const_cast<char*>(call.input) + stride * peer * call.slice, call.slice)};
         transfers.push_back({peer, gloo_->send(from, peer, tag)});
       }
-      const char* const own = call.input + stride * rank_ * call.slice;
-      char* const place = call.output + rank_ * call.slice;
-      if (own != place) std::memcpy(place, own, static_cast<size_t>(call.slice));
+      if (call.output != nullptr) {
+        const char* const own = call.input + stride * rank_ * call.slice;
+        char* const place = call.output + rank_ * call.slice;
+        if (own != place) std::memcpy(place, own, static_cast<size_t>(call.slice));
+      }
       for (Transfer& transfer : transfers) {
         peer = transfer.peer;
         transfer.work->wait();

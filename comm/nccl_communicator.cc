@@ -137,6 +137,20 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
+  void Gather(const at::Tensor& input, at::Tensor& output) override {
+    const Collective call = CheckGather(name_, rank_, size_, input, output);
+    Start(call, input, rank_ == 0 ? output : input, [&](ncclComm_t comm, cudaStream_t stream) {
+      const auto bytes = static_cast<size_t>(call.slice);
+      ncclResult_t result = ncclGroupStart();
+      for (int peer = 0; peer < size_ && rank_ == 0 && IsOk(result); ++peer) {
+        result = ncclRecv(call.output + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
+      }
+      if (IsOk(result)) result = ncclSend(call.input, bytes, ncclInt8, /*peer=*/0, comm, stream);
+      const ncclResult_t end = ncclGroupEnd();
+      return IsOk(result) ? end : result;
+    });
+  }
+
   absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     const std::string where = Where("registration of a window");

@@ -103,6 +103,10 @@ class ThreadCommunicator final : public Communicator {
     Exchange(CheckAllToAll(name_, size(), input, output), /*step=*/rank_);
   }
 
+  void Gather(const at::Tensor& input, at::Tensor& output) override {
+    Exchange(CheckGather(name_, rank_, size(), input, output), /*step=*/0);
+  }
+
   void Abort() override {
     aborted_ = true;
     meeting_->End("rank " + std::to_string(rank_) + " aborted");
@@ -124,7 +128,7 @@ class ThreadCommunicator final : public Communicator {
       }
     }
     const auto bytes = static_cast<size_t>(mine.slice);
-    for (size_t peer = 0; peer < calls.size() && bytes > 0; ++peer) {
+    for (size_t peer = 0; peer < calls.size() && bytes > 0 && mine.output != nullptr; ++peer) {
       const char* const from = calls[peer].input + static_cast<size_t>(step) * bytes;
       char* const to = mine.output + peer * bytes;
       if (from != to) std::memcpy(to, from, bytes);

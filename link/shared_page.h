@@ -10,7 +10,7 @@ namespace tandem::link {
 // What a rank reports without a message: a memory page that trainer and daemon both map, no locks. The daemon
 // samples it each second, and after a death: it is how the phase of a dead or silent rank is known.
 struct SharedPage {
-  static constexpr int kMaxGroups = 32;
+  static constexpr int kMaxCommunicators = 32;
 
   // Written by the trainer.
   std::atomic<int64_t> attempt{0};
@@ -18,8 +18,11 @@ struct SharedPage {
   std::atomic<int64_t> step{0};          // the one in progress, from 1
   std::atomic<int64_t> instruction{-1};  // the last that returned; on a GPU: was issued
   std::atomic<int64_t> microbatch{-1};
-  std::atomic<int64_t> progress_monotonic_ns{0};       // CLOCK_MONOTONIC of the last change
-  std::atomic<uint64_t> collectives[kMaxGroups] = {};  // started, by communicator
+  std::atomic<int64_t> progress_monotonic_ns{0};  // CLOCK_MONOTONIC of the last change
+  // Collectives started, of each of the num_communicators communicators that the programs use, in the order
+  // of their making.
+  std::atomic<int32_t> num_communicators{0};
+  std::atomic<uint64_t> collectives[kMaxCommunicators] = {};
   // Written by the daemon: CLOCK_BOOTTIME in ns after which the trainer, having heard of no controller,
   // exits; 0: never.
   std::atomic<int64_t> orphan_deadline_boottime_ns{0};

@@ -296,11 +296,7 @@ class Door {
            .clone_of = group.has_clone_of() ? assignment.groups(group.clone_of()).name() : ""});
     }
     factory_ = backend_->MakeCommunicatorFactory(rendezvous);
-    std::vector<comm::CommunicatorUse> uses;
-    for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan_)) {
-      uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
-    }
-    communicators_ = std::make_unique<comm::Communicators>(*factory_, memberships, uses);
+    communicators_ = std::make_unique<comm::Communicators>(*factory_, memberships, CommunicatorUsesOf(plan_));
     host_factory_ = comm::MakeGlooFactory(rendezvous);
     const auto report =
         std::find_if(memberships.begin(), memberships.end(),

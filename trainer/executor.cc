@@ -62,11 +62,12 @@ class Executor::Impl {
         run_memory_(plan, memory),
         binder_(plan, nodes, units, memory, backend, options.fill_with_nan,
                 [this](int parity, int microbatch) { reader_.Await(slots_[parity].number, microbatch); }) {
-    if (communicators.size() > link::SharedPage::kMaxGroups) {
+    if (communicators.size() > link::SharedPage::kMaxCommunicators) {
       throw std::logic_error(absl::StrCat("the shared page counts the collectives of ",
-                                          link::SharedPage::kMaxGroups, " communicators, the programs use ",
-                                          communicators.size()));
+                                          link::SharedPage::kMaxCommunicators,
+                                          " communicators, the programs use ", communicators.size()));
     }
+    page_.num_communicators.store(static_cast<int32_t>(communicators.size()), std::memory_order_relaxed);
     int first = 0;  // of the program's instructions among those of all
     for (const Program* program : plan.stage.All()) {
       programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,

@@ -52,7 +52,7 @@ struct ExecutorOptions {
 // with Gloo, where a pending operation cannot be ended, leave the process instead.
 class Executor {
  public:
-  // All arguments outlive it. communicators: those of plan::CommunicatorUses(plan), in its order. `page` gets
+  // All arguments outlive it. communicators: those of CommunicatorUsesOf(plan), in its order. `page` gets
   // the instruction whose call returned last (its place among those of plan.stage.All(), one program behind
   // the other), its step and microbatch, and the collectives that each communicator has started. On the CPU
   // that instruction has finished; on CUDA it was issued, at most a few segments ahead of the GPU. Copies to

@@ -57,6 +57,14 @@ SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
 
 }  // namespace
 
+std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan) {
+  std::vector<comm::CommunicatorUse> uses;
+  for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan)) {
+    uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
+  }
+  return uses;
+}
+
 class Rank::Impl {
  public:
   Impl(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,

@@ -83,9 +83,13 @@ enum class RankOutcome : uint8_t {
   kStopped,   // on request, after its checkpoint
 };
 
+// What the programs of a plan communicate with, as communicators are made of it; in the order of
+// plan::CommunicatorUses.
+std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan);
+
 // How a rank reaches the others. All outlive it.
 struct RankCommunicators {
-  // For tensors of the backend's device: those of plan::CommunicatorUses(plan), in its order.
+  // For tensors of the backend's device: those of CommunicatorUsesOf(plan), in its order.
   comm::Communicators& programs;
   // Makes memory that these can register.
   comm::CommunicatorFactory& factory;

@@ -99,7 +99,7 @@ void Reporter::Fold(const StepRecord& record) {
   const auto items = static_cast<int64_t>(record.norms.size());
   const int64_t stride = rounds + validation_rounds + items * kDoublesPerItem;
   const at::Tensor mine = at::empty({stride}, at::kDouble);
-  at::Tensor all = at::empty({comm_.size() * stride}, at::kDouble);
+  at::Tensor all = at::empty({comm_.rank() == 0 ? comm_.size() * stride : 0}, at::kDouble);
   double* out = mine.mutable_data_ptr<double>();
   for (const std::vector<double>* losses : {&record.losses, &record.validation_losses}) {
     for (const double loss : *losses) {
@@ -111,7 +111,7 @@ void Reporter::Fold(const StepRecord& record) {
       out = Put(*sum, out);
     }
   }
-  comm_.AllGather(mine, all);
+  comm_.Gather(mine, all);
   if (comm_.rank() != 0) {
     return;
   }

@@ -51,12 +51,14 @@ struct StepSummary {
   std::vector<double> rms;
 };
 
-// Folds what the ranks have seen of each step, in the order of the global microbatch number (round × ranks +
-// rank), so that the summary does not depend on how many ranks share the work. One thread per rank, with an
-// own communicator, while the next step runs.
+// Brings what the ranks have seen of each step to rank 0 and folds it there, in the order of the global
+// microbatch number (round × ranks + rank), so that the summary does not depend on how many ranks share the
+// work. One thread per rank, with a communicator of its own, while the next step runs. Only rank 0 has the
+// summary: nothing that the ranks must agree on may follow from it.
 //
 // At most one record is under way: Submit for the next one waits, on the host and between two runs, until
-// the one before has been folded and told. A stream never waits. All ranks submit the same steps.
+// the one before has been sent, on rank 0 until it has been folded and told. A stream never waits. All ranks
+// submit the same steps.
 class Reporter {
  public:
   // item_elements: elements of each parameter, in table order.
@@ -74,7 +76,8 @@ class Reporter {
   // Returns at once after a failure.
   void Submit(StepRecord record);
 
-  // Waits until everything submitted has been told. Throws what a record failed with.
+  // Waits until everything submitted has been told; on other ranks than 0, sent. Throws what a record failed
+  // with.
   void Flush();
 
  private:

@@ -32,7 +32,7 @@ int64_t NowNs(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-PageSample Look(const link::SharedPage& page, int num_groups) {
+PageSample Look(const link::SharedPage& page) {
   PageSample sample;
   sample.phase = static_cast<v1::RankPhase>(page.phase.load(std::memory_order_relaxed));
   sample.step = page.step.load(std::memory_order_relaxed);
@@ -41,7 +41,10 @@ PageSample Look(const link::SharedPage& page, int num_groups) {
   const int64_t progress = page.progress_monotonic_ns.load(std::memory_order_relaxed);
   if (progress > 0)
     sample.since_progress = absl::Nanoseconds(std::max<int64_t>(0, NowNs(CLOCK_MONOTONIC) - progress));
-  for (int i = 0; i < std::min(num_groups, link::SharedPage::kMaxGroups); ++i) {
+  // Whatever wrote the page, nothing beyond it is read.
+  const int communicators = std::clamp(page.num_communicators.load(std::memory_order_relaxed), 0,
+                                       link::SharedPage::kMaxCommunicators);
+  for (int i = 0; i < communicators; ++i) {
     sample.collectives.push_back(page.collectives[i].load(std::memory_order_relaxed));
   }
   return sample;
@@ -60,9 +63,6 @@ class Launcher::Rank {
                      ? CudaTrainer(launcher.trainer_)
                      : launcher.trainer_),
         orphan_deadline_ns_(orphan_deadline_ns) {
-    for (const v1::RankStart& rank : start.assignment().ranks()) {
-      if (rank.rank() == key_.rank) num_groups_ = rank.groups_size();
-    }
     v1::ToTrainer first;
     *first.mutable_start() = start;
     outbox_.Put(std::move(first));
@@ -95,7 +95,7 @@ class Launcher::Rank {
   std::optional<PageSample> Sample() {
     const std::lock_guard lock(mu_);
     if (!process_) return std::nullopt;
-    PageSample sample = Look(**page_, num_groups_);
+    PageSample sample = Look(**page_);
     sample.stopped = IsStopped(process_->id.pid);
     return sample;
   }
@@ -114,7 +114,7 @@ class Launcher::Rank {
     outbox_.Close();
     writer.join();
     const Exit exit = Reap();
-    launcher_.sink_(RankExited{key_, exit, Look(**page_, num_groups_)});
+    launcher_.sink_(RankExited{key_, exit, Look(**page_)});
   }
 
   absl::Status Start() {
@@ -202,7 +202,7 @@ class Launcher::Rank {
 
   void Tell(v1::FromTrainer message) {
     FromRank input{.rank = key_};
-    if (message.has_failed()) input.sample = Look(**page_, num_groups_);
+    if (message.has_failed()) input.sample = Look(**page_);
     input.message = std::move(message);
     launcher_.sink_(std::move(input));
   }
@@ -224,7 +224,6 @@ class Launcher::Rank {
   const RankKey key_;
   const std::string log_file_;
   const std::string program_;
-  int num_groups_ = 0;
   std::optional<link::Channel> channel_;
   Mailbox<v1::ToTrainer> outbox_;
   std::mutex mu_;

@@ -39,7 +39,7 @@ struct PageSample {
   int64_t instruction = -1;
   int64_t microbatch = -1;
   absl::Duration since_progress = absl::InfiniteDuration();  // since its last instruction; infinite: none yet
-  std::vector<uint64_t> collectives;                         // by group, in creation order
+  std::vector<uint64_t> collectives;                         // started, by communicator, in creation order
   bool stopped = false;                                      // the process, by a signal or a debugger
 };
 

@@ -32,6 +32,12 @@ void ExpectCollectivesMoveTheRightBytes(Communicator& comm) {
       ASSERT_EQ(comm.num_collectives(), ++calls);
       ASSERT_TRUE(at::equal(in_place, gathered));
 
+      // To rank 0 alone; what the others pass is left alone.
+      at::Tensor at_root = at::full({comm.rank() == 0 ? ranks * count : 2}, 5, dtype);
+      comm.Gather(mine, at_root);
+      ASSERT_EQ(comm.num_collectives(), ++calls);
+      ASSERT_TRUE(at::equal(at_root, comm.rank() == 0 ? gathered : at::full({2}, 5, dtype)));
+
       const at::Tensor slices = Values(ranks * count, comm.rank(), dtype);
       at::Tensor there = at::zeros({ranks * count}, dtype);
       at::Tensor back = at::zeros({ranks * count}, dtype);

@@ -106,6 +106,7 @@ class WithoutWindows final : public Communicator {
   int size() const override { return inner_->size(); }
   void AllGather(const at::Tensor& input, at::Tensor& output) override { inner_->AllGather(input, output); }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
+  void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
     return absl::FailedPreconditionError("no peer access");
   }

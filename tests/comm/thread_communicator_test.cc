@@ -89,6 +89,9 @@ TEST(ThreadCommunicatorTest, TensorsThatDoNotFitAreRefused) {
   EXPECT_THROW(comm.AllGather(at::zeros({2}), longs), std::invalid_argument);
   EXPECT_THROW(comm.AllGather(at::zeros({2}), strided), std::invalid_argument);
   EXPECT_THROW(comm.AllToAll(at::zeros({2}), four), std::invalid_argument);
+  EXPECT_THROW(comm.Gather(at::zeros({3}), four), std::invalid_argument);
+  EXPECT_THROW(comm.Gather(at::zeros({2}), longs), std::invalid_argument);
+  EXPECT_THROW(communicators[1]->Gather(strided, four), std::invalid_argument);
   at::Tensor three = at::zeros({3});
   EXPECT_THROW(comm.AllToAll(at::zeros({3}), three), std::invalid_argument);
 }

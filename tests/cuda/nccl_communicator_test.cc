@@ -41,12 +41,14 @@ void ExpectTheRightBytes(Communicator& comm, device::Stream& stream) {
     const at::Tensor mine = Numbers(count, comm.rank());
     at::Tensor gathered = at::zeros({ranks * count}, options);
     const at::Tensor slices = Numbers(ranks * count, comm.rank());
+    at::Tensor at_root = at::full({comm.rank() == 0 ? ranks * count : 2}, -1, options);
     at::Tensor there = at::zeros({ranks * count}, options);
     at::Tensor back = at::zeros({ranks * count}, options);
     mine.sum().item<float>();  // what the default stream did is done
     back.sum().item<float>();
     stream.Enqueue([&] {
       comm.AllGather(mine, gathered);
+      comm.Gather(mine, at_root);
       comm.AllToAll(slices, there);
       comm.AllToAll(there, back);
     });
@@ -58,11 +60,12 @@ void ExpectTheRightBytes(Communicator& comm, device::Stream& stream) {
       EXPECT_TRUE(
           there.cpu().narrow(0, rank * count, count).equal(slice.narrow(0, comm.rank() * count, count)));
     }
+    EXPECT_TRUE(comm.rank() == 0 ? at_root.equal(gathered) : at_root.equal(at::full({2}, -1, options)));
     EXPECT_TRUE(back.equal(slices)) << "twice is the identity";
   }
   EXPECT_NO_THROW(comm.CheckPending());
-  EXPECT_EQ(comm.num_collectives(), 9u);
-  EXPECT_EQ(comm.num_ended(), 9u);
+  EXPECT_EQ(comm.num_collectives(), 12u);
+  EXPECT_EQ(comm.num_ended(), 12u);
 }
 
 TEST(NcclCommunicatorTest, GroupsAndTheirClonesMoveTheRightBytes) {

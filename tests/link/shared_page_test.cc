@@ -31,14 +31,14 @@ TEST(SharedPageTest, TellsOfAProcessAfterItsDeath) {
     absl::StatusOr<MappedPage> mine = MappedPage::Attach(dup(page->fd()));
     if (!mine.ok()) _exit(1);
     (*mine)->step = 37;
-    (*mine)->collectives[SharedPage::kMaxGroups - 1] = 9;
+    (*mine)->collectives[SharedPage::kMaxCommunicators - 1] = 9;
     raise(SIGKILL);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ((*page)->step, 37);
-  EXPECT_EQ((*page)->collectives[SharedPage::kMaxGroups - 1], 9u);
+  EXPECT_EQ((*page)->collectives[SharedPage::kMaxCommunicators - 1], 9u);
 }
 
 TEST(SharedPageTest, WhatTheDaemonWritesIsSeenThroughAnAttachedPage) {

@@ -30,12 +30,16 @@ class CountingCommunicator final : public comm::Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    seen_.push_back({.all_gather = true, .elements = input.numel()});
+    seen_.push_back({.operation = "AllGather", .elements = input.numel()});
     inner_->AllGather(input, output);
   }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    seen_.push_back({.all_gather = false, .elements = input.numel()});
+    seen_.push_back({.operation = "AllToAll", .elements = input.numel()});
     inner_->AllToAll(input, output);
+  }
+  void Gather(const at::Tensor& input, at::Tensor& output) override {
+    seen_.push_back({.operation = "Gather", .elements = input.numel()});
+    inner_->Gather(input, output);
   }
   void Abort() override { inner_->Abort(); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
@@ -140,10 +144,6 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   const comm::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
                                     .data_address = "127.0.0.1",
                                     .timeout = absl::Minutes(2)};
-  std::vector<comm::CommunicatorUse> uses;
-  for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan)) {
-    uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
-  }
   std::vector<trainer::RequestBox> requests(ranks);
   if (options.with_requests) {
     options.with_requests(requests);
@@ -174,7 +174,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       memberships.push_back(
           {.group = group, .prefix = group + "/", .rank = rank, .size = ranks, .clone_of = clone_of});
     }
-    comm::Communicators communicators(*factory, memberships, uses);
+    comm::Communicators communicators(*factory, memberships, trainer::CommunicatorUsesOf(plan));
     const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
         {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);
     trainer::Rank trainer(plan,

@@ -21,8 +21,8 @@ namespace tandem::parity {
 
 // One collective as a rank made it.
 struct Collective {
-  bool all_gather = false;  // or all-to-all
-  int64_t elements = 0;     // of the input
+  std::string operation;  // "AllGather"
+  int64_t elements = 0;   // of the input
 };
 
 struct ProfiledStep {

@@ -126,12 +126,12 @@ TEST(CollectivesTest, EveryUnitIsGatheredAndReducedAsOftenAsTheProgramSays) {
   const JobRun run = RunJob(plan);
   std::map<int64_t, int64_t> gathers;
   for (const Collective& collective : run.collectives.at("dp_cp_ag")) {
-    EXPECT_TRUE(collective.all_gather);
+    EXPECT_EQ(collective.operation, "AllGather");
     ++gathers[collective.elements];
   }
   std::map<int64_t, int64_t> reductions;
   for (const Collective& collective : run.collectives.at("dp_cp")) {
-    EXPECT_FALSE(collective.all_gather);
+    EXPECT_EQ(collective.operation, "AllToAll");
     ++reductions[collective.elements];
   }
   // Units of one kind are of one size, and the three kinds of different ones.

@@ -25,6 +25,7 @@
 #include "trainer/backend.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
+#include "trainer/rank.h"
 #include "trainer/requests.h"
 #include "trainer/stage_memory.h"
 
@@ -48,6 +49,7 @@ class HangingCommunicator final : public comm::Communicator {
     }
   }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
+  void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
   void Abort() override { inner_->Abort(); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() override {}
@@ -134,11 +136,10 @@ class ExecutorTest : public testing::Test {
   // One that no error has ended, with groups that nobody has aborted.
   void ResetExecutor() {
     executor_.reset();
+    const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
     std::vector<comm::Membership> groups;
-    std::vector<comm::CommunicatorUse> uses;
-    for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan_)) {
+    for (const comm::CommunicatorUse& use : uses) {
       groups.push_back({.group = use.group});
-      uses.push_back({.group = use.group, .purpose = use.purpose});
     }
     communicators_.emplace(factory_, groups, uses);
     executor_ = std::make_unique<Executor>(plan_, nodes_, units_, memory_, *communicators_, page_, *backend_,

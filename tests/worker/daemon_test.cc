@@ -68,6 +68,18 @@ TEST_F(DaemonTest, AKilledRankIsReportedWithinASecondAndTheOthersAreGone) {
   EXPECT_TRUE(status.ranks(2).stop_requested());
 }
 
+// A process group has one for each of its uses, so there may be more of them than groups.
+TEST_F(DaemonTest, TheCollectivesOfEveryCommunicatorThatThePageCountsAreTold) {
+  controller_->Want({Job("endless", 2)});
+  StartWorker();
+  ASSERT_TRUE(WaitForStep(5));
+  EXPECT_TRUE(controller_->WaitFor([](const Seen& seen) {
+    const v1::RankStatus& rank = Find(seen)->ranks(1);
+    return rank.collective_seq_size() == 3 && rank.collective_seq(0) >= 5 &&
+           rank.collective_seq(2) == 3 * rank.collective_seq(0);
+  }));
+}
+
 TEST_F(DaemonTest, AStoppedRankIsToldWithTheAgeOfItsLastProgress) {
   controller_->Want({Job("endless", 2)});
   StartWorker();

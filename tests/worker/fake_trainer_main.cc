@@ -47,6 +47,9 @@ namespace {
 namespace link_ = tandem::link;
 namespace v1 = tandem::v1;
 
+// A group may have several, one for each of its uses.
+constexpr int kNumCommunicators = 3;
+
 struct Script {
   enum class End { kNever, kFinish, kSignal, kExit, kFail, kPeer, kHang, kSilent };
   End end = End::kNever;
@@ -200,6 +203,9 @@ class FakeTrainer {
     page_->step.store(step);
     page_->microbatch.store(0);
     page_->instruction.store(static_cast<int64_t>(step) % 7);
+    page_->num_communicators.store(kNumCommunicators);
+    for (int i = 0; i < kNumCommunicators; ++i)
+      page_->collectives[i].store(static_cast<uint64_t>(step) * (i + 1));
     SetPhase(v1::RANK_PHASE_STEPPING);
     printf("rank %d step %ld\n", rank(), static_cast<long>(step));
     fflush(stdout);
