@@ -26,4 +26,10 @@ absl::StatusOr<Address> ResolveAddress(const std::string& flag, const Environmen
 // "unix:PATH" (absolute, at most 107 bytes) or "HOST:PORT". `where` names it in the error: "--addr".
 absl::Status CheckAddress(const std::string& text, const std::string& where);
 
+// Whether something accepts connections at "unix:PATH" now.
+bool CanConnect(const std::string& address);
+
+// Whether a daemon could listen there: OK, or one line that says why not.
+absl::Status CanListen(const std::string& host_and_port);
+
 }  // namespace tandem::cli

@@ -60,10 +60,4 @@ class LocalCluster {
   std::unique_ptr<Client> client_;
 };
 
-// Whether something accepts connections at "unix:PATH" now.
-bool CanConnect(const std::string& address);
-
-// Whether a daemon could listen there: OK, or one line that says why not.
-absl::Status CanListen(const std::string& host_and_port);
-
 }  // namespace tandem::cli

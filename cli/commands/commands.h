@@ -6,21 +6,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/terminal/console.h"
-#include "cli/terminal/environment.h"
-#include "platform/clock.h"
+#include "cli/commands/context.h"
 
 namespace tandem::cli {
-
-// What every command gets. Commands print, and return the exit code (exit_code.h).
-struct Context {
-  Console& console;
-  const platform::Clock& clock;
-  Environment environment;
-  std::string addr;        // --addr, or empty
-  std::string own_folder;  // where the tandem binary lies, and its daemons
-  absl::TimeZone zone = absl::LocalTimeZone();
-};
 
 enum class Format { kTable, kJson, kName, kText };
 

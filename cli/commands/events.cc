@@ -2,8 +2,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
-#include "cli/commands/event_table.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/error.h"
+#include "cli/commands/events.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"

@@ -3,7 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/error.h"
 #include "cli/commands/job_file.h"
 #include "cli/terminal/rank_list.h"
 #include "cli/terminal/table.h"

@@ -6,7 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"

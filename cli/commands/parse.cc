@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "cli/terminal/display_text.h"
-#include "cli/terminal/exit_code.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
 #include "platform/build_info.h"
 

@@ -13,7 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/display_text.h"
 #include "plan/job_plan.h"
 #include "plan/quantity_text.h"

@@ -6,7 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/error.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"

@@ -2,7 +2,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/error.h"
 #include "cli/commands/job_file.h"
 #include "cli/terminal/display_text.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "cli/cluster/client.h"
-#include "cli/terminal/exit_code.h"
+#include "cli/terminal/error.h"
 #include "cli/watch/watch_state.h"
 #include "cli/watch/watch_view.h"
 #include "platform/clock.h"

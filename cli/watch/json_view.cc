@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/commands/report_json.h"
+#include "cli/watch/json_view.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/watch_summary.h"
 #include "cli/watch/watch_view.h"
