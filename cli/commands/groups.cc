@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
-#include "cli/terminal/error.h"
 #include "cli/commands/job_file.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/rank_list.h"
 #include "cli/terminal/table.h"
 #include "nlohmann/json.hpp"

@@ -2,11 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
-#include "cli/terminal/error.h"
-#include "cli/watch/json_view.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
+#include "cli/watch/json_view.h"
 
 namespace tandem::cli {
 

@@ -3,13 +3,13 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/commands/commands.h"
-#include "cli/terminal/error.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/cluster/state_folder.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
 #include "cli/commands/submit.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/follow.h"

@@ -1,3 +1,5 @@
+#include "cli/commands/submit.h"
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -6,11 +8,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/commands/commands.h"
-#include "cli/terminal/error.h"
 #include "cli/commands/job_file.h"
 #include "cli/commands/watch.h"
-#include "cli/commands/submit.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "platform/random.h"
 
 namespace tandem::cli {

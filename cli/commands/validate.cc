@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
-#include "cli/terminal/error.h"
 #include "cli/commands/job_file.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 
 namespace tandem::cli {
 

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
-#include "cli/terminal/error.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "platform/build_info.h"
 
 namespace tandem::cli {

@@ -228,7 +228,10 @@ TEST(CauseTest, ARanksOwnWordsOutrankTheSignalThatFollows) {
   AttemptState attempt;
   RankState rank;
   rank.start.set_rank(2);
-  v1::Cause failed = CauseOf(v1::FAILURE_CLASS_PEER_LOST, 0, 1, "PeerLost");
+  v1::Cause failed;
+  failed.set_class_(v1::FAILURE_CLASS_PEER_LOST);
+  failed.set_reason("PeerLost");
+  failed.mutable_time()->set_seconds(1);
   failed.set_message("rank 2 lost rank 0");
   rank.failed = CompleteFailed(failed, "w1", attempt, rank, absl::FromUnixSeconds(9));
   const std::optional<v1::Cause> cause =
