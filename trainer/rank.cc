@@ -108,9 +108,7 @@ class Rank::Impl {
   RankOutcome Run() {
     try {
       const RankOutcome outcome = Train();
-      if (lease_ != nullptr) {
-        lease_->Release();
-      }
+      ReleaseDirectory();
       return outcome;
     } catch (...) {
       // The other ranks, and this one's reporter, must not wait for what will not come.
@@ -123,6 +121,8 @@ class Rank::Impl {
   std::exception_ptr FailHungCollective(const std::exception_ptr& error) {
     return executor_.FailHungCollective(error);
   }
+
+  void ReleaseDirectory() { lease_.Release(); }
 
   int64_t step() const { return sequence_.has_value() ? sequence_->step() : 0; }
   const std::vector<fsdp::UnitShard>& units() const { return units_; }
@@ -201,10 +201,9 @@ class Rank::Impl {
                              .layout_digest = plan_.layout_digest,
                              .seed = plan_.train.seed,
                              .data_digest = corpus_->digest()},
-                            [this](const std::string& reason) {
+                            lease_, [this](const std::string& reason) {
                               executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
                             });
-    lease_ = std::move(job.lease);
     for (const CheckpointWarning& warning : job.warnings) {
       observer_.OnCheckpointWarning(warning);
     }
@@ -436,7 +435,7 @@ class Rank::Impl {
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;
-  std::unique_ptr<checkpoint::Lease> lease_;  // of the checkpoint directory; rank 0
+  checkpoint::HeldLease lease_;  // of the checkpoint directory; rank 0
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
@@ -451,6 +450,8 @@ RankOutcome Rank::Run() { return impl_->Run(); }
 std::exception_ptr Rank::FailHungCollective(const std::exception_ptr& error) {
   return impl_->FailHungCollective(error);
 }
+
+void Rank::ReleaseDirectory() { impl_->ReleaseDirectory(); }
 
 int64_t Rank::step() const { return impl_->step(); }
 

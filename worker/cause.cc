@@ -89,6 +89,10 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
     return cause;
   }
   const Verdict verdict = VerdictOf(exit.exit_code);
+  if (exit.exit_code == static_cast<int>(ExitCode::kStopped) && StopsAfterCheckpoint(attempt)) {
+    return Requested(attempt.assignment.reason(),
+                     absl::StrCat("rank ", number, " was stopped after a checkpoint ", where));
+  }
   if ((rank.stop_sent || rank.kill_sent) && verdict.failure == v1::FAILURE_CLASS_INFRASTRUCTURE) {
     return Requested(reason, absl::StrCat("rank ", number, " was stopped ", where));
   }

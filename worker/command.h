@@ -21,6 +21,7 @@ struct DropSession {  // close the stream and dial again
 };
 struct Prepare {  // check the files, name the program, record on disk that ranks will run → Prepared
   v1::Assignment assignment;
+  std::string store_id;  // of the controller that assigned it
 };
 struct Spawn {  // → RankSpawned or SpawnFailed
   RankKey rank;

@@ -79,7 +79,7 @@ class Converger {
     if (!attempt.refused && !attempt.stop) {
       if (!attempt.prepare_sent) {
         attempt.prepare_sent = true;
-        return Do(Prepare{attempt.assignment});
+        return Do(Prepare{attempt.assignment, attempt.store_id});
       }
       if (!attempt.prepared) return;
     }
@@ -194,6 +194,7 @@ class Converger {
       hello.set_protocol_min(kProtocol);
       hello.set_protocol_max(kProtocol);
       hello.set_highest_term(state_.highest_term);
+      hello.set_store_id(state_.store_id);
       *hello.mutable_now() = proto::ToProto(now_);
       *hello.mutable_inventory() = InventoryOf(state_, now_);
       Send(std::move(message));
@@ -213,7 +214,8 @@ class Converger {
       ended.dirty = false;
     }
     for (Notice& notice : state_.notices) {
-      if (now_ < notice.sent_at + kNoticePeriod) continue;
+      const bool hers = state_.session.welcomed && notice.store_id == state_.store_id;
+      if (!hers || now_ < notice.sent_at + kNoticePeriod) continue;
       v1::WorkerMessage message;
       *message.mutable_checkpoint() = notice.message;
       *message.mutable_checkpoint()->mutable_id() = IdOf(notice.attempt);

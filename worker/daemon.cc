@@ -120,9 +120,7 @@ void Daemon::Do(const Command& command) {
                    Log(LogLevel::kWarning, "closing the session", {{"reason", c.why}});
                    client_->Drop();
                  },
-                 [this](const Prepare& c) {
-                   checks_thread_->Run([this, assignment = c.assignment] { PrepareAttempt(assignment); });
-                 },
+                 [this](const Prepare& c) { checks_thread_->Run([this, c] { PrepareAttempt(c); }); },
                  [this](const Spawn& c) { launcher_->Spawn(c.rank, c.start, records_.LogFile(c.rank)); },
                  [this](const SendToRank& c) { launcher_->Send(c.rank, c.message); },
                  [this](const Kill& c) { launcher_->Kill(c.rank); },
@@ -223,28 +221,29 @@ void Daemon::Note(const Change& change) {
              change);
 }
 
-void Daemon::PrepareAttempt(const v1::Assignment& assignment) {
+void Daemon::PrepareAttempt(const Prepare& command) {
+  const v1::Assignment& assignment = command.assignment;
   Prepared prepared{.attempt = KeyOf(assignment.id()),
                     .violations = checks_.check_files(assignment.resolved())};
   if (!prepared.violations.empty()) return inputs_.Put(std::move(prepared));
   prepared.program = checks_.name_program(assignment.resolved());
-  std::map<int, ProcessId> ranks;
-  for (const v1::RankStart& start : assignment.ranks()) ranks[start.rank()] = {};
+  RanksRecord record{.store_id = command.store_id};
+  for (const v1::RankStart& start : assignment.ranks()) record.ranks[start.rank()] = {};
   // The record is durable before any rank starts, so that none can outlive the daemon unknown.
-  records_thread_->Run([this, prepared = std::move(prepared), ranks = std::move(ranks)]() mutable {
-    if (const absl::Status written = records_.WriteRanks(prepared.attempt, ranks); !written.ok()) {
+  records_thread_->Run([this, prepared = std::move(prepared), record = std::move(record)]() mutable {
+    if (const absl::Status written = records_.WriteRanks(prepared.attempt, record); !written.ok()) {
       prepared.problem = std::string(written.message());
     }
-    processes_[prepared.attempt] = std::move(ranks);
+    processes_[prepared.attempt] = std::move(record);
     TANDEM_FAILPOINT("worker.after_accept");
     inputs_.Put(std::move(prepared));
   });
 }
 
 void Daemon::RecordProcess(const RankKey& rank, const ProcessId& process) {
-  std::map<int, ProcessId>& ranks = processes_[rank.attempt];
-  ranks[rank.rank] = process;
-  if (const absl::Status written = records_.WriteRanks(rank.attempt, ranks); !written.ok()) {
+  RanksRecord& record = processes_[rank.attempt];
+  record.ranks[rank.rank] = process;
+  if (const absl::Status written = records_.WriteRanks(rank.attempt, record); !written.ok()) {
     // A leftover would die with this daemon all the same (its death signal).
     Log(LogLevel::kWarning, "a rank's process is not recorded", {{"error", std::string(written.message())}});
   }

@@ -64,7 +64,7 @@ class Daemon {
 
   void Do(const Command& command);
   void Note(const Change& change);
-  void PrepareAttempt(const v1::Assignment& assignment);
+  void PrepareAttempt(const Prepare& command);
   void RecordProcess(const RankKey& rank, const ProcessId& process);
 
   const DaemonConfig config_;
@@ -79,8 +79,8 @@ class Daemon {
   std::mutex live_mu_;
   std::set<AttemptKey> live_;  // guarded by live_mu_; copy of the keys of state_.live, for the uploads
 
-  Records records_;                                           // records_thread_ only, except LogFile
-  std::map<AttemptKey, std::map<int, ProcessId>> processes_;  // records_thread_ only
+  Records records_;                              // records_thread_ only, except LogFile
+  std::map<AttemptKey, RanksRecord> processes_;  // records_thread_ only
   ReportQueue reports_;
   // Threads that use what is above; in this order, so that what feeds the daemon ends first.
   std::unique_ptr<TaskThread> records_thread_;

@@ -48,10 +48,16 @@ RankState* FindRank(WorkerState& state, const RankKey& key) {
   return it == attempt->ranks.end() ? nullptr : &it->second;
 }
 
+bool StopsAfterCheckpoint(const AttemptState& attempt) {
+  return attempt.assignment.desired() == v1::DESIRED_STOP_AFTER_CHECKPOINT && attempt.request_sent > 0 &&
+         attempt.request_sent == attempt.assignment.request();
+}
+
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
                            absl::Time now) {
   v1::AttemptStatus status;
   *status.mutable_id() = IdOf(key);
+  status.set_store_id(attempt.store_id);
   for (const auto& [number, rank] : attempt.ranks) {
     v1::RankStatus& out = *status.add_ranks();
     out.set_rank(number);
@@ -62,7 +68,7 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     if (rank.ready) *out.mutable_ready() = *rank.ready;
     out.set_finished(rank.finished);
     out.set_exited(rank.life == Life::kGone);
-    out.set_stop_requested(rank.stop_sent || rank.kill_sent);
+    out.set_stop_requested(rank.stop_sent || rank.kill_sent || StopsAfterCheckpoint(attempt));
     if (rank.cause) {
       *out.mutable_cause() = *rank.cause;
     } else if (rank.failed) {

@@ -86,6 +86,7 @@ struct Value {
 // An attempt of which this worker runs ranks, from the assignment to the record of its end.
 struct AttemptState {
   v1::Assignment assignment;
+  std::string store_id;  // of the controller that assigned it
   bool prepare_sent = false;
   bool prepared = false;
   std::vector<InstructionName> program;  // empty where it could not be worked out
@@ -114,6 +115,7 @@ struct EndedAttempt {
 
 struct Notice {
   AttemptKey attempt;
+  std::string store_id;          // of the controller that is to hear it
   v1::CheckpointNotice message;  // without id and number
   uint64_t number = 0;
   uint64_t seq = 0;  // of its last sending in this session; 0: none
@@ -140,8 +142,8 @@ struct WorkerState {
   Settings settings;
   SessionState session;
   std::string data_address;  // at which ranks on other workers reach ours; sent with the last Hello
-  int64_t highest_term = 0;
-  std::string store_id;  // of the controller that was last welcome: the live attempts are its
+  std::string store_id;      // of the controller that was last welcome: the live attempts are its
+  int64_t highest_term = 0;  // of it
   absl::Duration orphan_timeout = absl::InfiniteDuration();
   absl::Duration heartbeat_interval = absl::Seconds(1);
   bool deadline_stale = false;  // the controller was heard; the pages do not say so yet
@@ -162,6 +164,9 @@ inline constexpr int kProtocol = 1;
 // Null where it is not live.
 AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key);
 RankState* FindRank(WorkerState& state, const RankKey& key);
+
+// One rank was told that all are to save a checkpoint and end; they agree on the step.
+bool StopsAfterCheckpoint(const AttemptState& attempt);
 
 // What the controller hears at `now`. `with_values`: also what local ranks have set (for the inventory).
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,

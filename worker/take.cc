@@ -174,8 +174,10 @@ class Taker {
           *notice.mutable_warning() = message.checkpoint_warning();
         }
         if (state_.notices.size() >= kMaxNotices) state_.notices.erase(state_.notices.begin());
-        state_.notices.push_back(
-            {.attempt = key, .message = std::move(notice), .number = ++state_.last_notice});
+        state_.notices.push_back({.attempt = key,
+                                  .store_id = attempt.store_id,
+                                  .message = std::move(notice),
+                                  .number = ++state_.last_notice});
         break;
       }
       case v1::FromTrainer::kFailed:
@@ -231,7 +233,7 @@ class Taker {
  private:
   // Why this controller must not be listened to; empty: it may.
   std::string WhyNot(const v1::Welcome& welcome) const {
-    if (welcome.term() < state_.highest_term) {
+    if (welcome.store_id() == state_.store_id && welcome.term() < state_.highest_term) {
       return absl::StrCat("the controller's term ", welcome.term(), " is older than term ",
                           state_.highest_term, ", which this worker has seen");
     }
@@ -272,7 +274,14 @@ class Taker {
     }
     for (const v1::Assignment& assignment : assignments.all()) TakeAssignment(assignment);
     for (const v1::AttemptId& id : assignments.forget()) {
-      if (state_.ended.erase(KeyOf(id)) > 0) state_.forgotten.push_back(KeyOf(id));
+      // A controller does not know the jobs of another, and would have them forgotten; the one whose they are
+      // has not heard of the end.
+      const auto ended = state_.ended.find(KeyOf(id));
+      if (ended == state_.ended.end()) continue;
+      const std::string& hers = ended->second.status.store_id();  // empty: recorded by an older build
+      if (!hers.empty() && hers != state_.store_id) continue;
+      state_.ended.erase(ended);
+      state_.forgotten.push_back(KeyOf(id));
     }
   }
 
@@ -292,6 +301,7 @@ class Taker {
       const std::string unfit = stop ? "" : Unfit(state_, assignment);
       attempt = &state_.live[key];
       attempt->assignment = assignment;
+      attempt->store_id = state_.store_id;
       for (const v1::RankStart& start : assignment.ranks()) attempt->ranks[start.rank()].start = start;
       outcome_.changes.push_back(AttemptAccepted{key, assignment.ranks_size()});
       if (!unfit.empty()) {

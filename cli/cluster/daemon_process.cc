@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "cli/terminal/cause_text.h"
 #include "cli/terminal/log_line.h"
+#include "platform/clock.h"
 #include "platform/regular_file.h"
 #include "platform/signal_name.h"
 
@@ -155,9 +156,9 @@ void DaemonProcess::Signal(int signal) {
 }
 
 bool DaemonProcess::WaitEnd(absl::Duration timeout) {
-  const absl::Time until = absl::Now() + timeout;
+  const absl::Time until = platform::SteadyClock().Now() + timeout;
   while (Running()) {
-    if (absl::Now() >= until) {
+    if (platform::SteadyClock().Now() >= until) {
       return false;
     }
     absl::SleepFor(absl::Milliseconds(10));

@@ -114,7 +114,8 @@ int Describe(Context& context, const JobOptions& options) {
     out.Attempt(job->attempts(i));
   }
   out.Section("Checkpoints");
-  out.Row("  failing", FailedSavesText(job->checkpoints()));
+  out.Row(job->checkpoints().failed_in_a_row() > 0 ? "  failing" : "  failed",
+          FailedSavesText(job->checkpoints()));
   for (const v1::CheckpointWarning& warning : job->checkpoints().resume()) {
     out.Row("  resumed", Escape(warning.message()));
   }

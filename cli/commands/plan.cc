@@ -39,6 +39,7 @@ namespace {
 using google::protobuf::util::MessageDifferencer;
 
 constexpr int kPipedColumns = 100;
+constexpr int64_t kMostProfileBytes = int64_t{64} << 20;
 
 // A preset's name, or else a file. What it is called in the file may be anything.
 absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile) {
@@ -46,7 +47,8 @@ absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile)
   if (preset.ok()) {
     return preset;
   }
-  const absl::StatusOr<std::string> text = platform::SystemFiles().Read(profile);
+  const absl::StatusOr<std::string> text =
+      platform::ReadAtMost(platform::SystemFiles(), profile, kMostProfileBytes);
   if (!text.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("it is neither a preset (", absl::StrJoin(schedules::PresetProfileNames(), ", "),

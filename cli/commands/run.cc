@@ -13,6 +13,7 @@
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/follow.h"
+#include "platform/clock.h"
 #include "platform/random.h"
 
 namespace tandem::cli {
@@ -64,7 +65,7 @@ class RunControl {
     if (stop && !cancelled_.has_value() && !Cancel()) {
       return absl::CancelledError("killed");
     }
-    if (cancelled_.has_value() && absl::Now() - *cancelled_ > kCancelTimeout) {
+    if (cancelled_.has_value() && platform::SteadyClock().Now() - *cancelled_ > kCancelTimeout) {
       return absl::CancelledError("the job did not end after its cancellation");
     }
     return cluster_.Check();
@@ -74,7 +75,7 @@ class RunControl {
 
  private:
   bool Cancel() {
-    cancelled_ = absl::Now();
+    cancelled_ = platform::SteadyClock().Now();
     state_.notice = "cancelling; Ctrl-C again kills it";
     if (!context_.console.IsTerminal(Stream::kOut)) {
       Note(context_.console, "run: cancelling the job; Ctrl-C again kills it");

@@ -13,6 +13,7 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
+#include "platform/clock.h"
 
 namespace tandem::cli {
 namespace {
@@ -50,8 +51,8 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
   }
   // What is to end is durable now, so the ranks need not be asked.
   cluster.KillWorkers();
-  const absl::Time until = absl::Now() + kEndTimeout;
-  while (!ending.empty() && absl::Now() < until && interrupts.Count() < 2) {
+  const absl::Time until = platform::SteadyClock().Now() + kEndTimeout;
+  while (!ending.empty() && platform::SteadyClock().Now() < until && interrupts.Count() < 2) {
     const absl::StatusOr<v1::Job> job = cluster.client().GetJob(ending.back());
     if (!job.ok() || HasEnded(job->state())) {
       ending.pop_back();

@@ -16,6 +16,8 @@ std::string FailedSavesText(const v1::CheckpointRecord& record) {
   std::string text = absl::StrCat(record.failed(), " of ", record.saved() + record.failed(), " failed");
   if (record.failed_in_a_row() > 1) {
     absl::StrAppend(&text, ", the last ", record.failed_in_a_row(), " in a row");
+  } else if (record.failed_in_a_row() == 0) {
+    absl::StrAppend(&text, ", the newest was saved");
   }
   return absl::StrCat(text, "; step ", record.last_failure().step(), ": ",
                       Escape(record.last_failure().message()));

@@ -7,8 +7,8 @@
 
 namespace tandem::cli {
 
-// "3 of 15 failed, the last 2 in a row; step 60: write /runs/a: No space left on device". Empty: none has
-// failed. Without control characters.
+// "3 of 15 failed, the last 2 in a row; step 60: write /runs/a: No space left on device", or "3 of 15 failed,
+// the newest was saved; step 60: ...". Empty: none has failed. Without control characters.
 std::string FailedSavesText(const v1::CheckpointRecord& record);
 
 // What a user who looks now must know of a job's checkpoints, a sentence each: that the newest saves have

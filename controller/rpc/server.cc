@@ -45,6 +45,8 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kTellOfRoomEvery = absl::Seconds(10);  // of what happens at every tick
 constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
+constexpr int64_t kMostUnfinishedBytes = int64_t{128} << 20;  // of messages, on all connections of an address
+constexpr int kMostCallsOfAConnection = 1000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
 // Every connection, watch and log that is read costs one.
@@ -110,6 +112,7 @@ void SetArguments(grpc::ServerBuilder& builder) {
   // Clients may ping as often as each second; otherwise their streams would be killed after four.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
 }
 
 }  // namespace
@@ -342,7 +345,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   for (size_t i = 0; i < acceptors.size(); ++i) {
     ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
-        kMostMessageBytes, parts->clock, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+        kMostMessageBytes, kMostUnfinishedBytes, parts->clock,
+        [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
           grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
           connection.fd = fd;
           acceptor->HandleNewConnection(&connection);

@@ -231,7 +231,8 @@ void Session::HandleHello() {
                    /*final=*/true));
     return;
   }
-  if (hello.highest_term() > term) {
+  const bool ours = hello.store_id() == sessions_.options_.store_id;
+  if (ours && hello.highest_term() > term) {
     Refuse(Refusal(
         "OldTerm",
         absl::StrCat("worker ", hello.worker_id(), " has seen term ", hello.highest_term(),

@@ -186,7 +186,8 @@ absl::Status WatchReader::ReadSnapshot(absl::Time now) {
     v1::WatchResponse& response = page_.emplace_back();
     response.set_job_id(job.id());
     // The reports that come begin where the snapshot's last_step ends.
-    absl::StatusOr<History::Position> last = history_.Last(job.id());
+    absl::StatusOr<History::Position> last =
+        request_.reports() ? history_.Last(job.id()) : History::Position{};
     if (!last.ok()) {
       return last.status();
     }

@@ -244,6 +244,14 @@ TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
       "  resumed    step-5 does not verify; the job goes on from step 0\n"
       "  step 30  /runs/step-30  3 MiB\n"
       "  step 40  /runs/step-40  3 MiB\n");
+
+  server_->jobs[0].mutable_checkpoints()->set_failed_in_a_row(0);
+  console_.out.clear();
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_NE(
+      console_.out.find("\n  failed     12 of 16 failed, the newest was saved; step 60: write /data: No"),
+      std::string::npos)
+      << console_.out;
 }
 
 TEST_F(CommandTest, MetricsAreAnObjectALine) {

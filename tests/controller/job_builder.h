@@ -130,4 +130,15 @@ class Driver {
   int sessions = 0;
 };
 
+// A rank that has failed because of `cause`.
+inline v1::AttemptStatus Failed(int rank, const v1::Cause& cause, bool exited = true) {
+  v1::AttemptStatus out = StatusOf("id-job");
+  v1::RankStatus& status = AddRank(out, rank, v1::RANK_PHASE_STEPPING);
+  status.set_step(7);
+  status.set_exited(exited);
+  *status.mutable_cause() = cause;
+  out.set_ended(exited);
+  return out;
+}
+
 }  // namespace tandem::controller

@@ -33,7 +33,7 @@ class ServiceTest : public ::testing::Test {
     options.listen = {"127.0.0.1:0"};
     options.metrics_listen = "off";
     options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-    auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     client_ = std::make_unique<JobClient>(server_->addresses().at(0));
@@ -176,7 +176,7 @@ TEST(MethodTest, MethodsThatAreNoneGetNoSeriesOfTheirOwn) {
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};
   options.metrics_listen = "127.0.0.1:0";
-  const auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+  const auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
   ASSERT_TRUE(server.ok()) << server.status();
   JobClient client((*server)->addresses().at(0));
   for (int i = 0; i < 100; ++i) {

@@ -133,6 +133,28 @@ TEST_F(ProcessTest, StopNowEndsAtOnce) {
   ExpectExit(1, ExitCode::kStopped, absl::Seconds(1));
 }
 
+TEST_F(ProcessTest, StopNowGivesTheCheckpointDirectoryBack) {
+  const std::string directory = folder_ + "/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  ASSERT_TRUE(checkpoint::ReadOwner(platform::SystemFiles(), directory).ok());
+  daemon_->Request(0, v1::DESIRED_STOP_NOW, 0);
+  daemon_->Request(1, v1::DESIRED_STOP_NOW, 0);
+  ExpectExit(0, ExitCode::kStopped, absl::Seconds(1));
+  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
+}
+
+TEST_F(ProcessTest, ARankThatFailsGivesTheCheckpointDirectoryBack) {
+  const std::string directory = folder_ + "/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  kill(daemon_->pid(1), SIGKILL);
+  ExpectExit(0, ExitCode::kPeerLost, absl::Seconds(2));
+  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
+}
+
 TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
@@ -224,14 +246,17 @@ TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {
   ExpectExit(1, ExitCode::kStopped, absl::Seconds(2));
 }
 
-TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItself) {
+TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItselfAndGivesTheDirectoryBack) {
+  const std::string directory = folder_ + "/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
-  daemon_->page(1).orphan_deadline_boottime_ns = 1;
-  ExpectExit(1, ExitCode::kFenced, absl::Seconds(2));
-  const auto failed = WaitForFailed(1);
+  daemon_->page(0).orphan_deadline_boottime_ns = 1;
+  ExpectExit(0, ExitCode::kFenced, absl::Seconds(2));
+  const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
   EXPECT_EQ(failed->failed().reason(), "ControllerLost");
+  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
 TEST_F(ProcessTest, AnotherBuildIsRefused) {

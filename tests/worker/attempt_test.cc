@@ -324,6 +324,25 @@ TEST(AttemptTest, AForgetOfARunningAttemptChangesNothing) {
   EXPECT_EQ(core.state().live.size(), 1u);
 }
 
+TEST(AttemptTest, AStopAfterTheNextCheckpointIsToldToOneRankAndARequestedEndOfAll) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 2));
+  v1::Assignment stop = CoreHarness::Job("j", 2);
+  stop.set_desired(v1::DESIRED_STOP_AFTER_CHECKPOINT);
+  stop.set_request(7);
+  stop.set_reason("Suspended");
+  core.Assign({stop});
+  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
+  core.Exits(kJob, 1, {.exit_code = 81});
+  core.Exits(kJob, 0, {.exit_code = 81});
+  const v1::AttemptStatus status = core.TakeStatus();
+  for (const v1::RankStatus& rank : status.ranks()) {
+    EXPECT_EQ(rank.cause().class_(), v1::FAILURE_CLASS_REQUESTED) << rank.cause().message();
+    EXPECT_EQ(rank.cause().reason(), "Suspended");
+    EXPECT_TRUE(rank.stop_requested());
+  }
+}
+
 TEST(AttemptTest, AOneShotRequestGoesToOneRankOnce) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));

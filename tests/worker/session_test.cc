@@ -309,6 +309,34 @@ TEST(SessionTest, AControllerOfAnotherStoreIsNotObeyedWhileRanksRun) {
   EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
 }
 
+// Whoever starts a second controller at the address of the first takes nothing from it.
+TEST(SessionTest, AControllerOfAnotherStoreCannotTakeWhatAnIdleWorkerHasForItsOwn) {
+  CoreHarness core;
+  core.Connect({}, 1, "mine");
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(Disconnected{});
+  v1::FromTrainer checkpoint;
+  checkpoint.mutable_checkpoint()->set_step(50);
+  core.Say(kJob, 0, checkpoint);
+  core.Exits(kJob, 0, {.exit_code = 0});
+  core.Feed(EndRecorded{kJob});
+
+  core.Connect({}, /*term=*/9, "other");
+  core.Assign({}, {kJob});
+  EXPECT_THAT(core.Take<Forget>(), IsEmpty());
+  core.Advance(kNoticePeriod);
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
+  core.Feed(Disconnected{});
+
+  core.Connect({}, /*term=*/2, "mine");
+  EXPECT_THAT(core.Take<DropSession>(), IsEmpty()) << "the terms of two stores cannot be compared";
+  const std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].checkpoint().committed().step(), 50);
+  core.Assign({}, {kJob});
+  EXPECT_THAT(core.Take<Forget>(), SizeIs(1));
+}
+
 TEST(SessionTest, ARefusalIsFollowedByAnotherTryOrTheEnd) {
   CoreHarness core;
   core.Feed(Connected{});
