@@ -121,7 +121,7 @@ class Engine {
   const platform::Clock& clock_;
   const Outbox outbox_;
 
-  // Of the writer's thread alone.
+  // Used by the writer's thread alone.
   State state_;
   Rendezvous rendezvous_;
   std::map<std::string, std::string> pushed_;  // worker → what it was sent last

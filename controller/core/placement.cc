@@ -55,7 +55,7 @@ struct Offer {
   int num_workers = 0;  // that have such slots
 };
 
-// Of the workers that are reached there; of all where `reach` is null.
+// What the workers offer that are reached there; what all offer where `reach` is null.
 Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device,
               const std::string* reach) {
   const v1::Resources& resources = resolved.resources();

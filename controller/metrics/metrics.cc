@@ -242,7 +242,7 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     out.back().metric.push_back(training.seconds.Metric());
     out.back().metric.back().label = {{"job_name", job}};
   }
-  // Of the ranks that run: a job that has ended has none.
+  // Only ranks that run have these: a job that has ended has none.
   const auto per_rank = [&](const char* name, const char* help, auto value)
                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
                               prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);

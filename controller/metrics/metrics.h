@@ -51,7 +51,7 @@ class Metrics : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Of a job that has saved, or failed to: the record is durable, so a restart of the controller loses
+  // For a job that has saved, or failed to: the record is durable, so a restart of the controller loses
   // nothing.
   struct Checkpoints {
     v1::CheckpointRecord record;

@@ -68,7 +68,7 @@ absl::Status WatchReader::Resume(absl::Time now) {
   for (const WatchCursor::Reports& reports : cursor.reports()) {
     Reports& followed = reports_[reports.job_id()];
     followed.position = {.attempt = reports.attempt(), .step = reports.step()};
-    // Of a job that ended before the cursor no event will say that it may be let go.
+    // No event will say of a job that ended before the cursor that it may be let go.
     const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(reports.job_id());
     if (!job.ok()) {
       return job.status();

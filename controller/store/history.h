@@ -100,7 +100,7 @@ class History {
   absl::Status InsertNorms(const std::string& job, const v1::StepReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Evict(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Of all reports, durable or not.
+  // Over all reports, durable or not.
   absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the open transaction; what is to be called then, and with what.
   std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
