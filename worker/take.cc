@@ -57,7 +57,7 @@ class Taker {
   Taker(WorkerState& state, absl::Time now, Outcome& outcome) : state_(state), now_(now), outcome_(outcome) {}
 
   void operator()(const Connected& input) {
-    state_.session = {.open = true};
+    state_.session = {.open = true, .heard_at = now_};
     state_.data_address = input.data_address;
   }
   void operator()(const Disconnected&) { state_.session = {}; }
@@ -74,6 +74,7 @@ class Taker {
         return;
       }
     }
+    state_.session.heard_at = now_;
     state_.deadline_stale = true;
     if (const uint64_t ack = message.ack(); ack > 0) {
       std::erase_if(state_.notices, [&](const Notice& n) { return n.seq != 0 && n.seq <= ack; });
@@ -212,6 +213,10 @@ class Taker {
   void operator()(const Sampled& input) {
     for (const auto& [key, sample] : input.samples) {
       if (RankState* const rank = FindRank(state_, key)) Look(*rank, sample);
+    }
+    if (state_.session.open && now_ - state_.session.heard_at > kLongestSilence) {
+      state_.session.drop = absl::StrCat("the controller, which sends heartbeats, has not been heard for ",
+                                         absl::FormatDuration(kLongestSilence));
     }
     state_.heartbeat_due = true;
   }
