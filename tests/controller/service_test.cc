@@ -414,6 +414,34 @@ TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
   EXPECT_EQ(second.refused(), "WorkerIdInUse");
 }
 
+// As one that runs on an old copy of its state must not take workers back to the past.
+TEST_F(ServiceTest, AWorkerThatHasSeenALaterTermOfThisStoreIsTurnedAway) {
+  grpc::ClientContext info_context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(client_->stub().GetServerInfo(&info_context, {}, &info).ok());
+  const auto workers =
+      v1::Workers::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  for (const std::string& store : {info.store_id(), std::string("another")}) {
+    grpc::ClientContext context;
+    const auto stream = workers->Session(&context);
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id("w");
+    hello.mutable_hello()->set_protocol_min(1);
+    hello.mutable_hello()->set_protocol_max(1);
+    hello.mutable_hello()->set_store_id(store);
+    hello.mutable_hello()->set_highest_term(1000);
+    ASSERT_TRUE(stream->Write(hello));
+    v1::ControllerMessage answer;
+    ASSERT_TRUE(stream->Read(&answer));
+    if (store == info.store_id()) {
+      EXPECT_EQ(answer.refused().reason(), "OldTerm") << answer.DebugString();
+    } else {
+      EXPECT_TRUE(answer.has_welcome()) << "terms of two stores cannot be compared: " << answer.DebugString();
+    }
+    context.TryCancel();
+  }
+}
+
 TEST_F(ServiceTest, WorkersAreListed) {
   SimulatedWorker b("b", address(), {.slots = 2});
   SimulatedWorker a("a", address(), {});

@@ -341,6 +341,12 @@ TEST(SessionTest, AControllerOfAnotherStoreCannotTakeWhatAnIdleWorkerHasForItsOw
   core.Connect({}, 1, "mine");
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(Disconnected{});
+  core.Feed(Connected{});
+  const std::vector<v1::WorkerMessage> hellos = core.TakeMessages(v1::WorkerMessage::kHello);
+  ASSERT_THAT(hellos, SizeIs(1));
+  EXPECT_EQ(hellos[0].hello().store_id(), "mine");
+  EXPECT_EQ(hellos[0].hello().highest_term(), 1);
+  core.Feed(Disconnected{});
   v1::FromTrainer checkpoint;
   checkpoint.mutable_checkpoint()->set_step(50);
   core.Say(kJob, 0, checkpoint);
