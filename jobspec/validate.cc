@@ -4,13 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "jobspec/field_checker.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
+#include "parallel/grid_sizes.h"
+#include "parallel/spec_grid.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -43,6 +44,7 @@ class Validator : private FieldChecker {
     CheckModel();
     CheckData();
     CheckTraining();
+    CheckReplicas();
     CheckGrid();
     CheckBatch();
     CheckCheckpoint();
@@ -228,37 +230,55 @@ class Validator : private FieldChecker {
     }
   }
 
-  // The rank grid.
+  // The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
+  // something.
   void CheckGrid() {
-    const v1::Parallelism& parallelism = spec().parallelism();
-    const int64_t model_ranks = ModelRanks();
-    if (Usable({"parallelism.ranks"}) && model_ranks > 0 && parallelism.ranks() % model_ranks != 0) {
-      Refuse("parallelism.ranks", absl::StrCat(parallelism.ranks()),
-             absl::StrCat("a multiple of ", model_ranks, " (tensor ", parallelism.tensor(), " × context ",
-                          parallelism.context(), " × pipeline ", parallelism.pipeline(), ")"),
-             NearestMultiples(parallelism.ranks(), model_ranks, 16384));
+    const bool sizes =
+        IsOk({"parallelism.ranks", "parallelism.tensor", "parallelism.context", "parallelism.pipeline",
+              "parallelism.expert", "parallelism.expert_tensor", "parallelism.replicas"});
+    parallel::GridSizes grid;
+    if (sizes) {
+      grid = parallel::GridOf(spec().parallelism());
+    } else {
+      grid.order = spec().parallelism().order();
     }
     if (!IsOk({"parallelism.order"})) {
       return;
     }
-    std::vector<std::string> seen;
-    for (const auto token : absl::StrSplit(parallelism.order(), '-')) {
-      const std::string text(token);
-      const std::vector<std::string> known = {"tp", "cp", "ep", "dp", "pp"};
-      if (std::find(known.begin(), known.end(), text) == known.end()) {
-        Refuse("parallelism.order", text.empty() ? "an empty name is none of them"
-                                                 : absl::StrCat(Shown(text), " is none of them"));
-        return;
-      }
-      if (std::find(seen.begin(), seen.end(), text) != seen.end()) {
-        Refuse("parallelism.order", absl::StrCat(text, " is there twice"));
-        return;
-      }
-      seen.push_back(text);
+    for (const parallel::GridViolation& violation : parallel::CheckGrid(grid)) {
+      const std::string path =
+          absl::StrCat("parallelism.", violation.field == "world" ? "ranks" : violation.field);
+      Refuse(path, IsWritten(path) ? violation.value : "", violation.allowed, Shown(violation.remedy, 300));
     }
-    if (std::find(seen.begin(), seen.end(), "dp") == seen.end() && parallelism.ranks() > 1) {
-      Refuse("parallelism.order",
-             absl::StrCat("dp is missing, and there are ", parallelism.ranks(), " ranks along it"));
+  }
+
+  // An outer axis of ranks is there if and only if the strategy places something on it.
+  void CheckReplicas() {
+    const v1::Parallelism& parallelism = spec().parallelism();
+    if (!Usable({"parallelism.replicas", "parallelism.fsdp.strategy"})) {
+      return;
+    }
+    const v1::Strategy strategy = parallelism.fsdp().strategy();
+    const std::string name = EnumText(*v1::Strategy_descriptor()->FindValueByNumber(strategy));
+    const int64_t replicas = parallelism.replicas();
+    const auto refuse = [&](const std::string& allowed, const std::string& remedy) {
+      Refuse("parallelism.replicas", absl::StrCat(replicas), allowed, remedy);
+    };
+    if (HasReplicas(strategy) && replicas < 2) {
+      refuse(absl::StrCat("2 or more with fsdp.strategy ", name),
+             "omit the key for 2, or use strategy: zero3");
+    } else if (!HasReplicas(strategy) && replicas > 1) {
+      refuse(absl::StrCat("1 with fsdp.strategy ", name), "omit the key, or use strategy: hsdp, or hfsdp");
+    } else if (Usable({"parallelism.ranks"}) && parallelism.ranks() % replicas != 0) {
+      if (IsWritten("parallelism.replicas")) {
+        refuse(absl::StrCat("a divisor of ranks ", parallelism.ranks()),
+               "every copy is sharded over as many ranks");
+      } else {
+        Refuse("parallelism.fsdp.strategy", name,
+               absl::StrCat("replicate, zero1, zero2, zero3 with ranks ", parallelism.ranks(), ", which ",
+                            replicas, " replicas (the default) do not divide"),
+               "give replicas, or use another number of ranks");
+      }
     }
   }
 

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "cli/commands/context.h"
+#include "parallel/grid_sizes.h"
 
 namespace tandem::cli {
 
@@ -104,7 +105,14 @@ struct FileOptions {
   Format format = Format::kTable;
 };
 int Validate(Context& context, const FileOptions& options);
-int Groups(Context& context, const FileOptions& options);
+
+struct GroupsOptions {
+  std::string file;                          // of a job; or empty
+  parallel::GridSizes sizes = {.world = 0};  // where there is no file
+  std::vector<std::string> names;            // every group of these; empty: a line for each name
+  Format format = Format::kTable;
+};
+int Groups(Context& context, const GroupsOptions& options);
 
 struct PlanOptions {
   std::string file;

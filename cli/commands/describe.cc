@@ -11,6 +11,7 @@
 #include "cli/terminal/cause_text.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
+#include "cli/terminal/group_table.h"
 #include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
@@ -67,6 +68,22 @@ class Description {
   std::string text_;
 };
 
+// The groups that the ranks of a job create communicators from, by name.
+std::vector<parallel::GroupKind> GroupKinds(const v1::Job& job) {
+  std::vector<parallel::GroupKind> kinds;
+  for (const v1::GroupList& group : job.groups()) {
+    if (kinds.empty() || kinds.back().name != group.name()) {
+      parallel::GroupKind& kind = kinds.emplace_back();
+      kind.name = group.name();
+      if (group.has_clone_of() && group.clone_of() >= 0 && group.clone_of() < job.groups_size()) {
+        kind.clone_of = job.groups(group.clone_of()).name();
+      }
+    }
+    kinds.back().groups.emplace_back(group.ranks().begin(), group.ranks().end());
+  }
+  return kinds;
+}
+
 }  // namespace
 
 int Describe(Context& context, const JobOptions& options) {
@@ -112,6 +129,10 @@ int Describe(Context& context, const JobOptions& options) {
   const int first = std::max(0, job->attempts_size() - 5);
   for (int i = first; i < job->attempts_size(); ++i) {
     out.Attempt(job->attempts(i));
+  }
+  if (job->groups_size() > 0) {  // a controller before them sends none
+    out.Section("Process groups");
+    out.Text(GroupTable(GroupKinds(*job), width, context.console.unicode()));
   }
   out.Section("Checkpoints");
   out.Row(job->checkpoints().failed_in_a_row() > 0 ? "  failing" : "  failed",

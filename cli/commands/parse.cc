@@ -276,9 +276,48 @@ class Parser {
         ->excludes(without_wait);
     AddFormat(plan, plan_options->format, {"table", "json"});
 
-    auto [groups, groups_options] = Add<FileOptions>("groups", "Process groups of a job", Groups);
-    AddFile(groups, groups_options->file);
-    AddFormat(groups, groups_options->format, {"table", "json"});
+    AddGroups();
+  }
+
+  void AddGroups() {
+    auto [groups, options] =
+        Add<GroupsOptions>("groups", "Process groups of a job, or of any grid of ranks", Groups);
+    CLI::Option* file =
+        groups->add_option("-f,--file", options->file, "Job file, YAML or JSON; - is standard input")
+            ->type_name("FILE");
+    parallel::GridSizes& sizes = options->sizes;
+    const auto size = [&, app = groups](const char* flag, int& value, const char* description) {
+      app->add_option(flag, value, description)->check(AtLeast(1))->excludes(file)->type_name("N");
+    };
+    size("--world-size", sizes.world, "Ranks that take part");
+    size("--tensor", sizes.tensor, "Tensor-parallel ranks (default 1)");
+    size("--pipeline", sizes.pipeline, "Pipeline stages (default 1)");
+    size("--context", sizes.context, "Context-parallel ranks (default 1)");
+    size("--expert", sizes.expert, "Expert-parallel ranks (default 1)");
+    size("--expert-tensor", sizes.expert_tensor, "Tensor-parallel ranks of an expert (default: --tensor)");
+    size("--replicas", sizes.replicas, "Copies of the sharded state, HSDP's outer size (default 1)");
+    size("--virtual-pipeline", sizes.virtual_pipeline,
+         "Pieces of the model that a rank interleaves; needs --pipeline (default 1)");
+    groups
+        ->add_option("--context-levels", sizes.context_levels,
+                     "Sizes of a hierarchical split of the context groups, nearest ranks first")
+        ->delimiter(',')
+        ->check(AtLeast(1))
+        ->excludes(file)
+        ->type_name("N,N,...");
+    groups->add_option("--order", sizes.order, "Axes of the grid, the fastest first (default tp-cp-ep-dp-pp)")
+        ->excludes(file)
+        ->type_name("ORDER");
+    groups->add_option("--rank-offset", sizes.rank_offset, "The first rank (default 0)")
+        ->check(AtLeast(0))
+        ->excludes(file)
+        ->type_name("N");
+    groups
+        ->add_flag("--separate-all-gather", sizes.separate_all_gather,
+                   "With a clone of each group that gathers parameters, as jobs have")
+        ->excludes(file);
+    groups->add_option("NAME", options->names, "List every group of these names")->type_name("");
+    AddFormat(groups, options->format, {"table", "json"});
   }
 
   Invocation& invocation_;

@@ -21,6 +21,12 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   out.set_resume_from(attempt.resumed_from());
   const std::vector<v1::GroupList> groups = *GroupsOf(job.resolved());
   out.mutable_groups()->Assign(groups.begin(), groups.end());
+  std::vector<std::vector<int>> groups_of(attempt.slots_size());  // by rank: indices, in creation order
+  for (int i = 0; i < out.groups_size(); ++i) {
+    for (const int member : out.groups(i).ranks()) {
+      groups_of[member].push_back(i);
+    }
+  }
   for (const v1::RankSlot& slot : attempt.slots()) {
     if (slot.worker() != worker) {
       continue;
@@ -28,13 +34,7 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
     v1::RankStart& rank = *out.add_ranks();
     rank.set_rank(slot.rank());
     rank.set_slot(slot.slot());
-    for (int i = 0; i < out.groups_size(); ++i) {
-      for (const int member : out.groups(i).ranks()) {
-        if (member == slot.rank()) {
-          rank.add_groups(i);
-        }
-      }
-    }
+    rank.mutable_groups()->Assign(groups_of[slot.rank()].begin(), groups_of[slot.rank()].end());
   }
 }
 

@@ -70,12 +70,6 @@ std::vector<v1::Violation> Check(const v1::JobSpec& spec, v1::JobSpec& resolved)
     return violations;
   }
   resolved = jobspec::Resolve(spec);
-  if (const auto groups = GroupsOf(resolved); !groups.ok()) {
-    v1::Violation& violation = violations.emplace_back();
-    violation.set_path("parallelism");
-    violation.set_allowed(std::string(groups.status().message()));
-    violation.set_remedy("change the sizes");
-  }
   return violations;
 }
 
@@ -134,6 +128,10 @@ grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* conte
   }
   *response = *std::move(job);
   parts_.progress.Fill(*response);
+  if (const auto groups = GroupsOf(response->resolved());
+      groups.ok()) {  // another version's spec may not fit
+    response->mutable_groups()->Assign(groups->begin(), groups->end());
+  }
   return Reply(context, FillLastStep(parts_.history, *response));
 }
 

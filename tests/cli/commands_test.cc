@@ -217,6 +217,35 @@ TEST_F(CommandTest, DescribeTellsAll) {
   EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
 }
 
+TEST_F(CommandTest, DescribeShowsTheGroupsThatTheControllerSends) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
+  const std::vector<std::pair<std::string, std::vector<int>>> groups = {{"dp_cp", {0, 1, 2, 3}},
+                                                                        {"intra_dp_cp", {0, 1}},
+                                                                        {"intra_dp_cp", {2, 3}},
+                                                                        {"dp_cp_ag", {0, 1}},
+                                                                        {"dp_cp_ag", {2, 3}}};
+  for (size_t i = 0; i < groups.size(); ++i) {
+    v1::GroupList& group = *job.add_groups();
+    group.set_name(groups[i].first);
+    group.mutable_ranks()->Add(groups[i].second.begin(), groups[i].second.end());
+    if (i >= 3) {
+      group.set_clone_of(static_cast<int>(i) - 2);
+    }
+  }
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_NE(console_.out.find("Process groups\n"
+                              "NAME         GROUPS  SIZE  RANKS        FOR\n"
+                              "dp_cp             1     4  {0-3}        dense gradients and shards\n"
+                              "intra_dp_cp       2     2  {0 1} {2 3}  one replica of dense shards\n"
+                              "dp_cp_ag          2     2  {0 1} {2 3}  gathers of dense parameters; a clone "
+                              "of intra_dp_cp\n"),
+            std::string::npos)
+      << console_.out;
+  EXPECT_EQ(Tandem({"describe", "headers", "-o", "json"}), kOk);
+  EXPECT_EQ(nlohmann::json::parse(console_.out)["groups"][4]["clone_of"], 2);
+}
+
 TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
   job.mutable_checkpoints()->set_saved(4);
@@ -426,18 +455,6 @@ TEST_F(CommandTest, ABadFileIsRefusedBeforeDialling) {
   const std::string bad = File("bad.yaml", "nmae: headers\n");
   EXPECT_EQ(Tandem({"submit", "-f", bad}), kInvalidSpec);
   EXPECT_NE(console_.err.find("nmae"), std::string::npos);
-}
-
-TEST_F(CommandTest, GroupsOfAJob) {
-  EXPECT_EQ(Tandem({"groups", "-f", GoodJobFile()}), kOk) << console_.err;
-  EXPECT_NE(console_.out.find("dp_cp"), std::string::npos) << console_.out;
-  EXPECT_EQ(Tandem({"groups", "-f", GoodJobFile(), "-o", "json"}), kOk);
-  bool clone = false;
-  for (const nlohmann::json& group : nlohmann::json::parse(console_.out)) {
-    EXPECT_FALSE(group["ranks"].empty());
-    clone = clone || group.contains("clone_of");
-  }
-  EXPECT_TRUE(clone) << console_.out;
 }
 
 TEST_F(CommandTest, PlanShowsMemoryAndOnRequestTheProgram) {

@@ -409,6 +409,35 @@ TEST(WantedOnTest, AssignmentsAreSelfContained) {
   EXPECT_EQ(AssignmentsFor(driver.state, "c").all_size(), 0);
 }
 
+TEST(WantedOnTest, EachRankGetsTheGroupsThatItIsIn) {
+  Driver driver;
+  driver.Connect("a", 2);
+  driver.Connect("b", 2);
+  Submit submit = SubmitOf("job", 4);
+  submit.submitted.mutable_parallelism()->set_replicas(2);
+  submit.resolved = jobspec::Resolve(submit.submitted);
+  driver.Feed(submit);
+  int ranks = 0;
+  for (const char* worker : {"a", "b"}) {
+    const v1::Assignment assignment = AssignmentsFor(driver.state, worker).all(0);
+    for (const v1::RankStart& start : assignment.ranks()) {
+      ++ranks;
+      std::vector<std::string> names;
+      for (const int index : start.groups()) {
+        const v1::GroupList& group = assignment.groups(index);
+        names.push_back(group.name());
+        EXPECT_THAT(group.ranks(), ::testing::Contains(start.rank()));
+        if (group.has_clone_of()) {
+          EXPECT_THAT(group.ranks(),
+                      ::testing::ElementsAreArray(assignment.groups(group.clone_of()).ranks()));
+        }
+      }
+      EXPECT_THAT(names, ElementsAre("dp_cp", "intra_dp_cp", "inter_dp_cp", "dp_cp_ag", "world", "report"));
+    }
+  }
+  EXPECT_EQ(ranks, 4);
+}
+
 TEST(WantedOnTest, AStoppingAttemptIsListedWhereItIsKnownAndForgottenWhenItEnded) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);

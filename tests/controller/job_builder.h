@@ -4,6 +4,7 @@
 
 #include "controller/core/decide.h"
 #include "controller/core/state.h"
+#include "jobspec/jobspec.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
@@ -18,7 +19,7 @@ inline Submit SubmitOf(const std::string& name, int ranks, const std::string& re
   out.request_id = request_id;
   out.submitted.set_name(name);
   out.submitted.mutable_parallelism()->set_ranks(ranks);
-  out.resolved = out.submitted;
+  out.resolved = jobspec::Resolve(out.submitted);
   out.resolved.mutable_resources()->set_device(v1::DEVICE_AUTO);
   return out;
 }
