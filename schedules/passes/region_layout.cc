@@ -177,11 +177,12 @@ class GreedyLayout {
       begins_[i] = placed_.FirstFit(i, 0);
       placed_.Insert(i, begins_[i]);
       end_ = std::max(end_, begins_[i] + region_.bytes(i));
+      if (end_ >= best_end_) {
+        return;  // with the others still at 0: no better whatever they do
+      }
     }
-    if (end_ < best_end_) {
-      best_end_ = end_;
-      best_ = begins_;
-    }
+    best_end_ = end_;
+    best_ = begins_;
   }
 
   const Region& region_;

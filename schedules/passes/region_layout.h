@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/passes/access_order.h"
+#include "schedules/program/access_order.h"
 
 namespace tandem::schedules {
 

@@ -55,12 +55,7 @@ Alive MostAlive(const Program& program) {
     if (opens && alive > most.bytes) {
       most = {alive, i};
     }
-    clocks.Issue(instruction.stream);
-    if (instruction.opcode == Opcode::kHostWait) {
-      for (int stream = 0; stream < clocks.num_streams(); ++stream) {
-        clocks.Wait(stream, i);
-      }
-    }
+    clocks.Issue(instruction);
   }
   return most;
 }

@@ -81,9 +81,7 @@ TEST(SessionTest, ASessionInWhichNothingIsHeardIsDroppedBeforeAndAfterTheWelcome
   core.Connect();
   for (int second = 0; second < 20; ++second) {
     core.Advance(absl::Seconds(1));
-    v1::ControllerMessage message;
-    message.mutable_heartbeat();
-    core.FromControllerMessage(message);
+    core.Heartbeat();
     core.Feed(Sampled{});
   }
   EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
@@ -122,6 +120,7 @@ TEST(SessionTest, ARankThatDoesNotMoveGetsOlderAndItsPhasesCountAsProgress) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   const auto look = [&](const PageSample& sample) {
+    core.Heartbeat();
     core.Feed(Sampled{{{{kJob, 0}, sample}}});
     return core.TakeStatus().ranks(0);
   };

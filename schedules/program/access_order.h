@@ -13,14 +13,16 @@ namespace tandem::schedules {
 // and stream, the place of its last access and what its first accesses all know.
 class AccessOrder {
  public:
-  AccessOrder(const VectorClocks& clocks, const Program& program)
+  // clocks: VectorClocks, or what has its End, place and num_streams.
+  template <typename Clocks>
+  AccessOrder(const Clocks& clocks, const Program& program)
       : num_streams_(clocks.num_streams()),
         last_(program.buffers.size() * num_streams_, 0),
         known_(program.buffers.size() * num_streams_, std::numeric_limits<int>::max()),
         first_instruction_(program.buffers.size(), -1),
         last_instruction_(program.buffers.size(), -1) {
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-      const int stream = clocks.stream(i);
+      const int stream = program.instructions[i].stream;
       const absl::Span<const int> end = clocks.End(i);
       for (const Operand& operand : program.instructions[i].operands) {
         const BufferId buffer = operand.buffer;
