@@ -7,7 +7,7 @@
 
 namespace tandem::link {
 
-// What a rank tells without speaking: a memory page that trainer and daemon both map, no locks. The daemon
+// What a rank reports without a message: a memory page that trainer and daemon both map, no locks. The daemon
 // samples it each second, and after a death: it is how the phase of a dead or silent rank is known.
 struct SharedPage {
   static constexpr int kMaxCommunicators = 32;

@@ -1,7 +1,5 @@
 #include "plan/job_plan.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <stdexcept>
 
@@ -11,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "parallel/spec_grid.h"
 #include "plan/build_stage.h"
+#include "platform/sha256.h"
 #include "schedules/program/text.h"
 
 namespace tandem::plan {
@@ -147,15 +146,6 @@ std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& unit
   return layouts;
 }
 
-std::string Sha256(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
-    throw std::logic_error("SHA-256 is not available");
-  }
-  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
-}
-
 }  // namespace
 
 int64_t TokensPerStep(const JobPlan& plan) {
@@ -217,7 +207,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   for (const schedules::Program* program : plan.stage.All()) {
     texts += schedules::ToText(*program, plan.outline);
   }
-  plan.program_digest = Sha256(texts);
+  plan.program_digest = platform::Sha256Of(texts);
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);
   plan.resumable_layouts = {plan.layout_digest};
   for (const int bytes : {4, 2}) {

@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "tandem/v1/state.pb.h"
@@ -17,15 +16,6 @@ struct Exit {
   bool before_kill = false;  // it was dying already when the daemon sent it SIGKILL
   bool operator==(const Exit&) const = default;
 };
-
-// Which of two causes is told first, smaller first: unrequested signal or out of memory, own error, worker
-// lost, a crash after the daemon had asked for a stop (the stop may have come of that very crash, which is
-// felt before it is seen, or the crash of the stop), peer lost, requested. Consequences often arrive before
-// causes, so time only decides within one of these.
-int Precedence(const v1::Cause& cause);
-
-// The first of them, by precedence, then time; nullopt for none.
-std::optional<v1::Cause> FirstCause(const std::vector<v1::Cause>& causes);
 
 // Why a rank that exited this way is gone; nullopt: it finished and exited with 0. `rank` is its state before
 // the exit, with the last look at its page.
@@ -44,10 +34,5 @@ v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, co
 
 // "in step 37, forward of microbatch 2", "while loading"; never empty.
 std::string Whereabouts(const AttemptState& attempt, const PageSample& sample);
-
-// "SIGKILL"; the number in words where it has no name.
-std::string SignalName(int signal);
-
-void SetTime(absl::Time time, google::protobuf::Timestamp& out);
 
 }  // namespace tandem::worker

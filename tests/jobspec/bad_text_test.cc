@@ -124,10 +124,10 @@ const BadSpec kScalars[] = {
     {"quoted number", "steps: 10", "steps: \"10\"",
      "job.yaml:3:12: training.steps: \"10\" is not allowed; allowed: 1 to 1000000000; text is not "
      "expected: remove the quotes\n"},
-    {"fraction for a whole number", "steps: 10", "steps: 10.5",
+    {"fraction for an integer", "steps: 10", "steps: 10.5",
      "job.yaml:3:12: training.steps: 10.5 is not allowed; allowed: 1 to 1000000000; write a whole "
      "number, without point or exponent\n"},
-    {"exponent for a whole number", "steps: 10", "steps: 1e3",
+    {"exponent for an integer", "steps: 10", "steps: 1e3",
      "job.yaml:3:12: training.steps: 1e3 is not allowed; allowed: 1 to 1000000000; write a whole "
      "number, without point or exponent\n"},
     {"octal", "steps: 10", "steps: 010",

@@ -224,39 +224,14 @@ INSTANTIATE_TEST_SUITE_P(
               "rank 1 was stopped in step 37, forward of microbatch 2"}),
     [](const auto& info) { return info.param.name; });
 
-v1::Cause CauseOf(v1::FailureClass failure, int signal, int64_t second, const char* reason = "") {
-  v1::Cause cause;
-  cause.set_class_(failure);
-  cause.set_signal(signal);
-  cause.set_reason(reason);
-  cause.mutable_time()->set_seconds(second);
-  return cause;
-}
-
-TEST(FirstCauseTest, IsChosenByClassThenTime) {
-  const v1::Cause requested = CauseOf(v1::FAILURE_CLASS_REQUESTED, SIGKILL, 1);
-  const v1::Cause peer_lost = CauseOf(v1::FAILURE_CLASS_PEER_LOST, SIGABRT, 2);
-  v1::Cause crashed_after_stop = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, SIGSEGV, 3, "crashed");
-  crashed_after_stop.set_after_stop(true);
-  const v1::Cause worker_lost = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, 0, 3, "WorkerLost");
-  const v1::Cause own = CauseOf(v1::FAILURE_CLASS_USER, 0, 4, "own");
-  const v1::Cause later_own = CauseOf(v1::FAILURE_CLASS_NUMERIC, 0, 5, "later own");
-  const v1::Cause killed = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, SIGKILL, 6, "killed");
-  const v1::Cause out_of_memory = CauseOf(v1::FAILURE_CLASS_OUT_OF_MEMORY, 0, 7, "oom");
-  EXPECT_FALSE(FirstCause({}).has_value());
-  EXPECT_EQ(FirstCause({requested, peer_lost})->class_(), v1::FAILURE_CLASS_PEER_LOST);
-  EXPECT_EQ(FirstCause({requested, peer_lost, crashed_after_stop})->reason(), "crashed");
-  EXPECT_EQ(FirstCause({requested, peer_lost, crashed_after_stop, worker_lost})->reason(), "WorkerLost");
-  EXPECT_EQ(FirstCause({later_own, worker_lost, own, requested})->reason(), "own");
-  EXPECT_EQ(FirstCause({requested, peer_lost, own, out_of_memory, killed})->reason(), "killed");
-  EXPECT_EQ(FirstCause({out_of_memory, own})->reason(), "oom");
-}
-
 TEST(CauseTest, ARanksOwnWordsOutrankTheSignalThatFollows) {
   AttemptState attempt;
   RankState rank;
   rank.start.set_rank(2);
-  v1::Cause failed = CauseOf(v1::FAILURE_CLASS_PEER_LOST, 0, 1, "PeerLost");
+  v1::Cause failed;
+  failed.set_class_(v1::FAILURE_CLASS_PEER_LOST);
+  failed.set_reason("PeerLost");
+  failed.mutable_time()->set_seconds(1);
   failed.set_message("rank 2 lost rank 0");
   rank.failed = CompleteFailed(failed, "w1", attempt, rank, absl::FromUnixSeconds(9));
   const std::optional<v1::Cause> cause =
@@ -287,11 +262,6 @@ TEST(WhereaboutsTest, IsSaidForEveryPhase) {
   EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, while writing a checkpoint");
   sample.phase = v1::RANK_PHASE_FINISHED;
   EXPECT_EQ(Whereabouts(attempt, sample), "after its last step");
-}
-
-TEST(SignalNameTest, ANumberWithoutANameIsSaidAsSuch) {
-  EXPECT_EQ(SignalName(SIGTERM), "SIGTERM");
-  EXPECT_EQ(SignalName(200), "signal 200");
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-#include "cli/terminal/checkpoint_text.h"
+#include "cli/terminal/job_text.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/number_text.h"
+#include "proto/time.h"
 
 namespace tandem::cli {
 
@@ -50,6 +52,19 @@ std::vector<v1::CheckpointCommitted> KeptCheckpoints(const std::vector<v1::Event
     kept.push_back(saved);
   }
   return kept;
+}
+
+std::string BehindText(const v1::Progress& progress) {
+  const std::string where = Escape(progress.whereabouts());
+  return absl::StrCat("rank ", progress.rank(), " on worker ", Escape(progress.worker()),
+                      progress.stopped() ? " is stopped, by a signal or a debugger" : " is behind",
+                      where.empty() ? "" : ", ", where);
+}
+
+std::string ProgressText(const v1::Progress& progress) {
+  const std::string age = SpanText(proto::FromProto(progress.age()));
+  return progress.stalled() ? absl::StrCat("none for ", age, ": ", BehindText(progress))
+                            : absl::StrCat(age, " ago");
 }
 
 }  // namespace tandem::cli
