@@ -200,8 +200,8 @@ class Decider {
         if (!rank->failed) {
           RankState then = *rank;
           if (input.sample) then.sample = *input.sample;
-          Add(RankFailed{input.rank, CompleteFailed(message.failed(), state_.settings.worker_id,
-                                                    state_.live.at(attempt), then, now_)});
+          Add(RankFailed{input.rank,
+                         CompleteFailed(message.failed(), state_.settings.worker_id, then, now_)});
         }
         break;
       case v1::FromTrainer::kFinished:
