@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"
-#include "schedules/simulate/alive.h"
 
 namespace tandem::plan {
 

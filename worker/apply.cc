@@ -11,11 +11,14 @@ class Applier {
   explicit Applier(WorkerState& state) : state_(state) {}
 
   void operator()(const SessionOpened& event) {
-    state_.session = {.open = true};
+    state_.session = {.open = true, .heard_at = event.at};
     state_.data_address = event.data_address;
   }
   void operator()(const SessionClosed&) { state_.session = {}; }
-  void operator()(const ControllerHeard&) { state_.deadline_stale = true; }
+  void operator()(const ControllerHeard& event) {
+    state_.session.heard_at = event.at;
+    state_.deadline_stale = true;
+  }
   void operator()(const Welcomed& event) {
     state_.session.welcomed = true;
     state_.highest_term = event.term;

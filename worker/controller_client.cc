@@ -20,21 +20,22 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
 constexpr absl::Duration kTellAway = absl::Seconds(2);  // then twice as long, and so on
+constexpr std::chrono::seconds kLongestDial{20};
 
-// `own`: a connection that no other channel of this address shares.
-std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address, bool own) {
+// A connection of its own, dialled at the first call. It is not used again once it broke: gRPC would time its
+// next dial by a timer, and those stand still after the wall clock was set back, until it is again what it
+// was (its sleep ends at a time of that clock where it is built on Abseil's mutexes, as Debian's is).
+std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address) {
   grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, own ? 1 : 0);
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
               static_cast<int>(absl::ToInt64Milliseconds(address.keepalive_time)));
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
               static_cast<int>(absl::ToInt64Milliseconds(address.keepalive_timeout)));
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // The default of 2 minutes would make a controller's restart look like an outage.
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+              static_cast<int>(std::chrono::milliseconds(kLongestDial).count()));
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetMaxReceiveMessageSize(64 << 20);
   return grpc::CreateCustomChannel(address.target, grpc::InsecureChannelCredentials(), args);
@@ -59,21 +60,31 @@ class Backoff {
 
 }  // namespace
 
-// One Session stream, read by the thread that made it, written by a thread of its own.
+// One Session stream over a connection of its own, read by the thread that opens it, written by another.
 class ControllerClient::Session {
  public:
-  explicit Session(const std::shared_ptr<grpc::Channel>& channel) : stub_(v1::Workers::NewStub(channel)) {
-    stream_ = stub_->Session(&context_);
-    writer_ = std::thread([this] { Write(); });
-  }
+  explicit Session(const ControllerAddress& address)
+      : channel_(Dial(address)), stub_(v1::Workers::NewStub(channel_)), writer_([this] { Write(); }) {}
 
   ~Session() {
     context_.TryCancel();
     outbox_.Close();
+    Opened();
     writer_.join();
   }
 
-  void Send(v1::WorkerMessage message) { outbox_.Put(std::move(message)); }
+  // Dials. False: nobody answers there within kLongestDial, or it was cancelled; only Finish may follow.
+  bool Open() {
+    stream_ = stub_->Session(&context_);
+    Opened();
+    return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+  }
+
+  // Dropped before the hello: it is of the session before, whose end its sender has not heard of yet.
+  void Send(v1::WorkerMessage message) {
+    greeted_ = greeted_ || message.has_hello();
+    if (greeted_) outbox_.Put(std::move(message));
+  }
   bool Receive(v1::ControllerMessage& message) { return stream_->Read(&message); }
   void Cancel() { context_.TryCancel(); }
 
@@ -96,20 +107,34 @@ class ControllerClient::Session {
   }
 
  private:
+  void Opened() {
+    const std::lock_guard lock(mu_);
+    opened_ = true;
+    changed_.notify_all();
+  }
+
   void Write() {
+    {
+      std::unique_lock lock(mu_);
+      if (!changed_.wait_for(lock, kLongestDial, [this] { return opened_; })) context_.TryCancel();
+      changed_.wait(lock, [this] { return opened_; });
+    }
     while (const std::optional<v1::WorkerMessage> message = outbox_.Take(absl::InfiniteDuration())) {
       if (!stream_->Write(*message)) return;
     }
     stream_->WritesDone();
   }
 
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Workers::Stub> stub_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;  // by Open
   Mailbox<v1::WorkerMessage> outbox_;
+  bool greeted_ = false;  // of the thread that sends
   std::mutex mu_;
   std::condition_variable changed_;
-  bool ended_ = false;  // guarded by mu_
+  bool opened_ = false;  // guarded by mu_: Open is over
+  bool ended_ = false;   // guarded by mu_
   std::thread writer_;
 };
 
@@ -149,10 +174,8 @@ ControllerClient::ControllerClient(const ControllerAddress& address, platform::R
     : random_(random),
       reports_(reports),
       sink_(std::move(sink)),
-      target_(address.target),
-      data_address_(address.data_address),
-      channel_(Dial(address, /*own=*/false)),
-      bulk_channel_(Dial(address, /*own=*/true)) {
+      address_(address),
+      bulk_channel_(Dial(address)) {
   sessions_thread_ = std::thread([this] { RunSessions(); });
   reports_thread_ = std::thread([this] { RunReports(); });
 }
@@ -174,7 +197,7 @@ void ControllerClient::Stop(absl::Duration limit) {
   {
     const std::lock_guard lock(mu_);
     stopping_ = true;
-    session = session_;
+    if (connected_) session = session_;
     changed_.notify_all();
   }
   if (session && limit > absl::ZeroDuration()) session->Flush(limit);
@@ -189,6 +212,11 @@ void ControllerClient::Stop(absl::Duration limit) {
   if (reports_thread_.joinable()) reports_thread_.join();
 }
 
+std::shared_ptr<grpc::Channel> ControllerClient::bulk_channel() const {
+  const std::lock_guard lock(mu_);
+  return bulk_channel_;
+}
+
 bool ControllerClient::stopping() const {
   const std::lock_guard lock(mu_);
   return stopping_;
@@ -200,8 +228,8 @@ bool ControllerClient::Pause(absl::Duration pause) {
 }
 
 std::string ControllerClient::DataAddress() const {
-  if (!data_address_.empty()) return data_address_;
-  absl::StatusOr<std::string> local = LocalAddressToward(target_);
+  if (!address_.data_address.empty()) return address_.data_address;
+  absl::StatusOr<std::string> local = LocalAddressToward(address_.target);
   if (local.ok()) return *std::move(local);
   platform::Log(platform::LogLevel::kWarning,
                 "cannot tell at which address other workers reach this one; name it with --data-address",
@@ -214,26 +242,33 @@ void ControllerClient::RunSessions() {
   absl::Time away_since = platform::SteadyClock().Now();
   absl::Duration tell_after = kTellAway;
   while (!stopping()) {
-    // In short pieces, so that Stop is seen.
-    if (!channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(100))) {
-      if (platform::SteadyClock().Now() - away_since >= tell_after) {
-        platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
-                      {{"address", target_}, {"for", absl::FormatDuration(tell_after)}});
-        tell_after = tell_after * 2;
-      }
-      continue;
-    }
-    // At each session: the route may have become another one, as a laptop's does.
-    const std::string data_address = DataAddress();
-    if (data_address.empty()) {
-      if (!Pause(backoff.Next())) return;
-      continue;
-    }
-    auto session = std::make_shared<Session>(channel_);
+    auto session = std::make_shared<Session>(address_);
     {
       const std::lock_guard lock(mu_);
       if (stopping_) return;
       session_ = session;
+    }
+    // At each session: the route may have become another one, as a laptop's does.
+    const bool there = session->Open();
+    const std::string data_address = there ? DataAddress() : "";
+    if (data_address.empty()) {
+      {
+        const std::lock_guard lock(mu_);
+        session_.reset();
+      }
+      session->Cancel();
+      session->Finish();
+      if (!there && platform::SteadyClock().Now() - away_since >= tell_after) {
+        platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
+                      {{"address", address_.target}, {"for", absl::FormatDuration(tell_after)}});
+        tell_after = tell_after * 2;
+      }
+      if (!Pause(backoff.Next())) return;
+      continue;
+    }
+    {
+      const std::lock_guard lock(mu_);
+      connected_ = true;
       changed_.notify_all();
     }
     sink_(Connected{data_address});
@@ -247,6 +282,7 @@ void ControllerClient::RunSessions() {
     {
       const std::lock_guard lock(mu_);
       session_.reset();
+      connected_ = false;
       if (report_stream_) report_stream_->Cancel();
     }
     const grpc::Status status = session->Finish();
@@ -264,11 +300,13 @@ void ControllerClient::RunSessions() {
 void ControllerClient::RunReports() {
   Backoff backoff(random_);
   while (true) {
-    auto stream = std::make_shared<ReportStream>(bulk_channel_, reports_);
+    std::shared_ptr<ReportStream> stream;
     {
       std::unique_lock lock(mu_);
-      changed_.wait(lock, [this] { return stopping_ || session_ != nullptr; });
+      changed_.wait(lock, [this] { return stopping_ || connected_; });
       if (stopping_) return;
+      bulk_channel_ = Dial(address_);
+      stream = std::make_shared<ReportStream>(bulk_channel_, reports_);
       report_stream_ = stream;
     }
     const absl::Time begin = platform::SteadyClock().Now();

@@ -49,7 +49,8 @@ class ControllerClient {
 
   // For what is large: on the session's connection its bytes would hold the beats up where the link is slow,
   // and the controller would take this worker for lost. Reports go there too.
-  const std::shared_ptr<grpc::Channel>& bulk_channel() const { return bulk_channel_; }
+  // Another one after it broke, so ask for it at each use.
+  std::shared_ptr<grpc::Channel> bulk_channel() const;
 
  private:
   class Session;
@@ -66,14 +67,13 @@ class ControllerClient {
   platform::Random& random_;
   ReportQueue& reports_;
   const Sink sink_;
-  const std::string target_;
-  const std::string data_address_;                // empty: by route
-  const std::shared_ptr<grpc::Channel> channel_;  // of the sessions
-  const std::shared_ptr<grpc::Channel> bulk_channel_;
+  const ControllerAddress address_;
   mutable std::mutex mu_;
   std::condition_variable changed_;
   bool stopping_ = false;                        // guarded by mu_
-  std::shared_ptr<Session> session_;             // guarded by mu_; the open one
+  std::shared_ptr<Session> session_;             // guarded by mu_; the one that dials or is open
+  bool connected_ = false;                       // guarded by mu_; it is open
+  std::shared_ptr<grpc::Channel> bulk_channel_;  // guarded by mu_
   std::shared_ptr<ReportStream> report_stream_;  // guarded by mu_; the open one
   std::thread sessions_thread_;
   std::thread reports_thread_;

@@ -17,6 +17,9 @@ inline constexpr absl::Duration kDefaultGrace = absl::Milliseconds(500);
 inline constexpr absl::Duration kPeerLostPause = absl::Milliseconds(100);
 // A checkpoint that is not acknowledged is told again.
 inline constexpr absl::Duration kNoticePeriod = absl::Seconds(5);
+// What a session may be silent, on either side of the welcome: the controller beats once a second. gRPC's
+// keepalive says the same, but by timers that stand still after the wall clock was set back.
+inline constexpr absl::Duration kLongestSilence = absl::Seconds(15);
 // After this the daemon ends even where ranks cannot be killed (they die with it).
 inline constexpr absl::Duration kShutdownLimit = absl::Seconds(3);
 // Of checkpoints that are not acknowledged: the oldest are given up (they are on disk all the same).

@@ -63,15 +63,16 @@ Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clo
       [this](const RankKey& rank, v1::ProfiledStep step) { profiles_->Add(rank, std::move(step)); }, sink);
   client_ = std::make_unique<ControllerClient>(config_.controller, random_, reports_, sink);
   uploads_ = std::make_unique<LogUploads>(
-      client_->bulk_channel(), LogUploads::Sources{
-                                   .log_file = [this](const RankKey& rank) { return records_.LogFile(rank); },
-                                   .is_live =
-                                       [this](const AttemptKey& attempt) {
-                                         const std::lock_guard lock(live_mu_);
-                                         return live_.contains(attempt);
-                                       },
-                                   .kept = LogLimits().ToText(),
-                               });
+      [this] { return client_->bulk_channel(); },
+      LogUploads::Sources{
+          .log_file = [this](const RankKey& rank) { return records_.LogFile(rank); },
+          .is_live =
+              [this](const AttemptKey& attempt) {
+                const std::lock_guard lock(live_mu_);
+                return live_.contains(attempt);
+              },
+          .kept = LogLimits().ToText(),
+      });
 }
 
 Daemon::~Daemon() {

@@ -79,7 +79,7 @@ class Decider {
 
   std::vector<Event> TakeEvents() { return std::move(events_); }
 
-  void operator()(const Connected& input) { Add(SessionOpened{input.data_address}); }
+  void operator()(const Connected& input) { Add(SessionOpened{now_, input.data_address}); }
   void operator()(const Disconnected&) { Add(SessionClosed{}); }
 
   void operator()(const FromController& input) {
@@ -105,7 +105,7 @@ class Decider {
                                              ", this worker only ", kProtocol)});
       }
     }
-    Add(ControllerHeard{});
+    Add(ControllerHeard{now_});
     if (message.ack() > 0) Add(Acked{message.ack()});
     switch (message.item_case()) {
       case v1::ControllerMessage::kWelcome:
@@ -220,6 +220,10 @@ class Decider {
 
   void operator()(const Sampled& input) {
     for (const auto& [rank, sample] : input.samples) Add(RankSampled{rank, sample, now_});
+    if (state_.session.open && now_ - state_.session.heard_at > kLongestSilence) {
+      Add(SessionUnfit{absl::StrCat("the controller, which beats, has not been heard for ",
+                                    absl::FormatDuration(kLongestSilence))});
+    }
     Add(BeatDue{});
   }
 

@@ -15,10 +15,13 @@ namespace tandem::worker {
 
 // The session.
 struct SessionOpened {
+  absl::Time at;
   std::string data_address;
 };
 struct SessionClosed {};
-struct ControllerHeard {};
+struct ControllerHeard {
+  absl::Time at;
+};
 struct Welcomed {
   int64_t term = 0;
   std::string store_id;

@@ -61,7 +61,7 @@ absl::StatusOr<int64_t> TailOffset(int fd, int64_t lines) {
   return 0;
 }
 
-LogUploads::LogUploads(std::shared_ptr<grpc::Channel> channel, Sources sources)
+LogUploads::LogUploads(std::function<std::shared_ptr<grpc::Channel>()> channel, Sources sources)
     : channel_(std::move(channel)), sources_(std::move(sources)) {}
 
 LogUploads::~LogUploads() {
@@ -90,7 +90,7 @@ void LogUploads::Start(const v1::UploadRequest& request) {
   upload.thread = std::thread([this, &upload, request, too_many = uploads_.size() > kMaxUploads] {
     if (too_many) {
       v1::UploadDone done;
-      const auto stub = v1::Workers::NewStub(channel_);
+      const auto stub = v1::Workers::NewStub(channel_());
       const auto stream = stub->Upload(&upload.context, &done);
       v1::UploadChunk chunk;
       chunk.set_upload(request.upload());
@@ -111,7 +111,7 @@ bool LogUploads::Pause() {
 }
 
 void LogUploads::Run(Upload& upload, const v1::UploadRequest& request) {
-  const auto stub = v1::Workers::NewStub(channel_);
+  const auto stub = v1::Workers::NewStub(channel_());
   v1::UploadDone done;
   const auto stream = stub->Upload(&upload.context, &done);
   v1::UploadChunk chunk;

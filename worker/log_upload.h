@@ -31,7 +31,8 @@ class LogUploads {
     std::string kept;                                // which logs are there at all, for messages
   };
 
-  LogUploads(std::shared_ptr<grpc::Channel> channel, Sources sources);
+  // `channel` gives the connection for an upload that begins.
+  LogUploads(std::function<std::shared_ptr<grpc::Channel>()> channel, Sources sources);
 
   // Breaks what is under way.
   ~LogUploads();
@@ -48,7 +49,7 @@ class LogUploads {
   // false: it is being broken off.
   bool Pause();
 
-  const std::shared_ptr<grpc::Channel> channel_;
+  const std::function<std::shared_ptr<grpc::Channel>()> channel_;
   const Sources sources_;
   std::mutex mu_;
   std::condition_variable changed_;

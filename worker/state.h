@@ -125,6 +125,7 @@ struct SessionState {
   bool open = false;
   bool hello_sent = false;
   bool welcomed = false;
+  absl::Time heard_at = absl::InfinitePast();  // the controller, or the opening
   uint64_t next_seq = 1;
   std::string drop;  // not empty: close it and dial again, because
 };

@@ -213,7 +213,7 @@ absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, co
   return absl::OkStatus();
 }
 
-absl::Status CheckStagesTogether(absl::Span<const Outline> outlines, absl::Span<const StagePrograms> stages) {
+absl::Status CheckStagesAgree(absl::Span<const Outline> outlines, absl::Span<const StagePrograms> stages) {
   for (const auto program :
        {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
     std::vector<StageRank> ranks;

@@ -20,6 +20,6 @@ absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, co
 
 // The stages of a pipeline, executed together: sends meet receives of the same value, microbatch, bytes and
 // communicator, and gradient norms meet on all stages. Requires that CheckAgreed has passed for each of them.
-absl::Status CheckStagesTogether(absl::Span<const Outline> outlines, absl::Span<const StagePrograms> stages);
+absl::Status CheckStagesAgree(absl::Span<const Outline> outlines, absl::Span<const StagePrograms> stages);
 
 }  // namespace tandem::schedules

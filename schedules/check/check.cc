@@ -31,8 +31,4 @@ absl::Status CheckStage(const Outline& outline, const BuildOptions& options, con
   return CheckMeant(outline, options, stage);
 }
 
-absl::Status CheckStagesAgree(absl::Span<const Outline> outlines, absl::Span<const StagePrograms> stages) {
-  return CheckStagesTogether(outlines, stages);
-}
-
 }  // namespace tandem::schedules

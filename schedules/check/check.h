@@ -7,12 +7,9 @@
 
 namespace tandem::schedules {
 
-// The proof that every job's programs go through before it runs: formed, ordered, apart,
-// agreed, meant. InvalidArgument is one line: the program and instruction, what is wrong with it, and what
+// The proof that every job's programs go through before it runs: formed, ordered, apart, agreed, meant.
+// InvalidArgument is one line: the program and instruction, what is wrong with it, and what
 // else is involved; it begins with the rule's name ("ordered: ...").
 absl::Status CheckStage(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
-
-// Rule 4 over the stages of a pipeline, executed together; CheckStage has passed for each.
-absl::Status CheckStagesAgree(absl::Span<const Outline> outlines, absl::Span<const StagePrograms> stages);
 
 }  // namespace tandem::schedules

@@ -5,152 +5,76 @@
 
 #include "schedules/check/node_pass.h"
 #include "schedules/check/operand_shapes.h"
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 
 namespace tandem::schedules {
 
-// A pass of a node, whose operands are found by their place (program.h).
+// The operands of a node's pass, by what they are.
 class Execution::PassOperands : public PassMemory {
  public:
-  PassOperands(Execution& execution, const Instruction& in)
-      : execution_(execution), in_(in), access_(AccessOf(execution.outline_.nodes[in.target], in.opcode)) {
-    // A Recompute leaves out some writes and a validation some kinds of them, so that places are counted from
-    // the operands that are there.
-    const bool again = in.opcode == Opcode::kRecompute;
-    int writes = 0;
-    for (const ValueId value : access_.writes) {
-      const bool written = !again || IsRecomputed(execution.options_, value);
-      places_.push_back(written ? static_cast<int>(access_.reads.size()) + writes++ : -1);
+  PassOperands(Execution& execution, const Instruction& in) : execution_(execution), in_(in) {
+    const Node& node = execution.outline_.nodes[in.target];
+    const std::vector<bool>& recompute = execution.options_.recompute;
+    ListOperands(node, in.opcode, recompute, /*trains=*/true, operands_);
+    if (operands_.size() != in.operands.size()) {  // a validation changes nothing but values
+      ListOperands(node, in.opcode, recompute, /*trains=*/false, operands_);
     }
-    gradient_reads_ = static_cast<int>(access_.reads.size()) + writes;
-    gradient_writes_ = gradient_reads_ + static_cast<int>(access_.gradient_reads.size());
-    const int rest = static_cast<int>(access_.parameters.size() + access_.state_reads.size()) +
-                     (access_.reads_inputs ? 1 : 0) + (access_.scratch.bound > 0 ? 1 : 0);
-    changes_ = static_cast<int>(in.operands.size()) > gradient_writes_ + rest;
-    parameters_ = gradient_writes_ + (changes_ ? static_cast<int>(access_.gradient_writes.size()) : 0);
-    parameter_gradients_ = parameters_ + static_cast<int>(access_.parameters.size());
-    state_reads_ =
-        parameter_gradients_ + (changes_ ? static_cast<int>(access_.parameter_gradients.size()) : 0);
-    state_adds_ = state_reads_ + static_cast<int>(access_.state_reads.size());
-    inputs_ = state_adds_ + (changes_ ? static_cast<int>(access_.state_adds.size()) : 0);
   }
 
-  Symbol Value(ValueId value) override {
-    for (const auto& [written, symbol] : intermediates_) {
-      if (written == value) {
+  Symbol Read(const PassOperand& what) override {
+    if (const int place = Find(what); place >= 0) {
+      const Operand& operand = in_.operands[place];
+      return what.what == PassOperand::What::kParameters ? execution_.ReadPart(operand, {what.id, what.part})
+                                                         : execution_.Read(operand);
+    }
+    // The weight half reads what the input half wrote. What else the whole Backward does not declare is
+    // garbage.
+    for (const auto& [written, symbol] : written_) {
+      if (written.what == what.what && written.id == what.id && written.part == what.part) {
         return symbol;
       }
     }
-    const int place = Find(access_.reads, value);
-    return place < 0 ? Undeclared() : execution_.Read(in_.operands[place]);
+    return execution_.symbols_.Garbage(-1);
   }
 
-  Symbol Gradient(ValueId value) override {
-    if (const int place = Find(access_.gradient_reads, value); place >= 0) {
-      return execution_.Read(in_.operands[gradient_reads_ + place]);
-    }
-    // The weight half reads what the input half wrote.
-    const int place = Find(access_.gradient_writes, value);
-    for (const auto& [written, symbol] : pending_) {
-      if (place >= 0 && written == gradient_writes_ + place) {
-        return symbol;
+  void Write(const PassOperand& what, Symbol symbol) override {
+    const auto add = [&](Symbol old) {
+      return execution_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {old, symbol});
+    };
+    for (auto& [written, sum] : written_) {
+      if (written == what) {  // by the other half
+        sum = add(sum);
+        return;
       }
     }
-    return Undeclared();
-  }
-
-  Symbol Parameter(const UnitPart& part) override {
-    const int place = Find(access_.parameters, part);
-    return place < 0 ? Undeclared() : execution_.ReadPart(in_.operands[parameters_ + place], part);
-  }
-
-  Symbol State(StateId state) override {
-    const int place = Find(access_.state_reads, state);
-    return place < 0 ? Undeclared() : execution_.Read(in_.operands[state_reads_ + place]);
-  }
-
-  Symbol Inputs() override { return execution_.Read(in_.operands[inputs_]); }
-
-  void WriteValue(ValueId value, Symbol symbol) override {
-    const int place = Find(access_.writes, value);
-    if (place < 0) {
-      intermediates_.emplace_back(value, symbol);  // between the halves of a whole Backward
-    } else if (places_[place] >= 0) {
-      Change(0, places_[place], symbol);
-    }
-  }
-
-  void WriteGradient(ValueId value, Symbol symbol) override {
-    if (changes_) {
-      Change(gradient_writes_, Find(access_.gradient_writes, value), symbol);
-    }
-  }
-
-  void WriteParameterGradient(const UnitPart& part, Symbol symbol) override {
-    if (changes_) {
-      Change(parameter_gradients_, Find(access_.parameter_gradients, part), symbol);
-    }
-  }
-
-  void AddState(StateId state, Symbol symbol) override {
-    if (changes_) {
-      Change(state_adds_, Find(access_.state_adds, state), symbol);
-    }
+    const int place = Find(what);
+    const bool adds = place >= 0 && in_.operands[place].mode == Mode::kAdds;
+    written_.emplace_back(what, adds ? add(execution_.Read(in_.operands[place])) : symbol);
   }
 
   // What it writes is there only after all that it reads was read.
   void Finish() {
-    for (const auto& [place, symbol] : pending_) {
-      execution_.Write(in_.operands[place], symbol);
+    for (const auto& [what, symbol] : written_) {
+      if (const int place = Find(what); place >= 0) {
+        execution_.Write(in_.operands[place], symbol);
+      }
     }
-    if (access_.scratch.bound > 0) {
+    if (!operands_.empty() && operands_.back().what == PassOperand::What::kScratch) {
       execution_.WriteGarbage(in_.operands.back());
     }
   }
 
  private:
-  template <typename T>
-  static int Find(const std::vector<T>& list, const T& entry) {
-    const auto found = std::find(list.begin(), list.end(), entry);
-    return found == list.end() ? -1 : static_cast<int>(found - list.begin());
-  }
-
-  // The outline's whole Backward does not declare what one of its halves reads.
-  Symbol Undeclared() { return execution_.symbols_.Garbage(-1); }
-
-  // Over what is there or to it, as the operand says; to what the other half wrote.
-  void Change(int first, int place, Symbol symbol) {
-    if (place < 0) {
-      return;
-    }
-    const auto add = [&](Symbol old) {
-      return execution_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {old, symbol});
-    };
-    for (auto& [written, sum] : pending_) {
-      if (written == first + place) {
-        sum = add(sum);
-        return;
-      }
-    }
-    const Operand& operand = in_.operands[first + place];
-    pending_.emplace_back(first + place,
-                          operand.mode == Mode::kAdds ? add(execution_.Read(operand)) : symbol);
+  // Its place among the operands; -1: it is none of them.
+  int Find(const PassOperand& what) const {
+    const auto found = std::find(operands_.begin(), operands_.end(), what);
+    return found == operands_.end() ? -1 : static_cast<int>(found - operands_.begin());
   }
 
   Execution& execution_;
   const Instruction& in_;
-  const Access& access_;
-  std::vector<int> places_;  // per Access::writes; -1: not written
-  int gradient_reads_ = 0;   // the first operand of each list
-  int gradient_writes_ = 0;
-  int parameters_ = 0;
-  int parameter_gradients_ = 0;
-  int state_reads_ = 0;
-  int state_adds_ = 0;
-  int inputs_ = 0;
-  bool changes_ = false;  // it writes gradients and state
-  std::vector<std::pair<ValueId, Symbol>> intermediates_;
-  std::vector<std::pair<int, Symbol>> pending_;  // operand -> symbol
+  std::vector<PassOperand> operands_;
+  std::vector<std::pair<PassOperand, Symbol>> written_;
 };
 
 Execution::Execution(const Outline& outline, const BuildOptions& options, const Program& program,

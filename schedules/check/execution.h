@@ -4,9 +4,9 @@
 #include <tuple>
 #include <vector>
 
-#include "schedules/check/cells.h"
 #include "schedules/check/symbols.h"
 #include "schedules/program/build_options.h"
+#include "schedules/program/cells.h"
 #include "schedules/program/program.h"
 
 namespace tandem::schedules {

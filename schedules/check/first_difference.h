@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "schedules/check/cells.h"
 #include "schedules/check/reference.h"
 #include "schedules/check/symbols.h"
+#include "schedules/program/cells.h"
 #include "schedules/program/program.h"
 
 namespace tandem::schedules {

@@ -66,35 +66,22 @@ class FormedRule {
 
   // What its kind says of the buffer; what is wrong with it, or nothing.
   std::string CheckKind(const Buffer& buffer) const {
-    const BufferKind kind = buffer.kind;
-    const Life life = kind <= BufferKind::kNodeState     ? Life::kPersistent
-                      : kind <= BufferKind::kHostOutcome ? Life::kRing
-                                                         : Life::kLocal;
-    if (life != buffer.life) {
-      return absl::StrCat("does not live as long as ", ToText(kind), " do");
+    const BufferKindInfo& info = InfoOf(buffer.kind);
+    if (info.life != buffer.life) {
+      return absl::StrCat("does not live as long as ", info.name, " do");
     }
-    switch (kind) {
-      case BufferKind::kInputs:
-      case BufferKind::kHostInputs:
-      case BufferKind::kOutcome:
-      case BufferKind::kHostOutcome:
-      case BufferKind::kScratch:
+    switch (info.subject) {
+      case SubjectKind::kNone:
         return "";
-      case BufferKind::kNodeState:
+      case SubjectKind::kState:
         return InRange(buffer.subject, outline_.states) ? "" : "is of no state of the outline";
-      case BufferKind::kBatch:
-      case BufferKind::kHostBatch:
-      case BufferKind::kLosses:
-      case BufferKind::kHostLosses:
-      case BufferKind::kActivation:
-      case BufferKind::kActivationGradient:
-      case BufferKind::kAllToAll:
-      case BufferKind::kSizes:
+      case SubjectKind::kValue:
         return InRange(buffer.subject, outline_.values) ? "" : "is of no value of the outline";
-      default:
+      case SubjectKind::kUnit:
         return InRange(buffer.subject, outline_.units) ? CheckUnitParts(buffer)
                                                        : "is of no unit of the outline";
     }
+    return "";
   }
 
   // Where nodes find parameters and put gradients, the layout of the unit puts them too.

@@ -4,46 +4,37 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 
 namespace tandem::schedules {
 namespace {
 
+// All operands of one pass, or of a half.
+std::vector<PassOperand> OperandsOf(const Outline& outline, NodeId node, Opcode opcode) {
+  std::vector<PassOperand> operands;
+  ListOperands(outline.nodes[node], opcode, {}, /*trains=*/true, operands);
+  std::erase_if(operands, [](const PassOperand& o) { return o.what == PassOperand::What::kScratch; });
+  return operands;
+}
+
 void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch,
             PassMemory& memory) {
-  const Access& access = AccessOf(outline.nodes[node], opcode);
+  const std::vector<PassOperand> operands = OperandsOf(outline, node, opcode);
   std::vector<Symbol> reads;
-  reads.reserve(16);
-  for (const ValueId value : access.reads) {
-    reads.push_back(memory.Value(value));
+  reads.reserve(operands.size());
+  for (const PassOperand& operand : operands) {
+    if (operand.mode == Mode::kReads) {
+      reads.push_back(memory.Read(operand));
+    }
   }
-  for (const ValueId value : access.gradient_reads) {
-    reads.push_back(memory.Gradient(value));
-  }
-  for (const UnitPart& part : access.parameters) {
-    reads.push_back(memory.Parameter(part));
-  }
-  for (const StateId state : access.state_reads) {
-    reads.push_back(memory.State(state));
-  }
-  if (access.reads_inputs) {
-    reads.push_back(memory.Inputs());
-  }
+  const bool reads_inputs = AccessOf(outline.nodes[node], opcode).reads_inputs;
   const Symbol call = symbols.Of(SymbolOp::kCall, node, static_cast<int>(opcode),
-                                 access.reads_inputs ? microbatch : -1, absl::MakeConstSpan(reads));
+                                 reads_inputs ? microbatch : -1, absl::MakeConstSpan(reads));
   int place = 0;
-  const auto output = [&] { return symbols.Of(SymbolOp::kOutput, place++, 0, 0, {call}); };
-  for (const ValueId value : access.writes) {
-    memory.WriteValue(value, output());
-  }
-  for (const ValueId value : access.gradient_writes) {
-    memory.WriteGradient(value, output());
-  }
-  for (const UnitPart& part : access.parameter_gradients) {
-    memory.WriteParameterGradient(part, output());
-  }
-  for (const StateId state : access.state_adds) {
-    memory.AddState(state, output());
+  for (const PassOperand& operand : operands) {
+    if (operand.mode != Mode::kReads) {
+      memory.Write(operand, symbols.Of(SymbolOp::kOutput, place++, 0, 0, {call}));
+    }
   }
 }
 
@@ -61,21 +52,24 @@ void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcod
 }
 
 std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int argument) {
-  const Access& access = AccessOf(outline.nodes[node], opcode);
-  size_t k = argument;
-  if (k < access.reads.size()) {
-    return outline.values[access.reads[k]].name;
+  for (const PassOperand& operand : OperandsOf(outline, node, opcode)) {
+    if (operand.mode != Mode::kReads || argument-- > 0) {
+      continue;
+    }
+    switch (operand.what) {
+      case PassOperand::What::kGradient:
+        return absl::StrCat("the gradient of ", outline.values[operand.id].name);
+      case PassOperand::What::kParameters:
+        return absl::StrCat("the parameters of ", outline.units[operand.id].name);
+      case PassOperand::What::kState:
+        return outline.states[operand.id].name;
+      case PassOperand::What::kInputs:
+        return "the inputs";
+      default:
+        return outline.values[operand.id].name;
+    }
   }
-  k -= access.reads.size();
-  if (k < access.gradient_reads.size()) {
-    return absl::StrCat("the gradient of ", outline.values[access.gradient_reads[k]].name);
-  }
-  k -= access.gradient_reads.size();
-  if (k < access.parameters.size()) {
-    return absl::StrCat("the parameters of ", outline.units[access.parameters[k].unit].name);
-  }
-  k -= access.parameters.size();
-  return k < access.state_reads.size() ? outline.states[access.state_reads[k]].name : "the inputs";
+  return "?";
 }
 
 }  // namespace tandem::schedules

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "schedules/check/symbols.h"
-#include "schedules/program/program.h"
+#include "schedules/program/pass_operand.h"
 
 namespace tandem::schedules {
 
@@ -12,18 +12,9 @@ namespace tandem::schedules {
 class PassMemory {
  public:
   virtual ~PassMemory() = default;
-
-  virtual Symbol Value(ValueId value) = 0;
-  virtual Symbol Gradient(ValueId value) = 0;
-  virtual Symbol Parameter(const UnitPart& part) = 0;
-  virtual Symbol State(StateId state) = 0;
-  virtual Symbol Inputs() = 0;
-
-  virtual void WriteValue(ValueId value, Symbol symbol) = 0;
-  // Overwrites or adds.
-  virtual void WriteGradient(ValueId value, Symbol symbol) = 0;
-  virtual void WriteParameterGradient(const UnitPart& part, Symbol symbol) = 0;
-  virtual void AddState(StateId state, Symbol symbol) = 0;
+  virtual Symbol Read(const PassOperand& what) = 0;
+  // Of gradients and state: overwrites or adds.
+  virtual void Write(const PassOperand& what, Symbol symbol) = 0;
 };
 
 // What a pass makes of what it reads: one symbol for each thing that it writes, made of the node, the pass,

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "platform/check.h"
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 
 namespace tandem::schedules {
 namespace {
@@ -47,7 +47,7 @@ class Shapes {
       case Opcode::kBackward:
       case Opcode::kBackwardInput:
       case Opcode::kBackwardWeight:
-        AddPass(AccessOf(outline_.nodes[instruction_.target], instruction_.opcode));
+        AddPass();
         break;
       case Opcode::kSend:
         AddBoundary(kRead, outline_.sent, outline_.received);
@@ -113,49 +113,40 @@ class Shapes {
     Add({BufferKind::kActivationGradient}, value, modes, outline_.values[value].gradient_bytes.bound);
   }
 
-  void AddPass(const Access& access) {
-    for (const ValueId value : access.reads) {
-      AddValue(value, kRead);
-    }
-    for (const ValueId value : access.writes) {
-      if (instruction_.opcode != Opcode::kRecompute || IsRecomputed(options_, value)) {
-        AddValue(value, kWrite);
+  void AddPass() {
+    const Node& node = outline_.nodes[instruction_.target];
+    std::vector<PassOperand> operands;
+    ListOperands(node, instruction_.opcode, options_.recompute, !validates_, operands);
+    for (const PassOperand& operand : operands) {
+      const uint32_t mode = 1U << static_cast<int>(operand.mode);
+      const uint32_t gradient_mode = mode == kRead ? kRead : kWrite | kAdd;
+      switch (operand.what) {
+        case PassOperand::What::kValue:
+          AddValue(operand.id, mode);
+          break;
+        case PassOperand::What::kGradient:
+          AddGradient(operand.id, gradient_mode);
+          break;
+        case PassOperand::What::kParameters:
+          AddPart({BufferKind::kGathered}, operand.id, operand.part, kRead);
+          if (PlacementOf(options_, outline_.units[operand.id]).inner.optimizer == Placement::kReplicate) {
+            shapes_.back().kinds |= Kinds({BufferKind::kWeights, BufferKind::kPublished});
+          }
+          break;
+        case PassOperand::What::kParameterGradient:
+          AddPart({BufferKind::kContribution, BufferKind::kCollected}, operand.id, operand.part,
+                  gradient_mode);
+          break;
+        case PassOperand::What::kState:
+          Add({BufferKind::kNodeState}, operand.id, mode, outline_.states[operand.id].bytes);
+          break;
+        case PassOperand::What::kInputs:
+          Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
+          break;
+        case PassOperand::What::kScratch:
+          Add({BufferKind::kScratch}, -1, kWrite, AccessOf(node, instruction_.opcode).scratch.bound);
+          break;
       }
-    }
-    for (const ValueId value : access.gradient_reads) {
-      AddGradient(value, kRead);
-    }
-    const bool gradients = instruction_.opcode != Opcode::kRecompute && !validates_;
-    for (const ValueId value : access.gradient_writes) {
-      if (gradients) {
-        AddGradient(value, kWrite | kAdd);
-      }
-    }
-    for (const UnitPart& part : access.parameters) {
-      const Strategy& strategy = PlacementOf(options_, outline_.units[part.unit]);
-      AddPart({BufferKind::kGathered}, part.unit, part.part, kRead);
-      if (strategy.inner.optimizer == Placement::kReplicate) {
-        shapes_.back().kinds |= Kinds({BufferKind::kWeights, BufferKind::kPublished});
-      }
-    }
-    for (const UnitPart& part : access.parameter_gradients) {
-      if (gradients) {
-        AddPart({BufferKind::kContribution, BufferKind::kCollected}, part.unit, part.part, kWrite | kAdd);
-      }
-    }
-    for (const StateId state : access.state_reads) {
-      Add({BufferKind::kNodeState}, state, kRead, outline_.states[state].bytes);
-    }
-    for (const StateId state : access.state_adds) {
-      if (gradients) {
-        Add({BufferKind::kNodeState}, state, kAdd, outline_.states[state].bytes);
-      }
-    }
-    if (access.reads_inputs) {
-      Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
-    }
-    if (access.scratch.bound > 0) {
-      Add({BufferKind::kScratch}, -1, kWrite, access.scratch.bound);
     }
   }
 
@@ -256,10 +247,6 @@ class Shapes {
 void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
               bool validates, std::vector<OperandShape>& shapes) {
   Shapes(outline, options, instruction, validates, shapes).List();
-}
-
-bool IsRecomputed(const BuildOptions& options, ValueId value) {
-  return value < static_cast<int>(options.recompute.size()) && options.recompute[value];
 }
 
 const Strategy& PlacementOf(const BuildOptions& options, const Unit& unit) {

@@ -28,9 +28,6 @@ inline bool Allows(uint64_t bits, int value) { return (bits >> value & 1) != 0; 
 void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
               bool validates, std::vector<OperandShape>& shapes);
 
-// A forward's write at this place of Access::writes is also one of a Recompute.
-bool IsRecomputed(const BuildOptions& options, ValueId value);
-
 // How the shards of a unit are placed.
 const Strategy& PlacementOf(const BuildOptions& options, const Unit& unit);
 

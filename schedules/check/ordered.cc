@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "schedules/check/cells.h"
 #include "schedules/check/violation.h"
+#include "schedules/program/cells.h"
 
 namespace tandem::schedules {
 namespace {
@@ -47,7 +47,7 @@ class OrderedRule {
         const bool by_host = instruction.opcode != Opcode::kHostWait && operand.mode == Mode::kReads &&
                              program_.buffers[operand.buffer].kind == BufferKind::kSizes;
         if (absl::Status status =
-                Access(i, operand, by_host ? clocks_.KnownByHost(i) : clocks_.Known(i), by_host);
+                Access(i, operand, by_host ? clocks_.KnownByHost(i) : clocks_.End(i), by_host);
             !status.ok()) {
           return status;
         }
@@ -65,11 +65,11 @@ class OrderedRule {
   absl::Status Access(int i, const Operand& operand, absl::Span<const int> known, bool by_host) {
     const bool write = operand.mode != Mode::kReads;
     const int stream = program_.instructions[i].stream;
-    const int place = clocks_.Place(i);
+    const int place = clocks_.place(i);
     const Cells::Range range = cells_.Of(operand);
     for (int cell = range.begin; cell < range.end; ++cell) {
       for (int s = 0; s < num_streams_; ++s) {
-        // Known covers i itself. What it finds at its own place is another operand of its own.
+        // End covers i itself. What it finds at its own place is another operand of its own.
         const int limit = s == stream && !by_host ? place - 1 : known[s];
         const int last = std::max(Last(cell, s, true), write ? Last(cell, s, false) : 0);
         if (last > limit) {

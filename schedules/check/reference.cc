@@ -43,26 +43,43 @@ class Reference::Microbatch : public PassMemory {
   }
 
   // What nothing wrote yet is an expression of its own: no program computes it.
-  Symbol Value(ValueId value) override { return Written(values_[value]); }
-  Symbol Gradient(ValueId value) override { return Written(gradients_[value]); }
-  Symbol Parameter(const UnitPart& part) override { return reference_.parameters_[part.unit][part.part]; }
-  Symbol State(StateId state) override { return reference_.Get(BufferKind::kNodeState, state); }
-  Symbol Inputs() override { return reference_.Get(BufferKind::kInputs, -1); }
+  Symbol Value(ValueId value) { return Written(values_[value]); }
+  Symbol Gradient(ValueId value) { return Written(gradients_[value]); }
 
-  void WriteValue(ValueId value, Symbol symbol) override {
-    values_[value] = symbol;
-    Name(symbol);
-  }
-  void WriteGradient(ValueId value, Symbol symbol) override { AddTo(gradients_[value], symbol); }
-  void WriteParameterGradient(const UnitPart& part, Symbol symbol) override {
-    AddTo(contributions_[part.unit][part.part], symbol);
-  }
-  void AddState(StateId state, Symbol symbol) override {
-    if (trains_) {
-      reference_.Set(BufferKind::kNodeState, state,
-                     reference_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {State(state), symbol}));
+  Symbol Read(const PassOperand& what) override {
+    switch (what.what) {
+      case PassOperand::What::kValue:
+        return Value(what.id);
+      case PassOperand::What::kGradient:
+        return Gradient(what.id);
+      case PassOperand::What::kParameters:
+        return reference_.parameters_[what.id][what.part];
+      case PassOperand::What::kState:
+        return reference_.Get(BufferKind::kNodeState, what.id);
+      default:
+        return reference_.Get(BufferKind::kInputs, -1);
     }
-    Name(symbol);
+  }
+
+  void Write(const PassOperand& what, Symbol symbol) override {
+    reference_.microbatches_.emplace(reference_.symbols_.arguments(symbol)[0], number_);
+    switch (what.what) {
+      case PassOperand::What::kGradient:
+        AddTo(gradients_[what.id], symbol);
+        break;
+      case PassOperand::What::kParameterGradient:
+        AddTo(contributions_[what.id][what.part], symbol);
+        break;
+      case PassOperand::What::kState:
+        if (trains_) {
+          Symbol state = reference_.Get(BufferKind::kNodeState, what.id);
+          AddTo(state, symbol);
+          reference_.Set(BufferKind::kNodeState, what.id, state);
+        }
+        break;
+      default:
+        values_[what.id] = symbol;
+    }
   }
 
  private:
@@ -72,14 +89,8 @@ class Reference::Microbatch : public PassMemory {
     }
     return symbol;
   }
-
   void AddTo(Symbol& sum, Symbol symbol) {
     sum = sum < 0 ? symbol : reference_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {sum, symbol});
-    Name(symbol);
-  }
-
-  void Name(Symbol output) {
-    reference_.microbatches_.emplace(reference_.symbols_.arguments(output)[0], number_);
   }
 
   Reference& reference_;

@@ -30,10 +30,10 @@ class RunClocks {
   // Of another program's stream of that name: the copy stream, or FormerStream() where it does not copy.
   int StreamOfFormer(const Stream& stream) const;
 
-  // Per stream, the place up to which everything has ended when instruction i starts. Of its own stream
-  // itself included: its place is the one after all that it knows.
-  absl::Span<const int> Known(int i) const { return clocks_.End(i + num_former_); }
-  int Place(int i) const { return clocks_.place(i + num_former_); }
+  // Per stream, the place up to which everything has ended when instruction i has. What it knows when it
+  // starts is the same without itself.
+  absl::Span<const int> End(int i) const { return clocks_.End(i + num_former_); }
+  int place(int i) const { return clocks_.place(i + num_former_); }
 
   // The same for the issuing thread when it issues instruction i: only host waits teach it.
   absl::Span<const int> KnownByHost(int i) const {

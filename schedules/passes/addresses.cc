@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "platform/check.h"
@@ -10,10 +12,11 @@ namespace {
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// Offsets of `buffers` as another program has placed what has the same names, in the same order; -1 for what
-// that does not have.
-RegionLayout As(const Program& other, int64_t base, const std::vector<BufferId>& buffers,
-                const Program& program) {
+// Offsets of `buffers` as another program has placed what has the same names, in the same order; nothing if
+// it lacks one of them.
+std::optional<RegionLayout> LayoutAsIn(const Program& other, int64_t base,
+                                       const std::vector<BufferId>& buffers,
+                                       const std::vector<int64_t>& bytes, const Program& program) {
   RegionLayout layout{.begins = std::vector<int64_t>(program.buffers.size(), -1)};
   size_t next = 0;
   for (const BufferId buffer : buffers) {
@@ -21,11 +24,10 @@ RegionLayout As(const Program& other, int64_t base, const std::vector<BufferId>&
       ++next;
     }
     if (next == other.buffers.size()) {
-      return layout;
+      return std::nullopt;
     }
-    const int64_t begin = other.buffers[next].address - base;
-    layout.begins[buffer] = begin;
-    layout.end = std::max(layout.end, begin + RoundUp(program.buffers[buffer].bytes.bound, 256));
+    layout.begins[buffer] = other.buffers[next].address - base;
+    layout.end = std::max(layout.end, layout.begins[buffer] + bytes[buffer]);
   }
   return layout;
 }
@@ -59,20 +61,19 @@ PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persiste
     }
     int64_t& end = on_host ? ends.host : ends.arena;
     const int64_t base = end;
-    RegionLayout layout;
+    std::optional<RegionLayout> layout;
     if (like != nullptr) {
-      layout = As(*like, base, buffers, program);
+      layout = LayoutAsIn(*like, base, buffers, bytes, program);
     }
-    const bool known = like != nullptr && std::all_of(buffers.begin(), buffers.end(), [&](BufferId buffer) {
-                         return layout.begins[buffer] >= 0;
-                       });
-    if (!known || !MayShareAsIn(order, buffers, bytes, layout)) {
-      layout = LayOutRegion(order, buffers, bytes, on_host ? 0 : budget + budget / 50);
+    if (!layout || !MayShareAsIn(order, buffers, bytes, *layout)) {
+      // Pinned memory is little: any layout of it will do.
+      const int64_t enough = on_host ? std::numeric_limits<int64_t>::max() : budget + budget / 50;
+      layout = LayOutRegion(order, buffers, bytes, enough);
     }
     for (const BufferId buffer : buffers) {
-      program.buffers[buffer].address = base + layout.begins[buffer];
+      program.buffers[buffer].address = base + layout->begins[buffer];
     }
-    end = base + layout.end;
+    end = base + layout->end;
   }
   return ends;
 }

@@ -2,7 +2,7 @@
 #include <tuple>
 #include <utility>
 
-#include "schedules/passes/local_lives.h"
+#include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"
 
 namespace tandem::schedules {
@@ -36,24 +36,6 @@ std::pair<int64_t, int> Peak(const std::vector<LocalLife>& lives, size_t num_ins
 }
 
 }  // namespace
-
-std::vector<LocalLife> LocalLives(const Program& program) {
-  std::vector<LocalLife> lives(program.buffers.size());
-  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    for (const Operand& operand : program.instructions[i].operands) {
-      const Buffer& buffer = program.buffers[operand.buffer];
-      if (buffer.life == Life::kLocal && !IsHost(buffer.kind)) {
-        LocalLife& life = lives[operand.buffer];
-        if (life.first < 0) {
-          life = {.first = i,
-                  .bytes = (buffer.bytes.bound + buffer.alignment - 1) / buffer.alignment * buffer.alignment};
-        }
-        life.last = i;
-      }
-    }
-  }
-  return lives;
-}
 
 Budgets BudgetsOf(const Program& program) {
   const int num_instructions = static_cast<int>(program.instructions.size());

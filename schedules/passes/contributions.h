@@ -17,14 +17,14 @@ BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subj
 // write of each. Appends to the program that the passes are appended to.
 class Contributions {
  public:
-  // passes: all of the program, node passes among them.
+  // passes: all of the program, node passes among them; they outlive it. Their operands are not read.
   Contributions(const Outline& outline, const StageFrame& frame, const std::vector<Instruction>& passes,
                 Program& program);
 
   // The operand of the next pass that writes the part's gradient.
   Operand Write(UnitPart part, int microbatch);
 
-  // Pass i has been appended: appends what it completes.
+  // Pass i of a node has been appended: appends what it completes.
   void After(int i);
 
  private:
@@ -37,22 +37,16 @@ class Contributions {
   struct Buffers {
     BufferId contribution = -1;
     BufferId collected = -1;
+    int last_pass = -1;  // that writes to it; of the microbatch, where none does
   };
-  // After pass `pass`: the part is rounded; part -1: the contribution is complete.
-  struct Event {
-    int pass = -1;
-    UnitId unit = -1;
-    int part = -1;
-    int microbatch = -1;
-  };
-
   Writers& WritersOf(UnitId unit, int part, int microbatch) {
     return writers_[static_cast<size_t>(microbatch) * num_parts_ + first_part_[unit] + part];
   }
   Buffers& BuffersOf(UnitId unit, int microbatch) {
     return buffers_[microbatch * outline_.units.size() + unit];
   }
-  void FindEvents(const std::vector<Instruction>& passes);
+  // Several passes write the part, and the transport type may not hold their sum.
+  bool Collects(UnitPart part, int microbatch);
   BufferId Contribution(UnitId unit, int microbatch);
   BufferId Collected(UnitId unit, int microbatch);
   Instruction& Emit(Opcode opcode, UnitId unit, int microbatch, StreamId stream, CommunicatorId communicator);
@@ -62,6 +56,7 @@ class Contributions {
 
   const Outline& outline_;
   const StageFrame& frame_;
+  const std::vector<Instruction>& passes_;
   Program& program_;
   std::vector<int> first_part_;  // unit → where its parts are among all units' parts
   int num_parts_ = 0;
@@ -69,8 +64,6 @@ class Contributions {
   std::vector<Buffers> buffers_;
   std::vector<int> completed_;  // unit → microbatches
   std::vector<BufferId> full_;  // unit
-  std::vector<Event> events_;   // by pass
-  size_t next_event_ = 0;
 };
 
 }  // namespace tandem::schedules

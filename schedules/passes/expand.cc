@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/check.h"
 #include "schedules/passes/passes.h"
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 #include "schedules/program/text.h"
 
 namespace tandem::schedules {
@@ -124,63 +124,42 @@ class Expander {
 
   void Pass(const NodePass& pass) {
     const Node& node = outline_.nodes[pass.target];
-    const Access& access = AccessOf(node, pass.opcode);
-    const int microbatch = pass.microbatch;
-    const bool again = pass.opcode == Opcode::kRecompute;
-    WaitOnHost(access.reads, microbatch);
+    WaitOnHost(AccessOf(node, pass.opcode).reads, pass.microbatch);
     Instruction instruction{.opcode = pass.opcode,
                             .target = pass.target,
-                            .microbatch = microbatch,
+                            .microbatch = pass.microbatch,
                             .stream = frame_.node_streams[pass.target],
                             .communicator = frame_.node_communicators[pass.target]};
-    std::vector<Operand>& operands = instruction.operands;
-    operands.reserve(access.reads.size() + access.writes.size() + access.gradient_reads.size() +
-                     access.gradient_writes.size() + access.parameters.size() +
-                     access.parameter_gradients.size() + access.state_reads.size() +
-                     access.state_adds.size() + 2);
-    for (const ValueId value : access.reads) {
-      operands.push_back(Read(value, microbatch));
-    }
-    for (const ValueId value : access.writes) {
-      if (!again || recompute_[value]) {
-        operands.push_back(Write(value, microbatch, again));
-      }
-    }
-    for (const ValueId value : access.gradient_reads) {
-      operands.push_back(ReadGradient(value, microbatch));
-    }
-    const bool changes = trains_ && !again;
-    for (const ValueId value : access.gradient_writes) {
-      if (changes) {
-        operands.push_back(WriteGradient(value, microbatch));
-      }
-    }
-    for (const UnitPart& part : access.parameters) {
-      operands.push_back({-1, part.part, Mode::kReads});
-    }
-    for (const UnitPart& part : access.parameter_gradients) {
-      if (changes) {
-        operands.push_back({-1, part.part, Mode::kWrites});
-      }
-    }
-    for (const StateId state : access.state_reads) {
-      operands.push_back({frame_.states[state], -1, Mode::kReads});
-    }
-    if (changes) {
-      for (const StateId state : access.state_adds) {
-        operands.push_back({frame_.states[state], -1, Mode::kAdds});
-      }
-    }
-    if (access.reads_inputs) {
-      operands.push_back({frame_.inputs, -1, Mode::kReads});
-    }
-    if (access.scratch.bound > 0) {
-      operands.push_back(
-          {Add(absl::StrCat("scratch of ", ToText(pass.opcode), " ", node.name, " mb ", microbatch),
-               BufferKind::kScratch, pass.target, microbatch, access.scratch),
-           -1, Mode::kWrites});
+    ListOperands(node, pass.opcode, recompute_, trains_, operands_);
+    instruction.operands.reserve(operands_.size());
+    for (const PassOperand& operand : operands_) {
+      instruction.operands.push_back(OperandOf(operand, pass));
     }
     program_.instructions.push_back(std::move(instruction));
+  }
+
+  Operand OperandOf(const PassOperand& operand, const NodePass& pass) {
+    const bool reads = operand.mode == Mode::kReads;
+    switch (operand.what) {
+      case PassOperand::What::kValue:
+        return reads ? Read(operand.id, pass.microbatch)
+                     : Write(operand.id, pass.microbatch, pass.opcode == Opcode::kRecompute);
+      case PassOperand::What::kGradient:
+        return reads ? ReadGradient(operand.id, pass.microbatch) : WriteGradient(operand.id, pass.microbatch);
+      case PassOperand::What::kParameters:
+      case PassOperand::What::kParameterGradient:
+        return {-1, operand.part, operand.mode};
+      case PassOperand::What::kState:
+        return {frame_.states[operand.id], -1, operand.mode};
+      case PassOperand::What::kInputs:
+        return {frame_.inputs, -1, Mode::kReads};
+      case PassOperand::What::kScratch:
+        break;
+    }
+    const Node& node = outline_.nodes[pass.target];
+    return {Add(absl::StrCat("scratch of ", ToText(pass.opcode), " ", node.name, " mb ", pass.microbatch),
+                BufferKind::kScratch, pass.target, pass.microbatch, AccessOf(node, pass.opcode).scratch),
+            -1, Mode::kWrites};
   }
 
   void Exchange(const NodePass& pass) {
@@ -216,6 +195,7 @@ class Expander {
   std::vector<BufferId> gradients_;
   std::vector<bool> waited_;
   std::vector<bool> loaded_;
+  std::vector<PassOperand> operands_;  // of the pass at hand
   Program program_;
 };
 

@@ -5,7 +5,7 @@
 #include "platform/check.h"
 #include "schedules/passes/contributions.h"
 #include "schedules/passes/spans.h"
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 
 namespace tandem::schedules {
 
@@ -25,6 +25,7 @@ Contributions::Contributions(const Outline& outline, const StageFrame& frame,
                              const std::vector<Instruction>& passes, Program& program)
     : outline_(outline),
       frame_(frame),
+      passes_(passes),
       program_(program),
       buffers_(outline.units.size() * program.num_microbatches),
       completed_(outline.units.size(), 0),
@@ -34,51 +35,24 @@ Contributions::Contributions(const Outline& outline, const StageFrame& frame,
     num_parts_ += static_cast<int>(unit.parts.size());
   }
   writers_.resize(static_cast<size_t>(num_parts_) * program.num_microbatches);
-  FindEvents(passes);
-}
-
-void Contributions::FindEvents(const std::vector<Instruction>& passes) {
-  const size_t num_units = outline_.units.size();
-  const int num_microbatches = program_.num_microbatches;
-  std::vector<int> last_pass(num_microbatches, -1);
-  std::vector<int> last_of_unit(num_units * num_microbatches, -1);
-  std::vector<int> last_of_part(writers_.size(), -1);
+  std::vector<int> last_pass(program.num_microbatches, -1);
   for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
     const Instruction& pass = passes[i];
     if (!IsNodePass(pass.opcode)) {
       continue;
     }
     last_pass[pass.microbatch] = i;
-    for (const UnitPart& part : AccessOf(outline_.nodes[pass.target], pass.opcode).parameter_gradients) {
-      TANDEM_CHECK(!outline_.units[part.unit].frozen, "nothing writes the gradient of a frozen unit");
+    for (const UnitPart& part : AccessOf(outline.nodes[pass.target], pass.opcode).parameter_gradients) {
+      TANDEM_CHECK(!outline.units[part.unit].frozen, "nothing writes the gradient of a frozen unit");
       ++WritersOf(part.unit, part.part, pass.microbatch).all;
-      last_of_unit[pass.microbatch * num_units + part.unit] = i;
-      last_of_part[static_cast<size_t>(pass.microbatch) * num_parts_ + first_part_[part.unit] + part.part] =
-          i;
+      BuffersOf(part.unit, pass.microbatch).last_pass = i;
     }
   }
-  for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
-    for (UnitId id = 0; id < static_cast<int>(num_units); ++id) {
-      const Unit& unit = outline_.units[id];
-      if (unit.frozen) {
-        continue;
-      }
-      if (unit.precision.transport != unit.precision.main) {  // else its transport type collects it as well
-        for (int part = 0; part < static_cast<int>(unit.parts.size()); ++part) {
-          if (WritersOf(id, part, microbatch).all > 1) {
-            events_.push_back(
-                {last_of_part[static_cast<size_t>(microbatch) * num_parts_ + first_part_[id] + part], id,
-                 part, microbatch});
-          }
-        }
-      }
-      const int last = last_of_unit[microbatch * num_units + id];
-      events_.push_back({last >= 0 ? last : last_pass[microbatch], id, -1, microbatch});
+  for (size_t b = 0; b < buffers_.size(); ++b) {
+    if (buffers_[b].last_pass < 0) {
+      buffers_[b].last_pass = last_pass[b / outline.units.size()];
     }
   }
-  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
-    return std::pair(a.pass, a.part < 0) < std::pair(b.pass, b.part < 0);
-  });
 }
 
 BufferId Contributions::Contribution(UnitId id, int microbatch) {
@@ -103,21 +77,34 @@ BufferId Contributions::Collected(UnitId id, int microbatch) {
   return buffer;
 }
 
-Operand Contributions::Write(UnitPart part, int microbatch) {
-  Writers& writers = WritersOf(part.unit, part.part, microbatch);
+bool Contributions::Collects(UnitPart part, int microbatch) {
   const UnitPrecision& precision = outline_.units[part.unit].precision;
-  const bool collects = writers.all > 1 && precision.transport != precision.main;
-  return {collects ? Collected(part.unit, microbatch) : Contribution(part.unit, microbatch), part.part,
-          writers.before++ > 0 ? Mode::kAdds : Mode::kWrites};
+  return WritersOf(part.unit, part.part, microbatch).all > 1 && precision.transport != precision.main;
+}
+
+Operand Contributions::Write(UnitPart part, int microbatch) {
+  const BufferId buffer =
+      Collects(part, microbatch) ? Collected(part.unit, microbatch) : Contribution(part.unit, microbatch);
+  const bool first = WritersOf(part.unit, part.part, microbatch).before++ == 0;
+  return {buffer, part.part, first ? Mode::kWrites : Mode::kAdds};
 }
 
 void Contributions::After(int i) {
-  for (; next_event_ < events_.size() && events_[next_event_].pass == i; ++next_event_) {
-    const Event& event = events_[next_event_];
-    if (event.part >= 0) {
-      Round(event.unit, event.part, event.microbatch);
-    } else {
-      Complete(event.unit, event.microbatch);
+  const int microbatch = passes_[i].microbatch;
+  std::vector<UnitPart> parts =
+      AccessOf(outline_.nodes[passes_[i].target], passes_[i].opcode).parameter_gradients;
+  std::sort(parts.begin(), parts.end(), [](const UnitPart& a, const UnitPart& b) {
+    return std::pair(a.unit, a.part) < std::pair(b.unit, b.part);
+  });
+  for (const UnitPart& part : parts) {
+    const Writers& writers = WritersOf(part.unit, part.part, microbatch);
+    if (writers.before == writers.all && Collects(part, microbatch)) {
+      Round(part.unit, part.part, microbatch);
+    }
+  }
+  for (UnitId id = 0; id < static_cast<int>(outline_.units.size()); ++id) {
+    if (!outline_.units[id].frozen && BuffersOf(id, microbatch).last_pass == i) {
+      Complete(id, microbatch);
     }
   }
 }

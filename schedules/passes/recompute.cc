@@ -4,7 +4,7 @@
 
 #include "platform/check.h"
 #include "schedules/passes/passes.h"
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 
 namespace tandem::schedules {
 namespace {

@@ -1,86 +1,223 @@
 #include "schedules/passes/region_layout.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <utility>
-
-#include "schedules/passes/frontier.h"
-#include "schedules/passes/periodic_layout.h"
-#include "schedules/passes/together_layout.h"
 
 namespace tandem::schedules {
 namespace {
 
-constexpr size_t kMostTogether = 3000;  // buffers
-
-void SortByFirstTouch(const AccessOrder& order, const std::vector<int64_t>& bytes,
-                      std::vector<BufferId>& buffers) {
-  std::stable_sort(buffers.begin(), buffers.end(), [&](BufferId a, BufferId b) {
-    return std::pair(order.first(a), -bytes[a]) < std::pair(order.first(b), -bytes[b]);
-  });
-}
-
-RegionLayout Together(const AccessOrder& order, const std::vector<BufferId>& buffers,
-                      const std::vector<int64_t>& bytes, int64_t enough) {
-  Sizes sizes;
-  for (const BufferId buffer : buffers) {
-    sizes.bytes.push_back(bytes[buffer]);
-    sizes.lives.push_back(order.Life(buffer));
+// The buffers of a region in order of first touch, by number, and which of them may not share bytes.
+class Region {
+ public:
+  Region(const AccessOrder& order, const std::vector<BufferId>& buffers, const std::vector<int64_t>& bytes)
+      : order_(order), buffers_(buffers) {
+    std::stable_sort(buffers_.begin(), buffers_.end(), [&](BufferId a, BufferId b) {
+      return std::pair(order.first(a), -bytes[a]) < std::pair(order.first(b), -bytes[b]);
+    });
+    for (const BufferId buffer : buffers_) {
+      bytes_.push_back(bytes[buffer]);
+    }
+    FindConflictEnds();
   }
-  const Begins placed = LayOutTogether(
-      sizes, [&](int i, int j) { return !order.MayShare(buffers[i], buffers[j]); }, enough);
-  RegionLayout layout{.begins = std::vector<int64_t>(bytes.size(), -1), .end = placed.end};
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    layout.begins[buffers[i]] = placed.begins[i];
-  }
-  return layout;
-}
 
-// Each into the lowest gap, in order of first touch.
-RegionLayout InIssueOrder(const AccessOrder& order, const std::vector<BufferId>& buffers,
-                          const std::vector<int64_t>& bytes) {
-  RegionLayout layout{.begins = std::vector<int64_t>(bytes.size(), -1)};
-  Frontier frontier;
-  for (const BufferId buffer : buffers) {
-    const int64_t at = LowestGap(frontier.owned(), bytes[buffer],
-                                 [&](BufferId owner) { return !order.Before(owner, buffer); });
-    frontier.Take(buffer, at, at + bytes[buffer]);
-    layout.begins[buffer] = at;
-    layout.end = std::max(layout.end, at + bytes[buffer]);
+  int size() const { return static_cast<int>(buffers_.size()); }
+  BufferId buffer(int i) const { return buffers_[i]; }
+  int64_t bytes(int i) const { return bytes_[i]; }
+  double life(int i) const { return order_.Life(buffers_[i]); }
+  // From this number on, all know that i is not accessed any more.
+  int conflict_end(int i) const { return conflict_ends_[i]; }
+
+  bool Conflict(int i, int j) const {
+    return !order_.Before(buffers_[std::min(i, j)], buffers_[std::max(i, j)]);
   }
-  return layout;
-}
+
+ private:
+  void FindConflictEnds() {
+    const size_t streams = order_.num_streams();
+    // What all from a number on know.
+    std::vector<int> known(streams * (size() + 1), std::numeric_limits<int>::max());
+    for (int i = size() - 1; i >= 0; --i) {
+      for (size_t s = 0; s < streams; ++s) {
+        known[i * streams + s] = std::min(known[(i + 1) * streams + s], order_.Known(buffers_[i])[s]);
+      }
+    }
+    std::vector<int> numbers(size() + 1);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    for (int i = 0; i < size(); ++i) {
+      const absl::Span<const int> last = order_.Last(buffers_[i]);
+      conflict_ends_.push_back(
+          *std::partition_point(numbers.begin() + i + 1, numbers.end() - 1, [&](int number) {
+            return !std::equal(last.begin(), last.end(), known.begin() + number * streams,
+                               std::less_equal<>());
+          }));
+    }
+  }
+
+  const AccessOrder& order_;
+  std::vector<BufferId> buffers_;
+  std::vector<int64_t> bytes_;
+  std::vector<int> conflict_ends_;
+};
+
+// What has been placed, found by when it is in use: per block of numbers, what may conflict with one of them.
+class Placed {
+ public:
+  explicit Placed(const Region& region) : region_(region), blocks_(region.size() / kBlock + 1) {}
+
+  void Clear() {
+    for (std::vector<Bytes>& block : blocks_) {
+      block.clear();
+    }
+  }
+
+  void Insert(int i, int64_t begin) {
+    const Bytes bytes{begin, begin + region_.bytes(i), i};
+    for (int block = FirstBlock(i); block <= LastBlock(i); ++block) {
+      std::vector<Bytes>& placed = blocks_[block];
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), begin,
+                                     [](int64_t b, const Bytes& other) { return b < other.begin; }),
+                    bytes);
+    }
+  }
+
+  // The lowest address from `at` on where buffer i conflicts with nothing.
+  int64_t FirstFit(int i, int64_t at) {
+    const int first = FirstBlock(i);
+    const int count = LastBlock(i) - first + 1;
+    next_.assign(count, 0);
+    // What lies before next_ in a block is below `at`, or does not conflict.
+    for (int settled = 0, k = 0; settled < count; k = (k + 1) % count) {
+      const std::vector<Bytes>& placed = blocks_[first + k];
+      const int64_t before = at;
+      size_t& next = next_[k];
+      for (; next < placed.size() && placed[next].begin < at + region_.bytes(i); ++next) {
+        if (placed[next].end > at && region_.Conflict(placed[next].number, i)) {
+          at = placed[next].end;
+        }
+      }
+      work_ += placed.size();
+      settled = at == before ? settled + 1 : 1;
+    }
+    return at;
+  }
+
+  int64_t work() const { return work_; }  // entries that were looked at, at most
+
+ private:
+  static constexpr int kBlock = 256;
+
+  struct Bytes {
+    int64_t begin = 0;
+    int64_t end = 0;
+    int number = -1;
+  };
+
+  static int FirstBlock(int i) { return i / kBlock; }
+  int LastBlock(int i) const { return (region_.conflict_end(i) - 1) / kBlock; }
+
+  const Region& region_;
+  std::vector<std::vector<Bytes>> blocks_;  // each by begin
+  std::vector<size_t> next_;
+  int64_t work_ = 0;
+};
+
+// Places buffers one after the other, each into the lowest gap, and keeps the layout that ends lowest.
+class GreedyLayout {
+ public:
+  GreedyLayout(const Region& region, int64_t enough) : region_(region), enough_(enough), placed_(region) {}
+
+  std::vector<int64_t> Run() {
+    std::vector<std::vector<int>> orders = Orders();
+    for (int improvements = 0; improvements <= kMostImprovements; ++improvements) {
+      for (std::vector<int>& order : orders) {
+        if ((!best_.empty() && best_end_ <= enough_) || (improvements > 0 && placed_.work() > kWork)) {
+          return best_;
+        }
+        Place(order);
+        // What ends highest found no lower gap, so it is placed earlier the next time.
+        const auto highest = std::find_if(order.begin(), order.end(),
+                                          [&](int i) { return begins_[i] + region_.bytes(i) == end_; });
+        std::rotate(order.begin() + (highest - order.begin()) / 2, highest, highest + 1);
+      }
+    }
+    return best_;
+  }
+
+ private:
+  static constexpr int kMostImprovements = 20;
+  static constexpr int64_t kWork = 10'000'000;
+
+  // By size, by size and then area (size x life), by area, by life, by number.
+  std::vector<std::vector<int>> Orders() const {
+    const auto by_area = [&](int i, int j) {
+      return static_cast<double>(region_.bytes(i)) * region_.life(i) >
+             static_cast<double>(region_.bytes(j)) * region_.life(j);
+    };
+    const auto by_size = [&](int i, int j) { return region_.bytes(i) > region_.bytes(j); };
+    const auto by_life = [&](int i, int j) { return region_.life(i) > region_.life(j); };
+    std::vector<int> numbers(region_.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    std::vector<std::vector<int>> orders(5, numbers);
+    std::stable_sort(orders[0].begin(), orders[0].end(), by_size);
+    std::stable_sort(orders[2].begin(), orders[2].end(), by_area);
+    orders[1] = orders[2];
+    std::stable_sort(orders[1].begin(), orders[1].end(), by_size);
+    std::stable_sort(orders[3].begin(), orders[3].end(), by_life);
+    return orders;
+  }
+
+  void Place(const std::vector<int>& order) {
+    placed_.Clear();
+    begins_.assign(region_.size(), 0);
+    end_ = 0;
+    for (const int i : order) {
+      begins_[i] = placed_.FirstFit(i, 0);
+      placed_.Insert(i, begins_[i]);
+      end_ = std::max(end_, begins_[i] + region_.bytes(i));
+      if (end_ >= best_end_) {
+        return;  // with the others still at 0: no better whatever they do
+      }
+    }
+    best_end_ = end_;
+    best_ = begins_;
+  }
+
+  const Region& region_;
+  const int64_t enough_;
+  Placed placed_;
+  std::vector<int64_t> begins_;  // by number
+  int64_t end_ = 0;
+  std::vector<int64_t> best_;
+  int64_t best_end_ = std::numeric_limits<int64_t>::max();
+};
 
 }  // namespace
 
-RegionLayout LayOutRegion(const AccessOrder& order, std::vector<BufferId> buffers,
+RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>& buffers,
                           const std::vector<int64_t>& bytes, int64_t enough) {
-  SortByFirstTouch(order, bytes, buffers);
-  if (buffers.empty()) {
-    return {.begins = std::vector<int64_t>(bytes.size(), -1)};
-  }
-  RegionLayout layout = buffers.size() <= kMostTogether ? Together(order, buffers, bytes, enough)
-                                                        : InIssueOrder(order, buffers, bytes);
-  if (layout.end > enough) {
-    RegionLayout periodic = LayOutPeriodically(order, buffers, bytes);
-    if (periodic.end < layout.end) {
-      return periodic;
-    }
+  const Region region(order, buffers, bytes);
+  const std::vector<int64_t> begins = GreedyLayout(region, enough).Run();
+  RegionLayout layout{.begins = std::vector<int64_t>(bytes.size(), -1)};
+  for (int i = 0; i < region.size(); ++i) {
+    layout.begins[region.buffer(i)] = begins[i];
+    layout.end = std::max(layout.end, begins[i] + region.bytes(i));
   }
   return layout;
 }
 
-bool MayShareAsIn(const AccessOrder& order, std::vector<BufferId> buffers, const std::vector<int64_t>& bytes,
-                  const RegionLayout& layout) {
-  SortByFirstTouch(order, bytes, buffers);
-  Frontier frontier;
-  for (const BufferId buffer : buffers) {
-    const int64_t begin = layout.begins[buffer];
-    const int64_t end = begin + bytes[buffer];
-    if (frontier.FirstRefused(begin, end, [&](BufferId owner) { return !order.Before(owner, buffer); }) >=
-        0) {
+bool MayShareAsIn(const AccessOrder& order, const std::vector<BufferId>& buffers,
+                  const std::vector<int64_t>& bytes, const RegionLayout& layout) {
+  const Region region(order, buffers, bytes);
+  Placed placed(region);
+  for (int i = 0; i < region.size(); ++i) {
+    const int64_t begin = layout.begins[region.buffer(i)];
+    if (placed.FirstFit(i, begin) != begin) {
       return false;
     }
-    frontier.Take(buffer, begin, end);
+    placed.Insert(i, begin);
   }
   return true;
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/passes/access_order.h"
+#include "schedules/program/access_order.h"
 
 namespace tandem::schedules {
 
@@ -14,13 +14,13 @@ struct RegionLayout {
 };
 
 // Lays out `buffers`, of bytes[buffer] bytes each, so that two share bytes only if the order of their
-// accesses allows it: the best of several layouts, or the first that ends within `enough`. The time is
-// quadratic up to some thousand buffers, and linear above.
-RegionLayout LayOutRegion(const AccessOrder& order, std::vector<BufferId> buffers,
+// accesses allows it: the best of several greedy layouts, or the first that ends within `enough`. Linear in
+// the number of buffers and in how many are touched while one is in use.
+RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>& buffers,
                           const std::vector<int64_t>& bytes, int64_t enough);
 
 // True if the layout is one that LayOutRegion may return.
-bool MayShareAsIn(const AccessOrder& order, std::vector<BufferId> buffers, const std::vector<int64_t>& bytes,
-                  const RegionLayout& layout);
+bool MayShareAsIn(const AccessOrder& order, const std::vector<BufferId>& buffers,
+                  const std::vector<int64_t>& bytes, const RegionLayout& layout);
 
 }  // namespace tandem::schedules

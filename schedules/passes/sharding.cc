@@ -6,7 +6,7 @@
 #include "schedules/passes/contributions.h"
 #include "schedules/passes/passes.h"
 #include "schedules/passes/spans.h"
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 
 namespace tandem::schedules {
 namespace {
@@ -110,35 +110,31 @@ class Sharder {
     GatherOverOuter(spans);
     gathered_.assign(outline_.units.size(), -1);
     std::vector<int> gathers(outline_.units.size(), 0);
-    // A validation reduces none, but a forward that writes gradients writes them there as well.
     Contributions contributions(outline_, frame_, passes_, program_);
     size_t next = 0;
     for (int i = 0; i < static_cast<int>(passes_.size()); ++i) {
       for (; next < spans.size() && spans[next].first == i; ++next) {
         Gather(spans[next].unit, passes_[i].microbatch, ++gathers[spans[next].unit]);
       }
-      Instruction& pass = passes_[i];
-      if (!IsNodePass(pass.opcode)) {
-        program_.instructions.push_back(std::move(pass));
-      } else {
-        const Access& access = AccessOf(outline_.nodes[pass.target], pass.opcode);
-        size_t place = 0;
-        for (Operand& operand : pass.operands) {
-          if (operand.buffer >= 0) {
-            continue;
-          }
-          if (place < access.parameters.size()) {
-            operand.buffer = gathered_[access.parameters[place].unit];
-          } else {
-            operand = contributions.Write(access.parameter_gradients[place - access.parameters.size()],
-                                          pass.microbatch);
-          }
-          ++place;
-        }
-        program_.instructions.push_back(std::move(pass));
+      const bool is_pass = IsNodePass(passes_[i].opcode);
+      if (is_pass) {
+        FillIn(passes_[i], contributions);
       }
-      if (parts_.gradients) {
+      program_.instructions.push_back(std::move(passes_[i]));
+      if (is_pass && parts_.gradients) {
         contributions.After(i);
+      }
+    }
+  }
+
+  // The operands on parameters and contributions.
+  void FillIn(Instruction& pass, Contributions& contributions) {
+    ListOperands(outline_.nodes[pass.target], pass.opcode, options_.recompute, parts_.gradients, operands_);
+    for (size_t k = 0; k < operands_.size(); ++k) {
+      if (operands_[k].what == PassOperand::What::kParameters) {
+        pass.operands[k].buffer = gathered_[operands_[k].id];
+      } else if (operands_[k].what == PassOperand::What::kParameterGradient) {
+        pass.operands[k] = contributions.Write({operands_[k].id, operands_[k].part}, pass.microbatch);
       }
     }
   }
@@ -207,6 +203,7 @@ class Sharder {
   const ProgramParts parts_;
   Program& program_;
   std::vector<Instruction> passes_;
+  std::vector<PassOperand> operands_;     // of the pass at hand
   std::vector<BufferId> gathered_;        // unit → what nodes read now
   std::vector<BufferId> outer_gathered_;  // unit
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 
 namespace tandem::schedules {
 namespace {

@@ -32,14 +32,34 @@ inline constexpr int kNumOpcodes = 21;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 
-// One row for each opcode (opcode.cc). What else is said of it, each in one place: its cost
-// (simulate/cost.cc), its operands (check/operand_shapes.cc), its symbol (check/execution.cc), its call
-// (trainer/binder.cc).
+// Where the bytes in the device's memory come from.
+enum class MemoryRule : uint8_t {
+  kNone,
+  kPass,       // the node's declared access
+  kOperands,   // every operand but staging, which the link fills while it transfers
+  kCopyAlone,  // the operands where the group has one rank, else the link does all
+};
+
+// Where the bytes on the link come from.
+enum class LinkRule : uint8_t {
+  kNone,
+  kPass,      // the node's declared access, where it names a communicator
+  kWritten,   // what is gathered
+  kRead,      // what is exchanged
+  kAddedTwo,  // exchanged piece by piece, and gathered again
+  kMessage,   // a few bytes, whose latency counts
+  kPeer,      // one buffer, from one rank to another
+};
+
+// One row for each opcode (opcode.cc). What else is said of it, each in one place: its
+// operands (check/operand_shapes.cc), its symbol (check/execution.cc), its call (trainer/binder.cc).
 struct OpcodeInfo {
   Opcode opcode;
   const char* name;  // as the text prints it: "reduce"
   TargetKind target;
   bool of_microbatch;  // requires a microbatch; gathers may carry one as a label
+  MemoryRule memory;
+  LinkRule link;
 };
 
 const OpcodeInfo& InfoOf(Opcode opcode);

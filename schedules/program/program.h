@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/program/buffer_kind.h"
 #include "schedules/program/opcode.h"
 #include "schedules/program/outline.h"
 
@@ -14,51 +15,6 @@ namespace tandem::schedules {
 using BufferId = int;
 using StreamId = int;
 using CommunicatorId = int;
-
-enum class BufferKind : uint8_t {
-  // Persistent. subject: unit.
-  kWeights,         // main weights, the rank's shard (or all, where the optimizer is replicated)
-  kPublished,       // the same in the compute type, where it differs
-  kGradients,       // accumulator, in the main type
-  kOptimizerState,  // Adam's two moments, parts "exp_avg" and "exp_avg_sq"
-  // Persistent. subject: node state.
-  kNodeState,
-  // Rings of two, by the parity of the run.
-  kInputs,       // what the host says of the run; no subject
-  kBatch,        // tokens of the run's microbatches, a part each; subject: the outline's batch value
-  kLosses,       // subject: value; a part a microbatch
-  kNormTerms,    // subject: unit; sum of squares and non-finite count of this rank's accumulator
-  kUpdateNorms,  // subject: unit; per parameter the sums of squares of weight, gradient, update
-  kOutcome,      // of GradientNorm: norm, clip coefficient, finite, requests; no subject
-  // Rings in pinned host memory: what is copied to and from the six above, by the same subject.
-  kHostInputs,
-  kHostBatch,
-  kHostLosses,
-  kHostUpdateNorms,
-  kHostOutcome,
-  // Local to a run.
-  kGathered,            // subject: unit; parameters in the compute type
-  kOuterGathered,       // subject: unit; the inner shard, gathered over the outer group
-  kContribution,        // subject: unit; gradient of one microbatch in the transport type
-  kCollected,           // subject: unit; a part with several writers, in the main type
-  kFullGradient,        // subject: unit; contributions accumulated over the run, in the main type
-  kStaging,             // subject: unit; where a reduction receives the pieces of other ranks
-  kActivation,          // subject: value
-  kActivationGradient,  // subject: value
-  kAllToAll,            // subject: value, of that kind
-  kSizes,               // subject: value of kind kHost; in pinned host memory
-  kScratch,             // of one instruction; subject: node, or unit where the target is one
-};
-
-// Whether buffers of that kind lie in pinned host memory.
-bool IsHost(BufferKind kind);
-const char* ToText(BufferKind kind);  // "gathered parameters"
-
-enum class Life : uint8_t {
-  kLocal,       // to one run: it holds garbage at the run's start
-  kPersistent,  // the same buffer in every program of the stage, at the same address
-  kRing,        // persistent, two elements: operands name this run's or the former run's
-};
 
 // Bytes [begin, end) of a buffer. Accesses to different parts do not conflict.
 struct BufferPart {
@@ -110,7 +66,8 @@ struct Wait {
 
 // Operands are complete: nothing else knows what an instruction touches. Their order, by which the trainer
 // binds tensors, is
-//   passes of nodes: the lists of Access in their order of declaration (reads, writes, gradient_reads,
+//   passes of nodes (ListOperands): the lists of Access in their order of declaration (reads, writes,
+//   gradient_reads,
 //     gradient_writes, parameters, parameter_gradients, state_reads, state_adds), then inputs, then scratch.
 //     A value that is written by several passes (a gradient) `writes` first and `adds` later.
 //     Recompute: the forward's, without the writes that were kept and without state_adds.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "schedules/program/program.h"
 
 namespace tandem::schedules {
 
@@ -41,6 +42,14 @@ class VectorClocks {
     for (int s = 0; s < num_streams_; ++s) {
       int& now = now_[stream * num_streams_ + s];
       now = std::max(now, ends_[static_cast<size_t>(earlier) * num_streams_ + s]);
+    }
+  }
+
+  // Issues the next instruction, after its waits. What is issued after a host wait knows that it has ended.
+  void Issue(const Instruction& instruction) {
+    const int issued = Issue(instruction.stream);
+    for (int s = 0; s < num_streams_ && instruction.opcode == Opcode::kHostWait; ++s) {
+      Wait(s, issued);
     }
   }
 

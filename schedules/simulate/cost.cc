@@ -9,67 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "platform/check.h"
-#include "schedules/program/access.h"
+#include "schedules/program/pass_operand.h"
 #include "schedules/program/text.h"
 
 namespace tandem::schedules {
 namespace {
-
-// Where the bytes in the device's memory come from.
-enum class MemoryRule {
-  kNone,
-  kPass,       // the node's declared access
-  kOperands,   // every operand but staging, which the link fills while it transfers
-  kCopyAlone,  // the operands where the group has one rank, else the link does all
-};
-
-// Where the bytes on the link come from.
-enum class LinkRule {
-  kNone,
-  kPass,      // the node's declared access, where it names a communicator
-  kWritten,   // what is gathered
-  kRead,      // what is exchanged
-  kAddedTwo,  // exchanged piece by piece, and gathered again
-  kMessage,   // a few bytes, whose latency counts
-  kPeer,      // one buffer, from one rank to another
-};
-
-struct CostRow {
-  Opcode opcode;
-  MemoryRule memory;
-  LinkRule link;
-};
-
-constexpr CostRow kRows[] = {
-    {Opcode::kLoadInputs, MemoryRule::kOperands, LinkRule::kNone},
-    {Opcode::kLoadBatch, MemoryRule::kOperands, LinkRule::kNone},
-    {Opcode::kForward, MemoryRule::kPass, LinkRule::kPass},
-    {Opcode::kRecompute, MemoryRule::kPass, LinkRule::kPass},
-    {Opcode::kBackward, MemoryRule::kPass, LinkRule::kPass},
-    {Opcode::kBackwardInput, MemoryRule::kPass, LinkRule::kPass},
-    {Opcode::kBackwardWeight, MemoryRule::kPass, LinkRule::kPass},
-    {Opcode::kSend, MemoryRule::kNone, LinkRule::kPeer},
-    {Opcode::kReceive, MemoryRule::kNone, LinkRule::kPeer},
-    {Opcode::kHostWait, MemoryRule::kNone, LinkRule::kNone},
-    {Opcode::kUnshard, MemoryRule::kCopyAlone, LinkRule::kWritten},
-    {Opcode::kUnshardOuter, MemoryRule::kCopyAlone, LinkRule::kWritten},
-    {Opcode::kZero, MemoryRule::kOperands, LinkRule::kNone},
-    {Opcode::kRound, MemoryRule::kOperands, LinkRule::kNone},
-    {Opcode::kAccumulate, MemoryRule::kOperands, LinkRule::kNone},
-    {Opcode::kReduceGradients, MemoryRule::kOperands, LinkRule::kRead},
-    {Opcode::kReduceOuter, MemoryRule::kOperands, LinkRule::kAddedTwo},
-    {Opcode::kGradientNorm, MemoryRule::kOperands, LinkRule::kMessage},
-    {Opcode::kOptimizerStep, MemoryRule::kOperands, LinkRule::kNone},
-    {Opcode::kReport, MemoryRule::kOperands, LinkRule::kNone},
-    {Opcode::kFill, MemoryRule::kOperands, LinkRule::kNone},
-};
-static_assert(std::size(kRows) == kNumOpcodes);
-
-const CostRow& RowOf(Opcode opcode) {
-  const CostRow& row = kRows[static_cast<int>(opcode)];
-  TANDEM_CHECK(row.opcode == opcode, "the table of costs is in the order of the opcodes");
-  return row;
-}
 
 double BytesOf(const Program& program, const Operand& operand) {
   const Buffer& buffer = program.buffers.at(operand.buffer);
@@ -152,7 +96,7 @@ bool AddsToGradient(const Program& program, const Instruction& instruction) {
 
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
             const Workload& workload) {
-  const CostRow& row = RowOf(instruction.opcode);
+  const OpcodeInfo& row = InfoOf(instruction.opcode);
   Work work;
   if (instruction.communicator >= 0) {
     const auto group = workload.ranks.find(program.communicators.at(instruction.communicator).group);
@@ -187,7 +131,7 @@ std::string KindOf(const Outline& outline, const Program& program, const Instruc
 }
 
 bool RunsSomething(Opcode opcode) {
-  const CostRow& row = RowOf(opcode);
+  const OpcodeInfo& row = InfoOf(opcode);
   return row.memory != MemoryRule::kNone || row.link != LinkRule::kNone;
 }
 
@@ -204,7 +148,7 @@ double CostModel::CollectiveSeconds(double bytes, int ranks, Opcode opcode) cons
   const LinkRates& network = profile_.network;
   const bool beyond = link.max_ranks > 0 && ranks > link.max_ranks && network.bytes_per_second > 0;
   const int machines = beyond ? (ranks + link.max_ranks - 1) / link.max_ranks : 1;
-  const LinkRule rule = RowOf(opcode).link;
+  const LinkRule rule = InfoOf(opcode).link;
   double hops = 0;
   if (rule == LinkRule::kMessage) {
     // A few bytes go up a tree and down again.

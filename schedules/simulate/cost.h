@@ -26,7 +26,7 @@ struct Work {
   bool operator==(const Work&) const = default;
 };
 
-// By a table with a row for each opcode (cost.cc), from the declared access of a node's pass and otherwise
+// By the rules of its opcode (opcode.h), from the declared access of a node's pass and otherwise
 // from the bytes of the operands: what is read or written moves once, what is added to moves twice. An
 // Unshard gathers the buffer that it writes; ReduceGradients exchanges what it reads, and then folds as many
 // bytes of pieces into the accumulator. In a group of one rank the same instructions are copies. Requires

@@ -9,8 +9,6 @@
 
 namespace tandem::schedules {
 
-inline constexpr int kNumBufferKinds = static_cast<int>(BufferKind::kScratch) + 1;
-
 // By BufferKind; each buffer as large as its bound, which is what the arena reserves.
 using BytesByKind = std::array<int64_t, kNumBufferKinds>;
 

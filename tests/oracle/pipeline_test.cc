@@ -8,6 +8,7 @@
 #include <string>
 
 #include "schedules/build/program_builder.h"
+#include "schedules/check/agreed.h"
 #include "schedules/check/check.h"
 #include "tests/oracle/mutations.h"
 #include "tests/schedules/one_f_one_b.h"

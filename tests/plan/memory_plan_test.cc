@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
 #include "plan/prediction.h"
-#include "schedules/simulate/alive.h"
+#include "schedules/passes/live_locals.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/check/agreed.h"
 #include "schedules/check/check.h"
 #include "schedules/passes/passes.h"
 #include "schedules/program/text.h"

@@ -68,6 +68,32 @@ TEST(SessionTest, MessagesAreCountedFrom1InEverySession) {
   EXPECT_GE(expected, 3u);
 }
 
+TEST(SessionTest, ASessionInWhichNothingIsHeardIsDroppedBeforeAndAfterTheWelcome) {
+  CoreHarness core;
+  core.Feed(Connected{});
+  core.Advance(kLongestSilence);
+  core.Feed(Sampled{});
+  EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
+  core.Advance(absl::Seconds(1));
+  core.Feed(Sampled{});
+  EXPECT_THAT(core.Take<DropSession>(), SizeIs(1)) << "no welcome came";
+  core.Feed(Disconnected{});
+  core.Connect();
+  for (int beat = 0; beat < 20; ++beat) {
+    core.Advance(absl::Seconds(1));
+    v1::ControllerMessage message;
+    message.mutable_beat();
+    core.FromControllerMessage(message);
+    core.Feed(Sampled{});
+  }
+  EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
+  core.Advance(kLongestSilence + absl::Seconds(1));
+  core.Feed(Sampled{});
+  const std::vector<DropSession> dropped = core.Take<DropSession>();
+  ASSERT_THAT(dropped, SizeIs(1));
+  EXPECT_THAT(dropped[0].why, HasSubstr("has not been heard for 15s"));
+}
+
 TEST(SessionTest, ABeatGoesWhereNothingRunsAndTheStatusWhereSomethingDoes) {
   CoreHarness core;
   core.Connect();

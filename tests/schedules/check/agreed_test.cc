@@ -1,3 +1,5 @@
+#include "schedules/check/agreed.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
-#include "schedules/simulate/alive.h"
-
 #include <gtest/gtest.h>
 
+#include "schedules/passes/live_locals.h"
 #include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {

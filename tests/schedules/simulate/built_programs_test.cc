@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "schedules/build/program_builder.h"
-#include "schedules/simulate/alive.h"
+#include "schedules/passes/live_locals.h"
 #include "schedules/simulate/measurement.h"
 #include "schedules/simulate/memory_curve.h"
 #include "schedules/simulate/simulator.h"

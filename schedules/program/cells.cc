@@ -1,4 +1,4 @@
-#include "schedules/check/cells.h"
+#include "schedules/program/cells.h"
 
 #include <algorithm>
 

@@ -13,16 +13,16 @@ namespace tandem::schedules {
 // and stream, the place of its last access and what its first accesses all know.
 class AccessOrder {
  public:
-  AccessOrder(const VectorClocks& clocks, const Program& program)
-      : program_(program),
-        num_streams_(clocks.num_streams()),
-        openers_(program.buffers.size(), Opcode::kForward),
+  // clocks: VectorClocks, or what has its End, place and num_streams.
+  template <typename Clocks>
+  AccessOrder(const Clocks& clocks, const Program& program)
+      : num_streams_(clocks.num_streams()),
         last_(program.buffers.size() * num_streams_, 0),
         known_(program.buffers.size() * num_streams_, std::numeric_limits<int>::max()),
         first_instruction_(program.buffers.size(), -1),
         last_instruction_(program.buffers.size(), -1) {
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-      const int stream = clocks.stream(i);
+      const int stream = program.instructions[i].stream;
       const absl::Span<const int> end = clocks.End(i);
       for (const Operand& operand : program.instructions[i].operands) {
         const BufferId buffer = operand.buffer;
@@ -31,7 +31,6 @@ class AccessOrder {
         }
         if (first_instruction_[buffer] < 0) {
           first_instruction_[buffer] = i;
-          openers_[buffer] = program.instructions[i].opcode;
         }
         last_instruction_[buffer] = i;
         last_[Row(buffer) + stream] = clocks.place(i);
@@ -57,16 +56,13 @@ class AccessOrder {
     return true;
   }
 
-  bool MayShare(BufferId a, BufferId b) const {
-    return first_instruction_[a] < first_instruction_[b] ? Before(a, b) : Before(b, a);
+  int num_streams() const { return num_streams_; }
+  // Per stream, the place of the last access, and what all accesses know to have ended.
+  absl::Span<const int> Last(BufferId buffer) const {
+    return absl::MakeConstSpan(last_).subspan(Row(buffer), num_streams_);
   }
-
-  // They are what another microbatch, or another gather of a unit, has in the same place.
-  bool AreAlike(BufferId a, BufferId b) const {
-    const Buffer& one = program_.buffers[a];
-    const Buffer& other = program_.buffers[b];
-    return one.kind == other.kind && one.subject == other.subject && one.bytes == other.bytes &&
-           openers_[a] == openers_[b];
+  absl::Span<const int> Known(BufferId buffer) const {
+    return absl::MakeConstSpan(known_).subspan(Row(buffer), num_streams_);
   }
 
   // In issue order; -1: nothing touches it.
@@ -77,11 +73,9 @@ class AccessOrder {
  private:
   size_t Row(BufferId buffer) const { return static_cast<size_t>(buffer) * num_streams_; }
 
-  const Program& program_;
   const int num_streams_;
-  std::vector<Opcode> openers_;  // of the instruction that touches it first
-  std::vector<int> last_;        // buffer, stream
-  std::vector<int> known_;       // buffer, stream
+  std::vector<int> last_;   // buffer, stream
+  std::vector<int> known_;  // buffer, stream
   std::vector<int> first_instruction_;
   std::vector<int> last_instruction_;
 };

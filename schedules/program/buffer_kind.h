@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::schedules {
+
+enum class BufferKind : uint8_t {
+  // Of a unit.
+  kWeights,         // main weights, the rank's shard (or all, where the optimizer is replicated)
+  kPublished,       // the same in the compute type, where it differs
+  kGradients,       // accumulator, in the main type
+  kOptimizerState,  // Adam's two moments, parts "exp_avg" and "exp_avg_sq"
+  kNodeState,
+  // Rings of two, by the parity of the run.
+  kInputs,       // what the host says of the run
+  kBatch,        // tokens of the run's microbatches, a part each; of the outline's batch value
+  kLosses,       // of a value; a part a microbatch
+  kNormTerms,    // of a unit; sum of squares and non-finite count of this rank's accumulator
+  kUpdateNorms,  // of a unit; per parameter the sums of squares of weight, gradient, update
+  kOutcome,      // of GradientNorm: norm, clip coefficient, finite, requests
+  // Rings in pinned host memory: what is copied to and from the six above, by the same subject.
+  kHostInputs,
+  kHostBatch,
+  kHostLosses,
+  kHostUpdateNorms,
+  kHostOutcome,
+  // Local to a run.
+  kGathered,            // of a unit; parameters in the compute type
+  kOuterGathered,       // of a unit; the inner shard, gathered over the outer group
+  kContribution,        // of a unit; gradient of one microbatch in the transport type
+  kCollected,           // of a unit; a part with several writers, in the main type
+  kFullGradient,        // of a unit; contributions accumulated over the run, in the main type
+  kStaging,             // of a unit; where a reduction receives the pieces of other ranks
+  kActivation,          // of a value
+  kActivationGradient,  // of a value
+  kAllToAll,            // of a value of that kind
+  kSizes,               // of a value of kind kHost; in pinned host memory
+  kScratch,             // of one instruction; subject: node, or unit where the target is one
+};
+inline constexpr int kNumBufferKinds = static_cast<int>(BufferKind::kScratch) + 1;
+
+enum class Life : uint8_t {
+  kLocal,       // to one run: it holds garbage at the run's start
+  kPersistent,  // the same buffer in every program of the stage, at the same address
+  kRing,        // persistent, two elements: operands name this run's or the former run's
+};
+
+// What Buffer::subject is an index of.
+enum class SubjectKind : uint8_t { kNone, kUnit, kState, kValue };
+
+// One row for each kind (buffer_kind.cc).
+struct BufferKindInfo {
+  BufferKind kind;
+  const char* name;  // "gathered parameters"
+  Life life;
+  SubjectKind subject;
+  bool on_host = false;  // in pinned host memory
+};
+
+const BufferKindInfo& InfoOf(BufferKind kind);
+
+inline bool IsHost(BufferKind kind) { return InfoOf(kind).on_host; }
+inline const char* ToText(BufferKind kind) { return InfoOf(kind).name; }
+
+}  // namespace tandem::schedules
