@@ -70,6 +70,13 @@ class CoreHarness {
 
   void FromControllerMessage(const v1::ControllerMessage& message) { Feed(FromController{message}); }
 
+  // The controller's, in an open session.
+  void Beat() {
+    v1::ControllerMessage message;
+    message.mutable_beat();
+    FromControllerMessage(message);
+  }
+
   void Connect(const std::vector<v1::Assignment>& all = {}, int64_t term = 1,
                const std::string& store_id = "store") {
     Feed(Connected{.data_address = "127.0.0.1"});

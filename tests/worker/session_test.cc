@@ -81,9 +81,7 @@ TEST(SessionTest, ASessionInWhichNothingIsHeardIsDroppedBeforeAndAfterTheWelcome
   core.Connect();
   for (int beat = 0; beat < 20; ++beat) {
     core.Advance(absl::Seconds(1));
-    v1::ControllerMessage message;
-    message.mutable_beat();
-    core.FromControllerMessage(message);
+    core.Beat();
     core.Feed(Sampled{});
   }
   EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
@@ -122,6 +120,7 @@ TEST(SessionTest, ARankThatDoesNotMoveGetsOlderAndItsPhasesCountAsProgress) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   const auto look = [&](const PageSample& sample) {
+    core.Beat();
     core.Feed(Sampled{{{{kJob, 0}, sample}}});
     return core.TakeStatus().ranks(0);
   };
