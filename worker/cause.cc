@@ -17,10 +17,10 @@ void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause)
   cause.set_worker(worker);
 }
 
-void SetPosition(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
-  if (cause.step() == 0) cause.set_step(rank.sample.step);
+// The last instruction that has finished: of one that died nobody knows more.
+void SetInstruction(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
   const int64_t index = rank.sample.instruction;
-  if (cause.instruction().empty() && index >= 0 && index < static_cast<int64_t>(attempt.program.size())) {
+  if (index >= 0 && index < static_cast<int64_t>(attempt.program.size())) {
     cause.set_instruction(attempt.program[index].text);
   }
 }
@@ -115,7 +115,8 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
     cause = FromExit(attempt, rank, exit);
     *cause.mutable_time() = proto::ToProto(now);
     SetSlot(worker, rank, cause);
-    SetPosition(attempt, rank, cause);
+    cause.set_step(rank.sample.step);
+    SetInstruction(attempt, rank, cause);
   }
   if (exit.signal == 0) {
     cause.set_exit_code(exit.exit_code);
@@ -125,10 +126,9 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
   return cause;
 }
 
-v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const AttemptState& attempt,
-                         const RankState& rank, absl::Time now) {
+v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const RankState& rank, absl::Time now) {
   SetSlot(worker, rank, failed);
-  SetPosition(attempt, rank, failed);
+  if (failed.step() == 0) failed.set_step(rank.sample.step);
   if (!failed.has_time()) *failed.mutable_time() = proto::ToProto(now);
   return failed;
 }
@@ -174,9 +174,9 @@ std::string Whereabouts(const AttemptState& attempt, const PageSample& sample) {
     return absl::StrCat(where, ", while writing a checkpoint");
   if (sample.instruction < 0) return where;
   if (sample.instruction < static_cast<int64_t>(attempt.program.size())) {
-    return absl::StrCat(where, ", ", attempt.program[sample.instruction].phrase);
+    return absl::StrCat(where, ", after ", attempt.program[sample.instruction].phrase);
   }
-  absl::StrAppend(&where, ", instruction ", sample.instruction);
+  absl::StrAppend(&where, ", after instruction ", sample.instruction);
   if (sample.microbatch >= 0) absl::StrAppend(&where, " of microbatch ", sample.microbatch);
   return where;
 }

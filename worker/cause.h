@@ -22,9 +22,8 @@ struct Exit {
 std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptState& attempt,
                                      const RankState& rank, const Exit& exit, absl::Time now);
 
-// Fills what a rank's own Failed message left open: rank, worker, time, step, instruction.
-v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const AttemptState& attempt,
-                         const RankState& rank, absl::Time now);
+// Fills what a rank's own Failed message left open: rank, worker, time, step.
+v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const RankState& rank, absl::Time now);
 
 // A rank that never ran, or could not be started.
 v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const std::string& why,
@@ -32,7 +31,8 @@ v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const
 v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, const std::string& reason,
                             absl::Time now);
 
-// "in step 37, forward of microbatch 2", "while loading"; never empty.
+// "in step 37, after forward of microbatch 2", the instruction that finished last; "while loading"; never
+// empty.
 std::string Whereabouts(const AttemptState& attempt, const PageSample& sample);
 
 }  // namespace tandem::worker

@@ -66,9 +66,10 @@ struct RankState {
   absl::Time kill_at = absl::InfiniteFuture();
   std::optional<v1::Cause> cause;  // once gone; none where it finished and exited with 0
   PageSample sample;
-  absl::Time sampled_at = absl::InfinitePast();     // the first look at this step
-  absl::Time progressed_at = absl::InfinitePast();  // began an instruction, a step or a phase; past: unknown
-  double step_seconds = 0;                          // between the last two samples in which the step rose
+  absl::Time sampled_at = absl::InfinitePast();  // the first look at this step
+  absl::Time progressed_at =
+      absl::InfinitePast();  // finished an instruction, started a collective, …; past: unknown
+  double step_seconds = 0;   // between the last two samples in which the step rose
 };
 
 // The daemon wants the local ranks of an attempt gone.

@@ -185,7 +185,7 @@ class Taker {
         if (!rank->failed) {
           RankState then = *rank;
           if (input.sample) then.sample = *input.sample;
-          rank->failed = CompleteFailed(message.failed(), state_.settings.worker_id, attempt, then, now_);
+          rank->failed = CompleteFailed(message.failed(), state_.settings.worker_id, then, now_);
           attempt.dirty = true;
           outcome_.changes.push_back(RankFailed{input.rank, *rank->failed});
         }

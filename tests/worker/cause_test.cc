@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "ExitedEarly",
-              "rank 1 exited with code 0 in step 37, forward of microbatch 2: before it had finished"},
+              "rank 1 exited with code 0 in step 37, after forward of microbatch 2: before it had finished"},
         Death{"Sigkill",
               {0, SIGKILL},
               false,
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
         Death{"Sigsegv",
               {0, SIGSEGV},
               false,
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 11 (SIGSEGV) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 11 (SIGSEGV) in step 37, after forward of microbatch 2"},
         Death{"ForeignSigkillWithinTheGrace",
               {0, SIGKILL},
               false,
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
         Death{"OurSigkill",
               {0, SIGKILL},
               false,
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
               true,
               v1::FAILURE_CLASS_REQUESTED,
               "Cancelled",
-              "rank 1 was stopped with SIGKILL in step 37, forward of microbatch 2"},
+              "rank 1 was stopped with SIGKILL in step 37, after forward of microbatch 2"},
         Death{"OurSigkillOfOneThatWasDyingAlready",
               {0, SIGKILL, /*before_kill=*/true},
               false,
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
               true,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
         Death{"AbortAfterStop",
               {0, SIGABRT},
               false,
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 6 (SIGABRT) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 6 (SIGABRT) in step 37, after forward of microbatch 2"},
         Death{"AbortThatOutlastedTheGrace",
               {0, SIGABRT},
               false,
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
               true,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 6 (SIGABRT) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 6 (SIGABRT) in step 37, after forward of microbatch 2"},
         Death{"Stopped",
               {81, 0},
               false,
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_REQUESTED,
               "Cancelled",
-              "rank 1 was stopped in step 37, forward of microbatch 2"},
+              "rank 1 was stopped in step 37, after forward of microbatch 2"},
         Death{"StoppedUnasked",
               {81, 0},
               false,
@@ -140,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "StoppedUnasked",
-              "rank 1 exited with code 81 in step 37, forward of microbatch 2: stopped, though the daemon "
+              "rank 1 exited with code 81 in step 37, after forward of microbatch 2: stopped, though the "
+              "daemon "
               "had not "
               "asked"},
         Death{"User",
@@ -150,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_USER,
               "UserError",
-              "rank 1 exited with code 64 in step 37, forward of microbatch 2: an error of the job; its log "
+              "rank 1 exited with code 64 in step 37, after forward of microbatch 2: an error of the job; "
+              "its log "
               "says "
               "which"},
         Death{"UserAfterStop",
@@ -160,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_USER,
               "UserError",
-              "rank 1 exited with code 78 in step 37, forward of microbatch 2: an error of the job; its log "
+              "rank 1 exited with code 78 in step 37, after forward of microbatch 2: an error of the job; "
+              "its log "
               "says "
               "which"},
         Death{"Preempted",
@@ -170,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_PREEMPTED,
               "Preempted",
-              "rank 1 exited with code 75 in step 37, forward of microbatch 2: preempted"},
+              "rank 1 exited with code 75 in step 37, after forward of microbatch 2: preempted"},
         Death{"PeerLost",
               {80, 0},
               false,
@@ -178,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_PEER_LOST,
               "PeerLost",
-              "rank 1 exited with code 80 in step 37, forward of microbatch 2: it lost another rank"},
+              "rank 1 exited with code 80 in step 37, after forward of microbatch 2: it lost another rank"},
         Death{"Fenced",
               {82, 0},
               false,
@@ -186,18 +189,20 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "Fenced",
-              "rank 1 exited with code 82 in step 37, forward of microbatch 2: it had heard of no controller "
+              "rank 1 exited with code 82 in step 37, after forward of microbatch 2: it had heard of no "
+              "controller "
               "for too "
               "long"},
-        Death{"Numeric",
-              {83, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_NUMERIC,
-              "NonFinite",
-              "rank 1 exited with code 83 in step 37, forward of microbatch 2: loss or gradients are not "
-              "finite"},
+        Death{
+            "Numeric",
+            {83, 0},
+            false,
+            false,
+            false,
+            v1::FAILURE_CLASS_NUMERIC,
+            "NonFinite",
+            "rank 1 exited with code 83 in step 37, after forward of microbatch 2: loss or gradients are not "
+            "finite"},
         Death{"OutOfMemory",
               {84, 0},
               false,
@@ -205,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_OUT_OF_MEMORY,
               "OutOfMemory",
-              "rank 1 exited with code 84 in step 37, forward of microbatch 2: out of memory"},
+              "rank 1 exited with code 84 in step 37, after forward of microbatch 2: out of memory"},
         Death{"OtherCode",
               {3, 0},
               false,
@@ -213,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankExited",
-              "rank 1 exited with code 3 in step 37, forward of microbatch 2: its log says more"},
+              "rank 1 exited with code 3 in step 37, after forward of microbatch 2: its log says more"},
         Death{"OtherCodeAfterStop",
               {1, 0},
               false,
@@ -221,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_REQUESTED,
               "Cancelled",
-              "rank 1 was stopped in step 37, forward of microbatch 2"}),
+              "rank 1 was stopped in step 37, after forward of microbatch 2"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(CauseTest, ARanksOwnWordsOutrankTheSignalThatFollows) {
@@ -233,7 +238,7 @@ TEST(CauseTest, ARanksOwnWordsOutrankTheSignalThatFollows) {
   failed.set_reason("PeerLost");
   failed.mutable_time()->set_seconds(1);
   failed.set_message("rank 2 lost rank 0");
-  rank.failed = CompleteFailed(failed, "w1", attempt, rank, absl::FromUnixSeconds(9));
+  rank.failed = CompleteFailed(failed, "w1", rank, absl::FromUnixSeconds(9));
   const std::optional<v1::Cause> cause =
       CauseOfExit("w1", attempt, rank, {.signal = SIGABRT}, absl::FromUnixSeconds(9));
   EXPECT_EQ(cause->class_(), v1::FAILURE_CLASS_PEER_LOST);
@@ -257,7 +262,7 @@ TEST(WhereaboutsTest, IsSaidForEveryPhase) {
   EXPECT_EQ(Whereabouts(attempt, sample), "in step 4");
   sample.instruction = 12;
   sample.microbatch = 1;
-  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, instruction 12 of microbatch 1");
+  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, after instruction 12 of microbatch 1");
   sample.phase = v1::RANK_PHASE_CHECKPOINTING;
   EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, while writing a checkpoint");
   sample.phase = v1::RANK_PHASE_FINISHED;

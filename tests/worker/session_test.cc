@@ -138,7 +138,7 @@ TEST(SessionTest, ARankThatDoesNotMoveGetsOlderAndItsPhasesCountAsProgress) {
   sample.since_progress = absl::Milliseconds(300);
   v1::RankStatus rank = look(sample);
   EXPECT_EQ(age(rank), absl::Milliseconds(300)) << "an instruction has";
-  EXPECT_EQ(rank.whereabouts(), "in step 1, forward of microbatch 2");
+  EXPECT_EQ(rank.whereabouts(), "in step 1, after forward of microbatch 2");
   EXPECT_FALSE(rank.process_stopped());
   core.Advance(absl::Seconds(20));
   sample.since_progress += absl::Seconds(20);
