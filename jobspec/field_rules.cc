@@ -65,6 +65,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"training.validate_every_steps", 0, kBillion},
       {"training.validation_batches", 1, kMillion},
       {"parallelism.ranks", 1, 16384},
+      {"parallelism.replicas", 1, 16384},
       {"parallelism.fsdp.prefetch", 0, 2},
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
@@ -104,21 +105,22 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.hybrid_pattern", "not built yet: hybrid models; leave the key out for a Llama decoder"},
-      {"model.moe", "not built yet: mixture of experts; leave the block out for a dense model"},
-      {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; leave the key out"},
+      {"model.hybrid_pattern", "not built yet: hybrid models; omit the key for a Llama decoder"},
+      {"model.moe", "not built yet: mixture of experts; omit the block for a dense model"},
+      {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
       {"parallelism.overlap",
-       "not built yet: overlap of expert communication; leave the block out and use schedule: sequential"},
+       "not built yet: overlap of expert communication; omit the block and use schedule: sequential"},
       {"resources.memory_bytes",
-       "not built yet: placement by memory; leave the key out and compare tandem plan with the machine"},
-      {"recovery",
-       "not built yet: restarts after a failure; leave the block out and submit again with resume"},
-      {"priority", "not built yet: priorities between jobs; leave the key out"},
+       "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
+      {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
+      {"priority", "not built yet: priorities between jobs; omit the key"},
   };
   return rules;
 }
 
 const std::vector<BuiltRule>& BuiltRules() {
+  static const std::vector<std::string> kFloats = {"fp32", "fp64", "bf16"};
+  constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
@@ -127,13 +129,19 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},
       {"parallelism.expert", {"1"}, "not built yet: expert parallelism; use 1"},
       {"parallelism.expert_tensor", {"1"}, "not built yet: tensor parallelism of experts; use 1"},
-      {"parallelism.replicas", {"1"}, "not built yet: replicas of the sharded group (HSDP); use 1"},
-      {"parallelism.fsdp.strategy", {"zero3"}, "not built yet: other strategies; use zero3"},
+      {"parallelism.fsdp.strategy",
+       {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},
+       "use one of these"},
       {"parallelism.schedule", {"sequential"}, "not built yet: the overlapped schedule; use sequential"},
-      {"precision.compute", {"fp32", "fp64"}, "not built yet: lower precision; use fp32"},
+      {"precision.compute", kFloats, kNoFp8},
+      {"precision.transport", kFloats, kNoFp8},
+      {"precision.embedding.compute", kFloats, kNoFp8},
+      {"precision.embedding.transport", kFloats, kNoFp8},
+      {"precision.head.compute", kFloats, kNoFp8},
+      {"precision.head.transport", kFloats, kNoFp8},
       {"precision.deterministic",
        {"true"},
-       "not built yet: faster kernels that do not promise the same bits; leave the key out"},
+       "not built yet: faster kernels that do not promise the same bits; omit the key"},
       {"resources.device", {"auto", "cpu", "cuda"}, "use one of these"},
   };
   return rules;
@@ -169,6 +177,10 @@ std::string AllowedText(std::string_view path) {
     return absl::StrCat("a block with the keys ", absl::StrJoin(Keys(*field->message_type()), ", "));
   }
   return field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_BOOL ? "true, false" : "text";
+}
+
+bool HasReplicas(v1::Strategy strategy) {
+  return strategy == v1::STRATEGY_HSDP || strategy == v1::STRATEGY_HFSDP;
 }
 
 }  // namespace tandem::jobspec

@@ -29,7 +29,7 @@ void AppendModel(const JobPlan& plan, std::string& text) {
                          " for keys and values)"));
   AppendRow(text, "vocabulary",
             absl::StrCat(model.vocab_size, model.tie_word_embeddings ? " (tied head)" : " (untied head)"));
-  AppendRow(text, "compute type", ComputeName(plan.compute));
+  AppendRow(text, "compute type", PrecisionText(plan));
 }
 
 void AppendStep(const JobPlan& plan, std::string& text) {
@@ -85,6 +85,11 @@ void AppendMemory(const MemoryPlan& memory, std::string& text) {
             absl::StrCat(SizeText(memory.budget_bytes), "; at least ", SizeText(memory.least_budget_bytes),
                          ", by default ", SizeText(memory.default_budget_bytes),
                          ", so that communication overlaps"));
+}
+
+// Of the unit's weights and moments, on every rank.
+int64_t HeldElements(const JobPlan& plan, size_t unit) {
+  return fsdp::HeldRange(plan.layouts[unit], MeshOf(plan, unit, /*rank=*/0)).size();
 }
 
 struct UnitRow {
@@ -153,8 +158,8 @@ void AppendUnits(const JobPlan& plan, std::string& text) {
   for (const auto& [first, last] : ranges) {
     absl::StrAppendFormat(&text, "  %-*s %14s %14s %12s %9d %11d\n", static_cast<int>(width),
                           RangeName(plan, first, last), GroupedText(plan.layouts[first].elements),
-                          GroupedText(fsdp::ShardElements(plan.layouts[first], plan.train.ranks)),
-                          SizeText(rows[first].gathered_bytes), rows[first].gathers, rows[first].reductions);
+                          GroupedText(HeldElements(plan, first)), SizeText(rows[first].gathered_bytes),
+                          rows[first].gathers, rows[first].reductions);
   }
 }
 
@@ -212,7 +217,8 @@ json ModelJson(const JobPlan& plan) {
           {"head_dim", model.head_dim},
           {"vocab_size", model.vocab_size},
           {"tie_word_embeddings", model.tie_word_embeddings},
-          {"compute", ComputeName(plan.compute)}};
+          {"compute", ComputeName(plan)},
+          {"precision", PrecisionText(plan)}};
 }
 
 json StepJson(const JobPlan& plan) {
@@ -253,7 +259,7 @@ json UnitsJson(const JobPlan& plan) {
   for (size_t unit = 0; unit < rows.size(); ++unit) {
     units.push_back({{"name", plan.units[unit].name},
                      {"elements", plan.layouts[unit].elements},
-                     {"shard_elements", fsdp::ShardElements(plan.layouts[unit], plan.train.ranks)},
+                     {"shard_elements", HeldElements(plan, unit)},
                      {"gathered_bytes", rows[unit].gathered_bytes},
                      {"gathers", rows[unit].gathers},
                      {"reductions", rows[unit].reductions},

@@ -1,5 +1,6 @@
 #include "trainer/binder.h"
 
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -75,6 +76,26 @@ model::Pass PassOf(Opcode opcode) {
       return model::Pass::kBackwardInput;
     default:
       return model::Pass::kBackwardWeight;
+  }
+}
+
+const model::UnitTypes& TypesOf(const plan::JobPlan& plan, schedules::UnitId unit) {
+  return plan.precision.Of(plan.units.at(unit).name);
+}
+
+// Of the elements of a buffer that nodes find parameters or their gradients in; nothing of other kinds.
+std::optional<model::ComputeType> ParameterTypeOf(const plan::JobPlan& plan, const Buffer& buffer) {
+  switch (buffer.kind) {
+    case BufferKind::kGathered:
+    case BufferKind::kPublished:
+    case BufferKind::kWeights:  // where they are not published
+      return TypesOf(plan, buffer.subject).compute;
+    case BufferKind::kContribution:
+      return TypesOf(plan, buffer.subject).transport;
+    case BufferKind::kCollected:
+      return TypesOf(plan, buffer.subject).main;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -157,18 +178,50 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return units_.at(instruction.target)
           .BindUnshard(*communicator, shard, operands.Take(BufferKind::kGathered));
     }
+    case Opcode::kUnshardOuter: {
+      const Memory piece = operands.Take();
+      return units_.at(instruction.target)
+          .BindUnshardOuter(*communicator, piece, operands.Take(BufferKind::kOuterGathered));
+    }
     case Opcode::kReduceGradients: {
-      const Memory contribution = operands.Take(BufferKind::kContribution);
+      const bool accumulated = operands.buffer().kind == BufferKind::kFullGradient;
+      const Memory contribution =
+          operands.Take(accumulated ? BufferKind::kFullGradient : BufferKind::kContribution);
       const Memory staging = operands.Take(BufferKind::kStaging);
       const bool adds = operands.operand().mode == Mode::kAdds;
       const Memory gradients = operands.Take(BufferKind::kGradients);
       return units_.at(instruction.target)
           .BindReduceGradients(*communicator,
                                {.contribution = contribution,
+                                .accumulated = accumulated,
                                 .staging = staging,
                                 .gradients = gradients,
                                 .norm_terms = operands.TakeIf(BufferKind::kNormTerms)},
                                adds);
+    }
+    case Opcode::kRound: {
+      const model::UnitTypes& types = TypesOf(plan_, instruction.target);
+      const Memory collected = operands.Take(BufferKind::kCollected);
+      return fsdp::BindRound(device, collected, ElementTypeOf(types.main),
+                             operands.Take(BufferKind::kContribution), ElementTypeOf(types.transport));
+    }
+    case Opcode::kReduceOuter: {
+      const Memory gradients = operands.Take(BufferKind::kGradients);
+      const Memory staging = operands.Take(BufferKind::kStaging);
+      return units_.at(instruction.target)
+          .BindReduceOuter(*communicator, {.gradients = gradients,
+                                           .staging = staging,
+                                           .norm_terms = operands.Take(BufferKind::kNormTerms)});
+    }
+    case Opcode::kAccumulate: {
+      const Memory contribution = operands.Take(BufferKind::kContribution);
+      const bool adds = operands.operand().mode == Mode::kAdds;
+      return units_.at(instruction.target)
+          .BindAccumulate(contribution, operands.Take(BufferKind::kFullGradient), adds);
+    }
+    case Opcode::kZero: {
+      const Memory part = operands.Take(BufferKind::kContribution);
+      return [&device, part] { device.Fill(part.begin, 0, part.bytes); };
     }
     case Opcode::kGradientNorm: {
       fsdp::GradientNormMemory memory;
@@ -194,9 +247,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
                               moments.parts[0].end - moments.parts[0].begin};
       memory.state.exp_avg_sq = {both.begin + moments.parts.at(1).begin,
                                  moments.parts[1].end - moments.parts[1].begin};
-      if (operands.TakeIf(BufferKind::kPublished).begin != nullptr) {
-        break;
-      }
+      memory.state.published = operands.TakeIf(BufferKind::kPublished);
       memory.update_norms = operands.Take(BufferKind::kUpdateNorms);
       memory.scratch = operands.TakeIf(BufferKind::kScratch);
       return units_.at(instruction.target).BindOptimizerStep(memory, AdamW(plan_));
@@ -231,11 +282,6 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
     case Opcode::kSend:
     case Opcode::kReceive:
     case Opcode::kHostWait:
-    case Opcode::kUnshardOuter:
-    case Opcode::kZero:
-    case Opcode::kRound:
-    case Opcode::kAccumulate:
-    case Opcode::kReduceOuter:
       break;
   }
   throw std::logic_error(
@@ -265,12 +311,13 @@ model::OperandMemory Binder::MemoryOf(const Program& program, const Operand& ope
   model::OperandMemory result{
       .begin = memory.begin, .bytes = memory.bytes, .adds = operand.mode == Mode::kAdds};
   const Buffer& buffer = program.buffers[operand.buffer];
-  if (buffer.kind != BufferKind::kGathered && buffer.kind != BufferKind::kContribution &&
-      buffer.kind != BufferKind::kCollected) {
+  const std::optional<model::ComputeType> type = ParameterTypeOf(plan_, buffer);
+  if (!type.has_value()) {
     return result;
   }
+  result.type = *type;
   const Memory whole = memory_.At(program, {.buffer = operand.buffer}, parity);
-  const int64_t element_bytes = model::ElementBytes(plan_.compute);
+  const int64_t element_bytes = model::ElementBytes(*type);
   const auto& parameters = plan_.units[buffer.subject].parameters;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (operand.part < 0 || parameters[i].part == operand.part) {

@@ -248,7 +248,7 @@ class Door {
     const v1::Assignment& assignment = start_.assignment();
     plan_ = plan::MakeJobPlan(assignment.resolved());
     (*page_)->phase = static_cast<int>(Phase::kConnecting);
-    backend_ = make_backend_(DeviceName(assignment.resolved().resources().device()), Own().place());
+    backend_ = make_backend_(DeviceName(assignment.resolved().resources().device()), Own().slot());
     Connect();
     observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
     rank_ = std::make_unique<Rank>(plan_,

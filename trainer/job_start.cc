@@ -137,7 +137,8 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
 }
 
 void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found) {
-  if (found.info.layout_digest != options.layout_digest) {
+  const std::vector<std::string>& digests = options.layout_digests;
+  if (std::find(digests.begin(), digests.end(), found.info.layout_digest) == digests.end()) {
     throw UserError(
         absl::StrCat("checkpoint.resume: ", found.path,
                      " is of another model (its tensors differ in name, shape or type); resume with the "

@@ -17,11 +17,11 @@ namespace tandem::trainer {
 
 // What decides where a job starts.
 struct ResumeOptions {
-  checkpoint::Owner self;   // the job that starts
-  std::string directory;    // of its checkpoints; may be empty
-  std::string resume;       // of the spec: "", "newest", "none", a path
-  std::string resume_from;  // a checkpoint that the controller chose; goes before `resume`
-  std::string layout_digest;
+  checkpoint::Owner self;                   // the job that starts
+  std::string directory;                    // of its checkpoints; may be empty
+  std::string resume;                       // of the spec: "", "newest", "none", a path
+  std::string resume_from;                  // a checkpoint that the controller chose; goes before `resume`
+  std::vector<std::string> layout_digests;  // of checkpoints that it can go on from
   uint64_t seed = 0;
   std::string data_digest;
 };

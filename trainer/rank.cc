@@ -87,13 +87,13 @@ class Rank::Impl {
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
-        nodes_(model::DecoderNodes(plan.model, plan.batch, plan.compute, backend.operations())),
+        nodes_(model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
         units_(MakeUnits(plan, config.rank, backend)),
         memory_(plan.stage, backend.device(),
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
         states_(StatesOf(plan, memory_)),
-        arrays_(backend.device(), ElementTypeOf(plan.compute), units_, states_),
+        arrays_(backend.device(), ElementTypeOf(plan.precision.common.main), units_, states_),
         executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(memory_.region())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
@@ -198,7 +198,7 @@ class Rank::Impl {
                              .directory = plan_.train.checkpoint.directory,
                              .resume = plan_.train.checkpoint.resume,
                              .resume_from = config_.resume_from,
-                             .layout_digest = plan_.layout_digest,
+                             .layout_digests = plan_.resumable_layouts,
                              .seed = plan_.train.seed,
                              .data_digest = corpus_->digest()},
                             lease_, [this](const std::string& reason) {
@@ -209,17 +209,26 @@ class Rank::Impl {
     }
     const checkpoint::Found& start = job.from;
     resumed_from_ = start.path;
-    if (start.path.empty()) {
-      for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-        std::vector<fsdp::ParameterInit> inits;
-        for (const model::Parameter& parameter : plan_.units[unit].parameters) {
-          inits.push_back(
-              {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
-        }
-        units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
-      }
-      return 0;
+    const int64_t step = start.path.empty() ? Initialize() : Resume(start);
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      units_[unit].Publish(states_[unit]);
     }
+    return step;
+  }
+
+  int64_t Initialize() {
+    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+      std::vector<fsdp::ParameterInit> inits;
+      for (const model::Parameter& parameter : plan_.units[unit].parameters) {
+        inits.push_back(
+            {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
+      }
+      units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
+    }
+    return 0;
+  }
+
+  int64_t Resume(const checkpoint::Found& start) {
     checkpoint::Load(files_, start.path, arrays_.shards(), arrays_.unit_shards());
     arrays_.ToDevice();
     if (config_.rank == 0) {
@@ -378,7 +387,7 @@ class Rank::Impl {
                                 .layout_digest = plan_.layout_digest,
                                 .seed = plan_.train.seed,
                                 .data_digest = corpus_->digest()},
-                               arrays_.shards());
+                               arrays_.owned_shards());
     } catch (const checkpoint::DirectoryLost&) {
       throw;
     } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop

@@ -23,7 +23,7 @@ namespace tandem::trainer {
 
 class Backend;
 
-// Of the elements of a unit's buffers, for a job that computes in `type`.
+// LibTorch's name of a type of elements.
 c10::ScalarType ElementTypeOf(model::ComputeType type);
 
 // The memory of one rank's programs: the arena and the pinned host memory, as large as the programs say, and
@@ -51,7 +51,7 @@ class StageMemory {
   const device::HostArena host_;
 };
 
-// The units of a plan as `rank` shards them. `backend` outlives them.
+// The units of a plan as `rank` holds them. `backend` outlives them.
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend);
 
 // Weights and moments of each unit, which every program has at the same addresses.

@@ -14,8 +14,8 @@ using platform::Log;
 using platform::LogLevel;
 
 // At most a second between looks at the pages.
-absl::Duration BeatOf(const WorkerState& state) {
-  return std::clamp(state.beat, absl::Milliseconds(50), absl::Seconds(1));
+absl::Duration HeartbeatInterval(const WorkerState& state) {
+  return std::clamp(state.heartbeat_interval, absl::Milliseconds(50), absl::Seconds(1));
 }
 
 template <typename... Handlers>
@@ -84,22 +84,23 @@ Daemon::~Daemon() {
 }
 
 absl::Status Daemon::Run() {
-  absl::Time last_beat = absl::InfinitePast();
+  absl::Time last_heartbeat = absl::InfinitePast();
   while (!ended_) {
     std::optional<Input> input;
-    const absl::Time next_beat = last_beat + BeatOf(state_);  // whose length a Welcome may have changed
-    if (const absl::Time before = clock_.Now(); before >= next_beat) {
+    const absl::Time next_heartbeat =
+        last_heartbeat + HeartbeatInterval(state_);  // whose length a Welcome may have changed
+    if (const absl::Time before = clock_.Now(); before >= next_heartbeat) {
       input = Sampled{launcher_->Sample()};
-      last_beat = before;
+      last_heartbeat = before;
     } else {
-      const absl::Time wake = std::min(next_beat, NextWake(state_));
+      const absl::Time wake = std::min(next_heartbeat, NextWake(state_));
       input = inputs_.Take(std::max(absl::ZeroDuration(), wake - before));
       if (!input) input = Woken{};
     }
     const absl::Time now = clock_.Now();
-    const Turn turn = Handle(state_, *input, now);
-    for (const Event& event : turn.events) Note(event);
-    for (const Command& command : turn.commands) Do(command);
+    const Outcome outcome = Step(state_, *input, now);
+    for (const Change& change : outcome.changes) Note(change);
+    for (const Command& command : outcome.commands) Do(command);
   }
   if (state_.session.hello_sent) {
     constexpr absl::Duration kLastReports = absl::Seconds(1);
@@ -161,7 +162,7 @@ void Daemon::Do(const Command& command) {
 }
 
 // The log, and what other threads look at.
-void Daemon::Note(const Event& event) {
+void Daemon::Note(const Change& change) {
   const auto cause_fields = [](const AttemptKey& attempt, const v1::Cause& cause, LogLevel level,
                                const char* text) {
     Log(level, text,
@@ -174,24 +175,22 @@ void Daemon::Note(const Event& event) {
     Log(LogLevel::kInfo, text, {{"job", attempt.job}, {"attempt", std::to_string(attempt.attempt)}});
   };
   std::visit(Overloaded{
-                 [](const auto&) {},
                  [&](const Welcomed& e) {
                    Log(LogLevel::kInfo, "connected to the controller",
                        {{"address", config_.controller.target}, {"term", std::to_string(e.term)}});
                  },
                  [&](const AttemptAccepted& e) {
-                   const AttemptKey key = KeyOf(e.assignment.id());
                    {
                      const std::lock_guard lock(live_mu_);
-                     live_.insert(key);
+                     live_.insert(e.attempt);
                    }
-                   attempt_fields(key, absl::StrCat("assigned ", e.assignment.ranks_size(), " rank(s)"));
+                   attempt_fields(e.attempt, absl::StrCat("assigned ", e.num_ranks, " rank(s)"));
                  },
                  [&](const AttemptRefused& e) {
                    cause_fields(e.attempt, e.cause, LogLevel::kWarning, "refused an attempt");
                  },
-                 [&](const StopDecided& e) {
-                   attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.stop.reason));
+                 [&](const AttemptStopped& e) {
+                   attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.reason));
                  },
                  [&](const RankStarted& e) {
                    profiles_->RankStarted(e.rank);
@@ -220,7 +219,7 @@ void Daemon::Note(const Event& event) {
                    attempt_fields(e.attempt, "ended here");
                  },
              },
-             event);
+             change);
 }
 
 void Daemon::PrepareAttempt(const Prepare& command) {

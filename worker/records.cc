@@ -13,6 +13,7 @@
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/regular_file.h"
+#include "proto/time.h"
 #include "worker/cause.h"
 
 namespace tandem::worker {
@@ -148,7 +149,7 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
     cause.set_message(absl::StrCat("rank ", out.rank(), " died with the daemon of worker ", worker_id));
     cause.set_rank(out.rank());
     cause.set_worker(worker_id);
-    SetTime(now, *cause.mutable_time());
+    *cause.mutable_time() = proto::ToProto(now);
   }
   if (const absl::Status written = WriteEnd(status); !written.ok()) return written;
   return status;

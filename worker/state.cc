@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
+#include "proto/time.h"
 #include "worker/cause.h"
 
 namespace tandem::worker {
 namespace {
-
-void SetDuration(absl::Duration duration, google::protobuf::Duration& out) {
-  absl::Duration rest;
-  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
-  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
-}
 
 v1::RankPhase PhaseOf(const RankState& rank) {
   switch (rank.life) {
@@ -39,6 +34,18 @@ v1::AttemptId IdOf(const AttemptKey& key) {
   id.set_job_id(key.job);
   id.set_attempt(key.attempt);
   return id;
+}
+
+AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key) {
+  const auto it = state.live.find(key);
+  return it == state.live.end() ? nullptr : &it->second;
+}
+
+RankState* FindRank(WorkerState& state, const RankKey& key) {
+  AttemptState* const attempt = FindAttempt(state, key.attempt);
+  if (attempt == nullptr) return nullptr;
+  const auto it = attempt->ranks.find(key.rank);
+  return it == attempt->ranks.end() ? nullptr : &it->second;
 }
 
 bool StopsAfterCheckpoint(const AttemptState& attempt) {
@@ -72,10 +79,11 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     for (const auto& [time, field] : {std::pair(rank.ready_at, &v1::RankStatus::mutable_ready_at),
                                       std::pair(rank.finished_at, &v1::RankStatus::mutable_finished_at),
                                       std::pair(rank.gone_at, &v1::RankStatus::mutable_exited_at)}) {
-      if (time != absl::InfinitePast()) SetTime(time, *(out.*field)());
+      if (time != absl::InfinitePast()) *(out.*field)() = proto::ToProto(time);
     }
     if (rank.life == Life::kRunning && rank.progressed_at != absl::InfinitePast()) {
-      SetDuration(std::max(absl::ZeroDuration(), now - rank.progressed_at), *out.mutable_since_progress());
+      *out.mutable_since_progress() =
+          proto::ToProto(std::max(absl::ZeroDuration(), now - rank.progressed_at));
       out.set_whereabouts(Whereabouts(attempt, rank.sample));
       out.set_process_stopped(rank.sample.stopped);
     }
@@ -99,7 +107,7 @@ v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   v1::Inventory inventory;
   inventory.set_hostname(state.settings.hostname);
   inventory.set_data_address(state.data_address);
-  for (const v1::Place& place : state.settings.places) *inventory.add_places() = place;
+  for (const v1::Slot& slot : state.settings.slots) *inventory.add_slots() = slot;
   for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true, now);
   for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;
   return inventory;

@@ -20,6 +20,7 @@
 #include "cli/terminal/log_line.h"
 #include "platform/clock.h"
 #include "platform/regular_file.h"
+#include "platform/signal_name.h"
 
 namespace tandem::cli {
 namespace {
@@ -123,7 +124,8 @@ bool DaemonProcess::Running() {
 std::string DaemonProcess::EndText() const {
   if (WIFSIGNALED(wait_status_)) {
     const int signal = WTERMSIG(wait_status_);
-    return absl::StrCat(command_.name, " was killed by signal ", signal, " (", SignalName(signal), ")");
+    return absl::StrCat(command_.name, " was killed by signal ", signal, " (", platform::SignalName(signal),
+                        ")");
   }
   return absl::StrCat(command_.name, " ended with exit code ", WEXITSTATUS(wait_status_));
 }

@@ -61,8 +61,8 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
     std::error_code error;
     std::filesystem::create_directories(state, error);
     std::vector<std::string> arguments = {
-        "--controller", options.address, "--id",     id,
-        "--state",      state,           "--places", absl::StrCat(options.places)};
+        "--controller", options.address, "--id",    id,
+        "--state",      state,           "--slots", absl::StrCat(options.slots)};
     if (!options.trainer.empty()) {
       arguments.insert(arguments.end(), {"--trainer", options.trainer});
     }

@@ -55,7 +55,7 @@ class ConnectionGuard {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<Connection>> added_ ABSL_GUARDED_BY(mu_);
 
-  // Of the thread.
+  // Used by the thread alone.
   std::string buffer_;
   uint64_t next_id_ = 1;  // 0 is wake_
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;

@@ -18,7 +18,7 @@ struct UnfinishedMessages {
 
 // Refuses gRPC messages that are too long, in the bytes of one HTTP/2 connection that passes through. gRPC's
 // own limit is applied to messages that have arrived whole: 1.51 buffers 512 MB before it says no. A message
-// begins with its length, so here it is refused when its first five bytes have passed: the server is told
+// begins with its length, so here it is refused when its first five bytes have passed: the server gets
 // that the client has cancelled the call, the client that the server has ended it with RESOURCE_EXHAUSTED and
 // both sizes. What the client still sends of it is passed on, for flow control; the server drops it.
 //
@@ -93,7 +93,7 @@ class MessageLimit {
     Share share;            // while some of it is left
     bool answered = false;  // the server's headers have passed
   };
-  // What the client is to be told.
+  // The error for the client.
   struct Refusal {
     std::string why;
     bool answered = false;

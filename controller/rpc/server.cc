@@ -37,6 +37,7 @@
 #include "controller/store/store.h"
 #include "platform/log.h"
 #include "platform/steady_condition.h"
+#include "proto/names.h"
 
 namespace tandem::controller {
 namespace {
@@ -151,8 +152,8 @@ struct Server::Parts {
 };
 
 void Server::Parts::RunTicks() {
-  const absl::Duration tick = std::min(kTick, sessions->beat());
-  absl::Time beat = absl::InfinitePast();
+  const absl::Duration tick = std::min(kTick, sessions->heartbeat_interval());
+  absl::Time last_heartbeat = absl::InfinitePast();
   absl::Time second = absl::InfinitePast();
   while (true) {
     {
@@ -171,14 +172,14 @@ void Server::Parts::RunTicks() {
     });
     const absl::Time now = clock.Now();
     history->Tick(now);
-    if (now - beat >= sessions->beat()) {
-      beat = now;
+    if (now - last_heartbeat >= sessions->heartbeat_interval()) {
+      last_heartbeat = now;
       for (const absl::Status& in_place : {store->CheckInPlace(), history->CheckInPlace()}) {
         if (!in_place.ok()) {
           engine->Fail(in_place);
         }
       }
-      sessions->Beat();
+      sessions->SendHeartbeats();
     }
     if (now - second >= absl::Seconds(1)) {
       second = now;
@@ -197,7 +198,7 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
       platform::Log(platform::LogLevel::kWarning, event.reason(),
                     {{"job", event.job_id()}, {"message", event.message()}});
     } else if (!event.job_id().empty() && !event.has_checkpoint()) {
-      platform::Log(platform::LogLevel::kInfo, StateName(event.to()),
+      platform::Log(platform::LogLevel::kInfo, proto::ValueName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
     }
     if (IsTerminal(event.to()) && !event.has_checkpoint()) {

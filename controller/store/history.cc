@@ -429,14 +429,14 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& jo
   return Read(job, statements_->range, norms);
 }
 
-absl::StatusOr<std::optional<v1::ItemTable>> History::Table(const std::string& digest) {
+absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::string& digest) {
   const absl::MutexLock lock(&mu_);
   if (!damage_.ok()) {
     return damage_;
   }
   Statement& query = statements_->get_table;
   query.Bind(digest);
-  std::optional<v1::ItemTable> out;
+  std::optional<v1::ParameterTable> out;
   bool readable = true;
   if (query.Next()) {
     readable = out.emplace().ParseFromString(query.Bytes(0));

@@ -68,7 +68,7 @@ class History {
   absl::StatusOr<std::vector<v1::StepReport>> Range(const std::string& job, int64_t first, int64_t last,
                                                     int limit, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
 
-  absl::StatusOr<std::optional<v1::ItemTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::optional<v1::ParameterTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The newest position of a job; zeros where there is none.
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
@@ -100,7 +100,7 @@ class History {
   absl::Status InsertNorms(const std::string& job, const v1::StepReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Evict(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Of all reports, durable or not.
+  // Over all reports, durable or not.
   absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the open transaction; what is to be called then, and with what.
   std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

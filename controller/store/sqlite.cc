@@ -14,7 +14,8 @@
 namespace tandem::controller {
 namespace {
 
-// Of the write that failed. SQLite 3.40 does not note it for the connection when a COMMIT writes the log.
+// The errno of the write that failed. SQLite 3.40 does not note it for the connection when a COMMIT writes
+// the log.
 int LastErrno(sqlite3* db, int rc) {
   sqlite3_file* log = nullptr;
   int error = 0;

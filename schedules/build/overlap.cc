@@ -27,9 +27,16 @@ std::vector<NodeId>& PlaceOf(NodeKind kind, LayerNodes& layer) {
       return layer.combine;
     case NodeKind::kFinish:
       return layer.after;
-    default:
-      return layer.before;
+    case NodeKind::kEmbedding:
+    case NodeKind::kAttention:
+    case NodeKind::kRoute:
+    case NodeKind::kPermute:
+    case NodeKind::kMamba:
+    case NodeKind::kMtp:
+    case NodeKind::kHead:
+      break;
   }
+  return layer.before;
 }
 
 class OverlapBuilder {

@@ -250,27 +250,20 @@ std::string FirstDifference(const Outline& outline, const Cells& cells, const Sy
 }
 
 std::string ContentName(const Outline& outline, BufferKind kind, int subject) {
-  switch (kind) {
-    case BufferKind::kGradients:
-      return absl::StrCat("the gradient of ", outline.units[subject].name);
-    case BufferKind::kWeights:
-    case BufferKind::kPublished:
-    case BufferKind::kOptimizerState:
-    case BufferKind::kNormTerms:
-    case BufferKind::kUpdateNorms:
-    case BufferKind::kHostUpdateNorms:
-      return absl::StrCat("the ", ToText(kind), " of ", outline.units[subject].name);
-    case BufferKind::kNodeState:
+  const BufferKindInfo& info = InfoOf(kind);
+  switch (info.subject) {
+    case SubjectKind::kUnit:
+      return absl::StrCat("the ", kind == BufferKind::kGradients ? "gradient" : info.name, " of ",
+                          outline.units[subject].name);
+    case SubjectKind::kState:
       return outline.states[subject].name;
-    case BufferKind::kBatch:
-    case BufferKind::kHostBatch:
-    case BufferKind::kLosses:
-      return outline.values[subject].name;
-    case BufferKind::kHostLosses:
-      return absl::StrCat("the report of ", outline.values[subject].name);
-    default:
-      return absl::StrCat("the ", ToText(kind));
+    case SubjectKind::kValue:
+      return absl::StrCat(kind == BufferKind::kHostLosses ? "the report of " : "",
+                          outline.values[subject].name);
+    case SubjectKind::kNone:
+      break;
   }
+  return absl::StrCat("the ", info.name);
 }
 
 }  // namespace tandem::schedules

@@ -35,17 +35,23 @@ double Median(std::vector<double> values) {
 
 double Seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
-}  // namespace
-
-std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& program,
-                                       const Workload& workload, absl::Span<const Timeline> timelines) {
-  std::map<int64_t, std::vector<const Timeline*>> steps;  // step → its ranks
+std::map<int64_t, std::vector<const Timeline*>> RanksByStep(const Program& program,
+                                                            absl::Span<const Timeline> timelines) {
+  std::map<int64_t, std::vector<const Timeline*>> steps;
   for (const Timeline& timeline : timelines) {
     TANDEM_CHECK(
         timeline.program == program.name && timeline.instructions.size() == program.instructions.size(),
         "the timelines are of this program");
     steps[timeline.step].push_back(&timeline);
   }
+  return steps;
+}
+
+}  // namespace
+
+std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& program,
+                                       const Workload& workload, absl::Span<const Timeline> timelines) {
+  const auto steps = RanksByStep(program, timelines);
 
   using Key = std::tuple<std::string, double, double, double>;
   std::map<Key, Samples> kinds;
@@ -116,12 +122,8 @@ Gaps MeasureGaps(const Program& program, absl::Span<const Timeline> timelines) {
 }
 
 double MeasureSkew(const Program& program, absl::Span<const Timeline> timelines) {
-  std::map<int64_t, std::vector<const Timeline*>> steps;  // step → its ranks
-  for (const Timeline& timeline : timelines) {
-    steps[timeline.step].push_back(&timeline);
-  }
   std::vector<double> skews;
-  for (const auto& [step, ranks] : steps) {
+  for (const auto& [step, ranks] : RanksByStep(program, timelines)) {
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       if (program.instructions[i].communicator < 0) {
         continue;

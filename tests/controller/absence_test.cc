@@ -82,7 +82,7 @@ TEST(AbsenceTest, AWorkerThatReturnsWithoutTheAttemptLosesTheJob) {
   driver.Disconnect("b");
   driver.Connect("b", 1, /*incarnation=*/2);
   EXPECT_EQ(driver.Job().reason(), "WorkerLost");
-  EXPECT_EQ(WantedOn(driver.state, "b").all_size(), 0) << "it is not started again";
+  EXPECT_EQ(AssignmentsFor(driver.state, "b").all_size(), 0) << "it is not started again";
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
 }
@@ -122,7 +122,7 @@ TEST(AbsenceTest, AnAdmittedAttemptThatNeverReachedTheWorkerIsSentAgain) {
   driver.Disconnect("a");
   driver.Connect("a", 1);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
-  EXPECT_EQ(WantedOn(driver.state, "a").all_size(), 1);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all_size(), 1);
 }
 
 TEST(AbsenceTest, AnAttemptThatIsNotAcceptedInTimeFails) {
@@ -140,7 +140,7 @@ TEST(AbsenceTest, AnAttemptThatIsNotAcceptedInTimeFails) {
       driver.Job().message(),
       ::testing::StartsWith("not ready within 15m: rank 0 on worker a is spawned, rank 1 on worker b is "
                             "not accepted; "));
-  EXPECT_EQ(WantedOn(driver.state, "b").all_size(), 0) << "withdrawn there";
+  EXPECT_EQ(AssignmentsFor(driver.state, "b").all_size(), 0) << "withdrawn there";
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   driver.Wait(absl::Seconds(2));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
@@ -182,7 +182,7 @@ TEST(AbsenceTest, ARestartedControllerAdoptsTheRunningAttempt) {
   driver.Wait(absl::Seconds(60));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(driver.Job().attempt(), 1);
-  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_RUN);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).desired(), v1::DESIRED_RUN);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_SUCCEEDED);
@@ -230,7 +230,7 @@ TEST(AbsenceTest, AnAttemptThatNobodyWantsKeepsItsWorkerFromTakingRanks) {
   ended.set_ended(true);
   driver.Say("a", ended);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
-  EXPECT_EQ(WantedOn(driver.state, "a").forget_size(), 1);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").forget_size(), 1);
 }
 
 TEST(AbsenceTest, AnOldSessionsEndChangesNothing) {

@@ -8,6 +8,8 @@
 #include "controller/core/assignments.h"
 #include "controller/core/causes.h"
 #include "controller/core/decide.h"
+#include "proto/names.h"
+#include "proto/time.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {
@@ -22,7 +24,7 @@ TEST(DeathTest, TheFirstDeadRankStopsTheAttempt) {
   EXPECT_EQ(driver.Job().cause().rank(), 1);
   EXPECT_EQ(driver.Job().cause().worker(), "b");
   EXPECT_EQ(driver.Job().cause().step(), 7);
-  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(driver.Job().reason(), "RankKilled");
@@ -102,11 +104,13 @@ TEST(DeathTest, AWorkerThatWasToldToEndIsNamedThoughItsPeersSpeakFirst) {
 
 // The worker's clock is an hour ahead, and the controller hears of the end five minutes late.
 TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
-  const auto at = [](double second) { return ToProto(kStart + absl::Hours(1) + absl::Seconds(second)); };
+  const auto at = [](double second) {
+    return proto::ToProto(kStart + absl::Hours(1) + absl::Seconds(second));
+  };
   Driver driver;
   const auto hello = [&] {
     v1::Hello out = HelloOf("a", 1);
-    *out.mutable_now() = ToProto(driver.now + absl::Hours(1));
+    *out.mutable_now() = proto::ToProto(driver.now + absl::Hours(1));
     return out;
   };
   driver.Connect(hello());
@@ -117,7 +121,7 @@ TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
   driver.now += absl::Seconds(10);
   driver.Say("a", status);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  EXPECT_EQ(FromProto(driver.events.back().time()), kStart + absl::Seconds(9));
+  EXPECT_EQ(proto::FromProto(driver.events.back().time()), kStart + absl::Seconds(9));
 
   driver.Disconnect("a");
   rank.set_exited(true);
@@ -131,12 +135,12 @@ TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
   *back.mutable_inventory()->add_attempts() = status;
   driver.Connect(back);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(FromProto(driver.Job().cause().time()), kStart + absl::Seconds(11));
-  EXPECT_EQ(FromProto(driver.Job().ended()), kStart + absl::Seconds(12));
+  EXPECT_EQ(proto::FromProto(driver.Job().cause().time()), kStart + absl::Seconds(11));
+  EXPECT_EQ(proto::FromProto(driver.Job().ended()), kStart + absl::Seconds(12));
   for (const v1::Event& event : driver.events) {
     if (event.to() == v1::JOB_STATE_STOPPING) {
-      EXPECT_EQ(FromProto(event.time()), kStart + absl::Seconds(11));
-      EXPECT_EQ(FromProto(event.decided()), driver.now);
+      EXPECT_EQ(proto::FromProto(event.time()), kStart + absl::Seconds(11));
+      EXPECT_EQ(proto::FromProto(event.decided()), driver.now);
     }
   }
 }
@@ -149,10 +153,10 @@ TEST(DeathTest, ACheckpointThatIsToldLateKeepsItsTime) {
   told.notice.mutable_id()->set_job_id("id-job");
   told.notice.mutable_id()->set_attempt(1);
   told.notice.mutable_committed()->set_step(5);
-  *told.notice.mutable_at() = ToProto(kStart + absl::Seconds(7));
+  *told.notice.mutable_at() = proto::ToProto(kStart + absl::Seconds(7));
   driver.Feed(told);
   EXPECT_EQ(driver.events.back().reason(), "CheckpointCommitted");
-  EXPECT_EQ(FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
+  EXPECT_EQ(proto::FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
 }
 
 TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
@@ -264,12 +268,12 @@ TEST(DeathTest, CancelWorksInEveryState) {
       stopped.set_stop_requested(true);
       driver.Say(worker, status);
     }
-    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED) << StateName(state);
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED) << proto::ValueName(state);
     EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_REQUESTED);
   }
 }
 
-TEST(DeathTest, PlacesAreFreeWhenTheJobHasEnded) {
+TEST(DeathTest, SlotsAreFreeWhenTheJobHasEnded) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Feed(SubmitOf("next", 2));

@@ -126,9 +126,9 @@ TEST_F(HistoryTest, ItemTablesAreKeptByDigest) {
   std::unique_ptr<History> history = Open();
   v1::ReportBatch batch = BatchOf("j", 1, 1, 1, 2);
   batch.mutable_table()->set_digest("t");
-  batch.mutable_table()->add_items()->set_name("lm_head.weight");
+  batch.mutable_table()->add_parameters()->set_name("lm_head.weight");
   ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
-  EXPECT_EQ((*history->Table("t"))->items(0).name(), "lm_head.weight");
+  EXPECT_EQ((*history->Table("t"))->parameters(0).name(), "lm_head.weight");
   EXPECT_FALSE(history->Table("other")->has_value());
 }
 

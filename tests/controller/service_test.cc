@@ -12,6 +12,7 @@
 #include "controller/runtime.pb.h"
 #include "jobspec/jobspec.h"
 #include "platform/clock.h"
+#include "proto/time.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
@@ -86,7 +87,7 @@ TEST_F(ServiceTest, AJobRunsToSucceeded) {
 }
 
 TEST_F(ServiceTest, AKilledRankFailsTheJobWithItsCause) {
-  SimulatedWorker a("a", address(), {.places = 2, .fail = true});
+  SimulatedWorker a("a", address(), {.slots = 2, .fail = true});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("bad", 2), "", job).ok());
   ASSERT_TRUE(client_->Follow("bad", job).ok());
@@ -345,7 +346,7 @@ TEST_F(ProfileTest, TimelinesOfAllRanksAreRelayedWithTheirRanks) {
 }
 
 TEST_F(ProfileTest, AWorkerThatSendsTooLittleIsNamed) {
-  const SimulatedWorker a("a", address(), {.places = 2, .hold = true, .timelines = 1});
+  const SimulatedWorker a("a", address(), {.slots = 2, .hold = true, .timelines = 1});
   StartJob();
   std::vector<v1::ProfileChunk> chunks;
   ASSERT_TRUE(Profile("held", 2, chunks).ok());
@@ -394,7 +395,7 @@ TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
   absl::Time running;  // the last message of the worker led to it
   absl::Time stopping;
   for (const v1::Event& event : events.events()) {
-    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = FromProto(event.time());
+    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = proto::FromProto(event.time());
     if (event.to() == v1::JOB_STATE_STOPPING) {
       break;
     }
@@ -442,7 +443,7 @@ TEST_F(ServiceTest, AWorkerThatHasSeenALaterTermOfThisStoreIsTurnedAway) {
 }
 
 TEST_F(ServiceTest, WorkersAreListed) {
-  SimulatedWorker b("b", address(), {.places = 2});
+  SimulatedWorker b("b", address(), {.slots = 2});
   SimulatedWorker a("a", address(), {});
   v1::ListWorkersResponse response;
   JobClient::Until([&] {
@@ -452,7 +453,7 @@ TEST_F(ServiceTest, WorkersAreListed) {
     return response.workers_size() == 2;
   });
   EXPECT_EQ(response.workers(0).id(), "a");
-  EXPECT_EQ(response.workers(1).places(), 2);
+  EXPECT_EQ(response.workers(1).slots(), 2);
   EXPECT_TRUE(response.workers(0).schedulable());
   EXPECT_EQ(response.workers(0).device(), v1::DEVICE_CPU);
 }

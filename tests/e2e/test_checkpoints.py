@@ -70,7 +70,7 @@ def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says
     runs = []
     for index in range(2):
         environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / f"state{index}"), "NO_COLOR": "1"}
-        runs.append(subprocess.Popen([bin_dir / "tandem", "run", "-f", path, "--workers", "2", "--places", "1"],
+        runs.append(subprocess.Popen([bin_dir / "tandem", "run", "-f", path, "--workers", "2", "--slots", "1"],
                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                      text=True, env=environment, start_new_session=True))
     texts = [run.communicate(timeout=120)[0] for run in runs]

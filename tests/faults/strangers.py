@@ -128,9 +128,9 @@ def raving_worker(storm):
     cluster = storm.cluster
     client = Client(cluster.address)
     name = f"raving-{storm.rng.randrange(1 << 40)}"
-    # The others' free places are one each: only here is room for four.
+    # The others' free slots are one each: only here is room for four.
     hello = {"workerId": name, "incarnation": "1", "protocolMin": 1, "protocolMax": 1, "inventory": {
-        "places": [{"index": i, "device": "DEVICE_CPU", "healthy": True} for i in range(8)]}}
+        "slots": [{"index": i, "device": "DEVICE_CPU", "healthy": True} for i in range(8)]}}
     spec = tiny_job(name, ranks=8, steps=5)
     cluster.submit(spec)
     attempt = {"jobId": cluster.job(name)["id"], "attempt": 1}

@@ -25,6 +25,11 @@ bool SameBits(const std::vector<double>& a, const std::vector<double>& b) {
 }  // namespace
 
 std::string FirstDifference(const JobRun& a, const JobRun& b) {
+  for (const JobRun* run : {&a, &b}) {
+    if (!run->unequal_replicas.empty()) {
+      return absl::StrCat("two ranks differ in ", *run->unequal_replicas.begin());
+    }
+  }
   if (a.steps.size() != b.steps.size()) {
     return absl::StrCat(a.steps.size(), " and ", b.steps.size(), " steps");
   }
@@ -58,5 +63,17 @@ std::string FirstDifference(const JobRun& a, const JobRun& b) {
 }
 
 void ExpectSameBits(const JobRun& a, const JobRun& b) { EXPECT_EQ(FirstDifference(a, b), ""); }
+
+JobRun RunOn(int ranks, JobOptions options) {
+  constexpr int kMicrobatchesOfAllRanks = 12;
+  options.ranks = ranks;
+  options.microbatches_per_rank = kMicrobatchesOfAllRanks / ranks;
+  return RunJob(MakeJob(options));
+}
+
+JobRun Tail(JobRun whole, size_t first) {
+  whole.steps.erase(whole.steps.begin(), whole.steps.begin() + static_cast<int64_t>(first) - 1);
+  return whole;
+}
 
 }  // namespace tandem::parity

@@ -24,9 +24,10 @@ TEST(JobPlanTest, PlainStructsHoldWhatTheSpecSays) {
   EXPECT_EQ(plan.train.data.train, "/data");
   EXPECT_EQ(plan.batch.sequences, 2);
   EXPECT_EQ(plan.batch.sequence_length, 64);
-  EXPECT_EQ(plan.compute, model::ComputeType::kFp32);
+  EXPECT_EQ(plan.precision.hidden(), model::ComputeType::kFp32);
   EXPECT_EQ(plan.model.head_dim, 16);
-  EXPECT_EQ(MakeJobPlan(TestJob("{ranks: 1}", "{compute: fp64}")).compute, model::ComputeType::kFp64);
+  EXPECT_EQ(MakeJobPlan(TestJob("{ranks: 1}", "{compute: fp64}")).precision.hidden(),
+            model::ComputeType::kFp64);
 }
 
 TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
@@ -80,6 +81,54 @@ TEST(JobPlanTest, ProgramsOfARealModelAreAcceptedAtEveryPrefetchDistance) {
   }
 }
 
+std::string Parallelism(const schedules::Strategy& strategy, int ranks) {
+  return "{ranks: " + std::to_string(ranks) + ", fsdp: {strategy: " + strategy.name + "}}";
+}
+
+TEST(JobPlanTest, EveryRowOfTheTableOfPlacementsIsAStrategyOfAJob) {
+  for (const schedules::Strategy& strategy : schedules::Strategies()) {
+    const JobPlan plan = MakeJobPlan(TestJob(Parallelism(strategy, 2)));
+    EXPECT_EQ(plan.options.strategy, strategy);
+    const bool has_outer = strategy.outer.gradients == schedules::Placement::kPartial;
+    EXPECT_EQ(plan.train.replicas, has_outer ? 2 : 1) << "jobspec knows which have an outer axis";
+    EXPECT_EQ(plan.options.dense.outer, plan.train.replicas);
+    EXPECT_EQ(schedules::CheckStage(plan.outline, plan.options, plan.stage), absl::OkStatus());
+  }
+}
+
+// fsdp.md 2.5: what each strategy keeps, in elements of the padded unit.
+TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
+  struct Kept {
+    int weights;  // pieces of six ranks
+    int gradients;
+    int full_gradient;  // while contributions are accumulated
+    int gathered;
+  };
+  const std::map<std::string, Kept> kKept = {{"replicate", {6, 6, 6, 0}}, {"zero1", {1, 1, 6, 6}},
+                                             {"zero2", {1, 1, 0, 6}},     {"zero3", {1, 1, 0, 6}},
+                                             {"hsdp", {2, 2, 0, 6}},      {"hfsdp", {1, 2, 0, 6}}};
+  for (const schedules::Strategy& strategy : schedules::Strategies()) {
+    const JobPlan plan = MakeJobPlan(TestJob(Parallelism(strategy, 6)));
+    const Kept& kept = kKept.at(strategy.name);
+    for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
+      SCOPED_TRACE(testing::Message() << strategy.name << ", " << plan.units[unit].name);
+      const int64_t piece = fsdp::ShardElements(plan.layouts[unit], 6) * 4;  // bytes of fp32
+      std::map<schedules::BufferKind, int64_t> bytes;
+      for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+        if (buffer.subject == unit) {
+          bytes[buffer.kind] = buffer.bytes.bound;
+        }
+      }
+      using schedules::BufferKind;
+      EXPECT_EQ(bytes[BufferKind::kWeights], kept.weights * piece);
+      EXPECT_EQ(bytes[BufferKind::kOptimizerState], 2 * kept.weights * piece);
+      EXPECT_EQ(bytes[BufferKind::kGradients], kept.gradients * piece);
+      EXPECT_EQ(bytes[BufferKind::kFullGradient], kept.full_gradient * piece);
+      EXPECT_EQ(bytes[BufferKind::kGathered], kept.gathered * piece);
+    }
+  }
+}
+
 TEST(JobPlanTest, AllProgramsHaveTheSamePersistentBuffersAtTheSameAddresses) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   const auto persistent = [](const schedules::Program& program) {
@@ -124,12 +173,45 @@ TEST(JobPlanTest, DigestsNameTheProgramAndTheLayout) {
       MakeJobPlan(TestJob("{ranks: 2}", "{compute: fp32}", ", tie_word_embeddings: true")).layout_digest);
 }
 
+TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
+  const auto text = [](const std::string& precision) {
+    return PrecisionText(MakeJobPlan(TestJob("{ranks: 2}", precision)));
+  };
+  EXPECT_EQ(text("{compute: fp32}"), "fp32");
+  EXPECT_EQ(text("{compute: bf16}"), "bf16");
+  EXPECT_EQ(text("{compute: bf16, transport: fp32}"), "bf16, gradients between ranks in fp32");
+  EXPECT_EQ(text("{compute: bf16, head: {compute: fp32}}"),
+            "bf16; head in fp32, gradients between ranks in bf16; head's in fp32");
+  const JobPlan plan =
+      MakeJobPlan(TestJob("{ranks: 2}", "{compute: bf16, transport: fp32, head: {transport: bf16}}"));
+  using enum model::ComputeType;
+  EXPECT_EQ(plan.precision.Of("layers.3"),
+            (model::UnitTypes{.main = kFp32, .compute = kBf16, .transport = kFp32}));
+  EXPECT_EQ(plan.precision.Of("head"),
+            (model::UnitTypes{.main = kFp32, .compute = kBf16, .transport = kBf16}));
+}
+
+TEST(JobPlanTest, CheckpointsOfTheSameMainTypeAreResumable) {
+  const auto plan = [](const std::string& precision) {
+    return MakeJobPlan(TestJob("{ranks: 2}", precision));
+  };
+  const auto resumes = [&](const std::string& precision, const std::string& saved_in) {
+    const std::vector<std::string> layouts = plan(precision).resumable_layouts;
+    return std::count(layouts.begin(), layouts.end(), plan(saved_in).layout_digest);
+  };
+  for (const char* const precision :
+       {"{compute: fp32}", "{compute: bf16}", "{compute: fp32, head: {compute: bf16}}"}) {
+    EXPECT_EQ(resumes(precision, "{compute: fp32}"), 1) << precision;
+    EXPECT_EQ(resumes(precision, "{compute: bf16, transport: fp32}"), 1) << precision;
+  }
+}
+
 TEST(JobPlanTest, WhatValidateRefusesIsNotPlannedSilently) {
   v1::JobSpec job = TestJob();
   job.mutable_training()->set_global_batch_size(13);
   EXPECT_THROW(MakeJobPlan(job), std::logic_error);
   job = TestJob();
-  job.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
+  job.mutable_precision()->set_compute(v1::COMPUTE_TYPE_FP8);
   EXPECT_THROW(MakeJobPlan(job), std::logic_error);
 }
 

@@ -71,7 +71,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     EXPECT_GE(daemon_->page(rank).instruction, 0);
     EXPECT_GT(daemon_->page(rank).collectives[0], 0u);
   }
-  const v1::ItemTable table = daemon_->Said(0)[0].table();
+  const v1::ParameterTable table = daemon_->Said(0)[0].table();
   int64_t steps = 0;
   bool validated_start = false;
   for (const v1::FromTrainer& message : daemon_->Said(0)) {
@@ -91,14 +91,14 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     EXPECT_GT(report.loss(), 0);
     EXPECT_GT(report.grad_norm(), 0);
     EXPECT_EQ(report.norms().table_digest(), table.digest());
-    EXPECT_EQ(report.norms().weight_size(), table.items_size());
-    EXPECT_EQ(report.norms().update_size(), table.items_size());
+    EXPECT_EQ(report.norms().weight_size(), table.parameters_size());
+    EXPECT_EQ(report.norms().update_size(), table.parameters_size());
     EXPECT_EQ(report.norms().max_abs_size(), 0);
     EXPECT_EQ(report.scalars().contains("validation_loss"), report.step() % 3 == 0);
   }
   EXPECT_TRUE(validated_start);
   EXPECT_EQ(steps, 6);
-  EXPECT_EQ(table.items(0).name(), "model.embed_tokens.weight");
+  EXPECT_EQ(table.parameters(0).name(), "model.embed_tokens.weight");
   const auto committed = daemon_->WaitFor(
       0, [](const auto& m) { return m.has_checkpoint(); }, kPatience);
   ASSERT_TRUE(committed.has_value());
