@@ -35,8 +35,6 @@ void AddParts(const DecoderNode& node, const NodeDeclaration& declaration, UnitP
 
 }  // namespace
 
-int ElementBytes(ComputeType type) { return type == ComputeType::kFp64 ? 8 : 4; }
-
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   // Parameters do not depend on the batch.
   const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1}, ComputeType::kFp32);

@@ -13,8 +13,8 @@ class BoundTensors;
 // What the code of all nodes of a decoder is made from.
 struct NodeContext {
   const DecoderConfig& config;
-  const DecoderShapes& shapes;
-  ComputeType type = ComputeType::kFp32;
+  const DecoderShapes shapes;
+  const NodeTypes types;
   const ops::Operations& ops;  // outlives the nodes
 };
 
@@ -31,7 +31,7 @@ class DeclaredNode : public Node {
   virtual BoundPass BindBackward(BoundTensors& in) const = 0;
 
   const DecoderShapes s_;
-  const ComputeType type_;
+  const NodeTypes types_;
   const ops::Operations& ops_;
   const double epsilon_;  // of the norms
 

@@ -19,9 +19,10 @@ using schedules::ValueId;
 
 Bytes Fixed(int64_t bytes) { return {.expected = bytes, .bound = bytes}; }
 
-schedules::UnitPrecision PrecisionOf(ComputeType type) {
-  const int bytes = ElementBytes(type);
-  return {.main = bytes, .compute = bytes, .transport = bytes};
+schedules::UnitPrecision BytesOf(const UnitTypes& types) {
+  return {.main = ElementBytes(types.main),
+          .compute = ElementBytes(types.compute),
+          .transport = ElementBytes(types.transport)};
 }
 
 std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const UnitLayout& layout) {
@@ -48,13 +49,13 @@ std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const Unit
 
 class OutlineWriter {
  public:
-  OutlineWriter(const DecoderConfig& config, BatchShape batch, ComputeType type)
-      : config_(config), shapes_(config, batch, type), type_(type) {}
+  OutlineWriter(const DecoderConfig& config, BatchShape batch, const Precision& precision)
+      : config_(config), batch_(batch), precision_(precision) {}
 
   Outline Write(const std::vector<UnitLayout>& layouts) {
     AddUnits(layouts);
-    const TensorSpec tokens = BatchTokens(shapes_).tensor;
-    outline_.batch = AddValue(tokens.name, tokens, /*gradient=*/false);
+    const TensorSpec tokens = BatchTokens({config_, batch_, precision_.hidden()}).tensor;
+    outline_.batch = AddValue(tokens.name, BytesOf(tokens, {precision_, ""}), /*gradient=*/false);
     latest_[tokens.name] = outline_.batch;
     for (const DecoderNode& node : DecoderNodeList(config_)) {
       AddNode(node);
@@ -74,45 +75,56 @@ class OutlineWriter {
     for (size_t i = 0; i < units.size(); ++i) {
       outline_.units.push_back({.name = units[i].name,
                                 .layer = units[i].layer,
-                                .precision = PrecisionOf(type_),
+                                .precision = BytesOf(precision_.Of(units[i].name)),
                                 .parts = PartsOf(units[i], layouts[i]),
                                 .elements = layouts[i].elements});
     }
   }
 
-  ValueId AddValue(const std::string& name, const TensorSpec& tensor, bool gradient) {
-    const Bytes bytes = Fixed(BytesOf(tensor, type_));
+  ValueId AddValue(const std::string& name, int64_t size, bool gradient) {
+    const Bytes bytes = Fixed(size);
     outline_.values.push_back({.name = name, .bytes = bytes, .gradient_bytes = gradient ? bytes : Bytes{}});
     return static_cast<ValueId>(outline_.values.size()) - 1;
   }
 
   void AddNode(const DecoderNode& node) {
-    const NodeDeclaration declaration = Declare(node.kind, shapes_);
+    const NodeTypes types(precision_, node.unit);
+    const NodeDeclaration declaration = Declare(node.kind, {config_, batch_, types.unit.compute});
     Values values;
     for (const InputSpec& input : declaration.inputs) {
       values[input.tensor.name] = latest_.at(input.from);
     }
     for (const OutputSpec& output : declaration.outputs) {
       const std::string& name = output.tensor.name;
-      values[name] = AddValue(node.name + "." + name, output.tensor, output.gradient);
+      values[name] = AddValue(node.name + "." + name, BytesOf(output.tensor, types), output.gradient);
       latest_[name] = values[name];
       if (output.loss) {
         outline_.losses.push_back(values[name]);
       }
     }
     std::vector<UnitPart> parts;
-    int64_t parameter_bytes = 0;
+    int64_t parameters = 0;
     for (const PartSpec& part : declaration.parts) {
       parts.push_back(Find(part.unit.empty() ? node.unit : part.unit, part.name));
       for (const ParameterSpec& parameter : part.parameters) {
-        parameter_bytes += NumElements(parameter.shape) * ElementBytes(type_);
+        parameters += NumElements(parameter.shape);
       }
     }
+    const auto access = [&](const PassSpec& pass) {
+      Access result = AccessOf(pass, values, parts);
+      result.scratch = Fixed(LayOutScratch(declaration, pass, types).bytes);
+      // In the device's memory: every operand once, scratch once each way.
+      result.bytes_moved += 2.0 * static_cast<double>(result.scratch.expected);
+      const int parameter_bytes = (pass.parameters ? ElementBytes(types.unit.compute) : 0) +
+                                  (pass.parameter_gradients ? ElementBytes(types.unit.transport) : 0);
+      result.bytes_moved += static_cast<double>(parameters * parameter_bytes);
+      return result;
+    };
     outline_.nodes.push_back({.name = node.name,
                               .kind = node.kind,
                               .layer = node.layer,
-                              .forward = AccessOf(declaration.forward, values, parts, parameter_bytes),
-                              .backward = AccessOf(declaration.backward, values, parts, parameter_bytes)});
+                              .forward = access(declaration.forward),
+                              .backward = access(declaration.backward)});
   }
 
   UnitPart Find(const std::string& unit, const std::string& part) const {
@@ -126,11 +138,9 @@ class OutlineWriter {
     throw std::logic_error("no unit " + unit + " with a part " + part);
   }
 
-  Access AccessOf(const PassSpec& pass, const Values& values, const std::vector<UnitPart>& parts,
-                  int64_t parameter_bytes) const {
-    Access access{.scratch = Fixed(LayOutScratch(pass, type_).bytes), .flops = pass.flops};
-    // In the device's memory: every operand once, scratch once each way.
-    access.bytes_moved = 2.0 * static_cast<double>(access.scratch.expected);
+  // Without scratch and what parameters move.
+  Access AccessOf(const PassSpec& pass, const Values& values, const std::vector<UnitPart>& parts) const {
+    Access access{.flops = pass.flops};
     const auto add = [&](const std::vector<std::string>& names, bool gradients, std::vector<ValueId>& ids) {
       for (const std::string& name : names) {
         ids.push_back(values.at(name));
@@ -144,27 +154,25 @@ class OutlineWriter {
     add(pass.gradient_writes, true, access.gradient_writes);
     if (pass.parameters) {
       access.parameters = parts;
-      access.bytes_moved += static_cast<double>(parameter_bytes);
     }
     if (pass.parameter_gradients) {
       access.parameter_gradients = parts;
-      access.bytes_moved += static_cast<double>(parameter_bytes);
     }
     return access;
   }
 
   const DecoderConfig& config_;
-  const DecoderShapes shapes_;
-  const ComputeType type_;
+  const BatchShape batch_;
+  const Precision& precision_;
   Outline outline_;
   Values latest_;  // value of each name that a node behind may read
 };
 
 }  // namespace
 
-Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
+Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
                        const std::vector<UnitLayout>& layouts) {
-  return OutlineWriter(config, batch, type).Write(layouts);
+  return OutlineWriter(config, batch, precision).Write(layouts);
 }
 
 }  // namespace tandem::model

@@ -93,8 +93,9 @@ std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
   std::vector<schedules::UnitSizes> sizes;
   for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
     const fsdp::Layout& layout = plan.layouts[unit];
+    const int main_bytes = model::ElementBytes(plan.precision.Of(plan.units[unit].name).main);
     const fsdp::UnitMesh mesh = MeshOf(plan, unit, /*rank=*/0);  // the same sizes on every rank
-    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, mesh, model::ElementBytes(plan.compute));
+    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, mesh, main_bytes);
     sizes.push_back({.shard_elements = fsdp::ShardElements(layout, mesh),
                      .outer_shard_elements = fsdp::PieceElements(layout, mesh),
                      .norm_terms_bytes = bytes.norm_terms,
@@ -121,7 +122,7 @@ fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank) {
 void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan) {
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
-  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, UnitLayouts(plan.layouts));
+  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.precision, UnitLayouts(plan.layouts));
   absl::StatusOr<std::vector<parallel::Group>> groups = parallel::BuildProcessGroups(grid);
   RequireOk(groups.status());
   plan.groups = *std::move(groups);

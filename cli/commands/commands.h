@@ -6,28 +6,16 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/terminal/console.h"
-#include "cli/terminal/environment.h"
+#include "cli/commands/context.h"
 #include "parallel/grid_sizes.h"
-#include "platform/clock.h"
 
 namespace tandem::cli {
-
-// What every command gets. Commands print, and return the exit code (exit_code.h).
-struct Context {
-  Console& console;
-  const platform::Clock& clock;
-  Environment environment;
-  std::string addr;        // --addr, or empty
-  std::string own_folder;  // where the tandem binary lies, and its daemons
-  absl::TimeZone zone = absl::LocalTimeZone();
-};
 
 enum class Format { kTable, kJson, kName, kText };
 
 struct UpOptions {
   int workers = 1;
-  int places = 0;              // 0: one per processor
+  int slots = 0;               // 0: one per processor
   std::string listen;          // HOST:PORT beside the private socket, or empty
   std::string metrics_listen;  // HOST:PORT, or "off"
   std::string bin_dir;         // empty: own_folder
@@ -38,7 +26,7 @@ int Up(Context& context, const UpOptions& options);
 struct RunOptions {
   std::string file;
   int workers = 0;  // 0: as many as resources.ranks_per_worker asks for, else 1
-  int places = 0;   // 0: ranks / workers, rounded up
+  int slots = 0;    // 0: ranks / workers, rounded up
   Format format = Format::kText;
   std::string bin_dir;
   std::string trainer;

@@ -6,15 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "cli/cluster/command_client.h"
-#include "cli/commands/event_table.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/events.h"
 #include "cli/terminal/cause_text.h"
-#include "cli/terminal/checkpoint_text.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/group_table.h"
+#include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
-#include "cli/terminal/progress_text.h"
 #include "cli/terminal/rank_list.h"
 #include "cli/watch/watch_frame.h"
 #include "cli/watch/watch_summary.h"
@@ -49,8 +49,8 @@ class Description {
       Row("  resumed", absl::StrCat(Escape(attempt.resumed_from()), " at step ", attempt.resumed_step()));
     }
     std::map<std::string, std::vector<int>> ranks_of;
-    for (const v1::RankPlace& place : attempt.places()) {
-      ranks_of[place.worker()].push_back(place.rank());
+    for (const v1::RankSlot& slot : attempt.slots()) {
+      ranks_of[slot.worker()].push_back(slot.rank());
     }
     for (const auto& [worker, ranks] : ranks_of) {
       Row("  ranks", absl::StrCat(RankList(ranks), " on worker ", Escape(worker)));
@@ -152,7 +152,8 @@ int Describe(Context& context, const DescribeOptions& options) {
     out.Text(GroupTable(GroupKinds(*job), width, context.console.unicode()));
   }
   out.Section("Checkpoints");
-  out.Row("  failing", FailedSavesText(job->checkpoints()));
+  out.Row(job->checkpoints().failed_in_a_row() > 0 ? "  failing" : "  failed",
+          FailedSavesText(job->checkpoints()));
   for (const v1::CheckpointWarning& warning : job->checkpoints().resume()) {
     out.Row("  resumed", Escape(warning.message()));
   }

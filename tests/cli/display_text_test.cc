@@ -118,15 +118,15 @@ TEST(TableTest, IsAsWideAsItsContentOrTheTerminal) {
                {.heading = "STEP", .align = Table::Align::kRight},
                {.heading = "REASON", .shrinks = true}});
   table.Add({"headers", "134", ""});
-  table.Add({"a-very-long-name-of-a-job", "7", "NotEnoughPlaces"});
+  table.Add({"a-very-long-name-of-a-job", "7", "NotEnoughSlots"});
   EXPECT_EQ(table.Render(0, true),
             "NAME                       STEP  REASON\n"
             "headers                     134\n"
-            "a-very-long-name-of-a-job     7  NotEnoughPlaces\n");
+            "a-very-long-name-of-a-job     7  NotEnoughSlots\n");
   EXPECT_EQ(table.Render(32, true),
             "NAME       STEP  REASON\n"
             "headers     134\n"
-            "a-very-l…     7  NotEnoughPlaces\n");
+            "a-very-l…     7  NotEnoughSlots\n");
   EXPECT_EQ(table.Render(10, true), "NAME     …\nheaders  …\na-very-… …\n");
 }
 

@@ -89,7 +89,7 @@ def test_groups_of_random_grids_are_those_of_the_coordinates(bin_dir):
 
 
 def test_a_job_describes_the_groups_that_its_ranks_create(start):
-    cluster = start(workers=2, places=1)
+    cluster = start(workers=2, slots=1)
     cluster.submit(tiny_job("grouped", steps=3))
     cluster.wait_state("grouped", "SUCCEEDED")
     lists = cluster.job("grouped")["groups"]
@@ -123,7 +123,7 @@ def test_replicas_gather_inside_each_and_reduce_between_them(start):
 
 
 def test_a_grid_that_trainers_cannot_run_yet_is_refused_at_submit_and_still_shown(start):
-    cluster = start(workers=1, places=1)
+    cluster = start(workers=1, slots=1)
     spec = tiny_job("tensor", ranks=4)
     spec["parallelism"]["tensor"] = 2
     path = cluster.folder / "tensor.json"

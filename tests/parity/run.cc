@@ -213,8 +213,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       const fsdp::UnitShard& unit = trainer.units()[u];
       const fsdp::StateMemory state = trainer.StateOf(u);
       const auto put = [&](const char* what, device::Memory memory) {
-        const at::Tensor shard =
-            device::FlatTensorIn(backend->device(), memory, trainer::ElementTypeOf(plan.compute));
+        const at::Tensor shard = device::FlatTensorIn(backend->device(), memory,
+                                                      trainer::ElementTypeOf(plan.precision.common.main));
         const fsdp::Range held = fsdp::WithoutPadding(unit.layout(), unit.held());
         Put(unit.name() + "/" + what, shard.narrow(0, 0, held.size()), held.begin, unit.layout().elements,
             run);

@@ -29,7 +29,7 @@ v1::Assignment AssignmentOf(const v1::JobSpec& resolved, int attempt) {
   for (int rank = 0; rank < ranks; ++rank) {
     v1::RankStart& start = *assignment.add_ranks();
     start.set_rank(rank);
-    start.set_place(rank);
+    start.set_slot(rank);
     for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
       if (std::count(groups[i].ranks.begin(), groups[i].ranks.end(), rank) > 0) {
         start.add_groups(i);

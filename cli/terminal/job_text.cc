@@ -1,9 +1,11 @@
-#include "cli/terminal/checkpoint_text.h"
+#include "cli/terminal/job_text.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/number_text.h"
+#include "proto/time.h"
 
 namespace tandem::cli {
 
@@ -14,6 +16,8 @@ std::string FailedSavesText(const v1::CheckpointRecord& record) {
   std::string text = absl::StrCat(record.failed(), " of ", record.saved() + record.failed(), " failed");
   if (record.failed_in_a_row() > 1) {
     absl::StrAppend(&text, ", the last ", record.failed_in_a_row(), " in a row");
+  } else if (record.failed_in_a_row() == 0) {
+    absl::StrAppend(&text, ", the newest was saved");
   }
   return absl::StrCat(text, "; step ", record.last_failure().step(), ": ",
                       Escape(record.last_failure().message()));
@@ -48,6 +52,19 @@ std::vector<v1::CheckpointCommitted> KeptCheckpoints(const std::vector<v1::Event
     kept.push_back(saved);
   }
   return kept;
+}
+
+std::string BehindText(const v1::Progress& progress) {
+  const std::string where = Escape(progress.whereabouts());
+  return absl::StrCat("rank ", progress.rank(), " on worker ", Escape(progress.worker()),
+                      progress.stopped() ? " is stopped, by a signal or a debugger" : " is behind",
+                      where.empty() ? "" : ", ", where);
+}
+
+std::string ProgressText(const v1::Progress& progress) {
+  const std::string age = SpanText(proto::FromProto(progress.age()));
+  return progress.stalled() ? absl::StrCat("none for ", age, ": ", BehindText(progress))
+                            : absl::StrCat(age, " ago");
 }
 
 }  // namespace tandem::cli
