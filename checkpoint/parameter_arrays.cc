@@ -33,29 +33,38 @@ ParameterArrays::~ParameterArrays() = default;
 
 void ParameterArrays::MakeShards() {
   if (!host_.empty()) return;
-  size_t num_pieces = 0;
-  for (const fsdp::UnitShard& unit : units_) num_pieces += unit.pieces().size();
-  pieces_.reserve(num_pieces * kSuffixes.size());  // the shards point to its elements
   for (size_t u = 0; u < units_.size(); ++u) {
     const fsdp::UnitShard& unit = units_[u];
     for (size_t kind = 0; kind < kSuffixes.size(); ++kind) {
       const at::Tensor& on_device = device_[u * kSuffixes.size() + kind];
       host_.push_back(on_device.is_cpu() ? on_device
                                          : at::zeros_like(on_device, on_device.options().device(at::kCPU)));
+      const auto piece_of = [&](fsdp::Range range) {
+        return &pieces_.emplace_back(host_.back().narrow(0, range.begin - unit.held().begin, range.size()));
+      };
       for (const fsdp::Piece& piece : unit.pieces()) {
         const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
-        pieces_.push_back(host_.back().narrow(0, piece.range.begin - unit.owned().begin, piece.range.size()));
-        shards_.push_back({.name = parameter.name + kSuffixes[kind],
-                           .elements = parameter.range.size(),
-                           .begin = piece.range.begin - parameter.range.begin,
-                           .data = &pieces_.back()});
+        const auto shard_of = [&](fsdp::Range range) {
+          return Shard{.name = parameter.name + kSuffixes[kind],
+                       .elements = parameter.range.size(),
+                       .begin = range.begin - parameter.range.begin,
+                       .data = piece_of(range)};
+        };
+        shards_.push_back(shard_of(piece.range));
         unit_shards_.push_back({.name = unit.name() + kUnitSuffixes[kind],
                                 .elements = unit.layout().elements,
                                 .begin = piece.range.begin,
-                                .data = &pieces_.back()});
+                                .data = shards_.back().data});
+        const fsdp::Range owned = fsdp::Intersect(piece.range, unit.owned());
+        if (!owned.empty()) owned_shards_.push_back(shard_of(owned));
       }
     }
   }
+}
+
+const std::vector<Shard>& ParameterArrays::owned_shards() {
+  MakeShards();
+  return owned_shards_;
 }
 
 const std::vector<Shard>& ParameterArrays::shards() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -14,8 +15,8 @@ namespace tandem::checkpoint {
 
 // A rank's whole state as arrays of a checkpoint, keyed by parameter: its Hugging Face name for the weights,
 // and that with "/exp_avg" and "/exp_avg_sq" for Adam's moments. Coordinates are the parameter's elements in
-// row-major order, so they depend neither on units nor on ranks. A rank has a shard of the parameters that it
-// owns a piece of.
+// row-major order, so they depend neither on units nor on ranks. A rank saves what it alone owns of every
+// parameter, and loads what it holds: where several ranks hold the same, that is more.
 //
 // The shards are of host memory: on the CPU the units' own, on a GPU copies as large as that state, which are
 // made at their first use and kept. Used by the issuing thread, while no run is
@@ -30,10 +31,11 @@ class ParameterArrays {
   ParameterArrays(const ParameterArrays&) = delete;
   ParameterArrays& operator=(const ParameterArrays&) = delete;
 
-  const std::vector<Shard>& shards();
+  const std::vector<Shard>& owned_shards();  // for Save
+  const std::vector<Shard>& shards();        // for Load
 
-  // The same memory as a checkpoint of version 1 names it: "<unit>/weights" and so on, in the coordinates of
-  // the unit's flat buffer. For Load.
+  // What `shards` are, as a checkpoint of version 1 names it: "<unit>/weights" and so on, in the coordinates
+  // of the unit's flat buffer.
   const std::vector<Shard>& unit_shards();
 
   // Copies the units' state to the shards, or the shards to the units, and waits.
@@ -44,9 +46,10 @@ class ParameterArrays {
   void MakeShards();
 
   const std::vector<fsdp::UnitShard>& units_;
-  std::vector<at::Tensor> device_;  // per unit and kind: a shard of the unit
+  std::vector<at::Tensor> device_;  // per unit and kind: what is held of the unit
   std::vector<at::Tensor> host_;    // the same tensors where they are on the host
-  std::vector<at::Tensor> pieces_;  // of the above, per parameter
+  std::deque<at::Tensor> pieces_;   // of the above, per parameter; shards point to its elements
+  std::vector<Shard> owned_shards_;
   std::vector<Shard> shards_;
   std::vector<Shard> unit_shards_;
 };

@@ -11,24 +11,24 @@ namespace tandem::fsdp {
 static_assert(sizeof(NormOutcome) <= kExchangeOffset && kExchangeOffset % alignof(NormTerms) == 0);
 static_assert(alignof(UnitNormTerms) == sizeof(double) && alignof(ParameterNorms) == sizeof(double));
 
-UnitBufferBytes BufferBytesOf(const Layout& layout, int num_ranks, int element_bytes) {
-  const int64_t tiles = MaxTiles(layout, num_ranks);
+UnitBufferBytes BufferBytesOf(const Layout& layout, const UnitMesh& mesh, int element_bytes) {
+  const int64_t folded = MaxTiles(layout, ShardElements(layout, mesh));
+  const int64_t held = MaxTiles(layout, HeldRange(layout, mesh).size());
   const auto parameter_norms = static_cast<int64_t>(sizeof(ParameterNorms));
   // The host's loop keeps mean and update of a block of elements, a GPU's blocks their sums.
   const int64_t host_scratch = 2 * kBlockChunks * layout.granule * element_bytes;
   return {.norm_terms =
-              (1 + std::min<int64_t>(tiles, kMaxTermBlocks)) * static_cast<int64_t>(sizeof(UnitNormTerms)),
+              (1 + std::min<int64_t>(folded, kMaxTermBlocks)) * static_cast<int64_t>(sizeof(UnitNormTerms)),
           .update_norms = static_cast<int64_t>(layout.parameters.size()) * parameter_norms,
-          .optimizer_scratch = std::max(host_scratch, tiles * parameter_norms)};
+          .optimizer_scratch = std::max(host_scratch, held * parameter_norms)};
 }
 
 int64_t InputsBytes() { return sizeof(RunInputs); }
 
 int64_t OutcomeBytes(int ranks) { return kExchangeOffset + ranks * static_cast<int64_t>(sizeof(NormTerms)); }
 
-int64_t MaxTiles(const Layout& layout, int num_ranks) {
-  return ShardElements(layout, num_ranks) / (layout.granule * kTileChunks) + 1 +
-         static_cast<int64_t>(layout.parameters.size());
+int64_t MaxTiles(const Layout& layout, int64_t elements) {
+  return elements / (layout.granule * kTileChunks) + 1 + static_cast<int64_t>(layout.parameters.size());
 }
 
 }  // namespace tandem::fsdp

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "fsdp/layout.h"
+#include "fsdp/unit_mesh.h"
 
 namespace tandem::fsdp {
 
@@ -14,8 +15,8 @@ struct UnitBufferBytes {
   int64_t optimizer_scratch = 0;  // while OptimizerStep runs
 };
 
-// element_bytes: of the main type, 4 or 8.
-UnitBufferBytes BufferBytesOf(const Layout& layout, int num_ranks, int element_bytes);
+// element_bytes: of the main type, 4 or 8. The same for every rank of the mesh.
+UnitBufferBytes BufferBytesOf(const Layout& layout, const UnitMesh& mesh, int element_bytes);
 
 int64_t InputsBytes();  // RunInputs
 
@@ -35,8 +36,8 @@ constexpr int kBlockChunks = 16;
 // Of the last reduction: blocks that leave a partial sum.
 constexpr int kMaxTermBlocks = 1024;
 
-// Tiles of one rank's shard, at most: a parameter's tiles end at multiples of kTileChunks granules of the
-// unit.
-int64_t MaxTiles(const Layout& layout, int num_ranks);
+// Tiles of a range of so many elements, at most: a parameter's tiles end at multiples of kTileChunks granules
+// of the unit.
+int64_t MaxTiles(const Layout& layout, int64_t elements);
 
 }  // namespace tandem::fsdp

@@ -133,15 +133,6 @@ int64_t GatheredElements(const Layout& layout, int num_ranks) {
   return elements;
 }
 
-Range OwnedRange(const Layout& layout, int num_ranks, int rank) {
-  if (rank < 0 || rank >= num_ranks) {
-    throw std::invalid_argument("layout: rank " + std::to_string(rank) + " of " + std::to_string(num_ranks));
-  }
-  const int64_t shard = GatheredElements(layout, num_ranks) / num_ranks;
-  return {.begin = std::min(layout.elements, rank * shard),
-          .end = std::min(layout.elements, (rank + 1) * shard)};
-}
-
 std::string LayoutDigest(const std::vector<Layout>& units) {
   Digest digest;
   digest.Add(static_cast<int64_t>(units.size()));

@@ -46,14 +46,11 @@ struct Layout {
 // are not consecutive.
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
 
-// Elements of one rank's shard of the padded buffer: equal on all ranks, a multiple of the granule.
+// Elements of one of `num_ranks` equal shards of the padded buffer: a multiple of the granule.
 int64_t ShardElements(const Layout& layout, int num_ranks);
 
 // Elements of a gathered buffer: num_ranks * ShardElements, at least layout.elements.
 int64_t GatheredElements(const Layout& layout, int num_ranks);
-
-// The part of the flat buffer that `rank` owns, padding excluded; may be empty.
-Range OwnedRange(const Layout& layout, int num_ranks, int rank);
 
 // SHA-256 over names, shapes, offsets: ranks compare it before they start.
 std::string LayoutDigest(const std::vector<Layout>& units);

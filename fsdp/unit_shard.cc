@@ -29,15 +29,14 @@ int64_t ElementBytes(c10::ScalarType type) { return static_cast<int64_t>(c10::el
 
 }  // namespace
 
-UnitShard::UnitShard(std::string name, Layout layout, int num_ranks, int rank, UnitTypes types,
+UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, UnitTypes types,
                      device::Device& device, const ShardKernels& kernels)
     : name_(std::move(name)),
       layout_(std::move(layout)),
-      num_ranks_(num_ranks),
-      shard_elements_(ShardElements(layout_, num_ranks)),
-      begin_(rank * shard_elements_),
-      owned_(OwnedRange(layout_, num_ranks, rank)),
-      pieces_(PiecesOf(layout_, owned_)),
+      mesh_(mesh),
+      held_(HeldRange(layout_, mesh_)),
+      accumulator_(AccumulatorRange(layout_, mesh_)),
+      pieces_(PiecesOf(layout_, held_)),
       types_(types),
       device_(&device) {
   if (types.compute != types.main || types.transport != types.main ||
@@ -47,21 +46,28 @@ UnitShard::UnitShard(std::string name, Layout layout, int num_ranks, int rank, U
                                 c10::toString(types.transport) +
                                 "; this version shards units that are fp32, or fp64, in all three");
   }
-  kernels_ = kernels.MakeUnit({.fp64 = types.main == c10::ScalarType::Double,
-                               .begin = begin_,
-                               .shard_elements = shard_elements_,
-                               .num_ranks = num_ranks_,
-                               .granule = layout_.granule,
-                               .num_parameters = static_cast<int>(layout_.parameters.size()),
-                               .pieces = pieces_});
+  const auto on = [&](Range range, int num_ranks) -> std::shared_ptr<UnitKernels> {
+    return kernels.MakeUnit({.fp64 = types.main == c10::ScalarType::Double,
+                             .begin = range.begin,
+                             .shard_elements = range.size(),
+                             .num_ranks = num_ranks,
+                             .granule = layout_.granule,
+                             .num_parameters = static_cast<int>(layout_.parameters.size()),
+                             .pieces = PiecesOf(layout_, range)});
+  };
+  accumulate_ = on({.begin = 0, .end = PaddedElements(layout_, mesh_)}, 1);
+  fold_ = on(ShardRange(layout_, mesh_), mesh_.inner);
+  fold_outer_ = on(PieceRange(layout_, mesh_), mesh_.outer);
+  optimizer_ = on(held_, 1);
 }
 
 UnitShard::~UnitShard() = default;
 UnitShard::UnitShard(UnitShard&&) noexcept = default;
 
-int64_t UnitShard::shard_bytes() const { return shard_elements_ * ElementBytes(types_.main); }
+int64_t UnitShard::held_bytes() const { return held_.size() * ElementBytes(types_.main); }
+int64_t UnitShard::accumulator_bytes() const { return accumulator_.size() * ElementBytes(types_.main); }
 int64_t UnitShard::gathered_bytes() const {
-  return num_ranks_ * shard_elements_ * ElementBytes(types_.compute);
+  return PaddedElements(layout_, mesh_) * ElementBytes(types_.compute);
 }
 
 void UnitShard::CheckBytes(const char* what, device::Memory memory, int64_t bytes) const {
@@ -73,27 +79,32 @@ void UnitShard::CheckBytes(const char* what, device::Memory memory, int64_t byte
 }
 
 // Exactly as many: a shard of another unit is a mistake, even a larger one.
-at::Tensor UnitShard::Shard(const char* what, device::Memory memory) const {
-  if (memory.bytes != shard_bytes()) {
+at::Tensor UnitShard::Elements(const char* what, device::Memory memory, int64_t elements,
+                               c10::ScalarType type) const {
+  const int64_t bytes = elements * ElementBytes(type);
+  if (memory.bytes != bytes) {
     throw std::invalid_argument("unit " + name_ + ": " + what + " has " + std::to_string(memory.bytes) +
-                                " bytes, a shard " + std::to_string(shard_bytes()));
+                                " bytes, and must have " + std::to_string(bytes));
   }
-  return device::FlatTensorIn(*device_, memory, types_.main);
+  return device::FlatTensorIn(*device_, memory, type);
 }
 
-at::Tensor UnitShard::Gathered(const char* what, device::Memory memory) const {
-  if (memory.bytes != gathered_bytes()) {
-    throw std::invalid_argument("unit " + name_ + ": " + what + " has " + std::to_string(memory.bytes) +
-                                " bytes, a gathered buffer " + std::to_string(gathered_bytes()));
-  }
-  return device::FlatTensorIn(*device_, memory, types_.compute);
-}
-
-void UnitShard::CheckGroup(const comm::Communicator& comm) const {
-  if (comm.size() != num_ranks_) {
-    throw std::invalid_argument("unit " + name_ + ": sharded over " + std::to_string(num_ranks_) +
+void UnitShard::CheckGroup(const comm::Communicator& comm, int ranks) const {
+  if (comm.size() != ranks) {
+    throw std::invalid_argument("unit " + name_ + ": sharded over " + std::to_string(ranks) +
                                 " ranks, group " + comm.name() + " has " + std::to_string(comm.size()));
   }
+}
+
+UnitNormTerms* UnitShard::NormTermsIn(device::Memory memory) const {
+  if (memory.begin != nullptr) {
+    CheckBytes("norm terms", memory, BufferBytesOf(layout_, mesh_, ElementBytes(types_.main)).norm_terms);
+  }
+  return memory.as<UnitNormTerms>();
+}
+
+char* UnitShard::At(device::Memory accumulator, int64_t flat) const {
+  return accumulator.begin + (flat - accumulator_.begin) * ElementBytes(types_.main);
 }
 
 void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& inits,
@@ -103,57 +114,92 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
                                 std::to_string(layout_.parameters.size()) + " parameters");
   }
   // On the host on every device, so that the weights are the same bits.
-  const at::Tensor host = at::zeros({shard_elements_}, types_.main);
+  const at::Tensor host = at::zeros({held_.size()}, types_.main);
   WithType(types_.main, [&]<typename T>(T) {
     for (const Piece& piece : pieces_) {
       const auto parameter = static_cast<size_t>(piece.parameter);
       InitializeParameter(seed, layout_.parameters[parameter], inits[parameter], piece.range,
-                          host.mutable_data_ptr<T>() + (piece.range.begin - begin_));
+                          host.mutable_data_ptr<T>() + (piece.range.begin - held_.begin));
     }
   });
-  Shard("weights", state.weights).copy_(host);
-  Shard("exp_avg", state.exp_avg).zero_();
-  Shard("exp_avg_sq", state.exp_avg_sq).zero_();
+  Elements("weights", state.weights, held_.size(), types_.main).copy_(host);
+  Elements("exp_avg", state.exp_avg, held_.size(), types_.main).zero_();
+  Elements("exp_avg_sq", state.exp_avg_sq, held_.size(), types_.main).zero_();
 }
 
-BoundCall UnitShard::BindUnshard(comm::Communicator& comm, device::Memory shard,
+BoundCall UnitShard::BindUnshard(comm::Communicator& inner, device::Memory shard,
                                  device::Memory gathered) const {
-  CheckGroup(comm);
-  return [&comm, from = Shard("shard", shard), to = Gathered("gathered buffer", gathered)]() mutable {
-    comm.AllGather(from, to);
+  CheckGroup(inner, mesh_.inner);
+  return [&inner, from = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute),
+          to = Elements("gathered buffer", gathered, PaddedElements(layout_, mesh_),
+                        types_.compute)]() mutable { inner.AllGather(from, to); };
+}
+
+BoundCall UnitShard::BindUnshardOuter(comm::Communicator& outer, device::Memory piece,
+                                      device::Memory shard) const {
+  CheckGroup(outer, mesh_.outer);
+  return [&outer, from = Elements("piece", piece, PieceElements(layout_, mesh_), types_.compute),
+          to = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute)]() mutable {
+    outer.AllGather(from, to);
   };
 }
 
-BoundCall UnitShard::BindReduceGradients(comm::Communicator& comm, const ReduceMemory& memory,
+BoundCall UnitShard::BindAccumulate(device::Memory contribution, device::Memory full_gradient,
+                                    bool add) const {
+  const int64_t all = PaddedElements(layout_, mesh_);
+  return [kernels = accumulate_, from = Elements("contribution", contribution, all, types_.transport),
+          to = Elements("full gradient", full_gradient, all, types_.main),
+          add] { kernels->Fold(from.const_data_ptr(), to.mutable_data_ptr(), add, nullptr); };
+}
+
+BoundCall UnitShard::BindReduceGradients(comm::Communicator& inner, const ReduceMemory& memory,
                                          bool add) const {
-  CheckGroup(comm);
-  Shard("accumulator", memory.gradients);
-  auto* const terms = memory.norm_terms.as<UnitNormTerms>();
-  if (terms != nullptr) {
-    CheckBytes("norm terms", memory.norm_terms,
-               BufferBytesOf(layout_, num_ranks_, ElementBytes(types_.main)).norm_terms);
-  }
-  return [&comm, kernels = kernels_, contribution = Gathered("contribution", memory.contribution),
-          staging = Gathered("staging", memory.staging), gradients = memory.gradients.begin, add,
-          terms]() mutable {
-    comm.AllToAll(contribution, staging);
-    kernels->Fold(staging.const_data_ptr(), gradients, add, terms);
-  };
+  CheckGroup(inner, mesh_.inner);
+  const int64_t all = PaddedElements(layout_, mesh_);
+  const Range shard = ShardRange(layout_, mesh_);
+  const c10::ScalarType type = memory.accumulated ? types_.main : types_.transport;
+  at::Tensor accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
+  return
+      [&inner, kernels = fold_, contribution = Elements("contribution", memory.contribution, all, type),
+       staging = Elements("staging", memory.staging, all, type),
+       gradients = At(memory.gradients, shard.begin), add, terms = NormTermsIn(memory.norm_terms),
+       everywhere = accumulator_ != shard,
+       own = accumulator.narrow(0, shard.begin - accumulator_.begin, shard.size()), accumulator]() mutable {
+        inner.AllToAll(contribution, staging);
+        kernels->Fold(staging.const_data_ptr(), gradients, add, terms);
+        if (everywhere) inner.AllGather(own, accumulator);
+      };
+}
+
+BoundCall UnitShard::BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const {
+  CheckGroup(outer, mesh_.outer);
+  const Range piece = PieceRange(layout_, mesh_);
+  at::Tensor accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
+  return
+      [&outer, kernels = fold_outer_,
+       staging = Elements("staging", memory.staging, accumulator_.size(), types_.main),
+       gradients = At(memory.gradients, piece.begin), terms = NormTermsIn(memory.norm_terms),
+       everywhere = !mesh_.outer_shards_optimizer,
+       own = accumulator.narrow(0, piece.begin - accumulator_.begin, piece.size()), accumulator]() mutable {
+        outer.AllToAll(accumulator, staging);
+        kernels->Fold(staging.const_data_ptr(), gradients, /*add=*/false, terms);
+        if (everywhere) outer.AllGather(own, accumulator);
+      };
 }
 
 BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const {
-  for (const auto& [what, shard] : {std::pair{"accumulator", memory.gradients},
-                                    {"weights", memory.state.weights},
+  Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
+  for (const auto& [what, state] : {std::pair{"weights", memory.state.weights},
                                     {"exp_avg", memory.state.exp_avg},
                                     {"exp_avg_sq", memory.state.exp_avg_sq}}) {
-    Shard(what, shard);
+    Elements(what, state, held_.size(), types_.main);
   }
-  const UnitBufferBytes bytes = BufferBytesOf(layout_, num_ranks_, ElementBytes(types_.main));
+  const UnitBufferBytes bytes = BufferBytesOf(layout_, mesh_, ElementBytes(types_.main));
   CheckBytes("outcome", memory.outcome, sizeof(NormOutcome));
   CheckBytes("inputs", memory.inputs, sizeof(RunInputs));
   CheckBytes("update norms", memory.update_norms, bytes.update_norms);
   CheckBytes("scratch of the optimizer", memory.scratch, bytes.optimizer_scratch);
-  const OptimizerArrays arrays{.gradients = memory.gradients.begin,
+  const OptimizerArrays arrays{.gradients = At(memory.gradients, held_.begin),
                                .weights = memory.state.weights.begin,
                                .exp_avg = memory.state.exp_avg.begin,
                                .exp_avg_sq = memory.state.exp_avg_sq.begin,
@@ -161,7 +207,11 @@ BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const Adam
                                .inputs = memory.inputs.as<const RunInputs>(),
                                .update_norms = memory.update_norms.as<ParameterNorms>(),
                                .scratch = memory.scratch.begin};
-  return [kernels = kernels_, arrays, config] { kernels->OptimizerStep(arrays, config); };
+  return [kernels = optimizer_, arrays, config, counts = CountsHeld(mesh_), device = device_,
+          norms = memory.update_norms] {
+    kernels->OptimizerStep(arrays, config);
+    if (!counts) device->Fill(norms.begin, 0, norms.bytes);
+  };
 }
 
 BoundCall BindRound(device::Device& device, device::Memory collected, c10::ScalarType main,

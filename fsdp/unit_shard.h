@@ -11,6 +11,7 @@
 #include "fsdp/layout.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/pieces.h"
+#include "fsdp/unit_mesh.h"
 
 namespace tandem::comm {
 class Communicator;
@@ -23,6 +24,7 @@ namespace tandem::fsdp {
 
 class ShardKernels;
 class UnitKernels;
+struct UnitNormTerms;
 
 // Made once, when a program is bound; then runs on the same memory in every step, on the current stream.
 // Allocates nothing that outlives the call. Throws CommError.
@@ -35,8 +37,10 @@ struct UnitTypes {
   c10::ScalarType transport;  // contribution and staging
 };
 
-// The memory of one instruction, by role. Shards are [ShardElements], gathered buffers, contributions and
-// staging [GatheredElements] (fsdp/layout.h); gaps between parameters are carried, never read.
+// The memory of one instruction, by role. A shard is [ShardElements], what is held (weights, moments)
+// [HeldRange], the accumulator [AccumulatorRange], a piece [PieceElements]; gathered buffers, contributions
+// and full gradients are [PaddedElements] (fsdp/unit_mesh.h). Gaps between parameters are carried, never
+// read.
 struct StateMemory {
   device::Memory weights;
   device::Memory exp_avg;
@@ -44,9 +48,15 @@ struct StateMemory {
 };
 struct ReduceMemory {
   device::Memory contribution;  // this rank's, of one microbatch
-  device::Memory staging;       // holds garbage before and after
+  bool accumulated = false;     // it is the full gradient of all microbatches, in the main type
+  device::Memory staging;       // as large; holds garbage before and after
   device::Memory gradients;     // the accumulator
   device::Memory norm_terms;    // begin == nullptr: not the run's last reduction, none are written
+};
+struct ReduceOuterMemory {
+  device::Memory gradients;  // the accumulator, which holds the inner group's sum
+  device::Memory staging;    // as large; holds garbage before and after
+  device::Memory norm_terms;
 };
 struct OptimizerMemory {
   device::Memory gradients;
@@ -57,57 +67,79 @@ struct OptimizerMemory {
   device::Memory scratch;
 };
 
-// One unit on one rank, sharded over its inner group: what it does to memory that the caller lays out. Owns
-// no memory of the job and no communicator. Every function that binds throws std::invalid_argument, naming
-// the unit, where a size does not fit.
+// One unit on one rank, placed on a mesh of ranks: what it does to memory that the caller lays out. Owns no
+// memory of the job and no communicator. Every function that binds throws std::invalid_argument, naming the
+// unit, where a size does not fit.
 class UnitShard {
  public:
   // device and kernels are of the same kind and outlive it and what it binds.
-  UnitShard(std::string name, Layout layout, int num_ranks, int rank, UnitTypes types, device::Device& device,
+  UnitShard(std::string name, Layout layout, const UnitMesh& mesh, UnitTypes types, device::Device& device,
             const ShardKernels& kernels);
   ~UnitShard();
   UnitShard(UnitShard&&) noexcept;
 
   const std::string& name() const { return name_; }
   const Layout& layout() const { return layout_; }
-  const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in this rank's shard
-  Range owned() const { return owned_; }                        // in the flat buffer, padding excluded
-  int64_t shard_bytes() const;
+  const UnitMesh& mesh() const { return mesh_; }
+  Range held() const { return held_; }                          // of weights and moments, padding included
+  const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in what is held
+  // No other rank has it; part of what is held. Padding excluded.
+  Range owned() const { return WithoutPadding(layout_, PieceRange(layout_, mesh_)); }
+  int64_t held_bytes() const;
+  int64_t accumulator_bytes() const;
   int64_t gathered_bytes() const;
 
   // Weights as `inits`, one for each parameter of the layout, say; moments zero. Every element depends on
   // seed, parameter name and its global index alone (initialize.h). Computed on the host; blocks.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
 
-  // All-gather of every rank's `shard`.
-  BoundCall BindUnshard(comm::Communicator& comm, device::Memory shard, device::Memory gathered) const;
+  // All-gather of the inner group's shards.
+  BoundCall BindUnshard(comm::Communicator& inner, device::Memory shard, device::Memory gathered) const;
+
+  // All-gather of the outer group's pieces: the inner shard.
+  BoundCall BindUnshardOuter(comm::Communicator& outer, device::Memory piece, device::Memory shard) const;
+
+  // Adds a contribution to the full gradient; add == false: the first one of the run overwrites.
+  BoundCall BindAccumulate(device::Memory contribution, device::Memory full_gradient, bool add) const;
 
   // Exchanges pieces and folds the contributions of the ranks in rank order, one by one, into the
   // accumulator; add == false: the first one of the run overwrites. In the same pass, where norm_terms are
   // wanted: the terms of what is then in the accumulator, before division and clipping; non-finite elements
-  // are counted and not in the squares.
-  BoundCall BindReduceGradients(comm::Communicator& comm, const ReduceMemory& memory, bool add) const;
+  // are counted and not in the squares. Where every rank has the whole accumulator, each folds its shard of
+  // it, which its terms are of, and an all-gather puts them together.
+  BoundCall BindReduceGradients(comm::Communicator& inner, const ReduceMemory& memory, bool add) const;
 
-  // One pass over the shard. Clip coefficient and whether to move at all are read from the outcome, where the
-  // step is from the inputs: no host waits for either.
+  // The same over the outer group, after the last reduction over the inner one: exchanges pieces of the
+  // accumulator and folds them in rank order; its terms are of this rank's piece. An all-gather puts the
+  // pieces together, unless nobody needs more than its own.
+  BoundCall BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const;
+
+  // One pass over what is held. Clip coefficient and whether to move at all are read from the outcome, where
+  // the step is from the inputs: no host waits for either. On a rank whose part does not count (CountsHeld)
+  // the update norms are zeros: norms of all ranks can be added.
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
-  at::Tensor Shard(const char* what, device::Memory memory) const;
-  at::Tensor Gathered(const char* what, device::Memory memory) const;
-  void CheckGroup(const comm::Communicator& comm) const;
+  at::Tensor Elements(const char* what, device::Memory memory, int64_t elements, c10::ScalarType type) const;
+  void CheckGroup(const comm::Communicator& comm, int ranks) const;
   void CheckBytes(const char* what, device::Memory memory, int64_t bytes) const;
+  UnitNormTerms* NormTermsIn(device::Memory memory) const;
+  // Element `flat` of an accumulator.
+  char* At(device::Memory accumulator, int64_t flat) const;
 
   std::string name_;
   Layout layout_;
-  int num_ranks_;
-  int64_t shard_elements_;
-  int64_t begin_;  // flat coordinate of the shard's first element
-  Range owned_;
+  UnitMesh mesh_;
+  Range held_;
+  Range accumulator_;
   std::vector<Piece> pieces_;
   UnitTypes types_;
   device::Device* device_;
-  std::shared_ptr<UnitKernels> kernels_;  // shared with what is bound
+  // Shared with what is bound.
+  std::shared_ptr<UnitKernels> accumulate_;  // one contribution, of the whole unit
+  std::shared_ptr<UnitKernels> fold_;        // of the inner group's, on the shard
+  std::shared_ptr<UnitKernels> fold_outer_;  // of the outer group's, on the piece
+  std::shared_ptr<UnitKernels> optimizer_;   // on what is held
 };
 
 // Round: `collected`, the sum of several writers in the main type, to a contribution's part in the transport

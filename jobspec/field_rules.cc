@@ -65,6 +65,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"training.validate_every_steps", 0, kBillion},
       {"training.validation_batches", 1, kMillion},
       {"parallelism.ranks", 1, 16384},
+      {"parallelism.replicas", 1, 16384},
       {"parallelism.fsdp.prefetch", 0, 2},
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
@@ -127,8 +128,9 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},
       {"parallelism.expert", {"1"}, "not built yet: expert parallelism; use 1"},
       {"parallelism.expert_tensor", {"1"}, "not built yet: tensor parallelism of experts; use 1"},
-      {"parallelism.replicas", {"1"}, "not built yet: replicas of the sharded group (HSDP); use 1"},
-      {"parallelism.fsdp.strategy", {"zero3"}, "not built yet: other strategies; use zero3"},
+      {"parallelism.fsdp.strategy",
+       {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},
+       "use one of these"},
       {"parallelism.schedule", {"sequential"}, "not built yet: the overlapped schedule; use sequential"},
       {"precision.compute", {"fp32", "fp64"}, "not built yet: lower precision; use fp32"},
       {"precision.deterministic",
@@ -169,6 +171,10 @@ std::string AllowedText(std::string_view path) {
     return absl::StrCat("a block with the keys ", absl::StrJoin(Keys(*field->message_type()), ", "));
   }
   return field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_BOOL ? "true, false" : "text";
+}
+
+bool HasReplicas(v1::Strategy strategy) {
+  return strategy == v1::STRATEGY_HSDP || strategy == v1::STRATEGY_HFSDP;
 }
 
 }  // namespace tandem::jobspec

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/v1/job.pb.h"
+
 namespace tandem::jobspec {
 
 // What one field may hold, whatever the others hold: tables, so that the reader and Validate say the same.
@@ -55,5 +57,9 @@ const std::vector<BuiltRule>& BuiltRules();
 
 // What may stand at the path, in words: "1 to 1000000000". Falls back on the type's name.
 std::string AllowedText(std::string_view path);
+
+// Whether a strategy has an outer axis, of `parallelism.replicas` ranks. (The table of placements, which says
+// so too, is not within reach of this folder: tests/plan compares them.)
+bool HasReplicas(v1::Strategy strategy);
 
 }  // namespace tandem::jobspec

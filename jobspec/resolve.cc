@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/presets.h"
 
@@ -70,10 +71,10 @@ void ResolveParallelism(v1::Parallelism& parallelism) {
   TANDEM_DEFAULT(parallelism, pipeline, 1);
   TANDEM_DEFAULT(parallelism, expert, 1);
   TANDEM_DEFAULT(parallelism, expert_tensor, parallelism.tensor());
-  TANDEM_DEFAULT(parallelism, replicas, 1);
   TANDEM_DEFAULT(parallelism, order, "tp-cp-ep-dp-pp");
   v1::Fsdp& fsdp = *parallelism.mutable_fsdp();
   TANDEM_DEFAULT(fsdp, strategy, v1::STRATEGY_ZERO3);
+  TANDEM_DEFAULT(parallelism, replicas, HasReplicas(fsdp.strategy()) ? 2 : 1);
   TANDEM_DEFAULT(fsdp, prefetch, 1);
   TANDEM_DEFAULT(parallelism, schedule, v1::SCHEDULE_SEQUENTIAL);
 }

@@ -44,6 +44,7 @@ class Validator : private FieldChecker {
     CheckData();
     CheckTraining();
     CheckGrid();
+    CheckReplicas();
     CheckBatch();
     CheckCheckpoint();
     return TakeViolations();
@@ -259,6 +260,37 @@ class Validator : private FieldChecker {
     if (std::find(seen.begin(), seen.end(), "dp") == seen.end() && parallelism.ranks() > 1) {
       Refuse("parallelism.order",
              absl::StrCat("dp is missing, and there are ", parallelism.ranks(), " ranks along it"));
+    }
+  }
+
+  // An outer axis of ranks is there if and only if the strategy places something on it.
+  void CheckReplicas() {
+    const v1::Parallelism& parallelism = spec().parallelism();
+    if (!Usable({"parallelism.replicas", "parallelism.fsdp.strategy"})) {
+      return;
+    }
+    const v1::Strategy strategy = parallelism.fsdp().strategy();
+    const std::string name = EnumText(*v1::Strategy_descriptor()->FindValueByNumber(strategy));
+    const int64_t replicas = parallelism.replicas();
+    const auto refuse = [&](const std::string& allowed, const std::string& remedy) {
+      Refuse("parallelism.replicas", absl::StrCat(replicas), allowed, remedy);
+    };
+    if (HasReplicas(strategy) && replicas < 2) {
+      refuse(absl::StrCat("2 or more with fsdp.strategy ", name),
+             "leave the key out for 2, or use strategy: zero3");
+    } else if (!HasReplicas(strategy) && replicas > 1) {
+      refuse(absl::StrCat("1 with fsdp.strategy ", name),
+             "leave the key out, or use strategy: hsdp, or hfsdp");
+    } else if (Usable({"parallelism.ranks"}) && parallelism.ranks() % replicas != 0) {
+      if (IsWritten("parallelism.replicas")) {
+        refuse(absl::StrCat("a divisor of ranks ", parallelism.ranks()),
+               "every copy is sharded over as many ranks");
+      } else {
+        Refuse("parallelism.fsdp.strategy", name,
+               absl::StrCat("replicate, zero1, zero2, zero3 with ranks ", parallelism.ranks(), ", which ",
+                            replicas, " replicas (the default) do not divide"),
+               "give replicas, or use another number of ranks");
+      }
     }
   }
 

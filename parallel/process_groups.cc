@@ -171,10 +171,10 @@ class Collection {
     }
   }
 
-  void AddReport(const GridSizes& sizes) {
+  void AddOfAll(const std::string& name, const GridSizes& sizes) {
     RankList all(sizes.world);
     std::iota(all.begin(), all.end(), sizes.rank_offset);
-    Add("report", {all});
+    Add(name, {all});
   }
 
   std::vector<Group> Take() { return std::move(groups_); }
@@ -198,8 +198,14 @@ absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes) {
   }
   // Gathers run in the group that shards: with replicas, the inner one.
   collection.AddClone("dp_cp_ag", sizes.replicas > 1 ? "intra_dp_cp" : "dp_cp");
+  if (sizes.replicas > 1) {
+    collection.Add("inter_dist_opt", AcrossSlices(data, sizes.replicas));
+  }
   collection.Add("intra_dist_opt", OptimizerGroups(*grids, sizes));
-  collection.AddReport(sizes);
+  if (sizes.replicas > 1) {
+    collection.AddOfAll("world", sizes);
+  }
+  collection.AddOfAll("report", sizes);
   return collection.Take();
 }
 
@@ -241,7 +247,7 @@ absl::StatusOr<std::vector<Group>> AllProcessGroups(const GridSizes& sizes) {
     collection.AddClone("expt_dp_ag", sizes.replicas > 1 ? "intra_expt_dp" : "expt_dp");
   }
   collection.Add("intra_dist_opt", OptimizerGroups(*grids, sizes));
-  collection.AddReport(sizes);
+  collection.AddOfAll("report", sizes);
   return collection.Take();
 }
 

@@ -30,7 +30,9 @@ struct Group {
 };
 
 // The whole collection that the ranks create communicators for, in creation order: "dp_cp", its clone
-// "dp_cp_ag" (gathers), "intra_dist_opt" (gradient norm), "report" (all ranks).
+// "dp_cp_ag" (gathers), "intra_dist_opt" (gradient norm), "report" (all ranks). With replicas, units are
+// sharded over "intra_dp_cp", which "dp_cp_ag" is then a clone of, and reduced on over "inter_dist_opt";
+// the gradient norm is of "world", all ranks, since those of intra_dist_opt are of one replica.
 // InvalidArgument naming the sizes where they do not fit.
 absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes);
 

@@ -1,5 +1,6 @@
 #include "plan/build_stage.h"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -37,49 +38,93 @@ std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layo
   return result;
 }
 
-std::map<std::string, int> GroupRanks(int world) {
-  const absl::StatusOr<std::vector<parallel::Group>> groups = parallel::BuildProcessGroups({.world = world});
-  RequireOk(groups.status());
+std::map<std::string, int> GroupRanks(const std::vector<parallel::Group>& groups) {
   std::map<std::string, int> ranks;
-  for (const parallel::Group& group : *groups) {
+  for (const parallel::Group& group : groups) {
     ranks[group.name] = static_cast<int>(group.ranks.size());
   }
   return ranks;
 }
 
+schedules::MeshAxes Axes(const TrainConfig& train) {
+  schedules::MeshAxes axes{.inner = train.ranks / train.replicas, .outer = train.replicas};
+  if (train.replicas > 1) {
+    axes.inner_group = "intra_dp_cp";
+  }
+  return axes;
+}
+
+// The place of `rank` in the one of the groups of that name that it is in.
+int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, int rank) {
+  for (const parallel::Group& group : groups) {
+    const auto member = std::find(group.ranks.begin(), group.ranks.end(), rank);
+    if (group.name == name && member != group.ranks.end()) {
+      return static_cast<int>(member - group.ranks.begin());
+    }
+  }
+  throw std::logic_error(absl::StrCat("rank ", rank, " is in no group ", name));
+}
+
 schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, int prefetch, const JobPlan& plan) {
-  const int ranks = plan.train.ranks;
   schedules::BuildOptions options{
       .num_microbatches = plan.train.microbatches_per_rank,
       .num_validation_microbatches = Validates(plan.train) ? plan.train.validation_rounds : 0,
       .strategy = strategy,
       .expert_strategy = strategy,
-      .dense = {.inner = ranks},
-      .expert = {.inner = ranks},
-      .rings = {.inputs_bytes = fsdp::InputsBytes(), .outcome_bytes = fsdp::OutcomeBytes(ranks)},
+      .dense = Axes(plan.train),
+      .expert = Axes(plan.train),
+      .rings = {.inputs_bytes = fsdp::InputsBytes(), .outcome_bytes = fsdp::OutcomeBytes(plan.train.ranks)},
+      .norm_group = plan.train.replicas > 1 ? "world" : "intra_dist_opt",
       .parameter_norms = plan.train.parameter_norms,
       .prefetch = prefetch,
   };
-  for (const fsdp::Layout& layout : plan.layouts) {
-    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, ranks, model::ElementBytes(plan.compute));
-    const int64_t shard = fsdp::ShardElements(layout, ranks);
-    options.units.push_back({.shard_elements = shard,
-                             .outer_shard_elements = shard,
-                             .norm_terms_bytes = bytes.norm_terms,
-                             .update_norms_bytes = bytes.update_norms,
-                             .optimizer_scratch_bytes = bytes.optimizer_scratch});
-  }
   return options;
 }
 
+std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
+  std::vector<schedules::UnitSizes> sizes;
+  for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
+    const fsdp::Layout& layout = plan.layouts[unit];
+    const fsdp::UnitMesh mesh = MeshOf(plan, unit, /*rank=*/0);  // the same sizes on every rank
+    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, mesh, model::ElementBytes(plan.compute));
+    sizes.push_back({.shard_elements = fsdp::ShardElements(layout, mesh),
+                     .outer_shard_elements = fsdp::PieceElements(layout, mesh),
+                     .norm_terms_bytes = bytes.norm_terms,
+                     .update_norms_bytes = bytes.update_norms,
+                     .optimizer_scratch_bytes = bytes.optimizer_scratch});
+  }
+  return sizes;
+}
+
 }  // namespace
+
+fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank) {
+  const bool expert = plan.outline.units.at(unit).group == schedules::UnitGroup::kExpert;
+  const schedules::MeshAxes& axes = expert ? plan.options.expert : plan.options.dense;
+  const schedules::Strategy& strategy = expert ? plan.options.expert_strategy : plan.options.strategy;
+  return {.inner = axes.inner,
+          .inner_rank = RankIn(plan.groups, axes.inner_group, rank),
+          .outer = axes.outer,
+          .outer_rank = axes.outer > 1 ? RankIn(plan.groups, axes.outer_group, rank) : 0,
+          .inner_shards_optimizer = strategy.inner.optimizer == schedules::Placement::kShard,
+          .outer_shards_optimizer = strategy.outer.optimizer == schedules::Placement::kShard};
+}
 
 void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan) {
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
   plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, UnitLayouts(plan.layouts));
-  plan.group_ranks = GroupRanks(plan.train.ranks);
+  absl::StatusOr<std::vector<parallel::Group>> groups =
+      parallel::BuildProcessGroups({.world = plan.train.ranks, .replicas = plan.train.replicas});
+  RequireOk(groups.status());
+  plan.groups = *std::move(groups);
+  plan.group_ranks = GroupRanks(plan.groups);
   plan.options = OptionsOf(*placements, prefetch, plan);
+  BuildPrograms(plan);
+}
+
+void BuildPrograms(JobPlan& plan) {
+  plan.options.units = SizesOf(plan);
   absl::StatusOr<schedules::StagePrograms> stage = schedules::BuildStage(plan.outline, plan.options);
   RequireOk(stage.status());
   plan.stage = *std::move(stage);

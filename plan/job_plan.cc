@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "plan/build_stage.h"
 #include "schedules/program/text.h"
 
@@ -52,12 +54,10 @@ Decay DecayOf(v1::Decay decay) {
   }
 }
 
+// "STRATEGY_ZERO3" → "zero3": the row of the table of placements.
 std::string StrategyName(v1::Strategy strategy) {
-  if (strategy != v1::STRATEGY_ZERO3) {
-    throw std::logic_error(
-        absl::StrCat("parallelism.fsdp.strategy: no plan for ", v1::Strategy_Name(strategy)));
-  }
-  return "zero3";
+  const std::string name = v1::Strategy_Name(strategy);
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "STRATEGY_"));
 }
 
 OptimizerConfig Optimizer(const v1::Training& spec) {
@@ -88,6 +88,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .steps = training.steps(),
       .seed = training.seed(),
       .ranks = spec.parallelism().ranks(),
+      .replicas = spec.parallelism().replicas(),
       .microbatches_per_rank = static_cast<int>(training.global_batch_size() / sequences_of_a_round),
       .validate_every_steps = training.validate_every_steps(),
       .validation_batches = training.validation_batches(),

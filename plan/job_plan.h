@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "fsdp/layout.h"
+#include "fsdp/unit_mesh.h"
 #include "model/config.h"
+#include "parallel/process_groups.h"
 #include "schedules/build/program_builder.h"
 #include "schedules/program/outline.h"
 #include "schedules/program/program.h"
@@ -49,6 +51,7 @@ struct TrainConfig {
   int64_t steps = 0;
   uint64_t seed = 0;
   int ranks = 0;
+  int replicas = 1;               // of the sharded group: ranks of the outer axis
   int microbatches_per_rank = 0;  // rounds of one step
   int64_t validate_every_steps = 0;
   int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
@@ -67,7 +70,8 @@ struct JobPlan {
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
-  std::map<std::string, int> group_ranks;  // of each process group that a communicator of a program names
+  std::vector<parallel::Group> groups;     // every process group, in creation order
+  std::map<std::string, int> group_ranks;  // of each, by name
   schedules::BuildOptions options;         // what `stage` is built with
   schedules::StagePrograms stage;
   std::string program_digest;  // SHA-256 of the texts of all programs
@@ -78,6 +82,9 @@ struct JobPlan {
 // (schedules/check/check.h). Throws std::logic_error where it refuses what was built (a bug of ours, with the
 // check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
+
+// Where `rank` stands among those that unit `unit` is placed on.
+fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank);
 
 // Of all ranks.
 int64_t TokensPerStep(const JobPlan& plan);

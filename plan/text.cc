@@ -87,6 +87,11 @@ void AppendMemory(const MemoryPlan& memory, std::string& text) {
                          ", so that communication overlaps"));
 }
 
+// Of the unit's weights and moments, on every rank.
+int64_t HeldElements(const JobPlan& plan, size_t unit) {
+  return fsdp::HeldRange(plan.layouts[unit], MeshOf(plan, unit, /*rank=*/0)).size();
+}
+
 struct UnitRow {
   int64_t gathered_bytes = 0;
   int gathers = 0;
@@ -153,8 +158,8 @@ void AppendUnits(const JobPlan& plan, std::string& text) {
   for (const auto& [first, last] : ranges) {
     absl::StrAppendFormat(&text, "  %-*s %14s %14s %12s %9d %11d\n", static_cast<int>(width),
                           RangeName(plan, first, last), GroupedText(plan.layouts[first].elements),
-                          GroupedText(fsdp::ShardElements(plan.layouts[first], plan.train.ranks)),
-                          SizeText(rows[first].gathered_bytes), rows[first].gathers, rows[first].reductions);
+                          GroupedText(HeldElements(plan, first)), SizeText(rows[first].gathered_bytes),
+                          rows[first].gathers, rows[first].reductions);
   }
 }
 
@@ -253,7 +258,7 @@ json UnitsJson(const JobPlan& plan) {
   for (size_t unit = 0; unit < rows.size(); ++unit) {
     units.push_back({{"name", plan.units[unit].name},
                      {"elements", plan.layouts[unit].elements},
-                     {"shard_elements", fsdp::ShardElements(plan.layouts[unit], plan.train.ranks)},
+                     {"shard_elements", HeldElements(plan, unit)},
                      {"gathered_bytes", rows[unit].gathered_bytes},
                      {"gathers", rows[unit].gathers},
                      {"reductions", rows[unit].reductions},

@@ -157,18 +157,44 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return units_.at(instruction.target)
           .BindUnshard(*communicator, shard, operands.Take(BufferKind::kGathered));
     }
+    case Opcode::kUnshardOuter: {
+      const Memory piece = operands.Take();
+      return units_.at(instruction.target)
+          .BindUnshardOuter(*communicator, piece, operands.Take(BufferKind::kOuterGathered));
+    }
     case Opcode::kReduceGradients: {
-      const Memory contribution = operands.Take(BufferKind::kContribution);
+      const bool accumulated = operands.buffer().kind == BufferKind::kFullGradient;
+      const Memory contribution =
+          operands.Take(accumulated ? BufferKind::kFullGradient : BufferKind::kContribution);
       const Memory staging = operands.Take(BufferKind::kStaging);
       const bool adds = operands.operand().mode == Mode::kAdds;
       const Memory gradients = operands.Take(BufferKind::kGradients);
       return units_.at(instruction.target)
           .BindReduceGradients(*communicator,
                                {.contribution = contribution,
+                                .accumulated = accumulated,
                                 .staging = staging,
                                 .gradients = gradients,
                                 .norm_terms = operands.TakeIf(BufferKind::kNormTerms)},
                                adds);
+    }
+    case Opcode::kReduceOuter: {
+      const Memory gradients = operands.Take(BufferKind::kGradients);
+      const Memory staging = operands.Take(BufferKind::kStaging);
+      return units_.at(instruction.target)
+          .BindReduceOuter(*communicator, {.gradients = gradients,
+                                           .staging = staging,
+                                           .norm_terms = operands.Take(BufferKind::kNormTerms)});
+    }
+    case Opcode::kAccumulate: {
+      const Memory contribution = operands.Take(BufferKind::kContribution);
+      const bool adds = operands.operand().mode == Mode::kAdds;
+      return units_.at(instruction.target)
+          .BindAccumulate(contribution, operands.Take(BufferKind::kFullGradient), adds);
+    }
+    case Opcode::kZero: {
+      const Memory part = operands.Take(BufferKind::kContribution);
+      return [&device, part] { device.Fill(part.begin, 0, part.bytes); };
     }
     case Opcode::kGradientNorm: {
       fsdp::GradientNormMemory memory;
@@ -231,11 +257,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
     case Opcode::kSend:
     case Opcode::kReceive:
     case Opcode::kHostWait:
-    case Opcode::kUnshardOuter:
-    case Opcode::kZero:
     case Opcode::kRound:
-    case Opcode::kAccumulate:
-    case Opcode::kReduceOuter:
       break;
   }
   throw std::logic_error(
@@ -265,9 +287,15 @@ model::OperandMemory Binder::MemoryOf(const Program& program, const Operand& ope
   model::OperandMemory result{
       .begin = memory.begin, .bytes = memory.bytes, .adds = operand.mode == Mode::kAdds};
   const Buffer& buffer = program.buffers[operand.buffer];
-  if (buffer.kind != BufferKind::kGathered && buffer.kind != BufferKind::kContribution &&
-      buffer.kind != BufferKind::kCollected) {
-    return result;
+  switch (buffer.kind) {
+    case BufferKind::kGathered:
+    case BufferKind::kWeights:  // where every rank keeps all of them
+    case BufferKind::kPublished:
+    case BufferKind::kContribution:
+    case BufferKind::kCollected:
+      break;
+    default:
+      return result;
   }
   const Memory whole = memory_.At(program, {.buffer = operand.buffer}, parity);
   const int64_t element_bytes = model::ElementBytes(plan_.compute);

@@ -379,7 +379,7 @@ class Rank::Impl {
                                 .layout_digest = plan_.layout_digest,
                                 .seed = plan_.train.seed,
                                 .data_digest = corpus_->digest()},
-                               arrays_.shards());
+                               arrays_.owned_shards());
     } catch (const checkpoint::DirectoryLost&) {
       throw;
     } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop

@@ -52,7 +52,7 @@ std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Back
   const c10::ScalarType type = ElementTypeOf(plan.compute);
   std::vector<fsdp::UnitShard> units;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan.train.ranks, rank,
+    units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan::MeshOf(plan, unit, rank),
                        fsdp::UnitTypes{.main = type, .compute = type, .transport = type}, backend.device(),
                        backend.shard_kernels());
   }

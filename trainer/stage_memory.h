@@ -51,7 +51,7 @@ class StageMemory {
   const device::HostArena host_;
 };
 
-// The units of a plan as `rank` shards them. `backend` outlives them.
+// The units of a plan as `rank` holds them. `backend` outlives them.
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend);
 
 // Weights and moments of each unit, which every program has at the same addresses.

@@ -34,15 +34,15 @@ std::vector<std::pair<std::string, fsdp::Layout>> Units() {
 
 // One rank's units with weights and moments.
 struct RankUnits {
-  RankUnits(int rank, int ranks) : device(device::MakeCpuDevice()) {
+  explicit RankUnits(const fsdp::UnitMesh& mesh) : device(device::MakeCpuDevice()) {
     for (const auto& [name, layout] : Units()) {
-      units.emplace_back(name, layout, ranks, rank, fsdp::UnitTypes{at::kFloat, at::kFloat, at::kFloat},
-                         *device, fsdp::CpuShardKernels());
+      units.emplace_back(name, layout, mesh, fsdp::UnitTypes{at::kFloat, at::kFloat, at::kFloat}, *device,
+                         fsdp::CpuShardKernels());
     }
     for (const fsdp::UnitShard& unit : units) {
       const auto memory = [&] {
-        tensors.push_back(at::full({unit.shard_bytes() / 4}, -1, at::kFloat));
-        return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), unit.shard_bytes()};
+        tensors.push_back(at::full({unit.held_bytes() / 4}, -1, at::kFloat));
+        return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), unit.held_bytes()};
       };
       states.push_back({memory(), memory(), memory()});
     }
@@ -58,12 +58,12 @@ struct RankUnits {
   void ForEach(const Function& function) {
     for (size_t u = 0; u < units.size(); ++u) {
       for (size_t kind = 0; kind < 3; ++kind) {
-        float* const shard = tensors[3 * u + kind].mutable_data_ptr<float>();
+        float* const held = tensors[3 * u + kind].mutable_data_ptr<float>();
         for (const fsdp::Piece& piece : units[u].pieces()) {
           const int64_t start =
               units[u].layout().parameters[static_cast<size_t>(piece.parameter)].range.begin;
           for (int64_t i = piece.range.begin; i < piece.range.end; ++i) {
-            function(shard[i - units[u].owned().begin], Value(u, piece.parameter, i - start, kind));
+            function(held[i - units[u].held().begin], Value(u, piece.parameter, i - start, kind));
           }
         }
       }
@@ -85,15 +85,23 @@ struct RankUnits {
   std::unique_ptr<ParameterArrays> arrays;
 };
 
+// Where `rank` is in the mesh that `mesh` is of some rank.
+fsdp::UnitMesh At(fsdp::UnitMesh mesh, int rank) {
+  mesh.inner_rank = rank % mesh.inner;
+  mesh.outer_rank = rank / mesh.inner;
+  return mesh;
+}
+
 // unit_arrays: as version 1 did.
-std::string SaveUnits(platform::Files& files, const std::string& directory, int ranks, bool unit_arrays) {
+std::string SaveUnits(platform::Files& files, const std::string& directory, const fsdp::UnitMesh& mesh,
+                      bool unit_arrays) {
   std::string path;
-  comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-    RankUnits rank(comm.rank(), ranks);
+  comm::RunThreadRanks(mesh.inner * mesh.outer, [&](comm::Communicator& comm) {
+    RankUnits rank(At(mesh, comm.rank()));
     rank.Set();
     rank.arrays->FromDevice();
     std::vector<at::Tensor> whole;  // of the units, gaps and all
-    std::vector<Shard> shards = rank.arrays->shards();
+    std::vector<Shard> shards = rank.arrays->owned_shards();
     if (unit_arrays) {
       shards.clear();
       whole.reserve(rank.tensors.size());
@@ -115,31 +123,38 @@ std::string SaveUnits(platform::Files& files, const std::string& directory, int 
   return path;
 }
 
-void ExpectLoads(const std::string& path, int ranks) {
-  for (int rank = 0; rank < ranks; ++rank) {
-    RankUnits units(rank, ranks);
+void ExpectLoads(const std::string& path, const fsdp::UnitMesh& mesh) {
+  for (int rank = 0; rank < mesh.inner * mesh.outer; ++rank) {
+    RankUnits units(At(mesh, rank));
     EXPECT_FALSE(units.units[0].pieces().size() > 0 && units.IsSet()) << "before";
     Load(platform::SystemFiles(), path, units.arrays->shards(), units.arrays->unit_shards());
     units.arrays->ToDevice();
-    EXPECT_TRUE(units.IsSet()) << "rank " << rank << " of " << ranks;
+    EXPECT_TRUE(units.IsSet()) << "rank " << rank;
   }
 }
 
 class ParameterArraysTest : public CheckpointTest {};
 
-TEST_F(ParameterArraysTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
-  for (const int saving : {1, 2, 3, 7}) {
+// Any number of ranks, whether each holds a shard, all of it, or what a rank of another group holds as well.
+TEST_F(ParameterArraysTest, AnyPlacementLoadsWhatAnyPlacementSaved) {
+  const std::vector<fsdp::UnitMesh> meshes = {{},
+                                              {.inner = 2},
+                                              {.inner = 7},
+                                              {.inner = 3, .inner_shards_optimizer = false},
+                                              {.inner = 2, .outer = 2},
+                                              {.inner = 2, .outer = 3, .outer_shards_optimizer = true}};
+  for (size_t saving = 0; saving < meshes.size(); ++saving) {
     std::filesystem::remove_all(directory_);
-    const std::string path = SaveUnits(files_, directory_, saving, /*unit_arrays=*/false);
-    for (const int loading : {1, 2, 3, 7}) {
-      SCOPED_TRACE(testing::Message() << saving << " saved, " << loading << " load");
-      ExpectLoads(path, loading);
+    const std::string path = SaveUnits(files_, directory_, meshes[saving], /*unit_arrays=*/false);
+    for (size_t loading = 0; loading < meshes.size(); ++loading) {
+      SCOPED_TRACE(testing::Message() << "mesh " << saving << " saved, mesh " << loading << " loads");
+      ExpectLoads(path, meshes[loading]);
     }
   }
 }
 
 TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndSizesOfTheParameters) {
-  const std::string path = SaveUnits(files_, directory_, 3, /*unit_arrays=*/false);
+  const std::string path = SaveUnits(files_, directory_, {.inner = 3}, /*unit_arrays=*/false);
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files_, path);
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_EQ(manifest->version, 2);
@@ -159,7 +174,7 @@ TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndSizesOfTheParameters) {
 TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
   for (const int saving : {1, 3}) {
     std::filesystem::remove_all(directory_);
-    const std::string path = SaveUnits(files_, directory_, saving, /*unit_arrays=*/true);
+    const std::string path = SaveUnits(files_, directory_, {.inner = saving}, /*unit_arrays=*/true);
     const std::string file = path + "/" + kManifestName;
     absl::StatusOr<Manifest> manifest = ReadFolderManifest(files_, path);
     ASSERT_TRUE(manifest.ok()) << manifest.status();
@@ -169,9 +184,9 @@ TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
     EXPECT_EQ(Newest().path, path);
     for (const int loading : {1, 2, 7}) {
       SCOPED_TRACE(testing::Message() << saving << " saved, " << loading << " load");
-      ExpectLoads(path, loading);
+      ExpectLoads(path, {.inner = loading});
     }
-    RankUnits units(0, 1);
+    RankUnits units({});
     try {
       Load(files_, path, units.arrays->shards());
       FAIL() << "loaded nothing";
@@ -182,8 +197,8 @@ TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
 }
 
 TEST_F(ParameterArraysTest, AParameterOfAnotherSizeIsRefusedByName) {
-  const std::string path = SaveUnits(files_, directory_, 2, /*unit_arrays=*/false);
-  RankUnits units(0, 1);
+  const std::string path = SaveUnits(files_, directory_, {.inner = 2}, /*unit_arrays=*/false);
+  RankUnits units({});
   std::vector<Shard> shards = units.arrays->shards();
   shards[1].elements += 1;
   try {

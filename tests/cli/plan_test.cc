@@ -150,6 +150,24 @@ TEST_F(PlanTest, ComparesTheValuesOfAField) {
   EXPECT_NE(written[1]["current"], written[2]["current"]);
 }
 
+// Every strategy of one job in one table: sharded state takes less than whole state, and sharded weights less
+// than that.
+TEST_F(PlanTest, ComparesStrategies) {
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", "h100", "--compare",
+                    "strategy=replicate,zero1,zero2,zero3,hsdp,hfsdp", "-o", "json"}),
+            kOk)
+      << console_.err;
+  const nlohmann::json json = nlohmann::json::parse(console_.out);
+  std::map<std::string, int64_t> arena;
+  for (const nlohmann::json& row : json["comparison"]["rows"]) {
+    arena[row["value"]] = row["arena_bytes"];
+  }
+  ASSERT_EQ(arena.size(), 6u);
+  EXPECT_GT(arena["replicate"], arena["zero1"]);
+  EXPECT_GT(arena["zero2"], arena["zero3"]);
+  EXPECT_GT(arena["hsdp"], arena["hfsdp"]);
+}
+
 TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
   const std::map<std::string, std::string> kBad = {
       {"prefetch", "\"prefetch\" is no comparison; write a field and its values: prefetch=0,1,2"},
@@ -168,8 +186,8 @@ TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
               HasSubstr("--compare: parallelism.fsdp.prefetch: 7 is not allowed; allowed: 0 to 2"));
   EXPECT_THAT(console_.err, HasSubstr("--compare: parallelism.fsdp.prefetch: many is not allowed"));
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "prefetch=1}: [\""}), kInvalidSpec);
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "strategy=zero1"}), kInvalidSpec);
-  EXPECT_THAT(console_.err, HasSubstr("not built yet: other strategies"));
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "strategy=zero4"}), kInvalidSpec);
+  EXPECT_THAT(console_.err, HasSubstr("zero4 is not allowed; allowed: replicate, zero1"));
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "accumulation=0"}), kInvalidSpec);
   EXPECT_EQ(console_.out, "");
 }

@@ -50,7 +50,7 @@ refused by `tandem validate`, by `tandem submit` and by the controller with the 
 )";
 
 // A job with every block that has defaults of its own.
-v1::JobSpec Probe(int64_t steps, int64_t num_heads, int32_t tensor) {
+v1::JobSpec Probe(int64_t steps, int64_t num_heads, int32_t tensor, v1::Strategy strategy) {
   v1::JobSpec spec;
   spec.mutable_model()->set_hidden_size(64);
   spec.mutable_model()->set_intermediate_size(256);
@@ -63,6 +63,7 @@ v1::JobSpec Probe(int64_t steps, int64_t num_heads, int32_t tensor) {
   spec.mutable_training()->set_micro_batch_size(1);
   spec.mutable_training()->set_global_batch_size(1);
   spec.mutable_parallelism()->set_tensor(tensor);
+  spec.mutable_parallelism()->mutable_fsdp()->set_strategy(strategy);
   spec.mutable_checkpoint()->set_directory("/checkpoints");
   return spec;
 }
@@ -75,6 +76,7 @@ const std::map<std::string, std::string>& DerivedDefaults() {
       {"model.head_dim", "`hidden_size` / `num_attention_heads`"},
       {"training.validate_every_steps", "a tenth of `steps`, rounded up; 0 without held-out text"},
       {"parallelism.expert_tensor", "`tensor`"},
+      {"parallelism.replicas", "2 with `hsdp` and `hfsdp`, else 1"},
   };
   return texts;
 }
@@ -131,16 +133,17 @@ class Page {
   }
 
   std::string DefaultText(const std::string& path) {
-    const v1::JobSpec one = Resolve(Probe(10, 4, 1));
-    const v1::JobSpec other = Resolve(Probe(100, 8, 2));
+    const v1::JobSpec one = Resolve(Probe(10, 4, 1, v1::STRATEGY_ZERO3));
+    const v1::JobSpec other = Resolve(Probe(100, 8, 2, v1::STRATEGY_HSDP));
     for (const RequiredRule& rule : RequiredRules()) {
       if (path == rule.path) {
         return "required";
       }
     }
     // Given in both jobs, or absent from them.
-    const v1::JobSpec given = Probe(10, 4, 1);
-    if (FindValue(given, path).message != nullptr && path != "parallelism.tensor") {
+    const v1::JobSpec given = Probe(10, 4, 1, v1::STRATEGY_ZERO3);
+    const bool has_default = path == "parallelism.tensor" || path == "parallelism.fsdp.strategy";
+    if (FindValue(given, path).message != nullptr && !has_default) {
       return absl::StartsWith(path, "model.") ? "that of the preset; required without one" : "none";
     }
     const FieldValue value = FindValue(one, path);
@@ -148,7 +151,7 @@ class Page {
       return "none";
     }
     const std::string text = ValueText(value);
-    const bool differs = text != ValueText(FindValue(other, path)) && path != "parallelism.tensor";
+    const bool differs = text != ValueText(FindValue(other, path)) && !has_default;
     const auto derived = DerivedDefaults().find(path);
     if (differs != (derived != DerivedDefaults().end())) {
       problems_.push_back(

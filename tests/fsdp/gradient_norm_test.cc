@@ -129,13 +129,14 @@ TEST(BufferBytesTest, TilesOfEveryRankFit) {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
       int64_t tiles = 0;
-      for (const Piece& piece : PiecesOf(layout, OwnedRange(layout, ranks, rank))) {
+      const Range shard = ShardRange(layout, {.inner = ranks, .inner_rank = rank});
+      for (const Piece& piece : PiecesOf(layout, shard)) {
         tiles += (piece.range.end - 1) / length - piece.range.begin / length + 1;
       }
-      EXPECT_LE(tiles, MaxTiles(layout, ranks)) << rank << " of " << ranks;
+      EXPECT_LE(tiles, MaxTiles(layout, shard.size())) << rank << " of " << ranks;
     }
   }
-  EXPECT_EQ(BufferBytesOf(layout, 2, 4).update_norms, 3 * 48);
+  EXPECT_EQ(BufferBytesOf(layout, {.inner = 2}, 4).update_norms, 3 * 48);
 }
 
 }  // namespace

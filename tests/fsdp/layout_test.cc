@@ -74,28 +74,8 @@ TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
       ASSERT_EQ(GatheredElements(layout, ranks), ranks * shard);
       ASSERT_GE(GatheredElements(layout, ranks), layout.elements);
       ASSERT_LT(GatheredElements(layout, ranks) - layout.elements, ranks * granule);
-      int64_t covered = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const Range owned = OwnedRange(layout, ranks, rank);
-        ASSERT_EQ(owned.begin, covered) << "shards follow each other";
-        ASSERT_LE(owned.size(), shard);
-        if (!owned.empty()) {
-          ASSERT_EQ(owned.begin, rank * shard);
-        }
-        covered = owned.end;
-      }
-      ASSERT_EQ(covered, layout.elements);
     }
   }
-}
-
-TEST(LayoutTest, LastRanksOfASmallUnitOwnNothing) {
-  const Layout layout = MakeLayout({{.name = "norm", .shape = {100}}}, /*element_bytes=*/4);
-  EXPECT_EQ(layout.elements, 128);
-  EXPECT_EQ(ShardElements(layout, 4), 64);
-  EXPECT_EQ(OwnedRange(layout, 4, 1), (Range{64, 128}));
-  EXPECT_TRUE(OwnedRange(layout, 4, 2).empty());
-  EXPECT_TRUE(OwnedRange(layout, 4, 3).empty());
 }
 
 TEST(LayoutTest, ParametersOfABlockAreOneMatrix) {

@@ -37,24 +37,25 @@ TestUnit::TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator
       comm_(comm),
       device_(device),
       config_(config),
-      unit_("unit", layout, comm.size(), comm.rank(), {type, type, type}, device, kernels),
+      unit_("unit", layout, {.inner = comm.size(), .inner_rank = comm.rank()}, {type, type, type}, device,
+            kernels),
       kernels_(kernels) {
-  const UnitBufferBytes bytes = BufferBytesOf(layout, comm.size(), static_cast<int>(c10::elementSize(type)));
+  const UnitBufferBytes bytes = BufferBytesOf(layout, unit_.mesh(), static_cast<int>(c10::elementSize(type)));
   const int64_t small = bytes.norm_terms + bytes.update_norms + bytes.optimizer_scratch + InputsBytes() +
                         OutcomeBytes(comm.size()) + 16 * 256;
   arena_ = std::make_unique<device::StaticArena>(
-      device, device.Reserve(small + 4 * unit_.shard_bytes() + 3 * unit_.gathered_bytes()),
+      device, device.Reserve(small + 4 * unit_.held_bytes() + 3 * unit_.gathered_bytes()),
       /*fill_with_nan=*/true);
   reduce_ = {.contribution = Next(unit_.gathered_bytes()),
              .staging = Next(unit_.gathered_bytes()),
-             .gradients = Next(unit_.shard_bytes()),
+             .gradients = Next(unit_.held_bytes()),
              .norm_terms = Next(bytes.norm_terms)};
   optimizer_ = {.gradients = reduce_.gradients,
                 .outcome = Next(OutcomeBytes(comm.size())),
                 .inputs = Next(InputsBytes()),
-                .state = {.weights = Next(unit_.shard_bytes()),
-                          .exp_avg = Next(unit_.shard_bytes()),
-                          .exp_avg_sq = Next(unit_.shard_bytes())},
+                .state = {.weights = Next(unit_.held_bytes()),
+                          .exp_avg = Next(unit_.held_bytes()),
+                          .exp_avg_sq = Next(unit_.held_bytes())},
                 .update_norms = Next(bytes.update_norms),
                 .scratch = Next(bytes.optimizer_scratch)};
   gathered_ = Next(unit_.gathered_bytes());

@@ -284,7 +284,7 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   const UnitTypes types{GetParam(), GetParam(), GetParam()};
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
-  const UnitShard unit("layers.3", layout, 2, 0, types, Cpu(), CpuShardKernels());
+  const UnitShard unit("layers.3", layout, {.inner = 2}, types, Cpu(), CpuShardKernels());
   const auto message = [](const auto& bind) {
     try {
       bind();
@@ -293,7 +293,7 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
     }
     return std::string("accepted");
   };
-  const device::Memory shard{begin, unit.shard_bytes()};
+  const device::Memory shard{begin, unit.held_bytes()};
   const device::Memory gathered{begin, unit.gathered_bytes()};
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     EXPECT_EQ(message([&] { unit.BindUnshard(comm, shard, gathered); }),
@@ -305,17 +305,17 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
     EXPECT_EQ(message([&] {
                 unit.BindUnshard(comm, {begin, shard.bytes - element}, gathered);
               }),
-              "unit layers.3: shard has " + std::to_string(shard.bytes - element) + " bytes, a shard " +
+              "unit layers.3: shard has " + std::to_string(shard.bytes - element) + " bytes, and must have " +
                   std::to_string(shard.bytes));
     EXPECT_EQ(message([&] {
-                unit.BindReduceGradients(comm, {gathered, gathered, shard, {begin, 8}}, false);
+                unit.BindReduceGradients(comm, {gathered, false, gathered, shard, {begin, 8}}, false);
               }),
               "unit layers.3: norm terms needs " +
-                  std::to_string(BufferBytesOf(layout, 2, static_cast<int>(element)).norm_terms) +
+                  std::to_string(BufferBytesOf(layout, unit.mesh(), static_cast<int>(element)).norm_terms) +
                   " bytes, there are 8");
   });
   EXPECT_EQ(message([&] { unit.BindOptimizerStep({}, test::kAdamW); }),
-            "unit layers.3: accumulator has 0 bytes, a shard " + std::to_string(shard.bytes));
+            "unit layers.3: accumulator has 0 bytes, and must have " + std::to_string(shard.bytes));
   EXPECT_EQ(message([&] {
               unit.Initialize(1, {}, {shard, shard, shard});
             }),
@@ -330,7 +330,7 @@ TEST(UnitTypesTest, OtherTypesAreRefused) {
   for (const UnitTypes types : {UnitTypes{at::kFloat, at::kBFloat16, at::kFloat},
                                 {at::kFloat, at::kFloat, at::kHalf},
                                 {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
-    EXPECT_THROW(UnitShard("u", layout, 1, 0, types, Cpu(), CpuShardKernels()), std::invalid_argument);
+    EXPECT_THROW(UnitShard("u", layout, {}, types, Cpu(), CpuShardKernels()), std::invalid_argument);
   }
 }
 

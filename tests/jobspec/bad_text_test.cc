@@ -191,7 +191,8 @@ const BadSpec kScalars[] = {
      "job.yaml:4:13: precision.compute: COMPUTE_TYPE_FP32 is not allowed; allowed: fp32, fp64; use "
      "one of these\n"},
     {"close enum value", "", "parallelism: {fsdp: {strategy: zero-3}}",
-     "job.yaml:4:22: parallelism.fsdp.strategy: zero-3 is not allowed; allowed: zero3; did you mean "
+     "job.yaml:4:22: parallelism.fsdp.strategy: zero-3 is not allowed; allowed: replicate, zero1, zero2, "
+     "zero3, hsdp, hfsdp; did you mean "
      "zero3?\n"},
     {"unknown schedule", "", "parallelism: {schedule: magic}",
      "job.yaml:4:15: parallelism.schedule: magic is not allowed; allowed: sequential; use one of "

@@ -110,6 +110,21 @@ const BadSpec kRequired[] = {
     {"small vocabulary", "preset: llama-tiny", "preset: llama-tiny, vocab_size: 255",
      "job.yaml:1:29: model.vocab_size: 255 is not allowed; allowed: at least 256 with tokenizer: "
      "bytes; a byte has 256 values: use 256\n"},
+    {"replicas of a strategy that has none", "", "parallelism: {ranks: 4, replicas: 2}",
+     "job.yaml:4:25: parallelism.replicas: 2 is not allowed; allowed: 1 with fsdp.strategy zero3; leave "
+     "the key out, or use strategy: hsdp, or hfsdp\n"},
+    {"one replica for a strategy of several", "",
+     "parallelism: {ranks: 4, replicas: 1, fsdp: {strategy: hsdp}}",
+     "job.yaml:4:25: parallelism.replicas: 1 is not allowed; allowed: 2 or more with fsdp.strategy hsdp; "
+     "leave the key out for 2, or use strategy: zero3\n"},
+    {"default replicas that do not divide the ranks", "", "parallelism: {ranks: 1, fsdp: {strategy: hsdp}}",
+     "job.yaml:4:32: parallelism.fsdp.strategy: hsdp is not allowed; allowed: replicate, zero1, zero2, "
+     "zero3 with ranks 1, which 2 replicas (the default) do not divide; give replicas, or use another "
+     "number of ranks\n"},
+    {"replicas that do not divide the ranks", "",
+     "parallelism: {ranks: 4, replicas: 3, fsdp: {strategy: hfsdp}}",
+     "job.yaml:4:25: parallelism.replicas: 3 is not allowed; allowed: a divisor of ranks 4; every copy "
+     "is sharded over as many ranks\n"},
     {"heads that share unevenly", "preset: llama-tiny", "preset: llama-tiny, num_key_value_heads: 3",
      "job.yaml:1:29: model.num_key_value_heads: 3 is not allowed; allowed: a divisor of "
      "num_attention_heads 4 (of preset llama-tiny); use one of 1, 2, 4\n"},
@@ -206,9 +221,6 @@ const BadSpec kRequired[] = {
 
 // What a later version will do.
 const BadSpec kLater[] = {
-    {"other strategy", "", "parallelism: {fsdp: {strategy: zero2}}",
-     "job.yaml:4:22: parallelism.fsdp.strategy: zero2 is not allowed; allowed: zero3; not built yet: "
-     "other strategies; use zero3\n"},
     {"overlap", "", "parallelism: {schedule: overlap, overlap: {delay_weight_gradients: true}}",
      "job.yaml:4:15: parallelism.schedule: overlap is not allowed; allowed: sequential; not built "
      "yet: the overlapped schedule; use sequential\n"
@@ -235,9 +247,6 @@ const BadSpec kLater[] = {
     {"expert tensor parallelism", "", "parallelism: {expert_tensor: 2}",
      "job.yaml:4:15: parallelism.expert_tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism of experts; use 1\n"},
-    {"replicas", "", "parallelism: {replicas: 2}",
-     "job.yaml:4:15: parallelism.replicas: 2 is not allowed; allowed: 1; not built yet: replicas of "
-     "the sharded group (HSDP); use 1\n"},
     {"bf16", "", "precision: {compute: bf16}",
      "job.yaml:4:13: precision.compute: bf16 is not allowed; allowed: fp32, fp64; not built yet: "
      "lower precision; use fp32\n"},

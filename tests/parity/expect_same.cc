@@ -25,6 +25,11 @@ bool SameBits(const std::vector<double>& a, const std::vector<double>& b) {
 }  // namespace
 
 std::string FirstDifference(const JobRun& a, const JobRun& b) {
+  for (const JobRun* run : {&a, &b}) {
+    if (!run->unequal_replicas.empty()) {
+      return absl::StrCat("two ranks differ in ", *run->unequal_replicas.begin());
+    }
+  }
   if (a.steps.size() != b.steps.size()) {
     return absl::StrCat(a.steps.size(), " and ", b.steps.size(), " steps");
   }

@@ -5,10 +5,32 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "absl/strings/ascii.h"
 #include "jobspec/jobspec.h"
+#include "plan/build_stage.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::parity {
+
+namespace {
+
+// Trainable parameters that take no part in any step: zeros are their gradient.
+void AddUnusedUnit(plan::JobPlan& plan) {
+  const model::Parameter parameter{.name = "unused.weight", .shape = {5, 31}};
+  const int layer = static_cast<int>(plan.units.size());
+  plan.units.push_back({.name = "unused", .layer = layer, .parts = {"unused"}, .parameters = {parameter}});
+  plan.layouts.push_back(fsdp::MakeLayout({{.name = parameter.name, .shape = parameter.shape}},
+                                          model::ElementBytes(plan.compute)));
+  const fsdp::Layout& layout = plan.layouts.back();
+  plan.outline.units.push_back({.name = "unused",
+                                .layer = layer,
+                                .precision = plan.outline.units[0].precision,
+                                .parts = {{"unused", 0, layout.parameters[0].range.end}},
+                                .elements = layout.elements});
+  plan::BuildPrograms(plan);
+}
+
+}  // namespace
 
 plan::JobPlan MakeJob(const JobOptions& options) {
   v1::JobSpec spec;
@@ -36,6 +58,14 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.set_validate_every_steps(options.validate_every_steps);
   training.set_validation_batches(options.validation_batches);
   spec.mutable_parallelism()->set_ranks(options.ranks);
+  if (options.replicas > 1) {
+    spec.mutable_parallelism()->set_replicas(options.replicas);
+  }
+  v1::Strategy strategy = v1::STRATEGY_UNSPECIFIED;
+  if (!v1::Strategy_Parse("STRATEGY_" + absl::AsciiStrToUpper(options.strategy), &strategy)) {
+    throw std::logic_error("no strategy " + options.strategy);
+  }
+  spec.mutable_parallelism()->mutable_fsdp()->set_strategy(strategy);
   spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(options.prefetch);
   spec.mutable_precision()->set_compute(options.fp64 ? v1::COMPUTE_TYPE_FP64 : v1::COMPUTE_TYPE_FP32);
   spec.mutable_report()->set_parameter_norms(options.norms);
@@ -50,7 +80,11 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   if (!violations.empty()) {
     throw std::logic_error(jobspec::ToText(violations));
   }
-  return plan::MakeJobPlan(jobspec::Resolve(spec));
+  plan::JobPlan plan = plan::MakeJobPlan(jobspec::Resolve(spec));
+  if (options.unused_unit) {
+    AddUnusedUnit(plan);
+  }
+  return plan;
 }
 
 TemporaryFolder::TemporaryFolder() : path_(std::filesystem::temp_directory_path() / "tandem-parity-XXXXXX") {

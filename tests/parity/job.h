@@ -9,7 +9,9 @@ namespace tandem::parity {
 
 // The jobs that these tests run: a tiny Llama on text.
 struct JobOptions {
+  std::string strategy = "zero3";
   int ranks = 1;
+  int replicas = 1;
   int microbatches_per_rank = 1;
   int64_t steps = 3;
   int64_t layers = 2;
@@ -23,6 +25,7 @@ struct JobOptions {
   double learning_rate = 3e-3;
   double clip = 1.0;
   bool tied = false;
+  bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;
   int prefetch = 1;
   bool norms = true;

@@ -2,9 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "comm/communicators.h"
 #include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
@@ -54,19 +57,16 @@ class CountingCommunicator final : public comm::Communicator {
   std::vector<Collective>& seen_;
 };
 
-// Counts the collectives of rank 0, by group.
+// Counts the collectives of one rank, by group.
 class CountingFactory final : public comm::CommunicatorFactory {
  public:
-  CountingFactory(std::unique_ptr<comm::CommunicatorFactory> inner, JobRun& run)
-      : inner_(std::move(inner)), run_(run) {}
+  CountingFactory(std::unique_ptr<comm::CommunicatorFactory> inner,
+                  std::map<std::string, std::vector<Collective>>& seen)
+      : inner_(std::move(inner)), seen_(seen) {}
 
   std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership,
                                            comm::Communicator* live) override {
-    std::unique_ptr<comm::Communicator> made = inner_->Make(membership, live);
-    if (membership.rank != 0) {
-      return made;
-    }
-    return std::make_unique<CountingCommunicator>(std::move(made), run_.collectives[membership.group]);
+    return std::make_unique<CountingCommunicator>(inner_->Make(membership, live), seen_[membership.group]);
   }
   std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
     return inner_->Reserve(device, bytes);
@@ -74,7 +74,7 @@ class CountingFactory final : public comm::CommunicatorFactory {
 
  private:
   const std::unique_ptr<comm::CommunicatorFactory> inner_;
-  JobRun& run_;
+  std::map<std::string, std::vector<Collective>>& seen_;
 };
 
 class Recorder final : public trainer::RankObserver {
@@ -119,14 +119,22 @@ class Recorder final : public trainer::RankObserver {
   const RunOptions& options_;
 };
 
+// What a rank holds of an array of `elements`, which others may hold as well.
 void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, int64_t elements, JobRun& run) {
-  const at::Tensor owned = on_device.cpu();
-  const auto element_bytes = static_cast<int64_t>(owned.itemsize());
+  const at::Tensor held = on_device.cpu();
+  const auto element_bytes = static_cast<int64_t>(held.itemsize());
   std::string& array = run.arrays[name];
+  std::vector<bool>& known = run.known[name];
   array.resize(elements * element_bytes);
-  if (owned.numel() > 0) {
-    array.replace(begin * element_bytes, owned.nbytes(), static_cast<const char*>(owned.const_data_ptr()),
-                  owned.nbytes());
+  known.resize(elements);
+  const char* const bytes = static_cast<const char*>(held.const_data_ptr());
+  for (int64_t i = 0; i < held.numel(); ++i) {
+    char* const at = array.data() + (begin + i) * element_bytes;
+    if (known[begin + i] && std::memcmp(at, bytes + i * element_bytes, element_bytes) != 0) {
+      run.unequal_replicas.insert(name);
+    }
+    std::memcpy(at, bytes + i * element_bytes, element_bytes);
+    known[begin + i] = true;
   }
 }
 
@@ -164,15 +172,24 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     }
     std::unique_ptr<comm::CommunicatorFactory> factory;
     if (on_host) {
-      factory = std::make_unique<CountingFactory>(groups.MakeFactory(), run);
+      factory = groups.MakeFactory();
+      if (rank == 0) {
+        factory = std::make_unique<CountingFactory>(std::move(factory), run.collectives);
+      }
     } else {
       factory = backend->MakeCommunicatorFactory(rendezvous);
     }
     std::vector<comm::Membership> memberships;
-    for (const auto& [group, clone_of] : std::vector<std::pair<std::string, std::string>>{
-             {"dp_cp", ""}, {"dp_cp_ag", "dp_cp"}, {"intra_dist_opt", ""}}) {
-      memberships.push_back(
-          {.group = group, .prefix = group + "/", .rank = rank, .size = ranks, .clone_of = clone_of});
+    for (size_t i = 0; i < plan.groups.size(); ++i) {
+      const parallel::Group& group = plan.groups[i];
+      const auto member = std::find(group.ranks.begin(), group.ranks.end(), rank);
+      if (member != group.ranks.end()) {
+        memberships.push_back({.group = group.name,
+                               .prefix = absl::StrCat(group.name, "/", i, "/"),
+                               .rank = static_cast<int>(member - group.ranks.begin()),
+                               .size = static_cast<int>(group.ranks.size()),
+                               .clone_of = group.clone_of < 0 ? "" : plan.groups[group.clone_of].name});
+      }
     }
     comm::Communicators communicators(*factory, memberships, trainer::CommunicatorUsesOf(plan));
     const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
@@ -198,8 +215,9 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       const auto put = [&](const char* what, device::Memory memory) {
         const at::Tensor shard =
             device::FlatTensorIn(backend->device(), memory, trainer::ElementTypeOf(plan.compute));
-        Put(unit.name() + "/" + what, shard.narrow(0, 0, unit.owned().size()), unit.owned().begin,
-            unit.layout().elements, run);
+        const fsdp::Range held = fsdp::WithoutPadding(unit.layout(), unit.held());
+        Put(unit.name() + "/" + what, shard.narrow(0, 0, held.size()), held.begin, unit.layout().elements,
+            run);
       };
       put("weights", state.weights);
       put("exp_avg", state.exp_avg);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct JobRun {
   std::vector<trainer::StepSummary> steps;
   // "<unit>/weights", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole arrays.
   std::map<std::string, std::string> arrays;
+  std::map<std::string, std::vector<bool>> known;  // their elements that some rank holds
+  std::set<std::string> unequal_replicas;          // arrays that two ranks hold differently
   // Of rank 0, by group name.
   std::map<std::string, std::vector<Collective>> collectives;
   std::vector<int64_t> arena_bytes;    // by rank

@@ -80,6 +80,54 @@ TEST(JobPlanTest, ProgramsOfARealModelAreAcceptedAtEveryPrefetchDistance) {
   }
 }
 
+std::string Parallelism(const schedules::Strategy& strategy, int ranks) {
+  return "{ranks: " + std::to_string(ranks) + ", fsdp: {strategy: " + strategy.name + "}}";
+}
+
+TEST(JobPlanTest, EveryRowOfTheTableOfPlacementsIsAStrategyOfAJob) {
+  for (const schedules::Strategy& strategy : schedules::Strategies()) {
+    const JobPlan plan = MakeJobPlan(TestJob(Parallelism(strategy, 2)));
+    EXPECT_EQ(plan.options.strategy, strategy);
+    const bool has_outer = strategy.outer.gradients == schedules::Placement::kPartial;
+    EXPECT_EQ(plan.train.replicas, has_outer ? 2 : 1) << "jobspec knows which have an outer axis";
+    EXPECT_EQ(plan.options.dense.outer, plan.train.replicas);
+    EXPECT_EQ(schedules::CheckStage(plan.outline, plan.options, plan.stage), absl::OkStatus());
+  }
+}
+
+// fsdp.md 2.5: what each strategy keeps, in elements of the padded unit.
+TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
+  struct Kept {
+    int weights;  // pieces of six ranks
+    int gradients;
+    int full_gradient;  // while contributions are accumulated
+    int gathered;
+  };
+  const std::map<std::string, Kept> kKept = {{"replicate", {6, 6, 6, 0}}, {"zero1", {1, 1, 6, 6}},
+                                             {"zero2", {1, 1, 0, 6}},     {"zero3", {1, 1, 0, 6}},
+                                             {"hsdp", {2, 2, 0, 6}},      {"hfsdp", {1, 2, 0, 6}}};
+  for (const schedules::Strategy& strategy : schedules::Strategies()) {
+    const JobPlan plan = MakeJobPlan(TestJob(Parallelism(strategy, 6)));
+    const Kept& kept = kKept.at(strategy.name);
+    for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
+      SCOPED_TRACE(testing::Message() << strategy.name << ", " << plan.units[unit].name);
+      const int64_t piece = fsdp::ShardElements(plan.layouts[unit], 6) * 4;  // bytes of fp32
+      std::map<schedules::BufferKind, int64_t> bytes;
+      for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+        if (buffer.subject == unit) {
+          bytes[buffer.kind] = buffer.bytes.bound;
+        }
+      }
+      using schedules::BufferKind;
+      EXPECT_EQ(bytes[BufferKind::kWeights], kept.weights * piece);
+      EXPECT_EQ(bytes[BufferKind::kOptimizerState], 2 * kept.weights * piece);
+      EXPECT_EQ(bytes[BufferKind::kGradients], kept.gradients * piece);
+      EXPECT_EQ(bytes[BufferKind::kFullGradient], kept.full_gradient * piece);
+      EXPECT_EQ(bytes[BufferKind::kGathered], kept.gathered * piece);
+    }
+  }
+}
+
 TEST(JobPlanTest, AllProgramsHaveTheSamePersistentBuffersAtTheSameAddresses) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   const auto persistent = [](const schedules::Program& program) {

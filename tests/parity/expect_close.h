@@ -1,0 +1,23 @@
+#pragma once
+
+#include "plan/job_plan.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+
+// How far two runs of tier T2 may be from each other (design.md 5), relative to the first one's.
+struct Tolerance {
+  double loss = 0;
+  double state = 0;  // of each array: ‖Δ‖ / ‖w‖
+  double first_norm = 0;
+  double later_norm = 0;
+};
+
+inline constexpr Tolerance kFp64{.loss = 1e-12, .state = 1e-11, .first_norm = 1e-11, .later_norm = 1e-11};
+inline constexpr Tolerance kFp32{.loss = 2e-6, .state = 1e-5, .first_norm = 1e-6, .later_norm = 1e-4};
+
+// Losses, norms of the gradient and of every parameter, weights and moments; and that the ranks of one run
+// hold the same where they hold the same elements. plan: of `a`.
+void ExpectClose(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, const Tolerance& tolerance);
+
+}  // namespace tandem::parity
