@@ -4,11 +4,11 @@
 #include <cstring>
 
 #include "fsdp/host_device.h"
-#include "ops/bf16.h"
+#include "device/bf16.h"
 
 namespace tandem::fsdp {
 
-using ops::Bf16;
+using device::Bf16;
 
 // One source for the host and for GPUs: the bits must agree.
 TANDEM_HOST_DEVICE inline float Widen(float value) { return value; }

@@ -27,6 +27,13 @@ bool IsNumber(ElementType element) { return element != ElementType::kInt64 && el
 
 }  // namespace
 
+struct BoundTensors::Copy {
+  at::Tensor from;
+  at::Tensor to;
+};
+
+BoundTensors::~BoundTensors() = default;
+
 BoundTensors::BoundTensors(const NodeDeclaration& declaration, Pass pass,
                            absl::Span<const OperandMemory> operands, const NodeTypes& types,
                            const ops::Operations& ops)

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +8,10 @@
 #include "model/bound_pass.h"
 #include "model/node_declaration.h"
 #include "ops/operations.h"
+
+namespace at {
+class Tensor;
+}
 
 namespace tandem::model {
 
@@ -24,6 +26,7 @@ class BoundTensors {
   // operands: as Node::Bind gets them. They, `declaration` and `ops` outlive it.
   BoundTensors(const NodeDeclaration& declaration, Pass pass, absl::Span<const OperandMemory> operands,
                const NodeTypes& types, const ops::Operations& ops);
+  ~BoundTensors();
 
   // Undefined: an output that a recompute does not write, because it was kept.
   at::Tensor Value(const std::string& name);
@@ -55,10 +58,7 @@ class BoundTensors {
     bool adds = false;
     bool used = false;
   };
-  struct Copy {
-    at::Tensor from;
-    at::Tensor to;
-  };
+  struct Copy;
 
   const OperandMemory& Next();
   void AddValues(Role role, const std::vector<std::string>& names, bool writes);

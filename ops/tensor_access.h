@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ops/bf16.h"
+#include "device/bf16.h"
 
 namespace at {
 class Tensor;
@@ -10,6 +10,9 @@ class Tensor;
 
 // How the operations look at their tensors. Private to ops/.
 namespace tandem::ops {
+
+using device::Arithmetic;
+using device::Bf16;
 
 struct AttentionShape;
 

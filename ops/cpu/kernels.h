@@ -2,9 +2,12 @@
 
 #include <cstdint>
 
-#include "ops/bf16.h"
+#include "device/bf16.h"
 
 namespace tandem::ops::cpu {
+
+using device::Arithmetic;
+using device::Bf16;
 
 // The hand-written loops behind the operations, on raw pointers. Each exists once per instruction set
 // (baseline, and on x86-64 AVX2 and AVX-512); the processor decides once which one runs.

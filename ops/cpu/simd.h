@@ -2,13 +2,16 @@
 
 #include <cstdint>
 
-#include "ops/bf16.h"
+#include "device/bf16.h"
 
 // Vectors of the widest registers of the instruction set that the including file is compiled for, by GCC's
 // and clang's vector extension. Only for the files that CMake compiles once per instruction set: everything
 // lies in a namespace of that instruction set (TANDEM_ISA), and nothing here may call an inline function of
 // the standard library, or the linker could keep a copy that the processor does not understand.
 namespace tandem::ops::cpu::TANDEM_ISA {
+
+using device::Arithmetic;
+using device::Bf16;
 
 #if defined(__AVX512F__)
 inline constexpr int kVectorBytes = 64;

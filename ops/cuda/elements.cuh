@@ -2,9 +2,12 @@
 
 #include <cuda_bf16.h>
 
-#include "ops/bf16.h"
+#include "device/bf16.h"
 
 namespace tandem::ops::cuda {
+
+using device::Arithmetic;
+using device::Bf16;
 
 // Between elements in memory and what is computed in (Arithmetic).
 __device__ inline float Widen(float x) { return x; }

@@ -2,11 +2,14 @@
 
 #include <cstdint>
 
-#include "ops/bf16.h"
+#include "device/bf16.h"
 
 struct CUstream_st;
 
 namespace tandem::ops::cuda {
+
+using device::Arithmetic;
+using device::Bf16;
 
 // The kernels behind the operations, on raw pointers of the current GPU. Each call launches on `stream` and
 // returns the runtime's error (cudaError_t). E: the elements in memory, float, double or Bf16; sums,

@@ -124,9 +124,9 @@ TEST(TableTest, IsAsWideAsItsContentOrTheTerminal) {
             "headers                     134\n"
             "a-very-long-name-of-a-job     7  NotEnoughSlots\n");
   EXPECT_EQ(table.Render(32, true),
-            "NAME       STEP  REASON\n"
-            "headers     134\n"
-            "a-very-l…     7  NotEnoughSlots\n");
+            "NAME        STEP  REASON\n"
+            "headers      134\n"
+            "a-very-lo…     7  NotEnoughSlots\n");
   EXPECT_EQ(table.Render(10, true), "NAME     …\nheaders  …\na-very-… …\n");
 }
 

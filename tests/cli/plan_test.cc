@@ -171,8 +171,8 @@ TEST_F(PlanTest, ComparesStrategies) {
 TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
   const std::map<std::string, std::string> kBad = {
       {"prefetch", "\"prefetch\" is not a comparison; write a field and its values: prefetch=0,1,2"},
-      {"prefetch=", "is no comparison"},
-      {"=1", "is no comparison"},
+      {"prefetch=", "is not a comparison"},
+      {"=1", "is not a comparison"},
       {"prefech=1", "a job has no field \"prefech\" with one value; did you mean prefetch?"},
       {"fsdp=1", "a job has no field \"fsdp\" with one value; "},
   };
@@ -258,10 +258,10 @@ TEST_F(PlanTest, EveryViolationOfAFileIsShownAtOnce) {
   const std::string bad = File("bad.yaml",
                                "nmae: x\nmodel: {preset: llama-tiny}\ndata: {train: /data}\n"
                                "training: {steps: 0, sequence_length: 16, micro_batch_size: 2, "
-                               "global_batch_size: 7}\nprecision: {compute: bf16}\n");
+                               "global_batch_size: 7}\nprecision: {compute: fp8}\n");
   EXPECT_EQ(Tandem({"plan", "-f", bad}), kInvalidSpec);
   for (const char* expected : {"bad.yaml:1:1: nmae", "training.steps: 0 is not allowed",
-                               "training.global_batch_size: 7", "precision.compute: bf16"}) {
+                               "training.global_batch_size: 7", "precision.compute: fp8"}) {
     EXPECT_THAT(console_.err, HasSubstr(expected));
   }
   EXPECT_EQ(std::count(console_.err.begin(), console_.err.end(), '\n'), 4) << console_.err;

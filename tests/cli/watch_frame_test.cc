@@ -151,8 +151,8 @@ TEST(WatchFrameTest, AJobThatWaitsSaysWhy) {
             "NotEnoughSlots: 2 slots are needed, 1 is free on 1 connected worker\n");
   EXPECT_EQ(Frame(state, 40, Moment(1)),
             "headers  QUEUED  2 ranks  3f2a91c07be4\n"
-            "NotEnoughSlots: 2 slots are needed, 1\n"
-            "is free on 1 connected worker\n");
+            "NotEnoughSlots: 2 slots are needed, 1 is\n"
+            "free on 1 connected worker\n");
 }
 
 TEST(WatchFrameTest, BeforeTheFirstStepTheBarIsEmpty) {

@@ -99,7 +99,7 @@ TEST(DeathTest, AWorkerThatWasToldToEndIsNamedThoughItsPeersSpeakFirst) {
   EXPECT_EQ(driver.Job().reason(), "StoppedByWorker");
   EXPECT_EQ(driver.Job().cause().worker(), "b");
   EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
-  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("worker b was told to end"));
+  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("worker b was asked to end"));
 }
 
 // The worker's clock is an hour ahead, and the controller hears of the end five minutes late.

@@ -105,7 +105,7 @@ def test_a_job_describes_the_groups_that_its_ranks_create(start):
 
 
 def test_replicas_gather_inside_each_and_reduce_between_them(start):
-    cluster = start(workers=2, places=2)
+    cluster = start(workers=2, slots=2)
     losses = {}
     for name, parallelism in (("zero", {"fsdp": {"strategy": "zero3"}}),
                               ("hsdp", {"fsdp": {"strategy": "hsdp"}, "replicas": 2})):

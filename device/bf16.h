@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace tandem::ops {
+namespace tandem::device {
 
 // A bfloat16 in memory: the upper half of a float, as c10::BFloat16 lays it out. It has no functions: code
 // that instruction sets share would be compiled for the widest of them (cpu/simd.h).
@@ -24,4 +24,4 @@ struct ArithmeticOf<Bf16> {
 template <typename E>
 using Arithmetic = typename ArithmeticOf<E>::Type;
 
-}  // namespace tandem::ops
+}  // namespace tandem::device
