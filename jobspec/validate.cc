@@ -249,6 +249,9 @@ class Validator : private FieldChecker {
     for (const parallel::GridViolation& violation : parallel::CheckGrid(grid)) {
       const std::string path =
           absl::StrCat("parallelism.", violation.field == "world" ? "ranks" : violation.field);
+      if (violation.field == "replicas" && !IsWritten(path)) {
+        continue;  // CheckReplicas has named the strategy that brought them
+      }
       Refuse(path, IsWritten(path) ? violation.value : "", violation.allowed, Shown(violation.remedy, 300));
     }
   }
