@@ -37,8 +37,11 @@ def test_a_job_on_two_axes_saves_goes_on_under_the_other_strategy_and_has_the_lo
     hsdp = run(cluster, job("hsdp", "hsdp", tmp_path / "hsdp"))
     assert list(hsdp) == list(range(STEPS + 1))
     assert [step for step, numbers in hsdp.items() if numbers[-1] is not None] == [0, SAVED, STEPS]
-    groups = {group["name"]: group["ranks"] for group in cluster.job("hsdp")["groups"]}
-    assert [len(groups[name]) for name in ("intra_dp_cp", "inter_dp_cp")] == [2, 2], groups
+    lists = {}
+    for group in cluster.job("hsdp")["groups"]:
+        lists.setdefault(group["name"], []).append(group["ranks"])
+    assert lists["intra_dp_cp"] == lists["dp_cp_ag"] == [[0, 1], [2, 3]]
+    assert lists["inter_dp_cp"] == [[0, 2], [1, 3]]
 
     # Both add within the replicas and then over them: the same bits, and each reads what the other has saved.
     hfsdp = run(cluster, job("hfsdp", "hfsdp", tmp_path / "hfsdp"))
