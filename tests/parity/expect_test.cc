@@ -34,7 +34,7 @@ TEST(FirstDifferenceTest, IsInAnyValidationLossAlsoWhereOneRunHasNone) {
 }
 
 TEST(ExpectCloseTest, ComparesEveryValidationLossAlsoWhereOneRunHasNone) {
-  const plan::JobPlan plan;
+  const plan::JobPlan plan{};
   const JobRun run = Validated(4, 2.5);
   ExpectClose(plan, run, run, kFp32);
   ExpectClose(plan, run, Validated(4 * (1 + 1e-6), 2.5), kFp32);
