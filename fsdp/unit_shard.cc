@@ -108,10 +108,11 @@ at::Tensor UnitShard::Elements(const char* what, device::Memory memory, int64_t 
   return device::FlatTensorIn(*device_, memory, type);
 }
 
-void UnitShard::CheckGroup(const comm::Communicator& comm, int ranks) const {
-  if (comm.size() != ranks) {
-    throw std::invalid_argument("unit " + name_ + ": sharded over " + std::to_string(ranks) +
-                                " ranks, group " + comm.name() + " has " + std::to_string(comm.size()));
+void UnitShard::CheckGroup(const comm::Communicator& comm, int size, int rank) const {
+  if (comm.size() != size || comm.rank() != rank) {
+    throw std::invalid_argument("unit " + name_ + ": placed as rank " + std::to_string(rank) + " of " +
+                                std::to_string(size) + ", in group " + comm.name() + " this is rank " +
+                                std::to_string(comm.rank()) + " of " + std::to_string(comm.size()));
   }
 }
 
@@ -155,7 +156,7 @@ void UnitShard::Publish(const StateMemory& state) const {
 
 BoundCall UnitShard::BindUnshard(comm::Communicator& inner, device::Memory shard,
                                  device::Memory gathered) const {
-  CheckGroup(inner, mesh_.inner);
+  CheckGroup(inner, mesh_.inner, mesh_.inner_rank);
   return [&inner, from = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute),
           to = Elements("gathered buffer", gathered, PaddedElements(layout_, mesh_),
                         types_.compute)]() mutable { inner.AllGather(from, to); };
@@ -163,7 +164,7 @@ BoundCall UnitShard::BindUnshard(comm::Communicator& inner, device::Memory shard
 
 BoundCall UnitShard::BindUnshardOuter(comm::Communicator& outer, device::Memory piece,
                                       device::Memory shard) const {
-  CheckGroup(outer, mesh_.outer);
+  CheckGroup(outer, mesh_.outer, mesh_.outer_rank);
   return [&outer, from = Elements("piece", piece, PieceElements(layout_, mesh_), types_.compute),
           to = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute)]() mutable {
     outer.AllGather(from, to);
@@ -180,7 +181,7 @@ BoundCall UnitShard::BindAccumulate(device::Memory contribution, device::Memory 
 
 BoundCall UnitShard::BindReduceGradients(comm::Communicator& inner, const ReduceMemory& memory,
                                          bool add) const {
-  CheckGroup(inner, mesh_.inner);
+  CheckGroup(inner, mesh_.inner, mesh_.inner_rank);
   const int64_t all = PaddedElements(layout_, mesh_);
   const Range shard = ShardRange(layout_, mesh_);
   const c10::ScalarType type = memory.accumulated ? types_.main : types_.transport;
@@ -199,7 +200,7 @@ BoundCall UnitShard::BindReduceGradients(comm::Communicator& inner, const Reduce
 }
 
 BoundCall UnitShard::BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const {
-  CheckGroup(outer, mesh_.outer);
+  CheckGroup(outer, mesh_.outer, mesh_.outer_rank);
   const Range piece = PieceRange(layout_, mesh_);
   at::Tensor accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
   return

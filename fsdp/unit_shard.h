@@ -72,7 +72,7 @@ struct OptimizerMemory {
 
 // One unit on one rank, placed on a mesh of ranks: what it does to memory that the caller lays out. Owns no
 // memory of the job and no communicator. Every function that binds throws std::invalid_argument, naming the
-// unit, where a size does not fit.
+// unit, where a size does not fit, or the communicator has this rank at another place than the mesh.
 class UnitShard {
  public:
   // device and kernels are of the same kind and outlive it and what it binds.
@@ -130,7 +130,7 @@ class UnitShard {
 
  private:
   at::Tensor Elements(const char* what, device::Memory memory, int64_t elements, c10::ScalarType type) const;
-  void CheckGroup(const comm::Communicator& comm, int ranks) const;
+  void CheckGroup(const comm::Communicator& comm, int size, int rank) const;
   void CheckBytes(const char* what, device::Memory memory, int64_t bytes) const;
   UnitNormTerms* NormTermsIn(device::Memory memory) const;
   // Element `flat` of an accumulator.

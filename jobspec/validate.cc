@@ -252,7 +252,8 @@ class Validator : private FieldChecker {
       if (violation.field == "replicas" && !IsWritten(path)) {
         continue;  // CheckReplicas has named the strategy that brought them
       }
-      Refuse(path, IsWritten(path) ? violation.value : "", violation.allowed, Shown(violation.remedy, 300));
+      Refuse(path, absl::StrCat(violation.value, Origin(path)), violation.allowed,
+             Shown(violation.remedy, 300));
     }
   }
 

@@ -21,7 +21,7 @@ struct SharedPage {
   std::atomic<int64_t> microbatch{-1};
   std::atomic<int64_t> progress_monotonic_ns{0};
   // Collectives started, of each of the num_communicators communicators that the programs use, in the order
-  // of their making.
+  // in which they list them.
   std::atomic<int32_t> num_communicators{0};
   std::atomic<uint64_t> collectives[kMaxCommunicators] = {};
   // Written by the daemon: CLOCK_BOOTTIME in ns after which the trainer, having heard of no controller,

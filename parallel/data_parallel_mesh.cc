@@ -41,7 +41,6 @@ absl::StatusOr<DataParallelMesh> Mesh(const ProcessGroups& groups, const MeshNam
   }
   DataParallelMesh mesh;
   mesh.inner = static_cast<int>(inner->groups.front().size());
-  mesh.whole_group = names.whole;
   mesh.inner_group = mesh.gather_group = inner->name;
   if (outer != nullptr) {
     mesh.outer = static_cast<int>(outer->groups.front().size());

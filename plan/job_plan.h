@@ -95,8 +95,8 @@ int64_t TokensPerStep(const JobPlan& plan);
 // Microbatches of a step over all ranks, which the mean of the gradients divides by.
 double ContributionsPerStep(const JobPlan& plan);
 
-// What the programs communicate with: every use once, in the order of the programs and of their lists, in
-// which all ranks create them.
+// What the programs communicate with: every use once, in the order of the programs and of their lists, the
+// same on all ranks. Communicators are made in it, those of clones last (comm/communicators.h).
 std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan);
 
 // Of hidden states and layers: "bf16".

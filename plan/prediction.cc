@@ -36,10 +36,30 @@ MemoryWaits MemoryWaitsOf(const JobPlan& plan, const schedules::DeviceProfile& p
   return result;
 }
 
+// Between two of the ranks; 1 where there is one.
+int LeastDistance(parallel::RankList ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  int least = ranks.size() > 1 ? ranks[1] - ranks[0] : 1;
+  for (size_t i = 2; i < ranks.size(); ++i) {
+    least = std::min(least, ranks[i] - ranks[i - 1]);
+  }
+  return least;
+}
+
 }  // namespace
 
 schedules::Workload WorkloadOf(const JobPlan& plan) {
-  return {.compute = ComputeName(plan), .ranks = plan.group_ranks};
+  schedules::Workload workload{.compute = ComputeName(plan),
+                               .strategy = plan.options.strategy,
+                               .expert_strategy = plan.options.expert_strategy};
+  for (const parallel::Group& group : plan.groups) {
+    const auto [shape, first] =
+        workload.groups.emplace(group.name, schedules::GroupShape{static_cast<int>(group.ranks.size())});
+    if (first) {  // the others of that name lie alike
+      shape->second.stride = LeastDistance(group.ranks);
+    }
+  }
+  return workload;
 }
 
 int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction) {

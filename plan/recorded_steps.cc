@@ -47,7 +47,7 @@ std::vector<schedules::Timeline> Timelines(absl::Span<const v1::StepTimeline> st
 void AddMissing(const std::vector<schedules::MeasuredTime>& times,
                 std::vector<schedules::MeasuredTime>& measured) {
   const auto key = [](const schedules::MeasuredTime& time) {
-    return std::tie(time.kind, time.flops, time.bytes, time.link_bytes, time.ranks);
+    return std::tie(time.kind, time.flops, time.bytes, time.link_bytes, time.ranks, time.stride);
   };
   const auto is_less = [&](const schedules::MeasuredTime& a, const schedules::MeasuredTime& b) {
     return key(a) < key(b);

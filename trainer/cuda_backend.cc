@@ -1,5 +1,4 @@
 #include <cstdlib>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -8,6 +7,7 @@
 #include "fsdp/cuda/shard_kernels.h"
 #include "ops/cuda/operations.h"
 #include "trainer/backend.h"
+#include "trainer/failure.h"
 
 namespace tandem::trainer {
 namespace {
@@ -35,10 +35,10 @@ std::unique_ptr<Backend> MakeCudaBackend(int index) {
   // Recipes for other trainers set it to 1: all streams then share one queue, and nothing overlaps.
   const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   if (connections != nullptr && std::string_view(connections) == "1") {
-    throw std::runtime_error(
+    throw UserError(
         "CUDA_DEVICE_MAX_CONNECTIONS is 1 in the environment of this worker, so gathers and reductions "
-        "cannot "
-        "run beside compute; allowed: 2 to 32, or unset; unset it and start the worker again");
+        "cannot run beside compute; allowed: 2 to 32, or unset; unset it and start the worker again",
+        "InvalidEnvironment");
   }
   return std::make_unique<CudaBackend>(index);
 }

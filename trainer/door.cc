@@ -40,6 +40,7 @@
 #include "trainer/channel_store.h"
 #include "trainer/daemon_observer.h"
 #include "trainer/failure.h"
+#include "trainer/memberships.h"
 #include "trainer/outbox.h"
 #include "trainer/rank.h"
 #include "trainer/requests.h"
@@ -159,9 +160,9 @@ class Door {
     start_ = first.start();
     if (start_.build() != platform::BuildVersion()) {
       v1::FromTrainer message;
-      SetCause({.reason = "BuildMismatch",
-                .message = absl::StrCat("the daemon is of build ", start_.build(), ", its tandem-trainer of ",
-                                        platform::BuildVersion(), "; install both from one build")},
+      SetCause(Describe(std::make_exception_ptr(BuildMismatch(
+                   absl::StrCat("the daemon is of build ", start_.build(), ", its tandem-trainer of ",
+                                platform::BuildVersion(), "; install both from one build")))),
                *message.mutable_failed());
       Say(message, 1);
     }
@@ -247,9 +248,11 @@ class Door {
   RankOutcome RunRank() {
     const v1::Assignment& assignment = start_.assignment();
     plan_ = plan::MakeJobPlan(assignment.resolved());
+    const RankGroups groups = GroupsOfRank(plan_.groups, start_.rank());
+    RequireSameGroups(groups, ListedGroups());
     (*page_)->phase = static_cast<int>(Phase::kConnecting);
     backend_ = make_backend_(DeviceName(assignment.resolved().resources().device()), Own().slot());
-    Connect();
+    Connect(MembershipsOf(groups, start_.rank()));
     observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
     rank_ = std::make_unique<Rank>(plan_,
                                    RankConfig{.rank = start_.rank(),
@@ -284,26 +287,22 @@ class Door {
     throw std::logic_error(absl::StrCat("the assignment does not list rank ", start_.rank()));
   }
 
+  // As the controller has them.
+  RankGroups ListedGroups() const {
+    RankGroups listed;
+    for (const v1::GroupList& group : start_.assignment().groups()) {
+      listed.all.push_back({.name = group.name(),
+                            .ranks = {group.ranks().begin(), group.ranks().end()},
+                            .clone_of = group.has_clone_of() ? group.clone_of() : -1});
+    }
+    listed.own.assign(Own().groups().begin(), Own().groups().end());
+    return listed;
+  }
+
   // Joins the groups that the programs use, in the order that all ranks share, and the host's for reports.
-  void Connect() {
-    const v1::Assignment& assignment = start_.assignment();
+  void Connect(const std::vector<comm::Membership>& memberships) {
     const comm::Rendezvous rendezvous{
         .store = store_, .data_address = start_.data_address(), .timeout = kCollectiveTimeout};
-    std::vector<comm::Membership> memberships;
-    for (const int index : Own().groups()) {
-      const v1::GroupList& group = assignment.groups(index);
-      const auto member = std::find(group.ranks().begin(), group.ranks().end(), start_.rank());
-      if (member == group.ranks().end()) {
-        throw std::logic_error(
-            absl::StrCat("rank ", start_.rank(), " is not a member of its group ", group.name()));
-      }
-      memberships.push_back(
-          {.group = group.name(),
-           .prefix = absl::StrCat("group/", index, "/"),
-           .rank = static_cast<int>(member - group.ranks().begin()),
-           .size = group.ranks_size(),
-           .clone_of = group.has_clone_of() ? assignment.groups(group.clone_of()).name() : ""});
-    }
     factory_ = backend_->MakeCommunicatorFactory(rendezvous);
     communicators_ = std::make_unique<comm::Communicators>(*factory_, memberships, CommunicatorUsesOf(plan_));
     host_factory_ = comm::MakeGlooFactory(rendezvous);

@@ -60,6 +60,8 @@ Failure Describe(const std::exception_ptr& error) {
     return failure;
   } catch (const UserError& e) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, e.reason, e.what());
+  } catch (const BuildMismatch& e) {
+    return Own("BuildMismatch", e.what());
   } catch (const data::DataError& e) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, "InvalidData", e.what());
   } catch (const comm::CommError& e) {

@@ -21,6 +21,12 @@ class UserError : public std::runtime_error {
   const std::string reason;  // CamelCase, of the job's cause
 };
 
+// The programs that make up the service are of different builds; what() says which, and how they differ.
+class BuildMismatch : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // An error while an instruction ran: `cause` is what was thrown, the rest says where.
 class InstructionError : public std::runtime_error {
  public:

@@ -39,8 +39,8 @@ struct PageSample {
   int64_t instruction = -1;
   int64_t microbatch = -1;
   absl::Duration since_progress = absl::InfiniteDuration();  // since its last instruction; infinite: none yet
-  std::vector<uint64_t> collectives;                         // started, by communicator, in creation order
-  bool stopped = false;                                      // the process, by a signal or a debugger
+  std::vector<uint64_t> collectives;  // started, by communicator, as SharedPage has them
+  bool stopped = false;               // the process, by a signal or a debugger
 };
 
 // How messages name one instruction of the job's program.

@@ -19,8 +19,11 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   out.mutable_resolved()->mutable_resources()->set_device(attempt.device());
   *out.mutable_slots() = attempt.slots();
   out.set_resume_from(attempt.resumed_from());
-  const std::vector<v1::GroupList> groups = *GroupsOf(job.resolved());
-  out.mutable_groups()->Assign(groups.begin(), groups.end());
+  // The grid of a job that another version admitted may not fit: its ranks get no groups. Those that run have
+  // theirs; those that start say what is wrong.
+  if (const auto groups = GroupsOf(job.resolved()); groups.ok()) {
+    out.mutable_groups()->Assign(groups->begin(), groups->end());
+  }
   std::vector<std::vector<int>> groups_of(attempt.slots_size());  // by rank: indices, in creation order
   for (int i = 0; i < out.groups_size(); ++i) {
     for (const int member : out.groups(i).ranks()) {

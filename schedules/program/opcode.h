@@ -43,12 +43,12 @@ enum class MemoryRule : uint8_t {
 // Where the bytes on the link come from.
 enum class LinkRule : uint8_t {
   kNone,
-  kPass,      // the node's declared access, where it names a communicator
-  kWritten,   // what is gathered
-  kRead,      // what is exchanged
-  kAddedTwo,  // exchanged piece by piece, and gathered again
-  kMessage,   // a few bytes, whose latency counts
-  kPeer,      // one buffer, from one rank to another
+  kPass,          // the node's declared access, where it names a communicator
+  kWritten,       // what is gathered
+  kReduced,       // what is exchanged; and gathered, the sum, where every rank of the inner axis keeps it
+  kReducedOuter,  // the inner axis' sum; and again where every rank of the outer axis keeps the whole
+  kMessage,       // a few bytes, whose latency counts
+  kPeer,          // one buffer, from one rank to another
 };
 
 // One row for each opcode (opcode.cc). What else is said of it, each in one place: its

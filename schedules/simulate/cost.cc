@@ -39,14 +39,38 @@ double MovedBytes(const Program& program, const Instruction& instruction) {
          2 * BytesOf(program, instruction, Mode::kAdds);
 }
 
-double LinkBytes(const Program& program, const Instruction& instruction, LinkRule rule) {
+// Of the reduced gradients.
+double AccumulatorBytes(const Program& program, const Instruction& instruction) {
+  double bytes = 0;
+  for (const Operand& operand : instruction.operands) {
+    if (program.buffers[operand.buffer].kind == BufferKind::kGradients) {
+      bytes += BytesOf(program, operand);
+    }
+  }
+  return bytes;
+}
+
+// Where the gradients that the instruction reduces are placed.
+const Strategy& PlacementOf(const Outline& outline, const Instruction& instruction,
+                            const Workload& workload) {
+  return outline.units[instruction.target].group == UnitGroup::kExpert ? workload.expert_strategy
+                                                                       : workload.strategy;
+}
+
+double LinkBytes(const Outline& outline, const Program& program, const Instruction& instruction,
+                 const Workload& workload, LinkRule rule) {
   switch (rule) {
     case LinkRule::kWritten:
       return BytesOf(program, instruction, Mode::kWrites);
-    case LinkRule::kRead:
-      return BytesOf(program, instruction, Mode::kReads);
-    case LinkRule::kAddedTwo:
-      return 2 * BytesOf(program, instruction, Mode::kAdds);
+    case LinkRule::kReduced: {
+      const AxisPlacement& inner = PlacementOf(outline, instruction, workload).inner;
+      return BytesOf(program, instruction, Mode::kReads) +
+             (inner.optimizer == Placement::kReplicate ? AccumulatorBytes(program, instruction) : 0);
+    }
+    case LinkRule::kReducedOuter: {
+      const AxisPlacement& outer = PlacementOf(outline, instruction, workload).outer;
+      return AccumulatorBytes(program, instruction) * (outer.optimizer == Placement::kReplicate ? 2 : 1);
+    }
     case LinkRule::kPeer:
       return BytesOf(program, instruction, Mode::kReads) + BytesOf(program, instruction, Mode::kWrites);
     case LinkRule::kNone:
@@ -92,6 +116,14 @@ bool AddsToGradient(const Program& program, const Instruction& instruction) {
   });
 }
 
+Work MeasuredWork(const MeasuredTime& time) {
+  return {.flops = time.flops,
+          .bytes = time.bytes,
+          .link_bytes = time.link_bytes,
+          .ranks = time.ranks,
+          .stride = time.stride};
+}
+
 }  // namespace
 
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
@@ -99,9 +131,10 @@ Work WorkOf(const Outline& outline, const Program& program, const Instruction& i
   const OpcodeInfo& row = InfoOf(instruction.opcode);
   Work work;
   if (instruction.communicator >= 0) {
-    const auto group = workload.ranks.find(program.communicators.at(instruction.communicator).group);
-    TANDEM_CHECK(group != workload.ranks.end(), "the workload has every process group of the program");
-    work.ranks = row.link == LinkRule::kPeer ? 2 : group->second;
+    const auto group = workload.groups.find(program.communicators.at(instruction.communicator).group);
+    TANDEM_CHECK(group != workload.groups.end(), "the workload has every process group of the program");
+    work.ranks = row.link == LinkRule::kPeer ? 2 : group->second.ranks;
+    work.stride = group->second.stride;
   }
   switch (row.memory) {
     case MemoryRule::kNone:
@@ -120,7 +153,7 @@ Work WorkOf(const Outline& outline, const Program& program, const Instruction& i
       work.bytes = work.ranks > 1 ? 0 : MovedBytes(program, instruction);
       break;
   }
-  work.link_bytes = work.ranks > 1 ? LinkBytes(program, instruction, row.link) : 0;
+  work.link_bytes = work.ranks > 1 ? LinkBytes(outline, program, instruction, workload, row.link) : 0;
   return work;
 }
 
@@ -143,35 +176,37 @@ CostModel::CostModel(const Outline& outline, const Program& program, const Workl
   flops_per_second_ = rate->second.flops_per_second;
 }
 
-double CostModel::CollectiveSeconds(double bytes, int ranks, Opcode opcode) const {
+double CostModel::CollectiveSeconds(const Work& work, Opcode opcode) const {
   const LinkRates& link = profile_.link;
   const LinkRates& network = profile_.network;
-  const bool beyond = link.max_ranks > 0 && ranks > link.max_ranks && network.bytes_per_second > 0;
-  const int machines = beyond ? (ranks + link.max_ranks - 1) / link.max_ranks : 1;
+  const int ranks = work.ranks;
+  const bool everywhere = link.max_ranks == 0 || network.bytes_per_second == 0;
+  const int near = everywhere ? ranks : std::clamp(link.max_ranks / work.stride, 1, ranks);  // on a machine
+  const int machines = (ranks + near - 1) / near;
+  const bool beyond = machines > 1;
   const LinkRule rule = InfoOf(opcode).link;
   double hops = 0;
   if (rule == LinkRule::kMessage) {
     // A few bytes go up a tree and down again.
     const auto levels = [](int count) { return std::bit_width(static_cast<unsigned>(count - 1)); };
-    hops = 2 * (levels(beyond ? link.max_ranks : ranks) * link.hop_seconds +
-                levels(machines) * network.hop_seconds);
+    hops = 2 * (levels(near) * link.hop_seconds + levels(machines) * network.hop_seconds);
   } else {
     hops = (ranks - machines) * link.hop_seconds + (machines - 1) * network.hop_seconds;
   }
-  const double rate =
-      beyond ? std::min(link.bytes_per_second, network.bytes_per_second) : link.bytes_per_second;
+  const double rate = beyond
+                          ? std::min(link.bytes_per_second, network.bytes_per_second * near / link.max_ranks)
+                          : link.bytes_per_second;
   const double latency =
       beyond ? std::max(link.latency_seconds, network.latency_seconds) : link.latency_seconds;
   // Of a collective each rank has a share already; what goes to a peer goes there whole.
-  const double crossing = rule == LinkRule::kPeer ? bytes : bytes * (ranks - 1) / ranks;
+  const double crossing = rule == LinkRule::kPeer ? work.link_bytes : work.link_bytes * (ranks - 1) / ranks;
   return latency + hops + crossing / rate;
 }
 
 double CostModel::Estimate(const Work& work, Opcode opcode) const {
   const double local =
       std::max(work.flops / flops_per_second_, work.bytes / profile_.memory_bytes_per_second);
-  return local + (work.ranks > 1 ? CollectiveSeconds(work.link_bytes, work.ranks, opcode) : 0) +
-         profile_.overhead_seconds;
+  return local + (work.ranks > 1 ? CollectiveSeconds(work, opcode) : 0) + profile_.overhead_seconds;
 }
 
 Cost CostModel::Of(const Instruction& instruction) const {
@@ -187,7 +222,7 @@ Cost CostModel::Of(const Instruction& instruction) const {
   const MeasuredTime* nearest = nullptr;
   double nearest_ratio = 0;  // estimate of this work over that of the entry's
   for (; entry != profile_.measured.end() && entry->kind == kind; ++entry) {
-    const Work measured{entry->flops, entry->bytes, entry->link_bytes, entry->ranks};
+    const Work measured = MeasuredWork(*entry);
     const double ratio = estimate / Estimate(measured, instruction.opcode);
     if (nearest == nullptr || std::abs(std::log(ratio)) < std::abs(std::log(nearest_ratio))) {
       nearest = &*entry;
@@ -199,7 +234,7 @@ Cost CostModel::Of(const Instruction& instruction) const {
     return {estimate, 1, CostSource::kEstimated};
   }
   const double busy = nearest->seconds > 0 ? nearest->cpu_seconds / nearest->seconds : 0;
-  const bool same = Work{nearest->flops, nearest->bytes, nearest->link_bytes, nearest->ranks} == work;
+  const bool same = MeasuredWork(*nearest) == work;
   return {nearest->seconds * (same ? 1 : nearest_ratio), busy,
           same ? CostSource::kMeasured : CostSource::kScaled};
 }

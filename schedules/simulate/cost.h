@@ -4,6 +4,7 @@
 #include <string>
 
 #include "schedules/program/outline.h"
+#include "schedules/program/placement.h"
 #include "schedules/program/program.h"
 #include "schedules/simulate/device_profile.h"
 
@@ -11,10 +12,19 @@ namespace tandem::schedules {
 
 // What an instruction costs on a device: the time that was measured for its kind, else what the rates say.
 
+// How the members of a process group lie among the ranks of the job.
+struct GroupShape {
+  int ranks = 1;
+  int stride = 1;  // the least distance between the numbers of two members; 1: they are neighbours
+  bool operator==(const GroupShape&) const = default;
+};
+
 // What the work of a rank depends on, beside outline and program.
 struct Workload {
-  std::string compute;               // compute type, a key of DeviceProfile::compute
-  std::map<std::string, int> ranks;  // of each process group that a communicator of the program names
+  std::string compute;                       // compute type, a key of DeviceProfile::compute
+  std::map<std::string, GroupShape> groups;  // that a communicator of the program names
+  Strategy strategy;                         // of the dense units: BuildOptions::strategy
+  Strategy expert_strategy;
 };
 
 // The work of one instruction, independent of any device.
@@ -23,14 +33,17 @@ struct Work {
   double bytes = 0;       // read and written in the device's memory
   double link_bytes = 0;  // the buffer that a collective gathers, reduces or exchanges
   int ranks = 1;          // of the group that it communicates with; 1: it does not
+  int stride = 1;         // of that group
   bool operator==(const Work&) const = default;
 };
 
 // By the rules of its opcode (opcode.h), from the declared access of a node's pass and otherwise
 // from the bytes of the operands: what is read or written moves once, what is added to moves twice. An
 // Unshard gathers the buffer that it writes; ReduceGradients exchanges what it reads, and then folds as many
-// bytes of pieces into the accumulator. In a group of one rank the same instructions are copies. Requires
-// operands that exist, and groups that the workload has.
+// bytes of pieces into the accumulator; where the placement of the optimizer's state leaves the whole sum on
+// every rank of the axis, the accumulator is gathered, too. ReduceOuter does the same to the accumulator. In
+// a group of one rank the same instructions are copies. Requires operands that exist, and groups that the
+// workload has.
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
             const Workload& workload);
 
@@ -64,7 +77,7 @@ class CostModel {
 
  private:
   double Estimate(const Work& work, Opcode opcode) const;
-  double CollectiveSeconds(double bytes, int ranks, Opcode opcode) const;
+  double CollectiveSeconds(const Work& work, Opcode opcode) const;
 
   const Outline& outline_;
   const Program& program_;

@@ -41,7 +41,7 @@ LinkRates NvLink() {
           .hop_seconds = 3.4 * kMicro};
 }
 
-// Assumed, not measured: one 400 Gb/s adapter a GPU at 90 %, all 8 of a machine at work for one ring.
+// Assumed, not measured: one 400 Gb/s adapter a GPU at 90 %, all 8 of a machine together.
 LinkRates EightAdapters() {
   return {.bytes_per_second = 8 * 45 * kGiga, .latency_seconds = 8.4 * kMicro, .hop_seconds = 14 * kMicro};
 }

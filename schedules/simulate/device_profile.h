@@ -21,6 +21,12 @@ struct ComputeRate {
 //   latency + (n - 1) · hop + bytes · (n - 1) / n / bytes_per_second,
 // bytes being the whole gathered or reduced buffer, as NCCL's tests count a bus bandwidth (nccl-tests,
 // doc/PERFORMANCE.md) and NCCL's model of a ring counts its latency (nccl, src/graph/tuning.cc).
+//
+// Where there are a link and a network, ranks are taken to fill machines in the order of their numbers,
+// link.max_ranks on each. A group of neighbours then has up to so many members on a machine; one whose
+// members are s ranks apart, as replicas are, max_ranks / s, and one at least. What leaves a machine goes
+// through adapters, of which every rank has its own: a group reaches as much of network.bytes_per_second as
+// it has of a machine's ranks.
 struct LinkRates {
   int max_ranks = 0;  // ranks that reach each other this way; 0: any number
   double bytes_per_second = 0;
@@ -38,6 +44,7 @@ struct MeasuredTime {
   double bytes = 0;       // of memory
   double link_bytes = 0;  // the buffer of a collective
   int ranks = 1;          // of a collective
+  int stride = 1;         // of its group (GroupShape, cost.h)
   int64_t samples = 0;    // instructions it was measured from
   bool operator==(const MeasuredTime&) const = default;
 };
@@ -61,7 +68,8 @@ struct DeviceProfile {
   // rank waits so long for the last.
   double skew_seconds = 0;
   LinkRates link;     // within a machine, or its NVLink domain
-  LinkRates network;  // between machines; bytes_per_second 0: there is none, link serves any number of ranks
+  LinkRates network;  // between machines, of all ranks of one together; bytes_per_second 0: there is none,
+                      // link serves any number of ranks
   // Processors for one rank's streams, which share them; 0: each stream has its own engine.
   double cores = 0;
   // By how much compute slows down while a communication stream works, in [0, 1): on GPUs collectives take

@@ -67,7 +67,8 @@ std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& pr
                     .flops = work.flops,
                     .bytes = work.bytes,
                     .link_bytes = work.link_bytes,
-                    .ranks = work.ranks};
+                    .ranks = work.ranks,
+                    .stride = work.stride};
     for (const auto& [step, ranks] : steps) {
       double least = -1;
       for (const Timeline* timeline : ranks) {

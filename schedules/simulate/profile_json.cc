@@ -162,6 +162,7 @@ void ReadMeasured(ObjectReader& file, std::string& error, DeviceProfile& profile
     ObjectReader reader((*found)[i], absl::StrCat("measured[", i, "]"), error);
     MeasuredTime time;
     int64_t ranks = 1;
+    int64_t stride = 1;
     reader.Text("kind", true, time.kind);
     reader.Number("seconds", true, false, kMax, time.seconds);
     reader.Number("cpu_seconds", false, false, kMax, time.cpu_seconds);
@@ -169,9 +170,11 @@ void ReadMeasured(ObjectReader& file, std::string& error, DeviceProfile& profile
     reader.Number("bytes", false, false, kMax, time.bytes);
     reader.Number("link_bytes", false, false, kMax, time.link_bytes);
     reader.Integer("ranks", 1, 1 << 20, ranks);
+    reader.Integer("stride", 1, 1 << 20, stride);
     reader.Integer("samples", 0, int64_t{1} << 50, time.samples);
     reader.Done();
     time.ranks = static_cast<int>(ranks);
+    time.stride = static_cast<int>(stride);
     profile.measured.push_back(std::move(time));
   }
   std::stable_sort(profile.measured.begin(), profile.measured.end(),
@@ -214,6 +217,7 @@ std::string ProfileToJson(const DeviceProfile& profile) {
                                 {"bytes", time.bytes},
                                 {"link_bytes", time.link_bytes},
                                 {"ranks", time.ranks},
+                                {"stride", time.stride},
                                 {"samples", time.samples}});
   }
   return json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";

@@ -438,6 +438,20 @@ TEST(WantedOnTest, EachRankGetsTheGroupsThatItIsIn) {
   EXPECT_EQ(ranks, 4);
 }
 
+TEST(WantedOnTest, AStoredJobWhoseGridDoesNotFitIsAssignedWithoutGroups) {
+  Driver driver;
+  driver.Connect("a", 2);
+  Submit submit = SubmitOf("job", 2);
+  submit.resolved.mutable_parallelism()->clear_replicas();  // as a version stored it that had no such field
+  driver.Feed(submit);
+  const v1::Assignments wanted = AssignmentsFor(driver.state, "a");
+  ASSERT_EQ(wanted.all_size(), 1);
+  EXPECT_EQ(wanted.all(0).desired(), v1::DESIRED_RUN);
+  EXPECT_EQ(wanted.all(0).groups_size(), 0);
+  ASSERT_EQ(wanted.all(0).ranks_size(), 2);
+  EXPECT_EQ(wanted.all(0).ranks(0).groups_size(), 0);
+}
+
 TEST(WantedOnTest, AStoppingAttemptIsListedWhereItIsKnownAndForgottenWhenItEnded) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);

@@ -122,8 +122,11 @@ TEST_F(CudaProcessTest, AnEnvironmentThatKeepsStreamsFromOverlappingIsRefused) {
   unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->failed().class_(), v1::FAILURE_CLASS_USER);
+  EXPECT_EQ(failed->failed().reason(), "InvalidEnvironment");
   EXPECT_NE(failed->failed().message().find("CUDA_DEVICE_MAX_CONNECTIONS is 1"), std::string::npos)
       << failed->failed().message();
+  ExpectExit(0, ExitCode::kUserError, kPatience);
 }
 
 }  // namespace

@@ -5,8 +5,6 @@ import os
 import random
 import subprocess
 
-import pytest
-
 from cluster import tiny_job
 
 
@@ -102,24 +100,6 @@ def test_a_job_describes_the_groups_that_its_ranks_create(start):
     shown = groups(cluster.bin, "-f", cluster.folder / "grouped.json")["groups"]
     for group in lists:
         assert group["ranks"] in shown[group["name"]]
-
-
-def test_replicas_gather_inside_each_and_reduce_between_them(start):
-    cluster = start(workers=2, slots=2)
-    losses = {}
-    for name, parallelism in (("zero", {"fsdp": {"strategy": "zero3"}}),
-                              ("hsdp", {"fsdp": {"strategy": "hsdp"}, "replicas": 2})):
-        spec = tiny_job(name, ranks=4, steps=6)
-        spec["parallelism"].update(parallelism)
-        cluster.submit(spec)
-        cluster.wait_state(name, "SUCCEEDED")
-        losses[name] = [report["loss"] for report in cluster.reports(name)]
-    lists = {}
-    for group in cluster.job("hsdp")["groups"]:
-        lists.setdefault(group["name"], []).append(group["ranks"])
-    assert lists["intra_dp_cp"] == lists["dp_cp_ag"] == [[0, 1], [2, 3]]
-    assert lists["inter_dp_cp"] == [[0, 2], [1, 3]]
-    assert losses["hsdp"] == pytest.approx(losses["zero"], rel=2e-6)
 
 
 def test_a_grid_that_trainers_cannot_run_yet_is_refused_at_submit_and_still_shown(start):

@@ -70,7 +70,7 @@ def test_nothing_that_is_done_to_it_makes_it_lie_hang_or_crash(request, bin_dir,
         cluster.close()
         for log in cluster.folder.glob("*.log"):
             assert "terminate called" not in log.read_text(errors="replace"), log
-    for (name, outcome), count in sorted(table.parameters()):
+    for (name, outcome), count in sorted(table.items()):
         print(f"{count:5}  {name:40} {outcome}")
     if failures:
         pytest.fail(f"{len(failures)} of {len(plays)}; --seed {seed} --rounds {option('--rounds')} draws them again\n"

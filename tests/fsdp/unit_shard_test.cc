@@ -310,7 +310,7 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   const device::Memory contribution{begin, unit.contribution_bytes()};
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     EXPECT_EQ(message([&] { unit.BindUnshard(comm, sent, gathered); }),
-              "unit layers.3: sharded over 2 ranks, group test has 1");
+              "unit layers.3: placed as rank 0 of 2, in group test this is rank 0 of 1");
   });
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     if (comm.rank() == 1) return;
@@ -370,6 +370,38 @@ TEST_P(UnitShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
     EXPECT_FALSE(SameBits(unit.published(), before));
     expect_published();
     EXPECT_FALSE(unit.weights().equal(unit.weights().to(GetParam().compute).to(main())));
+  });
+}
+
+// The rank would send its part as another's, and nothing would fail.
+TEST_P(UnitShardTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
+  const Layout layout = MixedLayout(GetParam());
+  const UnitMesh mesh{.inner = 2, .inner_rank = 0, .outer = 2, .outer_rank = 1};
+  const UnitShard unit("layers.3", layout, mesh, GetParam(), Cpu(), CpuShardKernels());
+  std::vector<double> memory(100'000);
+  char* const begin = reinterpret_cast<char*>(memory.data());
+  const int64_t shard = unit.gathered_bytes() / mesh.inner;  // in the compute type
+  const device::Memory contribution{begin, unit.contribution_bytes()};
+  const device::Memory accumulator{begin, unit.accumulator_bytes()};
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    const auto expect_right_place = [&](int rank, const auto& bind) {
+      std::string said;
+      try {
+        bind();
+      } catch (const std::invalid_argument& error) {
+        said = error.what();
+      }
+      const std::string other = std::to_string(1 - rank);
+      EXPECT_EQ(said, comm.rank() == rank ? ""
+                                          : "unit layers.3: placed as rank " + std::to_string(rank) +
+                                                " of 2, in group test this is rank " + other + " of 2");
+    };
+    expect_right_place(0, [&] { unit.BindUnshard(comm, {begin, shard}, {begin, unit.gathered_bytes()}); });
+    expect_right_place(0, [&] {
+      unit.BindReduceGradients(comm, {contribution, false, contribution, accumulator, {}}, false);
+    });
+    expect_right_place(1, [&] { unit.BindUnshardOuter(comm, {begin, shard / mesh.outer}, {begin, shard}); });
+    expect_right_place(1, [&] { unit.BindReduceOuter(comm, {accumulator, accumulator, {}}); });
   });
 }
 

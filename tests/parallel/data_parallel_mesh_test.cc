@@ -32,25 +32,20 @@ std::string Error(const absl::StatusOr<DataParallelMesh>& mesh) {
 TEST(DataParallelMeshTest, OfOneReplicaHasOneAxis) {
   const ProcessGroups groups = Of({.world = 8, .expert = 2, .separate_all_gather = true});
   EXPECT_EQ(DenseMesh(groups).value(),
-            (DataParallelMesh{
-                .inner = 8, .whole_group = "dp_cp", .inner_group = "dp_cp", .gather_group = "dp_cp_ag"}));
-  EXPECT_EQ(
-      ExpertMesh(groups).value(),
-      (DataParallelMesh{
-          .inner = 4, .whole_group = "expt_dp", .inner_group = "expt_dp", .gather_group = "expt_dp_ag"}));
+            (DataParallelMesh{.inner = 8, .inner_group = "dp_cp", .gather_group = "dp_cp_ag"}));
+  EXPECT_EQ(ExpertMesh(groups).value(),
+            (DataParallelMesh{.inner = 4, .inner_group = "expt_dp", .gather_group = "expt_dp_ag"}));
 }
 
 TEST(DataParallelMeshTest, OfReplicasHasTwo) {
   const ProcessGroups groups = Of({.world = 8, .expert = 2, .replicas = 2, .separate_all_gather = true});
   EXPECT_EQ(DenseMesh(groups).value(), (DataParallelMesh{.inner = 4,
                                                          .outer = 2,
-                                                         .whole_group = "dp_cp",
                                                          .inner_group = "intra_dp_cp",
                                                          .gather_group = "dp_cp_ag",
                                                          .outer_group = "inter_dp_cp"}));
   EXPECT_EQ(ExpertMesh(groups).value(), (DataParallelMesh{.inner = 2,
                                                           .outer = 2,
-                                                          .whole_group = "expt_dp",
                                                           .inner_group = "intra_expt_dp",
                                                           .gather_group = "expt_dp_ag",
                                                           .outer_group = "inter_dist_opt"}));
@@ -67,10 +62,9 @@ TEST(DataParallelMeshTest, ExpertsShareNoGroupWithTheRest) {
   const ProcessGroups groups = Of({.world = 8, .expert = 2, .replicas = 2, .separate_all_gather = true});
   const DataParallelMesh dense = DenseMesh(groups).value();
   const DataParallelMesh expert = ExpertMesh(groups).value();
-  const std::set<std::string> names = {dense.whole_group,   dense.inner_group,  dense.gather_group,
-                                       dense.outer_group,   expert.whole_group, expert.inner_group,
-                                       expert.gather_group, expert.outer_group};
-  EXPECT_EQ(names.size(), 8);
+  const std::set<std::string> names = {dense.inner_group,  dense.gather_group,  dense.outer_group,
+                                       expert.inner_group, expert.gather_group, expert.outer_group};
+  EXPECT_EQ(names.size(), 6);
 }
 
 TEST(DataParallelMeshTest, RefusesACollectionThatLacksAGroup) {
@@ -95,20 +89,6 @@ TEST(DataParallelMeshTest, RefusesGroupsWhoseOrderIsNotTheMeshs) {
             "the mesh of dense parameters: group intra_dp_cp is not the neighbours in dp_cp, in its order");
   EXPECT_EQ(Error(DenseMesh(Edited(groups, "dp_cp_ag", {{0, 1, 2, 3, 4, 5, 6, 7}}))),
             "the mesh of dense parameters: group dp_cp_ag is not a clone of intra_dp_cp, in its order");
-}
-
-// Cut inner first, a rank's piece is not at its rank in the whole group.
-TEST(DataParallelMeshTest, PiecesOfBothAxesAreCutInnerFirst) {
-  const DataParallelMesh mesh = {.inner = 4, .outer = 2};
-  std::set<int> places;
-  for (int inner = 0; inner < 4; ++inner) {
-    for (int outer = 0; outer < 2; ++outer) {
-      places.insert(ShardedPlace(mesh, inner, outer));
-    }
-  }
-  EXPECT_EQ(places.size(), 8);
-  EXPECT_EQ(ShardedPlace(mesh, /*inner_index=*/1, /*outer_index=*/0), 2);
-  EXPECT_EQ(ShardedPlace(mesh, /*inner_index=*/0, /*outer_index=*/1), 1);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -30,27 +31,41 @@ double RelativeDistance(const std::string& a, const std::string& b) {
   return distance == 0 ? 0 : std::sqrt(distance / length);
 }
 
+void ExpectCloseSteps(const trainer::StepSummary& x, const trainer::StepSummary& y,
+                      const Tolerance& tolerance) {
+  SCOPED_TRACE(testing::Message() << "step " << x.step);
+  const double norm = x.step <= 1 ? tolerance.first_norm : tolerance.later_norm;
+  EXPECT_EQ(x.step, y.step);
+  EXPECT_EQ(x.nonfinite, y.nonfinite);
+  ExpectNear(x.loss, y.loss, tolerance.loss, "loss");
+  const std::optional<double> v = ValidationLossOf(x);
+  const std::optional<double> w = ValidationLossOf(y);
+  EXPECT_EQ(v.has_value(), w.has_value()) << "only one run has a validation loss";
+  if (v && w) {
+    ExpectNear(*v, *w, tolerance.loss, "validation loss");
+  }
+  ExpectNear(x.grad_norm, y.grad_norm, norm, "gradient norm");
+  ASSERT_EQ(x.weight.size(), y.weight.size());
+  for (size_t item = 0; item < x.weight.size(); ++item) {
+    SCOPED_TRACE(testing::Message() << "parameter " << item);
+    ExpectNear(x.weight[item], y.weight[item], norm, "norm of the weight");
+    ExpectNear(x.gradient[item], y.gradient[item], norm, "norm of the gradient");
+    ExpectNear(x.update[item], y.update[item], norm, "norm of the update");
+  }
+}
+
 }  // namespace
 
 void ExpectClose(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, const Tolerance& tolerance) {
   EXPECT_EQ(a.unequal_replicas, std::set<std::string>());
   EXPECT_EQ(b.unequal_replicas, std::set<std::string>());
+  EXPECT_EQ(a.start.has_value(), b.start.has_value()) << "only one run has a step 0";
+  if (a.start && b.start) {
+    ExpectCloseSteps(*a.start, *b.start, tolerance);
+  }
   ASSERT_EQ(a.steps.size(), b.steps.size());
   for (size_t i = 0; i < a.steps.size(); ++i) {
-    const trainer::StepSummary& x = a.steps[i];
-    const trainer::StepSummary& y = b.steps[i];
-    SCOPED_TRACE(testing::Message() << "step " << x.step);
-    const double norm = x.step == 1 ? tolerance.first_norm : tolerance.later_norm;
-    EXPECT_EQ(x.nonfinite, y.nonfinite);
-    ExpectNear(x.loss, y.loss, tolerance.loss, "loss");
-    ExpectNear(x.grad_norm, y.grad_norm, norm, "gradient norm");
-    ASSERT_EQ(x.weight.size(), y.weight.size());
-    for (size_t item = 0; item < x.weight.size(); ++item) {
-      SCOPED_TRACE(testing::Message() << "parameter " << item);
-      ExpectNear(x.weight[item], y.weight[item], norm, "norm of the weight");
-      ExpectNear(x.gradient[item], y.gradient[item], norm, "norm of the gradient");
-      ExpectNear(x.update[item], y.update[item], norm, "norm of the update");
-    }
+    ExpectCloseSteps(a.steps[i], b.steps[i], tolerance);
   }
   ASSERT_EQ(a.arrays.size(), b.arrays.size());
   for (const auto& [name, bytes] : a.arrays) {

@@ -4,6 +4,8 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -22,6 +24,30 @@ bool SameBits(const std::vector<double>& a, const std::vector<double>& b) {
   return true;
 }
 
+bool SameBits(std::optional<double> a, std::optional<double> b) {
+  return a.has_value() == b.has_value() && (!a || SameBits(std::vector{*a}, std::vector{*b}));
+}
+
+std::string Text(std::optional<double> loss) { return loss ? absl::StrCat(*loss) : "none"; }
+
+// Empty: there is none.
+std::string DifferenceOfSteps(const trainer::StepSummary& x, const trainer::StepSummary& y) {
+  const std::string where = absl::StrCat("step ", x.step, ": ");
+  if (x.step != y.step) {
+    return absl::StrCat("steps ", x.step, " and ", y.step);
+  }
+  if (!SameBits({x.loss, x.grad_norm, x.learning_rate}, {y.loss, y.grad_norm, y.learning_rate})) {
+    return absl::StrCat(where, "loss ", x.loss, " and ", y.loss, ", norm ", x.grad_norm, " and ",
+                        y.grad_norm);
+  }
+  if (!SameBits(x.weight, y.weight) || !SameBits(x.gradient, y.gradient) || !SameBits(x.update, y.update)) {
+    return absl::StrCat(where, "the norms of an item");
+  }
+  const std::optional<double> v = ValidationLossOf(x);
+  const std::optional<double> w = ValidationLossOf(y);
+  return SameBits(v, w) ? "" : absl::StrCat(where, "validation loss ", Text(v), " and ", Text(w));
+}
+
 }  // namespace
 
 std::string FirstDifference(const JobRun& a, const JobRun& b) {
@@ -33,24 +59,17 @@ std::string FirstDifference(const JobRun& a, const JobRun& b) {
   if (a.steps.size() != b.steps.size()) {
     return absl::StrCat(a.steps.size(), " and ", b.steps.size(), " steps");
   }
+  if (a.start.has_value() != b.start.has_value()) {
+    return absl::StrCat("step 0: only the ", a.start ? "first" : "second", " run has it");
+  }
+  if (a.start) {
+    if (std::string difference = DifferenceOfSteps(*a.start, *b.start); !difference.empty()) {
+      return difference;
+    }
+  }
   for (size_t i = 0; i < a.steps.size(); ++i) {
-    const trainer::StepSummary& x = a.steps[i];
-    const trainer::StepSummary& y = b.steps[i];
-    const std::string where = absl::StrCat("step ", x.step, ": ");
-    if (x.step != y.step) {
-      return absl::StrCat("steps ", x.step, " and ", y.step);
-    }
-    if (!SameBits({x.loss, x.grad_norm, x.learning_rate}, {y.loss, y.grad_norm, y.learning_rate})) {
-      return absl::StrCat(where, "loss ", x.loss, " and ", y.loss, ", norm ", x.grad_norm, " and ",
-                          y.grad_norm);
-    }
-    if (!SameBits(x.weight, y.weight) || !SameBits(x.gradient, y.gradient) || !SameBits(x.update, y.update)) {
-      return absl::StrCat(where, "the norms of an item");
-    }
-    const auto v = x.scalars.find("validation_loss");
-    const auto w = y.scalars.find("validation_loss");
-    if (v != x.scalars.end() && w != y.scalars.end() && !SameBits({v->second}, {w->second})) {
-      return absl::StrCat(where, "validation loss ", v->second, " and ", w->second);
+    if (std::string difference = DifferenceOfSteps(a.steps[i], b.steps[i]); !difference.empty()) {
+      return difference;
     }
   }
   for (const auto& [name, bytes] : a.arrays) {
@@ -72,6 +91,7 @@ JobRun RunOn(int ranks, JobOptions options) {
 }
 
 JobRun Tail(JobRun whole, size_t first) {
+  whole.start.reset();
   whole.steps.erase(whole.steps.begin(), whole.steps.begin() + static_cast<int64_t>(first) - 1);
   return whole;
 }

@@ -7,8 +7,8 @@
 
 namespace tandem::parity {
 
-// The first difference in losses, gradient norms, parameters' norms, weights or optimizer state, bit for bit;
-// in validation losses where both runs have them. Empty: there is none. What depends on time is left out.
+// The first difference in losses, gradient norms, parameters' norms, validation losses (that before the first
+// step too), weights or optimizer state, bit for bit. Empty: there is none. What depends on time is left out.
 std::string FirstDifference(const JobRun& a, const JobRun& b);
 
 void ExpectSameBits(const JobRun& a, const JobRun& b);
@@ -16,7 +16,7 @@ void ExpectSameBits(const JobRun& a, const JobRun& b);
 // The job with 12 microbatches a step, shared among so many ranks.
 JobRun RunOn(int ranks, JobOptions options);
 
-// The steps of `whole` from `first` on.
+// The steps of `whole` from `first` on, as a run has them that goes on from the one before.
 JobRun Tail(JobRun whole, size_t first);
 
 }  // namespace tandem::parity

@@ -98,9 +98,11 @@ JobOptions OptionsOf(const Case& of, const Placement& placement, int accumulatio
 // Whether the order of addition is that of one rank (T1), so that losses and weights are the same bits.
 bool HasBitsOfOneRank(const Case& of) {
   const std::string& strategy = of.placement.strategy;
-  const bool one_stage = of.placement.replicas == 1;
+  const bool inner_alone = of.placement.replicas == 1;
+  const bool outer_alone = of.placement.replicas == of.placement.ranks;
   const bool folds_microbatches = strategy == "zero2" || strategy == "zero3";
-  return one_stage && (folds_microbatches || of.accumulation == 1 || of.placement.ranks == 1);
+  return (inner_alone && folds_microbatches) || ((inner_alone || outer_alone) && of.accumulation == 1) ||
+         of.placement.ranks == 1;
 }
 
 class Matrix {

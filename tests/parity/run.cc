@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "platform/files.h"
+#include "trainer/memberships.h"
 #include "trainer/rank.h"
 #include "trainer/stage_memory.h"
 
@@ -140,6 +140,11 @@ void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, in
 
 }  // namespace
 
+std::optional<double> ValidationLossOf(const trainer::StepSummary& step) {
+  const auto found = step.scalars.find("validation_loss");
+  return found == step.scalars.end() ? std::nullopt : std::optional(found->second);
+}
+
 JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   const int ranks = plan.train.ranks;
   JobRun run;
@@ -179,18 +184,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     } else {
       factory = backend->MakeCommunicatorFactory(rendezvous);
     }
-    std::vector<comm::Membership> memberships;
-    for (size_t i = 0; i < plan.groups.size(); ++i) {
-      const parallel::Group& group = plan.groups[i];
-      const auto member = std::find(group.ranks.begin(), group.ranks.end(), rank);
-      if (member != group.ranks.end()) {
-        memberships.push_back({.group = group.name,
-                               .prefix = absl::StrCat(group.name, "/", i, "/"),
-                               .rank = static_cast<int>(member - group.ranks.begin()),
-                               .size = static_cast<int>(group.ranks.size()),
-                               .clone_of = group.clone_of < 0 ? "" : plan.groups[group.clone_of].name});
-      }
-    }
+    const std::vector<comm::Membership> memberships =
+        trainer::MembershipsOf(trainer::GroupsOfRank(plan.groups, rank), rank);
     comm::Communicators communicators(*factory, memberships, trainer::CommunicatorUsesOf(plan));
     const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
         {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);

@@ -53,6 +53,9 @@ struct JobRun {
   bool stopped = false;  // on request
 };
 
+// None where no validation followed the step.
+std::optional<double> ValidationLossOf(const trainer::StepSummary& step);
+
 struct RunOptions {
   std::string job = "parity";  // id
   bool fill_with_nan = false;

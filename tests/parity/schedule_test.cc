@@ -41,7 +41,12 @@ TEST_P(ScheduleTest, ValidationBetweenStepsChangesNoTrainingBit) {
   const JobRun without = RunJob(MakeJob(options));
   options.validate_every_steps = 2;
   const JobRun with = RunJob(MakeJob(options));
-  ExpectSameBits(without, with);
+  JobRun trained = with;
+  trained.start.reset();
+  for (trainer::StepSummary& step : trained.steps) {
+    step.scalars.erase("validation_loss");
+  }
+  ExpectSameBits(without, trained);
   EXPECT_FALSE(without.start.has_value());
   for (const trainer::StepSummary& step : with.steps) {
     EXPECT_EQ(step.scalars.contains("validation_loss"), step.step % 2 == 0) << step.step;

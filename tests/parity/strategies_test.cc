@@ -128,7 +128,7 @@ TEST_P(StrategyTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
 }
 
 // Saved under one strategy, resumed under every other: the steps that follow are those of the job that went
-// on, bit for bit where both have the order of addition of one rank.
+// on, bit for bit where both add in one order: that of one rank, or within the replicas and then over them.
 TEST_P(StrategyTest, ACheckpointIsResumedUnderEveryStrategy) {
   const TemporaryFolder folder;
   const auto job = [](const std::string& strategy) {
@@ -141,9 +141,8 @@ TEST_P(StrategyTest, ACheckpointIsResumedUnderEveryStrategy) {
   JobOptions saving = job(GetParam());
   saving.checkpoint_directory = folder.path();
   saving.checkpoint_every_steps = 2;
-  JobRun whole = RunJob(MakeJob(saving));
+  const JobRun whole = RunJob(MakeJob(saving));
   ASSERT_EQ(whole.checkpoints, (std::vector<int64_t>{2, 4}));
-  whole.steps.erase(whole.steps.begin(), whole.steps.begin() + 2);
   for (const auto& [strategy, counts] : CountsOf()) {
     SCOPED_TRACE(strategy);
     const TemporaryFolder other;
@@ -153,10 +152,10 @@ TEST_P(StrategyTest, ACheckpointIsResumedUnderEveryStrategy) {
     const plan::JobPlan plan = MakeJob(resuming);
     const JobRun run = RunJob(plan);
     EXPECT_EQ(run.resumed_step, 2);
-    if (strategy[0] != 'h' && GetParam()[0] != 'h') {
-      ExpectSameBits(whole, run);
+    if ((strategy[0] == 'h') == (GetParam()[0] == 'h')) {
+      ExpectSameBits(Tail(whole, 3), run);
     } else {
-      ExpectClose(plan, whole, run, kFp64);
+      ExpectClose(plan, Tail(whole, 3), run, kFp64);
     }
   }
 }

@@ -49,6 +49,35 @@ std::string AdviceText(const v1::JobSpec& job, const DeviceProfile& profile) {
   return text;
 }
 
+// 8 replicas of 8 ranks: with 8 GPUs a machine, each rank of one is on another.
+TEST(PredictionTest, TheRanksThatReduceBetweenReplicasAreOnOtherMachines) {
+  v1::JobSpec job = TestJob("{ranks: 2, fsdp: {strategy: hsdp}}");
+  job.mutable_training()->set_global_batch_size(128);
+  job.mutable_parallelism()->set_ranks(64);
+  job.mutable_parallelism()->set_replicas(8);
+  const JobPlan plan = MakeJobPlan(job);
+  const schedules::Workload workload = WorkloadOf(plan);
+  using Shape = schedules::GroupShape;
+  EXPECT_EQ(workload.groups.at("intra_dp_cp"), (Shape{.ranks = 8, .stride = 1}));
+  EXPECT_EQ(workload.groups.at("inter_dp_cp"), (Shape{.ranks = 8, .stride = 8}));
+  EXPECT_EQ(workload.groups.at("world"), (Shape{.ranks = 64, .stride = 1}));
+  EXPECT_EQ(workload.strategy.name, "hsdp");
+
+  DeviceProfile profile = FastLink();
+  profile.link.max_ranks = 8;
+  profile.network.bytes_per_second = 8e9;
+  const schedules::CostModel costs(plan.outline, plan.stage.train, workload, profile);
+  int reductions = 0;
+  for (const schedules::Instruction& instruction : plan.stage.train.instructions) {
+    if (instruction.opcode == schedules::Opcode::kReduceOuter) {
+      const schedules::Work work = schedules::WorkOf(plan.outline, plan.stage.train, instruction, workload);
+      EXPECT_GE(costs.Of(instruction).seconds, work.link_bytes * 7 / 8 / 1e9) << "an adapter a rank";
+      ++reductions;
+    }
+  }
+  EXPECT_GT(reductions, 0);
+}
+
 TEST(PredictionTest, WhereOnlyProductsTakeTimeTheStepIsTheirs) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const Prediction prediction = *Predict(plan, FastLink());

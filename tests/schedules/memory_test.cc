@@ -189,8 +189,9 @@ TEST(MemoryWaitTest, MemoryWaitsCostLittleTimeAtTheDefaultBudget) {
         num_waits += static_cast<int>(
             std::erase_if(instruction.waits, [](const Wait& wait) { return wait.frees > 0; }));
       }
-      const Workload workload{.compute = "bf16",
-                              .ranks = {{"dp_cp", ranks}, {"dp_cp_ag", ranks}, {"intra_dist_opt", ranks}}};
+      const Workload workload{
+          .compute = "bf16",
+          .groups = {{"dp_cp", {ranks}}, {"dp_cp_ag", {ranks}}, {"intra_dist_opt", {ranks}}}};
       const DeviceProfile profile = PresetProfile("h200").value();
       const auto step = [&](const Program& program) {
         return static_cast<double>(

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "checkpoint/owner.h"
@@ -266,6 +267,42 @@ TEST_F(ProcessTest, AnotherBuildIsRefused) {
   const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
   EXPECT_EQ(failed->failed().reason(), "BuildMismatch");
+}
+
+// Of the two axes of HSDP: members in another order, and the lists of one axis under the name of the other.
+TEST_F(ProcessTest, GroupsOfAControllerThatLaysThemOutOtherwiseAreRefusedByEveryRank) {
+  spec_.mutable_parallelism()->set_ranks(4);
+  spec_.mutable_parallelism()->set_replicas(2);
+  spec_.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_HSDP);
+  const plan::JobPlan plan = plan::MakeJobPlan(jobspec::Resolve(spec_));
+  const std::string& inner = plan.options.dense.inner_group;
+  const std::string& outer = plan.options.dense.outer_group;
+  const auto reverse = [&](v1::GroupList& group) {
+    if (group.name() == outer) {
+      group.mutable_ranks()->SwapElements(0, 1);
+    }
+  };
+  const auto swap_axes = [&](v1::GroupList& group) {
+    const std::string name = group.name();
+    if (name == inner || name == outer) {
+      group.set_name(name == inner ? outer : inner);
+    }
+  };
+  for (const std::function<void(v1::GroupList&)>& change :
+       {std::function<void(v1::GroupList&)>(reverse), std::function<void(v1::GroupList&)>(swap_axes)}) {
+    change_group_ = change;
+    Start();
+    for (int rank = 0; rank < 4; ++rank) {
+      ExpectExit(rank, 1, kPatience);
+      const auto failed = WaitForFailed(rank);
+      ASSERT_TRUE(failed.has_value()) << "rank " << rank << " trains";
+      EXPECT_EQ(failed->failed().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+      EXPECT_EQ(failed->failed().reason(), "BuildMismatch");
+      EXPECT_NE(failed->failed().message().find("in this trainer's plan; install controller and workers"),
+                std::string::npos)
+          << failed->failed().message();
+    }
+  }
 }
 
 TEST_F(ProcessTest, DataThatIsTooShortIsTheUsersError) {

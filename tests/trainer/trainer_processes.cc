@@ -26,7 +26,11 @@ void TrainerProcesses::Start(v1::Device device, int attempt) {
   ASSERT_EQ(jobspec::ToText(jobspec::Validate(spec_)), "");
   v1::JobSpec resolved = jobspec::Resolve(spec_);
   resolved.mutable_resources()->set_device(device);
-  daemon_ = std::make_unique<FakeDaemon>(program_, AssignmentOf(resolved, attempt), build_);
+  v1::Assignment assignment = AssignmentOf(resolved, attempt);
+  for (int group = 0; change_group_ && group < assignment.groups_size(); ++group) {
+    change_group_(*assignment.mutable_groups(group));
+  }
+  daemon_ = std::make_unique<FakeDaemon>(program_, std::move(assignment), build_);
   for (int rank = 0; rank < resolved.parallelism().ranks(); ++rank) {
     daemon_->StartRank(rank);
   }

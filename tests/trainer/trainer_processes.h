@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ class TrainerProcesses : public testing::Test {
   std::string folder_;
   v1::JobSpec spec_;  // the test fills it before Start
   std::string build_ = platform::BuildVersion();
+  std::function<void(v1::GroupList&)> change_group_;  // of the assignment, each; empty: none
   std::unique_ptr<FakeDaemon> daemon_;
 };
 

@@ -26,7 +26,7 @@ Workload TwoRanks(const StagePrograms& stage) {
   Workload workload{.compute = "fp32"};
   for (const Program* program : stage.All()) {
     for (const CommunicatorUse& use : program->communicators) {
-      workload.ranks[use.group] = 2;
+      workload.groups[use.group] = {.ranks = 2};
     }
   }
   return workload;

@@ -41,6 +41,39 @@ TEST(CostTest, AReductionExchangesWhatItReadsAndFoldsIt) {
   EXPECT_EQ(reduce(Mode::kAdds, 1), (Work{.bytes = 3000}));
 }
 
+TEST(CostTest, AReductionGathersTheSumWhereEveryRankOfTheAxisKeepsIt) {
+  const auto link_bytes = [](Opcode opcode, const char* dense, const char* expert, UnitGroup group) {
+    Program program = HandProgram();
+    program.buffers = {{.kind = BufferKind::kFullGradient, .bytes = {3000, 3000}},
+                       {.kind = BufferKind::kStaging, .bytes = {3000, 3000}},
+                       {.kind = BufferKind::kGradients, .bytes = {1000, 1000}}};
+    const Instruction instruction{
+        .opcode = opcode,
+        .target = 0,
+        .communicator = 0,
+        .operands = opcode == Opcode::kReduceOuter
+                        ? std::vector<Operand>{{.buffer = 2, .mode = Mode::kAdds},
+                                               {.buffer = 1, .mode = Mode::kWrites}}
+                        : std::vector<Operand>{{.buffer = 0},
+                                               {.buffer = 1, .mode = Mode::kWrites},
+                                               {.buffer = 2, .mode = Mode::kWrites}}};
+    Outline outline = HandOutline();
+    outline.units[0].group = group;
+    Workload workload = HandWorkload(4);
+    workload.strategy = StrategyOf(dense).value();
+    workload.expert_strategy = StrategyOf(expert).value();
+    return WorkOf(outline, program, instruction, workload).link_bytes;
+  };
+  constexpr UnitGroup kDense = UnitGroup::kDense;
+  for (const char* strategy : {"zero1", "zero2", "zero3", "hsdp", "hfsdp"}) {
+    EXPECT_EQ(link_bytes(Opcode::kReduceGradients, strategy, "replicate", kDense), 3000) << strategy;
+  }
+  EXPECT_EQ(link_bytes(Opcode::kReduceGradients, "replicate", "zero3", kDense), 3000 + 1000);
+  EXPECT_EQ(link_bytes(Opcode::kReduceGradients, "zero3", "replicate", UnitGroup::kExpert), 3000 + 1000);
+  EXPECT_EQ(link_bytes(Opcode::kReduceOuter, "hsdp", "hfsdp", kDense), 2 * 1000);
+  EXPECT_EQ(link_bytes(Opcode::kReduceOuter, "hfsdp", "hsdp", kDense), 1000);
+}
+
 TEST(CostTest, AnOptimizerStepMovesSevenShards) {
   EXPECT_EQ(WorkOn(Opcode::kOptimizerStep,
                    {{BufferKind::kGradients, Mode::kReads},
@@ -126,10 +159,30 @@ TEST(CostTest, ACollectiveBeyondTheDomainPaysTheNetwork) {
   EXPECT_NEAR(micros(1), 17000 / 1e3, 1e-9) << "one rank copies";
 }
 
+// Replicas are as many ranks apart as a replica has: the smaller the part of a machine that a group has, the
+// smaller its part of the adapters.
+TEST(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
+  DeviceProfile profile = HandProfile();
+  profile.link = {.max_ranks = 8, .bytes_per_second = 4e9, .latency_seconds = 1e-6, .hop_seconds = 1e-6};
+  profile.network = {.bytes_per_second = 1e9, .latency_seconds = 2e-6, .hop_seconds = 10e-6};
+  const Outline outline = HandOutline();
+  Program program = HandProgram();
+  program.buffers[2].bytes = {16000, 16000};
+  const auto micros = [&](const GroupShape& shape) {
+    const Workload workload{.compute = "fp32", .groups = {{"dp_cp_ag", shape}}};
+    return CostModel(outline, program, workload, profile).Of(program.instructions[0]).seconds * 1e6;
+  };
+  EXPECT_NEAR(micros({.ranks = 8, .stride = 1}), 1 + 7 * 1 + 14000 / 4e3, 1e-9);
+  EXPECT_NEAR(micros({.ranks = 2, .stride = 4}), 1 + 1 * 1 + 8000 / 4e3, 1e-9) << "two ranks of one machine";
+  EXPECT_NEAR(micros({.ranks = 8, .stride = 4}), 2 + 4 * 1 + 3 * 10 + 14000 / (1e3 * 2 / 8), 1e-9);
+  EXPECT_NEAR(micros({.ranks = 8, .stride = 8}), 2 + 7 * 10 + 14000 / (1e3 / 8), 1e-9);
+  EXPECT_NEAR(micros({.ranks = 8, .stride = 64}), 2 + 7 * 10 + 14000 / (1e3 / 8), 1e-9);
+}
+
 TEST(CostTest, AGroupHasItsOwnSize) {
   const Outline outline = HandOutline();
   const Program program = HandProgram();
-  const Workload workload{.compute = "fp32", .ranks = {{"dp_cp", 64}, {"dp_cp_ag", 4}}};
+  const Workload workload{.compute = "fp32", .groups = {{"dp_cp", {64}}, {"dp_cp_ag", {4}}}};
   EXPECT_EQ(WorkOf(outline, program, program.instructions[0], workload).ranks, 4);
 }
 

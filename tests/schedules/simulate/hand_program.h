@@ -86,7 +86,7 @@ inline Program HandProgram() {
 }
 
 inline Workload HandWorkload(int ranks = 2) {
-  return {.compute = "fp32", .ranks = {{"dp_cp", ranks}, {"dp_cp_ag", ranks}}};
+  return {.compute = "fp32", .groups = {{"dp_cp", {ranks}}, {"dp_cp_ag", {ranks}}}};
 }
 
 inline DeviceProfile HandProfile() {

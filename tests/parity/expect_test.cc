@@ -1,0 +1,52 @@
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include "tests/parity/expect_close.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// What the comparisons of runs see: a difference that they pass over is one that no parity test can find.
+
+// Two steps, with validations before the first and after the second.
+JobRun Validated(double before, double after) {
+  JobRun run;
+  run.start = trainer::StepSummary{.scalars = {{"validation_loss", before}}};
+  run.steps = {{.step = 1, .loss = 3}, {.step = 2, .loss = 2, .scalars = {{"validation_loss", after}}}};
+  return run;
+}
+
+TEST(FirstDifferenceTest, IsInAnyValidationLossAlsoWhereOneRunHasNone) {
+  const JobRun run = Validated(4, 2.5);
+  EXPECT_EQ(FirstDifference(run, run), "");
+  EXPECT_EQ(FirstDifference(run, Validated(4.5, 2.5)), "step 0: validation loss 4 and 4.5");
+  EXPECT_EQ(FirstDifference(run, Validated(4, 2.75)), "step 2: validation loss 2.5 and 2.75");
+  JobRun without = run;
+  without.steps[1].scalars.clear();
+  EXPECT_EQ(FirstDifference(run, without), "step 2: validation loss 2.5 and none");
+  EXPECT_EQ(FirstDifference(without, run), "step 2: validation loss none and 2.5");
+  without = run;
+  without.start.reset();
+  EXPECT_EQ(FirstDifference(run, without), "step 0: only the first run has it");
+  EXPECT_EQ(FirstDifference(without, run), "step 0: only the second run has it");
+}
+
+TEST(ExpectCloseTest, ComparesEveryValidationLossAlsoWhereOneRunHasNone) {
+  const plan::JobPlan plan{};
+  const JobRun run = Validated(4, 2.5);
+  ExpectClose(plan, run, run, kFp32);
+  ExpectClose(plan, run, Validated(4 * (1 + 1e-6), 2.5), kFp32);
+  EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, Validated(4.5, 2.5), kFp32), "validation loss: 4 and 4.5");
+  EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, Validated(4, 2.75), kFp32), "validation loss: 2.5 and 2.75");
+  JobRun without = run;
+  without.steps[1].scalars.clear();
+  EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, without, kFp32), "only one run has a validation loss");
+  without = run;
+  without.start.reset();
+  EXPECT_NONFATAL_FAILURE(ExpectClose(plan, without, run, kFp32), "only one run has a step 0");
+}
+
+}  // namespace
+}  // namespace tandem::parity
