@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "fsdp/host_device.h"
 #include "device/bf16.h"
+#include "fsdp/host_device.h"
 
 namespace tandem::fsdp {
 

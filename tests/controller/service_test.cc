@@ -206,8 +206,8 @@ TEST_F(ServiceTest, StatesThatAreNoneAreRefused) {
     v1::ListJobsResponse response;
     const grpc::Status status = client_->stub().ListJobs(&context, request, &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << state;
-    EXPECT_THAT(status.error_message(),
-                HasSubstr("states: the number " + std::to_string(state) + " is not a state that this version"));
+    EXPECT_THAT(status.error_message(), HasSubstr("states: the number " + std::to_string(state) +
+                                                  " is not a state that this version"));
   }
 }
 
