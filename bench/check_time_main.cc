@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long the programs of a job take to build and to check: processor time, the best of several.
 //
 // Usage: tandem-bench-check [LAYERS MICROBATCHES]     (80 32)

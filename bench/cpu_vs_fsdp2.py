@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Steps per second on the CPU: Tandem's trainers against PyTorch FSDP2, in one call on one machine.
 
 Two ranks of one thread each, a tiny Llama in fp32, Gloo; both sides warm up first. The two run in turn, and of

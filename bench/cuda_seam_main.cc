@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long the compute stream stands still between two steps of a job on GPUs, a rank a GPU, ranks as
 // threads:
 //   tandem-bench-seam JOB.yaml WARMUP_STEPS

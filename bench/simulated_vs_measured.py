@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Step time as `tandem plan` simulates it against step time as measured, on the CPU with a measured profile.
 
 For each shape one variant of the job is profiled; from that profile every variant is planned, also those with

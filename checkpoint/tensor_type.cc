@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/tensor_type.h"
 
 #include <ATen/core/Tensor.h>

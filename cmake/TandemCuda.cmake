@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # CUDA, for the parts that run on GPUs. Kernels are compiled by calling nvcc, without CMake's CUDA language,
 # which wants a whole toolkit: the PyPI wheels that scripts/setup.sh --cuda installs are enough.
 set(TANDEM_CUDA AUTO CACHE STRING "Build what runs on GPUs: AUTO (where nvcc is), ON, OFF")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian's packages (scripts/setup.sh installs them).
 find_package(Threads REQUIRED)
 find_package(Protobuf REQUIRED)  # module mode on purpose: Debian ships no protobuf-config.cmake

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tandem_library(NAME SOURCES a.cc ... DEPS b ...)    a static library; DEPS are exactly what design allows
 # tandem_binary(NAME SOURCES ... DEPS ...)            in build/<preset>/bin
 # tandem_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS l ...])   one per folder, one ctest entry

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # LibTorch: the PyPI wheel, or any LibTorch 2.11 that TANDEM_TORCH_DIR points to, through own imported
 # targets. find_package(Torch) of the CUDA 13 wheel fails without CMake 3.30's CUDA20 dialect.
 set(TANDEM_TORCH_DIR "" CACHE PATH "Folder that holds LibTorch's include/ and lib/")

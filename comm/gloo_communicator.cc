@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define USE_C10D_GLOO
 #include "comm/gloo_communicator.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/run_thread_ranks.h"
 
 #include <exception>

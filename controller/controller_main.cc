@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem-controller: takes jobs, places their ranks on workers, and keeps what they report.
 
 #include <google/protobuf/stubs/logging.h>

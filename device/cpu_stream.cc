@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/seeded_scheduler.h"
 
 #include <ATen/Parallel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // Functions marked so are compiled for the host and, where nvcc reads them, for GPUs: one source for

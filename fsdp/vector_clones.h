@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // A function marked so is compiled for AVX2 too, and the loader picks. Results are the same bits: the files

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "jobspec/jobspec.h"

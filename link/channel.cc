@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "link/channel.h"
 
 #include <sys/socket.h>

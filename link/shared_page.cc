@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "link/shared_page.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/rank_lists.h"
 
 #include <cstddef>

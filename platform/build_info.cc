@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "platform/build_info.h"
 
 namespace tandem::platform {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // TANDEM_CHECK(condition, "what must be true") ends the process with file, line and message.

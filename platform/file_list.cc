@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "platform/file_list.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Sets up, configures and builds: the common part of demo.sh and test.sh.
 #
 #   scripts/build.sh [--tests] [--cuda] [--torch DIR] [--target T ...]
@@ -18,7 +19,7 @@ while [ $# -gt 0 ]; do
     --torch) [ $# -ge 2 ] || { echo "build: --torch needs a folder" >&2; exit 2; }
              setup+=(--torch "$2"); configure+=("-DTANDEM_TORCH_DIR=$2"); shift ;;
     --target) shift; targets+=(--target "$@"); break ;;
-    -h|--help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "build: unknown argument '$1'; see scripts/build.sh --help" >&2; exit 2 ;;
   esac
   shift

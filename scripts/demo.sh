@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The whole of Tandem on this machine: installs what is missing, builds, and trains a small Llama on the C++
 # standard library's headers: on two ranks of one worker on GPUs where it finds two, on one rank where it finds one,
 # else with two workers of one rank each on the CPU (ZeRO-3).
@@ -7,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
-  -h|--help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h|--help) sed -n '3,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 
 gpus=0

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What a compiler run does not say: formatting, shell scripts, and lock annotations, which only clang checks.
 #
 #   scripts/lint.sh          (after scripts/test.sh: it reads build/release/compile_commands.json)
@@ -6,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
   "") ;;
-  *) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '3,5s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 for tool in clang++-14 clang-format shellcheck; do
   command -v $tool >/dev/null || { echo "lint: no $tool; install it: apt-get install clang-14 clang-format shellcheck" >&2; exit 1; }

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Tandem needs and what is missing, and says what it does. Safe to repeat.
 #
 #   scripts/setup.sh [--tests] [--cuda] [--torch DIR] [--no-torch]
@@ -22,7 +23,7 @@ while [ $# -gt 0 ]; do
     --cuda) cuda=1 ;;
     --torch) [ $# -ge 2 ] || { echo "setup: --torch needs a folder" >&2; exit 2; }; torch=$2; shift ;;
     --no-torch) torch=none ;;
-    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup: unknown argument '$1'; see scripts/setup.sh --help" >&2; exit 2 ;;
   esac
   shift

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The tests that need GPUs: builds with CUDA where nvcc is, and runs them on the GPUs of this machine. What needs
 # more GPUs than there are is skipped, and said.
 #
@@ -18,7 +19,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --no-build) make=0 ;;
     --build) [ $# -ge 2 ] || { echo "test-cuda: --build needs a folder" >&2; exit 2; }; build=$2; shift ;;
-    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) arguments+=("$1") ;;
   esac
   shift

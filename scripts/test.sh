@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds everything, and runs the tests.
 #
 #   scripts/test.sh [--full] [--torch DIR] [CTEST-ARGUMENT ...]
@@ -14,7 +15,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --full) full=1 ;;
     --torch) [ $# -ge 2 ] || { echo "test: --torch needs a folder" >&2; exit 2; }; build+=(--torch "$2"); shift ;;
-    -h|--help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) ctest+=("$1") ;;
   esac
   shift

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "trainer/step_recorder.h"
 
 #include <c10/core/Device.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "worker/profile_upload.h"
 
 #include <grpcpp/channel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem-worker: the daemon on each machine. See daemon.h.
 #include <sched.h>
 #include <signal.h>

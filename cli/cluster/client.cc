@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/cluster/client.h"
 
 #include <grpc/support/log.h>

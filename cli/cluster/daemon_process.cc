@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/cluster/daemon_process.h"
 
 #include <fcntl.h>

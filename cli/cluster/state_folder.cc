@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/cluster/state_folder.h"
 
 #include <fcntl.h>

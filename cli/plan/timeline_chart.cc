@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/plan/timeline_chart.h"
 
 #include <algorithm>

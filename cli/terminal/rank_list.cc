@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal/rank_list.h"
 
 #include "absl/strings/str_cat.h"

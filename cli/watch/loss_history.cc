@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/watch/loss_history.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/connection_guard.h"
 
 #include <sys/epoll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled without contraction (CMakeLists.txt): the bits are those of the CPU's loops.
 #include <cuda_runtime.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fsdp/cuda/shard_kernels.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Causal attention, one head at a time. Compiled once per instruction set (CMakeLists.txt).
 //
 // A head's K and V are packed into matrices that are padded with zeros to whole vectors; a block of query

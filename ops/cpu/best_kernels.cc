@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/kernels.h"
 

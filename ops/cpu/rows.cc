@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything but attention: loops over rows. Compiled once per instruction set (CMakeLists.txt).
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/simd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms, rotation, activation, addition: loops over rows.
 #include <cuda_runtime.h>
 

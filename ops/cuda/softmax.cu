@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The softmax of causal attention, one block a row of scores.
 #include <cuda_runtime.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What reads token ids: embedding and cross-entropy.
 #include <cuda_runtime.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedules/check/node_pass.h"
 
 #include <string>

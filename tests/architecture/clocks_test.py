@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What waits goes by a clock that nobody sets: finds waits and deadlines by the machine's clock in the product.
 
 A deadline by the wall clock comes early, or an hour late, when somebody sets the machine's clock. Use

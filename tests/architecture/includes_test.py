@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The dependencies between the folders point one way: reads every #include and fails on any other.
 
 Usage: includes_test.py REPOSITORY [--expect-violation]   (the second form is the test of this test)

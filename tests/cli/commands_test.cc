@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each command prints and ends with, against a controller that is a script.
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"

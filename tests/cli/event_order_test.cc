@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What may be shown when, of the two roads on which a watch hears of a job.
 #include "cli/watch/event_order.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The display on a terminal, as a terminal shows it.
 #include <gtest/gtest.h>
 

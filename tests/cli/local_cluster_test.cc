@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `up` and `run` do on this machine before and around the daemons, which are shell scripts here.
 #include "cli/cluster/local_cluster.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tandem plan`: what it draws, compares, writes and refuses.
 #include <gmock/gmock.h>
 

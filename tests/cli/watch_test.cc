@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Following a job: what comes out, that nothing is lost or said twice, and what the exit code says.
 #include "cli/cluster/state_folder.h"
 #include "cli/watch/follow.h"

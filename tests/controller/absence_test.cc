@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What it means that a worker or the controller is away, or that a rank does not come.
 
 #include <gmock/gmock.h>

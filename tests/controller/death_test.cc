@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the death of a rank means.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real daemon without file descriptors, without disk, and with files that are not its own.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/message_limit.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real daemon, killed between any two messages and started again.
 
 #include <gmock/gmock.h>

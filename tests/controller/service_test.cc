@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The whole controller in this process, over real gRPC, with workers that pretend.
 
 #include <gmock/gmock.h>

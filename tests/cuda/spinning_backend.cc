@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/spinning_backend.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every command of Tandem that README.md, CONTRIBUTING.md and docs/ show is one that the programs take.
 
 A command is a line of a ```sh block, or `code`, that begins with tandem, tandem-controller or tandem-worker. Its

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every output in docs/ is what the command above it prints.
 
 A block ```console holds commands ("$ tandem ...") and their output. They run in docs/ with the built binaries;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes docs/job_reference.md, the page that says what a job file may contain, from the proto (fields and
 // their comments), Resolve (defaults) and the tables of field_rules.h (limits), or compares the page with
 // them.

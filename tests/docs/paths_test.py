@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every file and folder that a page names is there: links, and paths in `code`.
 
 A path that begins with a folder of the repository must exist. In tables of CONTRIBUTING.md a name without a folder is

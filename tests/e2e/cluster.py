@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real daemons on this machine, for the tests of a whole job: a controller, workers, their trainers, the CLI."""
 import glob
 import json

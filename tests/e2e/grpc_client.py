@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A gRPC client that knows of the service what reflection tells, as a program of somebody else does."""
 import queue
 

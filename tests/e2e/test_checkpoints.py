@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checkpoint directory and what goes wrong there: other jobs in it, damage, a full disk, a stopped owner."""
 import contextlib
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that are not ours: a Python gRPC client that knows only reflection, and Prometheus."""
 import json
 import pathlib

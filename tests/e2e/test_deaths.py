@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each death means: a trainer, the controller, a worker daemon; cancel; and resume."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Process groups: what the command prints for random grids, and what a job's ranks create."""
 import collections
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers on two machines, which here are two network namespaces with a cable between them."""
 import os
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tandem profile`: timelines of a running job through the real daemons."""
 import collections
 import json

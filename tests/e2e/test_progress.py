@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank that does not go on: who says so, where, and how soon."""
 import os
 import re

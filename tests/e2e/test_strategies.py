@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs whose ranks share the work along two axes: real processes, a communicator for each axis."""
 import json
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user meets: run, wrong specs, Ctrl-C, output piped to a file."""
 import fcntl
 import json

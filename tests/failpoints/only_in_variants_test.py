@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What users run has no failpoints; the variants of the daemons that tests kill have all of them.
 
 Usage: only_in_variants_test.py REPOSITORY BIN VARIANTS

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loaded into a daemon before libc: its wall clock jumps and its disk is slow or full when a test says so, which
 // cannot be done to a whole machine. The page that $TANDEM_FAULTS names is shared with the test
 // (faulty_libc.py has the same layout); all zero means no fault.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wall clocks that jump and disks that are slow or full, for one process: see faulty_libc.c."""
 import contextlib
 import mmap

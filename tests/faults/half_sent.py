@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client that begins many gRPC calls on one connection and stops in the middle of each one's message."""
 import select
 import socket

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster whose links, clocks and disks a test can spoil, and the questions to ask of it afterwards."""
 import json
 import pathlib

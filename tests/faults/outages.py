@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tricks of the machines: clocks jump, disks are slow or full, links are held, cut and slow, processes stop and die."""
 import contextlib
 import errno

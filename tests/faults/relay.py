@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A connection that can be cut, held and slowed down, between a worker and its controller."""
 import contextlib
 import select

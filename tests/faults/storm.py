@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hostile test's cluster, its victim and the dice."""
 from cluster import tiny_job, wait_for
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tricks of others: a second controller or worker, peers that lie and rave, specs that nobody would write, floods."""
 import collections
 import json

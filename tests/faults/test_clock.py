@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wall clock of every machine is set back while a cluster waits, as after a wrong time server was put right."""
 import time
 

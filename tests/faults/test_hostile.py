@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uses the service as somebody would who wants it to fail, for as long as asked, and counts what happened.
 
 A job trains on three workers while tricks are played, drawn at random: those of outages.py and strangers.py. After each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kills one process of a running job and looks whom the job's end blames.
 
 Whatever is killed, however and whenever: the job fails with the rank or worker that was hit and the signal that

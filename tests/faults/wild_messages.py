@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Protobuf messages that fit their schema and nothing else."""
 import math
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one file of this folder that needs LibTorch's own optimizer.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

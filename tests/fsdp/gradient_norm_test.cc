@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fsdp/gradient_norm.h"
 
 #include <gtest/gtest.h>

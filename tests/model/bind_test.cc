@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The nodes' code through Node::Bind: against autograd, against itself, and what it refuses.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/model/bound_decoder.h"
 
 #include <ATen/Parallel.h>

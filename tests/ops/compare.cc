@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/compare.h"
 
 #include <ATen/Parallel.h>

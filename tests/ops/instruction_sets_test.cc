@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processor picks one build of the kernels; the others must be right too.
 #include "ops/cpu/instruction_sets.h"
 

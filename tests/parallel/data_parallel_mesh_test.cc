@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/data_parallel_mesh.h"
 
 #include <gtest/gtest.h>

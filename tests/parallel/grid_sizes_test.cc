@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/grid_sizes.h"
 
 #include <gtest/gtest.h>

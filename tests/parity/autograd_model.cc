@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/parity/autograd_model.h"
 
 #include <torch/torch.h>  // the one file of the tests that needs autograd and the optimizer of LibTorch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/parity/expect_same.h"
 
 #include <gtest/gtest.h>

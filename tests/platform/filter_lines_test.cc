@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "platform/filter_lines.h"
 
 #include <gtest/gtest.h>

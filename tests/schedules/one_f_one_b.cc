@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/schedules/one_f_one_b.h"
 
 #include <algorithm>

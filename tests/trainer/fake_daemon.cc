@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/trainer/fake_daemon.h"
 
 #include <fcntl.h>

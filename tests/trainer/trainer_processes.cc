@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/trainer/trainer_processes.h"
 
 #include <stdlib.h>

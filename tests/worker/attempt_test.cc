@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The life of an attempt in the core: from the assignment to the record of its end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The daemon as a process, with fake trainers as processes and a controller over real gRPC.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

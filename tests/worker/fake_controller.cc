@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/worker/fake_controller.h"
 
 #include <grpcpp/security/server_credentials.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem-fake-trainer: a trainer that computes nothing, for the tests of both daemons. Same command line,
 // socket and page as tandem-trainer. What it does is the name of the job:
 //   steps-N            N steps, then Finished and exit 0

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which GPUs a daemon offers, and how its ranks count them. No GPU is needed.
 #include <gmock/gmock.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the core says to the controller, and when.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

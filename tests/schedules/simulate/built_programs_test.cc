@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulator on programs that the passes build, where no time is known by hand but relations are.
 #include <gtest/gtest.h>
 
