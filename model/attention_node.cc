@@ -40,21 +40,28 @@ struct AttentionForward {
   ops::Workspace products;
 };
 
-struct AttentionBackward {
+struct AttentionBackwardInput {
   at::Tensor x, qkv, context, lse, grad_hidden;
+  at::Tensor normed, grad_qkv, grad_norm;
   at::Tensor grad_x;
   bool add_x = false;
   at::Tensor norm, weight_qkv, weight_output;
-  at::Tensor grad_norm, grad_weight_qkv, grad_weight_output;
-  bool add = false;  // to the parameters' gradients
-  at::Tensor normed, grad_normed, grad_context, grad_qkv, work;
+  at::Tensor grad_normed, grad_context, work;
   ops::Workspace products;
 };
 
-class AttentionNode final : public DeclaredNode {
+struct AttentionBackwardWeight {
+  at::Tensor context, grad_hidden;
+  at::Tensor normed, grad_qkv, norm_sums;
+  at::Tensor grad_norm, grad_weight_qkv, grad_weight_output;
+  bool add = false;  // to the parameters' gradients
+  ops::Workspace products;
+};
+
+class AttentionNode final : public SplitNode {
  public:
   AttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
-      : DeclaredNode(context, DeclareAttention(context.shapes)),
+      : SplitNode(context, DeclareAttention(context.shapes)),
         tables_(std::move(tables)),
         shape_{s_.sequences, s_.length, s_.heads, s_.kv_heads, s_.head_dim} {}
 
@@ -74,28 +81,39 @@ class AttentionNode final : public DeclaredNode {
     return [this, t]() mutable { Forward(t); };
   }
 
-  BoundPass BindBackward(BoundTensors& in) const override {
-    AttentionBackward t{.x = in.Value("x"),
-                        .qkv = in.Value("qkv"),
-                        .context = in.Value("context"),
-                        .lse = in.Value("lse"),
-                        .grad_hidden = in.Gradient("hidden"),
-                        .grad_x = in.Gradient("x"),
-                        .add_x = in.AddsToGradient("x"),
-                        .norm = in.Parameter("norm"),
-                        .weight_qkv = in.Parameter("qkv"),
-                        .weight_output = in.Parameter("output"),
-                        .grad_norm = in.ParameterGradient("norm"),
-                        .grad_weight_qkv = in.ParameterGradient("qkv"),
-                        .grad_weight_output = in.ParameterGradient("output"),
-                        .add = in.AddsToParameterGradient("norm"),
-                        .normed = in.Scratch("normed"),
-                        .grad_normed = in.Scratch("grad_normed"),
-                        .grad_context = in.Scratch("grad_context"),
-                        .grad_qkv = in.Scratch("grad_qkv"),
-                        .work = in.Scratch("work"),
-                        .products = in.Work("products")};
-    return [this, t]() mutable { Backward(t); };
+  BoundPass BindBackwardInput(BoundTensors& in) const override {
+    AttentionBackwardInput t{.x = in.Value("x"),
+                             .qkv = in.Value("qkv"),
+                             .context = in.Value("context"),
+                             .lse = in.Value("lse"),
+                             .grad_hidden = in.Gradient("hidden"),
+                             .normed = in.Value("normed"),
+                             .grad_qkv = in.Value("grad_qkv"),
+                             .grad_norm = in.Value("grad_norm"),
+                             .grad_x = in.Gradient("x"),
+                             .add_x = in.AddsToGradient("x"),
+                             .norm = in.Parameter("norm"),
+                             .weight_qkv = in.Parameter("qkv"),
+                             .weight_output = in.Parameter("output"),
+                             .grad_normed = in.Scratch("grad_normed"),
+                             .grad_context = in.Scratch("grad_context"),
+                             .work = in.Scratch("work"),
+                             .products = in.Work("products")};
+    return [this, t]() mutable { BackwardInput(t); };
+  }
+
+  BoundPass BindBackwardWeight(BoundTensors& in) const override {
+    AttentionBackwardWeight t{.context = in.Value("context"),
+                              .grad_hidden = in.Gradient("hidden"),
+                              .normed = in.Value("normed"),
+                              .grad_qkv = in.Value("grad_qkv"),
+                              .norm_sums = in.Value("grad_norm"),
+                              .grad_norm = in.ParameterGradient("norm"),
+                              .grad_weight_qkv = in.ParameterGradient("qkv"),
+                              .grad_weight_output = in.ParameterGradient("output"),
+                              .add = in.AddsToParameterGradient("norm"),
+                              .products = in.Work("products")};
+    return [this, t]() mutable { BackwardWeight(t); };
   }
 
   // A recompute leaves out what was kept, from the end.
@@ -114,16 +132,20 @@ class AttentionNode final : public DeclaredNode {
     ops_.ResidualAdd(t.x, t.hidden);
   }
 
-  void Backward(AttentionBackward& t) const {
-    ops_.LinearBackwardWeight(t.grad_hidden, t.context, t.add, t.grad_weight_output, t.products);
+  void BackwardInput(AttentionBackwardInput& t) const {
     ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, t.grad_context, t.products);
     ops_.AttentionBackward(shape_, t.qkv, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
     ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.LinearBackwardWeight(t.grad_qkv, t.normed, t.add, t.grad_weight_qkv, t.products);
     ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
-                         t.add, t.grad_norm);
+                         /*add_weight=*/false, t.grad_norm);
+    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+  }
+
+  void BackwardWeight(AttentionBackwardWeight& t) const {
+    ops_.LinearBackwardWeight(t.grad_hidden, t.context, t.add, t.grad_weight_output, t.products);
+    ops_.LinearBackwardWeight(t.grad_qkv, t.normed, t.add, t.grad_weight_qkv, t.products);
+    CopyOrAdd(t.norm_sums, t.add, t.grad_norm);
   }
 
   const std::shared_ptr<const RotaryTables> tables_;

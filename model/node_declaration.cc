@@ -77,10 +77,13 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
   }
   for (const TensorSpec& piece : layout.pieces) {
     layout.offsets.push_back(layout.bytes);
-    const int64_t pieces = (BytesOf(piece, types) + kPieceAlignment - 1) / kPieceAlignment;
-    layout.bytes += pieces * kPieceAlignment;
+    layout.bytes += AlignedToPiece(BytesOf(piece, types));
   }
   return layout;
+}
+
+int64_t AlignedToPiece(int64_t bytes) {
+  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
 }
 
 const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string& name) {
@@ -92,6 +95,13 @@ const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string&
   for (const OutputSpec& output : declaration.outputs) {
     if (output.tensor.name == name) {
       return output.tensor;
+    }
+  }
+  if (declaration.halves.has_value()) {
+    for (const TensorSpec& intermediate : declaration.halves->intermediates) {
+      if (intermediate.name == name) {
+        return intermediate;
+      }
     }
   }
   throw std::logic_error("no value " + name + " is declared");

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "model/bound_pass.h"
+#include "model/node_declaration.h"
+
+namespace tandem::model {
+
+// The whole backward of a kind whose backward splits: the input half and behind it the weight half, on the
+// same tensors, so that a schedule that splits changes no bit. Torch-free.
+
+// What either half touches, but the intermediates and their scratch, which WholeScratch lays out.
+PassSpec WholeBackward(const SplitBackward& halves);
+
+// The whole's scratch: the intermediates, and behind them what the half that runs needs.
+struct WholeScratch {
+  std::vector<int64_t> intermediates;  // where each begins
+  int64_t half = 0;                    // where the scratch of either begins
+  int64_t bytes = 0;
+};
+WholeScratch LayOutWholeScratch(const NodeDeclaration& declaration, const NodeTypes& types);
+
+// Bytes of the scratch of the backward as a whole, with halves or without.
+int64_t BackwardScratchBytes(const NodeDeclaration& declaration, const NodeTypes& types);
+
+// The operands of the halves, from those of the whole.
+struct HalfOperands {
+  std::vector<OperandMemory> input;
+  std::vector<OperandMemory> weight;
+};
+
+// Throws std::logic_error where there are not as many as the whole has, or its scratch is too small.
+HalfOperands SplitOperands(const NodeDeclaration& declaration, const NodeTypes& types,
+                           absl::Span<const OperandMemory> whole);
+
+}  // namespace tandem::model

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "schedules/build/program_builder.h"
+#include "schedules/check/check.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+using schedules::NodePass;
+using schedules::Opcode;
+using schedules::PassList;
+
+// A backward in halves, wherever the weight half is, changes no bit of a job.
+
+struct Layout {
+  std::string strategy;
+  int ranks;
+  std::string precision;
+};
+
+std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+  return out << layout.strategy << ", " << layout.ranks << " ranks, " << layout.precision;
+}
+
+// Each whole backward of a node that has halves as these, the weight half directly behind the input half, or
+// behind the whole backward of its microbatch.
+PassList Split(const schedules::Outline& outline, const PassList& passes, bool delayed) {
+  PassList split;
+  PassList weights;
+  for (const NodePass& pass : passes) {
+    if (!weights.empty() && pass.microbatch != weights.front().microbatch) {
+      split.insert(split.end(), weights.begin(), weights.end());
+      weights.clear();
+    }
+    if (pass.opcode != Opcode::kBackward || !outline.nodes[pass.target].splits_backward) {
+      split.push_back(pass);
+      continue;
+    }
+    split.push_back({Opcode::kBackwardInput, pass.target, pass.microbatch});
+    (delayed ? weights : split).push_back({Opcode::kBackwardWeight, pass.target, pass.microbatch});
+  }
+  split.insert(split.end(), weights.begin(), weights.end());
+  return split;
+}
+
+plan::JobPlan WithPasses(plan::JobPlan plan, const PassList& train, int hold) {
+  plan.options.hold = hold;
+  auto stage =
+      schedules::BuildStage(plan.outline, plan.options, train,
+                            schedules::ForwardOnly(plan.outline, plan.options.num_validation_microbatches));
+  EXPECT_TRUE(stage.ok()) << stage.status();
+  plan.stage = *std::move(stage);
+  const absl::Status status = schedules::CheckStage(plan.outline, plan.options, plan.stage);
+  EXPECT_TRUE(status.ok()) << status;
+  return plan;
+}
+
+class SplitBackwardTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(SplitBackwardTest, GivesTheBitsOfTheWholeWhereverTheWeightHalvesAre) {
+  JobOptions options{.strategy = GetParam().strategy,
+                     .ranks = GetParam().ranks,
+                     .microbatches_per_rank = 3,
+                     .steps = 5,
+                     .precision = GetParam().precision,
+                     .validate_every_steps = 3};
+  const plan::JobPlan whole = MakeJob(options);
+  const JobRun expected = RunJob(whole);
+  const PassList sequential = schedules::Sequential(whole.outline, options.microbatches_per_rank);
+  for (const bool delayed : {false, true}) {
+    SCOPED_TRACE(delayed ? "delayed" : "at once");
+    const plan::JobPlan plan = WithPasses(whole, Split(whole.outline, sequential, delayed), /*hold=*/0);
+    const auto& instructions = plan.stage.train.instructions;
+    EXPECT_EQ(std::count_if(instructions.begin(), instructions.end(),
+                            [](const auto& i) { return i.opcode == Opcode::kBackwardWeight; }),
+              2 * options.layers * options.microbatches_per_rank);
+    ExpectSameBits(expected, RunJob(plan, {.fill_with_nan = true}));
+  }
+  SCOPED_TRACE("overlapped");
+  ExpectSameBits(expected,
+                 RunJob(WithPasses(whole, schedules::Overlapped(whole.outline, options.microbatches_per_rank),
+                                   /*hold=*/1),
+                        {.fill_with_nan = true}));
+}
+
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts;
+  for (const char* strategy : {"zero1", "zero2", "zero3"}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
+        layouts.push_back({strategy, ranks, precision});
+      }
+    }
+  }
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, SplitBackwardTest, testing::ValuesIn(Layouts()), [](const auto& info) {
+  return info.param.strategy + "_" + std::to_string(info.param.ranks) + "ranks_" +
+         (info.param.precision.empty() ? "fp32" : "bf16");
+});
+
+}  // namespace
+}  // namespace tandem::parity
