@@ -1,7 +1,9 @@
 #include "jobspec/validate.h"
 
 #include <algorithm>
+#include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -43,6 +45,7 @@ class Validator : private FieldChecker {
     CheckModel();
     CheckData();
     CheckTraining();
+    CheckLists();
     CheckGrid();
     CheckReplicas();
     CheckBatch();
@@ -260,6 +263,42 @@ class Validator : private FieldChecker {
     if (std::find(seen.begin(), seen.end(), "dp") == seen.end() && parallelism.ranks() > 1) {
       Refuse("parallelism.order",
              absl::StrCat("dp is missing, and there are ", parallelism.ranks(), " ranks along it"));
+    }
+  }
+
+  // Fields that are lists with commas.
+  void CheckLists() {
+    const auto words = [](const std::string& list) {
+      std::vector<std::string> stripped = absl::StrSplit(list, ',');
+      for (std::string& word : stripped) {
+        absl::StripAsciiWhitespace(&word);
+      }
+      return stripped;
+    };
+    if (Usable({"training.optimizer.no_weight_decay"})) {
+      for (const std::string& word : words(spec().training().optimizer().no_weight_decay())) {
+        if (word.empty()) {
+          Refuse("training.optimizer.no_weight_decay", "a name between the commas is empty");
+        }
+      }
+    }
+    if (!Usable({"training.frozen", "model.num_hidden_layers"}) || spec().training().frozen() == "none") {
+      return;
+    }
+    std::set<std::string> units = {"embedding", "head"};
+    for (int64_t layer = 0; layer < spec().model().num_hidden_layers(); ++layer) {
+      units.insert(absl::StrCat("layers.", layer));
+    }
+    for (const std::string& word : words(spec().training().frozen())) {
+      if (units.erase(word) == 0) {
+        Refuse("training.frozen",
+               absl::StrCat(Shown(word), " is no unit of this model, or is there twice; its layers are 0 to ",
+                            spec().model().num_hidden_layers() - 1));
+        return;
+      }
+    }
+    if (units.empty()) {
+      Refuse("training.frozen", "nothing is left to train: take a unit out");
     }
   }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
@@ -74,6 +75,10 @@ void BoundTensors::AddValues(Role role, const std::vector<std::string>& names) {
 
 void BoundTensors::AddParts(Role role) {
   for (const PartSpec& part : declaration_.parts) {
+    if (role == Role::kParameterGradient && part.frozen) {
+      AddFrozen(part);
+      continue;
+    }
     const OperandMemory& operand = Next();
     if (operand.parameters.size() != part.parameters.size()) {
       throw std::logic_error(absl::StrCat(Where(), "part ", part.name, " has ", part.parameters.size(),
@@ -100,6 +105,19 @@ void BoundTensors::AddParts(Role role) {
   }
 }
 
+// Gradients without memory; those of vectors get theirs with the scratch.
+void BoundTensors::AddFrozen(const PartSpec& part) {
+  const std::string* block = nullptr;
+  for (const ParameterSpec& parameter : part.parameters) {
+    if (parameter.block.empty() || block == nullptr || *block != parameter.block) {
+      entries_.push_back(
+          {.role = Role::kParameterGradient,
+           .spec = {parameter.block.empty() ? parameter.name : parameter.block, parameter.shape}});
+    }
+    block = parameter.block.empty() ? nullptr : &parameter.block;
+  }
+}
+
 void BoundTensors::AddScratch(const PassSpec& spec) {
   const ScratchLayout pieces = LayOutScratch(spec, type_);
   const OperandMemory none;
@@ -107,7 +125,15 @@ void BoundTensors::AddScratch(const PassSpec& spec) {
   for (size_t i = 0; i < spec.scratch.size(); ++i) {
     char* begin = operand.begin == nullptr ? nullptr : operand.begin + pieces.offsets[i];
     CheckInside(spec.scratch[i], begin, operand);
-    entries_.push_back({.role = Role::kScratch, .spec = spec.scratch[i], .begin = begin});
+    const auto frozen = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.role == Role::kParameterGradient && entry.begin == nullptr &&
+             FrozenGradientScratch(entry.spec.name) == spec.scratch[i].name;
+    });
+    if (frozen != entries_.end()) {
+      frozen->begin = begin;
+    } else {
+      entries_.push_back({.role = Role::kScratch, .spec = spec.scratch[i], .begin = begin});
+    }
   }
 }
 

@@ -35,6 +35,10 @@ void AddParts(const DecoderNode& node, const NodeDeclaration& declaration, UnitP
 
 }  // namespace
 
+bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
+  return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();
+}
+
 int ElementBytes(ComputeType type) { return type == ComputeType::kFp64 ? 8 : 4; }
 
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
@@ -44,7 +48,9 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   int layer = static_cast<int>(config.num_hidden_layers);
   for (const DecoderNode& node : DecoderNodeList(config)) {
     if (units.empty() || units.back().name != node.unit) {
-      units.push_back({.name = node.unit, .layer = node.layer < 0 ? layer++ : node.layer});
+      units.push_back({.name = node.unit,
+                       .layer = node.layer < 0 ? layer++ : node.layer,
+                       .frozen = IsFrozen(config, node.unit)});
     }
     AddParts(node, Declare(node.kind, shapes), units.back());
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "model/config.h"
 #include "model/decoder_shapes.h"
 #include "model/node.h"
@@ -14,6 +16,7 @@ class BoundTensors;
 struct NodeContext {
   const DecoderConfig& config;
   const DecoderShapes& shapes;
+  std::string unit;  // that the node's own parts belong to
   ComputeType type = ComputeType::kFp32;
   const ops::Operations& ops;  // outlives the nodes
 };

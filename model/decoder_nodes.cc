@@ -12,7 +12,7 @@ using schedules::NodeKind;
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 ComputeType type, const ops::Operations& ops) {
   const DecoderShapes shapes(config, batch, type);
-  const NodeContext context{.config = config, .shapes = shapes, .type = type, .ops = ops};
+  NodeContext context{.config = config, .shapes = shapes, .type = type, .ops = ops};
   const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context);
   const std::map<NodeKind, std::function<std::unique_ptr<Node>()>> make = {
       {NodeKind::kEmbedding, [&] { return MakeEmbeddingNode(context); }},
@@ -22,6 +22,7 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
   };
   std::vector<std::unique_ptr<Node>> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
+    context.unit = node.unit;
     nodes.push_back(make.at(node.kind)());
   }
   return nodes;

@@ -46,6 +46,24 @@ std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const Unit
   return parts;
 }
 
+struct PartList {
+  void Add(UnitPart of, const PartSpec& part, ComputeType type) {
+    parts.push_back(of);
+    for (const ParameterSpec& parameter : part.parameters) {
+      bytes += NumElements(parameter.shape) * ElementBytes(type);
+    }
+  }
+
+  std::vector<UnitPart> parts;
+  int64_t bytes = 0;  // of their parameters
+};
+
+// Of one node.
+struct NodeParts {
+  PartList read;     // by its passes
+  PartList trained;  // of those, what has gradients
+};
+
 class OutlineWriter {
  public:
   OutlineWriter(const DecoderConfig& config, BatchShape batch, ComputeType type)
@@ -74,6 +92,7 @@ class OutlineWriter {
     for (size_t i = 0; i < units.size(); ++i) {
       outline_.units.push_back({.name = units[i].name,
                                 .layer = units[i].layer,
+                                .frozen = units[i].frozen,
                                 .precision = PrecisionOf(type_),
                                 .parts = PartsOf(units[i], layouts[i]),
                                 .elements = layouts[i].elements});
@@ -87,7 +106,8 @@ class OutlineWriter {
   }
 
   void AddNode(const DecoderNode& node) {
-    const NodeDeclaration declaration = Declare(node.kind, shapes_);
+    NodeDeclaration declaration = Declare(node.kind, shapes_);
+    FreezeParts(config_, node.unit, shapes_.tokens, declaration);
     Values values;
     for (const InputSpec& input : declaration.inputs) {
       values[input.tensor.name] = latest_.at(input.from);
@@ -100,19 +120,19 @@ class OutlineWriter {
         outline_.losses.push_back(values[name]);
       }
     }
-    std::vector<UnitPart> parts;
-    int64_t parameter_bytes = 0;
+    NodeParts parts;
     for (const PartSpec& part : declaration.parts) {
-      parts.push_back(Find(part.unit.empty() ? node.unit : part.unit, part.name));
-      for (const ParameterSpec& parameter : part.parameters) {
-        parameter_bytes += NumElements(parameter.shape) * ElementBytes(type_);
+      const UnitPart of = Find(part.unit.empty() ? node.unit : part.unit, part.name);
+      parts.read.Add(of, part, type_);
+      if (!part.frozen) {
+        parts.trained.Add(of, part, type_);
       }
     }
     outline_.nodes.push_back({.name = node.name,
                               .kind = node.kind,
                               .layer = node.layer,
-                              .forward = AccessOf(declaration.forward, values, parts, parameter_bytes),
-                              .backward = AccessOf(declaration.backward, values, parts, parameter_bytes)});
+                              .forward = AccessOf(declaration.forward, values, parts),
+                              .backward = AccessOf(declaration.backward, values, parts)});
   }
 
   UnitPart Find(const std::string& unit, const std::string& part) const {
@@ -126,8 +146,7 @@ class OutlineWriter {
     throw std::logic_error("no unit " + unit + " with a part " + part);
   }
 
-  Access AccessOf(const PassSpec& pass, const Values& values, const std::vector<UnitPart>& parts,
-                  int64_t parameter_bytes) const {
+  Access AccessOf(const PassSpec& pass, const Values& values, const NodeParts& parts) const {
     Access access{.scratch = Fixed(LayOutScratch(pass, type_).bytes), .flops = pass.flops};
     // In the device's memory: every operand once, scratch once each way.
     access.bytes_moved = 2.0 * static_cast<double>(access.scratch.expected);
@@ -143,12 +162,12 @@ class OutlineWriter {
     add(pass.gradient_reads, true, access.gradient_reads);
     add(pass.gradient_writes, true, access.gradient_writes);
     if (pass.parameters) {
-      access.parameters = parts;
-      access.bytes_moved += static_cast<double>(parameter_bytes);
+      access.parameters = parts.read.parts;
+      access.bytes_moved += static_cast<double>(parts.read.bytes);
     }
     if (pass.parameter_gradients) {
-      access.parameter_gradients = parts;
-      access.bytes_moved += static_cast<double>(parameter_bytes);
+      access.parameter_gradients = parts.trained.parts;
+      access.bytes_moved += static_cast<double>(parts.trained.bytes);
     }
     return access;
   }

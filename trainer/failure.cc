@@ -60,6 +60,10 @@ Failure Describe(const std::exception_ptr& error) {
     return failure;
   } catch (const UserError& e) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, e.reason, e.what());
+  } catch (const NumericError& e) {
+    Failure failure = Make(FailureKind::kNumeric, link::ExitCode::kNumeric, "NonfiniteGradients", e.what());
+    failure.step = e.step;
+    return failure;
   } catch (const data::DataError& e) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, "InvalidData", e.what());
   } catch (const comm::CommError& e) {

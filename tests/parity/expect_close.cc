@@ -44,6 +44,10 @@ void ExpectClose(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, co
     EXPECT_EQ(x.nonfinite, y.nonfinite);
     ExpectNear(x.loss, y.loss, tolerance.loss, "loss");
     ExpectNear(x.grad_norm, y.grad_norm, norm, "gradient norm");
+    const auto validation = x.scalars.find("validation_loss");
+    if (validation != x.scalars.end()) {
+      ExpectNear(validation->second, y.scalars.at("validation_loss"), tolerance.loss, "validation loss");
+    }
     ASSERT_EQ(x.weight.size(), y.weight.size());
     for (size_t item = 0; item < x.weight.size(); ++item) {
       SCOPED_TRACE(testing::Message() << "parameter " << item);

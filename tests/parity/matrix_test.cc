@@ -44,9 +44,9 @@ const std::vector<Placement>& Placements() {
 
 constexpr int kAccumulations[] = {1, 3};
 constexpr double kClips[] = {1e6, 0.5};  // inactive; active in every step
-enum class Variant { kPlain, kTied, kUnused };
-constexpr Variant kVariants[] = {Variant::kPlain, Variant::kTied, Variant::kUnused};
-constexpr const char* kVariantNames[] = {"plain", "tied", "unused"};
+enum class Variant { kPlain, kTied, kFrozen, kUnused };
+constexpr Variant kVariants[] = {Variant::kPlain, Variant::kTied, Variant::kFrozen, Variant::kUnused};
+constexpr const char* kVariantNames[] = {"plain", "tied", "frozen", "unused"};
 
 struct Case {
   explicit Case(const Choice& choice)
@@ -91,6 +91,7 @@ JobOptions OptionsOf(const Case& of, const Placement& placement, int accumulatio
                      .fp64 = of.fp64,
                      .validate_every_steps = 2,
                      .validation_batches = 5};
+  options.frozen = of.variant == Variant::kFrozen ? "embedding,layers.1" : "none";
   options.unused_unit = of.variant == Variant::kUnused;
   return options;
 }
