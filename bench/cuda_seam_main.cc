@@ -93,6 +93,7 @@ class MarkingDevice final : public tandem::device::Device {
   MarkingDevice(Device& inner, Marks& marks) : inner_(inner), marks_(marks) {}
 
   c10::Device torch_device() const override { return inner_.torch_device(); }
+  bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
   std::unique_ptr<tandem::device::Stream> MakeStream(const std::string& name,
                                                      tandem::device::StreamError error) override {
     return std::make_unique<MarkingStream>(inner_.MakeStream(name, std::move(error)), inner_, marks_, name);

@@ -38,6 +38,17 @@ void Lease::Release() {
   }
 }
 
+void HeldLease::Hold(std::unique_ptr<Lease> lease) {
+  const std::lock_guard lock(mu_);
+  lease_ = std::move(lease);
+}
+
+void HeldLease::Release() {
+  const std::lock_guard lock(mu_);
+  if (lease_ != nullptr) lease_->Release();
+  lease_.reset();
+}
+
 absl::Status Lease::Renew() {
   const absl::Status renewed = RenewOwnership(files_, directory_, self_);
   if (!renewed.ok() && !absl::IsNotFound(renewed)) return renewed;

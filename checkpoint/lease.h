@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -47,6 +48,19 @@ class Lease {
   bool stopping_ = false;  // mu_
   absl::Time seen_;        // when the owner was last read, or was seen to be nobody; of the thread
   std::thread thread_;
+};
+
+// The lease of a job, from when it has one. Thread-safe: whoever ends the process gives the directory back.
+class HeldLease {
+ public:
+  void Hold(std::unique_ptr<Lease> lease);
+
+  // As Lease::Release, once; a second caller returns when the first has. Nothing where there is no lease.
+  void Release();
+
+ private:
+  std::mutex mu_;
+  std::unique_ptr<Lease> lease_;  // mu_
 };
 
 }  // namespace tandem::checkpoint

@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
       return tandem::cli::Fail(*console,
                                {static_cast<tandem::cli::ExitCode>(invocation.exit_code), invocation.text});
     }
-    // Of all that is timed nothing may come early or never because somebody sets the machine's clock.
+    // Nothing that is timed may come early or never because somebody sets the machine's clock.
     tandem::cli::Context context{.console = *console,
                                  .clock = tandem::platform::SteadyClock(),
                                  .environment = environment,

@@ -17,7 +17,7 @@ std::string Text(const CommunicatorUse& use) { return use.group + " " + use.purp
 Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Membership>& groups,
                              const std::vector<CommunicatorUse>& uses)
     : uses_(uses) {
-  std::map<std::string, Communicator*> live;  // the first communicator of each group
+  std::vector<Membership> joined;  // of each use
   for (size_t i = 0; i < uses_.size(); ++i) {
     const CommunicatorUse& use = uses_[i];
     const auto group = std::find_if(groups.begin(), groups.end(),
@@ -29,12 +29,20 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
         throw std::invalid_argument("communicator " + Text(use) + " is listed twice");
       }
     }
-    Membership membership = *group;
-    const bool first = !live.contains(use.group);
-    if (!first) membership.prefix += use.purpose + "/";  // where no clone is made, keys of its own
-    const auto parent = live.find(first ? group->clone_of : use.group);
-    communicators_.push_back(factory.Make(membership, parent == live.end() ? nullptr : parent->second));
-    live.emplace(use.group, communicators_.back().get());
+    joined.push_back(*group);
+  }
+  communicators_.resize(uses_.size());
+  std::map<std::string, Communicator*> live;  // the first communicator of each group
+  for (const bool clones : {false, true}) {   // a clone needs its parent, whichever the programs list first
+    for (size_t i = 0; i < uses_.size(); ++i) {
+      Membership membership = joined[i];
+      if (membership.clone_of.empty() == clones) continue;
+      const bool first = !live.contains(membership.group);
+      if (!first) membership.prefix += uses_[i].purpose + "/";  // where no clone is made, keys of its own
+      const auto parent = live.find(first ? membership.clone_of : membership.group);
+      communicators_[i] = factory.Make(membership, parent == live.end() ? nullptr : parent->second);
+      live.emplace(membership.group, communicators_[i].get());
+    }
   }
 }
 

@@ -19,10 +19,10 @@ struct CommunicatorUse {
 // The communicators that the programs of a rank list, by group and purpose.
 class Communicators {
  public:
-  // Collective: every member of a group makes its communicators in the order of `uses`. The first use of a
-  // group joins it, from a live communicator of the group that it is a clone of where one is there; every
-  // other one clones the first. Throws std::invalid_argument where this rank is in no such group, or a use is
-  // listed twice; CommError.
+  // Collective: every member of a group makes its communicators in the order of `uses`, those of clones last.
+  // The first use of a group joins it, from a live communicator of the group that it is a clone of where that
+  // is used too; every other one clones the first. Throws std::invalid_argument where this rank is in no such
+  // group, or a use is listed twice; CommError.
   Communicators(CommunicatorFactory& factory, const std::vector<Membership>& groups,
                 const std::vector<CommunicatorUse>& uses);
   ~Communicators();

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "comm/collective.h"
 #include "comm/communicator_factory.h"
 #include "comm/thread_communicator.h"
 #include "device/device.h"
+#include "platform/clock.h"
 
 namespace tandem::comm {
 namespace {
@@ -33,13 +33,14 @@ class RendezvousStore final : public c10d::Store {
     store_->Set(Key(key), std::string(value.begin(), value.end()));
   }
   std::vector<uint8_t> get(const std::string& key) override {
-    const std::string value = store_->Get(Key(key), absl::Now() + absl::FromChrono(getTimeout()));
+    const std::string value = store_->Get(Key(key), absl::FromChrono(getTimeout()));
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override { wait(keys, getTimeout()); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    const absl::Time deadline = absl::Now() + absl::FromChrono(timeout);
-    for (const std::string& key : keys) store_->Get(Key(key), deadline);
+    const platform::Clock& clock = platform::SteadyClock();
+    const absl::Time deadline = clock.Now() + absl::FromChrono(timeout);
+    for (const std::string& key : keys) store_->Get(Key(key), deadline - clock.Now());
   }
 
   int64_t add(const std::string& key, int64_t) override { Unused("add", key); }

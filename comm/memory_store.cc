@@ -1,6 +1,7 @@
 #include "comm/memory_store.h"
 
 #include "comm/communicator.h"
+#include "platform/clock.h"
 
 namespace tandem::comm {
 
@@ -9,13 +10,16 @@ void MemoryStore::Set(const std::string& key, const std::string& value) {
   const auto [entry, added] = values_.emplace(key, value);
   if (!added && entry->second != value)
     throw CommError("rendezvous: key " + key + " is set already, to another value");
+  changed_.NotifyAll();
 }
 
-std::string MemoryStore::Get(const std::string& key, absl::Time deadline) {
-  absl::MutexLock lock(&mu_);
-  const auto is_there = [this, &key]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return values_.contains(key); };
-  if (!mu_.AwaitWithDeadline(absl::Condition(&is_there), deadline)) {
-    throw CommError("rendezvous: nobody has set key " + key + " in time");
+std::string MemoryStore::Get(const std::string& key, absl::Duration patience) {
+  const absl::MutexLock lock(&mu_);
+  const absl::Time deadline = platform::SteadyClock().Now() + patience;
+  while (!values_.contains(key)) {
+    const absl::Duration left = deadline - platform::SteadyClock().Now();
+    if (left <= absl::ZeroDuration()) throw CommError("rendezvous: nobody has set key " + key + " in time");
+    changed_.WaitFor(mu_, left);
   }
   return values_.at(key);
 }

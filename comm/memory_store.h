@@ -6,6 +6,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "comm/store.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::comm {
 
@@ -13,10 +14,11 @@ namespace tandem::comm {
 class MemoryStore final : public Store {
  public:
   void Set(const std::string& key, const std::string& value) override ABSL_LOCKS_EXCLUDED(mu_);
-  std::string Get(const std::string& key, absl::Time deadline) override ABSL_LOCKS_EXCLUDED(mu_);
+  std::string Get(const std::string& key, absl::Duration patience) override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   absl::Mutex mu_;
+  platform::SteadyCondition changed_;
   std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -16,10 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "comm/collective.h"
 #include "device/cuda/check.h"
 #include "device/device.h"
+#include "platform/clock.h"
 
 namespace tandem::comm {
 namespace {
@@ -207,7 +208,7 @@ class NcclCommunicator final : public Communicator {
     ncclCommGetAsyncError(comm_, &state);
     const std::string where = Where(pending_.empty() ? "idle" : pending_.front().operation);
     Check(state, where);
-    if (!pending_.empty() && absl::Now() - oldest_since_ > timeout_) {
+    if (!pending_.empty() && platform::SteadyClock().Now() - oldest_since_ > timeout_) {
       throw CommError(where + " number " + std::to_string(pending_.front().sequence) +
                       ": not all ranks took part within " + absl::FormatDuration(timeout_));
     }
@@ -247,7 +248,7 @@ class NcclCommunicator final : public Communicator {
 
   // NCCL may still be at work after a call: setting up connections takes the peers.
   void AwaitStart(const std::string& where, absl::Duration patience) {
-    const absl::Time deadline = absl::Now() + patience;
+    const absl::Time deadline = platform::SteadyClock().Now() + patience;
     while (true) {
       {
         const std::lock_guard lock(mu_);
@@ -257,7 +258,7 @@ class NcclCommunicator final : public Communicator {
         Check(state, where);
         if (state == ncclSuccess) return;
       }
-      if (absl::Now() > deadline) {
+      if (platform::SteadyClock().Now() > deadline) {
         throw CommError(where + ": not all ranks took part within " + absl::FormatDuration(patience));
       }
       std::this_thread::sleep_for(kPoll);
@@ -295,7 +296,7 @@ class NcclCommunicator final : public Communicator {
       free_events_.pop_back();
     }
     device::CheckCuda(cudaEventRecord(pending.end, stream), "recording an event");
-    if (pending_.empty()) oldest_since_ = absl::Now();
+    if (pending_.empty()) oldest_since_ = platform::SteadyClock().Now();
     pending_.push_back(pending);
     ++num_collectives_;
   }
@@ -305,7 +306,7 @@ class NcclCommunicator final : public Communicator {
     while (!pending_.empty() && cudaEventQuery(pending_.front().end) == cudaSuccess) {
       free_events_.push_back(pending_.front().end);
       pending_.pop_front();
-      oldest_since_ = absl::Now();
+      oldest_since_ = platform::SteadyClock().Now();
     }
     num_ended_ = num_collectives_ - pending_.size();
   }
@@ -391,7 +392,7 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
     }
     store.Set(key, std::string(id.internal, sizeof(id.internal)));
   } else {
-    const std::string value = store.Get(key, absl::Now() + timeout);
+    const std::string value = store.Get(key, timeout);
     if (value.size() != sizeof(id.internal)) {
       throw CommError("group " + name + ": the rendezvous holds no id of NCCL under " + key);
     }

@@ -15,8 +15,9 @@ class Store {
   // Setting a key again to the same value is allowed. Throws CommError.
   virtual void Set(const std::string& key, const std::string& value) = 0;
 
-  // Blocks until the key is there. Throws CommError at the deadline, naming the key.
-  virtual std::string Get(const std::string& key, absl::Time deadline) = 0;
+  // Blocks until the key is there. Throws CommError, naming the key, where it is not there in time.
+  // `patience` goes by a clock that nobody sets.
+  virtual std::string Get(const std::string& key, absl::Duration patience) = 0;
 };
 
 }  // namespace tandem::comm

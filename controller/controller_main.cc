@@ -1,4 +1,4 @@
-// tandem-controller: takes jobs, places them on workers, and tells what happens.
+// tandem-controller: takes jobs, places their ranks on workers, and keeps what they report.
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
@@ -51,7 +51,8 @@ int main(int argc, char** argv) {
   std::string start_timeout = "15m";
   std::string orphan_timeout = "10m";
 
-  CLI::App app("The controller of Tandem: takes jobs, places them on workers, and tells what happens.");
+  CLI::App app(
+      "The controller of Tandem: takes jobs, places their ranks on workers, and keeps what they report.");
   app.name("tandem-controller");
   app.add_option("--state", options.state_directory, "Folder of the store; made if it is not there")
       ->required();

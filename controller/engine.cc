@@ -109,7 +109,7 @@ void Engine::Run() {
 
 Decision Engine::Decide(const Input& input, absl::Time now, Reply& reply) {
   if (const auto* submit = std::get_if<Submit>(&input); submit != nullptr && !submit->request_id.empty()) {
-    // A job that has ended is in the store alone, and answers for its request id for ever.
+    // A job that has ended is in the store alone, and answers for its request id from then on.
     const absl::StatusOr<std::optional<v1::Job>> ended =
         store_.FindRequest(submit->owner, submit->request_id);
     if (!ended.ok()) {
@@ -260,7 +260,7 @@ void Engine::Refuse(const absl::Status& status, Consequences& out) {
       const auto stored = state_.jobs.find(answer.job_id);
       const bool known = answer.job_id.empty() || stored != state_.jobs.end();
       if (known && !answer.stores) {
-        // It asked for nothing new: what it was told stands, about the job as it is stored.
+        // It asked for nothing new: the answer that it got stands, about the job as it is stored.
         if (stored != state_.jobs.end()) {
           answer.reply.job = stored->second.job;
         }
@@ -328,7 +328,7 @@ void Engine::Process(std::vector<Item> batch) {
 void Engine::LetOut(Consequences consequences) {
   std::vector<Answer>& answers = consequences.answers;
   for (const auto& [index, worker] : consequences.hellos) {
-    v1::Assignments wanted = WantedOn(state_, worker);
+    v1::Assignments wanted = AssignmentsFor(state_, worker);
     MarkForgotten(wanted, worker, state_);
     v1::Assignments remembered = wanted;
     remembered.clear_forget();
@@ -368,7 +368,7 @@ void Engine::PushAssignments() {
     if (it == state_.workers.end() || !it->second.connected) {
       continue;
     }
-    v1::Assignments wanted = WantedOn(state_, worker);
+    v1::Assignments wanted = AssignmentsFor(state_, worker);
     v1::Assignments remembered = wanted;
     remembered.clear_forget();
     std::string bytes = remembered.SerializeAsString();

@@ -37,7 +37,7 @@ class Engine {
     // There was no room for a commit. What it held was undone, and is decided again when there is room; the
     // users who asked for it were refused with the reason.
     std::function<void(const absl::Status&)> no_room;
-    // The store failed: nothing more is decided, and everybody who waits has been told why. The process
+    // The store failed: nothing more is decided, and everybody who waits has got the reason. The process
     // should end and be started again.
     std::function<void(const absl::Status&)> fatal;
   };
@@ -121,7 +121,7 @@ class Engine {
   const platform::Clock& clock_;
   const Outbox outbox_;
 
-  // Of the writer's thread alone.
+  // Used by the writer's thread alone.
   State state_;
   Rendezvous rendezvous_;
   std::map<std::string, std::string> pushed_;  // worker → what it was sent last

@@ -5,7 +5,7 @@
 namespace tandem::data {
 
 // A pseudo-random permutation of [0, size), computed place by place: it takes no memory. The same key and
-// size give the same permutation everywhere, for ever. Immutable, thread-safe.
+// size give the same permutation everywhere and in every version. Immutable, thread-safe.
 class Permutation {
  public:
   // Requires 0 < size <= 2^62.

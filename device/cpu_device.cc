@@ -65,6 +65,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
 
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
+  bool finishes_in_calls() const override { return true; }
   std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override {
     return streams_->MakeStream(name, std::move(error));
   }

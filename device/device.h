@@ -44,6 +44,10 @@ class Device {
 
   virtual c10::Device torch_device() const = 0;
 
+  // Whether work is done when its call returns, as on the CPU. Otherwise it has been issued then, and an
+  // event behind it tells when it is done.
+  virtual bool finishes_in_calls() const = 0;
+
   // `name` shows in `ps -T` (CPU: 15 characters).
   virtual std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) = 0;
 
@@ -67,6 +71,12 @@ class Device {
   // Blocks until the device has done everything that was issued, on any stream. For the time before the first
   // run; never in a step.
   virtual void Synchronize() = 0;
+};
+
+// The device has failed. It tells whoever asks it something next, which says nothing of what made it fail.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 // Less memory than asked for. what() says how much there is.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "fsdp/buffer_bytes.h"
@@ -13,7 +14,8 @@ namespace {
 // squares.
 constexpr int64_t kFoldChunks = 64;
 
-template <typename T>
+// T: of weights, moments and accumulator; C: of contributions.
+template <typename T, typename C>
 class CpuUnitKernels final : public UnitKernels {
  public:
   explicit CpuUnitKernels(ShardGeometry geometry)
@@ -61,6 +63,7 @@ class CpuUnitKernels final : public UnitKernels {
         } else {
           MeanGradient(scalars, block.size(), sum, mean);
         }
+        PublishBlock(weight, block, arrays.published);
         ForEachChunk(block, geometry_.granule, [&](Range chunk) {
           const int64_t at = chunk.begin - block.begin;
           norms.weight.Add(SumOfSquares(weight + at, chunk.size()));
@@ -78,8 +81,18 @@ class CpuUnitKernels final : public UnitKernels {
     return static_cast<const T*>(shard) + (flat - geometry_.begin);
   }
 
+  // Also after a step that leaves the weights as they are: what is published is written as a whole.
+  void PublishBlock(const T* weight, Range block, void* published) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (geometry_.publishes_bf16) {
+        Publish(weight, block.size(), static_cast<Bf16*>(published) + (block.begin - geometry_.begin));
+      }
+    }
+  }
+
   void FoldRange(const void* staging, void* gradients, Range range, bool add) const {
-    fsdp::Fold(At(gradients, range.begin), At(staging, range.begin), range.size(), geometry_.shard_elements,
+    const C* const contributions = static_cast<const C*>(staging) + (range.begin - geometry_.begin);
+    fsdp::Fold(At(gradients, range.begin), contributions, range.size(), geometry_.shard_elements,
                geometry_.num_ranks, add);
   }
 
@@ -117,8 +130,9 @@ class CpuNormKernels final : public NormKernels {
 class CpuKernels final : public ShardKernels {
  public:
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
-    if (geometry.fp64) return std::make_unique<CpuUnitKernels<double>>(std::move(geometry));
-    return std::make_unique<CpuUnitKernels<float>>(std::move(geometry));
+    if (geometry.fp64) return std::make_unique<CpuUnitKernels<double, double>>(std::move(geometry));
+    if (geometry.reduces_bf16) return std::make_unique<CpuUnitKernels<float, Bf16>>(std::move(geometry));
+    return std::make_unique<CpuUnitKernels<float, float>>(std::move(geometry));
   }
   std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const override {
     return std::make_unique<CpuNormKernels>(std::move(units));

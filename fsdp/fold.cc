@@ -9,18 +9,18 @@ namespace {
 
 constexpr int64_t kBlock = 4096;  // elements of the accumulator that stay in the first-level cache
 
-template <typename T>
-[[gnu::always_inline]] inline void FoldAny(T* accumulator, const T* contributions, int64_t elements,
+template <typename T, typename C>
+[[gnu::always_inline]] inline void FoldAny(T* accumulator, const C* contributions, int64_t elements,
                                            int64_t stride, int num_contributions, bool add) {
   for (int64_t begin = 0; begin < elements; begin += kBlock) {
     const int64_t block = std::min(kBlock, elements - begin);
     T* __restrict const sum = accumulator + begin;
     for (int r = 0; r < num_contributions; ++r) {
-      const T* __restrict const term = contributions + r * stride + begin;
+      const C* __restrict const term = contributions + r * stride + begin;
       if (r == 0 && !add) {
-        std::copy_n(term, block, sum);
+        for (int64_t i = 0; i < block; ++i) sum[i] = Widen(term[i]);
       } else {
-        for (int64_t i = 0; i < block; ++i) sum[i] += term[i];
+        for (int64_t i = 0; i < block; ++i) sum[i] += Widen(term[i]);
       }
     }
   }
@@ -34,6 +34,11 @@ TANDEM_VECTOR_CLONES void Fold(float* accumulator, const float* contributions, i
 }
 
 TANDEM_VECTOR_CLONES void Fold(double* accumulator, const double* contributions, int64_t elements,
+                               int64_t stride, int num_contributions, bool add) {
+  FoldAny(accumulator, contributions, elements, stride, num_contributions, add);
+}
+
+TANDEM_VECTOR_CLONES void Fold(float* accumulator, const Bf16* contributions, int64_t elements,
                                int64_t stride, int num_contributions, bool add) {
   FoldAny(accumulator, contributions, elements, stride, num_contributions, add);
 }

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "fsdp/bf16.h"
+
 namespace tandem::fsdp {
 
 // accumulator[i] = (((accumulator[i] + c0[i]) + c1[i]) + …) with contribution r at contributions + r *
@@ -10,6 +12,9 @@ namespace tandem::fsdp {
 void Fold(float* accumulator, const float* contributions, int64_t elements, int64_t stride,
           int num_contributions, bool add);
 void Fold(double* accumulator, const double* contributions, int64_t elements, int64_t stride,
+          int num_contributions, bool add);
+// Contributions in bfloat16; sums are of float.
+void Fold(float* accumulator, const Bf16* contributions, int64_t elements, int64_t stride,
           int num_contributions, bool add);
 
 }  // namespace tandem::fsdp

@@ -1,11 +1,11 @@
 #include "fsdp/layout.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <set>
 #include <stdexcept>
 #include <string_view>
+
+#include "platform/sha256.h"
 
 namespace tandem::fsdp {
 namespace {
@@ -37,40 +37,19 @@ int64_t RoundUp(int64_t value, int64_t multiple, const std::string& what) {
 // Feeds integers and length-prefixed strings, so that no two different lists give the same bytes.
 class Digest {
  public:
-  Digest() : context_(EVP_MD_CTX_new()) {
-    if (context_ == nullptr || EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) != 1) {
-      throw std::runtime_error("layout: OpenSSL offers no SHA-256");
-    }
-  }
-  ~Digest() { EVP_MD_CTX_free(context_); }
-  Digest(const Digest&) = delete;
-  Digest& operator=(const Digest&) = delete;
-
   void Add(int64_t value) {
-    unsigned char bytes[8];
-    for (int i = 0; i < 8; ++i)
-      bytes[i] = static_cast<unsigned char>(static_cast<uint64_t>(value) >> (8 * i));
-    EVP_DigestUpdate(context_, bytes, sizeof(bytes));
+    char bytes[8];
+    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+    digest_.Add({bytes, sizeof(bytes)});
   }
   void Add(const std::string& text) {
     Add(static_cast<int64_t>(text.size()));
-    EVP_DigestUpdate(context_, text.data(), text.size());
+    digest_.Add(text);
   }
-  std::string Hex() {
-    unsigned char bytes[EVP_MAX_MD_SIZE];
-    unsigned int size = 0;
-    EVP_DigestFinal_ex(context_, bytes, &size);
-    constexpr char kDigits[] = "0123456789abcdef";
-    std::string hex;
-    for (unsigned int i = 0; i < size; ++i) {
-      hex += kDigits[bytes[i] >> 4];
-      hex += kDigits[bytes[i] & 15];
-    }
-    return hex;
-  }
+  std::string Hex() { return digest_.Finish(); }
 
  private:
-  EVP_MD_CTX* context_;
+  platform::Sha256 digest_;
 };
 
 }  // namespace

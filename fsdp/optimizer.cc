@@ -46,6 +46,11 @@ TANDEM_VECTOR_CLONES void AdamWStep(const AdamWScalars<double>& scalars, int64_t
   StepAny(scalars, elements, sum, weight, exp_avg, exp_avg_sq, mean, update);
 }
 
+TANDEM_VECTOR_CLONES void Publish(const float* __restrict weight, int64_t elements,
+                                  Bf16* __restrict published) {
+  for (int64_t i = 0; i < elements; ++i) published[i] = RoundToBf16(weight[i]);
+}
+
 TANDEM_VECTOR_CLONES void MeanGradient(const AdamWScalars<float>& scalars, int64_t elements, const float* sum,
                                        float* mean) {
   MeanAny(scalars, elements, sum, mean);

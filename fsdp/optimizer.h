@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "fsdp/bf16.h"
 #include "fsdp/host_device.h"
 
 namespace tandem::fsdp {
@@ -56,6 +57,9 @@ void AdamWStep(const AdamWScalars<float>& scalars, int64_t elements, const float
                float* exp_avg, float* exp_avg_sq, float* mean, float* update);
 void AdamWStep(const AdamWScalars<double>& scalars, int64_t elements, const double* sum, double* weight,
                double* exp_avg, double* exp_avg_sq, double* mean, double* update);
+
+// published[i] = weight[i], rounded.
+void Publish(const float* weight, int64_t elements, Bf16* published);
 
 // mean alone, for steps that leave the weights as they are.
 void MeanGradient(const AdamWScalars<float>& scalars, int64_t elements, const float* sum, float* mean);

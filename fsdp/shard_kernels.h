@@ -14,8 +14,10 @@ namespace tandem::fsdp {
 
 // Where one rank's shard of a unit lies.
 struct ShardGeometry {
-  bool fp64 = false;  // or fp32
-  int64_t begin = 0;  // flat coordinate of the first element
+  bool fp64 = false;            // weights, moments and accumulator; or fp32
+  bool reduces_bf16 = false;    // contributions; or as the accumulator
+  bool publishes_bf16 = false;  // from fp32 weights; or nothing
+  int64_t begin = 0;            // flat coordinate of the first element
   int64_t shard_elements = 0;
   int num_ranks = 1;
   int64_t granule = 64;
@@ -29,6 +31,7 @@ struct OptimizerArrays {
   void* weights = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
+  void* published = nullptr;  // the weights in bfloat16; null where nothing is published
   const NormOutcome* outcome = nullptr;
   const RunInputs* inputs = nullptr;
   ParameterNorms* update_norms = nullptr;  // [num_parameters]

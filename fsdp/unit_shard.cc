@@ -27,6 +27,16 @@ void WithType(c10::ScalarType type, Function function) {
 
 int64_t ElementBytes(c10::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); }
 
+bool IsSharded(const UnitTypes& types) {
+  using c10::ScalarType;
+  const auto below_fp32 = [](ScalarType type) {
+    return type == ScalarType::Float || type == ScalarType::BFloat16;
+  };
+  return types.main == ScalarType::Double
+             ? types.compute == ScalarType::Double && types.transport == ScalarType::Double
+             : types.main == ScalarType::Float && below_fp32(types.compute) && below_fp32(types.transport);
+}
+
 }  // namespace
 
 UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, UnitTypes types,
@@ -39,15 +49,17 @@ UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, Unit
       pieces_(PiecesOf(layout_, held_)),
       types_(types),
       device_(&device) {
-  if (types.compute != types.main || types.transport != types.main ||
-      (types.main != c10::ScalarType::Float && types.main != c10::ScalarType::Double)) {
+  if (!IsSharded(types)) {
     throw std::invalid_argument("unit " + name_ + ": main type " + c10::toString(types.main) +
                                 ", compute type " + c10::toString(types.compute) + ", transport type " +
                                 c10::toString(types.transport) +
-                                "; this version shards units that are fp32, or fp64, in all three");
+                                "; units are Double in all three, or Float with Float or BFloat16 for "
+                                "compute and transport");
   }
-  const auto on = [&](Range range, int num_ranks) -> std::shared_ptr<UnitKernels> {
+  const auto on = [&](Range range, int num_ranks, c10::ScalarType reduced) -> std::shared_ptr<UnitKernels> {
     return kernels.MakeUnit({.fp64 = types.main == c10::ScalarType::Double,
+                             .reduces_bf16 = reduced == c10::ScalarType::BFloat16,
+                             .publishes_bf16 = types.compute == c10::ScalarType::BFloat16,
                              .begin = range.begin,
                              .shard_elements = range.size(),
                              .num_ranks = num_ranks,
@@ -55,19 +67,26 @@ UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, Unit
                              .num_parameters = static_cast<int>(layout_.parameters.size()),
                              .pieces = PiecesOf(layout_, range)});
   };
-  accumulate_ = on({.begin = 0, .end = PaddedElements(layout_, mesh_)}, 1);
-  fold_ = on(ShardRange(layout_, mesh_), mesh_.inner);
-  fold_outer_ = on(PieceRange(layout_, mesh_), mesh_.outer);
-  optimizer_ = on(held_, 1);
+  accumulate_ = on({.begin = 0, .end = PaddedElements(layout_, mesh_)}, 1, types.transport);
+  fold_ = on(ShardRange(layout_, mesh_), mesh_.inner, types.transport);
+  fold_full_ = on(ShardRange(layout_, mesh_), mesh_.inner, types.main);
+  fold_outer_ = on(PieceRange(layout_, mesh_), mesh_.outer, types.main);
+  optimizer_ = on(held_, 1, types.main);
 }
 
 UnitShard::~UnitShard() = default;
 UnitShard::UnitShard(UnitShard&&) noexcept = default;
 
 int64_t UnitShard::held_bytes() const { return held_.size() * ElementBytes(types_.main); }
+int64_t UnitShard::published_bytes() const {
+  return types_.compute == types_.main ? 0 : held_.size() * ElementBytes(types_.compute);
+}
 int64_t UnitShard::accumulator_bytes() const { return accumulator_.size() * ElementBytes(types_.main); }
 int64_t UnitShard::gathered_bytes() const {
   return PaddedElements(layout_, mesh_) * ElementBytes(types_.compute);
+}
+int64_t UnitShard::contribution_bytes() const {
+  return PaddedElements(layout_, mesh_) * ElementBytes(types_.transport);
 }
 
 void UnitShard::CheckBytes(const char* what, device::Memory memory, int64_t bytes) const {
@@ -128,6 +147,13 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
   Elements("exp_avg_sq", state.exp_avg_sq, held_.size(), types_.main).zero_();
 }
 
+void UnitShard::Publish(const StateMemory& state) const {
+  if (published_bytes() > 0) {
+    Elements("published", state.published, held_.size(), types_.compute)
+        .copy_(Elements("weights", state.weights, held_.size(), types_.main));
+  }
+}
+
 BoundCall UnitShard::BindUnshard(comm::Communicator& inner, device::Memory shard,
                                  device::Memory gathered) const {
   CheckGroup(inner, mesh_.inner);
@@ -161,7 +187,8 @@ BoundCall UnitShard::BindReduceGradients(comm::Communicator& inner, const Reduce
   const c10::ScalarType type = memory.accumulated ? types_.main : types_.transport;
   at::Tensor accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
   return
-      [&inner, kernels = fold_, contribution = Elements("contribution", memory.contribution, all, type),
+      [&inner, kernels = memory.accumulated ? fold_full_ : fold_,
+       contribution = Elements("contribution", memory.contribution, all, type),
        staging = Elements("staging", memory.staging, all, type),
        gradients = At(memory.gradients, shard.begin), add, terms = NormTermsIn(memory.norm_terms),
        everywhere = accumulator_ != shard,
@@ -195,6 +222,9 @@ BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const Adam
                                     {"exp_avg_sq", memory.state.exp_avg_sq}}) {
     Elements(what, state, held_.size(), types_.main);
   }
+  if (published_bytes() > 0) {
+    Elements("published", memory.state.published, held_.size(), types_.compute);
+  }
   const UnitBufferBytes bytes = BufferBytesOf(layout_, mesh_, ElementBytes(types_.main));
   CheckBytes("outcome", memory.outcome, sizeof(NormOutcome));
   CheckBytes("inputs", memory.inputs, sizeof(RunInputs));
@@ -204,6 +234,7 @@ BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const Adam
                                .weights = memory.state.weights.begin,
                                .exp_avg = memory.state.exp_avg.begin,
                                .exp_avg_sq = memory.state.exp_avg_sq.begin,
+                               .published = memory.state.published.begin,
                                .outcome = memory.outcome.as<const NormOutcome>(),
                                .inputs = memory.inputs.as<const RunInputs>(),
                                .update_norms = memory.update_norms.as<ParameterNorms>(),

@@ -30,10 +30,12 @@ struct UnitNormTerms;
 // Allocates nothing that outlives the call. Throws CommError.
 using BoundCall = std::function<void()>;
 
-// Element types of a unit, by role. So far all three must be the same: fp32, or fp64.
+// Element types of a unit, by role. All three are fp64, or main is fp32 and the others are fp32 or bf16.
+// Where compute is not main, weights are published: a shard of them in the compute type, which is what is
+// gathered.
 struct UnitTypes {
   c10::ScalarType main;       // weights, moments, accumulator
-  c10::ScalarType compute;    // gathered parameters
+  c10::ScalarType compute;    // published shard, gathered parameters
   c10::ScalarType transport;  // contribution and staging
 };
 
@@ -45,6 +47,7 @@ struct StateMemory {
   device::Memory weights;
   device::Memory exp_avg;  // begin == nullptr, like exp_avg_sq: the unit is frozen
   device::Memory exp_avg_sq;
+  device::Memory published;  // begin == nullptr where weights are not published
 };
 struct ReduceMemory {
   device::Memory contribution;  // this rank's, of one microbatch
@@ -86,14 +89,20 @@ class UnitShard {
   // No other rank has it; part of what is held. Padding excluded.
   Range owned() const { return WithoutPadding(layout_, PieceRange(layout_, mesh_)); }
   int64_t held_bytes() const;
+  int64_t published_bytes() const;  // of what is held; 0 where weights are not published
   int64_t accumulator_bytes() const;
-  int64_t gathered_bytes() const;
+  int64_t gathered_bytes() const;      // of parameters
+  int64_t contribution_bytes() const;  // in the transport type
 
   // Weights as `inits`, one for each parameter of the layout, say; moments zero. Every element depends on
   // seed, parameter name and its global index alone (initialize.h). Computed on the host; blocks.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
 
-  // All-gather of the inner group's shards.
+  // The weights as they are, to `published`; nothing where weights are not published. For the start of a job:
+  // later every OptimizerStep does it.
+  void Publish(const StateMemory& state) const;
+
+  // All-gather of the inner group's shards: the published ones, where weights are published.
   BoundCall BindUnshard(comm::Communicator& inner, device::Memory shard, device::Memory gathered) const;
 
   // All-gather of the outer group's pieces: the inner shard.
@@ -114,9 +123,9 @@ class UnitShard {
   // pieces together, unless nobody needs more than its own.
   BoundCall BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const;
 
-  // One pass over what is held. Clip coefficient and whether to move at all are read from the outcome, where
-  // the step is from the inputs: no host waits for either. On a rank whose part does not count (CountsHeld)
-  // the update norms are zeros: norms of all ranks can be added.
+  // One pass over what is held, which leaves what is published too. Clip coefficient and whether to move at
+  // all are read from the outcome, where the step is from the inputs: no host waits for either. On a rank
+  // whose part does not count (CountsHeld) the update norms are zeros: norms of all ranks can be added.
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
@@ -137,7 +146,8 @@ class UnitShard {
   device::Device* device_;
   // Shared with what is bound.
   std::shared_ptr<UnitKernels> accumulate_;  // one contribution, of the whole unit
-  std::shared_ptr<UnitKernels> fold_;        // of the inner group's, on the shard
+  std::shared_ptr<UnitKernels> fold_;        // of the inner group's contributions, on the shard
+  std::shared_ptr<UnitKernels> fold_full_;   // of the inner group's full gradients, on the shard
   std::shared_ptr<UnitKernels> fold_outer_;  // of the outer group's, on the piece
   std::shared_ptr<UnitKernels> optimizer_;   // on what is held
 };

@@ -8,7 +8,7 @@
 namespace tandem::jobspec {
 namespace {
 
-// Of what is located behind what is not, by line and column; in the order found where these are equal.
+// By line and column; what is not located comes last, and equals stay in the order found.
 bool IsBefore(const v1::Violation& a, const v1::Violation& b) {
   const auto place = [](const v1::Violation& violation) {
     return std::make_tuple(violation.line() == 0, violation.line(), violation.column());

@@ -1,9 +1,7 @@
-#include <openssl/sha.h>
-
-#include "absl/strings/escaping.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "jobspec/jobspec.h"
+#include "platform/sha256.h"
 
 namespace tandem::jobspec {
 
@@ -15,9 +13,7 @@ std::string Digest(const v1::JobSpec& spec) {
     coded.SetSerializationDeterministic(true);
     spec.SerializeToCodedStream(&coded);
   }
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
-  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), sizeof(digest)));
+  return platform::Sha256Of(bytes);
 }
 
 }  // namespace tandem::jobspec

@@ -39,7 +39,7 @@ void FieldChecker::CheckFields() {
 
 void FieldChecker::Refuse(std::string_view path, std::string_view value, std::string_view allowed,
                           std::string_view remedy) {
-  if (Fine({path})) {
+  if (IsOk({path})) {
     violations_.push_back(MakeViolation(path, value, allowed, remedy));
   }
 }
@@ -51,7 +51,7 @@ void FieldChecker::Refuse(std::string_view path, std::string_view remedy) {
 
 bool FieldChecker::Has(std::string_view path) const { return FindValue(spec_, path).message != nullptr; }
 
-bool FieldChecker::Fine(std::initializer_list<std::string_view> paths) const {
+bool FieldChecker::IsOk(std::initializer_list<std::string_view> paths) const {
   return std::none_of(paths.begin(), paths.end(), [&](std::string_view path) {
     return std::any_of(unusable_.begin(), unusable_.end(),
                        [&](const std::string& block) { return IsWithin(path, block); }) ||
@@ -61,7 +61,7 @@ bool FieldChecker::Fine(std::initializer_list<std::string_view> paths) const {
 }
 
 bool FieldChecker::Usable(std::initializer_list<std::string_view> paths) const {
-  return Fine(paths) && std::all_of(paths.begin(), paths.end(), [&](auto path) { return Has(path); });
+  return IsOk(paths) && std::all_of(paths.begin(), paths.end(), [&](auto path) { return Has(path); });
 }
 
 bool FieldChecker::IsWritten(std::string_view path) const {

@@ -30,7 +30,7 @@ class FieldChecker {
   bool Has(std::string_view path) const;
 
   // Whether nothing has been said about these fields, so that what follows from them means something.
-  bool Fine(std::initializer_list<std::string_view> paths) const;
+  bool IsOk(std::initializer_list<std::string_view> paths) const;
 
   // Present and fine.
   bool Usable(std::initializer_list<std::string_view> paths) const;

@@ -108,21 +108,22 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.hybrid_pattern", "not built yet: hybrid models; leave the key out for a Llama decoder"},
-      {"model.moe", "not built yet: mixture of experts; leave the block out for a dense model"},
-      {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; leave the key out"},
+      {"model.hybrid_pattern", "not built yet: hybrid models; omit the key for a Llama decoder"},
+      {"model.moe", "not built yet: mixture of experts; omit the block for a dense model"},
+      {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
       {"parallelism.overlap",
-       "not built yet: overlap of expert communication; leave the block out and use schedule: sequential"},
+       "not built yet: overlap of expert communication; omit the block and use schedule: sequential"},
       {"resources.memory_bytes",
-       "not built yet: placement by memory; leave the key out and compare tandem plan with the machine"},
-      {"recovery",
-       "not built yet: restarts after a failure; leave the block out and submit again with resume"},
-      {"priority", "not built yet: priorities between jobs; leave the key out"},
+       "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
+      {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
+      {"priority", "not built yet: priorities between jobs; omit the key"},
   };
   return rules;
 }
 
 const std::vector<BuiltRule>& BuiltRules() {
+  static const std::vector<std::string> kFloats = {"fp32", "fp64", "bf16"};
+  constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
@@ -136,10 +137,15 @@ const std::vector<BuiltRule>& BuiltRules() {
        {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},
        "use one of these"},
       {"parallelism.schedule", {"sequential"}, "not built yet: the overlapped schedule; use sequential"},
-      {"precision.compute", {"fp32", "fp64"}, "not built yet: lower precision; use fp32"},
+      {"precision.compute", kFloats, kNoFp8},
+      {"precision.transport", kFloats, kNoFp8},
+      {"precision.embedding.compute", kFloats, kNoFp8},
+      {"precision.embedding.transport", kFloats, kNoFp8},
+      {"precision.head.compute", kFloats, kNoFp8},
+      {"precision.head.transport", kFloats, kNoFp8},
       {"precision.deterministic",
        {"true"},
-       "not built yet: faster kernels that do not promise the same bits; leave the key out"},
+       "not built yet: faster kernels that do not promise the same bits; omit the key"},
       {"resources.device", {"auto", "cpu", "cuda"}, "use one of these"},
   };
   return rules;

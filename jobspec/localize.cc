@@ -172,7 +172,7 @@ class HuggingFaceReader {
       }
     } else if (!found->is_number_integer() ||
                (found->is_number_unsigned() && found->get<uint64_t>() > uint64_t{INT64_MAX})) {
-      Refuse(absl::StrCat(key, " ", found->dump()), "a whole number", "mend the file");
+      Refuse(absl::StrCat(key, " ", found->dump()), "an integer", "mend the file");
     } else {
       (model_.*set)(found->get<int64_t>());
     }

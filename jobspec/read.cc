@@ -92,7 +92,7 @@ class Reader {
       Refuse(key, path, absl::StrCat("the tag ", value.tag), AllowedText(path), "write the value without it");
     } else if (value.kind == YamlNode::Kind::kNull) {
       Refuse(key, path, "null", AllowedText(path),
-             IsRequired(path) ? "give a value" : "give a value, or leave the key out for the default");
+             IsRequired(path) ? "give a value" : "give a value, or omit the key for the default");
     } else if (field.message_type() != nullptr) {
       if (value.kind == YamlNode::Kind::kMap) {
         ReadMap(value, path, *message.GetReflection()->MutableMessage(&message, &field));

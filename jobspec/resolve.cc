@@ -82,6 +82,17 @@ void ResolveParallelism(v1::Parallelism& parallelism) {
   TANDEM_DEFAULT(parallelism, schedule, v1::SCHEDULE_SEQUENTIAL);
 }
 
+void ResolvePrecision(v1::Precision& precision) {
+  TANDEM_DEFAULT(precision, compute, v1::COMPUTE_TYPE_FP32);
+  TANDEM_DEFAULT(precision, deterministic, true);
+  TANDEM_DEFAULT(precision, transport, precision.compute());
+  for (v1::UnitPrecision* unit : {precision.mutable_embedding(), precision.mutable_head()}) {
+    TANDEM_DEFAULT(*unit, compute, precision.compute());
+    TANDEM_DEFAULT(*unit, transport,
+                   unit->compute() == v1::COMPUTE_TYPE_BF16 ? precision.transport() : unit->compute());
+  }
+}
+
 }  // namespace
 
 v1::JobSpec Resolve(const v1::JobSpec& spec) {
@@ -92,8 +103,7 @@ v1::JobSpec Resolve(const v1::JobSpec& spec) {
   ResolveData(*resolved.mutable_data());
   ResolveTraining(resolved.data(), *resolved.mutable_training());
   ResolveParallelism(*resolved.mutable_parallelism());
-  TANDEM_DEFAULT(*resolved.mutable_precision(), compute, v1::COMPUTE_TYPE_FP32);
-  TANDEM_DEFAULT(*resolved.mutable_precision(), deterministic, true);
+  ResolvePrecision(*resolved.mutable_precision());
   if (resolved.checkpoint().has_directory()) {
     TANDEM_DEFAULT(*resolved.mutable_checkpoint(), every_steps, 0);
     TANDEM_DEFAULT(*resolved.mutable_checkpoint(), keep, 3);

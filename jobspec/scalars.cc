@@ -23,8 +23,8 @@ bool CheckDigits(std::string_view digits, std::string& why) {
     }
     return true;
   }
-  why = LooksLikeNumber(std::string(digits)) ? "write a whole number, without point or exponent"
-                                             : "write a whole number in decimal digits";
+  why = LooksLikeNumber(std::string(digits)) ? "write an integer, without point or exponent"
+                                             : "write an integer in decimal digits";
   return false;
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "proto/names.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -103,15 +104,10 @@ std::string FindKey(const Descriptor& type, const std::string& parent, const std
   return "";
 }
 
-std::string Prefix(const EnumDescriptor& type) {
-  const std::string& first = type.value(0)->name();
-  return first.substr(0, first.size() - std::string_view("UNSPECIFIED").size());
-}
-
 }  // namespace
 
 std::string EnumText(const EnumValueDescriptor& value) {
-  return absl::AsciiStrToLower(value.name().substr(Prefix(*value.type()).size()));
+  return proto::LowerName(*value.type(), value.number());
 }
 
 const EnumValueDescriptor* EnumValueOf(const EnumDescriptor& type, const std::string& text) {

@@ -13,6 +13,8 @@
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
+#include "parallel/grid_sizes.h"
+#include "parallel/spec_grid.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -46,9 +48,10 @@ class Validator : private FieldChecker {
     CheckData();
     CheckTraining();
     CheckLists();
-    CheckGrid();
     CheckReplicas();
+    CheckGrid();
     CheckBatch();
+    CheckPrecision();
     CheckCheckpoint();
     return TakeViolations();
   }
@@ -56,7 +59,7 @@ class Validator : private FieldChecker {
  private:
   void CheckIdentity() {
     if (spec().api_version() != "tandem/v1") {
-      Refuse("api_version", "leave the key out, or use a version of Tandem that knows it");
+      Refuse("api_version", "omit the key, or use a version of Tandem that knows it");
     }
     const std::string& name = spec().name();
     const bool characters = std::all_of(name.begin(), name.end(), [](char c) {
@@ -79,7 +82,7 @@ class Validator : private FieldChecker {
     if (model.has_hugging_face()) {
       if (model.has_preset()) {
         Refuse("model.hugging_face", model.hugging_face(), "nothing beside model.preset",
-               "leave one of the two out");
+               "omit one of the two");
       } else {
         Refuse(
             "model.hugging_face", model.hugging_face(), "nothing but the fields of that file",
@@ -88,14 +91,14 @@ class Validator : private FieldChecker {
       return;
     }
     if (model.model_type() != "llama") {
-      Refuse("model.model_type", "not built yet: other architectures; use llama or leave the key out");
+      Refuse("model.model_type", "not built yet: other architectures; use llama or omit the key");
       return;
     }
     const std::vector<std::string> sizes = {"model.hidden_size", "model.intermediate_size",
                                             "model.num_hidden_layers", "model.num_attention_heads",
                                             "model.vocab_size"};
     if (std::none_of(sizes.begin(), sizes.end(),
-                     [&](const auto& path) { return Has(path) || !Fine({path}); })) {
+                     [&](const auto& path) { return Has(path) || !IsOk({path}); })) {
       Refuse("model", "",
              absl::StrCat("a preset (", absl::StrJoin(PresetNames(), ", "), "), hugging_face, or the fields"),
              "for instance model: {preset: llama-tiny}");
@@ -133,7 +136,7 @@ class Validator : private FieldChecker {
              absl::StrCat("a divisor of num_attention_heads ", heads, Origin("model.num_attention_heads")),
              absl::StrCat("use one of ", absl::StrJoin(divisors, ", ")));
     }
-    if (Usable({"model.hidden_size", "model.num_attention_heads"}) && Fine({"model.head_dim"}) &&
+    if (Usable({"model.hidden_size", "model.num_attention_heads"}) && IsOk({"model.head_dim"}) &&
         !model.has_head_dim()) {
       if (IsWritten("model.num_attention_heads")) {
         Refuse("model.num_attention_heads", absl::StrCat(heads),
@@ -167,7 +170,7 @@ class Validator : private FieldChecker {
 
   void CheckPath(std::string_view path, const std::string& value) {
     if (value.empty()) {
-      Refuse(path, "\"\"", AllowedText(path), "give a path, or leave the key out");
+      Refuse(path, "\"\"", AllowedText(path), "give a path, or omit the key");
     } else if (value.size() > kMaxPathBytes) {
       Refuse(path, value, absl::StrCat("a path of at most ", kMaxPathBytes, " bytes"),
              absl::StrCat("it has ", value.size()));
@@ -187,7 +190,7 @@ class Validator : private FieldChecker {
       CheckPath("data.validation", data.validation());
       if (data.has_validation_fraction()) {
         Refuse("data.validation_fraction", NumberText(data.validation_fraction()),
-               "nothing beside data.validation", "leave one of the two out");
+               "nothing beside data.validation", "omit one of the two");
       }
     }
     if (data.tokenizer() != "bytes") {
@@ -218,7 +221,7 @@ class Validator : private FieldChecker {
                             Origin("training.optimizer.learning_rate")),
                "use a smaller number");
       } else if (schedule.min_learning_rate() > 0 && schedule.decay() == v1::DECAY_CONSTANT &&
-                 Fine({"training.schedule.decay"})) {
+                 IsOk({"training.schedule.decay"})) {
         Refuse("training.schedule.min_learning_rate", NumberText(schedule.min_learning_rate()),
                absl::StrCat("0 with decay: constant", Origin("training.schedule.decay")),
                "use decay: cosine, or leave it out");
@@ -232,37 +235,28 @@ class Validator : private FieldChecker {
     }
   }
 
-  // The rank grid.
+  // The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
+  // something.
   void CheckGrid() {
-    const v1::Parallelism& parallelism = spec().parallelism();
-    const int64_t model_ranks = ModelRanks();
-    if (Usable({"parallelism.ranks"}) && model_ranks > 0 && parallelism.ranks() % model_ranks != 0) {
-      Refuse("parallelism.ranks", absl::StrCat(parallelism.ranks()),
-             absl::StrCat("a multiple of ", model_ranks, " (tensor ", parallelism.tensor(), " × context ",
-                          parallelism.context(), " × pipeline ", parallelism.pipeline(), ")"),
-             NearestMultiples(parallelism.ranks(), model_ranks, 16384));
+    const bool sizes =
+        IsOk({"parallelism.ranks", "parallelism.tensor", "parallelism.context", "parallelism.pipeline",
+              "parallelism.expert", "parallelism.expert_tensor", "parallelism.replicas"});
+    parallel::GridSizes grid;
+    if (sizes) {
+      grid = parallel::GridOf(spec().parallelism());
+    } else {
+      grid.order = spec().parallelism().order();
     }
-    if (!Fine({"parallelism.order"})) {
+    if (!IsOk({"parallelism.order"})) {
       return;
     }
-    std::vector<std::string> seen;
-    for (const auto token : absl::StrSplit(parallelism.order(), '-')) {
-      const std::string text(token);
-      const std::vector<std::string> known = {"tp", "cp", "ep", "dp", "pp"};
-      if (std::find(known.begin(), known.end(), text) == known.end()) {
-        Refuse("parallelism.order", text.empty() ? "an empty name is none of them"
-                                                 : absl::StrCat(Shown(text), " is none of them"));
-        return;
+    for (const parallel::GridViolation& violation : parallel::CheckGrid(grid)) {
+      const std::string path =
+          absl::StrCat("parallelism.", violation.field == "world" ? "ranks" : violation.field);
+      if (violation.field == "replicas" && !IsWritten(path)) {
+        continue;  // CheckReplicas has named the strategy that brought them
       }
-      if (std::find(seen.begin(), seen.end(), text) != seen.end()) {
-        Refuse("parallelism.order", absl::StrCat(text, " is there twice"));
-        return;
-      }
-      seen.push_back(text);
-    }
-    if (std::find(seen.begin(), seen.end(), "dp") == seen.end() && parallelism.ranks() > 1) {
-      Refuse("parallelism.order",
-             absl::StrCat("dp is missing, and there are ", parallelism.ranks(), " ranks along it"));
+      Refuse(path, IsWritten(path) ? violation.value : "", violation.allowed, Shown(violation.remedy, 300));
     }
   }
 
@@ -297,8 +291,13 @@ class Validator : private FieldChecker {
         return;
       }
     }
+    const v1::Precision& precision = spec().precision();
+    const auto lower = [](v1::ComputeType type) { return type == v1::COMPUTE_TYPE_BF16; };
     if (units.empty()) {
       Refuse("training.frozen", "nothing is left to train: take a unit out");
+    } else if (lower(precision.compute()) || lower(precision.embedding().compute()) ||
+               lower(precision.head().compute())) {
+      Refuse("training.frozen", "not built yet: frozen units of jobs that compute in bf16; use fp32");
     }
   }
 
@@ -316,10 +315,9 @@ class Validator : private FieldChecker {
     };
     if (HasReplicas(strategy) && replicas < 2) {
       refuse(absl::StrCat("2 or more with fsdp.strategy ", name),
-             "leave the key out for 2, or use strategy: zero3");
+             "omit the key for 2, or use strategy: zero3");
     } else if (!HasReplicas(strategy) && replicas > 1) {
-      refuse(absl::StrCat("1 with fsdp.strategy ", name),
-             "leave the key out, or use strategy: hsdp, or hfsdp");
+      refuse(absl::StrCat("1 with fsdp.strategy ", name), "omit the key, or use strategy: hsdp, or hfsdp");
     } else if (Usable({"parallelism.ranks"}) && parallelism.ranks() % replicas != 0) {
       if (IsWritten("parallelism.replicas")) {
         refuse(absl::StrCat("a divisor of ranks ", parallelism.ranks()),
@@ -335,7 +333,7 @@ class Validator : private FieldChecker {
 
   // Ranks that hold one copy of the model's computation; 0 where the sizes mean nothing.
   int64_t ModelRanks() const {
-    if (!Fine({"parallelism.tensor", "parallelism.context", "parallelism.pipeline"})) {
+    if (!IsOk({"parallelism.tensor", "parallelism.context", "parallelism.pipeline"})) {
       return 0;
     }
     const v1::Parallelism& parallelism = spec().parallelism();
@@ -404,6 +402,49 @@ class Validator : private FieldChecker {
     }
   }
 
+  void CheckPrecision() {
+    const v1::Precision& precision = spec().precision();
+    CheckTransport("precision", precision.compute(), precision.transport());
+    CheckUnitCompute("precision.embedding", precision.embedding().compute());
+    CheckTransport("precision.embedding", precision.embedding().compute(), precision.embedding().transport());
+    CheckUnitCompute("precision.head", precision.head().compute());
+    CheckTransport("precision.head", precision.head().compute(), precision.head().transport());
+    if (spec().model().tie_word_embeddings() &&
+        Usable({"precision.embedding.compute", "precision.head.compute"}) &&
+        precision.embedding().compute() != precision.head().compute()) {
+      const char* const path =
+          IsWritten("precision.head.compute") ? "precision.head.compute" : "precision.embedding.compute";
+      Refuse(path, ValueText(FindValue(spec(), path)),
+             "one type for embedding and head, which share a matrix",
+             "give both the same, or model: {tie_word_embeddings: false}");
+    }
+  }
+
+  // Hidden states are of precision.compute; a unit converts them. Of a type that it takes from there nothing
+  // is said here, nor below.
+  void CheckUnitCompute(const std::string& unit, v1::ComputeType compute) {
+    const std::string path = absl::StrCat(unit, ".compute");
+    const bool fp64 = spec().precision().compute() == v1::COMPUTE_TYPE_FP64;
+    if (IsWritten(path) && Usable({"precision.compute", path}) &&
+        fp64 != (compute == v1::COMPUTE_TYPE_FP64)) {
+      Refuse(path, ValueText(FindValue(spec(), path)), fp64 ? "fp64" : "fp32, bf16",
+             "fp64 is for whole models: use one of these, or leave the key out");
+    }
+  }
+
+  void CheckTransport(const std::string& unit, v1::ComputeType compute, v1::ComputeType transport) {
+    const std::string path = absl::StrCat(unit, ".transport");
+    const std::string source = absl::StrCat(unit, ".compute");
+    if (!IsWritten(path) || !Usable({path, source}) || compute == transport ||
+        (compute == v1::COMPUTE_TYPE_BF16 && transport == v1::COMPUTE_TYPE_FP32)) {
+      return;
+    }
+    const std::string computed = ValueText(FindValue(spec(), source));
+    Refuse(path, ValueText(FindValue(spec(), path)),
+           compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
+           absl::StrCat("gradients are computed in ", computed, ": use one of these, or leave the key out"));
+  }
+
   void CheckCheckpoint() {
     const v1::Checkpoint& checkpoint = spec().checkpoint();
     if (checkpoint.has_directory()) {
@@ -411,7 +452,7 @@ class Validator : private FieldChecker {
     } else if (spec().has_checkpoint() &&
                (checkpoint.has_every_steps() || checkpoint.has_keep() || checkpoint.has_resume())) {
       Refuse("checkpoint.directory", "", AllowedText("checkpoint.directory"),
-             "name the folder of the checkpoints, or leave the block out");
+             "name the folder of the checkpoints, or omit the block");
     }
     if (checkpoint.has_resume() && checkpoint.resume() != kResumeNewest &&
         checkpoint.resume() != kResumeNone) {

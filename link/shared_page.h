@@ -7,18 +7,19 @@
 
 namespace tandem::link {
 
-// What a rank tells without speaking: a memory page that trainer and daemon both map, no locks. The daemon
+// What a rank reports without a message: a memory page that trainer and daemon both map, no locks. The daemon
 // samples it each second, and after a death: it is how the phase of a dead or silent rank is known.
 struct SharedPage {
   static constexpr int kMaxCommunicators = 32;
 
   // Written by the trainer.
   std::atomic<int64_t> attempt{0};
-  std::atomic<int32_t> phase{0};         // tandem.v1.RankPhase
-  std::atomic<int64_t> step{0};          // the one in progress, from 1
-  std::atomic<int64_t> instruction{-1};  // the last that returned; on a GPU: was issued
+  std::atomic<int32_t> phase{0};  // tandem.v1.RankPhase
+  std::atomic<int64_t> step{0};   // the one in progress, from 1
+  // The instruction that finished last, counted through all programs; its microbatch; when (CLOCK_MONOTONIC).
+  std::atomic<int64_t> instruction{-1};
   std::atomic<int64_t> microbatch{-1};
-  std::atomic<int64_t> progress_monotonic_ns{0};  // CLOCK_MONOTONIC of the last change
+  std::atomic<int64_t> progress_monotonic_ns{0};
   // Collectives started, of each of the num_communicators communicators that the programs use, in the order
   // of their making.
   std::atomic<int32_t> num_communicators{0};

@@ -10,19 +10,23 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double projections = s.ProductFlops(s.hidden, s.qkv) + s.ProductFlops(s.query, s.hidden);
   // Two products of [S, d] x [d, S] a head, of which causality leaves half; the backward has five.
   const double scores = s.ProductFlops(s.length, s.query);
-  const int64_t forward_work = ops::AttentionWorkElements(s.length, s.head_dim, s.element_bytes);
-  const int64_t backward_work = ops::AttentionBackwardWorkElements(s.length, s.head_dim, s.element_bytes);
+  const int64_t forward_work = ops::AttentionWorkElements(s.length, s.head_dim, s.statistics_bytes);
+  const int64_t backward_work = ops::AttentionBackwardWorkElements(s.length, s.head_dim, s.statistics_bytes);
   return {
       .kind = schedules::NodeKind::kAttention,
       .inputs = {HiddenState("x", s)},
-      .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}},
+      .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
                    .gradient = true,
                    .computed_from = {"context"}},
                   {.tensor = {"qkv", {s.tokens, s.qkv}}},
                   {.tensor = {"context", {s.tokens, s.query}}, .computed_from = {"qkv", "lse"}},
-                  {.tensor = {"lse", {s.sequences, s.heads, s.length}}, .computed_from = {"qkv", "context"}}},
+                  {.tensor = {"lse", {s.sequences, s.heads, s.length}, ElementType::kStatistics},
+                   .computed_from = {"qkv", "context"}}},
       .parts = {{.name = "attention",
-                 .parameters = {{.name = "norm", .shape = {s.hidden}, .init = Init::kOnes},
+                 .parameters = {{.name = "norm",
+                                 .shape = {s.hidden},
+                                 .init = Init::kOnes,
+                                 .gradient_is_statistics = true},
                                 {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
                                 {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
                                 {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
@@ -31,8 +35,8 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                   .writes = {"hidden", "qkv", "context", "lse"},
                   .parameters = true,
                   .scratch = {{"normed", {s.tokens, s.hidden}},
-                              {"work", {forward_work}},
-                              {"products", {ops::kLinearWorkBytes}, ElementType::kByte}},
+                              {"work", {forward_work}, ElementType::kStatistics},
+                              {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}},
                   .flops = projections + scores},
       .backward = {.reads = {"x", "qkv", "context", "lse"},
                    .gradient_reads = {"hidden"},
@@ -43,8 +47,8 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                                {"grad_normed", {s.tokens, s.hidden}},
                                {"grad_context", {s.tokens, s.query}},
                                {"grad_qkv", {s.tokens, s.qkv}},
-                               {"work", {backward_work}},
-                               {"products", {ops::kLinearWorkBytes}, ElementType::kByte}},
+                               {"work", {backward_work}, ElementType::kStatistics},
+                               {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}},
                    .flops = 2 * projections + 2.5 * scores},
       .recomputes = true,
   };

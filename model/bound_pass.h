@@ -4,6 +4,8 @@
 #include <functional>
 #include <vector>
 
+#include "model/precision.h"
+
 namespace tandem::model {
 
 // How the trainer hands a node its memory: once, when a program is bound. A pass of a node is then a call on
@@ -20,6 +22,7 @@ struct OperandMemory {
   bool adds = false;      // a gradient: add to what is there instead of overwriting it
   // Of an operand that is a part of a unit: where each of its parameters begins, in layout order.
   std::vector<char*> parameters;
+  ComputeType type = ComputeType::kFp32;  // of these parameters' elements
 };
 
 // Runs the pass on the current stream: kernels only, no allocation that outlives the call, gradients

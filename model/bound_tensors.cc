@@ -5,41 +5,42 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace tandem::model {
 namespace {
 
-at::ScalarType ElementTypeOf(ElementType element, ComputeType compute) {
-  switch (element) {
-    case ElementType::kCompute:
-      return compute == ComputeType::kFp64 ? at::kDouble : at::kFloat;
-    case ElementType::kFloat64:
+at::ScalarType ScalarTypeOf(ComputeType type) {
+  switch (type) {
+    case ComputeType::kFp32:
+      return at::kFloat;
+    case ComputeType::kFp64:
       return at::kDouble;
-    case ElementType::kInt64:
-      return at::kLong;
-    case ElementType::kByte:
-      return at::kByte;
+    case ComputeType::kBf16:
+      return at::kBFloat16;
   }
-  throw std::logic_error("no such element type");
+  throw std::logic_error("no such type of elements");
 }
+
+bool IsNumber(ElementType element) { return element != ElementType::kInt64 && element != ElementType::kByte; }
 
 }  // namespace
 
 BoundTensors::BoundTensors(const NodeDeclaration& declaration, Pass pass,
-                           absl::Span<const OperandMemory> operands, ComputeType type,
+                           absl::Span<const OperandMemory> operands, const NodeTypes& types,
                            const ops::Operations& ops)
-    : declaration_(declaration), pass_(pass), type_(type), operands_(operands), ops_(ops) {
+    : declaration_(declaration), pass_(pass), types_(types), operands_(operands), ops_(ops) {
   if (pass == Pass::kBackwardInput || pass == Pass::kBackwardWeight ||
       (pass == Pass::kRecompute && !declaration.recomputes)) {
     throw std::logic_error(absl::StrCat(Where(), "these nodes have no such pass"));
   }
   const PassSpec& spec = pass == Pass::kBackward ? declaration.backward : declaration.forward;
-  AddValues(Role::kValue, spec.reads);
-  AddValues(Role::kValue, spec.writes);
-  AddValues(Role::kGradient, spec.gradient_reads);
-  AddValues(Role::kGradient, spec.gradient_writes);
+  AddValues(Role::kValue, spec.reads, false);
+  AddValues(Role::kValue, spec.writes, true);
+  AddValues(Role::kGradient, spec.gradient_reads, false);
+  AddValues(Role::kGradient, spec.gradient_writes, true);
   if (spec.parameters) {
     AddParts(Role::kParameter);
   }
@@ -62,14 +63,19 @@ const OperandMemory& BoundTensors::Next() {
   return operands_[next_++];
 }
 
-void BoundTensors::AddValues(Role role, const std::vector<std::string>& names) {
+void BoundTensors::AddValues(Role role, const std::vector<std::string>& names, bool writes) {
   for (const std::string& name : names) {
     const OperandMemory& operand = Next();
-    const TensorSpec& spec = SpecOf(name);
+    const TensorSpec& spec = ValueOf(declaration_, name);
     if (operand.begin != nullptr || pass_ != Pass::kRecompute) {
-      CheckInside(spec, operand.begin, operand);
+      CheckInside(spec.name, BytesOf(spec, types_), operand.begin, operand);
     }
-    entries_.push_back({.role = role, .spec = spec, .begin = operand.begin, .adds = operand.adds});
+    entries_.push_back({.role = role,
+                        .spec = spec,
+                        .type = IsNumber(spec.type) ? TypeOf(spec.type, types_) : ComputeType::kFp32,
+                        .begin = operand.begin,
+                        .writes = writes,
+                        .adds = operand.adds});
   }
 }
 
@@ -84,21 +90,36 @@ void BoundTensors::AddParts(Role role) {
       throw std::logic_error(absl::StrCat(Where(), "part ", part.name, " has ", part.parameters.size(),
                                           " parameters, its memory ", operand.parameters.size()));
     }
+    if (role == Role::kParameter && operand.type != types_.unit.compute) {
+      throw std::logic_error(absl::StrCat(Where(), "part ", part.name, " is of ", ToText(operand.type),
+                                          ", and the node computes in ", ToText(types_.unit.compute)));
+    }
+    const auto bytes_of = [&](const TensorSpec& spec) {
+      return NumElements(spec.shape) * ElementBytes(operand.type);
+    };
     const ParameterSpec* before = nullptr;
     for (size_t i = 0; i < part.parameters.size(); ++i) {
       const ParameterSpec& parameter = part.parameters[i];
       char* begin = operand.parameters[i];
-      const TensorSpec spec{parameter.block.empty() ? parameter.name : parameter.block, parameter.shape};
-      CheckInside(spec, begin, operand);
+      const TensorSpec spec{parameter.block.empty() ? parameter.name : parameter.block, parameter.shape,
+                            role == Role::kParameterGradient && parameter.gradient_is_statistics
+                                ? ElementType::kStatistics
+                                : ElementType::kCompute};
+      CheckInside(spec.name, bytes_of(spec), begin, operand);
       if (before != nullptr && !parameter.block.empty() && parameter.block == before->block) {
         Entry& block = entries_.back();
-        if (begin != block.begin + BytesOf(block.spec, type_)) {
+        if (begin != block.begin + bytes_of(block.spec)) {
           throw std::logic_error(
               absl::StrCat(Where(), parameter.name, " does not follow ", before->name, " without a gap"));
         }
         block.spec.shape[0] += parameter.shape[0];
       } else {
-        entries_.push_back({.role = role, .spec = spec, .begin = begin, .adds = operand.adds});
+        entries_.push_back({.role = role,
+                            .spec = spec,
+                            .type = operand.type,
+                            .begin = begin,
+                            .writes = role == Role::kParameterGradient,
+                            .adds = operand.adds});
       }
       before = &parameter;
     }
@@ -119,21 +140,25 @@ void BoundTensors::AddFrozen(const PartSpec& part) {
 }
 
 void BoundTensors::AddScratch(const PassSpec& spec) {
-  const ScratchLayout pieces = LayOutScratch(spec, type_);
+  const ScratchLayout layout = LayOutScratch(declaration_, spec, types_);
   const OperandMemory none;
-  const OperandMemory& operand = pieces.bytes > 0 ? Next() : none;
-  for (size_t i = 0; i < spec.scratch.size(); ++i) {
-    char* begin = operand.begin == nullptr ? nullptr : operand.begin + pieces.offsets[i];
-    CheckInside(spec.scratch[i], begin, operand);
+  const OperandMemory& operand = layout.bytes > 0 ? Next() : none;
+  for (size_t i = 0; i < layout.pieces.size(); ++i) {
+    const TensorSpec& piece = layout.pieces[i];
+    char* begin = operand.begin == nullptr ? nullptr : operand.begin + layout.offsets[i];
+    CheckInside(piece.name, BytesOf(piece, types_), begin, operand);
     const auto frozen = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
       return entry.role == Role::kParameterGradient && entry.begin == nullptr &&
-             FrozenGradientScratch(entry.spec.name) == spec.scratch[i].name;
+             FrozenGradientScratch(entry.spec.name) == piece.name;
     });
     if (frozen != entries_.end()) {
       frozen->begin = begin;
-    } else {
-      entries_.push_back({.role = Role::kScratch, .spec = spec.scratch[i], .begin = begin});
+      continue;
     }
+    entries_.push_back({.role = i < layout.num_declared ? Role::kScratch : Role::kConverted,
+                        .spec = piece,
+                        .type = IsNumber(piece.type) ? TypeOf(piece.type, types_) : ComputeType::kFp32,
+                        .begin = begin});
   }
 }
 
@@ -156,28 +181,13 @@ void BoundTensors::CheckRecompute() const {
   }
 }
 
-void BoundTensors::CheckInside(const TensorSpec& spec, const char* begin,
+void BoundTensors::CheckInside(const std::string& name, int64_t bytes, const char* begin,
                                const OperandMemory& operand) const {
-  const int64_t bytes = BytesOf(spec, type_);
   if ((bytes > 0 && begin == nullptr) || begin < operand.begin ||
       begin + bytes > operand.begin + operand.bytes) {
-    throw std::logic_error(absl::StrCat(Where(), spec.name, " takes ", bytes,
+    throw std::logic_error(absl::StrCat(Where(), name, " takes ", bytes,
                                         " bytes, which are not in its memory of ", operand.bytes));
   }
-}
-
-const TensorSpec& BoundTensors::SpecOf(const std::string& value) const {
-  for (const InputSpec& input : declaration_.inputs) {
-    if (input.tensor.name == value) {
-      return input.tensor;
-    }
-  }
-  for (const OutputSpec& output : declaration_.outputs) {
-    if (output.tensor.name == value) {
-      return output.tensor;
-    }
-  }
-  throw std::logic_error(absl::StrCat(Where(), "no value ", value, " is declared"));
 }
 
 BoundTensors::Entry& BoundTensors::Find(Role role, const std::string& name) {
@@ -190,15 +200,58 @@ BoundTensors::Entry& BoundTensors::Find(Role role, const std::string& name) {
   throw std::logic_error(absl::StrCat(Where(), name, " is not declared"));
 }
 
+at::Tensor BoundTensors::TensorAt(char* begin, const TensorSpec& spec, ComputeType type) const {
+  const at::ScalarType scalar = spec.type == ElementType::kInt64  ? at::kLong
+                                : spec.type == ElementType::kByte ? at::kByte
+                                                                  : ScalarTypeOf(type);
+  return at::for_blob(begin, spec.shape)
+      .options(at::TensorOptions(scalar).device(ops_.device()))
+      .target_device(ops_.device())
+      .make_tensor();
+}
+
 at::Tensor BoundTensors::TensorOf(Role role, const std::string& name) {
-  const Entry& entry = Find(role, name);
+  const Entry entry = Find(role, name);
   if (entry.begin == nullptr) {
     return {};
   }
-  return at::for_blob(entry.begin, entry.spec.shape)
-      .options(at::TensorOptions(ElementTypeOf(entry.spec.type, type_)).device(ops_.device()))
-      .target_device(ops_.device())
-      .make_tensor();
+  if ((role == Role::kValue || role == Role::kGradient) && IsConverted(entry.spec, types_)) {
+    return Converted(entry, role == Role::kValue ? name : GradientName(name));
+  }
+  if (role == Role::kParameterGradient && entry.spec.type == ElementType::kStatistics &&
+      entry.type != TypeOf(ElementType::kStatistics, types_)) {
+    return Converted(entry, GradientName(name));
+  }
+  return TensorAt(entry.begin, entry.spec, entry.type);
+}
+
+// What the code gets in the place of the entry.
+at::Tensor BoundTensors::Converted(const Entry& entry, const std::string& name) {
+  const Entry& scratch = Find(Role::kConverted, name);
+  const at::Tensor stored = TensorAt(entry.begin, entry.spec, entry.type);
+  at::Tensor converted = TensorAt(scratch.begin, scratch.spec, scratch.type);
+  if (!entry.writes || entry.adds) {
+    before_.push_back({.from = stored, .to = converted});
+  }
+  if (entry.writes) {
+    after_.push_back({.from = converted, .to = stored});
+  }
+  return converted;
+}
+
+BoundPass BoundTensors::WithConversions(BoundPass code) const {
+  if (before_.empty() && after_.empty()) {
+    return code;
+  }
+  return [code = std::move(code), before = before_, after = after_]() mutable {
+    for (Copy& copy : before) {
+      copy.to.copy_(copy.from);
+    }
+    code();
+    for (Copy& copy : after) {
+      copy.to.copy_(copy.from);
+    }
+  };
 }
 
 at::Tensor BoundTensors::Value(const std::string& name) { return TensorOf(Role::kValue, name); }
@@ -221,12 +274,12 @@ bool BoundTensors::AddsToParameterGradient(const std::string& name) {
 
 ops::Workspace BoundTensors::Work(const std::string& scratch) {
   const Entry& entry = Find(Role::kScratch, scratch);
-  return {.begin = entry.begin, .bytes = BytesOf(entry.spec, type_)};
+  return {.begin = entry.begin, .bytes = BytesOf(entry.spec, types_)};
 }
 
 void BoundTensors::CheckAllUsed() const {
   for (const Entry& entry : entries_) {
-    if (!entry.used) {
+    if (!entry.used && entry.role != Role::kConverted) {
       throw std::logic_error(
           absl::StrCat(Where(), entry.spec.name, " is declared, but the code does not use it"));
     }

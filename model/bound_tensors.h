@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -7,20 +9,21 @@
 #include "absl/types/span.h"
 #include "model/bound_pass.h"
 #include "model/node_declaration.h"
-#include "ops/operations.h"  // declares at::Tensor
+#include "ops/operations.h"
 
 namespace tandem::model {
 
 // The memory of one bound pass as tensors, by the names of its declaration. Private to model/.
 //
-// A pass has what its PassSpec lists. Parameters of one block are one matrix, by the block's name. Asking for
+// A pass has what its PassSpec lists. Hidden states and their gradients are in what the node computes in,
+// whatever type they are stored in. Parameters of one block are one matrix, by the block's name. Asking for
 // anything else throws std::logic_error, and so does CheckAllUsed when something that is declared was not
 // asked for.
 class BoundTensors {
  public:
   // operands: as Node::Bind gets them. They, `declaration` and `ops` outlive it.
   BoundTensors(const NodeDeclaration& declaration, Pass pass, absl::Span<const OperandMemory> operands,
-               ComputeType type, const ops::Operations& ops);
+               const NodeTypes& types, const ops::Operations& ops);
 
   // Undefined: an output that a recompute does not write, because it was kept.
   at::Tensor Value(const std::string& name);
@@ -36,37 +39,51 @@ class BoundTensors {
 
   void CheckAllUsed() const;
 
+  // The pass with what its operands take beside the code: those that are stored in another type are converted
+  // before, where they are read or added to, and back behind it, where they are written.
+  BoundPass WithConversions(BoundPass code) const;
+
  private:
-  enum class Role : uint8_t { kValue, kGradient, kParameter, kParameterGradient, kScratch };
+  enum class Role : uint8_t { kValue, kGradient, kParameter, kParameterGradient, kScratch, kConverted };
 
   struct Entry {
     Role role = Role::kValue;
     TensorSpec spec;
+    ComputeType type = ComputeType::kFp32;  // of what is stored; of kInt64 and kByte nothing
     char* begin = nullptr;
+    bool writes = false;
     bool adds = false;
     bool used = false;
   };
+  struct Copy {
+    at::Tensor from;
+    at::Tensor to;
+  };
 
   const OperandMemory& Next();
-  void AddValues(Role role, const std::vector<std::string>& names);
+  void AddValues(Role role, const std::vector<std::string>& names, bool writes);
   void AddParts(Role role);
   void AddFrozen(const PartSpec& part);
   void AddScratch(const PassSpec& spec);
   void CheckRecompute() const;
-  void CheckInside(const TensorSpec& spec, const char* begin, const OperandMemory& operand) const;
-  const TensorSpec& SpecOf(const std::string& value) const;
+  void CheckInside(const std::string& name, int64_t bytes, const char* begin,
+                   const OperandMemory& operand) const;
   Entry& Find(Role role, const std::string& name);
+  at::Tensor TensorAt(char* begin, const TensorSpec& spec, ComputeType type) const;
   at::Tensor TensorOf(Role role, const std::string& name);
+  at::Tensor Converted(const Entry& entry, const std::string& scratch);
   // "mlp backward: ": where a message is about.
   std::string Where() const;
 
   const NodeDeclaration& declaration_;
   const Pass pass_;
-  const ComputeType type_;
+  const NodeTypes types_;
   const absl::Span<const OperandMemory> operands_;
   size_t next_ = 0;  // of operands_
   const ops::Operations& ops_;
   std::vector<Entry> entries_;
+  std::vector<Copy> before_;
+  std::vector<Copy> after_;
 };
 
 }  // namespace tandem::model

@@ -39,8 +39,6 @@ bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
   return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();
 }
 
-int ElementBytes(ComputeType type) { return type == ComputeType::kFp64 ? 8 : 4; }
-
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   // Parameters do not depend on the batch.
   const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1}, ComputeType::kFp32);

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "model/precision.h"
+
 namespace tandem::model {
-
-enum class ComputeType : uint8_t { kFp32, kFp64 };
-
-int ElementBytes(ComputeType type);
 
 // A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
 struct DecoderConfig {

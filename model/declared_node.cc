@@ -8,7 +8,7 @@ namespace tandem::model {
 
 DeclaredNode::DeclaredNode(const NodeContext& context, NodeDeclaration declaration)
     : s_(context.shapes),
-      type_(context.type),
+      types_(context.types),
       ops_(context.ops),
       epsilon_(context.config.rms_norm_eps),
       declaration_([&] {
@@ -17,10 +17,10 @@ DeclaredNode::DeclaredNode(const NodeContext& context, NodeDeclaration declarati
       }()) {}
 
 BoundPass DeclaredNode::Bind(Pass pass, absl::Span<const OperandMemory> operands) const {
-  BoundTensors tensors(declaration_, pass, operands, type_, ops_);
-  BoundPass bound = pass == Pass::kBackward ? BindBackward(tensors) : BindForward(tensors);
+  BoundTensors tensors(declaration_, pass, operands, types_, ops_);
+  BoundPass code = pass == Pass::kBackward ? BindBackward(tensors) : BindForward(tensors);
   tensors.CheckAllUsed();
-  return bound;
+  return tensors.WithConversions(std::move(code));
 }
 
 }  // namespace tandem::model

@@ -15,9 +15,9 @@ class BoundTensors;
 // What the code of all nodes of a decoder is made from.
 struct NodeContext {
   const DecoderConfig& config;
-  const DecoderShapes& shapes;
-  std::string unit;  // that the node's own parts belong to
-  ComputeType type = ComputeType::kFp32;
+  const DecoderShapes shapes;
+  const NodeTypes types;
+  const std::string unit;      // that the node's own parts belong to
   const ops::Operations& ops;  // outlives the nodes
 };
 
@@ -34,7 +34,7 @@ class DeclaredNode : public Node {
   virtual BoundPass BindBackward(BoundTensors& in) const = 0;
 
   const DecoderShapes s_;
-  const ComputeType type_;
+  const NodeTypes types_;
   const ops::Operations& ops_;
   const double epsilon_;  // of the norms
 

@@ -10,20 +10,25 @@ namespace tandem::model {
 using schedules::NodeKind;
 
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
-                                                ComputeType type, const ops::Operations& ops) {
-  const DecoderShapes shapes(config, batch, type);
-  NodeContext context{.config = config, .shapes = shapes, .type = type, .ops = ops};
-  const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context);
-  const std::map<NodeKind, std::function<std::unique_ptr<Node>()>> make = {
-      {NodeKind::kEmbedding, [&] { return MakeEmbeddingNode(context); }},
-      {NodeKind::kAttention, [&] { return MakeAttentionNode(context, tables); }},
-      {NodeKind::kMlp, [&] { return MakeMlpNode(context); }},
-      {NodeKind::kHead, [&] { return MakeHeadNode(context); }},
+                                                const Precision& precision, const ops::Operations& ops) {
+  const auto context_of = [&](const std::string& unit) {
+    const NodeTypes types(precision, unit);
+    return NodeContext{.config = config,
+                       .shapes = {config, batch, types.unit.compute},
+                       .types = types,
+                       .unit = unit,
+                       .ops = ops};
+  };
+  const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context_of(""));
+  const std::map<NodeKind, std::function<std::unique_ptr<Node>(const NodeContext&)>> make = {
+      {NodeKind::kEmbedding, MakeEmbeddingNode},
+      {NodeKind::kAttention, [&](const NodeContext& context) { return MakeAttentionNode(context, tables); }},
+      {NodeKind::kMlp, MakeMlpNode},
+      {NodeKind::kHead, MakeHeadNode},
   };
   std::vector<std::unique_ptr<Node>> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
-    context.unit = node.unit;
-    nodes.push_back(make.at(node.kind)());
+    nodes.push_back(make.at(node.kind)(context_of(node.unit)));
   }
   return nodes;
 }

@@ -19,9 +19,10 @@ using schedules::ValueId;
 
 Bytes Fixed(int64_t bytes) { return {.expected = bytes, .bound = bytes}; }
 
-schedules::UnitPrecision PrecisionOf(ComputeType type) {
-  const int bytes = ElementBytes(type);
-  return {.main = bytes, .compute = bytes, .transport = bytes};
+schedules::UnitPrecision BytesOf(const UnitTypes& types) {
+  return {.main = ElementBytes(types.main),
+          .compute = ElementBytes(types.compute),
+          .transport = ElementBytes(types.transport)};
 }
 
 std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const UnitLayout& layout) {
@@ -47,15 +48,15 @@ std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const Unit
 }
 
 struct PartList {
-  void Add(UnitPart of, const PartSpec& part, ComputeType type) {
+  void Add(UnitPart of, const PartSpec& part) {
     parts.push_back(of);
     for (const ParameterSpec& parameter : part.parameters) {
-      bytes += NumElements(parameter.shape) * ElementBytes(type);
+      elements += NumElements(parameter.shape);
     }
   }
 
   std::vector<UnitPart> parts;
-  int64_t bytes = 0;  // of their parameters
+  int64_t elements = 0;  // of their parameters
 };
 
 // Of one node.
@@ -66,13 +67,13 @@ struct NodeParts {
 
 class OutlineWriter {
  public:
-  OutlineWriter(const DecoderConfig& config, BatchShape batch, ComputeType type)
-      : config_(config), shapes_(config, batch, type), type_(type) {}
+  OutlineWriter(const DecoderConfig& config, BatchShape batch, const Precision& precision)
+      : config_(config), batch_(batch), precision_(precision) {}
 
   Outline Write(const std::vector<UnitLayout>& layouts) {
     AddUnits(layouts);
-    const TensorSpec tokens = BatchTokens(shapes_).tensor;
-    outline_.batch = AddValue(tokens.name, tokens, /*gradient=*/false);
+    const TensorSpec tokens = BatchTokens({config_, batch_, precision_.hidden()}).tensor;
+    outline_.batch = AddValue(tokens.name, BytesOf(tokens, {precision_, ""}), /*gradient=*/false);
     latest_[tokens.name] = outline_.batch;
     for (const DecoderNode& node : DecoderNodeList(config_)) {
       AddNode(node);
@@ -93,28 +94,30 @@ class OutlineWriter {
       outline_.units.push_back({.name = units[i].name,
                                 .layer = units[i].layer,
                                 .frozen = units[i].frozen,
-                                .precision = PrecisionOf(type_),
+                                .precision = BytesOf(precision_.Of(units[i].name)),
                                 .parts = PartsOf(units[i], layouts[i]),
                                 .elements = layouts[i].elements});
     }
   }
 
-  ValueId AddValue(const std::string& name, const TensorSpec& tensor, bool gradient) {
-    const Bytes bytes = Fixed(BytesOf(tensor, type_));
+  ValueId AddValue(const std::string& name, int64_t size, bool gradient) {
+    const Bytes bytes = Fixed(size);
     outline_.values.push_back({.name = name, .bytes = bytes, .gradient_bytes = gradient ? bytes : Bytes{}});
     return static_cast<ValueId>(outline_.values.size()) - 1;
   }
 
   void AddNode(const DecoderNode& node) {
-    NodeDeclaration declaration = Declare(node.kind, shapes_);
-    FreezeParts(config_, node.unit, shapes_.tokens, declaration);
+    const NodeTypes types(precision_, node.unit);
+    const DecoderShapes shapes(config_, batch_, types.unit.compute);
+    NodeDeclaration declaration = Declare(node.kind, shapes);
+    FreezeParts(config_, node.unit, shapes.tokens, declaration);
     Values values;
     for (const InputSpec& input : declaration.inputs) {
       values[input.tensor.name] = latest_.at(input.from);
     }
     for (const OutputSpec& output : declaration.outputs) {
       const std::string& name = output.tensor.name;
-      values[name] = AddValue(node.name + "." + name, output.tensor, output.gradient);
+      values[name] = AddValue(node.name + "." + name, BytesOf(output.tensor, types), output.gradient);
       latest_[name] = values[name];
       if (output.loss) {
         outline_.losses.push_back(values[name]);
@@ -123,16 +126,30 @@ class OutlineWriter {
     NodeParts parts;
     for (const PartSpec& part : declaration.parts) {
       const UnitPart of = Find(part.unit.empty() ? node.unit : part.unit, part.name);
-      parts.read.Add(of, part, type_);
+      parts.read.Add(of, part);
       if (!part.frozen) {
-        parts.trained.Add(of, part, type_);
+        parts.trained.Add(of, part);
       }
     }
+    const auto access = [&](const PassSpec& pass) {
+      Access result = AccessOf(pass, values, parts);
+      result.scratch = Fixed(LayOutScratch(declaration, pass, types).bytes);
+      // In the device's memory: every operand once, scratch once each way.
+      result.bytes_moved += 2.0 * static_cast<double>(result.scratch.expected);
+      if (pass.parameters) {
+        result.bytes_moved += static_cast<double>(parts.read.elements * ElementBytes(types.unit.compute));
+      }
+      if (pass.parameter_gradients) {
+        result.bytes_moved +=
+            static_cast<double>(parts.trained.elements * ElementBytes(types.unit.transport));
+      }
+      return result;
+    };
     outline_.nodes.push_back({.name = node.name,
                               .kind = node.kind,
                               .layer = node.layer,
-                              .forward = AccessOf(declaration.forward, values, parts),
-                              .backward = AccessOf(declaration.backward, values, parts)});
+                              .forward = access(declaration.forward),
+                              .backward = access(declaration.backward)});
   }
 
   UnitPart Find(const std::string& unit, const std::string& part) const {
@@ -146,10 +163,9 @@ class OutlineWriter {
     throw std::logic_error("no unit " + unit + " with a part " + part);
   }
 
+  // Without scratch and what parameters move.
   Access AccessOf(const PassSpec& pass, const Values& values, const NodeParts& parts) const {
-    Access access{.scratch = Fixed(LayOutScratch(pass, type_).bytes), .flops = pass.flops};
-    // In the device's memory: every operand once, scratch once each way.
-    access.bytes_moved = 2.0 * static_cast<double>(access.scratch.expected);
+    Access access{.flops = pass.flops};
     const auto add = [&](const std::vector<std::string>& names, bool gradients, std::vector<ValueId>& ids) {
       for (const std::string& name : names) {
         ids.push_back(values.at(name));
@@ -163,27 +179,25 @@ class OutlineWriter {
     add(pass.gradient_writes, true, access.gradient_writes);
     if (pass.parameters) {
       access.parameters = parts.read.parts;
-      access.bytes_moved += static_cast<double>(parts.read.bytes);
     }
     if (pass.parameter_gradients) {
       access.parameter_gradients = parts.trained.parts;
-      access.bytes_moved += static_cast<double>(parts.trained.bytes);
     }
     return access;
   }
 
   const DecoderConfig& config_;
-  const DecoderShapes shapes_;
-  const ComputeType type_;
+  const BatchShape batch_;
+  const Precision& precision_;
   Outline outline_;
   Values latest_;  // value of each name that a node behind may read
 };
 
 }  // namespace
 
-Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
+Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
                        const std::vector<UnitLayout>& layouts) {
-  return OutlineWriter(config, batch, type).Write(layouts);
+  return OutlineWriter(config, batch, precision).Write(layouts);
 }
 
 }  // namespace tandem::model

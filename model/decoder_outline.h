@@ -22,7 +22,7 @@ struct UnitLayout {
 // The outline of one rank's model, made from what its kinds of nodes declare (node_declaration.h). layouts:
 // of the units of DecoderUnits(config), in their order. Throws std::logic_error where they do not fit each
 // other.
-schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, ComputeType type,
+schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
                                   const std::vector<UnitLayout>& layouts);
 
 }  // namespace tandem::model

@@ -2,7 +2,7 @@
 
 namespace tandem::model {
 
-DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType type)
+DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute)
     : sequences(batch.sequences),
       length(batch.sequence_length),
       tokens(batch.sequences * batch.sequence_length),
@@ -15,7 +15,8 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       query(heads * head_dim),
       key(kv_heads * head_dim),
       qkv(query + 2 * key),
-      element_bytes(ElementBytes(type)),
+      compute_bytes(ElementBytes(compute)),
+      statistics_bytes(ElementBytes(MainType(compute))),
       tied(config.tie_word_embeddings) {}
 
 }  // namespace tandem::model

@@ -12,7 +12,9 @@ NodeDeclaration DeclareHead(const DecoderShapes& s) {
   const double flops = s.ProductFlops(s.hidden, s.vocabulary);
   const ParameterSpec weight{.name = "weight", .shape = {s.vocabulary, s.hidden}};
   std::vector<PartSpec> parts = {
-      {.name = "head", .parameters = {{.name = "norm", .shape = {s.hidden}, .init = Init::kOnes}}}};
+      {.name = "head",
+       .parameters = {
+           {.name = "norm", .shape = {s.hidden}, .init = Init::kOnes, .gradient_is_statistics = true}}}};
   if (s.tied) {
     parts.push_back({.name = "embedding", .unit = "embedding", .parameters = {weight}});
   } else {
@@ -28,8 +30,8 @@ NodeDeclaration DeclareHead(const DecoderShapes& s) {
                   .writes = {"loss", "grad_logits"},
                   .parameters = true,
                   .scratch = {{"normed", {s.tokens, s.hidden}},
-                              {"lse", {s.tokens}},
-                              {"products", {ops::kLinearWorkBytes}, ElementType::kByte}},
+                              {"lse", {s.tokens}, ElementType::kStatistics},
+                              {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}},
                   .flops = flops},
       .backward = {.reads = {"x", "grad_logits"},
                    .gradient_writes = {"x"},
@@ -37,7 +39,7 @@ NodeDeclaration DeclareHead(const DecoderShapes& s) {
                    .parameter_gradients = true,
                    .scratch = {{"normed", {s.tokens, s.hidden}},
                                {"grad_normed", {s.tokens, s.hidden}},
-                               {"products", {ops::kLinearWorkBytes}, ElementType::kByte}},
+                               {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}},
                    .flops = 2 * flops},
   };
 }

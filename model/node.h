@@ -27,9 +27,9 @@ class Node {
   virtual BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands) const = 0;
 };
 
-// The code for DecoderOutline(config, batch, type, ...), one per outline node in the same order, on the kind
-// of device that `ops`, which outlives them, computes on.
+// The code for DecoderOutline(config, batch, precision, ...), one per outline node in the same order, on the
+// kind of device that `ops`, which outlives them, computes on.
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
-                                                ComputeType type, const ops::Operations& ops);
+                                                const Precision& precision, const ops::Operations& ops);
 
 }  // namespace tandem::model

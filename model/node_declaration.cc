@@ -1,6 +1,7 @@
 #include "model/node_declaration.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace tandem::model {
 namespace {
@@ -18,25 +19,65 @@ int64_t NumElements(const std::vector<int64_t>& shape) {
   return elements;
 }
 
-int64_t BytesOf(const TensorSpec& spec, ComputeType type) {
+ComputeType TypeOf(ElementType element, const NodeTypes& types) {
+  switch (element) {
+    case ElementType::kCompute:
+      return types.unit.compute;
+    case ElementType::kHidden:
+      return types.hidden;
+    case ElementType::kStatistics:
+      return MainType(types.unit.compute);
+    case ElementType::kFloat64:
+      return ComputeType::kFp64;
+    case ElementType::kInt64:
+    case ElementType::kByte:
+      break;
+  }
+  throw std::logic_error("integers and bytes are computed in no type");
+}
+
+int64_t BytesOf(const TensorSpec& spec, const NodeTypes& types) {
   const int64_t elements = NumElements(spec.shape);
   switch (spec.type) {
-    case ElementType::kCompute:
-      return elements * ElementBytes(type);
-    case ElementType::kFloat64:
     case ElementType::kInt64:
       return elements * 8;
     case ElementType::kByte:
       return elements;
+    default:
+      return elements * ElementBytes(TypeOf(spec.type, types));
   }
-  return 0;
 }
 
-ScratchLayout LayOutScratch(const PassSpec& pass, ComputeType type) {
-  ScratchLayout layout;
-  for (const TensorSpec& piece : pass.scratch) {
+bool IsConverted(const TensorSpec& value, const NodeTypes& types) {
+  return value.type == ElementType::kHidden && types.hidden != types.unit.compute;
+}
+
+ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& pass,
+                            const NodeTypes& types) {
+  ScratchLayout layout{.pieces = pass.scratch, .num_declared = pass.scratch.size()};
+  const auto add_converted = [&](const std::vector<std::string>& names, bool gradients) {
+    for (const std::string& name : names) {
+      const TensorSpec& value = ValueOf(declaration, name);
+      if (IsConverted(value, types)) {
+        layout.pieces.push_back({gradients ? GradientName(name) : name, value.shape});
+      }
+    }
+  };
+  add_converted(pass.reads, false);
+  add_converted(pass.writes, false);
+  add_converted(pass.gradient_reads, true);
+  add_converted(pass.gradient_writes, true);
+  for (const PartSpec& part : declaration.parts) {
+    for (const ParameterSpec& parameter : part.parameters) {
+      if (pass.parameter_gradients && parameter.gradient_is_statistics &&
+          types.unit.transport != TypeOf(ElementType::kStatistics, types)) {
+        layout.pieces.push_back({GradientName(parameter.name), parameter.shape, ElementType::kStatistics});
+      }
+    }
+  }
+  for (const TensorSpec& piece : layout.pieces) {
     layout.offsets.push_back(layout.bytes);
-    const int64_t pieces = (BytesOf(piece, type) + kPieceAlignment - 1) / kPieceAlignment;
+    const int64_t pieces = (BytesOf(piece, types) + kPieceAlignment - 1) / kPieceAlignment;
     layout.bytes += pieces * kPieceAlignment;
   }
   return layout;
@@ -63,5 +104,21 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t t
     }
   }
 }
+
+const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string& name) {
+  for (const InputSpec& input : declaration.inputs) {
+    if (input.tensor.name == name) {
+      return input.tensor;
+    }
+  }
+  for (const OutputSpec& output : declaration.outputs) {
+    if (output.tensor.name == name) {
+      return output.tensor;
+    }
+  }
+  throw std::logic_error("no value " + name + " is declared");
+}
+
+std::string GradientName(const std::string& name) { return "gradient of " + name; }
 
 }  // namespace tandem::model

@@ -14,7 +14,9 @@ namespace tandem::model {
 // tensors that the node's code gets (bound_tensors.h). Sizes are in elements.
 
 enum class ElementType : uint8_t {
-  kCompute,  // of the job's ComputeType
+  kCompute,     // what the node computes in
+  kHidden,      // of hidden states; the node's code gets them in what it computes in
+  kStatistics,  // MainType of what it computes in
   kFloat64,
   kInt64,
   kByte,
@@ -49,6 +51,7 @@ struct ParameterSpec {
   // block.
   std::string block;
   Init init = Init::kNormal;
+  bool gradient_is_statistics = false;  // the code writes the gradient as one, whatever its buffer's type is
 };
 
 // Parameters of one part of a unit, in layout order.
@@ -91,14 +94,26 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t t
 std::string FrozenGradientScratch(const std::string& parameter);
 
 int64_t NumElements(const std::vector<int64_t>& shape);
-int64_t BytesOf(const TensorSpec& spec, ComputeType type);
+ComputeType TypeOf(ElementType element, const NodeTypes& types);  // not of kInt64 and kByte
+int64_t BytesOf(const TensorSpec& spec, const NodeTypes& types);
 
-// Where each piece of a pass's scratch begins in it, in bytes, and where the last one ends. Pieces begin at
-// multiples of 256 bytes.
+// The type in which the node's code gets a value, where it is not the one that it is stored in.
+bool IsConverted(const TensorSpec& value, const NodeTypes& types);
+
+// The memory of a pass while it runs: the scratch that it declares, and behind it a tensor for each operand
+// that the code gets in another type: "x", "gradient of x", "gradient of norm". Pieces begin at multiples of
+// 256 bytes.
 struct ScratchLayout {
+  std::vector<TensorSpec> pieces;
+  size_t num_declared = 0;  // of the pieces: the others are conversions
   std::vector<int64_t> offsets;
   int64_t bytes = 0;
 };
-ScratchLayout LayOutScratch(const PassSpec& pass, ComputeType type);
+ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& pass, const NodeTypes& types);
+
+// The tensor of an input or output of that name. Throws std::logic_error where there is none.
+const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string& name);
+
+std::string GradientName(const std::string& name);  // "gradient of x"
 
 }  // namespace tandem::model

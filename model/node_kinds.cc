@@ -43,7 +43,7 @@ InputSpec BatchTokens(const DecoderShapes& shapes) {
 }
 
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes) {
-  return {.tensor = {name, {shapes.tokens, shapes.hidden}}, .from = "hidden"};
+  return {.tensor = {name, {shapes.tokens, shapes.hidden}, ElementType::kHidden}, .from = "hidden"};
 }
 
 NodeDeclaration Declare(NodeKind kind, const DecoderShapes& shapes) { return InfoOf(kind).declare(shapes); }

@@ -25,10 +25,11 @@ void CheckWork(const at::Tensor& work, int64_t elements) {
 void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
                at::Tensor& work) {
   const cpu::AttentionSizes sizes = Check(shape, qkv, context, lse);
-  CheckWork(work, AttentionWorkElements(shape.length, shape.head_dim, qkv.element_size()));
-  WithElementType(qkv, [&]<typename T>(T) {
-    cpu::BestKernels<T>().attention(sizes, qkv.const_data_ptr<T>(), context.mutable_data_ptr<T>(),
-                                    lse.mutable_data_ptr<T>(), work.mutable_data_ptr<T>());
+  CheckWork(work, AttentionWorkElements(shape.length, shape.head_dim, work.element_size()));
+  WithElementType(qkv, [&]<typename E>(E) {
+    cpu::BestKernels<E>().attention(sizes, ElementsOf<E>(qkv), MutableElementsOf<E>(context),
+                                    MutableElementsOf<Arithmetic<E>>(lse),
+                                    MutableElementsOf<Arithmetic<E>>(work));
   });
 }
 
@@ -38,11 +39,11 @@ void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const
   const cpu::AttentionSizes sizes = Check(shape, qkv, context, lse);
   CheckMatrix("grad_context", grad_context, context.size(0), context.size(1));
   CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1));
-  CheckWork(work, AttentionBackwardWorkElements(shape.length, shape.head_dim, qkv.element_size()));
-  WithElementType(qkv, [&]<typename T>(T) {
-    cpu::BestKernels<T>().attention_backward(sizes, qkv.const_data_ptr<T>(), context.const_data_ptr<T>(),
-                                             lse.const_data_ptr<T>(), grad_context.const_data_ptr<T>(),
-                                             grad_qkv.mutable_data_ptr<T>(), work.mutable_data_ptr<T>());
+  CheckWork(work, AttentionBackwardWorkElements(shape.length, shape.head_dim, work.element_size()));
+  WithElementType(qkv, [&]<typename E>(E) {
+    cpu::BestKernels<E>().attention_backward(
+        sizes, ElementsOf<E>(qkv), ElementsOf<E>(context), ElementsOf<Arithmetic<E>>(lse),
+        ElementsOf<E>(grad_context), MutableElementsOf<E>(grad_qkv), MutableElementsOf<Arithmetic<E>>(work));
   });
 }
 

@@ -18,7 +18,8 @@ struct AttentionShape {
 
 // Causal attention with scale 1 / sqrt(d). q, k and v are the columns, in this order, of
 // qkv: [B * S, (heads + 2 * kv_heads) * d]; context: [B * S, heads * d]; lse: [B, heads, S], the logarithms
-// of the sums of exponentials. work: at least AttentionWorkElements (attention_work.h).
+// of the sums of exponentials. work: at least AttentionWorkElements (attention_work.h). lse and work are of
+// float where the rest is of bfloat16: scores are not rounded.
 void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
                at::Tensor& work);
 

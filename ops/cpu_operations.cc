@@ -9,6 +9,7 @@
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/swiglu.h"
+#include "ops/tiled_product.h"
 
 namespace tandem::ops {
 namespace {
@@ -18,16 +19,28 @@ class Cpu final : public Operations {
   c10::Device device() const override { return c10::Device(c10::kCPU); }
   at::Tensor Constant(const at::Tensor& host) const override { return host; }
 
-  void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace) const override {
-    ops::Linear(x, weight, y);
+  void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace work) const override {
+    if (x.scalar_type() == at::kBFloat16) {
+      MultiplyInTiles(x, weight.t(), /*add=*/false, y, work);
+    } else {
+      ops::Linear(x, weight, y);
+    }
   }
   void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
-                           Workspace) const override {
-    ops::LinearBackwardInput(grad_y, weight, grad_x);
+                           Workspace work) const override {
+    if (grad_y.scalar_type() == at::kBFloat16) {
+      MultiplyInTiles(grad_y, weight, /*add=*/false, grad_x, work);
+    } else {
+      ops::LinearBackwardInput(grad_y, weight, grad_x);
+    }
   }
   void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
-                            Workspace) const override {
-    ops::LinearBackwardWeight(grad_y, x, add, grad_weight);
+                            Workspace work) const override {
+    if (grad_y.scalar_type() == at::kBFloat16) {
+      MultiplyInTiles(grad_y.t(), x, add, grad_weight, work);
+    } else {
+      ops::LinearBackwardWeight(grad_y, x, add, grad_weight);
+    }
   }
   void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {
     ops::Embedding(tokens, weight, output);

@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
+#include <type_traits>
+
 #include "ops/cpu/kernels.h"
 #include "ops/tensor_access.h"
 
@@ -14,13 +17,16 @@ void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tenso
   CheckMatrix("logits", logits, rows, columns);
   CheckElements("lse", lse, rows);
   CheckElements("loss", loss, 1);
-  WithElementType(logits, [&]<typename T>(T) {
-    const T* in = logits.const_data_ptr<T>();
-    T* sums = lse.mutable_data_ptr<T>();
-    cpu::BestKernels<T>().log_sum_exp(in, rows, columns, sums);
+  WithElementType(logits, [&]<typename E>(E) {
+    using T = Arithmetic<E>;
+    const E* in = ElementsOf<E>(logits);
+    T* sums = MutableElementsOf<Arithmetic<E>>(lse);
+    cpu::BestKernels<E>().log_sum_exp(in, rows, columns, sums);
     double total = 0;
     grid.ForEach(columns, [&](int64_t row, int64_t id) {
-      total += static_cast<double>(sums[row]) - static_cast<double>(in[row * columns + id]);
+      T logit = 0;
+      cpu::BestKernels<E>().widen(in + row * columns + id, 1, &logit);
+      total += static_cast<double>(sums[row]) - static_cast<double>(logit);
     });
     *loss.mutable_data_ptr<double>() = total / static_cast<double>(rows);
   });
@@ -34,12 +40,26 @@ void CrossEntropyBackward(const at::Tensor& logits, const at::Tensor& targets, c
   CheckMatrix("logits", logits, rows, columns);
   CheckElements("lse", lse, rows);
   CheckMatrix("grad_logits", grad_logits, rows, columns);
-  WithElementType(logits, [&]<typename T>(T) {
+  WithElementType(logits, [&]<typename E>(E) {
+    using T = Arithmetic<E>;
+    const cpu::Kernels<E>& kernels = cpu::BestKernels<E>();
     const double scale = 1.0 / static_cast<double>(rows);
-    T* out = grad_logits.mutable_data_ptr<T>();
-    cpu::BestKernels<T>().softmax(logits.const_data_ptr<T>(), lse.const_data_ptr<T>(), scale, rows, columns,
-                                  out);
-    grid.ForEach(columns, [&](int64_t row, int64_t id) { out[row * columns + id] -= static_cast<T>(scale); });
+    const E* in = ElementsOf<E>(logits);
+    const T* sums = ElementsOf<T>(lse);
+    E* out = MutableElementsOf<E>(grad_logits);
+    grid.ForEach(columns, [&](int64_t row, int64_t id) {
+      // The probability of the target is not rounded before the subtraction.
+      T target = 0;
+      kernels.widen(in + row * columns + id, 1, &target);
+      kernels.softmax(in + row * columns, sums + row, scale, 1, columns, out + row * columns);
+      if constexpr (std::is_same_v<E, T>) {
+        target = out[row * columns + id];
+      } else {
+        target = std::exp(target - sums[row]) * static_cast<T>(scale);
+      }
+      target -= static_cast<T>(scale);
+      kernels.narrow(&target, 1, out + row * columns + id);
+    });
   });
 }
 

@@ -12,30 +12,39 @@ void CheckOutput(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out
                  int64_t columns) {
   TORCH_CHECK(output.dim() == 2 && output.size(0) == rows && output.size(1) == columns, "the product is [",
               rows, ", ", columns, "], its output ", output.sizes());
-  TORCH_CHECK(a.scalar_type() == b.scalar_type() && a.scalar_type() == output.scalar_type(),
+  const bool widens = a.is_cuda() && a.scalar_type() == at::kBFloat16 && output.scalar_type() == at::kFloat;
+  TORCH_CHECK(a.scalar_type() == b.scalar_type() && (widens || a.scalar_type() == output.scalar_type()),
               "a matrix product takes operands and output of one type, not ", a.scalar_type(), ", ",
               b.scalar_type(), " and ", output.scalar_type());
+}
+
+// output (+)= a b
+void Multiply(const at::Tensor& a, const at::Tensor& b, bool add, at::Tensor& output) {
+  CheckOutput(a, b, output, a.size(0), b.size(1));
+  const bool widens = a.scalar_type() != output.scalar_type();
+  if (add && widens) {
+    at::addmm_out(output, output, a, b, output.scalar_type());
+  } else if (add) {
+    at::addmm_out(output, output, a, b);
+  } else if (widens) {
+    at::mm_out(output, a, b, output.scalar_type());
+  } else {
+    at::mm_out(output, a, b);
+  }
 }
 
 }  // namespace
 
 void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y) {
-  CheckOutput(x, weight, y, x.size(0), weight.size(0));
-  at::mm_out(y, x, weight.t());
+  Multiply(x, weight.t(), /*add=*/false, y);
 }
 
 void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x) {
-  CheckOutput(grad_y, weight, grad_x, grad_y.size(0), weight.size(1));
-  at::mm_out(grad_x, grad_y, weight);
+  Multiply(grad_y, weight, /*add=*/false, grad_x);
 }
 
 void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight) {
-  CheckOutput(grad_y, x, grad_weight, grad_y.size(1), x.size(1));
-  if (add) {
-    at::addmm_out(grad_weight, grad_weight, grad_y.t(), x);
-  } else {
-    at::mm_out(grad_weight, grad_y.t(), x);
-  }
+  Multiply(grad_y.t(), x, add, grad_weight);
 }
 
 }  // namespace tandem::ops

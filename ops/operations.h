@@ -14,7 +14,7 @@ struct Device;
 namespace tandem::ops {
 
 // Memory of the device, aligned to 256 bytes, that a matrix product may use while it runs; at least
-// kLinearWorkBytes (linear_work.h). Products on one stream may share it.
+// LinearWorkBytes (linear_work.h). Products on one stream may share it.
 struct Workspace {
   void* begin = nullptr;
   int64_t bytes = 0;
@@ -23,6 +23,9 @@ struct Workspace {
 // The forward and backward pairs on one kind of device. Each method is what the function of its name says
 // (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. Deterministic: the
 // same inputs give the same bits, on the same kind of device. Thread-safe.
+//
+// Elements are float, double or bfloat16. Of bfloat16, sums, statistics and exponentials are computed in
+// float and results are rounded once; lse, tables, work memory and a norm's grad_weight are then of float.
 class Operations {
  public:
   virtual ~Operations() = default;
@@ -33,8 +36,8 @@ class Operations {
   // The elements of a host tensor, where these operations read them. Blocks.
   virtual at::Tensor Constant(const at::Tensor& host) const = 0;
 
-  // Matrix products of 2-D views whose columns are adjacent. Operands are of one type; the output's may
-  // differ where the device's products allow it, and c10::Error names the types where they do not. An output
+  // Matrix products of 2-D views whose columns are adjacent. Operands are of one type, and so is the output,
+  // which of bfloat16 operands may also be of float; c10::Error names the types otherwise. An output
   // is written, or with `add` added to, where it lies: a weight's gradient goes straight into the
   // contribution, and no product keeps a copy of it. The bits depend on shapes and types alone, not on
   // addresses.

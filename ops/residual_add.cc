@@ -10,8 +10,8 @@ namespace tandem::ops {
 void ResidualAdd(const at::Tensor& x, at::Tensor& y) {
   CheckElements("x", x, x.numel());
   CheckElements("y", y, x.numel());
-  WithElementType(x, [&]<typename T>(T) {
-    cpu::BestKernels<T>().add(x.const_data_ptr<T>(), x.numel(), y.mutable_data_ptr<T>());
+  WithElementType(x, [&]<typename E>(E) {
+    cpu::BestKernels<E>().add(ElementsOf<E>(x), x.numel(), MutableElementsOf<E>(y));
   });
 }
 

@@ -13,9 +13,9 @@ void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::
   CheckElements("weight", weight, columns);
   CheckMatrix("x", x, rows, columns);
   CheckMatrix("y", y, rows, columns);
-  WithElementType(x, [&]<typename T>(T) {
-    cpu::BestKernels<T>().rms_norm(x.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon, rows, columns,
-                                   y.mutable_data_ptr<T>());
+  WithElementType(x, [&]<typename E>(E) {
+    cpu::BestKernels<E>().rms_norm(ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns,
+                                   MutableElementsOf<E>(y));
   });
 }
 
@@ -32,11 +32,11 @@ void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Te
   if (residual.defined()) {
     CheckMatrix("residual", residual, rows, columns);
   }
-  WithElementType(x, [&]<typename T>(T) {
-    cpu::BestKernels<T>().rms_norm_backward(
-        grad_y.const_data_ptr<T>(), x.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon, rows, columns,
-        residual.defined() ? residual.const_data_ptr<T>() : nullptr, add_x, grad_x.mutable_data_ptr<T>(),
-        add_weight, grad_weight.mutable_data_ptr<T>());
+  WithElementType(x, [&]<typename E>(E) {
+    cpu::BestKernels<E>().rms_norm_backward(
+        ElementsOf<E>(grad_y), ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns,
+        residual.defined() ? ElementsOf<E>(residual) : nullptr, add_x, MutableElementsOf<E>(grad_x),
+        add_weight, MutableElementsOf<Arithmetic<E>>(grad_weight));
   });
 }
 

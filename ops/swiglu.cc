@@ -12,8 +12,8 @@ void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) {
   const int64_t inner = activated.size(1);
   CheckMatrix("gate_up", gate_up, rows, 2 * inner);
   CheckMatrix("activated", activated, rows, inner);
-  WithElementType(gate_up, [&]<typename T>(T) {
-    cpu::BestKernels<T>().swiglu(gate_up.const_data_ptr<T>(), rows, inner, activated.mutable_data_ptr<T>());
+  WithElementType(gate_up, [&]<typename E>(E) {
+    cpu::BestKernels<E>().swiglu(ElementsOf<E>(gate_up), rows, inner, MutableElementsOf<E>(activated));
   });
 }
 
@@ -25,10 +25,10 @@ void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
   CheckMatrix("grad_activated", grad_activated, rows, inner);
   CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner);
   CheckMatrix("activated", activated, rows, inner);
-  WithElementType(gate_up, [&]<typename T>(T) {
-    cpu::BestKernels<T>().swiglu_backward(gate_up.const_data_ptr<T>(), grad_activated.const_data_ptr<T>(),
-                                          rows, inner, grad_gate_up.mutable_data_ptr<T>(),
-                                          activated.mutable_data_ptr<T>());
+  WithElementType(gate_up, [&]<typename E>(E) {
+    cpu::BestKernels<E>().swiglu_backward(ElementsOf<E>(gate_up), ElementsOf<E>(grad_activated), rows, inner,
+                                          MutableElementsOf<E>(grad_gate_up),
+                                          MutableElementsOf<E>(activated));
   });
 }
 

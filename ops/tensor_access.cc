@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+
 #include "ops/attention.h"
 
 namespace tandem::ops {
@@ -15,12 +17,39 @@ const char* OnThe(DeviceKind device) { return device == DeviceKind::kGpu ? "on a
 
 }  // namespace
 
-bool IsDouble(const at::Tensor& tensor) {
-  const at::ScalarType type = tensor.scalar_type();
-  TORCH_CHECK(type == at::kDouble || type == at::kFloat, "operations compute in float32 or float64, not ",
-              type);
-  return type == at::kDouble;
+ElementKind ElementKindOf(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return ElementKind::kFloat;
+    case at::kDouble:
+      return ElementKind::kDouble;
+    case at::kBFloat16:
+      return ElementKind::kBf16;
+    default:
+      TORCH_CHECK(false, "operations compute in float32, float64 or bfloat16, not ", tensor.scalar_type());
+  }
 }
+
+template <typename E>
+const E* ElementsOf(const at::Tensor& tensor) {
+  return tensor.const_data_ptr<E>();
+}
+template <typename E>
+E* MutableElementsOf(at::Tensor& tensor) {
+  return tensor.mutable_data_ptr<E>();
+}
+template <>
+const Bf16* ElementsOf(const at::Tensor& tensor) {
+  return reinterpret_cast<const Bf16*>(tensor.const_data_ptr<at::BFloat16>());
+}
+template <>
+Bf16* MutableElementsOf(at::Tensor& tensor) {
+  return reinterpret_cast<Bf16*>(tensor.mutable_data_ptr<at::BFloat16>());
+}
+template const float* ElementsOf(const at::Tensor&);
+template const double* ElementsOf(const at::Tensor&);
+template float* MutableElementsOf(at::Tensor&);
+template double* MutableElementsOf(at::Tensor&);
 
 void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns,
                  DeviceKind device) {
@@ -70,6 +99,17 @@ TokenGrid::TokenGrid(const at::Tensor& tokens) {
   sequences_ = tokens.size(0);
   length_ = tokens.size(1);
   stride_ = tokens.stride(0);
+}
+
+int64_t TokenGrid::FirstRowOf(int64_t id) const {
+  for (int64_t sequence = 0; sequence < sequences_; ++sequence) {
+    const int64_t* const begin = data_ + sequence * stride_;
+    const int64_t* const found = std::find(begin, begin + length_, id);
+    if (found != begin + length_) {
+      return sequence * length_ + (found - begin);
+    }
+  }
+  return size();
 }
 
 void TokenGrid::ThrowOutside(int64_t id, int64_t sequence, int64_t position, int64_t vocabulary) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "ops/bf16.h"
+
 namespace at {
 class Tensor;
 }
@@ -11,18 +13,33 @@ namespace tandem::ops {
 
 struct AttentionShape;
 
-// Whether the elements are double (else float). Throws for any other type.
-bool IsDouble(const at::Tensor& tensor);
+enum class ElementKind { kFloat, kDouble, kBf16 };
 
-// Calls body(T{}) with the element type of `tensor`: float or double.
+// Throws for any other type of elements.
+ElementKind ElementKindOf(const at::Tensor& tensor);
+
+// Calls body(E{}) with the type of the elements in memory: float, double or Bf16.
 template <typename Body>
 void WithElementType(const at::Tensor& tensor, const Body& body) {
-  if (IsDouble(tensor)) {
-    body(double{});
-  } else {
-    body(float{});
+  switch (ElementKindOf(tensor)) {
+    case ElementKind::kFloat:
+      return body(float{});
+    case ElementKind::kDouble:
+      return body(double{});
+    case ElementKind::kBf16:
+      return body(Bf16{});
   }
 }
+
+// Where the elements begin. Throw unless they are of type E.
+template <typename E>
+const E* ElementsOf(const at::Tensor& tensor);
+template <typename E>
+E* MutableElementsOf(at::Tensor& tensor);
+template <>
+const Bf16* ElementsOf(const at::Tensor& tensor);
+template <>
+Bf16* MutableElementsOf(at::Tensor& tensor);
 
 // The operands of one operation are the same on every kind of device, but for where they must lie.
 enum class DeviceKind { kCpu, kGpu };
@@ -53,6 +70,9 @@ class TokenGrid {
   explicit TokenGrid(const at::Tensor& tokens);
 
   int64_t size() const { return sequences_ * length_; }
+
+  // The first row whose token has that id; size() where none has.
+  int64_t FirstRowOf(int64_t id) const;
 
   // Calls visit(row, id) for every token in order. Throws c10::IndexError for an id outside [0, vocabulary).
   template <typename Visit>

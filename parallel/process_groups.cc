@@ -1,254 +1,187 @@
 #include "parallel/process_groups.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "parallel/rank_grid.h"
+#include "absl/strings/str_join.h"
+#include "parallel/rank_lists.h"
 
 namespace tandem::parallel {
 namespace {
 
-// Attention and the like live on the dense grid, experts on theirs; the pipeline is the same on both.
-struct Grids {
-  RankGrid dense;
-  RankGrid expert;
-  int expert_data = 1;  // ranks of the expert grid's dp axis
+using Lists = std::vector<RankList>;
+
+Lists DenseData(const Grids& grids) { return grids.dense.Groups("dp-cp"); }
+Lists ExpertData(const Grids& grids) { return grids.expert.Groups("dp"); }
+
+// The ranks of one copy of the sharded state, and those that hold the same shard of it.
+Lists Inner(const Lists& data, int replicas) {
+  return SplitLevel(data, static_cast<int>(data.front().size()) / replicas, 1);
+}
+
+Lists Outer(const Lists& data, int replicas) {
+  return replicas == 1 ? Lists()
+                       : SplitLevel(data, replicas, static_cast<int>(data.front().size()) / replicas);
+}
+
+Lists World(const Grids& grids) {
+  RankList all(grids.sizes.world);
+  std::iota(all.begin(), all.end(), grids.sizes.rank_offset);
+  return {all};
+}
+
+// One name of the table below. Of a clone `clone_of` is there, of hcp neither function, else `lists`.
+struct Row {
+  const char* name;
+  const char* purpose;
+  Lists (*lists)(const Grids&);           // empty: the sizes give it no meaning
+  const char* (*clone_of)(const Grids&);  // null: likewise
 };
 
-absl::Status CheckDivides(const std::string& name, int64_t divisor, const std::string& whole_name,
-                          int64_t whole) {
-  if (whole % divisor == 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " = ", divisor, " does not divide ", whole_name, " ", whole));
+// Parameters are gathered where they are sharded: with replicas, inside one of them. A clone copies the
+// members of the group that is there; worked out again they could differ.
+const char* DenseGathers(const Grids& grids) {
+  return !grids.sizes.separate_all_gather ? nullptr : grids.sizes.replicas > 1 ? "intra_dp_cp" : "dp_cp";
 }
 
-absl::Status CheckSizes(const GridSizes& sizes) {
-  const std::pair<const char*, int> all[] = {
-      {"world", sizes.world},       {"tensor", sizes.tensor}, {"context", sizes.context},
-      {"pipeline", sizes.pipeline}, {"expert", sizes.expert}, {"expert_tensor", sizes.expert_tensor},
-      {"replicas", sizes.replicas}};
-  for (const auto& [name, size] : all) {
-    if (size < 1 || size > (1 << 20)) {
-      return absl::InvalidArgumentError(absl::StrCat(name, " is ", size, ", must be 1 to ", 1 << 20));
-    }
-  }
-  return absl::OkStatus();
+const char* ExpertGathers(const Grids& grids) {
+  return !grids.sizes.separate_all_gather || grids.sizes.expert == 1 ? nullptr
+         : grids.sizes.replicas > 1                                  ? "intra_expt_dp"
+                                                                     : "expt_dp";
 }
 
-absl::StatusOr<Grids> MakeGrids(const GridSizes& sizes) {
-  if (absl::Status status = CheckSizes(sizes); !status.ok()) {
-    return status;
-  }
-  const int64_t dense_model = int64_t{sizes.tensor} * sizes.context * sizes.pipeline;
-  if (absl::Status status =
-          CheckDivides("tensor × context × pipeline", dense_model, "world size", sizes.world);
-      !status.ok()) {
-    return status;
-  }
-  // Each factor is at most 2^20, so the product of three fits.
-  const int64_t expert_model = int64_t{sizes.expert_tensor} * sizes.expert * sizes.pipeline;
-  if (absl::Status status =
-          CheckDivides("expert_tensor × expert × pipeline", expert_model, "world size", sizes.world);
-      !status.ok()) {
-    return status;
-  }
-  const int dense_data = static_cast<int>(sizes.world / dense_model);
-  const int expert_data = static_cast<int>(sizes.world / expert_model);
-  if (absl::Status status = CheckDivides("replicas", sizes.replicas, "the data-parallel ranks (with context)",
-                                         int64_t{dense_data} * sizes.context);
-      !status.ok()) {
-    return status;
-  }
-  if (absl::Status status =
-          CheckDivides("replicas", sizes.replicas, "the data-parallel ranks of experts", expert_data);
-      !status.ok()) {
-    return status;
-  }
-  absl::StatusOr<RankGrid> dense =
-      RankGrid::Make({.tp = sizes.tensor, .cp = sizes.context, .dp = dense_data, .pp = sizes.pipeline},
-                     sizes.order, sizes.rank_offset);
-  if (!dense.ok()) {
-    return dense.status();
-  }
-  absl::StatusOr<RankGrid> expert =
-      RankGrid::Make({.tp = sizes.expert_tensor, .ep = sizes.expert, .dp = expert_data, .pp = sizes.pipeline},
-                     sizes.order, sizes.rank_offset);
-  if (!expert.ok()) {
-    return expert.status();
-  }
-  const std::vector<std::string> order = *ParseOrder(sizes.order);
-  if (dense->Groups("pp") != expert->Groups("pp") ||
-      (order.back() != "pp" && sizes.pipeline > 1 && expert_data != dense_data)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("order ", sizes.order, " gives experts other pipelines than the rest (tensor ",
-                     sizes.tensor, ", context ", sizes.context, ", expert ", sizes.expert, ", expert_tensor ",
-                     sizes.expert_tensor, ", pipeline ", sizes.pipeline, "): put pp last"));
-  }
-  return Grids{.dense = *std::move(dense), .expert = *std::move(expert), .expert_data = expert_data};
-}
+constexpr char kLevels[] = "hcp";
 
-// Every list cut into `count` slices of equal length.
-std::vector<RankList> Slices(const std::vector<RankList>& lists, int count) {
-  std::vector<RankList> slices;
-  for (const RankList& list : lists) {
-    const size_t length = list.size() / count;
-    for (size_t begin = 0; begin < list.size(); begin += length) {
-      slices.emplace_back(list.begin() + begin, list.begin() + begin + length);
-    }
-  }
-  return slices;
-}
-
-// Of every list, the groups of the ranks that stand at the same place of its `count` slices.
-std::vector<RankList> AcrossSlices(const std::vector<RankList>& lists, int count) {
-  std::vector<RankList> groups;
-  for (const RankList& list : lists) {
-    const size_t length = list.size() / count;
-    for (size_t place = 0; place < length; ++place) {
-      RankList& group = groups.emplace_back();
-      for (size_t at = place; at < list.size(); at += length) {
-        group.push_back(list[at]);
-      }
-    }
-  }
-  return groups;
-}
-
-// `count` neighbouring lists put together, in order. Members are not sorted: group rank is position.
-std::vector<RankList> Concatenated(const std::vector<RankList>& lists, int count) {
-  std::vector<RankList> groups;
-  for (size_t i = 0; i < lists.size(); ++i) {
-    if (i % count == 0) {
-      groups.emplace_back();
-    }
-    groups.back().insert(groups.back().end(), lists[i].begin(), lists[i].end());
-  }
-  return groups;
-}
-
-// Ranks that together hold one copy of the optimizer's state.
-std::vector<RankList> OptimizerGroups(const Grids& grids, const GridSizes& sizes) {
-  return Concatenated(grids.expert.Groups("tp-ep-pp"), grids.expert_data / sizes.replicas);
-}
-
-std::vector<RankList> PipelineEnds(const std::vector<RankList>& pipelines, bool last) {
-  std::vector<RankList> ends;
-  for (const RankList& pipeline : pipelines) {
-    ends.push_back({pipeline.front()});
-    if (last) {
-      ends.back().push_back(pipeline.back());
-    }
-  }
-  return ends;
-}
-
-// A collection under construction.
-class Collection {
- public:
-  void Add(const std::string& name, const std::vector<RankList>& lists) {
-    for (const RankList& list : lists) {
-      groups_.push_back({.name = name, .ranks = list});
-    }
-  }
-
-  // Unless every group would have one rank.
-  void AddUnlessAlone(const std::string& name, const std::vector<RankList>& lists) {
-    if (std::any_of(lists.begin(), lists.end(), [](const RankList& list) { return list.size() > 1; })) {
-      Add(name, lists);
-    }
-  }
-
-  // Copies the member lists of live groups: worked out again they could differ.
-  void AddClone(const std::string& name, const std::string& of) {
-    for (size_t i = 0, size = groups_.size(); i < size; ++i) {
-      if (groups_[i].name == of) {
-        groups_.push_back({.name = name, .ranks = groups_[i].ranks, .clone_of = static_cast<int>(i)});
-      }
-    }
-  }
-
-  void AddOfAll(const std::string& name, const GridSizes& sizes) {
-    RankList all(sizes.world);
-    std::iota(all.begin(), all.end(), sizes.rank_offset);
-    Add(name, {all});
-  }
-
-  std::vector<Group> Take() { return std::move(groups_); }
-
- private:
-  std::vector<Group> groups_;
+// In creation order.
+constexpr Row kRows[] = {
+    {"dp_cp", "dense gradients and shards", DenseData, nullptr},
+    {"intra_dp_cp", "one replica of dense shards",
+     [](const Grids& grids) { return Inner(DenseData(grids), grids.sizes.replicas); }, nullptr},
+    {"inter_dp_cp", "replicas of a dense shard",
+     [](const Grids& grids) { return Outer(DenseData(grids), grids.sizes.replicas); }, nullptr},
+    {"dp_cp_ag", "gathers of dense parameters", nullptr, DenseGathers},
+    {"dp", "data, without context", [](const Grids& grids) { return grids.dense.Groups("dp"); }, nullptr},
+    {"cp", "context-parallel attention", [](const Grids& grids) { return grids.dense.Groups("cp"); },
+     nullptr},
+    {kLevels, "levels of a context group", nullptr, nullptr},
+    {"mp", "one copy of the dense model", [](const Grids& grids) { return grids.dense.Groups("tp-pp"); },
+     nullptr},
+    {"tp", "tensor parallelism", [](const Grids& grids) { return grids.dense.Groups("tp"); }, nullptr},
+    {"pp", "pipeline stages", [](const Grids& grids) { return grids.dense.Groups("pp"); }, nullptr},
+    {"embd", "tied embedding and head", [](const Grids& grids) { return Ends(grids.dense.Groups("pp")); },
+     nullptr},
+    {"pos_embd", "position embedding", [](const Grids& grids) { return Firsts(grids.dense.Groups("pp")); },
+     nullptr},
+    {"tp_dp_cp", "all but the pipeline", [](const Grids& grids) { return grids.dense.Groups("tp-dp-cp"); },
+     nullptr},
+    {"tp_dp", "tensor and data", [](const Grids& grids) { return grids.dense.Groups("tp-dp"); }, nullptr},
+    {"tp_cp", "tensor and context", [](const Grids& grids) { return grids.dense.Groups("tp-cp"); }, nullptr},
+    {"ep", "exchange of tokens between experts", [](const Grids& grids) { return grids.expert.Groups("ep"); },
+     nullptr},
+    {"expt_tp", "tensor parallelism of experts", [](const Grids& grids) { return grids.expert.Groups("tp"); },
+     nullptr},
+    {"tp_ep", "one layer's experts", [](const Grids& grids) { return grids.expert.Groups("tp-ep"); },
+     nullptr},
+    {"tp_ep_pp", "one copy of all experts",
+     [](const Grids& grids) { return grids.expert.Groups("tp-ep-pp"); }, nullptr},
+    {"expt_dp", "expert gradients and shards", ExpertData, nullptr},
+    {"intra_expt_dp", "one replica of expert shards",
+     [](const Grids& grids) { return Inner(ExpertData(grids), grids.sizes.replicas); }, nullptr},
+    {"inter_dist_opt", "replicas of an expert shard",
+     [](const Grids& grids) { return Outer(ExpertData(grids), grids.sizes.replicas); }, nullptr},
+    {"expt_dp_ag", "gathers of expert parameters", nullptr, ExpertGathers},
+    {"intra_dist_opt", "one copy of the optimizer's state",
+     [](const Grids& grids) {
+       return Concatenated(grids.expert.Groups("tp-ep-pp"), grids.expert_data / grids.sizes.replicas);
+     },
+     nullptr},
+    {"world", "norms, where there are replicas", World, nullptr},
+    {"report", "reports, between hosts", World, nullptr},
 };
+
+void AddLevels(const Grids& grids, std::vector<GroupKind>& kinds) {
+  int stride = 1;
+  for (size_t level = 0; level < grids.sizes.context_levels.size(); ++level) {
+    const int size = grids.sizes.context_levels[level];
+    kinds.push_back({.name = absl::StrCat(kLevels, "[", level, "]"),
+                     .groups = SplitLevel(grids.dense.Groups("cp"), size, stride)});
+    stride *= size;
+  }
+}
+
+const GroupKind* FindIn(const std::vector<GroupKind>& kinds, std::string_view name) {
+  const auto found =
+      std::find_if(kinds.begin(), kinds.end(), [&](const GroupKind& kind) { return kind.name == name; });
+  return found == kinds.end() ? nullptr : &*found;
+}
+
+// The names and those that they are clones of.
+std::vector<std::string> WithParents(const Grids& grids, std::vector<std::string> names) {
+  for (const Row& row : kRows) {
+    const bool wanted = std::find(names.begin(), names.end(), row.name) != names.end();
+    if (const char* parent = wanted && row.clone_of != nullptr ? row.clone_of(grids) : nullptr) {
+      names.push_back(parent);
+    }
+  }
+  return names;
+}
 
 }  // namespace
 
-absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes) {
-  const absl::StatusOr<Grids> grids = MakeGrids(sizes);
-  if (!grids.ok()) {
-    return grids.status();
-  }
-  const std::vector<RankList> data = grids->dense.Groups("dp-cp");
-  Collection collection;
-  collection.Add("dp_cp", data);
-  if (sizes.replicas > 1) {
-    collection.Add("intra_dp_cp", Slices(data, sizes.replicas));
-  }
-  // Gathers run in the group that shards: with replicas, the inner one.
-  collection.AddClone("dp_cp_ag", sizes.replicas > 1 ? "intra_dp_cp" : "dp_cp");
-  if (sizes.replicas > 1) {
-    collection.Add("inter_dist_opt", AcrossSlices(data, sizes.replicas));
-  }
-  collection.Add("intra_dist_opt", OptimizerGroups(*grids, sizes));
-  if (sizes.replicas > 1) {
-    collection.AddOfAll("world", sizes);
-  }
-  collection.AddOfAll("report", sizes);
-  return collection.Take();
+const std::vector<GroupName>& GroupNames() {
+  static const std::vector<GroupName>& names = *new std::vector<GroupName>([] {
+    std::vector<GroupName> all;
+    for (const Row& row : kRows) {
+      all.push_back({row.name, row.purpose});
+    }
+    return all;
+  }());
+  return names;
 }
 
-absl::StatusOr<std::vector<Group>> AllProcessGroups(const GridSizes& sizes) {
+absl::StatusOr<ProcessGroups> ProcessGroups::Make(const GridSizes& sizes) {
+  std::vector<std::string> names;
+  for (const GroupName& name : GroupNames()) {
+    names.push_back(name.name);
+  }
+  return Make(sizes, names);
+}
+
+absl::StatusOr<ProcessGroups> ProcessGroups::Make(const GridSizes& sizes,
+                                                  const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (std::none_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.name == name; })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the requested groups are invalid: there is no \"", name, "\"; there are ",
+          absl::StrJoin(kRows, ", ",
+                        [](std::string* out, const Row& row) { absl::StrAppend(out, row.name); })));
+    }
+  }
   const absl::StatusOr<Grids> grids = MakeGrids(sizes);
   if (!grids.ok()) {
     return grids.status();
   }
-  const RankGrid& dense = grids->dense;
-  const RankGrid& expert = grids->expert;
-  Collection collection;
-  collection.Add("dp_cp", dense.Groups("dp-cp"));
-  if (sizes.replicas > 1) {
-    collection.Add("intra_dp_cp", Slices(dense.Groups("dp-cp"), sizes.replicas));
+  const std::vector<std::string> wanted = WithParents(*grids, names);
+  std::vector<GroupKind> kinds;
+  for (const Row& row : kRows) {
+    if (std::find(wanted.begin(), wanted.end(), row.name) == wanted.end()) {
+      continue;
+    }
+    if (row.lists != nullptr) {
+      if (Lists lists = row.lists(*grids); !lists.empty()) {
+        kinds.push_back({.name = row.name, .groups = std::move(lists)});
+      }
+    } else if (row.clone_of == nullptr) {
+      AddLevels(*grids, kinds);
+    } else if (const char* parent = row.clone_of(*grids)) {
+      kinds.push_back({.name = row.name, .groups = FindIn(kinds, parent)->groups, .clone_of = parent});
+    }
   }
-  collection.AddClone("dp_cp_ag", sizes.replicas > 1 ? "intra_dp_cp" : "dp_cp");
-  collection.AddUnlessAlone("dp", dense.Groups("dp"));
-  collection.AddUnlessAlone("cp", dense.Groups("cp"));
-  collection.AddUnlessAlone("mp", dense.Groups("tp-pp"));
-  collection.AddUnlessAlone("tp", dense.Groups("tp"));
-  if (sizes.pipeline > 1) {
-    collection.Add("pp", dense.Groups("pp"));
-    collection.Add("embd", PipelineEnds(dense.Groups("pp"), /*last=*/true));
-    collection.Add("pos_embd", PipelineEnds(dense.Groups("pp"), /*last=*/false));
-  }
-  collection.AddUnlessAlone("tp_dp_cp", dense.Groups("tp-dp-cp"));
-  collection.AddUnlessAlone("tp_dp", dense.Groups("tp-dp"));
-  collection.AddUnlessAlone("tp_cp", dense.Groups("tp-cp"));
-  collection.AddUnlessAlone("ep", expert.Groups("ep"));
-  collection.AddUnlessAlone("expt_tp", expert.Groups("tp"));
-  collection.AddUnlessAlone("tp_ep", expert.Groups("tp-ep"));
-  collection.AddUnlessAlone("tp_ep_pp", expert.Groups("tp-ep-pp"));
-  collection.AddUnlessAlone("expt_dp", expert.Groups("dp"));
-  if (sizes.replicas > 1) {
-    collection.Add("intra_expt_dp", Slices(expert.Groups("dp"), sizes.replicas));
-    collection.Add("inter_dist_opt", AcrossSlices(expert.Groups("dp"), sizes.replicas));
-  }
-  if (sizes.expert > 1) {
-    collection.AddClone("expt_dp_ag", sizes.replicas > 1 ? "intra_expt_dp" : "expt_dp");
-  }
-  collection.Add("intra_dist_opt", OptimizerGroups(*grids, sizes));
-  collection.AddOfAll("report", sizes);
-  return collection.Take();
+  return ProcessGroups(std::move(kinds));
 }
+
+const GroupKind* ProcessGroups::Find(std::string_view name) const { return FindIn(kinds_, name); }
 
 }  // namespace tandem::parallel

@@ -1,42 +1,58 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "parallel/grid_sizes.h"
+#include "parallel/rank_grid.h"
 
 namespace tandem::parallel {
 
-// Sizes of the axes of the rank grid. fsdp spec 1.1, 1.2: the leftmost token of `order` varies fastest.
-struct GridSizes {
-  int world = 1;
-  int tensor = 1;
-  int context = 1;
-  int pipeline = 1;
-  int expert = 1;
-  int expert_tensor = 1;
-  int replicas = 1;  // HSDP outer size
-  std::string order = "tp-cp-ep-dp-pp";
-  int rank_offset = 0;
+// All groups of one name. Of every kind a rank is in one group; embd and pos_embd leave out the middle of the
+// pipeline.
+struct GroupKind {
+  std::string name;              // "dp_cp"
+  std::vector<RankList> groups;  // each with its members in group-rank order
+  std::string clone_of;          // a kind before it, whose live groups these are clones of; or empty
+  bool operator==(const GroupKind&) const = default;
 };
 
-// One communicator-to-be: the same list on every rank, in creation order.
-struct Group {
-  std::string name;        // "dp_cp": several groups share a name, a rank is in at most one of them
-  std::vector<int> ranks;  // members in group-rank order
-  int clone_of = -1;       // index in the collection: a clone of that live group, never a recomputation
-  bool operator==(const Group&) const = default;
+// A name that a collection can have, and what its groups are for, in a few words.
+struct GroupName {
+  std::string name;
+  std::string purpose;
 };
 
-// The whole collection that the ranks create communicators for, in creation order: "dp_cp", its clone
-// "dp_cp_ag" (gathers), "intra_dist_opt" (gradient norm), "report" (all ranks). With replicas, units are
-// sharded over "intra_dp_cp", which "dp_cp_ag" is then a clone of, and reduced on over "inter_dist_opt";
-// the gradient norm is of "world", all ranks, since those of intra_dist_opt are of one replica.
-// InvalidArgument naming the sizes where they do not fit.
-absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes);
+// Every name, in the order in which all ranks create groups. "hcp" stands for "hcp[0]", "hcp[1]", ...: the
+// levels of a context group.
+const std::vector<GroupName>& GroupNames();
 
-// Every group of fsdp spec 1.3 that has a meaning for these sizes, for `tandem groups` and tests.
-absl::StatusOr<std::vector<Group>> AllProcessGroups(const GridSizes& sizes);
+// The process groups of a job: the same on every rank, in creation order. dp_cp is the first: resources for
+// reductions in the network go to the first communicator. Immutable; each component gets the collection that
+// it is to use as an argument.
+class ProcessGroups {
+ public:
+  // Requires that a clone's parent comes before it, with the same members.
+  explicit ProcessGroups(std::vector<GroupKind> kinds) : kinds_(std::move(kinds)) {}
+
+  // Every group that has a meaning for these sizes. Absent: hcp without context_levels; inter_dp_cp and
+  // inter_dist_opt without replicas; the clones without separate_all_gather, expt_dp_ag also without experts.
+  // InvalidArgument with the first of CheckGrid's violations.
+  static absl::StatusOr<ProcessGroups> Make(const GridSizes& sizes);
+
+  // Only these names, as far as the sizes give them a meaning, and what they are clones of. InvalidArgument
+  // also where a name is none of GroupNames.
+  static absl::StatusOr<ProcessGroups> Make(const GridSizes& sizes, const std::vector<std::string>& names);
+
+  const std::vector<GroupKind>& kinds() const { return kinds_; }
+
+  // Null where the collection does not have it.
+  const GroupKind* Find(std::string_view name) const;
+
+ private:
+  std::vector<GroupKind> kinds_;
+};
 
 }  // namespace tandem::parallel

@@ -30,10 +30,10 @@ absl::StatusOr<std::vector<std::string>> ParseOrder(std::string_view order) {
     const std::string name(token);
     if (!Contains(AxisNames(), name)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("order ", lower, ": \"", name, "\" is none of tp, cp, ep, dp, pp"));
+          absl::StrCat(name.empty() ? "an empty name" : name, " is none of them"));
     }
     if (Contains(names, name)) {
-      return absl::InvalidArgumentError(absl::StrCat("order ", lower, ": ", name, " is there twice"));
+      return absl::InvalidArgumentError(absl::StrCat(name, " is there twice"));
     }
     names.push_back(name);
   }
@@ -43,7 +43,9 @@ absl::StatusOr<std::vector<std::string>> ParseOrder(std::string_view order) {
 absl::StatusOr<RankGrid> RankGrid::Make(const Sizes& sizes, std::string_view order, int offset) {
   absl::StatusOr<std::vector<std::string>> names = ParseOrder(order);
   if (!names.ok()) {
-    return names.status();
+    return absl::InvalidArgumentError(absl::StrCat("order: ", std::string(order),
+                                                   " is not allowed; allowed: ", kAllowedOrder, "; ",
+                                                   names.status().message()));
   }
   if (sizes.ep > 1 && sizes.cp > 1) {
     return absl::InvalidArgumentError(
@@ -58,8 +60,7 @@ absl::StatusOr<RankGrid> RankGrid::Make(const Sizes& sizes, std::string_view ord
   };
   for (const std::string& name : AxisNames()) {
     if (size_of(name) < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " has size ", size_of(name), ", must be at least 1"));
+      return absl::InvalidArgumentError(absl::StrCat(name, " has size ", size_of(name), ", must be ≥ 1"));
     }
     if (!Contains(*names, name)) {
       if (size_of(name) > 1) {
@@ -69,13 +70,16 @@ absl::StatusOr<RankGrid> RankGrid::Make(const Sizes& sizes, std::string_view ord
       names->push_back(name);
     }
   }
+  if (offset < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the first rank is ", offset, ", must be ≥ 0"));
+  }
   RankGrid grid;
   grid.offset_ = offset;
   int64_t stride = 1;
   for (const std::string& name : *names) {
     grid.axes_.push_back({.name = name, .size = size_of(name), .stride = static_cast<int>(stride)});
     stride *= size_of(name);
-    if (offset < 0 || stride > std::numeric_limits<int>::max() - offset) {
+    if (stride > std::numeric_limits<int>::max() - offset) {
       return absl::InvalidArgumentError("the grid has more ranks than can be counted");
     }
   }

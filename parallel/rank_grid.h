@@ -48,7 +48,10 @@ class RankGrid {
   int num_ranks_ = 1;
 };
 
-// The names of an order string, in lower case. InvalidArgument: unknown or repeated ones.
+inline constexpr char kAllowedOrder[] = "tp, cp, ep, dp and pp, each at most once, joined by -";
+
+// The names of an order string, in lower case. InvalidArgument: unknown or repeated ones ("tp is there
+// twice").
 absl::StatusOr<std::vector<std::string>> ParseOrder(std::string_view order);
 
 }  // namespace tandem::parallel

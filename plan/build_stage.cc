@@ -10,7 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "fsdp/buffer_bytes.h"
 #include "model/decoder_outline.h"
-#include "parallel/process_groups.h"
+#include "parallel/data_parallel_mesh.h"
+#include "parallel/job_groups.h"
 #include "schedules/check/check.h"
 
 namespace tandem::plan {
@@ -46,12 +47,13 @@ std::map<std::string, int> GroupRanks(const std::vector<parallel::Group>& groups
   return ranks;
 }
 
-schedules::MeshAxes Axes(const TrainConfig& train) {
-  schedules::MeshAxes axes{.inner = train.ranks / train.replicas, .outer = train.replicas};
-  if (train.replicas > 1) {
-    axes.inner_group = "intra_dp_cp";
-  }
-  return axes;
+schedules::MeshAxes Axes(const absl::StatusOr<parallel::DataParallelMesh>& mesh) {
+  RequireOk(mesh.status());
+  return {.inner = mesh->inner,
+          .outer = mesh->outer,
+          .inner_group = mesh->inner_group,
+          .gather_group = mesh->gather_group,
+          .outer_group = mesh->outer_group};
 }
 
 // The place of `rank` in the one of the groups of that name that it is in.
@@ -65,16 +67,22 @@ int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, 
   throw std::logic_error(absl::StrCat("rank ", rank, " is in no group ", name));
 }
 
-schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, int prefetch, const JobPlan& plan) {
+schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const parallel::GridSizes& grid,
+                                  int prefetch, const JobPlan& plan) {
+  const absl::StatusOr<parallel::ProcessGroups> groups = parallel::JobGroups(grid);
+  RequireOk(groups.status());
+  const schedules::MeshAxes dense = Axes(parallel::DenseMesh(*groups));
+  const schedules::MeshAxes expert =
+      groups->Find("expt_dp") == nullptr ? dense : Axes(parallel::ExpertMesh(*groups));
   schedules::BuildOptions options{
       .num_microbatches = plan.train.microbatches_per_rank,
       .num_validation_microbatches = Validates(plan.train) ? plan.train.validation_rounds : 0,
       .strategy = strategy,
       .expert_strategy = strategy,
-      .dense = Axes(plan.train),
-      .expert = Axes(plan.train),
+      .dense = dense,
+      .expert = expert,
       .rings = {.inputs_bytes = fsdp::InputsBytes(), .outcome_bytes = fsdp::OutcomeBytes(plan.train.ranks)},
-      .norm_group = plan.train.replicas > 1 ? "world" : "intra_dist_opt",
+      .norm_group = parallel::NormGroup(grid),
       .parameter_norms = plan.train.parameter_norms,
       .prefetch = prefetch,
   };
@@ -85,8 +93,9 @@ std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
   std::vector<schedules::UnitSizes> sizes;
   for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
     const fsdp::Layout& layout = plan.layouts[unit];
+    const int main_bytes = model::ElementBytes(plan.precision.Of(plan.units[unit].name).main);
     const fsdp::UnitMesh mesh = MeshOf(plan, unit, /*rank=*/0);  // the same sizes on every rank
-    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, mesh, model::ElementBytes(plan.compute));
+    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, mesh, main_bytes);
     sizes.push_back({.shard_elements = fsdp::ShardElements(layout, mesh),
                      .outer_shard_elements = fsdp::PieceElements(layout, mesh),
                      .norm_terms_bytes = bytes.norm_terms,
@@ -110,16 +119,15 @@ fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank) {
           .outer_shards_optimizer = strategy.outer.optimizer == schedules::Placement::kShard};
 }
 
-void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan) {
+void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan) {
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
-  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.compute, UnitLayouts(plan.layouts));
-  absl::StatusOr<std::vector<parallel::Group>> groups =
-      parallel::BuildProcessGroups({.world = plan.train.ranks, .replicas = plan.train.replicas});
+  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.precision, UnitLayouts(plan.layouts));
+  absl::StatusOr<std::vector<parallel::Group>> groups = parallel::BuildProcessGroups(grid);
   RequireOk(groups.status());
   plan.groups = *std::move(groups);
   plan.group_ranks = GroupRanks(plan.groups);
-  plan.options = OptionsOf(*placements, prefetch, plan);
+  plan.options = OptionsOf(*placements, grid, prefetch, plan);
   BuildPrograms(plan);
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "parallel/grid_sizes.h"
 #include "plan/job_plan.h"
 
 namespace tandem::plan {
@@ -9,7 +10,7 @@ namespace tandem::plan {
 // Sets outline, group_ranks, options and stage of a plan whose other members are set: the step program, built
 // and checked. strategy: a name of schedules::Strategies(). Throws std::logic_error where the check refuses
 // it (a bug of ours, with the check's text).
-void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan);
+void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan);
 
 // Its last part: the sizes of the units and the programs, from outline, layouts, groups and options. Alone it
 // is for tests, on other outlines.

@@ -1,7 +1,6 @@
 #include "plan/job_plan.h"
 
 #include <fnmatch.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -11,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "parallel/spec_grid.h"
 #include "plan/build_stage.h"
+#include "platform/sha256.h"
 #include "schedules/program/text.h"
 
 namespace tandem::plan {
@@ -40,9 +41,37 @@ model::ComputeType Compute(v1::ComputeType type) {
       return model::ComputeType::kFp32;
     case v1::COMPUTE_TYPE_FP64:
       return model::ComputeType::kFp64;
+    case v1::COMPUTE_TYPE_BF16:
+      return model::ComputeType::kBf16;
     default:
-      throw std::logic_error(absl::StrCat("precision.compute: no plan for ", v1::ComputeType_Name(type)));
+      throw std::logic_error(absl::StrCat("precision: no plan for ", v1::ComputeType_Name(type)));
   }
+}
+
+model::Precision PrecisionOf(const v1::Precision& spec) {
+  model::Precision precision(Compute(spec.compute()), Compute(spec.transport()));
+  const auto add = [&](const char* unit, const v1::UnitPrecision& own) {
+    const model::UnitTypes types = model::Precision(Compute(own.compute()), Compute(own.transport())).common;
+    if (types != precision.common) {
+      precision.units[unit] = types;
+    }
+  };
+  add("embedding", spec.embedding());
+  add("head", spec.head());
+  return precision;
+}
+
+// Parameters start at multiples of 128 bytes of their narrowest copy.
+int AlignedElementBytes(const model::Precision& precision) {
+  int bytes = model::ElementBytes(precision.common.main);
+  const auto add = [&](const model::UnitTypes& types) {
+    bytes = std::min({bytes, model::ElementBytes(types.compute), model::ElementBytes(types.transport)});
+  };
+  add(precision.common);
+  for (const auto& [unit, types] : precision.units) {
+    add(types);
+  }
+  return bytes;
 }
 
 Decay DecayOf(v1::Decay decay) {
@@ -157,15 +186,6 @@ std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& unit
   return layouts;
 }
 
-std::string Sha256(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
-    throw std::logic_error("SHA-256 is not available");
-  }
-  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
-}
-
 }  // namespace
 
 int64_t TokensPerStep(const JobPlan& plan) {
@@ -192,8 +212,23 @@ std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan) {
   return uses;
 }
 
-std::string ComputeName(model::ComputeType type) {
-  return type == model::ComputeType::kFp64 ? "fp64" : "fp32";
+std::string ComputeName(const JobPlan& plan) { return model::ToText(plan.precision.hidden()); }
+
+std::string PrecisionText(const JobPlan& plan) {
+  const model::UnitTypes& common = plan.precision.common;
+  std::string compute = ComputeName(plan);
+  std::string transport = model::ToText(common.transport);
+  for (const auto& [unit, types] : plan.precision.units) {
+    if (types.compute != common.compute) {
+      absl::StrAppend(&compute, "; ", unit, " in ", model::ToText(types.compute));
+    }
+    if (types.transport != common.transport) {
+      absl::StrAppend(&transport, "; ", unit, "'s in ", model::ToText(types.transport));
+    }
+  }
+  return common.compute == common.transport && plan.precision.units.empty()
+             ? compute
+             : absl::StrCat(compute, ", gradients between ranks in ", transport);
 }
 
 JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
@@ -203,17 +238,25 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.model.frozen_units = Words(resolved.training().frozen());
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
-  plan.compute = Compute(resolved.precision().compute());
+  plan.precision = PrecisionOf(resolved.precision());
   plan.units = model::DecoderUnits(plan.model);
-  plan.layouts = Layouts(plan.units, model::ElementBytes(plan.compute), plan.train.optimizer);
+  const int aligned = AlignedElementBytes(plan.precision);
+  plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
-  BuildStage(StrategyName(fsdp.strategy()), fsdp.prefetch(), plan);
+  BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;
   for (const schedules::Program* program : plan.stage.All()) {
     texts += schedules::ToText(*program, plan.outline);
   }
-  plan.program_digest = Sha256(texts);
+  plan.program_digest = platform::Sha256Of(texts);
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);
+  plan.resumable_layouts = {plan.layout_digest};
+  for (const int bytes : {4, 2}) {
+    const std::string digest = fsdp::LayoutDigest(Layouts(plan.units, bytes, plan.train.optimizer));
+    if (plan.precision.common.main == model::ComputeType::kFp32 && digest != plan.layout_digest) {
+      plan.resumable_layouts.push_back(digest);
+    }
+  }
   return plan;
 }
 

@@ -7,7 +7,7 @@
 #include "fsdp/layout.h"
 #include "fsdp/unit_mesh.h"
 #include "model/config.h"
-#include "parallel/process_groups.h"
+#include "parallel/job_groups.h"
 #include "schedules/build/program_builder.h"
 #include "schedules/program/outline.h"
 #include "schedules/program/program.h"
@@ -68,7 +68,7 @@ struct JobPlan {
   TrainConfig train;
   model::DecoderConfig model;
   model::BatchShape batch;
-  model::ComputeType compute = model::ComputeType::kFp32;
+  model::Precision precision = model::ComputeType::kFp32;
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
@@ -78,6 +78,9 @@ struct JobPlan {
   schedules::StagePrograms stage;
   std::string program_digest;  // SHA-256 of the texts of all programs
   std::string layout_digest;
+  // Layouts in checkpoints that this job can go on from, its own first: of the same model and main type,
+  // whatever the other types are, which only move parameters to other multiples of 128 bytes.
+  std::vector<std::string> resumable_layouts;
 };
 
 // Requires a spec that jobspec::Validate accepts. The programs have passed the check
@@ -98,8 +101,11 @@ double ContributionsPerStep(const JobPlan& plan);
 // which all ranks create them.
 std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan);
 
-// "fp32", "fp64"
-std::string ComputeName(model::ComputeType type);
+// Of hidden states and layers: "bf16".
+std::string ComputeName(const JobPlan& plan);
+
+// All types that the job uses: "bf16; head in fp32, gradients between ranks in bf16; head's in fp32".
+std::string PrecisionText(const JobPlan& plan);
 
 // Learning rate of a step (from 1), spec of LearningRateSchedule.
 double LearningRate(const OptimizerConfig& config, int64_t step, int64_t steps);

@@ -39,7 +39,7 @@ MemoryWaits MemoryWaitsOf(const JobPlan& plan, const schedules::DeviceProfile& p
 }  // namespace
 
 schedules::Workload WorkloadOf(const JobPlan& plan) {
-  return {.compute = ComputeName(plan.compute), .ranks = plan.group_ranks};
+  return {.compute = ComputeName(plan), .ranks = plan.group_ranks};
 }
 
 int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction) {

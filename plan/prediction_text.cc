@@ -92,11 +92,11 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
   AppendRow(text, "tokens/s",
             absl::StrCat(CountText(prediction.tokens_per_second), ", a rank ",
                          CountText(prediction.tokens_per_second / plan.train.ranks)));
-  const schedules::ComputeRate& rate = profile.compute.at(ComputeName(plan.compute));
+  const schedules::ComputeRate& rate = profile.compute.at(ComputeName(plan));
   if (rate.peak_flops_per_second > 0) {
     AppendRow(text, "model FLOPs",
               absl::StrCat(ShareText(prediction.model_flops_utilization, 1), " of the peak of ",
-                           CountText(rate.peak_flops_per_second), "FLOP/s in ", ComputeName(plan.compute)));
+                           CountText(rate.peak_flops_per_second), "FLOP/s in ", ComputeName(plan)));
   }
   AppendRow(text, "streams busy", StreamTimes(program, prediction.busy_ns, prediction.step_ns));
   const int64_t slowed = SlowedNanoseconds(plan, prediction);
@@ -173,7 +173,7 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
                      {"locals", std::move(locals)},
                      {"in_use", persistent + schedules::Total(point.locals)}});
   }
-  const bool peak = profile.compute.at(ComputeName(plan.compute)).peak_flops_per_second > 0;
+  const bool peak = profile.compute.at(ComputeName(plan)).peak_flops_per_second > 0;
   return {{"profile",
            {{"name", profile.name}, {"describe", profile.describe}, {"memory_bytes", profile.memory_bytes}}},
           {"costs",

@@ -29,7 +29,7 @@ void AppendModel(const JobPlan& plan, std::string& text) {
                          " for keys and values)"));
   AppendRow(text, "vocabulary",
             absl::StrCat(model.vocab_size, model.tie_word_embeddings ? " (tied head)" : " (untied head)"));
-  AppendRow(text, "compute type", ComputeName(plan.compute));
+  AppendRow(text, "compute type", PrecisionText(plan));
 }
 
 void AppendStep(const JobPlan& plan, std::string& text) {
@@ -217,7 +217,8 @@ json ModelJson(const JobPlan& plan) {
           {"head_dim", model.head_dim},
           {"vocab_size", model.vocab_size},
           {"tie_word_embeddings", model.tie_word_embeddings},
-          {"compute", ComputeName(plan.compute)}};
+          {"compute", ComputeName(plan)},
+          {"precision", PrecisionText(plan)}};
 }
 
 json StepJson(const JobPlan& plan) {

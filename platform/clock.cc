@@ -7,11 +7,6 @@
 namespace tandem::platform {
 namespace {
 
-class MachineClock final : public Clock {
- public:
-  absl::Time Now() const override { return absl::Now(); }
-};
-
 class UnjumpingClock final : public Clock {
  public:
   absl::Time Now() const override {
@@ -24,11 +19,6 @@ class UnjumpingClock final : public Clock {
 };
 
 }  // namespace
-
-const Clock& SystemClock() {
-  static const MachineClock* const clock = new MachineClock;
-  return *clock;
-}
 
 const Clock& SteadyClock() {
   static const UnjumpingClock* const clock = new UnjumpingClock;

@@ -12,9 +12,6 @@ class Clock {
   virtual absl::Time Now() const = 0;
 };
 
-// The machine's clock.
-const Clock& SystemClock();
-
 // The machine's clock as it was at the first call, moved on by CLOCK_MONOTONIC: for deadlines, since it never
 // jumps.
 const Clock& SteadyClock();

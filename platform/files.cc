@@ -147,6 +147,16 @@ Files& SystemFiles() {
   return *files;
 }
 
+absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path, int64_t most_bytes) {
+  const absl::StatusOr<int64_t> bytes = files.Size(path);
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes > most_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "read ", path, ": it has ", *bytes, " bytes, more than such a file can have (", most_bytes, ")"));
+  }
+  return files.Read(path);
+}
+
 absl::Status ReplaceFile(Files& files, const std::string& path, std::string_view content) {
   const std::string temporary = path + ".tmp";
   if (const absl::Status status = files.Write(temporary, content); !status.ok()) {

@@ -49,6 +49,10 @@ class Files {
 
 Files& SystemFiles();
 
+// What is in a file of at most `most_bytes`. InvalidArgument, before any of it is read, where it has more: it
+// may be anything, and need not fit in memory.
+absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path, int64_t most_bytes);
+
 // Write to a temporary name beside `path`, fsync, rename, fsync the folder: after a crash
 // `path` holds the old content or the new one.
 absl::Status ReplaceFile(Files& files, const std::string& path, std::string_view content);

@@ -4,7 +4,7 @@
 
 namespace tandem::platform {
 
-// Of this machine, as it calls itself; "localhost" where it has no name.
+// The name of this machine, as it calls itself; "localhost" where it has no name.
 std::string HostName();
 
 }  // namespace tandem::platform

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Sets up, configures and builds: the common part of demo.sh and test.sh.
 #
-#   scripts/build.sh [--tests] [--torch DIR] [--target T ...]
+#   scripts/build.sh [--tests] [--cuda] [--torch DIR] [--target T ...]
 #
 #   --tests    the tests and bench/ as well
+#   --cuda     must have the CUDA code: installs a CUDA 13 compiler where there is none
 #
 # Binaries are in build/release/bin.
 set -euo pipefail
@@ -13,10 +14,11 @@ setup=() configure=() targets=() tests=OFF
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) setup+=(--tests); tests=ON ;;
+    --cuda) setup+=(--cuda); configure+=(-DTANDEM_CUDA=ON) ;;
     --torch) [ $# -ge 2 ] || { echo "build: --torch needs a folder" >&2; exit 2; }
              setup+=(--torch "$2"); configure+=("-DTANDEM_TORCH_DIR=$2"); shift ;;
     --target) shift; targets+=(--target "$@"); break ;;
-    -h|--help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "build: unknown argument '$1'; see scripts/build.sh --help" >&2; exit 2 ;;
   esac
   shift

@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # The whole of Tandem on this machine: installs what is missing, builds, and trains a small Llama on the C++
-# standard library's headers, with a controller and two workers of one rank each (ZeRO-3).
+# standard library's headers: on two ranks of one worker on GPUs where it finds two, on one rank where it finds one,
+# else with two workers of one rank each on the CPU (ZeRO-3).
 #
 #   scripts/demo.sh [--torch DIR]      (--torch: a LibTorch of your own, see scripts/setup.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
-  -h|--help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h|--help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 
-scripts/build.sh "$@" --target tandem tandem-controller tandem-worker tandem-trainer
+gpus=0
+if command -v nvidia-smi >/dev/null; then gpus=$({ nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU' || true); fi
+cuda=() targets=(tandem tandem-controller tandem-worker tandem-trainer)
+if [ "$gpus" -gt 0 ]; then cuda=(--cuda) targets+=(tandem-trainer-cuda); fi
+scripts/build.sh "${cuda[@]}" "$@" --target "${targets[@]}"
 
 # The newest headers that a compiler brought: /usr/include/c++/12 on Debian 12.
 headers=$(find /usr/include/c++ -mindepth 1 -maxdepth 1 -type d | sort -V | tail -n 1)
@@ -17,5 +22,10 @@ headers=$(find /usr/include/c++ -mindepth 1 -maxdepth 1 -type d | sort -V | tail
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
 mkdir -p "$run"
 sed -e "s#/usr/include/c++/12#$headers#" -e "s#runs/headers#$run/checkpoints#" examples/headers.yaml >"$run/job.yaml"
-echo "demo: tandem run -f $run/job.yaml --workers 2 --places 1"
-exec build/release/bin/tandem run -f "$run/job.yaml" --workers 2 --places 1
+shape=(--workers 2 --slots 1)
+if [ "$gpus" -gt 0 ]; then
+  shape=(--workers 1)
+  [ "$gpus" -gt 1 ] || sed -i 's/^  ranks: 2$/  ranks: 1/' "$run/job.yaml"
+fi
+echo "demo: tandem run -f $run/job.yaml ${shape[*]}"
+exec build/release/bin/tandem run -f "$run/job.yaml" "${shape[@]}"

@@ -96,7 +96,7 @@ if [ $cuda = 1 ]; then
   if [ -n "$nvcc" ]; then
     echo "setup: $nvcc compiles for CUDA 13"
   elif [ "$torch" != wheel ]; then
-    echo "setup: no nvcc 13 here; install the CUDA 13 toolkit, or leave --torch and --no-torch out" >&2
+    echo "setup: no nvcc 13 here; install the CUDA 13 toolkit, or omit --torch and --no-torch" >&2
     exit 1
   else
     # Nothing happens, and nothing is asked of the network, where they are there.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything, and passes the tests.
+# Installs what is missing, builds everything, and runs the tests.
 #
 #   scripts/test.sh [--full] [--torch DIR] [CTEST-ARGUMENT ...]
 #

@@ -35,11 +35,23 @@ void BatchReader::Ask(int64_t run, std::vector<int64_t*> destinations, Load load
 
 void BatchReader::Await(int64_t run, int microbatch) {
   std::unique_lock<std::mutex> lock(mu_);
-  changed_.wait(lock, [&] { return Find(run).done > microbatch || Find(run).error != nullptr; });
+  changed_.wait(lock,
+                [&] { return cancelled_ || Find(run).done > microbatch || Find(run).error != nullptr; });
+  if (cancelled_) {
+    throw std::runtime_error("the batches are not wanted any more");
+  }
   const Job& job = Find(run);
   if (job.done <= microbatch) {
     std::rethrow_exception(job.error);
   }
+}
+
+void BatchReader::Cancel() {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    cancelled_ = true;
+  }
+  changed_.notify_all();
 }
 
 BatchReader::Job& BatchReader::Find(int64_t run) {

@@ -32,8 +32,11 @@ class BatchReader {
   // after it is asked for.
   void Ask(int64_t run, std::vector<int64_t*> destinations, Load load);
 
-  // Returns once the microbatch is there. Throws what its Load threw.
+  // Returns once the microbatch is there. Throws what its Load threw; std::runtime_error after Cancel.
   void Await(int64_t run, int microbatch);
+
+  // Whoever waits, now or later, waits no more: the runs end with an error, and data may be slow.
+  void Cancel();
 
  private:
   struct Job {
@@ -49,8 +52,9 @@ class BatchReader {
 
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;  // the newest two; mu_
-  bool ending_ = false;   // mu_
+  std::deque<Job> jobs_;    // the newest two; mu_
+  bool cancelled_ = false;  // mu_
+  bool ending_ = false;     // mu_
   std::thread thread_;
 };
 

@@ -1,5 +1,6 @@
 #include "trainer/binder.h"
 
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -75,6 +76,26 @@ model::Pass PassOf(Opcode opcode) {
       return model::Pass::kBackwardInput;
     default:
       return model::Pass::kBackwardWeight;
+  }
+}
+
+const model::UnitTypes& TypesOf(const plan::JobPlan& plan, schedules::UnitId unit) {
+  return plan.precision.Of(plan.units.at(unit).name);
+}
+
+// Of the elements of a buffer that nodes find parameters or their gradients in; nothing of other kinds.
+std::optional<model::ComputeType> ParameterTypeOf(const plan::JobPlan& plan, const Buffer& buffer) {
+  switch (buffer.kind) {
+    case BufferKind::kGathered:
+    case BufferKind::kPublished:
+    case BufferKind::kWeights:  // where they are not published
+      return TypesOf(plan, buffer.subject).compute;
+    case BufferKind::kContribution:
+      return TypesOf(plan, buffer.subject).transport;
+    case BufferKind::kCollected:
+      return TypesOf(plan, buffer.subject).main;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -178,6 +199,12 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
                                 .norm_terms = operands.TakeIf(BufferKind::kNormTerms)},
                                adds);
     }
+    case Opcode::kRound: {
+      const model::UnitTypes& types = TypesOf(plan_, instruction.target);
+      const Memory collected = operands.Take(BufferKind::kCollected);
+      return fsdp::BindRound(device, collected, ElementTypeOf(types.main),
+                             operands.Take(BufferKind::kContribution), ElementTypeOf(types.transport));
+    }
     case Opcode::kReduceOuter: {
       const Memory gradients = operands.Take(BufferKind::kGradients);
       const Memory staging = operands.Take(BufferKind::kStaging);
@@ -220,9 +247,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
                               moments.parts[0].end - moments.parts[0].begin};
       memory.state.exp_avg_sq = {both.begin + moments.parts.at(1).begin,
                                  moments.parts[1].end - moments.parts[1].begin};
-      if (operands.TakeIf(BufferKind::kPublished).begin != nullptr) {
-        break;
-      }
+      memory.state.published = operands.TakeIf(BufferKind::kPublished);
       memory.update_norms = operands.Take(BufferKind::kUpdateNorms);
       memory.scratch = operands.TakeIf(BufferKind::kScratch);
       return units_.at(instruction.target).BindOptimizerStep(memory, AdamW(plan_));
@@ -257,7 +282,6 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
     case Opcode::kSend:
     case Opcode::kReceive:
     case Opcode::kHostWait:
-    case Opcode::kRound:
       break;
   }
   throw std::logic_error(
@@ -287,18 +311,13 @@ model::OperandMemory Binder::MemoryOf(const Program& program, const Operand& ope
   model::OperandMemory result{
       .begin = memory.begin, .bytes = memory.bytes, .adds = operand.mode == Mode::kAdds};
   const Buffer& buffer = program.buffers[operand.buffer];
-  switch (buffer.kind) {
-    case BufferKind::kGathered:
-    case BufferKind::kWeights:  // where every rank keeps all of them
-    case BufferKind::kPublished:
-    case BufferKind::kContribution:
-    case BufferKind::kCollected:
-      break;
-    default:
-      return result;
+  const std::optional<model::ComputeType> type = ParameterTypeOf(plan_, buffer);
+  if (!type.has_value()) {
+    return result;
   }
+  result.type = *type;
   const Memory whole = memory_.At(program, {.buffer = operand.buffer}, parity);
-  const int64_t element_bytes = model::ElementBytes(plan_.compute);
+  const int64_t element_bytes = model::ElementBytes(*type);
   const auto& parameters = plan_.units[buffer.subject].parameters;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (operand.part < 0 || parameters[i].part == operand.part) {

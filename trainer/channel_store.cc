@@ -31,7 +31,7 @@ void ChannelStore::Set(const std::string& key, const std::string& value) {
   ThrowIfNotOk(channel_.Send(message));
 }
 
-std::string ChannelStore::Get(const std::string& key, absl::Time deadline) {
+std::string ChannelStore::Get(const std::string& key, absl::Duration patience) {
   bool ask = false;
   {
     const std::lock_guard<std::mutex> lock(mu_);
@@ -47,9 +47,9 @@ std::string ChannelStore::Get(const std::string& key, absl::Time deadline) {
   }
   std::unique_lock<std::mutex> lock(mu_);
   const bool there =
-      changed_.wait_until(lock, absl::ToChronoTime(deadline), [&] { return values_.count(key) > 0; });
+      changed_.wait_for(lock, absl::ToChronoNanoseconds(patience), [&] { return values_.count(key) > 0; });
   if (!there) {
-    throw comm::CommError("rendezvous: nobody has set " + key + " before the deadline");
+    throw comm::CommError("rendezvous: nobody has set " + key + " within " + absl::FormatDuration(patience));
   }
   return values_[key];
 }

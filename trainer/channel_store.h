@@ -19,7 +19,7 @@ class ChannelStore final : public comm::Store {
   ChannelStore(link::Channel& channel, v1::AttemptId attempt, int rank);
 
   void Set(const std::string& key, const std::string& value) override;
-  std::string Get(const std::string& key, absl::Time deadline) override;
+  std::string Get(const std::string& key, absl::Duration patience) override;
 
   void Deliver(const v1::KvValue& value);
 

@@ -1,3 +1,6 @@
+#include <cstdlib>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "comm/nccl_communicator.h"
@@ -28,6 +31,16 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeCudaBackend(int index) { return std::make_unique<CudaBackend>(index); }
+std::unique_ptr<Backend> MakeCudaBackend(int index) {
+  // Recipes for other trainers set it to 1: all streams then share one queue, and nothing overlaps.
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (connections != nullptr && std::string_view(connections) == "1") {
+    throw std::runtime_error(
+        "CUDA_DEVICE_MAX_CONNECTIONS is 1 in the environment of this worker, so gathers and reductions "
+        "cannot "
+        "run beside compute; allowed: 2 to 32, or unset; unset it and start the worker again");
+  }
+  return std::make_unique<CudaBackend>(index);
+}
 
 }  // namespace tandem::trainer

@@ -77,10 +77,10 @@ void DaemonObserver::OnReady(const RankReady& ready) {
 
 void DaemonObserver::OnParameters(const std::vector<ReportedParameter>& parameters) {
   v1::FromTrainer message;
-  v1::ItemTable& table = *message.mutable_table();
+  v1::ParameterTable& table = *message.mutable_table();
   table.set_digest(table_digest_);
   for (const ReportedParameter& parameter : parameters) {
-    v1::Item& row = *table.add_items();
+    v1::Parameter& row = *table.add_parameters();
     row.set_name(parameter.name);
     row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
   }

@@ -208,6 +208,7 @@ class Door {
   void Request(v1::Desired desired, uint64_t id) {
     switch (desired) {
       case v1::DESIRED_STOP_NOW:
+        ReleaseDirectory();  // a disk that hangs: the daemon kills when the grace is over
         Leave(ExitCode::kStopped);
       case v1::DESIRED_STOP_AFTER_CHECKPOINT:
         requests_.Add(kRequestStop, id);
@@ -217,6 +218,13 @@ class Door {
         break;
       default:
         break;  // RUN: it does
+    }
+  }
+
+  // Before the process ends under a rank that runs.
+  void ReleaseDirectory() {
+    if (Rank* const rank = running_; rank != nullptr) {
+      rank->ReleaseDirectory();
     }
   }
 
@@ -240,7 +248,7 @@ class Door {
     const v1::Assignment& assignment = start_.assignment();
     plan_ = plan::MakeJobPlan(assignment.resolved());
     (*page_)->phase = static_cast<int>(Phase::kConnecting);
-    backend_ = make_backend_(DeviceName(assignment.resolved().resources().device()), Own().place());
+    backend_ = make_backend_(DeviceName(assignment.resolved().resources().device()), Own().slot());
     Connect();
     observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
     rank_ = std::make_unique<Rank>(plan_,
@@ -251,6 +259,7 @@ class Door {
                                               .resume_from = assignment.resume_from()},
                                    RankCommunicators{*communicators_, *factory_, *report_},
                                    platform::SystemFiles(), requests_, **page_, *backend_, *observer_);
+    running_ = rank_.get();
     if (heartbeat_ == nullptr) {
       return rank_->Run();
     }
@@ -356,7 +365,8 @@ class Door {
     cause.mutable_time()->set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
   }
 
-  // The last frame. A daemon that does not read it gets the exit code alone.
+  // The last frame. A daemon that does not read it gets the exit code alone, and a disk that hangs keeps the
+  // directory.
   [[noreturn]] void Say(const v1::FromTrainer& message, int code) {
     std::thread([code] {
       std::this_thread::sleep_for(absl::ToChronoNanoseconds(kLastWords));
@@ -366,6 +376,7 @@ class Door {
     if (!sent.ok()) {
       Log(LogLevel::kWarning, "the daemon did not hear why", {{"error", std::string(sent.message())}});
     }
+    ReleaseDirectory();
     Leave(code);
   }
 
@@ -389,6 +400,7 @@ class Door {
   std::unique_ptr<comm::Communicator> heartbeat_;  // null: nothing to watch
   std::unique_ptr<DaemonObserver> observer_;
   std::unique_ptr<Rank> rank_;
+  std::atomic<Rank*> running_{nullptr};  // rank_, for other threads
   std::unique_ptr<comm::Watchdog> watch_;
 };
 

@@ -10,9 +10,9 @@ namespace tandem::trainer {
 
 class Backend;
 
-// What a rank runs on, from the job's device (its name in a job spec) and the rank's place on its machine.
+// What a rank runs on, from the job's device (its name in a job spec) and the rank's slot on its machine.
 // Throws UserError for a device that this program does not serve.
-using MakeBackend = std::function<std::unique_ptr<Backend>(const std::string& device, int place)>;
+using MakeBackend = std::function<std::unique_ptr<Backend>(const std::string& device, int slot)>;
 
 // A trainer process from its first frame to its exit code: the one place where protos become plain structs,
 // and exceptions a Cause. Returns the exit code (link/exit_code.h) after Finished; every other end leaves the

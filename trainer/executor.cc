@@ -1,7 +1,5 @@
 #include "trainer/executor.h"
 
-#include <time.h>
-
 #include <array>
 #include <atomic>
 #include <map>
@@ -19,6 +17,7 @@
 #include "trainer/binder.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
+#include "trainer/progress.h"
 #include "trainer/run_memory.h"
 #include "trainer/step_recorder.h"
 
@@ -30,11 +29,8 @@ using schedules::Program;
 
 namespace {
 
-int64_t MonotonicNanoseconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+// Of an instruction whose call has not returned: how many collectives it starts is not known yet.
+constexpr uint64_t kNotKnown = UINT64_MAX;
 
 // Where a program's communicator is among those of all programs.
 int Find(const std::vector<schedules::CommunicatorUse>& uses, const schedules::CommunicatorUse& wanted) {
@@ -59,6 +55,7 @@ class Executor::Impl {
         page_(page),
         options_(options),
         device_(backend.device()),
+        progress_(page, !device_.finishes_in_calls()),
         run_memory_(plan, memory),
         binder_(plan, nodes, units, memory, backend, options.fill_with_nan,
                 [this](int parity, int microbatch) { reader_.Await(slots_[parity].number, microbatch); }) {
@@ -68,6 +65,10 @@ class Executor::Impl {
                                           " communicators, the programs use ", communicators.size()));
     }
     page_.num_communicators.store(static_cast<int32_t>(communicators.size()), std::memory_order_relaxed);
+    for (const int parity : {0, 1}) {
+      slots_[parity].executor = this;
+      slots_[parity].parity = parity;
+    }
     int first = 0;  // of the program's instructions among those of all
     for (const Program* program : plan.stage.All()) {
       programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,
@@ -93,7 +94,7 @@ class Executor::Impl {
     if (in_flight_ == 2) {
       throw std::logic_error("a third run before the first has ended");
     }
-    error_.RethrowIfSet();
+    WithPlace([this] { error_.RethrowIfSet(); });
     const int64_t number = next_++;
     Slot& slot = slots_[number % 2];
     {
@@ -106,19 +107,18 @@ class Executor::Impl {
     slot.step = step;
     slot.ended.assign(slot.bound->program.segments().size(), device::Event());
     ++in_flight_;
-    const int parity = static_cast<int>(number % 2);
     const Program& program = slot.bound->program.program();
-    run_memory_.WriteInputs(request, program, parity);
-    if (const std::vector<int64_t*>& batches = run_memory_.Batches(program, parity); !batches.empty()) {
+    run_memory_.WriteInputs(request, program, slot.parity);
+    if (const std::vector<int64_t*>& batches = run_memory_.Batches(program, slot.parity); !batches.empty()) {
       reader_.Ask(number, batches, std::move(load));
     }
     try {
-      IssueAll(slot, parity);
+      IssueAll(slot);
     } catch (...) {
       // A GPU that has failed throws again at whoever uses it next. The instruction that met it first has
       // set its error already; that one is thrown.
       Fail(std::current_exception());
-      error_.RethrowIfSet();
+      WithPlace([this] { error_.RethrowIfSet(); });
     }
   }
 
@@ -128,9 +128,12 @@ class Executor::Impl {
     }
     const int64_t number = next_ - in_flight_;
     Slot& slot = slots_[number % 2];
-    slot.end_stream->Synchronize(slot.end);
-    error_.RethrowIfSet();
+    WithPlace([&] {
+      slot.end_stream->Synchronize(slot.end);
+      error_.RethrowIfSet();
+    });
     --in_flight_;
+    progress_.Look();
     if (slot.recorder != nullptr) {
       recorded_ = slot.recorder->Take();
       slot.recorder = nullptr;
@@ -144,6 +147,7 @@ class Executor::Impl {
 
   void Fail(const std::exception_ptr& error) {
     error_.Set(error);
+    reader_.Cancel();
     communicators_.Abort();
   }
 
@@ -196,13 +200,15 @@ class Executor::Impl {
   // The collectives of one instruction that has been issued.
   struct Collective {
     comm::Communicator* communicator = nullptr;
-    uint64_t last_sequence = 0;  // how many the communicator has started with them
+    uint64_t last_sequence = kNotKnown;  // how many the communicator has started with them
     const Instruction* instruction = nullptr;
     int64_t step = 0;
   };
 
   // A run in flight, by parity.
   struct Slot {
+    Impl* executor = nullptr;
+    int parity = 0;
     int64_t number = -1;  // written under mu_: a watchdog asks which run is older
     Bound* bound = nullptr;
     RunRequest request;
@@ -224,11 +230,11 @@ class Executor::Impl {
     return found->second.get();
   }
 
-  void IssueAll(Slot& slot, int parity) {
+  void IssueAll(Slot& slot) {
     if (slot.request.run.recording == Recording::kNone) {
-      IssueSegments(slot, parity);
+      IssueSegments(slot);
     } else {
-      Record(slot, parity);
+      Record(slot);
     }
     slot.ends.clear();
     for (auto& [name, entry] : streams_) {
@@ -261,7 +267,7 @@ class Executor::Impl {
     }
   }
 
-  void IssueSegments(Slot& slot, int parity) {
+  void IssueSegments(Slot& slot) {
     JoinFormerRun(slot);
     const std::vector<Segment>& segments = slot.bound->program.segments();
     for (size_t i = 0; i < segments.size(); ++i) {
@@ -272,19 +278,20 @@ class Executor::Impl {
       }
       if (options_.separate_instructions) {
         for (const BoundInstruction* bound : segment.instructions) {
-          stream.Enqueue([this, &slot, bound, parity] { Run(slot, *bound, parity); });
+          stream.Enqueue([&slot, bound] { slot.executor->Run(slot, *bound); });
         }
       } else {
-        stream.Enqueue([this, &slot, &segment, parity] { RunSegment(slot, segment, parity); });
+        stream.Enqueue([&slot, &segment] { slot.executor->RunSegment(slot, segment); });
       }
       if (segment.awaited) {
         slot.ended[i] = stream.Record();
+        NoteIssued(slot, *segment.instructions.back(), slot.ended[i]);
       }
     }
   }
 
   // The same with every instruction timed; no other run is in flight.
-  void Record(Slot& slot, int parity) {
+  void Record(Slot& slot) {
     const Program& program = slot.bound->program.program();
     slot.recorder = std::make_unique<StepRecorder>(device_, program, slot.request.run.computed,
                                                    slot.request.run.recording);
@@ -295,42 +302,46 @@ class Executor::Impl {
       entry.stream->Wait(origin);
     }
     if (slot.request.run.recording != Recording::kSerialized) {
-      IssueSegments(slot, parity);
+      IssueSegments(slot);
       return;
     }
     // In the program's order, each after the end of the one before.
     JoinFormerRun(slot);
-    device::Stream* last = &first;
+    device::Event end;
     for (const BoundInstruction& bound : slot.bound->program.instructions()) {
       device::Stream& stream = *slot.bound->streams[bound.instruction->stream];
-      if (last != &stream) {
-        stream.Wait(last->Record());
-      }
-      stream.Enqueue([this, &slot, &bound, parity] { Run(slot, bound, parity); });
-      last = &stream;
+      stream.Wait(end);
+      stream.Enqueue([&slot, &bound] { slot.executor->Run(slot, bound); });
+      end = stream.Record();
+      NoteIssued(slot, bound, end);
     }
   }
 
-  void RunSegment(Slot& slot, const Segment& segment, int parity) {
+  void RunSegment(Slot& slot, const Segment& segment) {
     for (const BoundInstruction* bound : segment.instructions) {
       if (error_.is_set()) {
         return;
       }
-      Run(slot, *bound, parity);
+      Run(slot, *bound);
     }
   }
 
-  void Run(Slot& slot, const BoundInstruction& bound, int parity) {
+  void Run(Slot& slot, const BoundInstruction& bound) {
     try {
-      if (bound.instruction->communicator >= 0) {
-        NoteCollective(slot, bound);
-      }
+      const bool communicates = bound.instruction->communicator >= 0;
+      const size_t collective = communicates ? NoteStart(slot, bound) : 0;
+      const Call& call = bound.calls[slot.parity];
       if (slot.recorder == nullptr) {
-        bound.calls[parity]();
+        call();
       } else {
-        slot.recorder->Run(bound.index, bound.calls[parity]);
+        slot.recorder->Run(bound.index, call);
       }
-      NoteEnd(slot, bound);
+      if (communicates) {
+        NoteStarted(slot, bound, collective);
+      }
+      if (device_.finishes_in_calls()) {
+        NoteFinished(slot, bound);
+      }
     } catch (...) {
       const int communicator = bound.instruction->communicator;
       Fail(std::make_exception_ptr(InstructionError(
@@ -350,28 +361,75 @@ class Executor::Impl {
     return instruction.opcode == Opcode::kOptimizerStep || run.computed == 0 ? run.applied : run.computed;
   }
 
-  void NoteCollective(Slot& slot, const BoundInstruction& bound) {
+  // Before the call of an instruction that communicates; returns where its collectives are noted.
+  size_t NoteStart(Slot& slot, const BoundInstruction& bound) {
     const int use = slot.bound->uses_of[bound.instruction->communicator];
     comm::Communicator& communicator = communicators_[use];
-    const uint64_t sequence = communicator.num_collectives() + 1;
+    page_.collectives[use].store(communicator.num_collectives() + 1, std::memory_order_relaxed);
+    const std::lock_guard<std::mutex> lock(mu_);
+    slot.collectives.push_back({.communicator = &communicator,
+                                .instruction = bound.instruction,
+                                .step = StepOf(slot, *bound.instruction)});
+    return slot.collectives.size() - 1;
+  }
+
+  // Behind the call, which has started all of them.
+  void NoteStarted(Slot& slot, const BoundInstruction& bound, size_t collective) {
+    const int use = slot.bound->uses_of[bound.instruction->communicator];
+    const uint64_t sequence = communicators_[use].num_collectives();
     page_.collectives[use].store(sequence, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(mu_);
-    slot.collectives.push_back(
-        {&communicator, sequence, bound.instruction, StepOf(slot, *bound.instruction)});
+    slot.collectives[collective].last_sequence = sequence;
   }
 
   // The streams that copy to and from the host go ahead into the next run, where the page would jump to and
-  // fro between two steps: of them it tells only that something moves.
-  void NoteEnd(const Slot& slot, const BoundInstruction& bound) {
-    page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
-    if (slot.bound->program.program().streams[bound.instruction->stream].copies_host) {
-      return;
-    }
+  // fro between two steps.
+  static bool HasPlace(const Slot& slot, const BoundInstruction& bound) {
+    return !slot.bound->program.program().streams[bound.instruction->stream].copies_host;
+  }
+
+  Progress::Position PositionOf(const Slot& slot, const BoundInstruction& bound) const {
     const trainer::Run& run = slot.request.run;
-    page_.step.store(run.computed > 0 ? run.computed : (run.applied > 0 ? run.applied : slot.step),
-                     std::memory_order_relaxed);
-    page_.instruction.store(slot.bound->first + bound.index, std::memory_order_relaxed);
-    page_.microbatch.store(bound.instruction->microbatch, std::memory_order_relaxed);
+    return {.run = slot.number,
+            .step = run.computed > 0 ? run.computed : (run.applied > 0 ? run.applied : slot.step),
+            .instruction = slot.bound->first + bound.index,
+            .microbatch = bound.instruction->microbatch};
+  }
+
+  void NoteFinished(const Slot& slot, const BoundInstruction& bound) {
+    if (HasPlace(slot, bound)) {
+      progress_.Finished(PositionOf(slot, bound));
+    } else {
+      progress_.Moved();
+    }
+  }
+
+  void NoteIssued(const Slot& slot, const BoundInstruction& bound, const device::Event& end) {
+    if (!device_.finishes_in_calls() && HasPlace(slot, bound)) {
+      progress_.Issued(slot.bound->streams[bound.instruction->stream], PositionOf(slot, bound), end);
+    }
+  }
+
+  // Calls `call`. An error of a GPU that no instruction met says where the rank was, as far as the page
+  // knows.
+  template <typename F>
+  void WithPlace(const F& call) const {
+    try {
+      call();
+    } catch (const device::DeviceError& error) {
+      const int64_t place = page_.instruction.load(std::memory_order_relaxed);
+      std::string behind = "before the first instruction has finished";
+      for (const auto& [name, bound] : programs_) {
+        const std::vector<Instruction>& instructions = bound->program.program().instructions;
+        const int64_t index = place - bound->first;
+        if (index >= 0 && index < static_cast<int64_t>(instructions.size())) {
+          behind = absl::StrCat("after ", schedules::ToText(instructions[index], plan_.outline));
+        }
+      }
+      throw InstructionError(
+          std::make_exception_ptr(device::DeviceError(absl::StrCat(error.what(), "; ", behind))),
+          page_.step.load(std::memory_order_relaxed), /*instruction=*/"", /*group=*/"");
+    }
   }
 
   // Of the runs in flight, the older one's first.
@@ -389,6 +447,7 @@ class Executor::Impl {
   link::SharedPage& page_;
   const ExecutorOptions options_;
   device::Device& device_;
+  Progress progress_;
   RunMemory run_memory_;
   BatchReader reader_;
   Binder binder_;

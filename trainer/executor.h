@@ -53,10 +53,10 @@ struct ExecutorOptions {
 class Executor {
  public:
   // All arguments outlive it. communicators: those of CommunicatorUsesOf(plan), in its order. `page` gets
-  // the instruction whose call returned last (its place among those of plan.stage.All(), one program behind
-  // the other), its step and microbatch, and the collectives that each communicator has started. On the CPU
-  // that instruction has finished; on CUDA it was issued, at most a few segments ahead of the GPU. Copies to
-  // and from the host, which go ahead into the next run, change the page's time alone.
+  // the instruction that finished last (its place among those of plan.stage.All(), one program behind the
+  // other), its step and microbatch, and the collectives that each communicator has started. On CUDA it is
+  // the last of a segment, and known 10 ms late at most (progress.h). Copies to and from the host, which go
+  // ahead into the next run, change the page's time alone, on CUDA nothing.
   Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
            const std::vector<fsdp::UnitShard>& units, const StageMemory& memory,
            comm::Communicators& communicators, link::SharedPage& page, Backend& backend,
@@ -71,7 +71,8 @@ class Executor {
   void Issue(const RunRequest& request, BatchReader::Load load, int64_t step = 0);
 
   // Blocks until the oldest run in flight has ended. Requires in_flight() > 0. Throws the first error of any
-  // run: an InstructionError, or what Fail was given.
+  // run: an InstructionError, or what Fail was given. Where a GPU failed without a call that threw, the
+  // error's step and text say behind which instruction.
   RunRecord Await();
 
   // Of the run that Await returned last, where it was recorded; without its rank.

@@ -137,7 +137,8 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
 }
 
 void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found) {
-  if (found.info.layout_digest != options.layout_digest) {
+  const std::vector<std::string>& digests = options.layout_digests;
+  if (std::find(digests.begin(), digests.end(), found.info.layout_digest) == digests.end()) {
     throw UserError(
         absl::StrCat("checkpoint.resume: ", found.path,
                      " is of another model (its tensors differ in name, shape or type); resume with the "
@@ -286,7 +287,7 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
 }  // namespace
 
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
-                  std::function<void(const std::string& reason)> lost) {
+                  checkpoint::HeldLease& lease, std::function<void(const std::string& reason)> lost) {
   JobStart start;
   if (!options.directory.empty()) {
     CheckSameFolder(files, comm, options.directory);
@@ -294,17 +295,10 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
   start.from.path = DecideOnRankZero(comm, [&]() -> std::string {
                       if (!options.directory.empty()) {
                         TakeDirectory(files, options);
-                        start.lease = std::make_unique<checkpoint::Lease>(files, options.directory,
-                                                                          options.self, std::move(lost));
+                        lease.Hold(std::make_unique<checkpoint::Lease>(files, options.directory, options.self,
+                                                                       std::move(lost)));
                       }
-                      try {
-                        return Choose(files, options, start.warnings).path;
-                      } catch (...) {
-                        if (start.lease != nullptr) {
-                          start.lease->Release();  // the corrected job need not wait
-                        }
-                        throw;
-                      }
+                      return Choose(files, options, start.warnings).path;
                     }).path;
   if (!start.from.path.empty()) {
     start.from.info = checkpoint::ReadInfo(files, start.from.path);

@@ -17,24 +17,23 @@ namespace tandem::trainer {
 
 // What decides where a job starts.
 struct ResumeOptions {
-  checkpoint::Owner self;   // the job that starts
-  std::string directory;    // of its checkpoints; may be empty
-  std::string resume;       // of the spec: "", "newest", "none", a path
-  std::string resume_from;  // a checkpoint that the controller chose; goes before `resume`
-  std::string layout_digest;
+  checkpoint::Owner self;                   // the job that starts
+  std::string directory;                    // of its checkpoints; may be empty
+  std::string resume;                       // of the spec: "", "newest", "none", a path
+  std::string resume_from;                  // a checkpoint that the controller chose; goes before `resume`
+  std::vector<std::string> layout_digests;  // of checkpoints that it can go on from
   uint64_t seed = 0;
   std::string data_digest;
 };
 
 struct JobStart {
-  checkpoint::Found from;  // the same on all ranks; an empty path: step 0
-  // Rank 0 only.
-  std::vector<CheckpointWarning> warnings;   // at most 8, as many as the job's record keeps
-  std::unique_ptr<checkpoint::Lease> lease;  // of the directory; null where there is none
+  checkpoint::Found from;                   // the same on all ranks; an empty path: step 0
+  std::vector<CheckpointWarning> warnings;  // rank 0 only; at most 8, as many as the job's record keeps
 };
 
 // Collective, and waits for the others. Makes the job the owner of its directory (checkpoint/owner.h) and
-// finds the checkpoint that it starts from. Rank 0 looks and decides for all.
+// finds the checkpoint that it starts from. Rank 0 looks and decides for all, and holds the lease of the
+// directory, where there is one.
 // `lost` is called on the lease's thread, with the reason, when the directory gets another owner.
 // Throws UserError on all ranks
 // * with the reason "CheckpointDirectoryInUse" where another job lives in the directory,
@@ -44,6 +43,6 @@ struct JobStart {
 // * where the directory holds later checkpoints of another job, whose names this job will need,
 // * where another job has used a directory that was new or empty when this job was submitted.
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
-                  std::function<void(const std::string& reason)> lost);
+                  checkpoint::HeldLease& lease, std::function<void(const std::string& reason)> lost);
 
 }  // namespace tandem::trainer

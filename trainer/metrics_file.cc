@@ -6,13 +6,14 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "platform/filter_lines.h"
 #include "platform/log.h"
 #include "trainer/failure.h"
 
@@ -25,19 +26,13 @@ void ThrowIfNotOk(const absl::Status& status) {
   }
 }
 
-// The lines of steps up to last_step, whole ones only.
-std::string Cut(const std::string& content, int64_t last_step) {
-  std::string kept;
-  std::istringstream lines(content);
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (object.is_object() && object.contains("step") && object["step"].is_number_integer() &&
-        object["step"].get<int64_t>() <= last_step) {
-      kept += line;
-      kept += '\n';
-    }
-  }
-  return kept;
+constexpr size_t kMostLineBytes = 1 << 20;  // a step has at most some hundred scalars
+
+// A whole line of a step that does not come again after last_step.
+bool IsOfStepUpTo(int64_t last_step, std::string_view line) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return last_step > 0 && object.is_object() && object.contains("step") &&
+         object["step"].is_number_integer() && object["step"].get<int64_t>() <= last_step;
 }
 
 }  // namespace
@@ -45,11 +40,10 @@ std::string Cut(const std::string& content, int64_t last_step) {
 MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, int64_t resumed_step)
     : path_(directory + "/metrics.jsonl") {
   ThrowIfNotOk(files.CreateFolders(directory));
-  const absl::StatusOr<std::string> content = files.Read(path_);
-  if (content.ok()) {
-    ThrowIfNotOk(platform::ReplaceFile(files, path_, Cut(*content, resumed_step)));
-  } else if (!absl::IsNotFound(content.status())) {
-    ThrowIfNotOk(content.status());
+  const absl::Status cut = platform::FilterLines(
+      path_, kMostLineBytes, [&](std::string_view line) { return IsOfStepUpTo(resumed_step, line); });
+  if (!absl::IsNotFound(cut)) {
+    ThrowIfNotOk(cut);
   }
   absl::StatusOr<platform::Descriptor> file =
       platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644);

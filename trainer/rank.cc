@@ -111,13 +111,13 @@ class Rank::Impl {
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
-        nodes_(model::DecoderNodes(plan.model, plan.batch, plan.compute, backend.operations())),
+        nodes_(model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
         units_(MakeUnits(plan, config.rank, backend)),
         memory_(plan.stage, backend.device(),
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
         states_(StatesOf(plan, memory_)),
-        arrays_(backend.device(), ElementTypeOf(plan.compute), units_, states_),
+        arrays_(backend.device(), ElementTypeOf(plan.precision.common.main), units_, states_),
         executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(memory_.region())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
@@ -132,9 +132,7 @@ class Rank::Impl {
   RankOutcome Run() {
     try {
       const RankOutcome outcome = Train();
-      if (lease_ != nullptr) {
-        lease_->Release();
-      }
+      ReleaseDirectory();
       return outcome;
     } catch (...) {
       // The other ranks, and this one's reporter, must not wait for what will not come.
@@ -147,6 +145,8 @@ class Rank::Impl {
   std::exception_ptr FailHungCollective(const std::exception_ptr& error) {
     return executor_.FailHungCollective(error);
   }
+
+  void ReleaseDirectory() { lease_.Release(); }
 
   int64_t step() const { return sequence_.has_value() ? sequence_->step() : 0; }
   const std::vector<fsdp::UnitShard>& units() const { return units_; }
@@ -225,29 +225,37 @@ class Rank::Impl {
                              .directory = plan_.train.checkpoint.directory,
                              .resume = plan_.train.checkpoint.resume,
                              .resume_from = config_.resume_from,
-                             .layout_digest = plan_.layout_digest,
+                             .layout_digests = plan_.resumable_layouts,
                              .seed = plan_.train.seed,
                              .data_digest = corpus_->digest()},
-                            [this](const std::string& reason) {
+                            lease_, [this](const std::string& reason) {
                               executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
                             });
-    lease_ = std::move(job.lease);
     for (const CheckpointWarning& warning : job.warnings) {
       observer_.OnCheckpointWarning(warning);
     }
     const checkpoint::Found& start = job.from;
     resumed_from_ = start.path;
-    if (start.path.empty()) {
-      for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-        std::vector<fsdp::ParameterInit> inits;
-        for (const model::Parameter& parameter : plan_.units[unit].parameters) {
-          inits.push_back(
-              {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
-        }
-        units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
-      }
-      return 0;
+    const int64_t step = start.path.empty() ? Initialize() : Resume(start);
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      units_[unit].Publish(states_[unit]);
     }
+    return step;
+  }
+
+  int64_t Initialize() {
+    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+      std::vector<fsdp::ParameterInit> inits;
+      for (const model::Parameter& parameter : plan_.units[unit].parameters) {
+        inits.push_back(
+            {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
+      }
+      units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
+    }
+    return 0;
+  }
+
+  int64_t Resume(const checkpoint::Found& start) {
     checkpoint::Load(files_, start.path, arrays_.shards(), arrays_.unit_shards());
     arrays_.ToDevice();
     if (config_.rank == 0) {
@@ -497,7 +505,7 @@ class Rank::Impl {
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;
-  std::unique_ptr<checkpoint::Lease> lease_;  // of the checkpoint directory; rank 0
+  checkpoint::HeldLease lease_;  // of the checkpoint directory; rank 0
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
@@ -512,6 +520,8 @@ RankOutcome Rank::Run() { return impl_->Run(); }
 std::exception_ptr Rank::FailHungCollective(const std::exception_ptr& error) {
   return impl_->FailHungCollective(error);
 }
+
+void Rank::ReleaseDirectory() { impl_->ReleaseDirectory(); }
 
 int64_t Rank::step() const { return impl_->step(); }
 

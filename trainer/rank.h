@@ -118,6 +118,10 @@ class Rank {
   // For a watchdog: a collective of the runs in flight will not end. Returns what Run throws. Any thread.
   std::exception_ptr FailHungCollective(const std::exception_ptr& error);
 
+  // Gives the checkpoint directory back, so that the next job need not wait. Run does it when it returns;
+  // whoever ends the process otherwise does it last. Waits for the disk, which may hang. Any thread.
+  void ReleaseDirectory();
+
   // The step that is done. For Finished.
   int64_t step() const;
 

@@ -21,6 +21,8 @@ c10::ScalarType ElementTypeOf(model::ComputeType type) {
       return c10::ScalarType::Float;
     case model::ComputeType::kFp64:
       return c10::ScalarType::Double;
+    case model::ComputeType::kBf16:
+      return c10::ScalarType::BFloat16;
   }
   throw std::logic_error("no trainer computes in this type");
 }
@@ -49,12 +51,14 @@ device::Memory StageMemory::At(const Program& program, const Operand& operand, i
 }
 
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend) {
-  const c10::ScalarType type = ElementTypeOf(plan.compute);
   std::vector<fsdp::UnitShard> units;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    const model::UnitTypes& types = plan.precision.Of(plan.units[unit].name);
     units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan::MeshOf(plan, unit, rank),
-                       fsdp::UnitTypes{.main = type, .compute = type, .transport = type}, backend.device(),
-                       backend.shard_kernels());
+                       fsdp::UnitTypes{.main = ElementTypeOf(types.main),
+                                       .compute = ElementTypeOf(types.compute),
+                                       .transport = ElementTypeOf(types.transport)},
+                       backend.device(), backend.shard_kernels());
   }
   return units;
 }
@@ -64,6 +68,8 @@ std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMe
   for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
     if (buffer.kind == schedules::BufferKind::kWeights) {
       states.at(buffer.subject).weights = memory.At(buffer);
+    } else if (buffer.kind == schedules::BufferKind::kPublished) {
+      states.at(buffer.subject).published = memory.At(buffer);
     } else if (buffer.kind == schedules::BufferKind::kOptimizerState) {
       const device::Memory whole = memory.At(buffer);
       const auto part = [&](size_t i) {

@@ -23,7 +23,7 @@ namespace tandem::trainer {
 
 class Backend;
 
-// Of the elements of a unit's buffers, for a job that computes in `type`.
+// LibTorch's name of a type of elements.
 c10::ScalarType ElementTypeOf(model::ComputeType type);
 
 // The memory of one rank's programs: the arena and the pinned host memory, as large as the programs say, and

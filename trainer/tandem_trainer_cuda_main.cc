@@ -11,7 +11,7 @@
 #include "trainer/door.h"
 #include "trainer/failure.h"
 
-// One rank of one attempt of a job, on the GPU whose number is its place. Only the worker daemon starts it.
+// One rank of one attempt of a job, on the GPU whose number is its slot. Only the worker daemon starts it.
 int main(int argc, char** argv) {
   tandem::platform::SetLogComponent("trainer");
   const auto args = tandem::link::TrainerArgs::Parse(argc, argv);
@@ -23,11 +23,11 @@ int main(int argc, char** argv) {
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // CUDA then counts GPUs as nvidia-smi and the worker do
   at::set_num_threads(1);                        // a rank's parallelism is its streams
   try {
-    return tandem::trainer::RunTrainer(*args, [](const std::string& device, int place) {
+    return tandem::trainer::RunTrainer(*args, [](const std::string& device, int slot) {
       if (device != "cuda") {
         throw tandem::trainer::UserError("resources.device: " + device + " needs the program tandem-trainer");
       }
-      return tandem::trainer::MakeCudaBackend(place);
+      return tandem::trainer::MakeCudaBackend(slot);
     });
   } catch (const std::exception& error) {
     tandem::platform::Log(tandem::platform::LogLevel::kError, error.what());

@@ -1,29 +1,26 @@
 #include "worker/cause.h"
 
 #include <signal.h>
-#include <string.h>
 
 #include "absl/strings/str_cat.h"
 #include "link/exit_code.h"
+#include "platform/signal_name.h"
+#include "proto/time.h"
 
 namespace tandem::worker {
 namespace {
 
 using link::ExitCode;
 
-absl::Time TimeOf(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
-void SetPlace(const std::string& worker, const RankState& rank, v1::Cause& cause) {
+void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause) {
   cause.set_rank(rank.start.rank());
   cause.set_worker(worker);
 }
 
-void SetPosition(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
-  if (cause.step() == 0) cause.set_step(rank.sample.step);
+// The last instruction that has finished: of one that died nobody knows more.
+void SetInstruction(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
   const int64_t index = rank.sample.instruction;
-  if (cause.instruction().empty() && index >= 0 && index < static_cast<int64_t>(attempt.program.size())) {
+  if (index >= 0 && index < static_cast<int64_t>(attempt.program.size())) {
     cause.set_instruction(attempt.program[index].text);
   }
 }
@@ -70,7 +67,7 @@ v1::Cause Requested(const std::string& reason, const std::string& message) {
 
 std::string HowItEnded(int rank, const Exit& exit) {
   return exit.signal != 0 ? absl::StrCat("rank ", rank, " was killed by signal ", exit.signal, " (",
-                                         SignalName(exit.signal), ")")
+                                         platform::SignalName(exit.signal), ")")
                           : absl::StrCat("rank ", rank, " exited with code ", exit.exit_code);
 }
 
@@ -92,6 +89,10 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
     return cause;
   }
   const Verdict verdict = VerdictOf(exit.exit_code);
+  if (exit.exit_code == static_cast<int>(ExitCode::kStopped) && StopsAfterCheckpoint(attempt)) {
+    return Requested(attempt.assignment.reason(),
+                     absl::StrCat("rank ", number, " was stopped after a checkpoint ", where));
+  }
   if ((rank.stop_sent || rank.kill_sent) && verdict.failure == v1::FAILURE_CLASS_INFRASTRUCTURE) {
     return Requested(reason, absl::StrCat("rank ", number, " was stopped ", where));
   }
@@ -104,28 +105,6 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
 
 }  // namespace
 
-int Precedence(const v1::Cause& cause) {
-  if (cause.class_() == v1::FAILURE_CLASS_OUT_OF_MEMORY) return 0;
-  if (cause.class_() == v1::FAILURE_CLASS_INFRASTRUCTURE && cause.signal() != 0) {
-    return cause.after_stop() ? 3 : 0;
-  }
-  if (cause.class_() == v1::FAILURE_CLASS_PEER_LOST) return 4;
-  if (cause.class_() == v1::FAILURE_CLASS_REQUESTED) return 5;
-  if (cause.reason() == "WorkerLost") return 2;
-  return 1;
-}
-
-std::optional<v1::Cause> FirstCause(const std::vector<v1::Cause>& causes) {
-  std::optional<v1::Cause> first;
-  for (const v1::Cause& cause : causes) {
-    if (!first || std::pair(Precedence(cause), TimeOf(cause.time())) <
-                      std::pair(Precedence(*first), TimeOf(first->time()))) {
-      first = cause;
-    }
-  }
-  return first;
-}
-
 std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptState& attempt,
                                      const RankState& rank, const Exit& exit, absl::Time now) {
   if (!rank.failed && rank.finished && exit == Exit{}) return std::nullopt;
@@ -134,9 +113,10 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
     cause = *rank.failed;
   } else {
     cause = FromExit(attempt, rank, exit);
-    SetTime(now, *cause.mutable_time());
-    SetPlace(worker, rank, cause);
-    SetPosition(attempt, rank, cause);
+    *cause.mutable_time() = proto::ToProto(now);
+    SetSlot(worker, rank, cause);
+    cause.set_step(rank.sample.step);
+    SetInstruction(attempt, rank, cause);
   }
   if (exit.signal == 0) {
     cause.set_exit_code(exit.exit_code);
@@ -146,11 +126,10 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
   return cause;
 }
 
-v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const AttemptState& attempt,
-                         const RankState& rank, absl::Time now) {
-  SetPlace(worker, rank, failed);
-  SetPosition(attempt, rank, failed);
-  if (!failed.has_time()) SetTime(now, *failed.mutable_time());
+v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const RankState& rank, absl::Time now) {
+  SetSlot(worker, rank, failed);
+  if (failed.step() == 0) failed.set_step(rank.sample.step);
+  if (!failed.has_time()) *failed.mutable_time() = proto::ToProto(now);
   return failed;
 }
 
@@ -160,8 +139,8 @@ v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const
   cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
   cause.set_reason("SpawnFailed");
   cause.set_message(absl::StrCat("rank ", rank.start.rank(), " could not be started: ", why));
-  SetPlace(worker, rank, cause);
-  SetTime(now, *cause.mutable_time());
+  SetSlot(worker, rank, cause);
+  *cause.mutable_time() = proto::ToProto(now);
   return cause;
 }
 
@@ -169,8 +148,8 @@ v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, co
                             absl::Time now) {
   v1::Cause cause =
       Requested(reason, absl::StrCat("rank ", rank.start.rank(), " was stopped before it started"));
-  SetPlace(worker, rank, cause);
-  SetTime(now, *cause.mutable_time());
+  SetSlot(worker, rank, cause);
+  *cause.mutable_time() = proto::ToProto(now);
   return cause;
 }
 
@@ -195,23 +174,11 @@ std::string Whereabouts(const AttemptState& attempt, const PageSample& sample) {
     return absl::StrCat(where, ", while writing a checkpoint");
   if (sample.instruction < 0) return where;
   if (sample.instruction < static_cast<int64_t>(attempt.program.size())) {
-    return absl::StrCat(where, ", ", attempt.program[sample.instruction].phrase);
+    return absl::StrCat(where, ", after ", attempt.program[sample.instruction].phrase);
   }
-  absl::StrAppend(&where, ", instruction ", sample.instruction);
+  absl::StrAppend(&where, ", after instruction ", sample.instruction);
   if (sample.microbatch >= 0) absl::StrAppend(&where, " of microbatch ", sample.microbatch);
   return where;
-}
-
-std::string SignalName(int signal) {
-  const char* const name = sigabbrev_np(signal);
-  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
-}
-
-void SetTime(absl::Time time, google::protobuf::Timestamp& out) {
-  const absl::Duration since_epoch = time - absl::UnixEpoch();
-  absl::Duration rest;
-  out.set_seconds(absl::IDivDuration(since_epoch, absl::Seconds(1), &rest));
-  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
 }
 
 }  // namespace tandem::worker

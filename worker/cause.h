@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "tandem/v1/state.pb.h"
@@ -18,23 +17,13 @@ struct Exit {
   bool operator==(const Exit&) const = default;
 };
 
-// Which of two causes is told first, smaller first: unrequested signal or out of memory, own error, worker
-// lost, a crash after the daemon had asked for a stop (the stop may have come of that very crash, which is
-// felt before it is seen, or the crash of the stop), peer lost, requested. Consequences often arrive before
-// causes, so time only decides within one of these.
-int Precedence(const v1::Cause& cause);
-
-// The first of them, by precedence, then time; nullopt for none.
-std::optional<v1::Cause> FirstCause(const std::vector<v1::Cause>& causes);
-
 // Why a rank that exited this way is gone; nullopt: it finished and exited with 0. `rank` is its state before
 // the exit, with the last look at its page.
 std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptState& attempt,
                                      const RankState& rank, const Exit& exit, absl::Time now);
 
-// Fills what a rank's own Failed message left open: rank, worker, time, step, instruction.
-v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const AttemptState& attempt,
-                         const RankState& rank, absl::Time now);
+// Fills what a rank's own Failed message left open: rank, worker, time, step.
+v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const RankState& rank, absl::Time now);
 
 // A rank that never ran, or could not be started.
 v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const std::string& why,
@@ -42,12 +31,8 @@ v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const
 v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, const std::string& reason,
                             absl::Time now);
 
-// "in step 37, forward of microbatch 2", "while loading"; never empty.
+// "in step 37, after forward of microbatch 2", the instruction that finished last; "while loading"; never
+// empty.
 std::string Whereabouts(const AttemptState& attempt, const PageSample& sample);
-
-// "SIGKILL"; the number in words where it has no name.
-std::string SignalName(int signal);
-
-void SetTime(absl::Time time, google::protobuf::Timestamp& out);
 
 }  // namespace tandem::worker

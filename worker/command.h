@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +21,7 @@ struct DropSession {  // close the stream and dial again
 };
 struct Prepare {  // check the files, name the program, record on disk that ranks will run → Prepared
   v1::Assignment assignment;
+  std::string store_id;  // of the controller that assigned it
 };
 struct Spawn {  // → RankSpawned or SpawnFailed
   RankKey rank;
@@ -49,5 +52,41 @@ struct ExitProcess {
 
 using Command = std::variant<SendToController, DropSession, Prepare, Spawn, SendToRank, Kill, RecordEnd,
                              Forget, RenewDeadline, StartUpload, ExitProcess>;
+
+// What has changed, where the shell logs it or keeps something beside the state.
+
+struct Welcomed {
+  int64_t term = 0;
+};
+struct AttemptAccepted {
+  AttemptKey attempt;
+  int num_ranks = 0;
+};
+struct AttemptRefused {
+  AttemptKey attempt;
+  v1::Cause cause;
+};
+struct AttemptStopped {
+  AttemptKey attempt;
+  std::string reason;
+};
+struct AttemptEnded {
+  AttemptKey attempt;
+};
+struct RankStarted {
+  RankKey rank;
+  int64_t pid = 0;
+};
+struct RankFailed {
+  RankKey rank;
+  v1::Cause cause;
+};
+struct RankGone {
+  RankKey rank;
+  std::optional<v1::Cause> cause;  // none: it finished
+};
+
+using Change = std::variant<Welcomed, AttemptAccepted, AttemptRefused, AttemptStopped, AttemptEnded,
+                            RankStarted, RankFailed, RankGone>;
 
 }  // namespace tandem::worker

@@ -232,7 +232,7 @@ std::string ControllerClient::DataAddress() const {
   absl::StatusOr<std::string> local = LocalAddressToward(address_.target);
   if (local.ok()) return *std::move(local);
   platform::Log(platform::LogLevel::kWarning,
-                "cannot tell at which address other workers reach this one; name it with --data-address",
+                "cannot say at which address other workers reach this one; name it with --data-address",
                 {{"error", std::string(local.status().message())}});
   return "";
 }

@@ -38,7 +38,7 @@ class ControllerClient {
                    Sink sink);
   ~ControllerClient();
 
-  // On the session's stream that Connected last told of; dropped where it is gone.
+  // On the session's stream that Connected last named; dropped where it is gone.
   void Send(v1::WorkerMessage message);
 
   // Closes the session's stream; dials again later.
@@ -47,7 +47,7 @@ class ControllerClient {
   // The controller reads what was sent, if that takes no longer than `limit`; then no more streams.
   void Stop(absl::Duration limit);
 
-  // For what is large: on the session's connection its bytes would hold the beats up where the link is slow,
+  // For what is large: on the session's connection its bytes would hold heartbeats up where the link is slow,
   // and the controller would take this worker for lost. Reports go there too.
   // Another one after it broke, so ask for it at each use.
   std::shared_ptr<grpc::Channel> bulk_channel() const;
@@ -57,7 +57,7 @@ class ControllerClient {
   class ReportStream;
 
   void RunSessions();
-  // Empty, and the log says why, where it cannot be told now.
+  // Empty, and the log says why, where it is not known now.
   std::string DataAddress() const;
   void RunReports();
   // false: stopping.

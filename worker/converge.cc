@@ -2,92 +2,105 @@
 #include <optional>
 #include <utility>
 
+#include "proto/time.h"
 #include "worker/cause.h"
-#include "worker/core.h"
+#include "worker/turn.h"
 
 namespace tandem::worker {
 namespace {
 
+// One round. Every command changes the state so that the next round does not give it again.
 class Converger {
  public:
-  Converger(const WorkerState& state, absl::Time now) : state_(state), now_(now) {}
+  Converger(WorkerState& state, absl::Time now, Outcome& outcome)
+      : state_(state), now_(now), outcome_(outcome) {}
 
-  Work Run() {
+  bool Run() {
     if (state_.fatal || now_ >= state_.shutdown_at) Shutdown();
-    for (const auto& [key, attempt] : state_.live) Converge(key, attempt);
+    for (auto& [key, attempt] : state_.live) Converge(key, attempt);
     if (!state_.session.drop.empty()) {
-      Do(DropSession{state_.session.drop}, SessionDropped{});
-    } else if (state_.session.open && work_.events.empty()) {
-      Talk();  // only of what has come to rest: what changes in this round is told in the next
+      Do(DropSession{state_.session.drop});
+      state_.session = {};
+    } else if (state_.session.open && !changed_) {
+      Talk();  // only of what has come to rest: what changes in this round is sent in the next
     }
-    if (state_.deadline_stale) Do(RenewDeadline{state_.orphan_timeout * 0.8}, DeadlineRenewed{});
-    if (!state_.forgotten.empty()) {
-      for (const AttemptKey& key : state_.forgotten) work_.commands.push_back(Forget{key});
-      work_.events.push_back(RecordsRemoved{});
+    if (state_.deadline_stale) {
+      Do(RenewDeadline{state_.orphan_timeout * 0.8});
+      state_.deadline_stale = false;
     }
-    if (!state_.uploads.empty()) {
-      for (const v1::UploadRequest& request : state_.uploads) work_.commands.push_back(StartUpload{request});
-      work_.events.push_back(UploadsStarted{});
-    }
-    return std::move(work_);
+    for (const AttemptKey& key : state_.forgotten) Do(Forget{key});
+    state_.forgotten.clear();
+    for (const v1::UploadRequest& request : state_.uploads) Do(StartUpload{request});
+    state_.uploads.clear();
+    return changed_;
   }
 
  private:
-  void Do(Command command, Event done) {
-    work_.commands.push_back(std::move(command));
-    work_.events.push_back(std::move(done));
+  void Do(Command command) {
+    outcome_.commands.push_back(std::move(command));
+    changed_ = true;
   }
 
   void Send(v1::WorkerMessage message) {
-    message.set_seq(state_.session.next_seq + num_sent_++);
-    Do(SendToController{std::move(message)}, MessageSent{});
+    message.set_seq(state_.session.next_seq++);
+    Do(SendToController{std::move(message)});
   }
 
-  // Everything ends; the process as soon as every end is recorded and told, or the limit has passed.
+  // The first stop of an attempt, or an earlier one.
+  void Stop(const AttemptKey& key, AttemptState& attempt, worker::Stop stop) {
+    StopAttempt(key, attempt, std::move(stop), outcome_);
+    changed_ = true;
+  }
+
+  // Everything ends; the process as soon as every end is recorded and sent, or the limit has passed.
   void Shutdown() {
     if (state_.exit_sent) return;
     if (state_.shutdown_at == absl::InfiniteFuture()) {
-      work_.events.push_back(ShutdownBegun{now_});
-      return;
+      state_.shutdown_at = now_;
+      changed_ = true;
     }
     const bool told =
         !state_.session.hello_sent || std::none_of(state_.ended.begin(), state_.ended.end(),
                                                    [](const auto& ended) { return ended.second.dirty; });
     if ((state_.live.empty() && told) || now_ >= state_.shutdown_at + kShutdownLimit) {
-      Do(ExitProcess{state_.fatal.value_or("")}, ExitSent{});
+      Do(ExitProcess{state_.fatal.value_or("")});
+      state_.exit_sent = true;
       return;
     }
-    for (const auto& [key, attempt] : state_.live) {
+    for (auto& [key, attempt] : state_.live) {
       if (!attempt.stop) {
-        work_.events.push_back(
-            StopDecided{key, {.reason = "WorkerStopped", .begin = now_, .grace = kDefaultGrace}});
+        Stop(key, attempt, {.reason = "WorkerStopped", .begin = now_, .grace = kDefaultGrace});
       }
     }
   }
 
-  void Converge(const AttemptKey& key, const AttemptState& attempt) {
+  void Converge(const AttemptKey& key, AttemptState& attempt) {
     StopTheOthers(key, attempt);
     if (!attempt.refused && !attempt.stop) {
-      if (!attempt.prepare_sent) return Do(Prepare{attempt.assignment}, PrepareStarted{key});
+      if (!attempt.prepare_sent) {
+        attempt.prepare_sent = true;
+        return Do(Prepare{attempt.assignment, attempt.store_id});
+      }
       if (!attempt.prepared) return;
     }
     bool all_gone = true;
-    for (const auto& [number, rank] : attempt.ranks) {
+    for (auto& [number, rank] : attempt.ranks) {
       Converge({key, number}, attempt, rank);
       all_gone = all_gone && rank.life == Life::kGone;
     }
-    // A preparation under way would write into the folder that the record closes.
+    // A preparation in progress would write into the folder that the record closes.
     if (all_gone && !attempt.recording && (attempt.prepared || attempt.refused || !attempt.prepare_sent)) {
       v1::AttemptStatus status = StatusOf(key, attempt, /*with_values=*/false, now_);
       status.set_ended(true);
-      Do(RecordEnd{std::move(status)}, RecordingStarted{key});
+      Do(RecordEnd{std::move(status)});
+      attempt.recording = true;
     }
     PassRequestOn(key, attempt);
-    if (!attempt.answers.empty()) Answer(key, attempt);
+    Answer(key, attempt);
   }
 
   // Without a rank the attempt cannot step, so nobody needs to be asked.
-  void StopTheOthers(const AttemptKey& key, const AttemptState& attempt) {
+  void StopTheOthers(const AttemptKey& key, AttemptState& attempt) {
     std::optional<absl::Time> begin;
     for (const auto& [number, rank] : attempt.ranks) {
       const v1::Cause* const cause = rank.cause ? &*rank.cause : rank.failed ? &*rank.failed : nullptr;
@@ -97,33 +110,42 @@ class Converger {
       begin = begin ? std::min(*begin, when) : when;
     }
     if (!begin || (attempt.stop && attempt.stop->begin <= *begin)) return;
-    work_.events.push_back(StopDecided{key, {.reason = "RankLost", .begin = *begin, .grace = kDefaultGrace}});
+    Stop(key, attempt, {.reason = "RankLost", .begin = *begin, .grace = kDefaultGrace});
   }
 
-  void Converge(const RankKey& key, const AttemptState& attempt, const RankState& rank) {
+  void Converge(const RankKey& key, AttemptState& attempt, RankState& rank) {
     const bool stopping = attempt.stop && now_ >= attempt.stop->begin;
     switch (rank.life) {
       case Life::kWaiting:
         if (attempt.stop) {
-          work_.events.push_back(RankGone{
-              key, CauseNeverStarted(state_.settings.worker_id, rank, attempt.stop->reason, now_), now_});
+          EndRank(key, attempt, rank,
+                  CauseNeverStarted(state_.settings.worker_id, rank, attempt.stop->reason, now_), now_,
+                  outcome_);
+          changed_ = true;
         } else {
-          Do(Spawn{key, StartOf(attempt, rank)}, SpawnStarted{key});
+          Do(Spawn{key, StartOf(attempt, rank)});
+          rank.life = Life::kStarting;
         }
         break;
       case Life::kRunning:
         if (stopping && !rank.stop_sent) {
           v1::ToTrainer message;
           message.set_request(v1::DESIRED_STOP_NOW);
-          Do(SendToRank{key, std::move(message)}, StopSent{key, now_ + attempt.stop->grace});
+          Do(SendToRank{key, std::move(message)});
+          rank.stop_sent = true;
+          rank.kill_at = now_ + attempt.stop->grace;
         } else if (rank.stop_sent && !rank.kill_sent && now_ >= rank.kill_at) {
-          Do(Kill{key}, KillSent{key});
+          Do(Kill{key});
+          rank.kill_sent = true;
+        } else {
+          return;
         }
         break;
       case Life::kStarting:
       case Life::kGone:
-        break;
+        return;
     }
+    attempt.dirty = true;
   }
 
   v1::Start StartOf(const AttemptState& attempt, const RankState& rank) const {
@@ -136,7 +158,7 @@ class Converger {
   }
 
   // Ranks agree by collective when to act on a request, so telling one of them is enough.
-  void PassRequestOn(const AttemptKey& key, const AttemptState& attempt) {
+  void PassRequestOn(const AttemptKey& key, AttemptState& attempt) {
     const v1::Assignment& assignment = attempt.assignment;
     const bool one_shot = assignment.desired() == v1::DESIRED_STOP_AFTER_CHECKPOINT ||
                           assignment.desired() == v1::DESIRED_CHECKPOINT_AND_GO_ON;
@@ -146,19 +168,20 @@ class Converger {
       v1::ToTrainer message;
       message.set_request(assignment.desired());
       message.set_request_id(assignment.request());
-      return Do(SendToRank{{key, number}, std::move(message)}, RequestPassedOn{key, assignment.request()});
+      attempt.request_sent = assignment.request();
+      return Do(SendToRank{{key, number}, std::move(message)});
     }
   }
 
-  void Answer(const AttemptKey& key, const AttemptState& attempt) {
+  void Answer(const AttemptKey& key, AttemptState& attempt) {
     for (const auto& [number, name] : attempt.answers) {
       v1::ToTrainer message;
       *message.mutable_value()->mutable_id() = IdOf(key);
       message.mutable_value()->set_key(name);
       message.mutable_value()->set_value(attempt.values.at(name).bytes);
-      work_.commands.push_back(SendToRank{{key, number}, std::move(message)});
+      Do(SendToRank{{key, number}, std::move(message)});
     }
-    work_.events.push_back(AnswersSent{key});
+    attempt.answers.clear();
   }
 
   void Talk() {
@@ -171,49 +194,67 @@ class Converger {
       hello.set_protocol_min(kProtocol);
       hello.set_protocol_max(kProtocol);
       hello.set_highest_term(state_.highest_term);
-      SetTime(now_, *hello.mutable_now());
+      hello.set_store_id(state_.store_id);
+      *hello.mutable_now() = proto::ToProto(now_);
       *hello.mutable_inventory() = InventoryOf(state_, now_);
       Send(std::move(message));
-      work_.events.push_back(HelloSent{});
+      AfterHello();
       return;
     }
-    for (const auto& [key, attempt] : state_.live) TellValues(key, attempt);
-    for (const auto& [key, attempt] : state_.live) {
+    for (auto& [key, attempt] : state_.live) SendValues(key, attempt);
+    for (auto& [key, attempt] : state_.live) {
       // While its files are checked, an attempt is neither accepted nor refused.
       const bool known = attempt.prepared || attempt.refused || attempt.stop;
-      if (known && (attempt.dirty || state_.beat_due)) TellStatus(key, StatusOf(key, attempt, false, now_));
+      if (!known || (!attempt.dirty && !state_.heartbeat_due)) continue;
+      SendStatus(StatusOf(key, attempt, /*with_values=*/false, now_));
+      attempt.dirty = false;
     }
-    for (const auto& [key, ended] : state_.ended) {
-      if (ended.dirty) TellStatus(key, ended.status);
+    for (auto& [key, ended] : state_.ended) {
+      if (ended.dirty) SendStatus(ended.status);
+      ended.dirty = false;
     }
-    for (const Notice& notice : state_.notices) {
-      if (now_ < notice.sent_at + kNoticePeriod) continue;
+    for (Notice& notice : state_.notices) {
+      const bool hers = state_.session.welcomed && notice.store_id == state_.store_id;
+      if (!hers || now_ < notice.sent_at + kNoticePeriod) continue;
       v1::WorkerMessage message;
       *message.mutable_checkpoint() = notice.message;
       *message.mutable_checkpoint()->mutable_id() = IdOf(notice.attempt);
       message.mutable_checkpoint()->set_number(notice.number);
-      const uint64_t seq = state_.session.next_seq + num_sent_;
+      notice.seq = state_.session.next_seq;
+      notice.sent_at = now_;
       Send(std::move(message));
-      work_.events.push_back(NoticeSent{notice.number, seq, now_});
     }
-    if (state_.beat_due) {
-      if (state_.live.empty()) {
-        v1::WorkerMessage message;
-        message.mutable_beat();
-        Send(std::move(message));
-      }
-      work_.events.push_back(BeatDone{});
+    if (state_.heartbeat_due && state_.live.empty()) {
+      v1::WorkerMessage message;
+      message.mutable_heartbeat();
+      Send(std::move(message));
+    }
+    state_.heartbeat_due = false;
+  }
+
+  // The inventory said all of it; what is waited for is asked again, checkpoint notices are sent again.
+  void AfterHello() {
+    state_.session.hello_sent = true;
+    for (auto& [key, attempt] : state_.live) {
+      attempt.dirty = false;
+      attempt.unsent_values.clear();
+      attempt.unasked.clear();
+      for (const auto& [name, ranks] : attempt.waiting) attempt.unasked.push_back(name);
+    }
+    for (auto& [key, ended] : state_.ended) ended.dirty = false;
+    for (Notice& notice : state_.notices) {
+      notice.seq = 0;
+      notice.sent_at = absl::InfinitePast();
     }
   }
 
-  void TellStatus(const AttemptKey& key, const v1::AttemptStatus& status) {
+  void SendStatus(const v1::AttemptStatus& status) {
     v1::WorkerMessage message;
     *message.mutable_status() = status;
     Send(std::move(message));
-    work_.events.push_back(StatusSent{key});
   }
 
-  void TellValues(const AttemptKey& key, const AttemptState& attempt) {
+  void SendValues(const AttemptKey& key, AttemptState& attempt) {
     for (const std::string& name : attempt.unsent_values) {
       v1::WorkerMessage message;
       v1::KvSet& set = *message.mutable_set();
@@ -223,10 +264,10 @@ class Converger {
       set.set_rank(attempt.values.at(name).rank);
       Send(std::move(message));
     }
-    if (!attempt.unsent_values.empty()) work_.events.push_back(ValuesSent{key});
+    attempt.unsent_values.clear();
     for (const std::string& name : attempt.unasked) {
       const std::set<int>& ranks = attempt.waiting.at(name);
-      if (ranks.empty()) continue;  // who asked is gone
+      if (ranks.empty()) continue;  // the ranks that asked are gone
       v1::WorkerMessage message;
       v1::KvGet& get = *message.mutable_get();
       *get.mutable_id() = IdOf(key);
@@ -234,17 +275,19 @@ class Converger {
       get.set_rank(*ranks.begin());
       Send(std::move(message));
     }
-    if (!attempt.unasked.empty()) work_.events.push_back(GetsAsked{key});
+    attempt.unasked.clear();
   }
 
-  const WorkerState& state_;
+  WorkerState& state_;
   const absl::Time now_;
-  uint64_t num_sent_ = 0;
-  Work work_;
+  Outcome& outcome_;
+  bool changed_ = false;
 };
 
 }  // namespace
 
-Work Converge(const WorkerState& state, absl::Time now) { return Converger(state, now).Run(); }
+bool Converge(WorkerState& state, absl::Time now, Outcome& outcome) {
+  return Converger(state, now, outcome).Run();
+}
 
 }  // namespace tandem::worker

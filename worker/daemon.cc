@@ -14,8 +14,8 @@ using platform::Log;
 using platform::LogLevel;
 
 // At most a second between looks at the pages.
-absl::Duration BeatOf(const WorkerState& state) {
-  return std::clamp(state.beat, absl::Milliseconds(50), absl::Seconds(1));
+absl::Duration HeartbeatInterval(const WorkerState& state) {
+  return std::clamp(state.heartbeat_interval, absl::Milliseconds(50), absl::Seconds(1));
 }
 
 template <typename... Handlers>
@@ -84,22 +84,23 @@ Daemon::~Daemon() {
 }
 
 absl::Status Daemon::Run() {
-  absl::Time last_beat = absl::InfinitePast();
+  absl::Time last_heartbeat = absl::InfinitePast();
   while (!ended_) {
     std::optional<Input> input;
-    const absl::Time next_beat = last_beat + BeatOf(state_);  // whose length a Welcome may have changed
-    if (const absl::Time before = clock_.Now(); before >= next_beat) {
+    const absl::Time next_heartbeat =
+        last_heartbeat + HeartbeatInterval(state_);  // whose length a Welcome may have changed
+    if (const absl::Time before = clock_.Now(); before >= next_heartbeat) {
       input = Sampled{launcher_->Sample()};
-      last_beat = before;
+      last_heartbeat = before;
     } else {
-      const absl::Time wake = std::min(next_beat, NextWake(state_));
+      const absl::Time wake = std::min(next_heartbeat, NextWake(state_));
       input = inputs_.Take(std::max(absl::ZeroDuration(), wake - before));
       if (!input) input = Woken{};
     }
     const absl::Time now = clock_.Now();
-    const Turn turn = Handle(state_, *input, now);
-    for (const Event& event : turn.events) Note(event);
-    for (const Command& command : turn.commands) Do(command);
+    const Outcome outcome = Step(state_, *input, now);
+    for (const Change& change : outcome.changes) Note(change);
+    for (const Command& command : outcome.commands) Do(command);
   }
   if (state_.session.hello_sent) {
     constexpr absl::Duration kLastReports = absl::Seconds(1);
@@ -120,9 +121,7 @@ void Daemon::Do(const Command& command) {
                    Log(LogLevel::kWarning, "closing the session", {{"reason", c.why}});
                    client_->Drop();
                  },
-                 [this](const Prepare& c) {
-                   checks_thread_->Run([this, assignment = c.assignment] { PrepareAttempt(assignment); });
-                 },
+                 [this](const Prepare& c) { checks_thread_->Run([this, c] { PrepareAttempt(c); }); },
                  [this](const Spawn& c) { launcher_->Spawn(c.rank, c.start, records_.LogFile(c.rank)); },
                  [this](const SendToRank& c) { launcher_->Send(c.rank, c.message); },
                  [this](const Kill& c) { launcher_->Kill(c.rank); },
@@ -163,7 +162,7 @@ void Daemon::Do(const Command& command) {
 }
 
 // The log, and what other threads look at.
-void Daemon::Note(const Event& event) {
+void Daemon::Note(const Change& change) {
   const auto cause_fields = [](const AttemptKey& attempt, const v1::Cause& cause, LogLevel level,
                                const char* text) {
     Log(level, text,
@@ -176,24 +175,22 @@ void Daemon::Note(const Event& event) {
     Log(LogLevel::kInfo, text, {{"job", attempt.job}, {"attempt", std::to_string(attempt.attempt)}});
   };
   std::visit(Overloaded{
-                 [](const auto&) {},
                  [&](const Welcomed& e) {
                    Log(LogLevel::kInfo, "connected to the controller",
                        {{"address", config_.controller.target}, {"term", std::to_string(e.term)}});
                  },
                  [&](const AttemptAccepted& e) {
-                   const AttemptKey key = KeyOf(e.assignment.id());
                    {
                      const std::lock_guard lock(live_mu_);
-                     live_.insert(key);
+                     live_.insert(e.attempt);
                    }
-                   attempt_fields(key, absl::StrCat("assigned ", e.assignment.ranks_size(), " rank(s)"));
+                   attempt_fields(e.attempt, absl::StrCat("assigned ", e.num_ranks, " rank(s)"));
                  },
                  [&](const AttemptRefused& e) {
                    cause_fields(e.attempt, e.cause, LogLevel::kWarning, "refused an attempt");
                  },
-                 [&](const StopDecided& e) {
-                   attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.stop.reason));
+                 [&](const AttemptStopped& e) {
+                   attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.reason));
                  },
                  [&](const RankStarted& e) {
                    profiles_->RankStarted(e.rank);
@@ -222,31 +219,32 @@ void Daemon::Note(const Event& event) {
                    attempt_fields(e.attempt, "ended here");
                  },
              },
-             event);
+             change);
 }
 
-void Daemon::PrepareAttempt(const v1::Assignment& assignment) {
+void Daemon::PrepareAttempt(const Prepare& command) {
+  const v1::Assignment& assignment = command.assignment;
   Prepared prepared{.attempt = KeyOf(assignment.id()),
                     .violations = checks_.check_files(assignment.resolved())};
   if (!prepared.violations.empty()) return inputs_.Put(std::move(prepared));
   prepared.program = checks_.name_program(assignment.resolved());
-  std::map<int, ProcessId> ranks;
-  for (const v1::RankStart& start : assignment.ranks()) ranks[start.rank()] = {};
+  RanksRecord record{.store_id = command.store_id};
+  for (const v1::RankStart& start : assignment.ranks()) record.ranks[start.rank()] = {};
   // The record is durable before any rank starts, so that none can outlive the daemon unknown.
-  records_thread_->Run([this, prepared = std::move(prepared), ranks = std::move(ranks)]() mutable {
-    if (const absl::Status written = records_.WriteRanks(prepared.attempt, ranks); !written.ok()) {
+  records_thread_->Run([this, prepared = std::move(prepared), record = std::move(record)]() mutable {
+    if (const absl::Status written = records_.WriteRanks(prepared.attempt, record); !written.ok()) {
       prepared.problem = std::string(written.message());
     }
-    processes_[prepared.attempt] = std::move(ranks);
+    processes_[prepared.attempt] = std::move(record);
     TANDEM_FAILPOINT("worker.after_accept");
     inputs_.Put(std::move(prepared));
   });
 }
 
 void Daemon::RecordProcess(const RankKey& rank, const ProcessId& process) {
-  std::map<int, ProcessId>& ranks = processes_[rank.attempt];
-  ranks[rank.rank] = process;
-  if (const absl::Status written = records_.WriteRanks(rank.attempt, ranks); !written.ok()) {
+  RanksRecord& record = processes_[rank.attempt];
+  record.ranks[rank.rank] = process;
+  if (const absl::Status written = records_.WriteRanks(rank.attempt, record); !written.ok()) {
     // A leftover would die with this daemon all the same (its death signal).
     Log(LogLevel::kWarning, "a rank's process is not recorded", {{"error", std::string(written.message())}});
   }

@@ -14,13 +14,13 @@
 #include "platform/random.h"
 #include "tandem/v1/job.pb.h"
 #include "worker/controller_client.h"
-#include "worker/core.h"
 #include "worker/launcher.h"
 #include "worker/log_upload.h"
 #include "worker/mailbox.h"
 #include "worker/profile_upload.h"
 #include "worker/records.h"
 #include "worker/report_queue.h"
+#include "worker/step.h"
 #include "worker/task_thread.h"
 
 namespace tandem::worker {
@@ -37,7 +37,7 @@ struct DaemonConfig {
 struct JobChecks {
   // What is wrong with the files that it needs, one line each; empty: nothing.
   std::function<std::string(const v1::JobSpec& resolved)> check_files;
-  // The instructions of its program, for messages; empty where they cannot be told.
+  // The instructions of its program, for messages; empty where they are not known.
   std::function<std::vector<InstructionName>(const v1::JobSpec& resolved)> name_program;
 };
 
@@ -63,8 +63,8 @@ class Daemon {
          Records records, WorkerState state);
 
   void Do(const Command& command);
-  void Note(const Event& event);
-  void PrepareAttempt(const v1::Assignment& assignment);
+  void Note(const Change& change);
+  void PrepareAttempt(const Prepare& command);
   void RecordProcess(const RankKey& rank, const ProcessId& process);
 
   const DaemonConfig config_;
@@ -79,8 +79,8 @@ class Daemon {
   std::mutex live_mu_;
   std::set<AttemptKey> live_;  // guarded by live_mu_; copy of the keys of state_.live, for the uploads
 
-  Records records_;                                           // records_thread_ only, except LogFile
-  std::map<AttemptKey, std::map<int, ProcessId>> processes_;  // records_thread_ only
+  Records records_;                              // records_thread_ only, except LogFile
+  std::map<AttemptKey, RanksRecord> processes_;  // records_thread_ only
   ReportQueue reports_;
   // Threads that use what is above; in this order, so that what feeds the daemon ends first.
   std::unique_ptr<TaskThread> records_thread_;

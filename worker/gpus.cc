@@ -23,11 +23,11 @@ namespace {
 constexpr int kNotFound = 127;  // of the shell
 
 // The GPU that an entry of CUDA_VISIBLE_DEVICES means; null for none, or more than one.
-const v1::Place* FindGpu(const std::vector<v1::Place>& gpus, absl::string_view entry) {
+const v1::Slot* FindGpu(const std::vector<v1::Slot>& gpus, absl::string_view entry) {
   int index = 0;
   const bool by_number = absl::SimpleAtoi(entry, &index);
-  const v1::Place* found = nullptr;
-  for (const v1::Place& gpu : gpus) {
+  const v1::Slot* found = nullptr;
+  for (const v1::Slot& gpu : gpus) {
     const bool match = by_number ? gpu.index() == index
                                  : absl::StartsWith(entry, "GPU-") && absl::StartsWith(gpu.uuid(), entry);
     if (match && found != nullptr) return nullptr;
@@ -38,7 +38,7 @@ const v1::Place* FindGpu(const std::vector<v1::Place>& gpus, absl::string_view e
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::Place>> FindGpus() {
+absl::StatusOr<std::vector<v1::Slot>> FindGpus() {
   // A driver that hangs must not keep the worker from starting.
   FILE* const pipe = popen(
       "timeout 20 nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits 2>&1",
@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<v1::Place>> FindGpus() {
   std::array<char, 4096> block{};
   while (const size_t size = fread(block.data(), 1, block.size(), pipe)) text.append(block.data(), size);
   const int status = pclose(pipe);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotFound) return std::vector<v1::Place>();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotFound) return std::vector<v1::Slot>();
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     return absl::UnavailableError(
         absl::StrCat("nvidia-smi failed: ", absl::StripAsciiWhitespace(text.empty() ? "no answer" : text)));
@@ -56,38 +56,38 @@ absl::StatusOr<std::vector<v1::Place>> FindGpus() {
   return ReadGpus(text);
 }
 
-absl::StatusOr<std::vector<v1::Place>> ReadGpus(const std::string& text) {
-  std::vector<v1::Place> places;
+absl::StatusOr<std::vector<v1::Slot>> ReadGpus(const std::string& text) {
+  std::vector<v1::Slot> slots;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
     const std::vector<std::string> fields = absl::StrSplit(line, ',');
     int index = 0;
     int64_t mebibytes = 0;
     if (fields.size() != 4 || !absl::SimpleAtoi(fields[0], &index) || index < 0 ||
         !absl::SimpleAtoi(fields[3], &mebibytes)) {
-      return absl::InvalidArgumentError(absl::StrCat("nvidia-smi printed '", line, "', which is no GPU"));
+      return absl::InvalidArgumentError(absl::StrCat("nvidia-smi printed '", line, "', which is not a GPU"));
     }
-    v1::Place& place = places.emplace_back();
-    place.set_index(index);
-    place.set_device(v1::DEVICE_CUDA);
-    place.set_name(std::string(absl::StripAsciiWhitespace(fields[1])));
-    place.set_uuid(std::string(absl::StripAsciiWhitespace(fields[2])));
-    place.set_memory_bytes(mebibytes << 20);
-    place.set_healthy(true);
+    v1::Slot& slot = slots.emplace_back();
+    slot.set_index(index);
+    slot.set_device(v1::DEVICE_CUDA);
+    slot.set_name(std::string(absl::StripAsciiWhitespace(fields[1])));
+    slot.set_uuid(std::string(absl::StripAsciiWhitespace(fields[2])));
+    slot.set_memory_bytes(mebibytes << 20);
+    slot.set_healthy(true);
   }
-  return places;
+  return slots;
 }
 
-absl::StatusOr<std::vector<v1::Place>> VisibleGpus(const std::vector<v1::Place>& gpus, const char* visible) {
-  std::vector<v1::Place> places;
+absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& gpus, const char* visible) {
+  std::vector<v1::Slot> slots;
   if (visible == nullptr) {
-    places = gpus;
+    slots = gpus;
   } else {
     const absl::string_view value = absl::StripAsciiWhitespace(visible);
     // What says "no GPU" to CUDA, and what Slurm says to a job without one.
-    if (value.empty() || value == "-1" || value == "NoDevFiles") return places;
+    if (value.empty() || value == "-1" || value == "NoDevFiles") return slots;
     std::set<std::string> seen;
     for (const absl::string_view entry : absl::StrSplit(value, ',')) {
-      const v1::Place* const gpu = FindGpu(gpus, absl::StripAsciiWhitespace(entry));
+      const v1::Slot* const gpu = FindGpu(gpus, absl::StripAsciiWhitespace(entry));
       if (gpu == nullptr || !seen.insert(gpu->uuid()).second) {
         return absl::InvalidArgumentError(absl::StrCat(
             "CUDA_VISIBLE_DEVICES is '", absl::CHexEscape(value), "', and '", absl::CHexEscape(entry), "' ",
@@ -95,16 +95,16 @@ absl::StatusOr<std::vector<v1::Place>> VisibleGpus(const std::vector<v1::Place>&
                            : "is a GPU that is named twice",
             "; name GPUs by number or UUID as nvidia-smi -L does, with commas between them"));
       }
-      places.push_back(*gpu);
+      slots.push_back(*gpu);
     }
   }
-  for (size_t i = 0; i < places.size(); ++i) places[i].set_index(static_cast<int>(i));
-  return places;
+  for (size_t i = 0; i < slots.size(); ++i) slots[i].set_index(static_cast<int>(i));
+  return slots;
 }
 
-std::string VisibleDevices(const std::vector<v1::Place>& gpus) {
+std::string VisibleDevices(const std::vector<v1::Slot>& gpus) {
   return absl::StrJoin(gpus, ",",
-                       [](std::string* out, const v1::Place& gpu) { absl::StrAppend(out, gpu.uuid()); });
+                       [](std::string* out, const v1::Slot& gpu) { absl::StrAppend(out, gpu.uuid()); });
 }
 
 }  // namespace tandem::worker

@@ -8,20 +8,20 @@
 
 namespace tandem::worker {
 
-// The GPUs of this machine, as places: index (in the order of the PCI bus), name, uuid and memory. None where
+// The GPUs of this machine, as slots: index (in the order of the PCI bus), name, uuid and memory. None where
 // there is no nvidia-smi. An error where it cannot say, naming the reason: a driver that is broken.
-absl::StatusOr<std::vector<v1::Place>> FindGpus();
+absl::StatusOr<std::vector<v1::Slot>> FindGpus();
 
 // Reads what `nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits` prints.
-absl::StatusOr<std::vector<v1::Place>> ReadGpus(const std::string& text);
+absl::StatusOr<std::vector<v1::Slot>> ReadGpus(const std::string& text);
 
 // Those of the machine's GPUs that this process may use, numbered from 0 as CUDA numbers them for it.
 // `visible` is the value of CUDA_VISIBLE_DEVICES (numbers, or UUIDs that may be cut), by which Slurm and
 // Kubernetes hand out GPUs; null where it is not set: all. An error for what is no GPU of this machine, where
 // CUDA would silently leave out it and all that follow.
-absl::StatusOr<std::vector<v1::Place>> VisibleGpus(const std::vector<v1::Place>& gpus, const char* visible);
+absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& gpus, const char* visible);
 
-// The value of CUDA_VISIBLE_DEVICES with which CUDA numbers the GPUs as these places, whatever it counted by.
-std::string VisibleDevices(const std::vector<v1::Place>& gpus);
+// The value of CUDA_VISIBLE_DEVICES with which CUDA numbers the GPUs as these slots, whatever it counted by.
+std::string VisibleDevices(const std::vector<v1::Slot>& gpus);
 
 }  // namespace tandem::worker

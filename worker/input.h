@@ -11,7 +11,7 @@
 
 namespace tandem::worker {
 
-// Everything that can happen to the daemon. The shell makes them; Decide says what follows.
+// Everything that can happen to the daemon. The shell makes them; Step says what follows.
 
 struct Connected {           // a stream to a controller is open
   std::string data_address;  // at which ranks on other workers reach the ranks of this one
@@ -51,13 +51,13 @@ struct FromRank {
   std::optional<PageSample> sample;  // with Failed: where it was then
 };
 
-// Once a beat: the pages of all running ranks.
+// Once a heartbeat: the pages of all running ranks.
 struct Sampled {
   std::vector<std::pair<RankKey, PageSample>> samples;
 };
 
 // The answer to RecordEnd: the record is on disk, or could not be written (which the shell has logged; an end
-// that is only in memory is still told).
+// that is only in memory is still sent).
 struct EndRecorded {
   AttemptKey attempt;
 };

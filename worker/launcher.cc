@@ -140,7 +140,7 @@ class Launcher::Rank {
 
   void Write() {
     while (const std::optional<v1::ToTrainer> message = outbox_.Take(absl::InfiniteDuration())) {
-      if (!channel_->Send(*message).ok()) return;  // it is gone, which the reader tells
+      if (!channel_->Send(*message).ok()) return;  // it is gone, which the reader reports
     }
   }
 

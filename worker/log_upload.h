@@ -34,7 +34,7 @@ class LogUploads {
   // `channel` gives the connection for an upload that begins.
   LogUploads(std::function<std::shared_ptr<grpc::Channel>()> channel, Sources sources);
 
-  // Breaks what is under way.
+  // Cancels uploads in progress.
   ~LogUploads();
 
   // The tail that was asked for, and with `follow` what comes, until the attempt ends or the controller ends

@@ -39,7 +39,7 @@ class Mailbox {
     return item;
   }
 
-  // What is in it can still be taken.
+  // Queued items remain readable.
   void Close() {
     const std::lock_guard lock(mu_);
     closed_ = true;

@@ -31,7 +31,7 @@ bool IsDying(pid_t pid);
 // DeadlineExceededError where it is not within `limit`; another error where it cannot be looked at.
 absl::Status KillLeftover(const ProcessId& process, absl::Duration limit);
 
-// Of this boot of the machine.
+// The id of this boot of the machine.
 absl::StatusOr<std::string> BootId();
 
 }  // namespace tandem::worker

@@ -142,7 +142,7 @@ void ProfileUploads::Run(Upload& upload) {
     open = stream->Write(chunk);
   }
   stream->WritesDone();
-  stream->Finish();  // what was lost the controller tells its reader
+  stream->Finish();  // the controller reports to its reader what was lost
   const std::lock_guard lock(mu_);
   upload.done = true;
 }

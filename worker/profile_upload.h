@@ -35,7 +35,7 @@ class ProfileUploads {
   void RankStarted(const RankKey& rank);
   void RankGone(const RankKey& rank);
 
-  // Breaks what is under way; nothing starts any more.
+  // Cancels uploads in progress; none starts afterwards.
   void Stop();
 
  private:

@@ -13,12 +13,14 @@
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/regular_file.h"
+#include "proto/time.h"
 #include "worker/cause.h"
 
 namespace tandem::worker {
 namespace {
 
 constexpr absl::Duration kKillLimit = absl::Seconds(10);
+constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
 
 std::string RanksFile(const std::string& folder) { return folder + "/ranks.json"; }
 std::string EndFile(const std::string& folder) { return folder + "/ended.pb"; }
@@ -64,13 +66,14 @@ std::string Records::LogFile(const RankKey& rank) const {
   return absl::StrCat(folder_, "/logs/", AttemptPath(rank.attempt), "/rank-", rank.rank, ".log");
 }
 
-absl::Status Records::WriteRanks(const AttemptKey& attempt, const std::map<int, ProcessId>& ranks) {
+absl::Status Records::WriteRanks(const AttemptKey& attempt, const RanksRecord& ranks) {
   const absl::StatusOr<std::string> boot = BootId();
   if (!boot.ok()) return boot.status();
   nlohmann::ordered_json record;
   record["boot"] = *boot;
+  record["store"] = ranks.store_id;
   record["ranks"] = nlohmann::ordered_json::array();
-  for (const auto& [rank, process] : ranks) {
+  for (const auto& [rank, process] : ranks.ranks) {
     record["ranks"].push_back({{"rank", rank}, {"pid", process.pid}, {"start_time", process.start_time}});
   }
   const std::string folder = AttemptFolder(attempt);
@@ -115,18 +118,19 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
                                                           const std::string& worker_id, absl::Time now) {
   const std::string folder = AttemptFolder(attempt);
   v1::AttemptStatus status;
-  const absl::StatusOr<std::string> ended = files_.Read(EndFile(folder));
+  const absl::StatusOr<std::string> ended = platform::ReadAtMost(files_, EndFile(folder), kMostRecordBytes);
   if (ended.ok() && status.ParseFromString(*ended)) return status;
 
   status.Clear();
   *status.mutable_id() = IdOf(attempt);
   status.set_ended(true);
-  const absl::StatusOr<std::string> text = files_.Read(RanksFile(folder));
+  const absl::StatusOr<std::string> text = platform::ReadAtMost(files_, RanksFile(folder), kMostRecordBytes);
   // No record, or a torn one, of ranks: none was started, since the record is durable before.
   const nlohmann::json record =
       text.ok() ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false) : nlohmann::json();
   const absl::StatusOr<std::string> boot = BootId();
   if (!boot.ok()) return boot.status();
+  if (record.is_object()) status.set_store_id(record.value("store", ""));
   const bool same_boot = record.is_object() && record.value("boot", "") == *boot;
   for (const nlohmann::json& rank :
        record.is_object() ? record.value("ranks", nlohmann::json::array()) : nlohmann::json::array()) {
@@ -145,7 +149,7 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
     cause.set_message(absl::StrCat("rank ", out.rank(), " died with the daemon of worker ", worker_id));
     cause.set_rank(out.rank());
     cause.set_worker(worker_id);
-    SetTime(now, *cause.mutable_time());
+    *cause.mutable_time() = proto::ToProto(now);
   }
   if (const absl::Status written = WriteEnd(status); !written.ok()) return written;
   return status;

@@ -15,9 +15,15 @@
 
 namespace tandem::worker {
 
+// The ranks of an attempt that run, or will in a moment (no process yet).
+struct RanksRecord {
+  std::string store_id;  // of the controller that assigned it
+  std::map<int, ProcessId> ranks;
+};
+
 // What a worker must still know after its own death, below its state folder:
 //   lock                                held by the running daemon
-//   attempts/JOB/attempt-N/ranks.json   {boot, pid, start time} of the ranks that run
+//   attempts/JOB/attempt-N/ranks.json   RanksRecord
 //   attempts/JOB/attempt-N/ended.pb     v1.AttemptStatus of an end that the controller has not acknowledged
 //   logs/JOB/attempt-N/rank-R.log       what the rank printed; after the end as long as LogLimits allow
 // Not thread-safe; LogFile is.
@@ -29,8 +35,8 @@ class Records {
   Records(Records&& other) noexcept;
   ~Records();
 
-  // Ranks of an attempt that run, or will in a moment (no process yet). Creates the folder of their logs too.
-  absl::Status WriteRanks(const AttemptKey& attempt, const std::map<int, ProcessId>& ranks);
+  // Creates the folder of their logs too.
+  absl::Status WriteRanks(const AttemptKey& attempt, const RanksRecord& record);
   absl::Status WriteEnd(const v1::AttemptStatus& status);
   // The end is acknowledged: its record goes, and of the logs that are not needed any more the oldest.
   absl::Status Forget(const AttemptKey& attempt);

@@ -22,7 +22,7 @@ class ReportBuffer {
  public:
   ReportBuffer(v1::AttemptId id, ReportLimits limits) : id_(std::move(id)), limits_(limits) {}
 
-  void AddTable(v1::ItemTable table) { table_ = std::move(table); }
+  void AddTable(v1::ParameterTable table) { table_ = std::move(table); }
   void Add(v1::StepReport report, absl::Time now);
 
   // The next batch, if one is due: full, old enough, or `flush`. Of at least one report, a table or new
@@ -51,7 +51,7 @@ class ReportBuffer {
     uint64_t seq = 0;  // of the batch that carried it in this stream; 0: not sent
   };
 
-  // A table or counts that no batch has told yet.
+  // A table or counts that no batch has carried yet.
   bool HasNews() const;
   void Shrink();
 
@@ -61,7 +61,7 @@ class ReportBuffer {
   size_t num_sent_ = 0;
   size_t bytes_ = 0;
   size_t unsent_bytes_ = 0;
-  std::optional<v1::ItemTable> table_;
+  std::optional<v1::ParameterTable> table_;
   bool table_sent_ = false;
   int64_t dropped_norms_ = 0;
   int64_t dropped_reports_ = 0;

@@ -16,7 +16,7 @@ void ReportQueue::Add(const AttemptKey& attempt, v1::StepReport report) {
   changed_.NotifyAll();
 }
 
-void ReportQueue::AddTable(const AttemptKey& attempt, v1::ItemTable table) {
+void ReportQueue::AddTable(const AttemptKey& attempt, v1::ParameterTable table) {
   const absl::MutexLock lock(&mu_);
   Find(attempt).buffer.AddTable(std::move(table));
   changed_.NotifyAll();

@@ -21,7 +21,7 @@ class ReportQueue {
 
   // From the trainers; never blocks on the controller.
   void Add(const AttemptKey& attempt, v1::StepReport report) ABSL_LOCKS_EXCLUDED(mu_);
-  void AddTable(const AttemptKey& attempt, v1::ItemTable table) ABSL_LOCKS_EXCLUDED(mu_);
+  void AddTable(const AttemptKey& attempt, v1::ParameterTable table) ABSL_LOCKS_EXCLUDED(mu_);
 
   // No more reports will come: send what is there without waiting for more.
   void Ended(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);

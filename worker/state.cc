@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
+#include "proto/time.h"
 #include "worker/cause.h"
 
 namespace tandem::worker {
 namespace {
-
-void SetDuration(absl::Duration duration, google::protobuf::Duration& out) {
-  absl::Duration rest;
-  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
-  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
-}
 
 v1::RankPhase PhaseOf(const RankState& rank) {
   switch (rank.life) {
@@ -41,10 +36,28 @@ v1::AttemptId IdOf(const AttemptKey& key) {
   return id;
 }
 
+AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key) {
+  const auto it = state.live.find(key);
+  return it == state.live.end() ? nullptr : &it->second;
+}
+
+RankState* FindRank(WorkerState& state, const RankKey& key) {
+  AttemptState* const attempt = FindAttempt(state, key.attempt);
+  if (attempt == nullptr) return nullptr;
+  const auto it = attempt->ranks.find(key.rank);
+  return it == attempt->ranks.end() ? nullptr : &it->second;
+}
+
+bool StopsAfterCheckpoint(const AttemptState& attempt) {
+  return attempt.assignment.desired() == v1::DESIRED_STOP_AFTER_CHECKPOINT && attempt.request_sent > 0 &&
+         attempt.request_sent == attempt.assignment.request();
+}
+
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
                            absl::Time now) {
   v1::AttemptStatus status;
   *status.mutable_id() = IdOf(key);
+  status.set_store_id(attempt.store_id);
   for (const auto& [number, rank] : attempt.ranks) {
     v1::RankStatus& out = *status.add_ranks();
     out.set_rank(number);
@@ -55,7 +68,7 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     if (rank.ready) *out.mutable_ready() = *rank.ready;
     out.set_finished(rank.finished);
     out.set_exited(rank.life == Life::kGone);
-    out.set_stop_requested(rank.stop_sent || rank.kill_sent);
+    out.set_stop_requested(rank.stop_sent || rank.kill_sent || StopsAfterCheckpoint(attempt));
     if (rank.cause) {
       *out.mutable_cause() = *rank.cause;
     } else if (rank.failed) {
@@ -66,10 +79,11 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     for (const auto& [time, field] : {std::pair(rank.ready_at, &v1::RankStatus::mutable_ready_at),
                                       std::pair(rank.finished_at, &v1::RankStatus::mutable_finished_at),
                                       std::pair(rank.gone_at, &v1::RankStatus::mutable_exited_at)}) {
-      if (time != absl::InfinitePast()) SetTime(time, *(out.*field)());
+      if (time != absl::InfinitePast()) *(out.*field)() = proto::ToProto(time);
     }
     if (rank.life == Life::kRunning && rank.progressed_at != absl::InfinitePast()) {
-      SetDuration(std::max(absl::ZeroDuration(), now - rank.progressed_at), *out.mutable_since_progress());
+      *out.mutable_since_progress() =
+          proto::ToProto(std::max(absl::ZeroDuration(), now - rank.progressed_at));
       out.set_whereabouts(Whereabouts(attempt, rank.sample));
       out.set_process_stopped(rank.sample.stopped);
     }
@@ -93,7 +107,7 @@ v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   v1::Inventory inventory;
   inventory.set_hostname(state.settings.hostname);
   inventory.set_data_address(state.data_address);
-  for (const v1::Place& place : state.settings.places) *inventory.add_places() = place;
+  for (const v1::Slot& slot : state.settings.slots) *inventory.add_slots() = slot;
   for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true, now);
   for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;
   return inventory;

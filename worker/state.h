@@ -15,7 +15,7 @@
 
 namespace tandem::worker {
 
-// What the worker daemon knows, as plain data. Only Apply (apply.h) changes it.
+// What the worker daemon knows, as plain data. Only Step (step.h) changes it.
 
 struct AttemptKey {
   std::string job;
@@ -66,26 +66,28 @@ struct RankState {
   absl::Time kill_at = absl::InfiniteFuture();
   std::optional<v1::Cause> cause;  // once gone; none where it finished and exited with 0
   PageSample sample;
-  absl::Time sampled_at = absl::InfinitePast();     // the first look at this step
-  absl::Time progressed_at = absl::InfinitePast();  // began an instruction, a step or a phase; past: unknown
-  double step_seconds = 0;                          // between the last two samples in which the step rose
+  absl::Time sampled_at = absl::InfinitePast();  // the first look at this step
+  absl::Time progressed_at =
+      absl::InfinitePast();  // finished an instruction, started a collective, …; past: unknown
+  double step_seconds = 0;   // between the last two samples in which the step rose
 };
 
 // The daemon wants the local ranks of an attempt gone.
 struct Stop {
   std::string reason;    // CamelCase, of the ranks' causes: "Cancelled"
-  absl::Time begin;      // when the ranks are told
+  absl::Time begin;      // when the ranks are asked
   absl::Duration grace;  // from then to SIGKILL
 };
 
 struct Value {
   std::string bytes;
-  int rank = -1;  // the local rank that set it; -1: the controller told it
+  int rank = -1;  // the local rank that set it; -1: the controller sent it
 };
 
 // An attempt of which this worker runs ranks, from the assignment to the record of its end.
 struct AttemptState {
   v1::Assignment assignment;
+  std::string store_id;  // of the controller that assigned it
   bool prepare_sent = false;
   bool prepared = false;
   std::vector<InstructionName> program;  // empty where it could not be worked out
@@ -95,7 +97,7 @@ struct AttemptState {
   bool recording = false;  // of the end, on disk
 
   std::map<std::string, Value> values;
-  std::vector<std::string> unsent_values;            // set here, not yet told to the controller
+  std::vector<std::string> unsent_values;            // set here, not yet sent to the controller
   std::map<std::string, std::set<int>> waiting;      // key → local ranks that want it
   std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
   std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
@@ -114,6 +116,7 @@ struct EndedAttempt {
 
 struct Notice {
   AttemptKey attempt;
+  std::string store_id;          // of the controller that is to hear it
   v1::CheckpointNotice message;  // without id and number
   uint64_t number = 0;
   uint64_t seq = 0;  // of its last sending in this session; 0: none
@@ -134,19 +137,19 @@ struct Settings {
   uint64_t incarnation = 0;
   std::string hostname;
   std::string build;
-  std::vector<v1::Place> places;
+  std::vector<v1::Slot> slots;
 };
 
 struct WorkerState {
   Settings settings;
   SessionState session;
-  std::string data_address;  // at which ranks on other workers reach ours; told with the last Hello
-  int64_t highest_term = 0;
-  std::string store_id;  // of the controller that was last welcome: the live attempts are its
+  std::string data_address;  // at which ranks on other workers reach ours; sent with the last Hello
+  std::string store_id;      // of the controller that was last welcome: the live attempts are its
+  int64_t highest_term = 0;  // of it
   absl::Duration orphan_timeout = absl::InfiniteDuration();
-  absl::Duration beat = absl::Seconds(1);
+  absl::Duration heartbeat_interval = absl::Seconds(1);
   bool deadline_stale = false;  // the controller was heard; the pages do not say so yet
-  bool beat_due = false;
+  bool heartbeat_due = false;
   std::map<AttemptKey, AttemptState> live;
   std::map<AttemptKey, EndedAttempt> ended;
   std::vector<AttemptKey> forgotten;                // their records are still on disk
@@ -159,6 +162,13 @@ struct WorkerState {
 };
 
 inline constexpr int kProtocol = 1;
+
+// Null where it is not live.
+AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key);
+RankState* FindRank(WorkerState& state, const RankKey& key);
+
+// One rank was told that all are to save a checkpoint and end; they agree on the step.
+bool StopsAfterCheckpoint(const AttemptState& attempt);
 
 // What the controller hears at `now`. `with_values`: also what local ranks have set (for the inventory).
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,

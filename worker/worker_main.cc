@@ -49,11 +49,11 @@ std::string BesideThisBinary(const std::string& name) {
   return error ? name : (self.parent_path() / name).string();
 }
 
-// The GPUs that ranks may use. The ranks inherit the list by UUID, so that the number of a rank's place is
+// The GPUs that ranks may use. The ranks inherit the list by UUID, so that the number of a rank's slot is
 // that of its GPU.
-std::vector<tandem::v1::Place> GpuPlaces(const std::string& trainer) {
+std::vector<tandem::v1::Slot> GpuSlots(const std::string& trainer) {
   if (access(worker::CudaTrainer(trainer).c_str(), X_OK) != 0) return {};
-  absl::StatusOr<std::vector<tandem::v1::Place>> gpus = worker::FindGpus();
+  absl::StatusOr<std::vector<tandem::v1::Slot>> gpus = worker::FindGpus();
   if (gpus.ok()) gpus = worker::VisibleGpus(*gpus, getenv("CUDA_VISIBLE_DEVICES"));
   if (!gpus.ok()) {
     platform::Log(platform::LogLevel::kWarning, "no GPU of this machine is offered",
@@ -65,18 +65,18 @@ std::vector<tandem::v1::Place> GpuPlaces(const std::string& trainer) {
 }
 
 // Behind the GPUs, whose index is their number for CUDA.
-std::vector<tandem::v1::Place> CpuPlaces(int count, int first_index) {
+std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
   const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  std::vector<tandem::v1::Place> places;
+  std::vector<tandem::v1::Slot> slots;
   for (int i = 0; i < count; ++i) {
-    tandem::v1::Place& place = places.emplace_back();
-    place.set_index(first_index + i);
-    place.set_device(tandem::v1::DEVICE_CPU);
-    place.set_name("cpu");
-    place.set_memory_bytes(memory / count);
-    place.set_healthy(true);
+    tandem::v1::Slot& slot = slots.emplace_back();
+    slot.set_index(first_index + i);
+    slot.set_device(tandem::v1::DEVICE_CPU);
+    slot.set_name("cpu");
+    slot.set_memory_bytes(memory / count);
+    slot.set_healthy(true);
   }
-  return places;
+  return slots;
 }
 
 // Every rank and every log that is read costs a few descriptors.
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   std::string controller;
   std::string id = platform::HostName();
   std::string state;
-  int places = NumCores();
+  int slots = NumCores();
   std::string trainer = BesideThisBinary("tandem-trainer");
   std::string data_address;
   CLI::App app("Runs the ranks that the controller assigns to this machine.", "tandem-worker");
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   app.add_option("--id", id, "Name of this worker, unique in the cluster")->capture_default_str();
   app.add_option("--state", state, "Folder for what must survive this process, and for the logs of ranks")
       ->required();
-  app.add_option("--places", places, "Ranks that may run here at once, on CPUs")
+  app.add_option("--slots", slots, "Ranks that may run here at once, on CPUs")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option(
@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
          "there too")
       ->capture_default_str();
   app.add_option("--data-address", data_address,
-                 "Address at which other workers reach the ranks of this one; left out, the one from which "
+                 "Address at which other workers reach the ranks of this one; default: the one from which "
                  "this machine reaches the controller");
 #ifdef TANDEM_FAILPOINTS
   std::string failpoints;
@@ -149,9 +149,9 @@ int main(int argc, char** argv) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("--controller: ", known.message(), "; name one with --data-address")));
   }
-  std::vector<tandem::v1::Place> all_places = GpuPlaces(trainer);
-  for (tandem::v1::Place& place : CpuPlaces(places, static_cast<int>(all_places.size()))) {
-    all_places.push_back(std::move(place));
+  std::vector<tandem::v1::Slot> all_slots = GpuSlots(trainer);
+  for (tandem::v1::Slot& slot : CpuSlots(slots, static_cast<int>(all_slots.size()))) {
+    all_slots.push_back(std::move(slot));
   }
   RaiseDescriptorLimit();
   // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
@@ -172,7 +172,7 @@ int main(int argc, char** argv) {
           .settings = {.worker_id = id,
                        .hostname = platform::HostName(),
                        .build = platform::BuildVersion(),
-                       .places = std::move(all_places)},
+                       .slots = std::move(all_slots)},
           .state_folder = folder,
           .trainer = std::filesystem::absolute(trainer, error).string(),
       },

@@ -20,10 +20,16 @@ struct Address {
 inline constexpr char kDefaultAddress[] = "127.0.0.1:7471";
 
 // --addr, else TANDEM_ADDR, else the socket of the `tandem up` that runs, else kDefaultAddress.
-// InvalidArgument where the text is no address: one line.
+// InvalidArgument where the text is not an address: one line.
 absl::StatusOr<Address> ResolveAddress(const std::string& flag, const Environment& environment);
 
 // "unix:PATH" (absolute, at most 107 bytes) or "HOST:PORT". `where` names it in the error: "--addr".
 absl::Status CheckAddress(const std::string& text, const std::string& where);
+
+// Whether something accepts connections at "unix:PATH" now.
+bool CanConnect(const std::string& address);
+
+// Whether a daemon could listen there: OK, or one line that says why not.
+absl::Status CanListen(const std::string& host_and_port);
 
 }  // namespace tandem::cli

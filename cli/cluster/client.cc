@@ -33,7 +33,7 @@ class GrpcWatchStream : public WatchStream {
 
   ~GrpcWatchStream() override {
     context_.TryCancel();
-    // What is still under way writes into this object.
+    // Calls in progress write into this object.
     queue_.Shutdown();
     void* tag = nullptr;
     bool ok = false;

@@ -18,7 +18,9 @@
 #include "absl/time/clock.h"
 #include "cli/terminal/cause_text.h"
 #include "cli/terminal/log_line.h"
+#include "platform/clock.h"
 #include "platform/regular_file.h"
+#include "platform/signal_name.h"
 
 namespace tandem::cli {
 namespace {
@@ -122,7 +124,8 @@ bool DaemonProcess::Running() {
 std::string DaemonProcess::EndText() const {
   if (WIFSIGNALED(wait_status_)) {
     const int signal = WTERMSIG(wait_status_);
-    return absl::StrCat(command_.name, " was killed by signal ", signal, " (", SignalName(signal), ")");
+    return absl::StrCat(command_.name, " was killed by signal ", signal, " (", platform::SignalName(signal),
+                        ")");
   }
   return absl::StrCat(command_.name, " ended with exit code ", WEXITSTATUS(wait_status_));
 }
@@ -153,9 +156,9 @@ void DaemonProcess::Signal(int signal) {
 }
 
 bool DaemonProcess::WaitEnd(absl::Duration timeout) {
-  const absl::Time until = absl::Now() + timeout;
+  const absl::Time until = platform::SteadyClock().Now() + timeout;
   while (Running()) {
-    if (absl::Now() >= until) {
+    if (platform::SteadyClock().Now() >= until) {
       return false;
     }
     absl::SleepFor(absl::Milliseconds(10));

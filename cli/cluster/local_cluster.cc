@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "platform/clock.h"
 
 namespace tandem::cli {
 namespace {
@@ -60,8 +61,8 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
     std::error_code error;
     std::filesystem::create_directories(state, error);
     std::vector<std::string> arguments = {
-        "--controller", options.address, "--id",     id,
-        "--state",      state,           "--places", absl::StrCat(options.places)};
+        "--controller", options.address, "--id",    id,
+        "--state",      state,           "--slots", absl::StrCat(options.slots)};
     if (!options.trainer.empty()) {
       arguments.insert(arguments.end(), {"--trainer", options.trainer});
     }
@@ -94,7 +95,7 @@ absl::Status LocalCluster::StartDaemon(const std::string& name, const std::strin
 }
 
 absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrupted) {
-  const absl::Time deadline = absl::Now() + kStartTimeout;
+  const absl::Time deadline = platform::SteadyClock().Now() + kStartTimeout;
   while (!CanConnect(options_.address)) {
     if (absl::Status status = Check(); !status.ok()) {
       return status;
@@ -102,7 +103,7 @@ absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrup
     if (interrupted()) {
       return absl::CancelledError("interrupted");
     }
-    if (absl::Now() >= deadline) {
+    if (platform::SteadyClock().Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the controller does not listen on ", options_.address,
                                                       " after ", absl::FormatDuration(kStartTimeout),
                                                       LogText(daemons_[0])));
@@ -113,7 +114,7 @@ absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrup
 }
 
 absl::Status LocalCluster::AwaitWorkers(const std::function<bool()>& interrupted) {
-  const absl::Time deadline = absl::Now() + kStartTimeout;
+  const absl::Time deadline = platform::SteadyClock().Now() + kStartTimeout;
   while (true) {
     if (absl::Status status = Check(); !status.ok()) {
       return status;
@@ -131,7 +132,7 @@ absl::Status LocalCluster::AwaitWorkers(const std::function<bool()>& interrupted
     if (missing == daemons_.end()) {
       return absl::OkStatus();
     }
-    if (absl::Now() >= deadline) {
+    if (platform::SteadyClock().Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat(missing->command().name, " has not reached the controller after ",
                        absl::FormatDuration(kStartTimeout), workers.ok() ? "" : ": ",
@@ -167,9 +168,9 @@ void LocalCluster::Stop(absl::Duration grace) {
   for (size_t i = 1; i < daemons_.size(); ++i) {
     daemons_[i].Signal(SIGTERM);
   }
-  const absl::Time until = absl::Now() + grace;
+  const absl::Time until = platform::SteadyClock().Now() + grace;
   for (size_t i = 1; i < daemons_.size(); ++i) {
-    if (!daemons_[i].WaitEnd(until - absl::Now())) {
+    if (!daemons_[i].WaitEnd(until - platform::SteadyClock().Now())) {
       daemons_[i].Signal(SIGKILL);
     }
   }

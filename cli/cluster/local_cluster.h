@@ -25,7 +25,7 @@ class LocalCluster {
     std::string listen;          // "HOST:PORT" as well, or empty
     std::string metrics_listen;  // "HOST:PORT" or "off"
     int workers = 1;
-    int places = 1;       // of each worker
+    int slots = 1;        // of each worker
     std::string trainer;  // empty: the worker's default
   };
 
@@ -40,7 +40,7 @@ class LocalCluster {
   // OK while every daemon runs; else which ended, how, and its last log lines.
   absl::Status Check();
 
-  // The workers go on existing, but do nothing, not even tell.
+  // Stops the worker processes: they do and report nothing any more.
   void FreezeWorkers();
   // With their ranks, at once.
   void KillWorkers();
@@ -59,11 +59,5 @@ class LocalCluster {
   std::vector<DaemonProcess> daemons_;  // the controller first, then the workers
   std::unique_ptr<Client> client_;
 };
-
-// Whether something accepts connections at "unix:PATH" now.
-bool CanConnect(const std::string& address);
-
-// Whether a daemon could listen there: OK, or one line that says why not.
-absl::Status CanListen(const std::string& host_and_port);
 
 }  // namespace tandem::cli

@@ -6,27 +6,16 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/terminal/console.h"
-#include "cli/terminal/environment.h"
-#include "platform/clock.h"
+#include "cli/commands/context.h"
+#include "parallel/grid_sizes.h"
 
 namespace tandem::cli {
-
-// What every command gets. Commands print, and return the exit code (exit_code.h).
-struct Context {
-  Console& console;
-  const platform::Clock& clock;
-  Environment environment;
-  std::string addr;        // --addr, or empty
-  std::string own_folder;  // where the tandem binary lies, and its daemons
-  absl::TimeZone zone = absl::LocalTimeZone();
-};
 
 enum class Format { kTable, kJson, kName, kText };
 
 struct UpOptions {
   int workers = 1;
-  int places = 0;              // 0: one per processor
+  int slots = 0;               // 0: one per processor
   std::string listen;          // HOST:PORT beside the private socket, or empty
   std::string metrics_listen;  // HOST:PORT, or "off"
   std::string bin_dir;         // empty: own_folder
@@ -37,7 +26,7 @@ int Up(Context& context, const UpOptions& options);
 struct RunOptions {
   std::string file;
   int workers = 0;  // 0: as many as resources.ranks_per_worker asks for, else 1
-  int places = 0;   // 0: ranks / workers, rounded up
+  int slots = 0;    // 0: ranks / workers, rounded up
   Format format = Format::kText;
   std::string bin_dir;
   std::string trainer;
@@ -76,11 +65,17 @@ struct GetJobsOptions {
 int GetJobs(Context& context, const GetJobsOptions& options);
 int GetWorkers(Context& context, const GetOptions& options);
 
+struct DescribeOptions {
+  std::string job;
+  bool layout = false;  // only where its parameters and buffers lie
+  Format format = Format::kTable;
+};
+int Describe(Context& context, const DescribeOptions& options);
+
 struct JobOptions {
   std::string job;
   Format format = Format::kTable;
 };
-int Describe(Context& context, const JobOptions& options);
 int Events(Context& context, const JobOptions& options);
 int Metrics(Context& context, const JobOptions& options);
 int Cancel(Context& context, const JobOptions& options);
@@ -116,7 +111,14 @@ struct FileOptions {
   Format format = Format::kTable;
 };
 int Validate(Context& context, const FileOptions& options);
-int Groups(Context& context, const FileOptions& options);
+
+struct GroupsOptions {
+  std::string file;                          // of a job; or empty
+  parallel::GridSizes sizes = {.world = 0};  // where there is no file
+  std::vector<std::string> names;            // every group of these; empty: a line for each name
+  Format format = Format::kTable;
+};
+int Groups(Context& context, const GroupsOptions& options);
 
 struct PlanOptions {
   std::string file;

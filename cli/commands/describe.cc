@@ -6,17 +6,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "cli/cluster/command_client.h"
-#include "cli/commands/event_table.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/events.h"
 #include "cli/terminal/cause_text.h"
-#include "cli/terminal/checkpoint_text.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
+#include "cli/terminal/group_table.h"
+#include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
-#include "cli/terminal/progress_text.h"
 #include "cli/terminal/rank_list.h"
 #include "cli/watch/watch_frame.h"
 #include "cli/watch/watch_summary.h"
+#include "jobspec/jobspec.h"
+#include "plan/layout_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -46,8 +49,8 @@ class Description {
       Row("  resumed", absl::StrCat(Escape(attempt.resumed_from()), " at step ", attempt.resumed_step()));
     }
     std::map<std::string, std::vector<int>> ranks_of;
-    for (const v1::RankPlace& place : attempt.places()) {
-      ranks_of[place.worker()].push_back(place.rank());
+    for (const v1::RankSlot& slot : attempt.slots()) {
+      ranks_of[slot.worker()].push_back(slot.rank());
     }
     for (const auto& [worker, ranks] : ranks_of) {
       Row("  ranks", absl::StrCat(RankList(ranks), " on worker ", Escape(worker)));
@@ -67,9 +70,37 @@ class Description {
   std::string text_;
 };
 
+// The groups that the ranks of a job create communicators from, by name.
+std::vector<parallel::GroupKind> GroupKinds(const v1::Job& job) {
+  std::vector<parallel::GroupKind> kinds;
+  for (const v1::GroupList& group : job.groups()) {
+    if (kinds.empty() || kinds.back().name != group.name()) {
+      parallel::GroupKind& kind = kinds.emplace_back();
+      kind.name = group.name();
+      if (group.has_clone_of() && group.clone_of() >= 0 && group.clone_of() < job.groups_size()) {
+        kind.clone_of = job.groups(group.clone_of()).name();
+      }
+    }
+    kinds.back().groups.emplace_back(group.ranks().begin(), group.ranks().end());
+  }
+  return kinds;
+}
+
+// Worked out here, as the ranks of the job do, from its spec.
+int DescribeLayout(Context& context, const v1::Job& job) {
+  const std::vector<v1::Violation> violations = jobspec::Validate(job.resolved());
+  if (!violations.empty()) {
+    return Fail(context.console, kFailed,
+                absl::StrCat("describe: the job is of another version, and this one has no layout for it: ",
+                             jobspec::ToText(violations.front())));
+  }
+  context.console.Write(Stream::kOut, plan::LayoutText(plan::MakeJobPlan(job.resolved())));
+  return kOk;
+}
+
 }  // namespace
 
-int Describe(Context& context, const JobOptions& options) {
+int Describe(Context& context, const DescribeOptions& options) {
   const std::unique_ptr<Client> client = Dial(context);
   if (client == nullptr) {
     return kUsage;
@@ -78,6 +109,9 @@ int Describe(Context& context, const JobOptions& options) {
   const absl::StatusOr<v1::Job> job = client->GetJob(options.job);
   if (!job.ok()) {
     return Fail(context.console, CallError(job.status(), what, client->address()));
+  }
+  if (options.layout) {
+    return DescribeLayout(context, *job);
   }
   if (options.format == Format::kJson) {
     context.console.Write(Stream::kOut, absl::StrCat(ToJson(*job, 2), "\n"));
@@ -113,8 +147,13 @@ int Describe(Context& context, const JobOptions& options) {
   for (int i = first; i < job->attempts_size(); ++i) {
     out.Attempt(job->attempts(i));
   }
+  if (job->groups_size() > 0) {  // a controller before them sends none
+    out.Section("Process groups");
+    out.Text(GroupTable(GroupKinds(*job), width, context.console.unicode()));
+  }
   out.Section("Checkpoints");
-  out.Row("  failing", FailedSavesText(job->checkpoints()));
+  out.Row(job->checkpoints().failed_in_a_row() > 0 ? "  failing" : "  failed",
+          FailedSavesText(job->checkpoints()));
   for (const v1::CheckpointWarning& warning : job->checkpoints().resume()) {
     out.Row("  resumed", Escape(warning.message()));
   }

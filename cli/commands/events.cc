@@ -1,10 +1,12 @@
+#include "cli/commands/events.h"
+
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
-#include "cli/commands/event_table.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"

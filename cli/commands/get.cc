@@ -5,12 +5,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/error.h"
+#include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
-#include "cli/terminal/progress_text.h"
 #include "cli/terminal/table.h"
 #include "cli/watch/watch_frame.h"
+#include "proto/time.h"
 
 namespace tandem::cli {
 namespace {
@@ -98,11 +100,12 @@ int GetJobs(Context& context, const GetJobsOptions& options) {
   Print(
       context, options.format, *jobs, std::move(table), all ? "there are no jobs" : "no job matches",
       [&](Table& rows, const v1::Job& job) {
-        rows.Add({job.name(), job.id(), StateText(job.state()), ProgressText(job),
-                  absl::StrCat(job.resolved().parallelism().ranks()),
-                  job.has_progress() ? absl::StrCat(SpanText(ToDuration(job.progress().age())), " ago") : "",
-                  AgeText(job.created(), context.clock.Now()),
-                  job.progress().stalled() ? BehindText(job.progress()) : job.reason()});
+        rows.Add(
+            {job.name(), job.id(), StateText(job.state()), ProgressText(job),
+             absl::StrCat(job.resolved().parallelism().ranks()),
+             job.has_progress() ? absl::StrCat(SpanText(proto::FromProto(job.progress().age())), " ago") : "",
+             AgeText(job.created(), context.clock.Now()),
+             job.progress().stalled() ? BehindText(job.progress()) : job.reason()});
       });
   return kOk;
 }
@@ -119,7 +122,7 @@ int GetWorkers(Context& context, const GetOptions& options) {
   Table table({{.heading = "ID", .shrinks = true},
                {.heading = "HOST", .shrinks = true},
                {.heading = "CONNECTED"},
-               {.heading = "PLACES", .align = Table::Align::kRight},
+               {.heading = "SLOTS", .align = Table::Align::kRight},
                {.heading = "IN USE", .align = Table::Align::kRight},
                {.heading = "DEVICE"},
                {.heading = "REASON", .shrinks = true}});
@@ -130,7 +133,7 @@ int GetWorkers(Context& context, const GetOptions& options) {
                   ? absl::StrCat("no, ", AgeText(worker.last_seen(), context.clock.Now()))
                   : "no";
           rows.Add({worker.id(), worker.hostname(), worker.connected() ? "yes" : seen,
-                    absl::StrCat(worker.places()), absl::StrCat(worker.places_in_use()),
+                    absl::StrCat(worker.slots()), absl::StrCat(worker.slots_in_use()),
                     DeviceText(worker.device()), worker.schedulable() ? "" : worker.reason()});
         });
   return kOk;

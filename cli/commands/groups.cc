@@ -1,67 +1,100 @@
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
-#include "cli/commands/job_file.h"
-#include "cli/terminal/rank_list.h"
-#include "cli/terminal/table.h"
+#include "absl/strings/str_replace.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
+#include "cli/terminal/group_table.h"
+#include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
+#include "parallel/grid_sizes.h"
 #include "parallel/process_groups.h"
+#include "parallel/spec_grid.h"
 
 namespace tandem::cli {
 namespace {
 
-parallel::GridSizes GridOf(const v1::Parallelism& spec) {
-  return {.world = spec.ranks(),
-          .tensor = spec.tensor(),
-          .context = spec.context(),
-          .pipeline = spec.pipeline(),
-          .expert = spec.expert(),
-          .expert_tensor = spec.expert_tensor(),
-          .replicas = spec.replicas(),
-          .order = spec.order()};
+// "512 ranks, order tp-cp-ep-dp-pp; tensor 8 × context 1 × data 8 × pipeline 8; experts: ..."
+std::string Title(const parallel::GridSizes& sizes, const parallel::Grids& grids) {
+  const auto times = [](const char* name, int size) { return absl::StrCat(" × ", name, " ", size); };
+  return absl::StrCat(sizes.world, sizes.world == 1 ? " rank" : " ranks",
+                      sizes.rank_offset > 0 ? absl::StrCat(" from ", sizes.rank_offset) : "", ", order ",
+                      Escape(sizes.order), "\ndense    tensor ", sizes.tensor,
+                      times("context", sizes.context), times("data", grids.dense_data),
+                      times("pipeline", sizes.pipeline), "\nexperts  tensor ", grids.sizes.expert_tensor,
+                      times("expert", sizes.expert), times("data", grids.expert_data),
+                      times("pipeline", sizes.pipeline), "\n");
+}
+
+std::string GroupsJson(const parallel::GridSizes& sizes, const std::vector<parallel::GroupKind>& kinds) {
+  std::string text = absl::StrCat("{\"world_size\": ", sizes.world, ", \"groups\": {");
+  std::string clones;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const parallel::GroupKind& kind = kinds[i];
+    absl::StrAppend(&text, i > 0 ? "," : "", "\n  \"", kind.name, "\": ", nlohmann::json(kind.groups).dump());
+    if (!kind.clone_of.empty()) {
+      absl::StrAppend(&clones, clones.empty() ? "" : ", ", "\"", kind.name, "\": \"", kind.clone_of, "\"");
+    }
+  }
+  return absl::StrCat(text, "\n}, \"clone_of\": {", clones, "}}\n");
+}
+
+// The field as the user gave it.
+std::string Written(const std::string& field, bool in_file) {
+  if (in_file) {
+    return absl::StrCat("parallelism.", field == "world" ? "ranks" : field);
+  }
+  return field == "world" ? "--world-size" : absl::StrCat("--", absl::StrReplaceAll(field, {{"_", "-"}}));
 }
 
 }  // namespace
 
-int Groups(Context& context, const FileOptions& options) {
-  // Groups need no data, wherever it is.
-  const std::optional<JobFile> job = LoadJobFile(context, options.file, /*name=*/"", std::nullopt);
-  if (!job.has_value()) {
-    return kInvalidSpec;
+int Groups(Context& context, const GroupsOptions& options) {
+  const bool in_file = !options.file.empty();
+  if (!in_file && options.sizes.world == 0) {
+    return Fail(context.console, kUsage,
+                "groups: give a job file (-f FILE), or --world-size; see `tandem groups --help`");
   }
-  const absl::StatusOr<std::vector<parallel::Group>> groups =
-      parallel::AllProcessGroups(GridOf(job->resolved.parallelism()));
+  parallel::GridSizes sizes = options.sizes;
+  if (in_file) {
+    // Groups ask nothing else of a job, not even that it can run yet: only what was not read is refused here.
+    const jobspec::ReadResult read = jobspec::ReadFile(options.file);
+    if (!read.violations.empty()) {
+      context.console.Write(Stream::kErr, absl::StrCat(jobspec::ToText(read.violations)));
+      return kInvalidSpec;
+    }
+    sizes = parallel::GridOf(jobspec::Resolve(read.spec).parallelism());
+  }
+  const std::vector<parallel::GridViolation> violations = parallel::CheckGrid(sizes);
+  for (parallel::GridViolation violation : violations) {
+    violation.field = Written(violation.field, in_file);
+    Note(context.console, absl::StrCat("groups: ", Escape(parallel::ToText(violation))));
+  }
+  if (!violations.empty()) {
+    return in_file ? kInvalidSpec : kUsage;
+  }
+  const absl::StatusOr<parallel::ProcessGroups> groups =
+      options.names.empty() ? parallel::ProcessGroups::Make(sizes)
+                            : parallel::ProcessGroups::Make(sizes, options.names);
   if (!groups.ok()) {
-    return Fail(context.console, kInvalidSpec,
-                absl::StrCat("groups: parallelism: ", groups.status().message()));
+    return Fail(context.console, kUsage, absl::StrCat("groups: ", Escape(groups.status().message())));
   }
   if (options.format == Format::kJson) {
-    std::string text = "[";
-    for (size_t i = 0; i < groups->size(); ++i) {
-      const parallel::Group& group = (*groups)[i];
-      nlohmann::ordered_json row = {{"index", i}, {"name", group.name}, {"ranks", group.ranks}};
-      if (group.clone_of >= 0) {
-        row["clone_of"] = group.clone_of;
-      }
-      absl::StrAppend(&text, i > 0 ? ",\n" : "\n", row.dump());
-    }
-    context.console.Write(Stream::kOut, text + "\n]\n");
+    context.console.Write(Stream::kOut, GroupsJson(sizes, groups->kinds()));
     return kOk;
   }
-  Table table({{.heading = "INDEX", .align = Table::Align::kRight},
-               {.heading = "GROUP"},
-               {.heading = "SIZE", .align = Table::Align::kRight},
-               {.heading = "RANKS", .shrinks = true},
-               {.heading = "CLONE OF", .align = Table::Align::kRight}});
-  for (size_t i = 0; i < groups->size(); ++i) {
-    const parallel::Group& group = (*groups)[i];
-    table.Add({absl::StrCat(i), group.name, absl::StrCat(group.ranks.size()), RankList(group.ranks),
-               group.clone_of >= 0 ? absl::StrCat(group.clone_of) : ""});
-  }
-  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  const int width = TableWidth(context);
+  const bool unicode = context.console.unicode();
+  context.console.Write(
+      Stream::kOut,
+      options.names.empty()
+          ? absl::StrCat(Title(sizes, *parallel::MakeGrids(sizes)), "\n",
+                         GroupTable(groups->kinds(), width, unicode),
+                         "\n`tandem groups ... NAME` lists every group of a name; -o json lists all.\n")
+          : EveryGroupTable(groups->kinds(), width, unicode));
   return kOk;
 }
 

@@ -3,8 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/log_line.h"
 
 namespace tandem::cli {

@@ -1,11 +1,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
-#include "cli/commands/report_json.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
+#include "cli/watch/json_view.h"
 
 namespace tandem::cli {
 

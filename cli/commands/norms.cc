@@ -6,8 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
@@ -22,14 +23,14 @@ using Json = nlohmann::ordered_json;
 struct StepNorms {
   int64_t step = 0;
   v1::Norms norms;
-  v1::ItemTable table;
+  v1::ParameterTable table;
 };
 
 // The last report with norms of steps first to last (0: to the newest).
 absl::StatusOr<std::optional<StepNorms>> Find(Client& client, const std::string& job, int64_t first,
                                               int64_t last) {
   std::optional<StepNorms> found;
-  v1::ItemTable table;
+  v1::ParameterTable table;
   const absl::Status status =
       client.ListReports(job, first, last, /*norms=*/true, [&](const v1::ListReportsResponse& page) {
         if (page.has_table()) {
@@ -52,16 +53,16 @@ absl::StatusOr<std::optional<StepNorms>> Find(Client& client, const std::string&
 }
 
 std::string ItemName(const StepNorms& norms, int i) {
-  return i < norms.table.items_size() ? norms.table.items(i).name() : absl::StrCat("item ", i);
+  return i < norms.table.parameters_size() ? norms.table.parameters(i).name() : absl::StrCat("parameter ", i);
 }
 
 void PrintJson(Context& context, const StepNorms& norms, const std::vector<int>& order) {
   std::string text;
   for (const int i : order) {
     Json row = {{"step", norms.step}, {"name", ItemName(norms, i)}};
-    if (i < norms.table.items_size()) {
-      row["shape"] =
-          std::vector<int64_t>(norms.table.items(i).shape().begin(), norms.table.items(i).shape().end());
+    if (i < norms.table.parameters_size()) {
+      row["shape"] = std::vector<int64_t>(norms.table.parameters(i).shape().begin(),
+                                          norms.table.parameters(i).shape().end());
     }
     const auto put = [&](const char* key, const auto& values) {
       if (i < values.size()) {
@@ -90,7 +91,7 @@ void PrintTable(Context& context, const StepNorms& norms, const std::vector<int>
       return i < values.size() ? MagnitudeText(values.Get(i)) : "";
     };
     table.Add({ItemName(norms, i),
-               i < norms.table.items_size() ? absl::StrJoin(norms.table.items(i).shape(), "x") : "",
+               i < norms.table.parameters_size() ? absl::StrJoin(norms.table.parameters(i).shape(), "x") : "",
                cell(norms.norms.weight()), cell(norms.norms.gradient()), cell(norms.norms.update()),
                ScientificText(UpdateRatio(norms.norms, i))});
   }

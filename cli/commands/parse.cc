@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "cli/terminal/display_text.h"
-#include "cli/terminal/exit_code.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
 #include "platform/build_info.h"
 
@@ -29,7 +29,7 @@ Examples:
   tandem plan -f job.yaml                time, memory and step program, before it runs
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
-run, watch, wait and submit --wait mirror the job: SUCCEEDED 0, FAILED 1, CANCELLED 130.)";
+run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130.)";
 
 const std::map<std::string, Format>& FormatNames() {
   static const auto& names = *new std::map<std::string, Format>{
@@ -37,16 +37,16 @@ const std::map<std::string, Format>& FormatNames() {
   return names;
 }
 
-// A whole number. CLI11's own check of positive numbers names the largest double as the limit.
+// An integer. CLI11's own check of positive numbers names the largest double as the limit.
 CLI::Validator AtLeast(int64_t least) {
   return CLI::Validator(
       [least](const std::string& text) {
         int64_t value = 0;
         return absl::SimpleAtoi(text, &value) && value >= least
                    ? std::string()
-                   : absl::StrCat("\"", text, "\" is no whole number from ", least, " on");
+                   : absl::StrCat("\"", text, "\" must be an integer ≥ ", least);
       },
-      absl::StrCat("from ", least, " on"));
+      absl::StrCat(">= ", least));
 }
 
 // Builds the commands; what the chosen one needs outlives the parser in `invocation.command`.
@@ -54,8 +54,8 @@ class Parser {
  public:
   explicit Parser(Invocation& invocation) : invocation_(invocation) {
     app_.require_subcommand(1);
-    app_.set_help_flag("-h,--help", "Show what there is and end");
-    app_.set_version_flag("--version", platform::BuildVersion(), "Show the build of this program and end");
+    app_.set_help_flag("-h,--help", "Show help and exit");
+    app_.set_version_flag("--version", platform::BuildVersion(), "Show the version of this program and exit");
     app_.add_option("--addr", invocation.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
     app_.fallthrough();  // --addr may also follow the command
     AddLocal();
@@ -86,10 +86,11 @@ class Parser {
     return {added, options};
   }
 
-  static void AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
-    app->add_option_function<std::string>(
-           "-o,--output", [&format](const std::string& text) { format = FormatNames().at(text); },
-           "Output: " + absl::StrJoin(allowed, ", "))
+  static CLI::Option* AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
+    return app
+        ->add_option_function<std::string>(
+            "-o,--output", [&format](const std::string& text) { format = FormatNames().at(text); },
+            "Output: " + absl::StrJoin(allowed, ", "))
         ->check(CLI::IsMember(allowed))
         ->type_name("FORMAT");
   }
@@ -117,7 +118,7 @@ class Parser {
   void AddLocal() {
     auto [up, up_options] = Add<UpOptions>("up", "Run a cluster on this machine until Ctrl-C", Up);
     up->add_option("--workers", up_options->workers, "Workers (default 1)")->check(CLI::Range(1, 1024));
-    up->add_option("--places", up_options->places, "Places for ranks on each worker (default: processors)")
+    up->add_option("--slots", up_options->slots, "Slots for ranks on each worker (default: processors)")
         ->check(CLI::Range(1, 1024));
     up->add_option("--listen", up_options->listen,
                    "Listen on HOST:PORT too, in plain TCP, beside the private socket")
@@ -133,8 +134,8 @@ class Parser {
     AddFile(run, run_options->file);
     run->add_option("--workers", run_options->workers, "Workers (default: as the job asks, else 1)")
         ->check(CLI::Range(1, 1024));
-    run->add_option("--places", run_options->places,
-                    "Places for ranks on each worker (default: ranks / workers)")
+    run->add_option("--slots", run_options->slots,
+                    "Slots for ranks on each worker (default: ranks / workers)")
         ->check(CLI::Range(1, 1024));
     AddFormat(run, run_options->format, {"text", "json"});
     AddDaemons(run, *run_options);
@@ -149,15 +150,16 @@ class Parser {
         ->add_option("--request-id", submit_options->request_id,
                      "Submitting again under the same id gives the same job")
         ->type_name("ID");
-    CLI::Option* wait = submit->add_flag("--wait", submit_options->wait, "Wait for its end and mirror it");
-    submit->add_flag("--follow", submit_options->follow, "Show it until its end and mirror it")
+    CLI::Option* wait =
+        submit->add_flag("--wait", submit_options->wait, "Wait for the job and exit with its status");
+    submit->add_flag("--follow", submit_options->follow, "Watch the job and exit with its status")
         ->excludes(wait);
 
-    auto [watch, watch_options] = Add<WatchOptions>("watch", "Show a job until its end and mirror it", Watch);
+    auto [watch, watch_options] = Add<WatchOptions>("watch", "Watch a job and exit with its status", Watch);
     AddJob(watch, watch_options->job);
     AddFormat(watch, watch_options->format, {"text", "json"});
 
-    auto [wait_for, wait_options] = Add<WaitOptions>("wait", "Wait for a job's end and mirror it", Wait);
+    auto [wait_for, wait_options] = Add<WaitOptions>("wait", "Wait for a job and exit with its status", Wait);
     AddJob(wait_for, wait_options->job);
     wait_for
         ->add_option_function<std::string>(
@@ -166,7 +168,7 @@ class Parser {
               absl::Duration timeout;
               if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
                 throw CLI::ValidationError(
-                    "--timeout", absl::StrCat("\"", text, "\" is no duration; write 30s, 10m or 2h"));
+                    "--timeout", absl::StrCat("\"", text, "\" is not a duration; write 30s, 10m or 2h"));
               }
               options->timeout = timeout;
             },
@@ -191,12 +193,16 @@ class Parser {
         ->delimiter(',')
         ->type_name("REASONS");
     AddFormat(jobs, jobs_options->format, {"table", "json", "name"});
-    auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their places", GetWorkers, get);
+    auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their slots", GetWorkers, get);
     AddFormat(workers, workers_options->format, {"table", "json", "name"});
 
-    auto [describe, describe_options] = Add<JobOptions>("describe", "Everything about one job", Describe);
+    auto [describe, describe_options] =
+        Add<DescribeOptions>("describe", "Everything about one job", Describe);
     AddJob(describe, describe_options->job);
-    AddFormat(describe, describe_options->format, {"table", "json"});
+    describe
+        ->add_flag("--layout", describe_options->layout,
+                   "Only its process groups, units, buffers and padding, and the offset of every parameter")
+        ->excludes(AddFormat(describe, describe_options->format, {"table", "json"}));
 
     auto [logs, logs_options] = Add<LogsOptions>("logs", "The output of a job's ranks", Logs);
     AddJob(logs, logs_options->job);
@@ -275,9 +281,48 @@ class Parser {
         ->excludes(without_wait);
     AddFormat(plan, plan_options->format, {"table", "json"});
 
-    auto [groups, groups_options] = Add<FileOptions>("groups", "Process groups of a job", Groups);
-    AddFile(groups, groups_options->file);
-    AddFormat(groups, groups_options->format, {"table", "json"});
+    AddGroups();
+  }
+
+  void AddGroups() {
+    auto [groups, options] =
+        Add<GroupsOptions>("groups", "Process groups of a job, or of any grid of ranks", Groups);
+    CLI::Option* file =
+        groups->add_option("-f,--file", options->file, "Job file, YAML or JSON; - is standard input")
+            ->type_name("FILE");
+    parallel::GridSizes& sizes = options->sizes;
+    const auto size = [&, app = groups](const char* flag, int& value, const char* description) {
+      app->add_option(flag, value, description)->check(AtLeast(1))->excludes(file)->type_name("N");
+    };
+    size("--world-size", sizes.world, "Ranks that take part");
+    size("--tensor", sizes.tensor, "Tensor-parallel ranks (default 1)");
+    size("--pipeline", sizes.pipeline, "Pipeline stages (default 1)");
+    size("--context", sizes.context, "Context-parallel ranks (default 1)");
+    size("--expert", sizes.expert, "Expert-parallel ranks (default 1)");
+    size("--expert-tensor", sizes.expert_tensor, "Tensor-parallel ranks of an expert (default: --tensor)");
+    size("--replicas", sizes.replicas, "Copies of the sharded state, HSDP's outer size (default 1)");
+    size("--virtual-pipeline", sizes.virtual_pipeline,
+         "Pieces of the model that a rank interleaves; needs --pipeline (default 1)");
+    groups
+        ->add_option("--context-levels", sizes.context_levels,
+                     "Sizes of a hierarchical split of the context groups, nearest ranks first")
+        ->delimiter(',')
+        ->check(AtLeast(1))
+        ->excludes(file)
+        ->type_name("N,N,...");
+    groups->add_option("--order", sizes.order, "Axes of the grid, the fastest first (default tp-cp-ep-dp-pp)")
+        ->excludes(file)
+        ->type_name("ORDER");
+    groups->add_option("--rank-offset", sizes.rank_offset, "The first rank (default 0)")
+        ->check(AtLeast(0))
+        ->excludes(file)
+        ->type_name("N");
+    groups
+        ->add_flag("--separate-all-gather", sizes.separate_all_gather,
+                   "With a clone of each group that gathers parameters, as jobs have")
+        ->excludes(file);
+    groups->add_option("NAME", options->names, "List every group of these names")->type_name("");
+    AddFormat(groups, options->format, {"table", "json"});
   }
 
   Invocation& invocation_;

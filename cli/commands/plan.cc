@@ -9,13 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
 #include "cli/plan/check_without.h"
 #include "cli/plan/memory_chart.h"
 #include "cli/plan/plan_variants.h"
 #include "cli/plan/timeline_chart.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -38,6 +39,7 @@ namespace {
 using google::protobuf::util::MessageDifferencer;
 
 constexpr int kPipedColumns = 100;
+constexpr int64_t kMostProfileBytes = int64_t{64} << 20;
 
 // A preset's name, or else a file. What it is called in the file may be anything.
 absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile) {
@@ -45,7 +47,8 @@ absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile)
   if (preset.ok()) {
     return preset;
   }
-  const absl::StatusOr<std::string> text = platform::SystemFiles().Read(profile);
+  const absl::StatusOr<std::string> text =
+      platform::ReadAtMost(platform::SystemFiles(), profile, kMostProfileBytes);
   if (!text.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("it is neither a preset (", absl::StrJoin(schedules::PresetProfileNames(), ", "),

@@ -13,8 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "plan/job_plan.h"
 #include "plan/quantity_text.h"
 #include "plan/recorded_steps.h"
@@ -43,8 +44,8 @@ absl::StatusOr<schedules::DeviceProfile> BaseProfile(const std::string& asked, c
 int MostRanksOnAWorker(const v1::Attempt& attempt) {
   std::map<std::string, int> ranks;
   int most = 1;
-  for (const v1::RankPlace& place : attempt.places()) {
-    most = std::max(most, ++ranks[place.worker()]);
+  for (const v1::RankSlot& slot : attempt.slots()) {
+    most = std::max(most, ++ranks[slot.worker()]);
   }
   return most;
 }

@@ -3,15 +3,17 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/cluster/state_folder.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
-#include "cli/commands/submit_job.h"
+#include "cli/commands/submit.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/follow.h"
+#include "platform/clock.h"
 #include "platform/random.h"
 
 namespace tandem::cli {
@@ -22,10 +24,10 @@ constexpr absl::Duration kCancelTimeout = absl::Seconds(15);
 
 struct Shape {
   int workers = 1;
-  int places = 1;
+  int slots = 1;
 };
 
-// Workers and places for the job, or one line why what was asked for would make it wait for ever.
+// Workers and slots for the job, or one line why what was asked for would make it wait forever.
 absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& options) {
   const int ranks = std::max(1, resolved.parallelism().ranks());
   const int per_worker = resolved.resources().ranks_per_worker();
@@ -33,15 +35,15 @@ absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& opt
   shape.workers = options.workers > 0 ? options.workers
                   : per_worker > 0    ? (ranks + per_worker - 1) / per_worker
                                       : 1;
-  shape.places = options.places > 0 ? options.places : (ranks + shape.workers - 1) / shape.workers;
-  const int used = per_worker > 0 ? std::min(per_worker, shape.places) : shape.places;
+  shape.slots = options.slots > 0 ? options.slots : (ranks + shape.workers - 1) / shape.workers;
+  const int used = per_worker > 0 ? std::min(per_worker, shape.slots) : shape.slots;
   if (static_cast<int64_t>(shape.workers) * used < ranks) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the job has ", ranks, " ranks, but ", shape.workers, shape.workers == 1 ? " worker" : " workers",
-        " with ", used, used == 1 ? " place" : " places",
-        per_worker > 0 && per_worker < shape.places ? " (resources.ranks_per_worker)" : "",
+        " with ", used, used == 1 ? " slot" : " slots",
+        per_worker > 0 && per_worker < shape.slots ? " (resources.ranks_per_worker)" : "",
         " each can only take ", static_cast<int64_t>(shape.workers) * used,
-        ", so it would wait for ever; give more --workers or --places, or leave both away"));
+        ", so it would wait forever; give more --workers or --slots, or omit both"));
   }
   return shape;
 }
@@ -63,7 +65,7 @@ class RunControl {
     if (stop && !cancelled_.has_value() && !Cancel()) {
       return absl::CancelledError("killed");
     }
-    if (cancelled_.has_value() && absl::Now() - *cancelled_ > kCancelTimeout) {
+    if (cancelled_.has_value() && platform::SteadyClock().Now() - *cancelled_ > kCancelTimeout) {
       return absl::CancelledError("the job did not end after its cancellation");
     }
     return cluster_.Check();
@@ -73,7 +75,7 @@ class RunControl {
 
  private:
   bool Cancel() {
-    cancelled_ = absl::Now();
+    cancelled_ = platform::SteadyClock().Now();
     state_.notice = "cancelling; Ctrl-C again kills it";
     if (!context_.console.IsTerminal(Stream::kOut)) {
       Note(context_.console, "run: cancelling the job; Ctrl-C again kills it");
@@ -125,14 +127,14 @@ int Run(Context& context, const RunOptions& options) {
   }
   Note(console,
        absl::StrCat("run: ", shape->workers, shape->workers == 1 ? " worker" : " workers", " with ",
-                    shape->places, shape->places == 1 ? " place" : " places", " each; logs in ", *folder));
+                    shape->slots, shape->slots == 1 ? " slot" : " slots", " each; logs in ", *folder));
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
       LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
                            .state = *folder,
                            .address = socket->address(),
                            .metrics_listen = "off",
                            .workers = shape->workers,
-                           .places = shape->places,
+                           .slots = shape->slots,
                            .trainer = options.trainer},
                           [&] { return interrupts.Count() > 0; });
   if (!cluster.ok()) {

@@ -1,3 +1,5 @@
+#include "cli/commands/submit.h"
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -5,10 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
-#include "cli/commands/submit_job.h"
+#include "cli/commands/watch.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "platform/random.h"
 
 namespace tandem::cli {

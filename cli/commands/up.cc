@@ -6,12 +6,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
 #include "cli/cluster/local_cluster.h"
 #include "cli/cluster/state_folder.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
+#include "platform/clock.h"
 
 namespace tandem::cli {
 namespace {
@@ -26,7 +28,7 @@ bool HasRanks(const v1::Job& job) {
 
 // Ends the running jobs with reason ClusterStopped; queued ones stay. A second Ctrl-C cuts the wait.
 void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interrupts) {
-  // Frozen first: a job that ended while others are still being cancelled would hand its places to a queued
+  // Frozen first: a job that ended while others are still being cancelled would hand its slots to a queued
   // one.
   cluster.FreezeWorkers();
   const absl::StatusOr<std::vector<v1::Job>> jobs = cluster.client().ListJobs();
@@ -49,8 +51,8 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
   }
   // What is to end is durable now, so the ranks need not be asked.
   cluster.KillWorkers();
-  const absl::Time until = absl::Now() + kEndTimeout;
-  while (!ending.empty() && absl::Now() < until && interrupts.Count() < 2) {
+  const absl::Time until = platform::SteadyClock().Now() + kEndTimeout;
+  while (!ending.empty() && platform::SteadyClock().Now() < until && interrupts.Count() < 2) {
     const absl::StatusOr<v1::Job> job = cluster.client().GetJob(ending.back());
     if (!job.ok() || HasEnded(job->state())) {
       ending.pop_back();
@@ -126,8 +128,8 @@ int Up(Context& context, const UpOptions& options) {
   if (const absl::Status status = lock->Publish(""); !status.ok()) {
     return Fail(console, kFailed, absl::StrCat("up: ", status.message()));
   }
-  const int places = options.places > 0 ? options.places
-                                        : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int slots =
+      options.slots > 0 ? options.slots : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
       LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
                            .state = folder,
@@ -135,7 +137,7 @@ int Up(Context& context, const UpOptions& options) {
                            .listen = options.listen,
                            .metrics_listen = options.metrics_listen,
                            .workers = options.workers,
-                           .places = places,
+                           .slots = slots,
                            .trainer = options.trainer},
                           [&] { return interrupts.Count() > 0; });
   if (!cluster.ok()) {
@@ -147,8 +149,8 @@ int Up(Context& context, const UpOptions& options) {
   }
   console.Write(Stream::kOut,
                 absl::StrCat("tandem is up: a controller and ", options.workers,
-                             options.workers == 1 ? " worker" : " workers", " with ", places,
-                             places == 1 ? " place" : " places", " each\n", "  address  ", address, "\n",
+                             options.workers == 1 ? " worker" : " workers", " with ", slots,
+                             slots == 1 ? " slot" : " slots", " each\n", "  address  ", address, "\n",
                              options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
                              options.metrics_listen == "off"
                                  ? ""

@@ -2,9 +2,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 
 namespace tandem::cli {
 

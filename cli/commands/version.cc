@@ -1,8 +1,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/command_client.h"
+#include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "platform/build_info.h"
 
 namespace tandem::cli {

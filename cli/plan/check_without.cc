@@ -74,7 +74,7 @@ void Remove(int removed, Program& program) {
     if (inherits) {
       waits.insert(waits.end(), inherited.begin(), inherited.end());
     }
-    // Of its own stream, all earlier ones are ordered already.
+    // All earlier instructions of its own stream are ordered already.
     std::erase_if(waits, [&](const schedules::Wait& wait) {
       return program.instructions[wait.instruction].stream == instruction.stream;
     });

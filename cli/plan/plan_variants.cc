@@ -86,7 +86,7 @@ absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
   }
   if (key.empty() || result.values.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", Escape(text), "\" is no comparison; write a field and its values: prefetch=0,1,2"));
+        "\"", Escape(text), "\" is not a comparison; write a field and its values: prefetch=0,1,2"));
   }
   if (key == kAccumulation) {
     result.path = key;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
+#include "platform/signal_name.h"
 
 namespace tandem::cli {
 
@@ -34,11 +35,6 @@ std::string WithPlace(const v1::Cause& cause) {
 
 }  // namespace
 
-std::string SignalName(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name == nullptr ? absl::StrCat("signal ", number) : absl::StrCat("SIG", name);
-}
-
 std::string CauseText(const v1::Cause& cause) {
   if (cause.has_rank() &&
       absl::StartsWithIgnoreCase(cause.message(), absl::StrCat("rank ", cause.rank(), " "))) {
@@ -55,7 +51,8 @@ std::string CauseText(const v1::Cause& cause) {
   }
   std::string did;
   if (cause.signal() != 0) {
-    did = absl::StrCat("was killed by signal ", cause.signal(), " (", SignalName(cause.signal()), ")");
+    did = absl::StrCat("was killed by signal ", cause.signal(), " (", platform::SignalName(cause.signal()),
+                       ")");
   } else if (cause.has_exit_code()) {
     did = absl::StrCat("ended with exit code ", cause.exit_code());
   } else if (!who.empty()) {

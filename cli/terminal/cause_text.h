@@ -10,7 +10,4 @@ namespace tandem::cli {
 // (SIGKILL) at step 134 in "F layers.3.mlp 1": out of memory." Says only what the cause holds.
 std::string CauseText(const v1::Cause& cause);
 
-// "SIGKILL", or "signal 77"
-std::string SignalName(int number);
-
 }  // namespace tandem::cli

@@ -27,7 +27,7 @@ class Console {
   // Whether the stream is a terminal that can move its cursor (TERM=dumb cannot).
   virtual bool IsTerminal(Stream stream) const = 0;
 
-  // Of the terminal, read anew each time.
+  // The width of the terminal, read again each time.
   virtual TerminalSize Size() const = 0;
 
   // Whether colours and glyphs outside ASCII are welcome on a terminal.

@@ -13,6 +13,8 @@
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "nlohmann/json.hpp"
+#include "proto/names.h"
+#include "proto/time.h"
 
 namespace tandem::cli {
 namespace {
@@ -24,20 +26,8 @@ using google::protobuf::Reflection;
 using Json = nlohmann::ordered_json;
 
 // JOB_STATE_RUNNING → RUNNING: the prefix is the type's name in capitals.
-std::string WithoutPrefix(const EnumValueDescriptor& value) {
-  std::string prefix;
-  for (const char c : value.type()->name()) {
-    if (absl::ascii_isupper(c) && !prefix.empty()) {
-      prefix += '_';
-    }
-    prefix += absl::ascii_toupper(c);
-  }
-  prefix += '_';
-  return absl::StartsWith(value.name(), prefix) ? value.name().substr(prefix.size()) : value.name();
-}
-
 std::string EnumText(const EnumValueDescriptor& value) {
-  std::string text = WithoutPrefix(value);
+  std::string text = proto::ValueName(*value.type(), value.number());
   if (value.file()->name() == "tandem/v1/job.proto") {
     absl::AsciiStrToLower(&text);
   }
@@ -85,14 +75,12 @@ Json MessageToJson(const Message& message) {
   if (message.GetDescriptor()->full_name() == "google.protobuf.Timestamp") {
     google::protobuf::Timestamp time;
     time.CopyFrom(message);
-    return absl::FormatTime("%Y-%m-%dT%H:%M:%E*SZ",
-                            absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos()),
-                            absl::UTCTimeZone());
+    return absl::FormatTime("%Y-%m-%dT%H:%M:%E*SZ", proto::FromProto(time), absl::UTCTimeZone());
   }
   if (message.GetDescriptor()->full_name() == "google.protobuf.Duration") {
     google::protobuf::Duration span;
     span.CopyFrom(message);
-    return absl::FormatDuration(absl::Seconds(span.seconds()) + absl::Nanoseconds(span.nanos()));
+    return absl::FormatDuration(proto::FromProto(span));
   }
   Json object = Json::object();
   std::vector<const FieldDescriptor*> fields;
@@ -155,12 +143,6 @@ void AppendYaml(const Json& object, int indent, std::string& out) {
   }
 }
 
-template <typename Enum>
-std::string ValueText(Enum value, const google::protobuf::EnumDescriptor* type) {
-  const EnumValueDescriptor* descriptor = type->FindValueByNumber(value);
-  return descriptor == nullptr ? absl::StrCat(static_cast<int>(value)) : WithoutPrefix(*descriptor);
-}
-
 }  // namespace
 
 std::string ToJson(const Message& message, int indent) { return Dump(MessageToJson(message), indent); }
@@ -171,7 +153,7 @@ std::string ToYaml(const Message& message, int indent) {
   return out;
 }
 
-std::string StateText(v1::JobState state) { return ValueText(state, v1::JobState_descriptor()); }
+std::string StateText(v1::JobState state) { return proto::ValueName(state); }
 
 std::vector<std::string> StateNames() {
   std::vector<std::string> names;
@@ -182,13 +164,12 @@ std::vector<std::string> StateNames() {
 }
 
 std::string ClassText(v1::FailureClass failure) {
-  std::string text = absl::AsciiStrToLower(ValueText(failure, v1::FailureClass_descriptor()));
+  std::string text = proto::LowerName(failure);
   return absl::StrReplaceAll(text, {{"_", " "}});
 }
 
 std::string DeviceText(v1::Device device) {
-  return device == v1::DEVICE_UNSPECIFIED ? ""
-                                          : absl::AsciiStrToLower(ValueText(device, v1::Device_descriptor()));
+  return device == v1::DEVICE_UNSPECIFIED ? "" : proto::LowerName(device);
 }
 
 bool HasEnded(v1::JobState state) {

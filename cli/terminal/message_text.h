@@ -20,7 +20,7 @@ std::string ToYaml(const google::protobuf::Message& message, int indent);
 // "RUNNING"
 std::string StateText(v1::JobState state);
 
-// Of every state that a job can be in.
+// The names of all states that a job can be in.
 std::vector<std::string> StateNames();
 
 // "infrastructure"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "proto/time.h"
 
 namespace tandem::cli {
 
@@ -109,21 +110,17 @@ std::string StepTimeText(double seconds) {
                        : absl::StrFormat("%s s", MagnitudeText(seconds));
 }
 
-absl::Time ToTime(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
 bool IsSet(const google::protobuf::Timestamp& time) { return time.seconds() != 0 || time.nanos() != 0; }
 
 std::string TimeText(const google::protobuf::Timestamp& time, absl::TimeZone zone) {
-  return IsSet(time) ? absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(time), zone) : "";
+  return IsSet(time) ? absl::FormatTime("%Y-%m-%d %H:%M:%S", proto::FromProto(time), zone) : "";
 }
 
 std::string AgeText(const google::protobuf::Timestamp& time, absl::Time now) {
   if (!IsSet(time)) {
     return "";
   }
-  const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(now - ToTime(time)));
+  const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(now - proto::FromProto(time)));
   if (seconds < 120) {
     return absl::StrFormat("%ds", seconds);
   }

@@ -20,7 +20,6 @@ std::string ClockText(absl::Duration span);  // "0:41", "1:02:03", "2d 03h"
 std::string SpanText(absl::Duration span);   // "0.8 s", "41 s", "2 min 5 s", "1 h 2 min", "2 d 3 h"
 std::string StepTimeText(double seconds);    // "0.62 s", "8.1 ms"
 
-absl::Time ToTime(const google::protobuf::Timestamp& time);
 bool IsSet(const google::protobuf::Timestamp& time);
 
 // "2024-05-01 12:00:01" in the given zone; empty where unset.

@@ -21,7 +21,7 @@ class Table {
   // Requires one cell per column. Cells are escaped.
   void Add(std::vector<std::string> cells);
 
-  // A line each, with "\n". width 0: as wide as the content (output that is no terminal); else no line is
+  // A line each, with "\n". width 0: as wide as the content (output that is not a terminal); else no line is
   // wider than that.
   std::string Render(int width, bool unicode) const;
 

@@ -12,7 +12,7 @@ namespace tandem::cli {
 // Puts what a watch receives in the order in which it happened. Events and reports come on two roads, and
 // rank 0 reports a step only during the next one, so the checkpoint of step 3 may arrive before the report of
 // step 1, and STOPPING before that of the last step. What speaks of a step waits for the report of that step
-// or of a later one, but not for ever: reports may be dropped. What follows an event waits with it.
+// or of a later one, but not without limit: reports may be dropped. What follows an event waits with it.
 //
 // Plain data, no clock. Not thread-safe.
 class EventOrder {

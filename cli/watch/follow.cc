@@ -10,6 +10,7 @@
 #include "cli/terminal/message_text.h"
 #include "cli/watch/event_order.h"
 #include "cli/watch/watch_summary.h"
+#include "platform/clock.h"
 
 namespace tandem::cli {
 namespace {
@@ -224,13 +225,13 @@ class Follower {
   }
 
   absl::Status Pause(absl::Duration pause) {
-    const absl::Time until = absl::Now() + pause;
-    while (absl::Now() < until) {
+    const absl::Time until = platform::SteadyClock().Now() + pause;
+    while (platform::SteadyClock().Now() < until) {
       if (absl::Status keep = keep_going_(); !keep.ok()) {
         return keep;
       }
       view_.Show(state_, {}, clock_.Now());
-      absl::SleepFor(std::clamp(until - absl::Now(), absl::ZeroDuration(), kTick));
+      absl::SleepFor(std::clamp(until - platform::SteadyClock().Now(), absl::ZeroDuration(), kTick));
     }
     return absl::OkStatus();
   }

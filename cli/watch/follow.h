@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "cli/cluster/client.h"
-#include "cli/terminal/exit_code.h"
+#include "cli/terminal/error.h"
 #include "cli/watch/watch_state.h"
 #include "cli/watch/watch_view.h"
 #include "platform/clock.h"
@@ -22,7 +22,7 @@ struct FollowRequest {
 };
 
 // Watches a job until it has ended, showing it. While the controller is away it says so and tries again
-// until `keep_going` ends it, then goes on at its cursor: every step is told once, in order; steps that the
+// until `keep_going` ends it, then goes on at its cursor: every step is shown once, in order; steps that the
 // stream left out are read from the history. `keep_going` is asked at least every 100 ms; its error ends the
 // watch and is returned.
 //

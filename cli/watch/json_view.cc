@@ -1,9 +1,10 @@
+#include "cli/watch/json_view.h"
+
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/commands/report_json.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/watch_summary.h"
 #include "cli/watch/watch_view.h"

@@ -26,7 +26,7 @@ class LiveView : public WatchView {
     }
   }
 
-  // The frame itself tells.
+  // The frame itself shows it.
   void ShowConnection(const WatchState&, absl::Time) override {}
 
   void Finish(const WatchState& state, absl::Time now) override {

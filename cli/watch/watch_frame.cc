@@ -5,16 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/terminal/checkpoint_text.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
-#include "cli/terminal/progress_text.h"
 
 namespace tandem::cli {
 namespace {
 
-constexpr int kWidest = 100;  // a longer bar tells no more
+constexpr int kWidest = 100;  // a longer bar shows no more
 constexpr int kTopUpdates = 5;
 constexpr absl::Duration kQuietFor = absl::Seconds(5);
 
@@ -85,7 +84,7 @@ StyledLine PaceLine(const WatchState& state, int width) {
 }
 
 void AddNorms(const WatchState& state, int width, int rows, bool unicode, std::vector<StyledLine>& lines) {
-  if (state.norms.weight_size() == 0 || state.table.items_size() == 0 || rows < 3) {
+  if (state.norms.weight_size() == 0 || state.table.parameters_size() == 0 || rows < 3) {
     return;
   }
   const bool wide = width >= 72;
@@ -101,7 +100,8 @@ void AddNorms(const WatchState& state, int width, int rows, bool unicode, std::v
   head.Add(heading(wide ? "relative" : "rel."), Style::kDim);
   lines.push_back(head);
   for (const int i : LargestUpdates(state.norms, std::min(kTopUpdates, rows - 1))) {
-    const std::string name = i < state.table.items_size() ? Escape(state.table.items(i).name()) : "?";
+    const std::string name =
+        i < state.table.parameters_size() ? Escape(state.table.parameters(i).name()) : "?";
     StyledLine row(PadRight(CutLeft(name, names, unicode), names));
     const auto cell = [&](const auto& values) {
       return heading(i < values.size() ? MagnitudeText(values.Get(i)) : "");
@@ -178,8 +178,8 @@ std::string PlacementText(const v1::Job& job) {
   std::string text = ranks > 0 ? absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks") : "";
   if (job.attempts_size() > 0 && job.state() != v1::JOB_STATE_QUEUED) {
     std::set<std::string> workers;
-    for (const v1::RankPlace& place : job.attempts(job.attempts_size() - 1).places()) {
-      workers.insert(place.worker());
+    for (const v1::RankSlot& slot : job.attempts(job.attempts_size() - 1).slots()) {
+      workers.insert(slot.worker());
     }
     if (!workers.empty()) {
       absl::StrAppend(&text, text.empty() ? "" : " ", "on ", workers.size(),

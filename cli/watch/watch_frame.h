@@ -23,7 +23,7 @@ std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& s
 // "headers  RUNNING  2 ranks on 2 workers", cut to the width.
 StyledLine HeaderLine(const WatchState& state, int width);
 
-// "NotEnoughPlaces: 2 places are needed, 1 is free": why the job is in its state; empty where nothing is
+// "NotEnoughSlots: 2 slots are needed, 1 is free": why the job is in its state; empty where nothing is
 // said.
 std::string ReasonText(const v1::Job& job);
 

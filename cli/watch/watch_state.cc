@@ -14,7 +14,7 @@ constexpr absl::Duration kPaceWindow = absl::Seconds(60);
 
 bool TakeJob(const v1::Job& job, WatchState& state) {
   if (state.known && job.revision() < state.job.revision()) {
-    return false;  // told again after a reconnection
+    return false;  // sent again after a reconnection
   }
   const bool changed = !state.known || job.state() != state.job.state() ||
                        job.reason() != state.job.reason() || job.message() != state.job.message() ||
@@ -181,7 +181,7 @@ std::optional<absl::Duration> TimeLeft(const WatchState& state, absl::Time now) 
   if (per_step <= absl::ZeroDuration()) {
     return std::nullopt;
   }
-  // Counts down between two steps, too, but never by more than the step that is under way.
+  // Counts down between two steps, too, but never by more than the step in progress.
   absl::Duration since = absl::ZeroDuration();
   if (!state.arrivals.empty()) {
     since = std::clamp(now - state.arrivals.back().time, absl::ZeroDuration(), left > 0 ? per_step : since);

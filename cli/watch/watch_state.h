@@ -44,7 +44,7 @@ struct WatchState {
   };
   std::deque<Arrival> arrivals;
 
-  v1::ItemTable table;
+  v1::ParameterTable table;
   v1::Norms norms;  // empty until a report brought them
   int64_t norms_step = 0;
 
@@ -78,7 +78,7 @@ struct Applied {
   bool warning = false;
 };
 
-// `live`: the response is told as it happens, not read from the history.
+// `live`: the response is shown as it happens, not read from the history.
 Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, WatchState& state);
 Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state);
 
@@ -99,7 +99,7 @@ double AverageTokensPerSecond(const WatchState& state);
 // included; empty where the pace or the end is not known.
 std::optional<absl::Duration> TimeLeft(const WatchState& state, absl::Time now);
 
-// The rows of `norms` with the largest update/weight, largest first; indices into table.items.
+// The rows of `norms` with the largest update/weight, largest first; indices into table.parameters.
 std::vector<int> LargestUpdates(const v1::Norms& norms, int count);
 
 // update[i] / weight[i]; 0 where the weight is 0 or a list is short.

@@ -6,11 +6,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "cli/terminal/cause_text.h"
-#include "cli/terminal/checkpoint_text.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/watch/watch_frame.h"
+#include "proto/time.h"
 
 namespace tandem::cli {
 
@@ -21,8 +22,8 @@ int RankToBlame(const v1::Job& job) {
 
 absl::Duration RunTime(const v1::Job& job) {
   const bool started = job.attempts_size() > 0 && IsSet(job.attempts(0).started());
-  const absl::Time begin = ToTime(started ? job.attempts(0).started() : job.created());
-  return IsSet(job.ended()) ? std::max(absl::ZeroDuration(), ToTime(job.ended()) - begin)
+  const absl::Time begin = proto::FromProto(started ? job.attempts(0).started() : job.created());
+  return IsSet(job.ended()) ? std::max(absl::ZeroDuration(), proto::FromProto(job.ended()) - begin)
                             : absl::ZeroDuration();
 }
 

@@ -14,7 +14,7 @@ namespace tandem::cli {
 // terminal).
 std::vector<StyledLine> RenderSummary(const WatchState& state, int width);
 
-// The rank whose log tells why the job failed; -1 where no rank is to blame.
+// The rank whose log says why the job failed; -1 where no rank is to blame.
 int RankToBlame(const v1::Job& job);
 
 // From the first attempt's start to the end (created to ended where no attempt started).

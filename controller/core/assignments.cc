@@ -1,6 +1,7 @@
 #include "controller/core/assignments.h"
 
 #include "controller/core/group_list.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -16,32 +17,32 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   *out.mutable_resolved() = job.resolved();
   // Fixed at admission, for all attempts.
   out.mutable_resolved()->mutable_resources()->set_device(attempt.device());
-  *out.mutable_places() = attempt.places();
+  *out.mutable_slots() = attempt.slots();
   out.set_resume_from(attempt.resumed_from());
   const std::vector<v1::GroupList> groups = *GroupsOf(job.resolved());
   out.mutable_groups()->Assign(groups.begin(), groups.end());
-  for (const v1::RankPlace& place : attempt.places()) {
-    if (place.worker() != worker) {
+  std::vector<std::vector<int>> groups_of(attempt.slots_size());  // by rank: indices, in creation order
+  for (int i = 0; i < out.groups_size(); ++i) {
+    for (const int member : out.groups(i).ranks()) {
+      groups_of[member].push_back(i);
+    }
+  }
+  for (const v1::RankSlot& slot : attempt.slots()) {
+    if (slot.worker() != worker) {
       continue;
     }
     v1::RankStart& rank = *out.add_ranks();
-    rank.set_rank(place.rank());
-    rank.set_place(place.place());
-    for (int i = 0; i < out.groups_size(); ++i) {
-      for (const int member : out.groups(i).ranks()) {
-        if (member == place.rank()) {
-          rank.add_groups(i);
-        }
-      }
-    }
+    rank.set_rank(slot.rank());
+    rank.set_slot(slot.slot());
+    rank.mutable_groups()->Assign(groups_of[slot.rank()].begin(), groups_of[slot.rank()].end());
   }
 }
 
-void SetGrace(absl::Duration grace, v1::Assignment& out) { *out.mutable_grace() = ToProto(grace); }
+void SetGrace(absl::Duration grace, v1::Assignment& out) { *out.mutable_grace() = proto::ToProto(grace); }
 
 }  // namespace
 
-v1::Assignments WantedOn(const State& state, const std::string& worker) {
+v1::Assignments AssignmentsFor(const State& state, const std::string& worker) {
   v1::Assignments out;
   for (const auto& [id, entry] : state.jobs) {
     const v1::Job& job = entry.job;
@@ -49,11 +50,11 @@ v1::Assignments WantedOn(const State& state, const std::string& worker) {
       continue;
     }
     bool here = false;
-    for (const v1::RankPlace& place : Current(job).places()) {
-      here = here || place.worker() == worker;
+    for (const v1::RankSlot& slot : Current(job).slots()) {
+      here = here || slot.worker() == worker;
     }
     const bool run = job.state() != v1::JOB_STATE_STOPPING || job.outcome() == v1::JOB_STATE_SUCCEEDED;
-    if (!here || (!run && Said(state, worker, CurrentAttempt(job)) == nullptr)) {
+    if (!here || (!run && StatusOf(state, worker, CurrentAttempt(job)) == nullptr)) {
       continue;
     }
     v1::Assignment& assignment = *out.add_all();

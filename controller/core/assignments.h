@@ -9,9 +9,9 @@ namespace tandem::controller {
 // Everything that is wanted on `worker` in this state, and the ended attempts that it may forget. Attempts
 // run; a stopping one is listed as STOP_NOW where the worker has spoken of it, and is unlisted where it has
 // not (a worker stops what is not listed). `revision` is the caller's to fill in.
-v1::Assignments WantedOn(const State& state, const std::string& worker);
+v1::Assignments AssignmentsFor(const State& state, const std::string& worker);
 
-// The worker was told to forget these; it lists them again when it returns, should the message be lost.
+// The worker was asked to forget these; it lists them again when it returns, should the message be lost.
 void MarkForgotten(const v1::Assignments& sent, const std::string& worker, State& state);
 
 }  // namespace tandem::controller

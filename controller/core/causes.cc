@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
+#include "proto/names.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -35,40 +35,40 @@ absl::Time PeerLostAt(const State& state, const v1::Job& job) {
   return first;
 }
 
-void FillIn(const v1::RankPlace& place, const v1::RankStatus& status, v1::Cause& cause) {
+void FillIn(const v1::RankSlot& slot, const v1::RankStatus& status, v1::Cause& cause) {
   if (!cause.has_rank()) {
-    cause.set_rank(place.rank());
+    cause.set_rank(slot.rank());
   }
   if (cause.worker().empty()) {
-    cause.set_worker(place.worker());
+    cause.set_worker(slot.worker());
   }
   if (cause.step() == 0) {
     cause.set_step(status.step());
   }
 }
 
-std::optional<v1::Cause> CauseOf(const v1::RankPlace& place, const v1::RankStatus& status, bool reborn) {
+std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus& status, bool reborn) {
   v1::Cause cause;
   if (status.has_cause()) {
     // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that somebody else
     // killed within the grace of a stop, which its peer's loss brought about first, is still the first cause.
     cause = status.cause();
     if (cause.class_() == v1::FAILURE_CLASS_REQUESTED && cause.reason() == "WorkerStopped") {
-      // Not by us: the daemon was told to end.
+      // Not by us: the daemon was asked to end.
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
       cause.set_reason(kStoppedByWorker);
-      cause.set_message(absl::StrCat("worker ", place.worker(),
-                                     " was told to end, as by SIGTERM, and stopped ",
+      cause.set_message(absl::StrCat("worker ", slot.worker(),
+                                     " was asked to end, as by SIGTERM, and stopped ",
                                      "its ranks: ", cause.message()));
       cause.clear_signal();
       cause.clear_exit_code();
     }
   } else if (status.exited() && !status.finished()) {
-    const std::string who = absl::StrCat("rank ", place.rank(), " on worker ", place.worker());
+    const std::string who = absl::StrCat("rank ", slot.rank(), " on worker ", slot.worker());
     if (reborn) {
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
       cause.set_reason("WorkerLost");
-      cause.set_message(absl::StrCat(who, " died with the worker's daemon, which was started anew"));
+      cause.set_message(absl::StrCat(who, " died with the worker's daemon, which was restarted"));
     } else if (status.stop_requested()) {
       cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
       cause.set_reason("Stopped");
@@ -81,21 +81,21 @@ std::optional<v1::Cause> CauseOf(const v1::RankPlace& place, const v1::RankStatu
   } else {
     return std::nullopt;
   }
-  FillIn(place, status, cause);
+  FillIn(slot, status, cause);
   return cause;
 }
 
 // Two ranks that do not run the same thing.
 std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
-  const v1::RankPlace* first = nullptr;
+  const v1::RankSlot* first = nullptr;
   const v1::Ready* expected = nullptr;
-  for (const v1::RankPlace& place : Current(job).places()) {
-    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job));
     if (status == nullptr || !status->has_ready()) {
       continue;
     }
     if (expected == nullptr) {
-      first = &place;
+      first = &slot;
       expected = &status->ready();
       continue;
     }
@@ -120,11 +120,11 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
         cause.set_class_(check.failure);
         cause.set_reason("DigestMismatch");
         cause.set_message(absl::StrCat("rank ", first->rank(), " on worker ", first->worker(), " and rank ",
-                                       place.rank(), " on worker ", place.worker(), " disagree on the ",
+                                       slot.rank(), " on worker ", slot.worker(), " disagree on the ",
                                        check.what, " (", check.a.substr(0, 12), " and ",
                                        check.b.substr(0, 12), "); ", check.remedy));
-        cause.set_rank(place.rank());
-        cause.set_worker(place.worker());
+        cause.set_rank(slot.rank());
+        cause.set_worker(slot.worker());
         return cause;
       }
     }
@@ -132,38 +132,34 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
   return std::nullopt;
 }
 
-std::string PhaseName(v1::RankPhase phase) {
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::RankPhase_Name(phase), "RANK_PHASE_"));
-}
-
 // Ranks that are not ready although their time is over, and what they do instead. While one of the workers is
 // away its timeout counts; a controller that was away itself gives them all of the time again.
 std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, absl::Time now) {
   constexpr int kMostTold = 4;
-  const absl::Time began = std::max(FromProto(Current(job).started()), state.awake_since);
+  const absl::Time began = std::max(proto::FromProto(Current(job).started()), state.awake_since);
   if ((job.state() != v1::JOB_STATE_ADMITTED && job.state() != v1::JOB_STATE_STARTING) ||
       now - began < state.limits.start_timeout) {
     return std::nullopt;
   }
   v1::Cause cause;
   std::vector<std::string> told;
-  for (const v1::RankPlace& place : Current(job).places()) {
-    const auto worker = state.workers.find(place.worker());
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    const auto worker = state.workers.find(slot.worker());
     if (worker == state.workers.end() || !worker->second.connected) {
       return std::nullopt;
     }
-    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+    const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job));
     if (status != nullptr && status->has_ready()) {
       continue;
     }
     if (cause.missing_ranks().empty()) {
-      cause.set_rank(place.rank());
-      cause.set_worker(place.worker());
+      cause.set_rank(slot.rank());
+      cause.set_worker(slot.worker());
     }
-    cause.add_missing_ranks(place.rank());
+    cause.add_missing_ranks(slot.rank());
     if (cause.missing_ranks_size() <= kMostTold) {
-      told.push_back(absl::StrCat("rank ", place.rank(), " on worker ", place.worker(), " is ",
-                                  status == nullptr ? "not accepted" : PhaseName(status->phase())));
+      told.push_back(absl::StrCat("rank ", slot.rank(), " on worker ", slot.worker(), " is ",
+                                  status == nullptr ? "not accepted" : proto::LowerName(status->phase())));
     }
   }
   if (cause.missing_ranks().empty()) {
@@ -178,7 +174,7 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
       "not ready within ", absl::FormatDuration(state.limits.start_timeout), ": ", absl::StrJoin(told, ", "),
       "; see the logs of the ranks and of the worker, or give the controller a longer "
       "--start-timeout"));
-  *cause.mutable_time() = ToProto(now);
+  *cause.mutable_time() = proto::ToProto(now);
   return cause;
 }
 
@@ -204,7 +200,7 @@ bool Precedes(const v1::Cause& a, const v1::Cause& b) {
   const auto key = [](const v1::Cause& cause) {
     // One without a time is not known to be earlier than one that has it.
     return std::make_tuple(Distance(cause),
-                           cause.has_time() ? FromProto(cause.time()) : absl::InfiniteFuture(),
+                           cause.has_time() ? proto::FromProto(cause.time()) : absl::InfiniteFuture(),
                            cause.has_rank() ? cause.rank() : -1);
   };
   return key(a) < key(b);
@@ -215,9 +211,9 @@ bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Caus
     return false;
   }
   const AttemptKey key = CurrentAttempt(entry.job);
-  const bool all_told = std::all_of(Current(entry.job).places().begin(), Current(entry.job).places().end(),
-                                    [&](const v1::RankPlace& place) {
-                                      const v1::RankStatus* said = Said(state, place, key);
+  const bool all_told = std::all_of(Current(entry.job).slots().begin(), Current(entry.job).slots().end(),
+                                    [&](const v1::RankSlot& slot) {
+                                      const v1::RankStatus* said = StatusOf(state, slot, key);
                                       return said != nullptr && (said->exited() || said->has_cause());
                                     });
   return !all_told && now < PeerLostAt(state, entry.job) + state.limits.cause_wait;
@@ -228,9 +224,9 @@ v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::s
   cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
   cause.set_reason("WorkerLost");
   cause.set_worker(worker);
-  for (const v1::RankPlace& place : Current(job).places()) {
-    if (place.worker() == worker) {
-      cause.add_missing_ranks(place.rank());
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    if (slot.worker() == worker) {
+      cause.add_missing_ranks(slot.rank());
     }
   }
   cause.set_message(absl::StrCat("worker ", worker, " ", what,
@@ -248,21 +244,21 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
     }
   };
   std::vector<int> not_ready;
-  for (const v1::RankPlace& place : Current(job).places()) {
-    const auto worker = state.workers.find(place.worker());
-    const v1::RankStatus* status = Said(state, place, key);
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    const auto worker = state.workers.find(slot.worker());
+    const v1::RankStatus* status = StatusOf(state, slot, key);
     if (status == nullptr || !status->has_ready()) {
-      not_ready.push_back(place.rank());
+      not_ready.push_back(slot.rank());
     }
     if (status != nullptr) {
       const bool reborn = worker->second.reborn.count(key) > 0;
-      if (std::optional<v1::Cause> cause = CauseOf(place, *status, reborn)) {
+      if (std::optional<v1::Cause> cause = CauseOf(slot, *status, reborn)) {
         offer(*std::move(cause));
       }
     }
   }
   for (const std::string& name : WorkersOf(job)) {
-    const v1::AttemptStatus* status = Said(state, name, key);
+    const v1::AttemptStatus* status = StatusOf(state, name, key);
     if (status != nullptr && status->has_refused()) {
       v1::Cause cause = status->refused();
       if (cause.worker().empty()) {
@@ -280,10 +276,10 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
     const bool missed =
         away > absl::ZeroDuration() && now >= PeerLostAt(state, job) + state.limits.cause_wait;
     if (missed || away >= state.limits.worker_timeout) {
-      const bool over = std::all_of(Current(job).places().begin(), Current(job).places().end(),
-                                    [&](const v1::RankPlace& place) {
-                                      const v1::RankStatus* said = Said(state, place, key);
-                                      return place.worker() != name || (said != nullptr && said->exited());
+      const bool over = std::all_of(Current(job).slots().begin(), Current(job).slots().end(),
+                                    [&](const v1::RankSlot& slot) {
+                                      const v1::RankStatus* said = StatusOf(state, slot, key);
+                                      return slot.worker() != name || (said != nullptr && said->exited());
                                     });
       if (!over) {
         offer(WorkerLost(
@@ -311,27 +307,27 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
   return first;
 }
 
-Accounting Account(const State& state, const JobEntry& entry, const v1::RankPlace& place, absl::Time now) {
+Accounting Account(const State& state, const JobEntry& entry, const v1::RankSlot& slot, absl::Time now) {
   const AttemptKey key = CurrentAttempt(entry.job);
-  const v1::AttemptStatus* attempt = Said(state, place.worker(), key);
-  const v1::RankStatus* status = Said(state, place, key);
+  const v1::AttemptStatus* attempt = StatusOf(state, slot.worker(), key);
+  const v1::RankStatus* status = StatusOf(state, slot, key);
   if ((status != nullptr && status->exited()) ||
       (attempt != nullptr && (attempt->ended() || attempt->has_refused()))) {
     return Accounting::kDead;
   }
-  const auto worker = state.workers.find(place.worker());
-  const absl::Time stopping = FromProto(entry.runtime.stopping_since());
+  const auto worker = state.workers.find(slot.worker());
+  const absl::Time stopping = proto::FromProto(entry.runtime.stopping_since());
   if (worker != state.workers.end() && worker->second.connected) {
     if (worker->second.missing.count(key) > 0) {
       return entry.runtime.accepted() ? Accounting::kDead : Accounting::kNeverRan;
     }
-    // It was told to stop all that is not listed. Should it have had the attempt after all, it says so,
+    // It was asked to stop all that is not listed. Should it have had the attempt after all, it says so,
     // and takes no other ranks until they have ended.
     const bool asked =
         now - std::max({stopping, worker->second.since, state.awake_since}) >= state.limits.settle;
     return attempt == nullptr && asked ? Accounting::kNeverRan : Accounting::kRunning;
   }
-  const absl::Duration away = std::min(Away(state, place.worker(), now), now - stopping);
+  const absl::Duration away = std::min(Away(state, slot.worker(), now), now - stopping);
   // To succeed, every rank must be heard of: then only the worker's timeout ends the wait.
   const bool lost = away >= state.limits.settle && entry.job.outcome() != v1::JOB_STATE_SUCCEEDED;
   return lost ? Accounting::kLost : Accounting::kRunning;

@@ -34,6 +34,6 @@ enum class Accounting {
   kNeverRan,  // its worker never had it
   kLost,      // its worker is away, and has been for longer than the limits allow
 };
-Accounting Account(const State& state, const JobEntry& entry, const v1::RankPlace& place, absl::Time now);
+Accounting Account(const State& state, const JobEntry& entry, const v1::RankSlot& slot, absl::Time now);
 
 }  // namespace tandem::controller

@@ -7,6 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "controller/core/causes.h"
 #include "controller/core/placement.h"
+#include "proto/names.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -22,7 +24,7 @@ Overloaded(Ts...) -> Overloaded<Ts...>;
 
 v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor) {
   v1::Event event;
-  *event.mutable_time() = ToProto(now);
+  *event.mutable_time() = proto::ToProto(now);
   event.set_job_id(job.id());
   event.set_attempt(job.attempt());
   event.set_from(job.state());
@@ -35,8 +37,8 @@ v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::stri
 // It happened before it was heard of here.
 void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
   if (happened < now) {
-    *event.mutable_time() = ToProto(happened);
-    *event.mutable_decided() = ToProto(now);
+    *event.mutable_time() = proto::ToProto(happened);
+    *event.mutable_decided() = proto::ToProto(now);
   }
 }
 
@@ -44,13 +46,13 @@ void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
 // tell.
 template <typename Has, typename Get>
 absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, Has has, Get get) {
-  absl::Time last = FromProto(Current(job).started());
-  for (const v1::RankPlace& place : Current(job).places()) {
-    const v1::RankStatus* status = Said(state, place, CurrentAttempt(job));
+  absl::Time last = proto::FromProto(Current(job).started());
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job));
     if (status == nullptr || !(status->*has)()) {
       return now;
     }
-    last = std::max(last, FromProto((status->*get)()));
+    last = std::max(last, proto::FromProto((status->*get)()));
   }
   return last;
 }
@@ -58,8 +60,8 @@ absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, H
 // The furthest step that any rank was seen at.
 int64_t LastStep(const State& state, const v1::Job& job) {
   int64_t step = job.last_step();
-  for (const v1::RankPlace& place : Current(job).places()) {
-    if (const v1::RankStatus* status = Said(state, place, CurrentAttempt(job))) {
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    if (const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job))) {
       step = std::max(step, status->step());
     }
   }
@@ -73,7 +75,8 @@ v1::Event Failing(const State& state, const v1::Job& job, const v1::Cause& cause
   event.set_step(std::max(cause.step(), LastStep(state, job)));
   *event.mutable_failed() = cause;
   if (cause.has_time()) {
-    SetHappened(std::max(FromProto(cause.time()), FromProto(Current(job).started())), now, event);
+    SetHappened(std::max(proto::FromProto(cause.time()), proto::FromProto(Current(job).started())), now,
+                event);
   }
   return event;
 }
@@ -87,13 +90,13 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
   const v1::Job& job = entry.job;
   std::vector<int> unaccounted;
   std::set<std::string> away;
-  for (const v1::RankPlace& place : Current(job).places()) {
-    switch (Account(state, entry, place, now)) {
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    switch (Account(state, entry, slot, now)) {
       case Accounting::kRunning:
-        unaccounted.push_back(place.rank());
+        unaccounted.push_back(slot.rank());
         break;
       case Accounting::kLost:
-        away.insert(place.worker());
+        away.insert(slot.worker());
         break;
       default:
         break;
@@ -145,11 +148,11 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
                                                         : std::optional(Failing(state, job, *cause, now));
   }
   const AttemptKey key = CurrentAttempt(job);
-  const auto& places = Current(job).places();
+  const auto& slots = Current(job).slots();
   if (job.state() == v1::JOB_STATE_ADMITTED) {
     const std::vector<std::string> workers = WorkersOf(job);
     if (std::all_of(workers.begin(), workers.end(),
-                    [&](const std::string& worker) { return Said(state, worker, key) != nullptr; })) {
+                    [&](const std::string& worker) { return StatusOf(state, worker, key) != nullptr; })) {
       v1::Event event = EventOf(job, v1::JOB_STATE_STARTING, now, kController);
       event.set_reason("Accepted");
       event.set_message("every worker has accepted the attempt");
@@ -159,8 +162,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
   }
   if (job.state() == v1::JOB_STATE_STARTING) {
     const v1::Ready* ready = nullptr;
-    for (const v1::RankPlace& place : places) {
-      const v1::RankStatus* status = Said(state, place, key);
+    for (const v1::RankSlot& slot : slots) {
+      const v1::RankStatus* status = StatusOf(state, slot, key);
       if (status == nullptr || !status->has_ready()) {
         return std::nullopt;
       }
@@ -179,8 +182,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     return event;
   }
   // RUNNING
-  for (const v1::RankPlace& place : places) {
-    const v1::RankStatus* status = Said(state, place, key);
+  for (const v1::RankSlot& slot : slots) {
+    const v1::RankStatus* status = StatusOf(state, slot, key);
     if (status == nullptr || !status->finished()) {
       return std::nullopt;
     }
@@ -200,25 +203,25 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
   for (const auto& [seq, id] : state.queue) {
     const v1::Job& job = state.jobs.at(id).job;
     std::string reason = "BehindOthers";
-    std::string message = "an earlier job waits for places; jobs start in the order of their submission";
+    std::string message = "an earlier job waits for slots; jobs start in the order of their submission";
     if (head) {
       Placement placement = Place(state, job);
-      if (!placement.places.empty()) {
+      if (!placement.slots.empty()) {
         v1::Event event = EventOf(job, v1::JOB_STATE_ADMITTED, now, kController);
         event.set_reason("Placed");
         v1::Attempt& attempt = *event.mutable_admitted();
         attempt.set_number(job.attempt() + 1);
-        attempt.mutable_places()->Assign(placement.places.begin(), placement.places.end());
+        attempt.mutable_slots()->Assign(placement.slots.begin(), placement.slots.end());
         attempt.set_device(placement.device);
-        *attempt.mutable_started() = ToProto(now);
+        *attempt.mutable_started() = proto::ToProto(now);
         event.set_attempt(attempt.number());
         std::set<std::string> workers;
-        for (const v1::RankPlace& place : placement.places) {
-          workers.insert(place.worker());
+        for (const v1::RankSlot& slot : placement.slots) {
+          workers.insert(slot.worker());
         }
         event.set_message(
-            absl::StrCat(placement.places.size(), placement.places.size() == 1 ? " rank" : " ranks", " on ",
-                         absl::StrJoin(workers, ", "), ", device ", DeviceName(placement.device)));
+            absl::StrCat(placement.slots.size(), placement.slots.size() == 1 ? " rank" : " ranks", " on ",
+                         absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
         return event;
       }
       reason = std::move(placement.reason);
@@ -265,7 +268,7 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
     if (job.name() == name) {
       out.job_id = id;
       out.status = absl::AlreadyExistsError(absl::StrCat("name: job ", id, " is called ", name, " and is ",
-                                                         StateName(job.state()),
+                                                         proto::ValueName(job.state()),
                                                          "; cancel it or choose another name"));
       return out;
     }
@@ -274,7 +277,7 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
     if (!directory.empty() && Folder(directory) == Folder(job.resolved().checkpoint().directory())) {
       out.job_id = id;
       out.status = absl::AlreadyExistsError(absl::StrCat("checkpoint.directory: job ", id, " saves in ",
-                                                         directory, " and is ", StateName(job.state()),
+                                                         directory, " and is ", proto::ValueName(job.state()),
                                                          "; cancel it or choose another directory"));
       return out;
     }
@@ -293,7 +296,7 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
   *job.mutable_resolved() = submit.resolved;
   job.set_resolved_digest(submit.resolved_digest);
   job.set_reason("Submitted");
-  *job.mutable_created() = ToProto(now);
+  *job.mutable_created() = proto::ToProto(now);
   v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner);
   event.set_reason("Submitted");
   *event.mutable_submitted() = std::move(job);
@@ -318,7 +321,7 @@ Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) 
   cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
   cause.set_reason(cancel.reason);
   cause.set_message(absl::StrCat("cancelled by ", cancel.actor));
-  *cause.mutable_time() = ToProto(now);
+  *cause.mutable_time() = proto::ToProto(now);
   const bool queued = job.state() == v1::JOB_STATE_QUEUED;
   v1::Event event =
       EventOf(job, queued ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_STOPPING, now, cancel.actor);
@@ -335,7 +338,7 @@ Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) 
 Decision DecideWorker(const std::string& worker, bool connected, const std::string& session, absl::Time now) {
   Decision out;
   v1::Event& event = out.events.emplace_back();
-  *event.mutable_time() = ToProto(now);
+  *event.mutable_time() = proto::ToProto(now);
   event.set_reason(connected ? "WorkerConnected" : "WorkerDisconnected");
   event.set_message(
       absl::StrCat("worker ", worker, connected ? " connected, session " : " is away, session ", session));
@@ -369,8 +372,8 @@ absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointTol
   if (!told.notice.has_at() || worker == state.workers.end()) {
     return now;
   }
-  return std::max(FromProto(told.notice.at()) - worker->second.clock_ahead,
-                  FromProto(Current(job).started()));
+  return std::max(proto::FromProto(told.notice.at()) - worker->second.clock_ahead,
+                  proto::FromProto(Current(job).started()));
 }
 
 Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointTold& told,
@@ -379,7 +382,7 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   const bool known = entry.runtime.warning_attempt() == told.notice.id().attempt() &&
                      entry.runtime.warning_number() >= told.notice.number();
   if (known) {
-    return out;  // told again after a lost connection
+    return out;  // sent again after a lost connection
   }
   const v1::CheckpointWarning& warning = told.notice.warning();
   v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
@@ -406,7 +409,7 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::
   const bool known = entry.runtime.checkpoint_attempt() == key.second &&
                      entry.runtime.checkpoint_step() >= told.notice.committed().step();
   if (known) {
-    return out;  // told again after a lost connection
+    return out;  // sent again after a lost connection
   }
   v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
   event.set_reason("CheckpointCommitted");
@@ -442,7 +445,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
                 }
               }
             }
-            // One change of the queue at a time: each may take places from the next.
+            // One change of the queue at a time: each may take slots from the next.
             if (out.events.empty()) {
               if (std::optional<v1::Event> event = NextOfQueue(state, now)) {
                 out.events.push_back(*std::move(event));

@@ -1,25 +1,13 @@
 #include "controller/core/group_list.h"
 
-#include <algorithm>
-
-#include "parallel/process_groups.h"
+#include "parallel/job_groups.h"
+#include "parallel/spec_grid.h"
 
 namespace tandem::controller {
 
 absl::StatusOr<std::vector<v1::GroupList>> GroupsOf(const v1::JobSpec& resolved) {
-  const v1::Parallelism& axes = resolved.parallelism();
-  parallel::GridSizes sizes;
-  sizes.world = std::max(1, axes.ranks());
-  sizes.tensor = std::max(1, axes.tensor());
-  sizes.context = std::max(1, axes.context());
-  sizes.pipeline = std::max(1, axes.pipeline());
-  sizes.expert = std::max(1, axes.expert());
-  sizes.expert_tensor = axes.expert_tensor() > 0 ? axes.expert_tensor() : sizes.tensor;
-  sizes.replicas = std::max(1, axes.replicas());
-  if (!axes.order().empty()) {
-    sizes.order = axes.order();
-  }
-  absl::StatusOr<std::vector<parallel::Group>> groups = parallel::BuildProcessGroups(sizes);
+  const absl::StatusOr<std::vector<parallel::Group>> groups =
+      parallel::BuildProcessGroups(parallel::GridOf(resolved.parallelism()));
   if (!groups.ok()) {
     return groups.status();
   }

@@ -1,13 +1,14 @@
 #include <algorithm>
 
 #include "controller/core/decide.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
 
-// A time of the worker by our clock. What it tells of is over.
+// A time of the worker by our clock. It is in the past.
 void Translate(const WorkerEntry& worker, absl::Time now, google::protobuf::Timestamp& time) {
-  time = ToProto(std::min(now, FromProto(time) - worker.clock_ahead));
+  time = proto::ToProto(std::min(now, proto::FromProto(time) - worker.clock_ahead));
 }
 
 void Translate(const WorkerEntry& worker, absl::Time now, v1::AttemptStatus& status) {
@@ -85,7 +86,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
     worker.session = in->session;
     worker.incarnation = hello.incarnation();
     worker.build = hello.build();
-    worker.clock_ahead = hello.has_now() ? FromProto(hello.now()) - now : absl::ZeroDuration();
+    worker.clock_ahead = hello.has_now() ? proto::FromProto(hello.now()) - now : absl::ZeroDuration();
     worker.attempts.clear();
     worker.told.clear();
     worker.peer_lost.clear();

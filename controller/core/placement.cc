@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/names.h"
 
 namespace tandem::controller {
 namespace {
@@ -15,14 +16,14 @@ std::string Count(int64_t number, const char* thing) {
   return absl::StrCat(number, " ", thing, number == 1 ? "" : "s");
 }
 
-using Held = std::set<std::pair<std::string, int>>;  // worker, place
+using Held = std::set<std::pair<std::string, int>>;  // worker, slot
 
-Held HeldPlaces(const State& state) {
+Held HeldSlots(const State& state) {
   Held held;
   for (const auto& [id, entry] : state.jobs) {
     if (HasRanks(entry.job.state())) {
-      for (const v1::RankPlace& place : Current(entry.job).places()) {
-        held.insert({place.worker(), place.place()});
+      for (const v1::RankSlot& slot : Current(entry.job).slots()) {
+        held.insert({slot.worker(), slot.slot()});
       }
     }
   }
@@ -48,13 +49,13 @@ std::string ReachOf(const WorkerEntry& worker) {
 
 // What the connected workers have for the ranks of one job on one device.
 struct Offer {
-  std::vector<v1::RankPlace> places;  // by rank, as far as there are free ones
+  std::vector<v1::RankSlot> slots;  // by rank, as far as there are free ones
   int num_free = 0;
-  int num_places = 0;
-  int num_workers = 0;  // that have such places
+  int num_slots = 0;
+  int num_workers = 0;  // that have such slots
 };
 
-// Of the workers that are reached there; of all where `reach` is null.
+// What the workers offer that are reached there; what all offer where `reach` is null.
 Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device,
               const std::string* reach) {
   const v1::Resources& resources = resolved.resources();
@@ -66,29 +67,29 @@ Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved,
     const bool schedulable = WhyNotSchedulable(state, worker).empty();
     int here = 0;
     int suitable_here = 0;
-    std::map<int, const v1::Place*> by_index;
-    for (const v1::Place& place : worker.inventory.places()) {
-      by_index[place.index()] = &place;
+    std::map<int, const v1::Slot*> by_index;
+    for (const v1::Slot& slot : worker.inventory.slots()) {
+      by_index[slot.index()] = &slot;
     }
-    for (const auto& [index, place] : by_index) {
-      const bool too_small = resources.has_memory_bytes() && place->memory_bytes() > 0 &&
-                             place->memory_bytes() < resources.memory_bytes();
-      if (place->device() != device || too_small) {
+    for (const auto& [index, slot] : by_index) {
+      const bool too_small = resources.has_memory_bytes() && slot->memory_bytes() > 0 &&
+                             slot->memory_bytes() < resources.memory_bytes();
+      if (slot->device() != device || too_small) {
         continue;
       }
-      ++out.num_places;
+      ++out.num_slots;
       ++suitable_here;
-      if (!schedulable || !place->healthy() || held.count({name, index}) > 0) {
+      if (!schedulable || !slot->healthy() || held.count({name, index}) > 0) {
         continue;
       }
       ++out.num_free;
-      if (static_cast<int>(out.places.size()) < resolved.parallelism().ranks() &&
+      if (static_cast<int>(out.slots.size()) < resolved.parallelism().ranks() &&
           (!resources.has_ranks_per_worker() || here < resources.ranks_per_worker())) {
         ++here;
-        v1::RankPlace& rank = out.places.emplace_back();
-        rank.set_rank(static_cast<int>(out.places.size()) - 1);
+        v1::RankSlot& rank = out.slots.emplace_back();
+        rank.set_rank(static_cast<int>(out.slots.size()) - 1);
         rank.set_worker(name);
-        rank.set_place(index);
+        rank.set_slot(index);
       }
     }
     out.num_workers += suitable_here > 0 ? 1 : 0;
@@ -96,9 +97,9 @@ Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved,
   return out;
 }
 
-// The places of the first workers, in name order, that reach each other and have enough; empty for none.
-std::vector<v1::RankPlace> PlacesTogether(const State& state, const Held& held, const v1::JobSpec& resolved,
-                                          v1::Device device) {
+// The slots of the first workers, in name order, that reach each other and have enough; empty for none.
+std::vector<v1::RankSlot> SlotsTogether(const State& state, const Held& held, const v1::JobSpec& resolved,
+                                        v1::Device device) {
   std::set<std::string> tried;
   for (const auto& [name, worker] : state.workers) {
     const std::string reach = ReachOf(worker);
@@ -106,22 +107,22 @@ std::vector<v1::RankPlace> PlacesTogether(const State& state, const Held& held, 
       continue;
     }
     Offer offer = OfferOf(state, held, resolved, device, &reach);
-    if (static_cast<int>(offer.places.size()) == resolved.parallelism().ranks()) {
-      return std::move(offer.places);
+    if (static_cast<int>(offer.slots.size()) == resolved.parallelism().ranks()) {
+      return std::move(offer.slots);
     }
   }
   return {};
 }
 
-// "w0 (127.0.0.1) and w1 (10.0.0.7)": two of the places' workers that do not reach each other.
-std::string ExampleOfApart(const State& state, const std::vector<v1::RankPlace>& places) {
+// "w0 (127.0.0.1) and w1 (10.0.0.7)": two of the slots' workers that do not reach each other.
+std::string ExampleOfApart(const State& state, const std::vector<v1::RankSlot>& slots) {
   const auto text = [&](const std::string& name) {
     return absl::StrCat(name, " (", state.workers.at(name).inventory.data_address(), ")");
   };
-  const std::string& first = places.front().worker();
-  for (const v1::RankPlace& place : places) {
-    if (ReachOf(state.workers.at(place.worker())) != ReachOf(state.workers.at(first))) {
-      return absl::StrCat(text(first), " and ", text(place.worker()));
+  const std::string& first = slots.front().worker();
+  for (const v1::RankSlot& slot : slots) {
+    if (ReachOf(state.workers.at(slot.worker())) != ReachOf(state.workers.at(first))) {
+      return absl::StrCat(text(first), " and ", text(slot.worker()));
     }
   }
   return text(first);
@@ -146,48 +147,48 @@ std::vector<v1::Device> DevicesOf(const v1::Job& job) {
 
 Placement Place(const State& state, const v1::Job& job) {
   const int ranks = job.resolved().parallelism().ranks();
-  const Held held = HeldPlaces(state);
+  const Held held = HeldSlots(state);
   Placement out;
   std::vector<std::string> offers;
   bool spread_too_thin = false;
   std::string apart;
   const std::vector<v1::Device> devices = DevicesOf(job);
   for (const v1::Device device : devices) {
-    out.places = PlacesTogether(state, held, job.resolved(), device);
-    if (!out.places.empty()) {
+    out.slots = SlotsTogether(state, held, job.resolved(), device);
+    if (!out.slots.empty()) {
       out.device = device;
       return out;
     }
     const Offer offer = OfferOf(state, held, job.resolved(), device, nullptr);
-    if (static_cast<int>(offer.places.size()) == ranks) {
-      apart = ExampleOfApart(state, offer.places);
+    if (static_cast<int>(offer.slots.size()) == ranks) {
+      apart = ExampleOfApart(state, offer.slots);
     }
     spread_too_thin = spread_too_thin || offer.num_free >= ranks;
     // Only a job that asked for GPUs needs to hear that there are none.
-    if (devices.size() == 1 || device == v1::DEVICE_CPU || offer.num_places > 0) {
+    if (devices.size() == 1 || device == v1::DEVICE_CPU || offer.num_slots > 0) {
       const bool plain = device == v1::DEVICE_CPU && offers.empty();
-      offers.push_back(absl::StrCat(offer.num_free, " free of ", offer.num_places, " on ",
+      offers.push_back(absl::StrCat(offer.num_free, " free of ", offer.num_slots, " on ",
                                     Count(offer.num_workers, "worker"), plain ? "" : " with ",
-                                    plain ? "" : DeviceName(device)));
+                                    plain ? "" : proto::LowerName(device)));
     }
   }
   if (std::none_of(state.workers.begin(), state.workers.end(),
                    [](const auto& worker) { return worker.second.connected; })) {
     out.reason = "NoWorkers";
     out.message =
-        absl::StrCat("needs ", Count(ranks, "place"), ", no worker is connected; start tandem-worker");
+        absl::StrCat("needs ", Count(ranks, "slot"), ", no worker is connected; start tandem-worker");
     return out;
   }
   if (!apart.empty()) {
     out.reason = "WorkersApart";
     out.message = absl::StrCat(
-        "needs ", Count(ranks, "place"), " on workers whose ranks reach each other, and ", apart,
+        "needs ", Count(ranks, "slot"), " on workers whose ranks reach each other, and ", apart,
         " do not: a loopback address is reached on its own machine only; start each tandem-worker with the "
         "--controller or --data-address at which the others reach it");
     return out;
   }
-  out.reason = "WaitingForPlaces";
-  out.message = absl::StrCat("needs ", Count(ranks, "place"), ", ", absl::StrJoin(offers, " and "));
+  out.reason = "WaitingForSlots";
+  out.message = absl::StrCat("needs ", Count(ranks, "slot"), ", ", absl::StrJoin(offers, " and "));
   if (spread_too_thin) {
     absl::StrAppend(&out.message, "; resources.ranks_per_worker allows ",
                     job.resolved().resources().ranks_per_worker(), " on each");

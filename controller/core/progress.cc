@@ -5,13 +5,14 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
 
 // One rank that may still move.
 struct Moving {
-  const v1::RankPlace* place = nullptr;
+  const v1::RankSlot* slot = nullptr;
   const v1::RankStatus* status = nullptr;
   absl::Duration age;
 };
@@ -45,17 +46,17 @@ std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, a
   const AttemptKey key = CurrentAttempt(job);
   std::optional<Moving> behind;
   double step_seconds = 0;
-  for (const v1::RankPlace& place : Current(job).places()) {
-    const v1::RankStatus* const status = Said(state, place, key);
+  for (const v1::RankSlot& slot : Current(job).slots()) {
+    const v1::RankStatus* const status = StatusOf(state, slot, key);
     if (status == nullptr || !status->has_since_progress() || status->finished() || status->exited()) {
       continue;
     }
-    const WorkerEntry& worker = state.workers.at(place.worker());
+    const WorkerEntry& worker = state.workers.at(slot.worker());
     const auto told = worker.told.find(key);
     if (!worker.connected || told == worker.told.end()) {
       continue;
     }
-    const Moving rank{&place, status, FromProto(status->since_progress()) + (now - told->second)};
+    const Moving rank{&slot, status, proto::FromProto(status->since_progress()) + (now - told->second)};
     step_seconds = std::max(step_seconds, status->step_seconds());
     if (!behind || Position(rank) < Position(*behind)) {
       behind = rank;
@@ -65,9 +66,9 @@ std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, a
     return std::nullopt;
   }
   v1::Progress out;
-  out.set_rank(behind->place->rank());
-  out.set_worker(behind->place->worker());
-  *out.mutable_age() = ToProto(std::max(absl::ZeroDuration(), behind->age));
+  out.set_rank(behind->slot->rank());
+  out.set_worker(behind->slot->worker());
+  *out.mutable_age() = proto::ToProto(std::max(absl::ZeroDuration(), behind->age));
   out.set_step(behind->status->step());
   out.set_whereabouts(behind->status->whereabouts());
   out.set_stopped(behind->status->process_stopped());
@@ -77,8 +78,9 @@ std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, a
 
 std::string StallText(const v1::Progress& progress) {
   return absl::StrCat(
-      "no progress for ", absl::FormatDuration(absl::Floor(FromProto(progress.age()), absl::Seconds(1))),
-      ": rank ", progress.rank(), " on worker ", progress.worker(),
+      "no progress for ",
+      absl::FormatDuration(absl::Floor(proto::FromProto(progress.age()), absl::Seconds(1))), ": rank ",
+      progress.rank(), " on worker ", progress.worker(),
       progress.stopped() ? " is stopped, by a signal or a debugger, " : " is behind the others, ",
       progress.whereabouts());
 }

@@ -1,8 +1,6 @@
 #include "controller/core/state.h"
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 namespace tandem::controller {
 
@@ -16,14 +14,6 @@ bool HasRanks(v1::JobState state) {
          state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_STOPPING;
 }
 
-std::string StateName(v1::JobState state) {
-  return std::string(absl::StripPrefix(v1::JobState_Name(state), "JOB_STATE_"));
-}
-
-std::string DeviceName(v1::Device device) {
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::Device_Name(device), "DEVICE_"));
-}
-
 AttemptKey KeyOf(const v1::AttemptId& id) { return {id.job_id(), id.attempt()}; }
 
 AttemptKey CurrentAttempt(const v1::Job& job) { return {job.id(), job.attempt()}; }
@@ -33,8 +23,8 @@ const v1::Attempt& Current(const v1::Job& job) { return job.attempts(job.attempt
 std::vector<std::string> WorkersOf(const v1::Job& job) {
   std::set<std::string> names;
   if (job.attempt() > 0) {
-    for (const v1::RankPlace& place : Current(job).places()) {
-      names.insert(place.worker());
+    for (const v1::RankSlot& slot : Current(job).slots()) {
+      names.insert(slot.worker());
     }
   }
   return {names.begin(), names.end()};
@@ -49,9 +39,9 @@ bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker
   if (!IsLive(state, key)) {
     return false;
   }
-  const auto& places = Current(state.jobs.at(key.first).job).places();
-  return std::any_of(places.begin(), places.end(),
-                     [&](const v1::RankPlace& place) { return place.worker() == worker; });
+  const auto& slots = Current(state.jobs.at(key.first).job).slots();
+  return std::any_of(slots.begin(), slots.end(),
+                     [&](const v1::RankSlot& slot) { return slot.worker() == worker; });
 }
 
 const JobEntry* FindLive(const State& state, const std::string& id_or_name) {
@@ -67,7 +57,7 @@ const JobEntry* FindLive(const State& state, const std::string& id_or_name) {
   return nullptr;
 }
 
-const v1::AttemptStatus* Said(const State& state, const std::string& worker, const AttemptKey& key) {
+const v1::AttemptStatus* StatusOf(const State& state, const std::string& worker, const AttemptKey& key) {
   const auto it = state.workers.find(worker);
   if (it == state.workers.end()) {
     return nullptr;
@@ -76,10 +66,10 @@ const v1::AttemptStatus* Said(const State& state, const std::string& worker, con
   return status == it->second.attempts.end() ? nullptr : &status->second;
 }
 
-const v1::RankStatus* Said(const State& state, const v1::RankPlace& place, const AttemptKey& key) {
-  if (const v1::AttemptStatus* status = Said(state, place.worker(), key)) {
+const v1::RankStatus* StatusOf(const State& state, const v1::RankSlot& slot, const AttemptKey& key) {
+  if (const v1::AttemptStatus* status = StatusOf(state, slot.worker(), key)) {
     for (const v1::RankStatus& rank : status->ranks()) {
-      if (rank.rank() == place.rank()) {
+      if (rank.rank() == slot.rank()) {
         return &rank;
       }
     }
@@ -91,18 +81,18 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
   if (!worker.connected) {
     return "NotConnected";
   }
-  // Ranks of an attempt that nobody wants hold places that only the worker knows.
+  // Ranks of an attempt that nobody wants hold slots that only the worker knows.
   for (const auto& [key, status] : worker.attempts) {
     if (!status.ended() && !status.has_refused() && !IsLive(state, key)) {
       return "StoppingLeftovers";
     }
   }
-  for (const v1::Place& place : worker.inventory.places()) {
-    if (place.healthy()) {
+  for (const v1::Slot& slot : worker.inventory.slots()) {
+    if (slot.healthy()) {
       return "";
     }
   }
-  return "NoHealthyPlaces";
+  return "NoHealthySlots";
 }
 
 v1::Worker Describe(const State& state, const std::string& id) {
@@ -117,20 +107,20 @@ v1::Worker Describe(const State& state, const std::string& id) {
   out.set_connected(worker.connected);
   out.set_reason(WhyNotSchedulable(state, worker));
   out.set_schedulable(out.reason().empty());
-  out.set_places(worker.inventory.places_size());
-  if (worker.inventory.places_size() > 0) {
-    out.set_device(worker.inventory.places(0).device());
+  out.set_slots(worker.inventory.slots_size());
+  if (worker.inventory.slots_size() > 0) {
+    out.set_device(worker.inventory.slots(0).device());
   }
   out.set_build(worker.build);
   int in_use = 0;
   for (const auto& [job_id, entry] : state.jobs) {
     if (HasRanks(entry.job.state())) {
-      for (const v1::RankPlace& place : Current(entry.job).places()) {
-        in_use += place.worker() == id ? 1 : 0;
+      for (const v1::RankSlot& slot : Current(entry.job).slots()) {
+        in_use += slot.worker() == id ? 1 : 0;
       }
     }
   }
-  out.set_places_in_use(in_use);
+  out.set_slots_in_use(in_use);
   return out;
 }
 
@@ -138,30 +128,6 @@ void Prune(State& state) {
   for (auto it = state.jobs.begin(); it != state.jobs.end();) {
     it = IsTerminal(it->second.job.state()) ? state.jobs.erase(it) : std::next(it);
   }
-}
-
-google::protobuf::Timestamp ToProto(absl::Time time) {
-  google::protobuf::Timestamp out;
-  const int64_t nanos = absl::ToUnixNanos(time);
-  out.set_seconds(nanos / 1'000'000'000);
-  out.set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
-  return out;
-}
-
-absl::Time FromProto(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
-google::protobuf::Duration ToProto(absl::Duration duration) {
-  google::protobuf::Duration out;
-  absl::Duration rest;
-  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
-  out.set_nanos(static_cast<int32_t>(rest / absl::Nanoseconds(1)));
-  return out;
-}
-
-absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
 }
 
 }  // namespace tandem::controller

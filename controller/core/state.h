@@ -23,7 +23,7 @@ struct JobEntry {
   JobRuntime runtime;
 };
 
-// A worker as it described itself. Never stored: it says all of it again when it returns.
+// A worker as it described itself. Never stored: it resends its state when it returns.
 struct WorkerEntry {
   bool connected = false;
   absl::Time since;     // connected since, or away since: then, its last message
@@ -63,12 +63,6 @@ bool IsTerminal(v1::JobState state);
 // ADMITTED to STOPPING: there may be ranks.
 bool HasRanks(v1::JobState state);
 
-// "QUEUED".
-std::string StateName(v1::JobState state);
-
-// "cpu".
-std::string DeviceName(v1::Device device);
-
 AttemptKey KeyOf(const v1::AttemptId& id);
 AttemptKey CurrentAttempt(const v1::Job& job);
 
@@ -88,8 +82,8 @@ bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker
 const JobEntry* FindLive(const State& state, const std::string& id_or_name);
 
 // What `worker` last said about an attempt, or about one rank of it; null where it said nothing.
-const v1::AttemptStatus* Said(const State& state, const std::string& worker, const AttemptKey& key);
-const v1::RankStatus* Said(const State& state, const v1::RankPlace& place, const AttemptKey& key);
+const v1::AttemptStatus* StatusOf(const State& state, const std::string& worker, const AttemptKey& key);
+const v1::RankStatus* StatusOf(const State& state, const v1::RankSlot& slot, const AttemptKey& key);
 
 // A worker as users see it; last_seen is the caller's to fill in.
 v1::Worker Describe(const State& state, const std::string& worker);
@@ -99,10 +93,5 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker);
 
 // Drops the ended jobs. Call when their end is durable.
 void Prune(State& state);
-
-google::protobuf::Timestamp ToProto(absl::Time time);
-absl::Time FromProto(const google::protobuf::Timestamp& time);
-google::protobuf::Duration ToProto(absl::Duration duration);
-absl::Duration FromProto(const google::protobuf::Duration& duration);
 
 }  // namespace tandem::controller

@@ -9,6 +9,8 @@
 #include "controller/core/progress.h"
 #include "controller/metrics/process_metrics.h"
 #include "platform/build_info.h"
+#include "proto/names.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -183,7 +185,8 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING,
                                    v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}) {
     const auto it = jobs_.find(state);
-    Add(out.back(), it == jobs_.end() ? 0 : static_cast<double>(it->second), {{"state", StateName(state)}});
+    Add(out.back(), it == jobs_.end() ? 0 : static_cast<double>(it->second),
+        {{"state", proto::ValueName(state)}});
   }
   out.push_back(
       Family("tandem_controller_workers", "Workers seen since the start, by state.", MetricType::Gauge));
@@ -239,7 +242,7 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     out.back().metric.push_back(training.seconds.Metric());
     out.back().metric.back().label = {{"job_name", job}};
   }
-  // Of the ranks that run: a job that has ended has none.
+  // Only ranks that run have these: a job that has ended has none.
   const auto per_rank = [&](const char* name, const char* help, auto value)
                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
                               prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
@@ -251,7 +254,7 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   const double since_look = absl::ToDoubleSeconds(clock_.Now() - looked_);
   per_rank("tandem_train_progress_age_seconds", "Time since the rank that is behind the others last moved.",
            [&](const v1::Progress& progress) {
-             return absl::ToDoubleSeconds(FromProto(progress.age())) + since_look;
+             return absl::ToDoubleSeconds(proto::FromProto(progress.age())) + since_look;
            });
   per_rank("tandem_train_rank_behind", "Number of the rank that is behind the others.",
            [](const v1::Progress& progress) { return static_cast<double>(progress.rank()); });
@@ -286,8 +289,9 @@ void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) con
       [](const Record& r) { return r.last_step(); });
   add("tandem_checkpoint_last_success_timestamp_seconds", "When the newest checkpoint was saved; 0: never.",
       MetricType::Gauge, [](const Record& r) {
-        return r.has_last_saved() ? absl::ToDoubleSeconds(FromProto(r.last_saved()) - absl::UnixEpoch())
-                                  : 0.0;
+        return r.has_last_saved()
+                   ? absl::ToDoubleSeconds(proto::FromProto(r.last_saved()) - absl::UnixEpoch())
+                   : 0.0;
       });
 }
 

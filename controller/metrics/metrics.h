@@ -38,7 +38,7 @@ class Metrics : public prometheus::Collectable {
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
   // A commit for which there was no room.
   void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
-  // A step of a job. Of one that has ended only the steps that are late are to be told.
+  // A step of a job. Of one that has ended only steps that arrive late are of interest.
   void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report)
       ABSL_LOCKS_EXCLUDED(mu_);
   void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
@@ -51,7 +51,7 @@ class Metrics : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Of a job that has saved, or failed to: the record is durable, so a restart of the controller loses
+  // For a job that has saved, or failed to: the record is durable, so a restart of the controller loses
   // nothing.
   struct Checkpoints {
     v1::CheckpointRecord record;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "controller/core/progress.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 
@@ -26,7 +27,7 @@ std::optional<v1::Progress> ProgressBoard::Find(const std::string& job_id) const
     return std::nullopt;
   }
   v1::Progress out = it->second;
-  *out.mutable_age() = ToProto(FromProto(out.age()) + (clock_.Now() - looked_));
+  *out.mutable_age() = proto::ToProto(proto::FromProto(out.age()) + (clock_.Now() - looked_));
   return out;
 }
 

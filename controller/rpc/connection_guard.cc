@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "controller/rpc/message_limit.h"
 #include "platform/log.h"
 
 namespace tandem::controller {
@@ -30,8 +29,8 @@ class ConnectionGuard::Connection {
  public:
   enum class Progress { kSome, kNone, kOver };
 
-  Connection(int client, int server, uint32_t most_message_bytes)
-      : client_{.fd = client}, server_{.fd = server}, limit_(most_message_bytes) {}
+  Connection(int client, int server, MessageLimit limit)
+      : client_{.fd = client}, server_{.fd = server}, limit_(std::move(limit)) {}
   ~Connection() {
     close(client_.fd);
     close(server_.fd);
@@ -119,9 +118,10 @@ class ConnectionGuard::Connection {
   absl::Time close_at_ = absl::InfiniteFuture();
 };
 
-ConnectionGuard::ConnectionGuard(uint32_t most_message_bytes, const platform::Clock& clock,
-                                 std::function<void(int)> serve)
+ConnectionGuard::ConnectionGuard(uint32_t most_message_bytes, int64_t most_unfinished_bytes,
+                                 const platform::Clock& clock, std::function<void(int)> serve)
     : most_message_bytes_(most_message_bytes),
+      unfinished_{.most_bytes = most_unfinished_bytes},
       clock_(clock),
       serve_(std::move(serve)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -151,7 +151,8 @@ void ConnectionGuard::Add(int fd) {
   }
   {
     const absl::MutexLock lock(&mu_);
-    added_.push_back(std::make_unique<Connection>(fd, ends[0], most_message_bytes_));
+    added_.push_back(
+        std::make_unique<Connection>(fd, ends[0], MessageLimit(most_message_bytes_, unfinished_)));
   }
   eventfd_write(wake_, 1);
   serve_(ends[1]);
@@ -232,9 +233,11 @@ void ConnectionGuard::Run() {
     }
     if (refused_ > 0 && now - told_ >= kTellOfRefusalsEvery) {
       told_ = now;
-      platform::Log(platform::LogLevel::kWarning, "messages over the limit were refused",
+      platform::Log(platform::LogLevel::kWarning,
+                    "messages that were too long, by themselves or together, were refused",
                     {{"messages", absl::StrCat(std::exchange(refused_, 0))},
-                     {"most_bytes", absl::StrCat(most_message_bytes_)}});
+                     {"most_bytes", absl::StrCat(most_message_bytes_)},
+                     {"most_unfinished_bytes", absl::StrCat(unfinished_.most_bytes)}});
     }
   }
 }

@@ -14,18 +14,20 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "controller/rpc/message_limit.h"
 #include "platform/clock.h"
 
 namespace tandem::controller {
 
 // Stands between the clients' connections and gRPC, and lets no message that is longer than the limit reach
-// it (see message_limit.h). Each connection costs two more descriptors and at most 128 KiB a direction: a
-// side is read only when what was read before has left. One thread serves all of them. Thread-safe.
+// it, nor too many that have not ended (see message_limit.h). Each connection costs two more descriptors and
+// at most 128 KiB a direction: a side is read only when what was read before has left. One thread serves all
+// of them. Thread-safe.
 class ConnectionGuard {
  public:
   // `serve` is called with a descriptor, which it owns, for every connection; from the thread that calls Add.
   // `clock` outlives the guard.
-  ConnectionGuard(uint32_t most_message_bytes, const platform::Clock& clock,
+  ConnectionGuard(uint32_t most_message_bytes, int64_t most_unfinished_bytes, const platform::Clock& clock,
                   std::function<void(int fd)> serve);
   // Closes every connection.
   ~ConnectionGuard();
@@ -43,6 +45,7 @@ class ConnectionGuard {
   void Serve(uint64_t id);
 
   const uint32_t most_message_bytes_;
+  UnfinishedMessages unfinished_;  // of the thread
   const platform::Clock& clock_;
   const std::function<void(int)> serve_;
   int epoll_ = -1;
@@ -52,7 +55,7 @@ class ConnectionGuard {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<Connection>> added_ ABSL_GUARDED_BY(mu_);
 
-  // Of the thread.
+  // Used by the thread alone.
   std::string buffer_;
   uint64_t next_id_ = 1;  // 0 is wake_
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;

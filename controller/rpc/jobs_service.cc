@@ -13,6 +13,8 @@
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/log.h"
+#include "proto/names.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -53,7 +55,7 @@ absl::StatusOr<std::set<v1::JobState>> StatesOf(const v1::ListJobsRequest& reque
         known.push_back(v1::JobState_Name(static_cast<v1::JobState>(i)));
       }
       return absl::InvalidArgumentError(
-          absl::StrCat("states: the number ", state, " is no state that this version knows; allowed: ",
+          absl::StrCat("states: the number ", state, " is not a state that this version knows; allowed: ",
                        absl::StrJoin(known, ", "), "; use a client of the same version"));
     }
     out.insert(static_cast<v1::JobState>(state));
@@ -68,12 +70,6 @@ std::vector<v1::Violation> Check(const v1::JobSpec& spec, v1::JobSpec& resolved)
     return violations;
   }
   resolved = jobspec::Resolve(spec);
-  if (const auto groups = GroupsOf(resolved); !groups.ok()) {
-    v1::Violation& violation = violations.emplace_back();
-    violation.set_path("parallelism");
-    violation.set_allowed(std::string(groups.status().message()));
-    violation.set_remedy("change the sizes");
-  }
   return violations;
 }
 
@@ -132,6 +128,10 @@ grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* conte
   }
   *response = *std::move(job);
   parts_.progress.Fill(*response);
+  if (const auto groups = GroupsOf(response->resolved());
+      groups.ok()) {  // another version's spec may not fit
+    response->mutable_groups()->Assign(groups->begin(), groups->end());
+  }
   return Reply(context, FillLastStep(parts_.history, *response));
 }
 
@@ -186,9 +186,9 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
       }
       v1::Worker& worker = *response->add_workers();
       worker = Describe(state, it->first);
-      *worker.mutable_last_seen() =
-          ToProto(it->second.connected ? std::max(it->second.since, parts_.sessions.LastSeen(it->first))
-                                       : it->second.since);
+      *worker.mutable_last_seen() = proto::ToProto(
+          it->second.connected ? std::max(it->second.since, parts_.sessions.LastSeen(it->first))
+                               : it->second.since);
     }
     reactor->Finish(grpc::Status::OK);
   };
@@ -243,7 +243,7 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError(
-        absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", StateName(job.state())));
+        absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", proto::ValueName(job.state())));
   };
   const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
@@ -314,7 +314,7 @@ grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* 
     *response->add_reports() = std::move(report);
   }
   if (!digest.empty()) {
-    absl::StatusOr<std::optional<v1::ItemTable>> table = parts_.history.Table(digest);
+    absl::StatusOr<std::optional<v1::ParameterTable>> table = parts_.history.Table(digest);
     if (!table.ok()) {
       return Reply(context, table.status());
     }
@@ -340,10 +340,10 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
     if (attempt.number() != number) {
       continue;
     }
-    for (const v1::RankPlace& place : attempt.places()) {
-      if (!request->has_rank() || request->rank() == place.rank()) {
+    for (const v1::RankSlot& slot : attempt.slots()) {
+      if (!request->has_rank() || request->rank() == slot.rank()) {
         UploadRelay::Wanted& want = wanted.emplace_back();
-        want.place = place;
+        want.slot = slot;
         want.request.mutable_id()->set_job_id(job->id());
         want.request.mutable_id()->set_attempt(number);
         want.request.set_tail_lines(request->tail_lines());
@@ -352,9 +352,10 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
     }
   }
   if (number == 0) {
-    return OpenLog(parts_.uploads, absl::FailedPreconditionError(absl::StrCat(
-                                       "job ", job->name(), " has not been placed yet: ",
-                                       StateName(job->state()), ", ", job->reason(), ": ", job->message())));
+    return OpenLog(parts_.uploads,
+                   absl::FailedPreconditionError(absl::StrCat(
+                       "job ", job->name(), " has not been placed yet: ", proto::ValueName(job->state()),
+                       ", ", job->reason(), ": ", job->message())));
   }
   if (wanted.empty()) {
     return OpenLog(parts_.uploads,
@@ -383,16 +384,16 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackS
     return OpenProfile(
         parts_.uploads,
         absl::FailedPreconditionError(absl::StrCat(
-            "job ", job->name(), " (", job->id(), ") is not running: ", StateName(job->state()),
+            "job ", job->name(), " (", job->id(), ") is not running: ", proto::ValueName(job->state()),
             IsTerminal(job->state()) ? "; only a running job can be profiled" : "; try again when it runs")));
   }
   // Below 2^46, so that ranks can agree on it as a part of a double; 0 means none.
   const uint64_t id = (parts_.random.Next64() >> 18) | 1;
   std::vector<UploadRelay::Wanted> wanted;
   const v1::Attempt& attempt = job->attempts(job->attempts_size() - 1);
-  for (const v1::RankPlace& place : attempt.places()) {
+  for (const v1::RankSlot& slot : attempt.slots()) {
     UploadRelay::Wanted& want = wanted.emplace_back();
-    want.place = place;
+    want.slot = slot;
     want.request.mutable_id()->set_job_id(job->id());
     want.request.mutable_id()->set_attempt(attempt.number());
     want.request.mutable_profile()->set_id(id);

@@ -224,7 +224,7 @@ void Listener::Accept(int socket) {
   if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
     return;  // the peer has left again
   }
-  // The connection would stay there, and wake this thread for ever: take it with the spare descriptor.
+  // The connection would stay there, and wake this thread again and again: take it with the spare descriptor.
   if (spare_ >= 0) {
     close(std::exchange(spare_, -1));
     Shed(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC), limit);

@@ -11,7 +11,7 @@ namespace {
 
 namespace experimental = grpc::experimental;
 
-// Of the message that "/tandem.v1.Jobs/Submit" takes.
+// The type of the message that "/tandem.v1.Jobs/Submit" takes.
 std::string RequestType(const std::string& method) {
   const google::protobuf::MethodDescriptor* found = FindMethod(method);
   return found == nullptr ? "the message of this method" : found->input_type()->full_name();

@@ -99,11 +99,28 @@ std::string_view MessageLimit::Cutter::TakePayload(std::string_view& bytes, std:
   return taken;
 }
 
+std::string MessageLimit::WhyRefused(uint32_t length) const {
+  if (length > most_bytes_) {
+    return absl::StrCat("a message of ", length, " bytes was refused; at most ", most_bytes_,
+                        " bytes are taken: make it smaller, or send it in parts");
+  }
+  if (length > kSmallBytes && unfinished_.bytes + length > unfinished_.most_bytes) {
+    return absl::StrCat("a message of ", length,
+                        " bytes was refused, because others that have not ended have ", unfinished_.bytes,
+                        " bytes, and at most ", unfinished_.most_bytes,
+                        " are held of all: send it again later");
+  }
+  return "";
+}
+
 void MessageLimit::Scan(std::string_view payload, Stream& stream) {
-  while (!payload.empty() && !too_long_.has_value()) {
+  while (!payload.empty() && refused_.empty()) {
     if (stream.left > 0) {
       const size_t taken = std::min<size_t>(stream.left, payload.size());
       stream.left -= static_cast<uint32_t>(taken);
+      if (stream.left == 0) {
+        stream.share = Share();
+      }
       payload.remove_prefix(taken);
       continue;
     }
@@ -115,8 +132,9 @@ void MessageLimit::Scan(std::string_view payload, Stream& stream) {
     }
     stream.left = BigEndian(std::string_view(stream.prefix).substr(1));
     stream.prefix.clear();
-    if (stream.left > most_bytes_) {
-      too_long_ = stream.left;
+    refused_ = WhyRefused(stream.left);
+    if (refused_.empty() && stream.left > kSmallBytes) {
+      stream.share = Share(unfinished_, stream.left);
     }
   }
 }
@@ -124,7 +142,7 @@ void MessageLimit::Scan(std::string_view payload, Stream& stream) {
 void MessageLimit::Refuse(uint32_t id, Output& out) {
   ++num_refused_;
   AppendReset(id, kCancel, out.to_server);
-  refusals_[id] = {.length = *std::exchange(too_long_, std::nullopt), .answered = streams_[id].answered};
+  refusals_[id] = {.why = std::exchange(refused_, ""), .answered = streams_[id].answered};
   streams_.erase(id);
   Tell(out);
 }
@@ -140,10 +158,7 @@ void MessageLimit::Tell(Output& out) {
       AppendField("content-type", "application/grpc", fields);
     }
     AppendField("grpc-status", "8", fields);  // RESOURCE_EXHAUSTED
-    AppendField("grpc-message",
-                absl::StrCat("a message of ", refusal.length, " bytes was refused; at most ", most_bytes_,
-                             " bytes are taken: make it smaller, or send it in parts"),
-                fields);
+    AppendField("grpc-message", refusal.why, fields);
     AppendFrame(kHeaders, kEndStream | kEndHeaders, id, fields, out.to_client);
     AppendReset(id, kNoError, out.to_client);
   }
@@ -170,7 +185,7 @@ bool MessageLimit::FromClient(std::string_view bytes, Output& out) {
     if (client_.in_payload) {
       continue;
     }
-    if (too_long_.has_value()) {
+    if (!refused_.empty()) {
       Refuse(frame.stream, out);
     } else if (frame.type == kHeaders && (frame.flags & kEndStream) == 0) {
       streams_.try_emplace(frame.stream);

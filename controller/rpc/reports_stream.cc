@@ -53,7 +53,7 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     }
     const absl::MutexLock lock(&mu_);
     writing_ = false;
-    Kick();
+    WriteNext();
   }
 
   void OnDone() override {
@@ -89,9 +89,9 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
       return job.status();
     }
     if (!job->exists || id.attempt() < 1 || id.attempt() > job->attempt) {
-      // Of another controller's job, or of an attempt that has not been. Acknowledged, they would be lost to
-      // the controller whose job it is, to which the worker's next stream may lead. A worker that is told to
-      // forget the attempt drops them itself.
+      // These are of another controller's job, or of an attempt that has not been. Acknowledged, they would
+      // be lost to the controller whose job it is, to which the worker's next stream may lead. A worker that
+      // is told to forget the attempt drops them itself.
       return absl::OkStatus();
     }
     if (job->live) {
@@ -153,7 +153,7 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     v1::ReportAck& ack = acks_[KeyOf(id)];
     *ack.mutable_id() = id;
     ack.set_seq(std::max(ack.seq(), seq));
-    Kick();
+    WriteNext();
   }
 
   void End(const grpc::Status& status) {
@@ -161,10 +161,10 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     if (!end_.has_value()) {
       end_ = status;
     }
-    Kick();
+    WriteNext();
   }
 
-  void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (writing_ || finished_) {
       return;
     }

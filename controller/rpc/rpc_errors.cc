@@ -7,7 +7,7 @@
 namespace tandem::controller {
 namespace {
 
-// Of the 8 kB that a client accepts as trailers, the message takes up to three bytes a character
+// The message takes, of the 8 kB that a client accepts as trailers, up to three bytes a character
 // (percent-encoding), the details four bytes for three (base64).
 constexpr size_t kTrailerBytes = 7000;
 

@@ -14,7 +14,7 @@ namespace tandem::controller {
 grpc::Status ToRpc(const absl::Status& status);
 
 // INVALID_ARGUMENT with the text that `tandem validate` prints, and google.rpc.BadRequest details, a field
-// violation each. Trailers are bounded (8 kB): of very many violations the first ones are told in full, and
+// violation each. Trailers are bounded (8 kB): of very many violations the first ones are given in full, and
 // how many more there are.
 grpc::Status InvalidSpec(const std::vector<v1::Violation>& violations);
 

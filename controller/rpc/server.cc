@@ -37,6 +37,7 @@
 #include "controller/store/store.h"
 #include "platform/log.h"
 #include "platform/steady_condition.h"
+#include "proto/names.h"
 
 namespace tandem::controller {
 namespace {
@@ -44,6 +45,8 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kTellOfRoomEvery = absl::Seconds(10);  // of what happens at every tick
 constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
+constexpr int64_t kMostUnfinishedBytes = int64_t{128} << 20;  // of messages, on all connections of an address
+constexpr int kMostCallsOfAConnection = 1000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
 // Every connection, watch and log that is read costs one.
@@ -109,6 +112,7 @@ void SetArguments(grpc::ServerBuilder& builder) {
   // Clients may ping as often as each second; otherwise their streams would be killed after four.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
 }
 
 }  // namespace
@@ -148,8 +152,8 @@ struct Server::Parts {
 };
 
 void Server::Parts::RunTicks() {
-  const absl::Duration tick = std::min(kTick, sessions->beat());
-  absl::Time beat = absl::InfinitePast();
+  const absl::Duration tick = std::min(kTick, sessions->heartbeat_interval());
+  absl::Time last_heartbeat = absl::InfinitePast();
   absl::Time second = absl::InfinitePast();
   while (true) {
     {
@@ -168,14 +172,14 @@ void Server::Parts::RunTicks() {
     });
     const absl::Time now = clock.Now();
     history->Tick(now);
-    if (now - beat >= sessions->beat()) {
-      beat = now;
+    if (now - last_heartbeat >= sessions->heartbeat_interval()) {
+      last_heartbeat = now;
       for (const absl::Status& in_place : {store->CheckInPlace(), history->CheckInPlace()}) {
         if (!in_place.ok()) {
           engine->Fail(in_place);
         }
       }
-      sessions->Beat();
+      sessions->SendHeartbeats();
     }
     if (now - second >= absl::Seconds(1)) {
       second = now;
@@ -194,7 +198,7 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
       platform::Log(platform::LogLevel::kWarning, event.reason(),
                     {{"job", event.job_id()}, {"message", event.message()}});
     } else if (!event.job_id().empty() && !event.has_checkpoint()) {
-      platform::Log(platform::LogLevel::kInfo, StateName(event.to()),
+      platform::Log(platform::LogLevel::kInfo, proto::ValueName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
     }
     if (IsTerminal(event.to()) && !event.has_checkpoint()) {
@@ -341,7 +345,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   for (size_t i = 0; i < acceptors.size(); ++i) {
     ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
-        kMostMessageBytes, parts->clock, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+        kMostMessageBytes, kMostUnfinishedBytes, parts->clock,
+        [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
           grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
           connection.fd = fd;
           acceptor->HandleNewConnection(&connection);

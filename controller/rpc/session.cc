@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/log.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -62,25 +63,25 @@ void Session::Send(const v1::Assignments& assignments) {
     next.mutable_forget()->MergeFrom(assignments_->forget());
   }
   assignments_ = std::move(next);
-  Kick();
+  WriteNext();
 }
 
 void Session::Send(const v1::KvValue& value) {
   const absl::MutexLock lock(&mu_);
   values_.push_back(value);
-  Kick();
+  WriteNext();
 }
 
 void Session::Send(const v1::UploadRequest& request) {
   const absl::MutexLock lock(&mu_);
   uploads_.push_back(request);
-  Kick();
+  WriteNext();
 }
 
-void Session::Beat() {
+void Session::SendHeartbeat() {
   const absl::MutexLock lock(&mu_);
-  beat_ = true;
-  Kick();
+  heartbeat_due_ = true;
+  WriteNext();
 }
 
 void Session::End(const grpc::Status& status) {
@@ -89,7 +90,7 @@ void Session::End(const grpc::Status& status) {
   if (!end_.has_value()) {
     end_ = status;
   }
-  Kick();
+  WriteNext();
 }
 
 void Session::Gone() {
@@ -135,7 +136,7 @@ void Session::OnWriteDone(bool ok) {
   }
   const absl::MutexLock lock(&mu_);
   writing_ = false;
-  Kick();
+  WriteNext();
 }
 
 void Session::OnDone() {
@@ -164,7 +165,7 @@ void Session::Done(uint64_t seq) {
     reading_paused_ = false;
     StartRead(&incoming_);
   }
-  Kick();
+  WriteNext();
 }
 
 void Session::Handle() {
@@ -208,7 +209,7 @@ void Session::Handle() {
     case v1::WorkerMessage::kHello:
       End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello is said once, first"));
       break;
-    case v1::WorkerMessage::kBeat:
+    case v1::WorkerMessage::kHeartbeat:
     case v1::WorkerMessage::ITEM_NOT_SET:
       break;
   }
@@ -230,7 +231,8 @@ void Session::HandleHello() {
                    /*final=*/true));
     return;
   }
-  if (hello.highest_term() > term) {
+  const bool ours = hello.store_id() == sessions_.options_.store_id;
+  if (ours && hello.highest_term() > term) {
     Refuse(Refusal(
         "OldTerm",
         absl::StrCat("worker ", hello.worker_id(), " has seen term ", hello.highest_term(),
@@ -241,10 +243,10 @@ void Session::HandleHello() {
     return;
   }
   std::set<int> indices;
-  for (const v1::Place& place : hello.inventory().places()) {
-    if (!indices.insert(place.index()).second) {
+  for (const v1::Slot& slot : hello.inventory().slots()) {
+    if (!indices.insert(slot.index()).second) {
       Refuse(
-          Refusal("BadInventory", absl::StrCat("place ", place.index(), " is listed twice"), /*final=*/true));
+          Refusal("BadInventory", absl::StrCat("slot ", slot.index(), " is listed twice"), /*final=*/true));
       return;
     }
   }
@@ -273,7 +275,7 @@ void Session::HandleHello() {
                 {{"worker", hello.worker_id()},
                  {"build", hello.build()},
                  {"session", id_},
-                 {"places", absl::StrCat(hello.inventory().places_size())},
+                 {"slots", absl::StrCat(hello.inventory().slots_size())},
                  {"attempts", absl::StrCat(hello.inventory().attempts_size())}});
   engine_.Post(WorkerHello{.session = id_, .hello = hello},
                [self, seq = incoming_.seq()](Engine::Reply reply) {
@@ -283,9 +285,9 @@ void Session::HandleHello() {
                  welcome.set_term(options.term);
                  welcome.set_store_id(options.store_id);
                  if (options.orphan_timeout != absl::InfiniteDuration()) {
-                   *welcome.mutable_orphan_timeout() = ToProto(options.orphan_timeout);
+                   *welcome.mutable_orphan_timeout() = proto::ToProto(options.orphan_timeout);
                  }
-                 *welcome.mutable_beat() = ToProto(options.beat);
+                 *welcome.mutable_heartbeat_interval() = proto::ToProto(options.heartbeat_interval);
                  welcome.set_protocol(kProtocol);
                  *welcome.mutable_assignments() = std::move(reply.assignments);
                  {
@@ -305,10 +307,10 @@ void Session::Refuse(const v1::Refused& refused) {
   end_ = grpc::Status(refused.reason() == "WorkerIdInUse" ? grpc::StatusCode::ALREADY_EXISTS
                                                           : grpc::StatusCode::FAILED_PRECONDITION,
                       refused.message());
-  Kick();
+  WriteNext();
 }
 
-void Session::Kick() {
+void Session::WriteNext() {
   if (writing_ || finished_) {
     return;
   }
@@ -335,9 +337,9 @@ void Session::Kick() {
   } else if (!uploads_.empty()) {
     *outgoing_.mutable_upload() = std::move(uploads_.front());
     uploads_.pop_front();
-  } else if (beat_ || Ack() != acknowledged_) {
-    outgoing_.mutable_beat();
-    beat_ = false;
+  } else if (heartbeat_due_ || Ack() != acknowledged_) {
+    outgoing_.mutable_heartbeat();
+    heartbeat_due_ = false;
   } else {
     return;
   }

@@ -31,7 +31,7 @@ class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Controller
   void Send(const v1::Assignments& assignments) ABSL_LOCKS_EXCLUDED(mu_);
   void Send(const v1::KvValue& value) ABSL_LOCKS_EXCLUDED(mu_);
   void Send(const v1::UploadRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
-  void Beat() ABSL_LOCKS_EXCLUDED(mu_);
+  void SendHeartbeat() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The worker is not connected from now on. The stream ends when what is being written has left.
   void End(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -47,7 +47,7 @@ class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Controller
   void Done(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
   void Gone() ABSL_LOCKS_EXCLUDED(mu_);
   // Writes the next thing that is owed, or ends the stream.
-  void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What to call when the message with this number is committed.
   std::function<void()> Acknowledging(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
@@ -73,7 +73,7 @@ class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Controller
   std::optional<v1::Assignments> assignments_ ABSL_GUARDED_BY(mu_);
   std::deque<v1::KvValue> values_ ABSL_GUARDED_BY(mu_);
   std::deque<v1::UploadRequest> uploads_ ABSL_GUARDED_BY(mu_);
-  bool beat_ ABSL_GUARDED_BY(mu_) = false;
+  bool heartbeat_due_ ABSL_GUARDED_BY(mu_) = false;
 
   std::set<uint64_t> uncommitted_ ABSL_GUARDED_BY(mu_);
   uint64_t received_ ABSL_GUARDED_BY(mu_) = 0;

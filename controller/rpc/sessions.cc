@@ -29,9 +29,9 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Ope
 }
 
 void Sessions::Options::FitTo(absl::Duration worker_timeout) {
-  constexpr absl::Duration kShortestBeat = absl::Milliseconds(50);  // workers do not beat more often
-  silence = std::max(4 * kShortestBeat, std::min(silence, worker_timeout / 2));
-  beat = std::clamp(silence / 4, kShortestBeat, beat);
+  constexpr absl::Duration kShortestInterval = absl::Milliseconds(50);  // workers send no more often
+  silence = std::max(4 * kShortestInterval, std::min(silence, worker_timeout / 2));
+  heartbeat_interval = std::clamp(silence / 4, kShortestInterval, heartbeat_interval);
 }
 
 std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session) {
@@ -92,7 +92,7 @@ void Sessions::Send(const std::string& worker, const v1::KvValue& value) {
   }
 }
 
-bool Sessions::Ask(const std::string& worker, const v1::UploadRequest& request) {
+bool Sessions::RequestUpload(const std::string& worker, const v1::UploadRequest& request) {
   const std::shared_ptr<Session> session = Find(worker);
   if (session != nullptr) {
     session->Send(request);
@@ -100,7 +100,7 @@ bool Sessions::Ask(const std::string& worker, const v1::UploadRequest& request) 
   return session != nullptr;
 }
 
-void Sessions::Beat() {
+void Sessions::SendHeartbeats() {
   std::vector<std::shared_ptr<Session>> sessions;
   {
     const absl::MutexLock lock(&mu_);
@@ -114,11 +114,12 @@ void Sessions::Beat() {
   const absl::Time awake_since = AwakeSince();
   for (const std::shared_ptr<Session>& session : sessions) {
     if (now - std::max(session->last_seen(), awake_since) > options_.silence) {
-      session->End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
-                                absl::StrCat("no message for ", absl::FormatDuration(options_.silence),
-                                             "; beat every ", absl::FormatDuration(options_.beat))));
+      session->End(grpc::Status(
+          grpc::StatusCode::DEADLINE_EXCEEDED,
+          absl::StrCat("no message for ", absl::FormatDuration(options_.silence), "; heartbeat every ",
+                       absl::FormatDuration(options_.heartbeat_interval))));
     } else {
-      session->Beat();
+      session->SendHeartbeat();
     }
   }
 }

@@ -24,7 +24,7 @@ class Sessions {
     std::string store_id;
     int64_t term = 0;
     absl::Duration orphan_timeout = absl::Seconds(600);
-    absl::Duration beat = absl::Seconds(1);
+    absl::Duration heartbeat_interval = absl::Seconds(1);
     absl::Duration silence = absl::Seconds(5);  // a stream without any message for longer is closed
 
     // Makes both as short as it takes to see that a worker is silent well before it counts as lost.
@@ -32,25 +32,29 @@ class Sessions {
   };
 
   Sessions(const Options& options, const platform::Clock& clock, platform::Random& random)
-      : options_(options), clock_(clock), random_(random), wakefulness_(clock.Now(), 2 * options.beat) {}
+      : options_(options),
+        clock_(clock),
+        random_(random),
+        wakefulness_(clock.Now(), 2 * options.heartbeat_interval) {}
 
   // A new stream; it belongs to gRPC until it is done.
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Open(Engine& engine);
 
-  // Consequences for a worker. Dropped where that session is over: the worker says all anew when it returns.
+  // Consequences for a worker. Dropped where that session is over: the worker resends its state when it
+  // returns.
   void Push(const std::string& worker, const std::string& session, const v1::Assignments& assignments);
   void Send(const std::string& worker, const v1::KvValue& value);
   // False where the worker is not connected.
-  bool Ask(const std::string& worker, const v1::UploadRequest& request);
+  bool RequestUpload(const std::string& worker, const v1::UploadRequest& request);
 
-  absl::Duration beat() const { return options_.beat; }
+  absl::Duration heartbeat_interval() const { return options_.heartbeat_interval; }
 
   // Since when the controller has run without standing still; silence from before says nothing of a worker.
   // Call as often as ticks come.
   absl::Time AwakeSince() { return wakefulness_.Touch(clock_.Now()); }
 
-  // Beats to all, and closes the silent ones. Call once a beat.
-  void Beat();
+  // A heartbeat to all; closes the silent sessions. Call once a heartbeat_interval().
+  void SendHeartbeats();
 
   // Ends every stream, now and later.
   void Close();
@@ -66,7 +70,7 @@ class Sessions {
 
   // Makes `session` the worker's. A refusal where another process of that id is connected.
   std::optional<v1::Refused> Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session);
-  // The former session of the worker, if it was another one's place that `session` has left.
+  // The former session of the worker, if it was another one's slot that `session` has left.
   void Leave(const Session* session);
   std::shared_ptr<Session> Find(const std::string& worker) const;
 

@@ -9,8 +9,8 @@ namespace {
 constexpr size_t kMostChunks = 64;  // of one reader; then its uploads wait
 constexpr absl::Duration kAnswer = absl::Seconds(10);
 
-std::string WhatIsLost(const v1::RankPlace& place, bool is_profile) {
-  return is_profile ? absl::StrCat("rank ", place.rank(), " runs there") : "the log lies there";
+std::string WhatIsLost(const v1::RankSlot& slot, bool is_profile) {
+  return is_profile ? absl::StrCat("rank ", slot.rank(), " runs there") : "the log lies there";
 }
 
 }  // namespace
@@ -26,25 +26,25 @@ uint64_t UploadRelay::Open(const std::vector<Wanted>& wanted, std::function<void
     for (const Wanted& want : wanted) {
       v1::UploadRequest request = want.request;
       request.set_upload(random_.HexId(32));
-      request.set_rank(want.place.rank());
+      request.set_rank(want.slot.rank());
       uploads_[request.upload()] = {
           .reader = id,
-          .place = want.place,
+          .slot = want.slot,
           .asked = clock_.Now(),
           .is_profile = request.has_profile(),
           .job_id = request.id().job_id(),
           .missing = request.profile().steps() * (request.profile().serialized() ? 2 : 1)};
       reader.open.insert(request.upload());
-      requests.emplace_back(want.place.worker(), std::move(request));
+      requests.emplace_back(want.slot.worker(), std::move(request));
     }
   }
   for (const auto& [worker, request] : requests) {
-    if (!sessions_.Ask(worker, request)) {
+    if (!sessions_.RequestUpload(worker, request)) {
       const absl::MutexLock lock(&mu_);
       const auto upload = uploads_.find(request.upload());
       if (upload != uploads_.end()) {
         Fail(request.upload(), absl::StrCat("worker ", worker, " is not connected; ",
-                                            WhatIsLost(upload->second.place, request.has_profile())));
+                                            WhatIsLost(upload->second.slot, request.has_profile())));
       }
     }
   }
@@ -107,15 +107,15 @@ UploadRelay::Taken UploadRelay::Deliver(const v1::UploadChunk& chunk, std::funct
     }
     upload->second.begun = true;
     if (!chunk.has_profile() && chunk.chunk().data().empty() && chunk.chunk().error().empty()) {
-      return Taken::kOk;  // the worker asks whether anybody reads still
+      return Taken::kOk;  // the worker asks whether anybody still reads
     }
     Reader& reader = readers_.at(upload->second.reader);
     v1::UploadChunk& last = reader.chunks.emplace_back(chunk);
     if (last.has_profile()) {
-      last.mutable_profile()->set_rank(upload->second.place.rank());
+      last.mutable_profile()->set_rank(upload->second.slot.rank());
       upload->second.missing = last.profile().error().empty() ? upload->second.missing - 1 : 0;
     } else {
-      last.mutable_chunk()->set_rank(upload->second.place.rank());
+      last.mutable_chunk()->set_rank(upload->second.slot.rank());
     }
     more = reader.more;
     if (reader.chunks.size() >= kMostChunks) {
@@ -137,7 +137,7 @@ void UploadRelay::Finish(const std::string& id) {
     }
     Reader& reader = readers_.at(upload->second.reader);
     if (upload->second.missing > 0) {
-      more = Fail(id, absl::StrCat("worker ", upload->second.place.worker(),
+      more = Fail(id, absl::StrCat("worker ", upload->second.slot.worker(),
                                    " stopped sending before every step had come"));
     } else {
       reader.open.erase(id);
@@ -156,10 +156,10 @@ std::function<void()> UploadRelay::Fail(const std::string& id, const std::string
   Reader& reader = readers_.at(upload->second.reader);
   v1::UploadChunk& chunk = reader.chunks.emplace_back();
   if (upload->second.is_profile) {
-    chunk.mutable_profile()->set_rank(upload->second.place.rank());
+    chunk.mutable_profile()->set_rank(upload->second.slot.rank());
     chunk.mutable_profile()->set_error(error);
   } else {
-    chunk.mutable_chunk()->set_rank(upload->second.place.rank());
+    chunk.mutable_chunk()->set_rank(upload->second.slot.rank());
     chunk.mutable_chunk()->set_error(error);
   }
   reader.open.erase(id);
@@ -173,14 +173,14 @@ void UploadRelay::WorkerGone(const std::string& worker) {
     const absl::MutexLock lock(&mu_);
     std::vector<std::string> lost;
     for (const auto& [id, upload] : uploads_) {
-      if (upload.place.worker() == worker && (!upload.begun || upload.missing > 0)) {
+      if (upload.slot.worker() == worker && (!upload.begun || upload.missing > 0)) {
         lost.push_back(id);
       }
     }
     for (const std::string& id : lost) {
       const Upload& upload = uploads_.at(id);
       mores.push_back(Fail(
-          id, absl::StrCat("worker ", worker, " went away; ", WhatIsLost(upload.place, upload.is_profile))));
+          id, absl::StrCat("worker ", worker, " went away; ", WhatIsLost(upload.slot, upload.is_profile))));
     }
   }
   for (const std::function<void()>& more : mores) {
@@ -195,7 +195,7 @@ void UploadRelay::Tick() {
     std::vector<std::pair<std::string, std::string>> late;  // id, why
     for (const auto& [id, upload] : uploads_) {
       if (!upload.begun && clock_.Now() - upload.asked > kAnswer) {
-        late.emplace_back(id, absl::StrCat("worker ", upload.place.worker(), " has not begun to send within ",
+        late.emplace_back(id, absl::StrCat("worker ", upload.slot.worker(), " has not begun to send within ",
                                            absl::FormatDuration(kAnswer)));
       } else if (upload.is_profile && upload.missing > 0) {
         // No rank records a step that none of them can end.

@@ -30,7 +30,7 @@ class UploadRelay {
       : sessions_(sessions), progress_(progress), clock_(clock), random_(random) {}
 
   struct Wanted {
-    v1::RankPlace place;
+    v1::RankSlot slot;
     v1::UploadRequest request;  // without its id
   };
 
@@ -59,7 +59,7 @@ class UploadRelay {
  private:
   struct Upload {
     uint64_t reader = 0;
-    v1::RankPlace place;
+    v1::RankSlot slot;
     absl::Time asked;
     bool begun = false;
     bool is_profile = false;

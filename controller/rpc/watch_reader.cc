@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "controller/core/last_step.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -67,7 +68,7 @@ absl::Status WatchReader::Resume(absl::Time now) {
   for (const WatchCursor::Reports& reports : cursor.reports()) {
     Reports& followed = reports_[reports.job_id()];
     followed.position = {.attempt = reports.attempt(), .step = reports.step()};
-    // Of a job that ended before the cursor no event will tell that it may be let go.
+    // No event will say of a job that ended before the cursor that it may be let go.
     const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(reports.job_id());
     if (!job.ok()) {
       return job.status();
@@ -136,7 +137,7 @@ void WatchReader::LookAtProgress(absl::Time now) {
   if (now >= next_look_) {
     next_look_ = now + kProgressPeriod;
     std::optional<v1::Progress> progress = progress_.Find(job_id_);
-    const bool quiet = progress && FromProto(progress->age()) >= kQuiet;
+    const bool quiet = progress && proto::FromProto(progress->age()) >= kQuiet;
     if (progress && (quiet || quiet_)) {
       v1::WatchResponse& response = page_.emplace_back();
       response.set_job_id(job_id_);
@@ -185,7 +186,8 @@ absl::Status WatchReader::ReadSnapshot(absl::Time now) {
     v1::WatchResponse& response = page_.emplace_back();
     response.set_job_id(job.id());
     // The reports that come begin where the snapshot's last_step ends.
-    absl::StatusOr<History::Position> last = history_.Last(job.id());
+    absl::StatusOr<History::Position> last =
+        request_.reports() ? history_.Last(job.id()) : History::Position{};
     if (!last.ok()) {
       return last.status();
     }
@@ -315,7 +317,7 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
       reports.last_sent = now;
       const std::string digest = report.norms().table_digest();
       if (report.has_norms() && digest != reports.table) {
-        absl::StatusOr<std::optional<v1::ItemTable>> table = history_.Table(digest);
+        absl::StatusOr<std::optional<v1::ParameterTable>> table = history_.Table(digest);
         if (!table.ok()) {
           return table.status();
         }

@@ -16,7 +16,7 @@
 namespace tandem::controller {
 
 // What one Watch sends, in order: a snapshot of every job that matches, `synced`, then events, each followed
-// by its job, and reports where they are asked for. It holds a place in the store and the history and no
+// by its job, and reports where they are asked for. It reads the store and the history and no
 // queue beyond a page, so it may be as slow as it likes, and a client that comes back with the last cursor
 // goes on without gap or repeat. Not thread-safe.
 class WatchReader {

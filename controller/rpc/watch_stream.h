@@ -18,7 +18,7 @@ namespace tandem::controller {
 class WatchStream;
 
 // The open Watch streams, and the thread that wakes those that wait. A stream writes one response at a time
-// and reads the next when that has left, so a stuck client holds nothing but its own place. Thread-safe.
+// and reads the next when that has left, so a stuck client holds nothing but its own connection. Thread-safe.
 class Watches {
  public:
   Watches(Store& store, History& history, const ProgressBoard& progress, const platform::Clock& clock);

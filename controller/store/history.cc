@@ -15,11 +15,19 @@ CREATE TABLE IF NOT EXISTS reports (job TEXT NOT NULL, step INTEGER NOT NULL, at
 CREATE INDEX IF NOT EXISTS reports_in_order ON reports (job, attempt, step);
 CREATE TABLE IF NOT EXISTS norms (id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, step INTEGER NOT NULL,
   attempt INTEGER NOT NULL, bytes INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (job, step));
-CREATE INDEX IF NOT EXISTS norms_of_job ON norms (job, id);
+DROP INDEX IF EXISTS norms_of_job;
+CREATE INDEX IF NOT EXISTS norms_with_bytes ON norms (job, id, bytes);
 CREATE TABLE IF NOT EXISTS item_tables (digest TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 )";
 
 constexpr char kAfter[] = "FROM reports WHERE job = ? AND (attempt, step) > (?, ?)";
+
+// Nothing but reports is lost with it.
+absl::Status WithRemedy(const absl::Status& status) {
+  return absl::IsDataLoss(status) ? absl::DataLossError(absl::StrCat(
+                                        status.message(), "; move it away to go on without the old reports"))
+                                  : status;
+}
 
 absl::Status Unreadable() { return absl::DataLossError("history.db holds a report that cannot be read"); }
 
@@ -56,6 +64,7 @@ History::History(std::unique_ptr<Database> db, const Options& options)
     : options_(options), db_(std::move(db)) {}
 
 History::~History() {
+  check_.reset();  // which calls this object
   Commit();
   const absl::MutexLock lock(&mu_);
   statements_.reset();
@@ -65,24 +74,72 @@ History::~History() {
 absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& directory, const Options& options) {
   const std::string path = absl::StrCat(directory, "/history.db");
   absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(path, Database::Sync::kNormal);
-  // Nothing but reports is lost with it.
-  const auto with_remedy = [](const absl::Status& status) {
-    return absl::IsDataLoss(status)
-               ? absl::DataLossError(
-                     absl::StrCat(status.message(), "; move it away to go on without the old reports"))
-               : status;
-  };
   if (!db.ok()) {
-    return with_remedy(db.status());
-  }
-  if (absl::Status status = (*db)->Check(); !status.ok()) {
-    return with_remedy(status);
+    return WithRemedy(db.status());
   }
   std::unique_ptr<History> out(new History(*std::move(db), options));
   if (absl::Status status = out->Prepare(); !status.ok()) {
-    return with_remedy(status);
+    return WithRemedy(status);
+  }
+  if (absl::Status status = out->StartCheck(path); !status.ok()) {
+    return WithRemedy(status);
+  }
+  if (out->AwaitCheck(options.check_patience)) {
+    const absl::MutexLock lock(&out->mu_);
+    if (!out->damage_.ok()) {
+      return out->damage_;
+    }
   }
   return out;
+}
+
+absl::Status History::StartCheck(const std::string& path) {
+  {
+    const absl::MutexLock lock(&mu_);
+    if (absl::Status status = db_->Freeze(); !status.ok()) {
+      return status;
+    }
+  }
+  absl::StatusOr<std::unique_ptr<DatabaseCheck>> check =
+      DatabaseCheck::Start(path, [this](const absl::Status& found) { Checked(found); });
+  if (!check.ok()) {
+    return check.status();
+  }
+  check_ = *std::move(check);
+  return absl::OkStatus();
+}
+
+void History::Checked(const absl::Status& found) {
+  std::vector<Committed> waiting;
+  absl::Status damage;
+  {
+    const absl::MutexLock lock(&mu_);
+    damage_ = WithRemedy(found);
+    if (damage_.ok()) {
+      damage_ = db_->Thaw();
+    }
+    damage = damage_;
+    if (!damage.ok()) {
+      waiting = RollBack();
+    }
+  }
+  if (!damage.ok()) {
+    platform::Log(platform::LogLevel::kError, "the reports cannot be read, and no more are taken",
+                  {{"error", std::string(damage.message())}});
+  }
+  for (const Committed& call : waiting) {
+    call(damage);
+  }
+}
+
+std::vector<History::Committed> History::RollBack() {
+  if (open_) {
+    db_->Execute("ROLLBACK").IgnoreError();
+  }
+  open_ = false;
+  uncommitted_ = 0;
+  durable_steps_.clear();
+  return std::exchange(waiting_, {});
 }
 
 absl::Status History::Prepare() {
@@ -105,6 +162,7 @@ absl::Status History::Prepare() {
   return CountNorms();
 }
 
+// From the index alone: the table has a page for each norms, of which a cold disk takes seconds to read all.
 absl::Status History::CountNorms() {
   bytes_of_job_.clear();
   bytes_ = 0;
@@ -192,8 +250,8 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
   std::pair<std::vector<Committed>, absl::Status> ended;
   {
     const absl::MutexLock lock(&mu_);
-    absl::Status status = absl::OkStatus();
-    if (!open_) {
+    absl::Status status = damage_;
+    if (status.ok() && !open_) {
       status = db_->Execute("BEGIN");
       open_ = status.ok();
       first_uncommitted_ = now;
@@ -220,16 +278,14 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
       status = Insert(batch.id().job_id(), stamped);
       ++uncommitted_;
     }
-    if (!status.ok()) {
+    if (!damage_.ok()) {
+      ended.second = damage_;  // the log has it
+      ended.first.push_back(std::move(committed));
+    } else if (!status.ok()) {
       platform::Log(platform::LogLevel::kError, "reports could not be stored; the workers send them again",
                     {{"error", std::string(status.message())}});
       // What else is in the transaction is sent again too, by those who get the error.
-      db_->Execute("ROLLBACK").IgnoreError();
-      open_ = false;
-      uncommitted_ = 0;
-      durable_steps_.clear();
-      ended = {std::move(waiting_), status};
-      waiting_.clear();
+      ended = {RollBack(), status};
       CountNorms().IgnoreError();
       ended.first.push_back(std::move(committed));
     } else {
@@ -259,15 +315,14 @@ std::pair<std::vector<History::Committed>, absl::Status> History::End() {
   } else {
     platform::Log(platform::LogLevel::kError, "reports could not be committed; the workers send them again",
                   {{"error", std::string(status.message())}});
-    db_->Execute("ROLLBACK").IgnoreError();
+    std::vector<Committed> waiting = RollBack();
     CountNorms().IgnoreError();
+    return {std::move(waiting), status};
   }
   open_ = false;
   durable_steps_.clear();
   uncommitted_ = 0;
-  std::pair<std::vector<Committed>, absl::Status> out{std::move(waiting_), status};
-  waiting_.clear();
-  return out;
+  return {std::exchange(waiting_, {}), status};
 }
 
 void History::Tick(absl::Time now) {
@@ -329,12 +384,18 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Read(const std::string& job
 absl::StatusOr<std::vector<v1::StepReport>> History::After(const std::string& job, Position position,
                                                            int limit, bool norms) {
   const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
   statements_->after.Bind(job).Bind(position.attempt).Bind(position.step).Bind(limit);
   return Read(job, statements_->after, norms);
 }
 
 absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position position) {
   const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
   Statement& query = statements_->count_after;
   query.Bind(job).Bind(position.attempt).Bind(position.step);
   const int64_t count = query.Next() ? query.Int(0) : 0;
@@ -347,6 +408,9 @@ absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position pos
 absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string& job, Position position,
                                                               bool norms) {
   const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
   statements_->newest.Bind(job).Bind(position.attempt).Bind(position.step);
   absl::StatusOr<std::vector<v1::StepReport>> reports = Read(job, statements_->newest, norms);
   if (!reports.ok()) {
@@ -358,15 +422,21 @@ absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string&
 absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& job, int64_t first,
                                                            int64_t last, int limit, bool norms) {
   const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
   statements_->range.Bind(job).Bind(first).Bind(last > 0 ? last : INT64_MAX).Bind(limit);
   return Read(job, statements_->range, norms);
 }
 
-absl::StatusOr<std::optional<v1::ItemTable>> History::Table(const std::string& digest) {
+absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::string& digest) {
   const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
   Statement& query = statements_->get_table;
   query.Bind(digest);
-  std::optional<v1::ItemTable> out;
+  std::optional<v1::ParameterTable> out;
   bool readable = true;
   if (query.Next()) {
     readable = out.emplace().ParseFromString(query.Bytes(0));
@@ -382,6 +452,9 @@ absl::StatusOr<std::optional<v1::ItemTable>> History::Table(const std::string& d
 
 absl::StatusOr<History::Position> History::Last(const std::string& job) {
   const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
   Statement& query = statements_->last;
   query.Bind(job);
   Position out;
@@ -396,6 +469,9 @@ absl::StatusOr<History::Position> History::Last(const std::string& job) {
 
 absl::StatusOr<int64_t> History::LastStep(const std::string& job) {
   const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
   const auto durable = durable_steps_.find(job);
   return durable != durable_steps_.end() ? durable->second : HighestStep(job);
 }

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "controller/store/database_check.h"
 #include "controller/store/sqlite.h"
 #include "tandem/v1/workers.pb.h"
 
@@ -21,6 +22,10 @@ namespace tandem::controller {
 
 // The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step); the higher attempt
 // wins, and the same report twice is one. Norms are kept in rings, oldest out first. Thread-safe.
+//
+// The whole file is read in search of damage, which may take longer than whoever serves wants to wait: it
+// goes on in the background then. Where it finds damage, every call answers with it (DataLoss, with what to
+// do), and reports that are not durable yet are left to the workers.
 class History {
  public:
   struct Options {
@@ -28,6 +33,7 @@ class History {
     int64_t norm_bytes = int64_t{1} << 30;
     int reports_per_commit = 256;
     absl::Duration commit_interval = absl::Seconds(1);
+    absl::Duration check_patience = absl::Seconds(1);  // of Open
   };
   // Where a reader stands: it has everything up to here, in (attempt, step) order.
   struct Position {
@@ -37,7 +43,7 @@ class History {
   };
   using Committed = std::function<void(absl::Status)>;
 
-  // DataLoss, with what to do, where a part of the file is damaged (all of it is read).
+  // DataLoss, with what to do, where damage is found within check_patience.
   static absl::StatusOr<std::unique_ptr<History>> Open(const std::string& directory, const Options& options);
   ~History();
 
@@ -62,13 +68,16 @@ class History {
   absl::StatusOr<std::vector<v1::StepReport>> Range(const std::string& job, int64_t first, int64_t last,
                                                     int limit, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
 
-  absl::StatusOr<std::optional<v1::ItemTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::optional<v1::ParameterTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The newest position of a job; zeros where there is none.
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
   // The highest step of a job of which the report is durable, so that it never falls, whoever dies; 0 where
   // there is none.
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether the whole file has been read within `patience`.
+  bool AwaitCheck(absl::Duration patience) { return check_->Await(patience); }
 
   int64_t norm_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -80,13 +89,18 @@ class History {
   History(std::unique_ptr<Database> db, const Options& options);
 
   absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status StartCheck(const std::string& path);
+  // On the thread of the check.
+  void Checked(const absl::Status& found) ABSL_LOCKS_EXCLUDED(mu_);
+  // Drops the open transaction; what is to be called then.
+  std::vector<Committed> RollBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CountNorms() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Insert(const std::string& job, const v1::StepReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertNorms(const std::string& job, const v1::StepReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Evict(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Of all reports, durable or not.
+  // Over all reports, durable or not.
   absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the open transaction; what is to be called then, and with what.
   std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -106,6 +120,8 @@ class History {
   std::vector<Committed> waiting_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int64_t> bytes_of_job_ ABSL_GUARDED_BY(mu_);
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status damage_ ABSL_GUARDED_BY(mu_);  // that the check has found
+  std::unique_ptr<DatabaseCheck> check_;
 };
 
 }  // namespace tandem::controller

@@ -14,7 +14,8 @@
 namespace tandem::controller {
 namespace {
 
-// Of the write that failed. SQLite 3.40 does not note it for the connection when a COMMIT writes the log.
+// The errno of the write that failed. SQLite 3.40 does not note it for the connection when a COMMIT writes
+// the log.
 int LastErrno(sqlite3* db, int rc) {
   sqlite3_file* log = nullptr;
   int error = 0;
@@ -51,6 +52,8 @@ absl::Status ErrorOf(sqlite3* db, int rc) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::DataLossError(text);
+    case SQLITE_INTERRUPT:
+      return absl::CancelledError(text);
     default:
       return absl::InternalError(text);
   }
@@ -164,6 +167,33 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   out->log_ = IdOf(path + "-wal");
   return out;
 }
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenFrozen(const std::string& path) {
+  const std::string uri = absl::StrCat(
+      "file:", absl::StrReplaceAll(path, {{"%", "%25"}, {"?", "%3f"}, {"#", "%23"}}), "?immutable=1");
+  sqlite3* db = nullptr;
+  const int rc = sqlite3_open_v2(uri.c_str(), &db,
+                                 SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+  std::unique_ptr<Database> out(new Database(db, path));
+  if (rc != SQLITE_OK) {
+    return absl::UnavailableError(absl::StrCat(path, ": SQLite: ", sqlite3_errmsg(db)));
+  }
+  sqlite3_extended_result_codes(db, 1);
+  return out;
+}
+
+absl::Status Database::Freeze() {
+  if (absl::Status status = Execute("PRAGMA wal_autocheckpoint=0"); !status.ok()) {
+    return status;
+  }
+  return Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+absl::Status Database::Thaw() {
+  return Execute("PRAGMA wal_autocheckpoint=1000");
+}  // pages; SQLite's default
+
+void Database::Interrupt() { sqlite3_interrupt(db_); }
 
 Database::FileId Database::IdOf(const std::string& path) {
   struct stat found {};

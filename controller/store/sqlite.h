@@ -63,7 +63,17 @@ class Database {
 
   // FailedPrecondition where another process has the file.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Sync sync);
+  // Beside the connection that has the file, in the same process: reads the file as it is, without its log,
+  // and takes no lock. Of use only while that connection has it frozen.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenFrozen(const std::string& path);
   ~Database();
+
+  // Moves what is in the log to the file, and from then on only writes to the log, until Thaw.
+  absl::Status Freeze();
+  absl::Status Thaw();
+
+  // Ends a statement that another thread executes; its error is then Cancelled. Any thread.
+  void Interrupt();
 
   // DataLoss where a page of the file is damaged. Reads the whole file.
   absl::Status Check();

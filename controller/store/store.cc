@@ -254,7 +254,7 @@ absl::Status Store::Commit(const std::vector<v1::Event>& events, const std::vect
     status = db_->Execute("COMMIT");
   }
   if (!status.ok()) {
-    // The first error is the one to tell; after some, SQLite has rolled back by itself.
+    // The first error is the one to report; after some, SQLite has rolled back by itself.
     db_->Execute("ROLLBACK").IgnoreError();
     return status;
   }

@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <stdexcept>
+#include "device/device.h"
 
 namespace tandem::device {
 
@@ -13,7 +13,7 @@ std::string CudaErrorText(int error) {
 
 void CheckCuda(int error, const char* what) {
   if (error != cudaSuccess) {
-    throw std::runtime_error("CUDA, " + std::string(what) + ": " + CudaErrorText(error));
+    throw DeviceError("CUDA, " + std::string(what) + ": " + CudaErrorText(error));
   }
 }
 

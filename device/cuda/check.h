@@ -4,7 +4,7 @@
 
 namespace tandem::device {
 
-// Throws std::runtime_error for a CUDA runtime error (cudaError_t as int, cudaSuccess is 0): "CUDA, <what>:
+// Throws DeviceError for a CUDA runtime error (cudaError_t as int, cudaSuccess is 0): "CUDA, <what>:
 // <the runtime's text>". An error of a kernel shows at a later call, and stays: the process is done with
 // this GPU.
 void CheckCuda(int error, const char* what);

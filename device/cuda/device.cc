@@ -114,6 +114,7 @@ class CudaDevice final : public Device {
   c10::Device torch_device() const override {
     return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)};
   }
+  bool finishes_in_calls() const override { return false; }
   std::unique_ptr<Stream> MakeStream(const std::string&, StreamError error) override {
     return MakeCudaStream(index_, std::move(error));
   }

@@ -84,21 +84,21 @@ __device__ DoubleDouble AddThreads(const DoubleDouble& mine, DoubleDouble* share
   return shared[0];
 }
 
-template <typename T>
-__global__ void FoldEach(T* __restrict__ accumulator, const T* __restrict__ contributions, int64_t elements,
+template <typename T, typename C>
+__global__ void FoldEach(T* __restrict__ accumulator, const C* __restrict__ contributions, int64_t elements,
                          int64_t stride, int num_contributions, bool add) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < elements;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
-    T sum = add ? accumulator[i] + contributions[i] : contributions[i];
-    for (int r = 1; r < num_contributions; ++r) sum += contributions[r * stride + i];
+    T sum = add ? accumulator[i] + Widen(contributions[i]) : Widen(contributions[i]);
+    for (int r = 1; r < num_contributions; ++r) sum += Widen(contributions[r * stride + i]);
     accumulator[i] = sum;
   }
 }
 
 // Each block leaves the terms of its tiles in partials[blockIdx.x].
-template <typename T>
+template <typename T, typename C>
 __global__ void __launch_bounds__(kThreads)
-    FoldTiles(TiledShard shard, T* __restrict__ gradients, const T* __restrict__ contributions,
+    FoldTiles(TiledShard shard, T* __restrict__ gradients, const C* __restrict__ contributions,
               int64_t stride, int num_contributions, bool add, UnitNormTerms* partials) {
   __shared__ DoubleDouble shared[kGroups];
   __shared__ double shared_bad[kGroups];
@@ -118,8 +118,8 @@ __global__ void __launch_bounds__(kThreads)
       int bad = 0;
 #pragma unroll 4
       for (int64_t i = begin + lane; i < end; i += kLanes) {
-        T value = add ? gradients[i] + contributions[i] : contributions[i];
-        for (int r = 1; r < num_contributions; ++r) value += contributions[r * stride + i];
+        T value = add ? gradients[i] + Widen(contributions[i]) : Widen(contributions[i]);
+        for (int r = 1; r < num_contributions; ++r) value += Widen(contributions[r * stride + i]);
         gradients[i] = value;
         bad += Finite(value) ? 0 : 1;
         sum += static_cast<double>(value) * static_cast<double>(value);
@@ -207,6 +207,7 @@ __global__ void __launch_bounds__(kThreads)
         pointers.exp_avg_sq[i] = exp_avg_sq;
         pointers.weights[i] = weight;
       }
+      if (pointers.published != nullptr) pointers.published[i] = RoundToBf16(static_cast<float>(weight));
       const double values[3] = {static_cast<double>(weight), static_cast<double>(mean),
                                 static_cast<double>(update)};
       for (int k = 0; k < 3; ++k) squares[k] += values[k] * values[k];
@@ -268,8 +269,8 @@ __global__ void Agree(const NormTerms* terms, int ranks, double num_microbatches
 
 }  // namespace
 
-template <typename T>
-int LaunchFold(T* accumulator, const T* contributions, int64_t elements, int64_t stride,
+template <typename T, typename C>
+int LaunchFold(T* accumulator, const C* contributions, int64_t elements, int64_t stride,
                int num_contributions, bool add, Stream stream) {
   const int64_t blocks = (elements + kThreads - 1) / kThreads;
   FoldEach<<<static_cast<unsigned>(blocks < 65536 ? blocks : 65536), kThreads, 0, stream>>>(
@@ -277,8 +278,8 @@ int LaunchFold(T* accumulator, const T* contributions, int64_t elements, int64_t
   return cudaGetLastError();
 }
 
-template <typename T>
-int LaunchFoldWithTerms(const TiledShard& shard, T* gradients, const T* contributions, int64_t stride,
+template <typename T, typename C>
+int LaunchFoldWithTerms(const TiledShard& shard, T* gradients, const C* contributions, int64_t stride,
                         int num_contributions, bool add, UnitNormTerms* terms, Stream stream) {
   const int blocks = shard.num_tiles < kMaxTermBlocks ? shard.num_tiles : kMaxTermBlocks;
   if (blocks > 0) {
@@ -313,14 +314,18 @@ int LaunchAgree(const NormTerms* terms, int ranks, double num_microbatches, doub
   return cudaGetLastError();
 }
 
-#define TANDEM_INSTANTIATE(T)                                                                           \
-  template int LaunchFold(T*, const T*, int64_t, int64_t, int, bool, Stream);                           \
-  template int LaunchFoldWithTerms(const TiledShard&, T*, const T*, int64_t, int, bool, UnitNormTerms*, \
-                                   Stream);                                                             \
-  template int LaunchOptimizerStep(const TiledShard&, const AdamWConfig&, const OptimizerPointers<T>&,  \
+#define TANDEM_INSTANTIATE_FOLD(T, C)                                                                   \
+  template int LaunchFold(T*, const C*, int64_t, int64_t, int, bool, Stream);                           \
+  template int LaunchFoldWithTerms(const TiledShard&, T*, const C*, int64_t, int, bool, UnitNormTerms*, \
+                                   Stream);
+#define TANDEM_INSTANTIATE_STEP(T)                                                                     \
+  template int LaunchOptimizerStep(const TiledShard&, const AdamWConfig&, const OptimizerPointers<T>&, \
                                    const int*, int, Stream);
 
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
+TANDEM_INSTANTIATE_FOLD(float, float)
+TANDEM_INSTANTIATE_FOLD(float, Bf16)
+TANDEM_INSTANTIATE_FOLD(double, double)
+TANDEM_INSTANTIATE_STEP(float)
+TANDEM_INSTANTIATE_STEP(double)
 
 }  // namespace tandem::fsdp::cuda

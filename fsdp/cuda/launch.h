@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "fsdp/bf16.h"
 #include "fsdp/norm_outcome.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/parameter_norms.h"
@@ -12,7 +13,7 @@ struct CUstream_st;
 namespace tandem::fsdp::cuda {
 
 // The loops of fsdp/ as kernels, on raw pointers of the current GPU. Each call launches on `stream` and
-// returns the runtime's error (cudaError_t). T: float, double.
+// returns the runtime's error (cudaError_t). T: float, double; C: T, or Bf16 with float.
 using Stream = CUstream_st*;
 
 // A piece of a shard, as its blocks find it: tile t is of the last piece whose first tile is not behind it.
@@ -34,14 +35,14 @@ struct TiledShard {
 };
 
 // accumulator[i] = (((accumulator[i] + c0[i]) + c1[i]) + …), as fold.h.
-template <typename T>
-int LaunchFold(T* accumulator, const T* contributions, int64_t elements, int64_t stride,
+template <typename T, typename C>
+int LaunchFold(T* accumulator, const C* contributions, int64_t elements, int64_t stride,
                int num_contributions, bool add, Stream stream);
 
 // The same of all parameters of the shard, and the terms of what is then in the accumulator. terms: the
 // terms, and behind them room for the partial sums of min(num_tiles, kMaxTermBlocks) blocks.
-template <typename T>
-int LaunchFoldWithTerms(const TiledShard& shard, T* gradients, const T* contributions, int64_t stride,
+template <typename T, typename C>
+int LaunchFoldWithTerms(const TiledShard& shard, T* gradients, const C* contributions, int64_t stride,
                         int num_contributions, bool add, UnitNormTerms* terms, Stream stream);
 
 template <typename T>
@@ -50,6 +51,7 @@ struct OptimizerPointers {
   T* weights = nullptr;
   T* exp_avg = nullptr;
   T* exp_avg_sq = nullptr;
+  Bf16* published = nullptr;  // the weights, rounded; null: not wanted
   const NormOutcome* outcome = nullptr;
   const RunInputs* inputs = nullptr;
   ParameterNorms* update_norms = nullptr;  // [num_parameters]

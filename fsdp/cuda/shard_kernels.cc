@@ -62,7 +62,8 @@ std::vector<int> FirstTiles(const std::vector<cuda::TiledPiece>& pieces, int num
   return first;
 }
 
-template <typename T>
+// T: of weights, moments and accumulator; C: of contributions.
+template <typename T, typename C>
 class CudaUnitKernels final : public UnitKernels {
  public:
   explicit CudaUnitKernels(ShardGeometry geometry)
@@ -73,7 +74,7 @@ class CudaUnitKernels final : public UnitKernels {
         first_tiles_(FirstTiles(tiled_, num_tiles_, geometry_.num_parameters)) {}
 
   void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const override {
-    const auto* const contributions = static_cast<const T*>(staging);
+    const auto* const contributions = static_cast<const C*>(staging);
     auto* const accumulator = static_cast<T*>(gradients);
     if (norm_terms != nullptr) {
       device::CheckCuda(
@@ -95,6 +96,7 @@ class CudaUnitKernels final : public UnitKernels {
                                               .weights = static_cast<T*>(arrays.weights),
                                               .exp_avg = static_cast<T*>(arrays.exp_avg),
                                               .exp_avg_sq = static_cast<T*>(arrays.exp_avg_sq),
+                                              .published = static_cast<Bf16*>(arrays.published),
                                               .outcome = arrays.outcome,
                                               .inputs = arrays.inputs,
                                               .update_norms = arrays.update_norms,
@@ -145,8 +147,9 @@ class CudaNormKernels final : public NormKernels {
 class CudaKernels final : public ShardKernels {
  public:
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
-    if (geometry.fp64) return std::make_unique<CudaUnitKernels<double>>(std::move(geometry));
-    return std::make_unique<CudaUnitKernels<float>>(std::move(geometry));
+    if (geometry.fp64) return std::make_unique<CudaUnitKernels<double, double>>(std::move(geometry));
+    if (geometry.reduces_bf16) return std::make_unique<CudaUnitKernels<float, Bf16>>(std::move(geometry));
+    return std::make_unique<CudaUnitKernels<float, float>>(std::move(geometry));
   }
   std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const override {
     return std::make_unique<CudaNormKernels>(units);

@@ -88,25 +88,25 @@ void Fill(T* out, int64_t elements) {
 }
 
 // out[rows, width] = in[rows, columns] * scale, zeros to the right.
-template <typename T>
-void Pack(const T* in, int64_t in_stride, int64_t rows, int64_t columns, T scale, T* out, int64_t width) {
+template <typename E, typename T = Arithmetic<E>>
+void Pack(const E* in, int64_t in_stride, int64_t rows, int64_t columns, T scale, T* out, int64_t width) {
   for (int64_t i = 0; i < rows; ++i, in += in_stride, out += width) {
     for (int64_t j = 0; j < columns; ++j) {
-      out[j] = in[j] * scale;
+      out[j] = Widen(in[j]) * scale;
     }
     Fill(out + columns, width - columns);
   }
 }
 
 // out[columns, width] = in[rows, columns] transposed, zeros to the right.
-template <typename T>
-void PackTransposed(const T* in, int64_t in_stride, int64_t rows, int64_t columns, T* out, int64_t width) {
+template <typename E, typename T = Arithmetic<E>>
+void PackTransposed(const E* in, int64_t in_stride, int64_t rows, int64_t columns, T* out, int64_t width) {
   constexpr int64_t kLine = 16;
   for (int64_t from = 0; from < rows; from += kLine) {  // whole cache lines of the output at a time
     const int64_t to = Smaller(rows, from + kLine);
     for (int64_t j = 0; j < columns; ++j) {
       for (int64_t i = from; i < to; ++i) {
-        out[j * width + i] = in[i * in_stride + j];
+        out[j * width + i] = Widen(in[i * in_stride + j]);
       }
     }
   }
@@ -145,8 +145,8 @@ inline void SoftmaxRow(T* scores, int64_t valid, int64_t padded, T& largest, T& 
 
 }  // namespace
 
-template <typename T>
-void Attention(const AttentionSizes& sizes, const T* qkv, T* context, T* lse, T* work) {
+template <typename E, typename T = Arithmetic<E>>
+void Attention(const AttentionSizes& sizes, const E* qkv, E* context, T* lse, T* work) {
   constexpr int64_t kLanes = Lanes<T>::kCount;
   const int64_t length = sizes.length;
   const int64_t dim = sizes.head_dim;
@@ -155,9 +155,9 @@ void Attention(const AttentionSizes& sizes, const T* qkv, T* context, T* lse, T*
   const int64_t group = sizes.heads / sizes.kv_heads;
   const int64_t context_stride = sizes.heads * dim;
   const int64_t stride = (sizes.heads + 2 * sizes.kv_heads) * dim;  // of qkv
-  const T* q = qkv;
-  const T* k = q + sizes.heads * dim;
-  const T* v = k + sizes.kv_heads * dim;
+  const E* q = qkv;
+  const E* k = q + sizes.heads * dim;
+  const E* v = k + sizes.kv_heads * dim;
   const T scale = 1 / SquareRoot(static_cast<T>(dim));
 
   T* keys = work;                        // [D, ld], transposed
@@ -189,9 +189,9 @@ void Attention(const AttentionSizes& sizes, const T* qkv, T* context, T* lse, T*
           }
           Multiply(rows, padded_dim, seen, scores, ld, 1, values, padded_dim, outputs, padded_dim, false);
           for (int64_t i = 0; i < rows; ++i) {
-            T* out = context + (first_row + from + i) * context_stride + head * dim;
+            E* out = context + (first_row + from + i) * context_stride + head * dim;
             for (int64_t j = 0; j < dim; ++j) {
-              out[j] = outputs[i * padded_dim + j] * inverse[i];
+              Narrow(outputs[i * padded_dim + j] * inverse[i], out[j]);
             }
           }
         }
@@ -200,9 +200,9 @@ void Attention(const AttentionSizes& sizes, const T* qkv, T* context, T* lse, T*
   }
 }
 
-template <typename T>
-void AttentionBackward(const AttentionSizes& sizes, const T* qkv, const T* context, const T* lse,
-                       const T* grad_context, T* grad_qkv, T* work) {
+template <typename E, typename T = Arithmetic<E>>
+void AttentionBackward(const AttentionSizes& sizes, const E* qkv, const E* context, const T* lse,
+                       const E* grad_context, E* grad_qkv, T* work) {
   constexpr int64_t kLanes = Lanes<T>::kCount;
   const int64_t length = sizes.length;
   const int64_t dim = sizes.head_dim;
@@ -211,12 +211,12 @@ void AttentionBackward(const AttentionSizes& sizes, const T* qkv, const T* conte
   const int64_t group = sizes.heads / sizes.kv_heads;
   const int64_t context_stride = sizes.heads * dim;
   const int64_t stride = (sizes.heads + 2 * sizes.kv_heads) * dim;  // of qkv
-  const T* q = qkv;
-  const T* k = q + sizes.heads * dim;
-  const T* v = k + sizes.kv_heads * dim;
-  T* grad_q = grad_qkv;
-  T* grad_k = grad_q + sizes.heads * dim;
-  T* grad_v = grad_k + sizes.kv_heads * dim;
+  const E* q = qkv;
+  const E* k = q + sizes.heads * dim;
+  const E* v = k + sizes.kv_heads * dim;
+  E* grad_q = grad_qkv;
+  E* grad_k = grad_q + sizes.heads * dim;
+  E* grad_v = grad_k + sizes.kv_heads * dim;
   const T scale = 1 / SquareRoot(static_cast<T>(dim));
   const int64_t matrix = ld * padded_dim;
 
@@ -234,7 +234,7 @@ void AttentionBackward(const AttentionSizes& sizes, const T* qkv, const T* conte
   for (int64_t sequence = 0; sequence < sizes.sequences; ++sequence) {
     const int64_t first_row = sequence * length;
     for (int64_t kv_head = 0; kv_head < sizes.kv_heads; ++kv_head) {
-      const T* head_k = k + first_row * stride + kv_head * dim;
+      const E* head_k = k + first_row * stride + kv_head * dim;
       PackTransposed(head_k, stride, length, dim, keys_transposed, ld);
       Pack(head_k, stride, length, dim, T{1}, keys, padded_dim);
       PackTransposed(v + first_row * stride + kv_head * dim, stride, length, dim, values_transposed, ld);
@@ -252,10 +252,10 @@ void AttentionBackward(const AttentionSizes& sizes, const T* qkv, const T* conte
           Multiply(rows, columns, dim, gradients, padded_dim, 1, values_transposed, ld, score_gradients, ld,
                    false);
           for (int64_t i = 0; i < rows; ++i) {
-            const T* out = context + (first_row + from + i) * context_stride + head * dim;
+            const E* out = context + (first_row + from + i) * context_stride + head * dim;
             T delta = 0;
             for (int64_t j = 0; j < dim; ++j) {
-              delta += out[j] * gradients[i * padded_dim + j];
+              delta += Widen(out[j]) * gradients[i * padded_dim + j];
             }
             const T row_lse = head_lse[from + i];
             const int64_t valid = from + i + 1;
@@ -285,32 +285,33 @@ void AttentionBackward(const AttentionSizes& sizes, const T* qkv, const T* conte
           Multiply(rows, padded_dim, seen, score_gradients, ld, 1, keys, padded_dim, query_gradients,
                    padded_dim, false);
           for (int64_t i = 0; i < rows; ++i) {
-            T* out = grad_q + (first_row + from + i) * stride + head * dim;
+            E* out = grad_q + (first_row + from + i) * stride + head * dim;
             for (int64_t j = 0; j < dim; ++j) {
-              out[j] = query_gradients[i * padded_dim + j] * scale;
+              Narrow(query_gradients[i * padded_dim + j] * scale, out[j]);
             }
           }
         }
       }
       for (int64_t i = 0; i < length; ++i) {
-        T* out_k = grad_k + (first_row + i) * stride + kv_head * dim;
-        T* out_v = grad_v + (first_row + i) * stride + kv_head * dim;
+        E* out_k = grad_k + (first_row + i) * stride + kv_head * dim;
+        E* out_v = grad_v + (first_row + i) * stride + kv_head * dim;
         for (int64_t j = 0; j < dim; ++j) {
-          out_k[j] = key_gradients[i * padded_dim + j];
-          out_v[j] = value_gradients[i * padded_dim + j];
+          Narrow(key_gradients[i * padded_dim + j], out_k[j]);
+          Narrow(value_gradients[i * padded_dim + j], out_v[j]);
         }
       }
     }
   }
 }
 
-template <typename T>
-void SetAttentionKernels(Kernels<T>& kernels) {
-  kernels.attention = Attention<T>;
-  kernels.attention_backward = AttentionBackward<T>;
+template <typename E>
+void SetAttentionKernels(Kernels<E>& kernels) {
+  kernels.attention = Attention<E>;
+  kernels.attention_backward = AttentionBackward<E>;
 }
 
 template void SetAttentionKernels(Kernels<float>& kernels);
 template void SetAttentionKernels(Kernels<double>& kernels);
+template void SetAttentionKernels(Kernels<Bf16>& kernels);
 
 }  // namespace tandem::ops::cpu::TANDEM_ISA

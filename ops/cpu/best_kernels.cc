@@ -39,4 +39,10 @@ const Kernels<double>& BestKernels<double>() {
   return kernels;
 }
 
+template <>
+const Kernels<Bf16>& BestKernels<Bf16>() {
+  static const Kernels<Bf16> kernels = Choose<Bf16>();
+  return kernels;
+}
+
 }  // namespace tandem::ops::cpu

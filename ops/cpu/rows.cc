@@ -8,8 +8,8 @@ namespace {
 template <typename T>
 constexpr int64_t kLanes = Lanes<T>::kCount;
 
-template <typename T>
-T SumOfSquares(const T* x, int64_t columns) {
+template <typename E, typename T = Arithmetic<E>>
+T SumOfSquares(const E* x, int64_t columns) {
   Vector<T> even = {};
   Vector<T> odd = {};
   int64_t i = 0;
@@ -26,15 +26,16 @@ T SumOfSquares(const T* x, int64_t columns) {
   return Sum<T>(even + odd);
 }
 
-template <typename T>
-inline T ReciprocalRms(const T* x, double epsilon, int64_t columns) {
+template <typename E, typename T = Arithmetic<E>>
+inline T ReciprocalRms(const E* x, double epsilon, int64_t columns) {
   return 1 / SquareRoot(SumOfSquares(x, columns) / static_cast<T>(columns) + static_cast<T>(epsilon));
 }
 
 }  // namespace
 
-template <typename T>
-void RmsNorm(const T* x, const T* weight, double epsilon, int64_t rows, int64_t columns, T* y) {
+template <typename E>
+void RmsNorm(const E* x, const E* weight, double epsilon, int64_t rows, int64_t columns, E* y) {
+  using T = Arithmetic<E>;
   for (int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
     const T r = ReciprocalRms(x, epsilon, columns);
     int64_t i = 0;
@@ -42,15 +43,15 @@ void RmsNorm(const T* x, const T* weight, double epsilon, int64_t rows, int64_t 
       Store(y + i, Load(x + i) * r * Load(weight + i));
     }
     for (; i < columns; ++i) {
-      y[i] = x[i] * r * weight[i];
+      Narrow(Widen(x[i]) * r * Widen(weight[i]), y[i]);
     }
   }
 }
 
 // With r = 1 / rms(x) and g = grad_y * weight: grad_x = r * (g - x * r^2 * mean(g * x)).
-template <typename T>
-void RmsNormBackward(const T* grad_y, const T* x, const T* weight, double epsilon, int64_t rows,
-                     int64_t columns, const T* residual, bool add_x, T* grad_x, bool add_weight,
+template <typename E, typename T = Arithmetic<E>>
+void RmsNormBackward(const E* grad_y, const E* x, const E* weight, double epsilon, int64_t rows,
+                     int64_t columns, const E* residual, bool add_x, E* grad_x, bool add_weight,
                      T* grad_weight) {
   if (!add_weight) {
     for (int64_t i = 0; i < columns; ++i) {
@@ -68,9 +69,9 @@ void RmsNormBackward(const T* grad_y, const T* x, const T* weight, double epsilo
     }
     T mean = Sum<T>(dot);
     for (; i < columns; ++i) {
-      const T gx = grad_y[i] * x[i];
+      const T gx = Widen(grad_y[i]) * Widen(x[i]);
       grad_weight[i] += gx * r;
-      mean += gx * weight[i];
+      mean += gx * Widen(weight[i]);
     }
     const T shrink = r * r * r * mean / static_cast<T>(columns);
     for (i = 0; i + kLanes<T> <= columns; i += kLanes<T>) {
@@ -81,11 +82,11 @@ void RmsNormBackward(const T* grad_y, const T* x, const T* weight, double epsilo
       Store(grad_x + i, add_x ? Load(grad_x + i) + gradient : gradient);
     }
     for (; i < columns; ++i) {
-      T gradient = grad_y[i] * weight[i] * r - x[i] * shrink;
+      T gradient = Widen(grad_y[i]) * Widen(weight[i]) * r - Widen(x[i]) * shrink;
       if (residual != nullptr) {
-        gradient += residual[i];
+        gradient += Widen(residual[i]);
       }
-      grad_x[i] = add_x ? grad_x[i] + gradient : gradient;
+      Narrow(add_x ? Widen(grad_x[i]) + gradient : gradient, grad_x[i]);
     }
     if (residual != nullptr) {
       residual += columns;
@@ -93,16 +94,16 @@ void RmsNormBackward(const T* grad_y, const T* x, const T* weight, double epsilo
   }
 }
 
-template <typename T>
+template <typename E, typename T = Arithmetic<E>>
 void Rope(const T* cosines, const T* sines, T sign, int64_t rows, int64_t length, int64_t heads,
-          int64_t head_dim, int64_t row_stride, T* x) {
+          int64_t head_dim, int64_t row_stride, E* x) {
   const int64_t half = head_dim / 2;
   for (int64_t row = 0; row < rows; ++row) {
     const T* cosine = cosines + row % length * half;
     const T* sine = sines + row % length * half;
     for (int64_t head = 0; head < heads; ++head) {
-      T* first = x + row * row_stride + head * head_dim;
-      T* second = first + half;
+      E* first = x + row * row_stride + head * head_dim;
+      E* second = first + half;
       int64_t i = 0;
       for (; i + kLanes<T> <= half; i += kLanes<T>) {
         const Vector<T> a = Load(first + i);
@@ -113,11 +114,11 @@ void Rope(const T* cosines, const T* sines, T sign, int64_t rows, int64_t length
         Store(second + i, b * c + a * s);
       }
       for (; i < half; ++i) {
-        const T a = first[i];
-        const T b = second[i];
+        const T a = Widen(first[i]);
+        const T b = Widen(second[i]);
         const T s = sine[i] * sign;
-        first[i] = a * cosine[i] - b * s;
-        second[i] = b * cosine[i] + a * s;
+        Narrow(a * cosine[i] - b * s, first[i]);
+        Narrow(b * cosine[i] + a * s, second[i]);
       }
     }
   }
@@ -132,10 +133,11 @@ inline Vector<T> Sigmoid(Vector<T> x) {
 
 }  // namespace
 
-template <typename T>
-void SwiGlu(const T* gate_up, int64_t rows, int64_t inner, T* activated) {
+template <typename E>
+void SwiGlu(const E* gate_up, int64_t rows, int64_t inner, E* activated) {
+  using T = Arithmetic<E>;
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * inner, activated += inner) {
-    const T* up = gate_up + inner;
+    const E* up = gate_up + inner;
     for (int64_t i = 0; i < inner; i += kLanes<T>) {
       const int64_t left = inner - i;
       if (left >= kLanes<T>) {
@@ -143,18 +145,19 @@ void SwiGlu(const T* gate_up, int64_t rows, int64_t inner, T* activated) {
         Store(activated + i, g * Sigmoid<T>(g) * Load(up + i));
       } else {
         const Vector<T> g = LoadFirst(gate_up + i, left, T{0});
-        StoreFirst<T>(activated + i, left, g * Sigmoid<T>(g) * LoadFirst(up + i, left, T{0}));
+        StoreFirst<E>(activated + i, left, g * Sigmoid<T>(g) * LoadFirst(up + i, left, T{0}));
       }
     }
   }
 }
 
-template <typename T>
-void SwiGluBackward(const T* gate_up, const T* grad_activated, int64_t rows, int64_t inner, T* grad_gate_up,
-                    T* activated) {
+template <typename E>
+void SwiGluBackward(const E* gate_up, const E* grad_activated, int64_t rows, int64_t inner, E* grad_gate_up,
+                    E* activated) {
+  using T = Arithmetic<E>;
   for (int64_t row = 0; row < rows; ++row) {
-    const T* up = gate_up + inner;
-    T* grad_up = grad_gate_up + inner;
+    const E* up = gate_up + inner;
+    E* grad_up = grad_gate_up + inner;
     for (int64_t i = 0; i < inner; i += kLanes<T>) {
       const int64_t left = inner - i;
       const bool whole = left >= kLanes<T>;
@@ -166,12 +169,12 @@ void SwiGluBackward(const T* gate_up, const T* grad_activated, int64_t rows, int
       const Vector<T> grad_g = grad * u * (sigmoid + silu * (static_cast<T>(1) - sigmoid));
       if (whole) {
         Store(grad_gate_up + i, grad_g);
-        Store<T>(grad_up + i, grad * silu);
-        Store<T>(activated + i, silu * u);
+        Store<E>(grad_up + i, grad * silu);
+        Store<E>(activated + i, silu * u);
       } else {
         StoreFirst(grad_gate_up + i, left, grad_g);
-        StoreFirst<T>(grad_up + i, left, grad * silu);
-        StoreFirst<T>(activated + i, left, silu * u);
+        StoreFirst<E>(grad_up + i, left, grad * silu);
+        StoreFirst<E>(activated + i, left, silu * u);
       }
     }
     gate_up += 2 * inner;
@@ -181,10 +184,10 @@ void SwiGluBackward(const T* gate_up, const T* grad_activated, int64_t rows, int
   }
 }
 
-template <typename T>
-void LogSumExp(const T* logits, int64_t rows, int64_t columns, T* lse) {
+template <typename E, typename T = Arithmetic<E>>
+void LogSumExp(const E* logits, int64_t rows, int64_t columns, T* lse) {
   for (int64_t row = 0; row < rows; ++row, logits += columns) {
-    T largest = logits[0];
+    T largest = Widen(logits[0]);
     int64_t i = 0;
     if (columns >= kLanes<T>) {
       Vector<T> most = Load(logits);
@@ -194,7 +197,7 @@ void LogSumExp(const T* logits, int64_t rows, int64_t columns, T* lse) {
       largest = Largest<T>(most);
     }
     for (; i < columns; ++i) {
-      largest = logits[i] > largest ? logits[i] : largest;
+      largest = Widen(logits[i]) > largest ? Widen(logits[i]) : largest;
     }
     Vector<T> sum = {};
     for (i = 0; i + kLanes<T> <= columns; i += kLanes<T>) {
@@ -213,45 +216,62 @@ void LogSumExp(const T* logits, int64_t rows, int64_t columns, T* lse) {
   }
 }
 
-template <typename T>
-void Softmax(const T* logits, const T* lse, double scale, int64_t rows, int64_t columns, T* out) {
+template <typename E, typename T = Arithmetic<E>>
+void Softmax(const E* logits, const T* lse, double scale, int64_t rows, int64_t columns, E* out) {
   const T factor = static_cast<T>(scale);
   for (int64_t row = 0; row < rows; ++row, logits += columns, out += columns) {
     for (int64_t i = 0; i < columns; i += kLanes<T>) {
       const int64_t left = columns - i;
       if (left >= kLanes<T>) {
-        Store<T>(out + i, Exp<T>(Load(logits + i) - lse[row]) * factor);
+        Store<E>(out + i, Exp<T>(Load(logits + i) - lse[row]) * factor);
       } else {
-        StoreFirst<T>(out + i, left, Exp<T>(LoadFirst(logits + i, left, T{0}) - lse[row]) * factor);
+        StoreFirst<E>(out + i, left, Exp<T>(LoadFirst(logits + i, left, T{0}) - lse[row]) * factor);
       }
     }
   }
 }
 
-template <typename T>
-void Add(const T* x, int64_t elements, T* y) {
+// y[i] = function(y[i], x[i]), in what T is. X, Y: their elements in memory.
+template <typename X, typename Y, typename Function>
+inline void ForEachPair(const X* x, int64_t elements, Y* y, const Function& function) {
+  using T = Arithmetic<X>;
   int64_t i = 0;
   for (; i + kLanes<T> <= elements; i += kLanes<T>) {
-    Store<T>(y + i, Load(y + i) + Load(x + i));
+    Store<Y>(y + i, function(Load(y + i), Load(x + i)));
   }
   for (; i < elements; ++i) {
-    y[i] += x[i];
+    Narrow(function(Widen(y[i]), Widen(x[i])), y[i]);
   }
 }
 
-template <typename T>
-void SetRowKernels(Kernels<T>& kernels) {
-  kernels.rms_norm = RmsNorm<T>;
-  kernels.rms_norm_backward = RmsNormBackward<T>;
-  kernels.rope = Rope<T>;
-  kernels.swiglu = SwiGlu<T>;
-  kernels.swiglu_backward = SwiGluBackward<T>;
-  kernels.log_sum_exp = LogSumExp<T>;
-  kernels.softmax = Softmax<T>;
-  kernels.add = Add<T>;
+template <typename X, typename Y>
+void Add(const X* x, int64_t elements, Y* y) {
+  ForEachPair(x, elements, y, [](auto sum, auto term) { return sum + term; });
+}
+
+template <typename X, typename Y>
+void Convert(const X* x, int64_t elements, Y* y) {
+  ForEachPair(x, elements, y, [](auto, auto value) { return value; });
+}
+
+template <typename E>
+void SetRowKernels(Kernels<E>& kernels) {
+  using T = Arithmetic<E>;
+  kernels.rms_norm = RmsNorm<E>;
+  kernels.rms_norm_backward = RmsNormBackward<E>;
+  kernels.rope = Rope<E>;
+  kernels.swiglu = SwiGlu<E>;
+  kernels.swiglu_backward = SwiGluBackward<E>;
+  kernels.log_sum_exp = LogSumExp<E>;
+  kernels.softmax = Softmax<E>;
+  kernels.add = Add<E, E>;
+  kernels.accumulate = Add<E, T>;
+  kernels.widen = Convert<E, T>;
+  kernels.narrow = Convert<T, E>;
 }
 
 template void SetRowKernels(Kernels<float>& kernels);
 template void SetRowKernels(Kernels<double>& kernels);
+template void SetRowKernels(Kernels<Bf16>& kernels);
 
 }  // namespace tandem::ops::cpu::TANDEM_ISA

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "ops/bf16.h"
+
 // Vectors of the widest registers of the instruction set that the including file is compiled for, by GCC's
 // and clang's vector extension. Only for the files that CMake compiles once per instruction set: everything
 // lies in a namespace of that instruction set (TANDEM_ISA), and nothing here may call an inline function of
@@ -54,32 +56,64 @@ inline double SquareRoot(double x) { return __builtin_sqrt(x); }
 inline float Logarithm(float x) { return __builtin_logf(x); }
 inline double Logarithm(double x) { return __builtin_log(x); }
 
-template <typename T>
-inline Vector<T> Load(const T* p) {
-  return *reinterpret_cast<const typename Lanes<T>::Unaligned*>(p);
+inline float Widen(float x) { return x; }
+inline double Widen(double x) { return x; }
+inline float Widen(Bf16 x) { return __builtin_bit_cast(float, static_cast<uint32_t>(x.bits) << 16); }
+
+inline void Narrow(float x, float& to) { to = x; }
+inline void Narrow(double x, double& to) { to = x; }
+inline void Narrow(float x, Bf16& to) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+  const uint32_t rounded = bits + 0x7FFF + ((bits >> 16) & 1);
+  to.bits = x == x ? static_cast<uint16_t>(rounded >> 16) : 0x7FC0;
 }
 
-template <typename T>
-inline void Store(T* p, Vector<T> v) {
-  *reinterpret_cast<typename Lanes<T>::Unaligned*>(p) = v;
+// As many bfloat16s as a vector has floats.
+typedef uint16_t Halves __attribute__((vector_size(kVectorBytes / 2)));
+typedef uint16_t UnalignedHalves __attribute__((vector_size(kVectorBytes / 2), aligned(2), may_alias));
+typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
+
+template <typename E>
+inline Vector<Arithmetic<E>> Load(const E* p) {
+  return *reinterpret_cast<const typename Lanes<E>::Unaligned*>(p);
+}
+template <>
+inline Vector<float> Load(const Bf16* p) {
+  const Halves halves = *reinterpret_cast<const UnalignedHalves*>(p);
+  return (Vector<float>)(__builtin_convertvector(halves, Words) << 16);
+}
+
+template <typename E>
+inline void Store(E* p, Vector<Arithmetic<E>> v) {
+  *reinterpret_cast<typename Lanes<E>::Unaligned*>(p) = v;
+}
+template <>
+inline void Store(Bf16* p, Vector<float> v) {
+  const Words bits = (Words)v;
+  const Words rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+  const Words number = (Words)(v == v);  // all ones, or zero
+  *reinterpret_cast<UnalignedHalves*>(p) =
+      __builtin_convertvector((rounded & number) | (~number & 0x7FC0), Halves);
 }
 
 // The first `count` lanes; the others are `rest`.
-template <typename T>
-inline Vector<T> LoadFirst(const T* p, int64_t count, T rest) {
+template <typename E>
+inline Vector<Arithmetic<E>> LoadFirst(const E* p, int64_t count, Arithmetic<E> rest) {
+  using T = Arithmetic<E>;
   alignas(kVectorBytes) T lanes[Lanes<T>::kCount];
   for (int i = 0; i < Lanes<T>::kCount; ++i) {
-    lanes[i] = i < count ? p[i] : rest;
+    lanes[i] = i < count ? Widen(p[i]) : rest;
   }
   return Load(lanes);
 }
 
-template <typename T>
-inline void StoreFirst(T* p, int64_t count, Vector<T> v) {
+template <typename E>
+inline void StoreFirst(E* p, int64_t count, Vector<Arithmetic<E>> v) {
+  using T = Arithmetic<E>;
   alignas(kVectorBytes) T lanes[Lanes<T>::kCount];
   Store(lanes, v);
   for (int64_t i = 0; i < count; ++i) {
-    p[i] = lanes[i];
+    Narrow(lanes[i], p[i]);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "ops/cuda/elements.cuh"
+
 namespace tandem::ops::cuda {
 
 // What every row kernel does: one block a row, kThreads threads, sums as trees of one shape.
@@ -34,15 +36,16 @@ __device__ T BlockMax(T value) {
 }
 
 // log(sum(exp(row))) of a row that the block shares; NaN where any is.
-template <typename T>
-__device__ T BlockLogSumExp(const T* row, int64_t columns) {
-  T most = row[0];
+template <typename E, typename T = Arithmetic<E>>
+__device__ T BlockLogSumExp(const E* row, int64_t columns) {
+  T most = Widen(row[0]);
   for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    most = row[i] > most || row[i] != row[i] ? row[i] : most;
+    const T value = Widen(row[i]);
+    most = value > most || value != value ? value : most;
   }
   most = BlockMax(most);
   T sum = 0;
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) sum += exp(row[i] - most);
+  for (int64_t i = threadIdx.x; i < columns; i += kThreads) sum += exp(Widen(row[i]) - most);
   return most + log(BlockSum(sum));
 }
 

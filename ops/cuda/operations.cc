@@ -1,5 +1,6 @@
 #include "ops/cuda/operations.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
@@ -34,10 +35,11 @@ void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, i
   const int64_t length = cosines.size(0);
   const int64_t head_dim = 2 * cosines.size(1);
   CheckRotation(cosines, sines, heads, x, kGpu);
-  WithElementType(x, [&]<typename T>(T) {
-    CheckLaunch(cuda::Rope(cosines.const_data_ptr<T>(), sines.const_data_ptr<T>(), sign, x.size(0), length,
-                           heads, head_dim, x.stride(0), x.mutable_data_ptr<T>(), Current()),
-                "Rope");
+  WithElementType(x, [&]<typename E>(E) {
+    CheckLaunch(
+        cuda::Rope(ElementsOf<Arithmetic<E>>(cosines), ElementsOf<Arithmetic<E>>(sines), sign, x.size(0),
+                   length, heads, head_dim, x.stride(0), MutableElementsOf<E>(x), Current()),
+        "Rope");
   });
 }
 
@@ -51,9 +53,14 @@ class Sequences {
   Sequences(const AttentionShape& shape, int64_t first, int64_t count)
       : s_(shape), first_(first), count_(count) {}
 
-  // Columns [first head, ...) of a matrix [B * S, ≥ …], copied to [count * kv_heads, group * S, d].
+  // Columns [first head, ...) of a matrix [B * S, ≥ …], copied to [count * kv_heads, group * S, d], in float
+  // where it is of bfloat16: scores are not rounded.
   at::Tensor Grouped(const at::Tensor& matrix, int64_t first_head, int64_t heads) const {
-    return Heads(matrix, first_head, heads).contiguous().view({count_ * s_.kv_heads, -1, s_.head_dim});
+    const at::ScalarType type = matrix.scalar_type() == at::kBFloat16 ? at::kFloat : matrix.scalar_type();
+    return Heads(matrix, first_head, heads)
+        .to(type)
+        .contiguous()
+        .view({count_ * s_.kv_heads, -1, s_.head_dim});
   }
 
   // The same columns as a view [count, heads, S, d].
@@ -90,6 +97,9 @@ void ForEachBatch(const AttentionShape& shape, int64_t element_bytes, const Body
 
 class Cuda final : public Operations {
  public:
+  // Of products of bfloat16: sums are of float, also between the parts of one that cuBLAS splits.
+  Cuda() { at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false); }
+
   c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
 
   at::Tensor Constant(const at::Tensor& host) const override {
@@ -112,9 +122,9 @@ class Cuda final : public Operations {
     const cuda::Tokens ids = TokensOf(tokens);
     CheckMatrix("weight", weight, weight.size(0), weight.size(1), kGpu);
     CheckMatrix("output", output, tokens.numel(), weight.size(1), kGpu);
-    WithElementType(weight, [&]<typename T>(T) {
-      CheckLaunch(cuda::Embedding(ids, weight.const_data_ptr<T>(), weight.size(0), weight.size(1),
-                                  output.mutable_data_ptr<T>(), Current()),
+    WithElementType(weight, [&]<typename E>(E) {
+      CheckLaunch(cuda::Embedding(ids, ElementsOf<E>(weight), weight.size(0), weight.size(1),
+                                  MutableElementsOf<E>(output), Current()),
                   "Embedding");
     });
   }
@@ -124,10 +134,17 @@ class Cuda final : public Operations {
     const cuda::Tokens ids = TokensOf(tokens);
     CheckMatrix("grad_weight", grad_weight, grad_weight.size(0), grad_weight.size(1), kGpu);
     CheckMatrix("grad_output", grad_output, tokens.numel(), grad_weight.size(1), kGpu);
-    WithElementType(grad_weight, [&]<typename T>(T) {
-      CheckLaunch(cuda::EmbeddingBackward(ids, grad_output.const_data_ptr<T>(), add, grad_weight.size(0),
-                                          grad_weight.size(1), grad_weight.mutable_data_ptr<T>(), Current()),
-                  "EmbeddingBackward");
+    WithElementType(grad_output, [&]<typename E>(E) {
+      const auto launch = [&](auto* sums) {
+        CheckLaunch(cuda::EmbeddingBackward(ids, ElementsOf<E>(grad_output), add, grad_weight.size(0),
+                                            grad_weight.size(1), sums, Current()),
+                    "EmbeddingBackward");
+      };
+      if (grad_weight.scalar_type() == grad_output.scalar_type()) {
+        launch(MutableElementsOf<E>(grad_weight));
+      } else {
+        launch(MutableElementsOf<Arithmetic<E>>(grad_weight));
+      }
     });
   }
 
@@ -137,9 +154,9 @@ class Cuda final : public Operations {
     CheckElements("weight", weight, columns, kGpu);
     CheckMatrix("x", x, rows, columns, kGpu);
     CheckMatrix("y", y, rows, columns, kGpu);
-    WithElementType(x, [&]<typename T>(T) {
-      CheckLaunch(cuda::RmsNorm(x.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon, rows, columns,
-                                y.mutable_data_ptr<T>(), Current()),
+    WithElementType(x, [&]<typename E>(E) {
+      CheckLaunch(cuda::RmsNorm(ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns,
+                                MutableElementsOf<E>(y), Current()),
                   "RmsNorm");
     });
   }
@@ -155,13 +172,13 @@ class Cuda final : public Operations {
     CheckMatrix("x", x, rows, columns, kGpu);
     CheckMatrix("grad_x", grad_x, rows, columns, kGpu);
     if (residual.defined()) CheckMatrix("residual", residual, rows, columns, kGpu);
-    at::Tensor reciprocals = at::empty({rows}, x.options());
-    WithElementType(x, [&]<typename T>(T) {
+    at::Tensor reciprocals = at::empty({rows}, grad_weight.options());
+    WithElementType(x, [&]<typename E>(E) {
       CheckLaunch(cuda::RmsNormBackward(
-                      grad_y.const_data_ptr<T>(), x.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon,
-                      rows, columns, residual.defined() ? residual.const_data_ptr<T>() : nullptr, add_x,
-                      grad_x.mutable_data_ptr<T>(), add_weight, grad_weight.mutable_data_ptr<T>(),
-                      reciprocals.mutable_data_ptr<T>(), Current()),
+                      ElementsOf<E>(grad_y), ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns,
+                      residual.defined() ? ElementsOf<E>(residual) : nullptr, add_x,
+                      MutableElementsOf<E>(grad_x), add_weight, MutableElementsOf<Arithmetic<E>>(grad_weight),
+                      MutableElementsOf<Arithmetic<E>>(reciprocals), Current()),
                   "RmsNormBackward");
     });
   }
@@ -179,15 +196,16 @@ class Cuda final : public Operations {
   void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
                  at::Tensor&) const override {
     CheckAttention(shape, qkv, context, lse, kGpu);
-    ForEachBatch(shape, qkv.element_size(), [&](const Sequences& batch) {
+    ForEachBatch(shape, lse.element_size(), [&](const Sequences& batch) {
       const at::Tensor query = batch.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
       const at::Tensor key = batch.Grouped(qkv, shape.heads, shape.kv_heads);
       const at::Tensor value = batch.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
-      const at::Tensor scores = at::bmm(query, key.transpose(1, 2));
-      WithElementType(qkv, [&]<typename T>(T) {
-        CheckLaunch(cuda::CausalSoftmax(batch.num_heads(), shape.length, scores.mutable_data_ptr<T>(),
-                                        lse.mutable_data_ptr<T>() + batch.first_lse(), Current()),
-                    "Attention");
+      at::Tensor scores = at::bmm(query, key.transpose(1, 2));
+      WithElementType(qkv, [&]<typename E>(E) {
+        CheckLaunch(
+            cuda::CausalSoftmax(batch.num_heads(), shape.length, MutableElementsOf<Arithmetic<E>>(scores),
+                                MutableElementsOf<Arithmetic<E>>(lse) + batch.first_lse(), Current()),
+            "Attention");
       });
       batch.Put(at::bmm(scores, value), 0, shape.heads, context);
     });
@@ -199,21 +217,22 @@ class Cuda final : public Operations {
     CheckAttention(shape, qkv, context, lse, kGpu);
     CheckMatrix("grad_context", grad_context, context.size(0), context.size(1), kGpu);
     CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1), kGpu);
-    ForEachBatch(shape, qkv.element_size(), [&](const Sequences& batch) {
+    ForEachBatch(shape, lse.element_size(), [&](const Sequences& batch) {
       const at::Tensor query = batch.Grouped(qkv, 0, shape.heads).mul_(Scale(shape));
       const at::Tensor key = batch.Grouped(qkv, shape.heads, shape.kv_heads);
       const at::Tensor value = batch.Grouped(qkv, shape.heads + shape.kv_heads, shape.kv_heads);
       const at::Tensor grad = batch.Grouped(grad_context, 0, shape.heads);
-      const at::Tensor probabilities = at::bmm(query, key.transpose(1, 2));
-      const at::Tensor grad_scores = at::bmm(grad, value.transpose(1, 2));
-      WithElementType(qkv, [&]<typename T>(T) {
+      at::Tensor probabilities = at::bmm(query, key.transpose(1, 2));
+      at::Tensor grad_scores = at::bmm(grad, value.transpose(1, 2));
+      WithElementType(qkv, [&]<typename E>(E) {
         CheckLaunch(cuda::CausalProbabilities(batch.num_heads(), shape.length,
-                                              lse.const_data_ptr<T>() + batch.first_lse(),
-                                              probabilities.mutable_data_ptr<T>(), Current()),
+                                              ElementsOf<Arithmetic<E>>(lse) + batch.first_lse(),
+                                              MutableElementsOf<Arithmetic<E>>(probabilities), Current()),
                     "AttentionBackward");
-        CheckLaunch(cuda::SoftmaxBackward(batch.num_heads(), shape.length, probabilities.const_data_ptr<T>(),
-                                          grad_scores.mutable_data_ptr<T>(), Current()),
-                    "AttentionBackward");
+        CheckLaunch(
+            cuda::SoftmaxBackward(batch.num_heads(), shape.length, ElementsOf<Arithmetic<E>>(probabilities),
+                                  MutableElementsOf<Arithmetic<E>>(grad_scores), Current()),
+            "AttentionBackward");
       });
       batch.Put(at::bmm(grad_scores, key).mul_(Scale(shape)), 0, shape.heads, grad_qkv);
       batch.Put(at::bmm(grad_scores.transpose(1, 2), query), shape.heads, shape.kv_heads, grad_qkv);
@@ -227,9 +246,9 @@ class Cuda final : public Operations {
     const int64_t inner = activated.size(1);
     CheckMatrix("gate_up", gate_up, rows, 2 * inner, kGpu);
     CheckMatrix("activated", activated, rows, inner, kGpu);
-    WithElementType(gate_up, [&]<typename T>(T) {
+    WithElementType(gate_up, [&]<typename E>(E) {
       CheckLaunch(
-          cuda::SwiGlu(gate_up.const_data_ptr<T>(), rows, inner, activated.mutable_data_ptr<T>(), Current()),
+          cuda::SwiGlu(ElementsOf<E>(gate_up), rows, inner, MutableElementsOf<E>(activated), Current()),
           "SwiGlu");
     });
   }
@@ -242,10 +261,10 @@ class Cuda final : public Operations {
     CheckMatrix("grad_activated", grad_activated, rows, inner, kGpu);
     CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner, kGpu);
     CheckMatrix("activated", activated, rows, inner, kGpu);
-    WithElementType(gate_up, [&]<typename T>(T) {
-      CheckLaunch(cuda::SwiGluBackward(gate_up.const_data_ptr<T>(), grad_activated.const_data_ptr<T>(), rows,
-                                       inner, grad_gate_up.mutable_data_ptr<T>(),
-                                       activated.mutable_data_ptr<T>(), Current()),
+    WithElementType(gate_up, [&]<typename E>(E) {
+      CheckLaunch(cuda::SwiGluBackward(ElementsOf<E>(gate_up), ElementsOf<E>(grad_activated), rows, inner,
+                                       MutableElementsOf<E>(grad_gate_up), MutableElementsOf<E>(activated),
+                                       Current()),
                   "SwiGluBackward");
     });
   }
@@ -256,9 +275,10 @@ class Cuda final : public Operations {
     CheckMatrix("logits", logits, targets.numel(), logits.size(1), kGpu);
     CheckElements("lse", lse, targets.numel(), kGpu);
     CheckElements("loss", loss, 1, kGpu);
-    WithElementType(logits, [&]<typename T>(T) {
-      CheckLaunch(cuda::CrossEntropy(logits.const_data_ptr<T>(), ids, logits.size(1),
-                                     lse.mutable_data_ptr<T>(), loss.mutable_data_ptr<double>(), Current()),
+    WithElementType(logits, [&]<typename E>(E) {
+      CheckLaunch(cuda::CrossEntropy(ElementsOf<E>(logits), ids, logits.size(1),
+                                     MutableElementsOf<Arithmetic<E>>(lse), loss.mutable_data_ptr<double>(),
+                                     Current()),
                   "CrossEntropy");
     });
   }
@@ -269,9 +289,9 @@ class Cuda final : public Operations {
     CheckMatrix("logits", logits, targets.numel(), logits.size(1), kGpu);
     CheckElements("lse", lse, targets.numel(), kGpu);
     CheckMatrix("grad_logits", grad_logits, targets.numel(), logits.size(1), kGpu);
-    WithElementType(logits, [&]<typename T>(T) {
-      CheckLaunch(cuda::CrossEntropyBackward(logits.const_data_ptr<T>(), ids, lse.const_data_ptr<T>(),
-                                             logits.size(1), grad_logits.mutable_data_ptr<T>(), Current()),
+    WithElementType(logits, [&]<typename E>(E) {
+      CheckLaunch(cuda::CrossEntropyBackward(ElementsOf<E>(logits), ids, ElementsOf<Arithmetic<E>>(lse),
+                                             logits.size(1), MutableElementsOf<E>(grad_logits), Current()),
                   "CrossEntropyBackward");
     });
   }
@@ -279,9 +299,8 @@ class Cuda final : public Operations {
   void ResidualAdd(const at::Tensor& x, at::Tensor& y) const override {
     CheckElements("x", x, x.numel(), kGpu);
     CheckElements("y", y, x.numel(), kGpu);
-    WithElementType(x, [&]<typename T>(T) {
-      CheckLaunch(cuda::Add(x.const_data_ptr<T>(), x.numel(), y.mutable_data_ptr<T>(), Current()),
-                  "ResidualAdd");
+    WithElementType(x, [&]<typename E>(E) {
+      CheckLaunch(cuda::Add(ElementsOf<E>(x), x.numel(), MutableElementsOf<E>(y), Current()), "ResidualAdd");
     });
   }
 

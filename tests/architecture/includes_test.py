@@ -12,8 +12,8 @@ import sys
 TORCH_FREE = {
     "platform": set(),
     "link": {"platform", "proto"},
-    "jobspec": {"platform", "proto"},
     "parallel": {"platform", "proto"},
+    "jobspec": {"platform", "proto", "parallel"},
     "schedules": {"platform", "proto"},
     "fsdp:": {"platform", "parallel"},
     "ops:": set(),

@@ -1,4 +1,5 @@
 // What each command prints and ends with, against a controller that is a script.
+#include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "platform/build_info.h"
 #include "tests/cli/command_fixture.h"
@@ -43,11 +44,11 @@ TEST_F(CommandTest, UsageErrorsAreOneLineAndExitTwo) {
 TEST_F(CommandTest, UsageErrorsNameWhatIsWrongAndWhatIsAllowed) {
   for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"norms", "a", "--top", "0"},
-            "norms: --top: \"0\" is no whole number from 1 on; see `tandem norms --help`"},
+            "norms: --top: \"0\" must be an integer ≥ 1; see `tandem norms --help`"},
            {{"logs", "a", "--rank", "x"},
-            "logs: --rank: \"x\" is no whole number from 0 on; see `tandem logs --help`"},
-           {{"up", "--places", "9999"},
-            "up: --places: Value 9999 not in range 1 to 1024; see `tandem up --help`"},
+            "logs: --rank: \"x\" must be an integer ≥ 0; see `tandem logs --help`"},
+           {{"up", "--slots", "9999"},
+            "up: --slots: Value 9999 not in range 1 to 1024; see `tandem up --help`"},
            {{"get"}, "get: say what: get jobs, or get workers; see `tandem get --help`"},
            {{"get", "checkpoints"}, "get: say what: get jobs, or get workers; see `tandem get --help`"}}) {
     EXPECT_EQ(Tandem(words), kUsage);
@@ -108,12 +109,12 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
   server_->jobs[0].set_last_step(134);
   server_->jobs[0].mutable_progress()->mutable_age()->set_nanos(200'000'000);
   server_->jobs[1].set_id("000000000001");
-  server_->jobs[1].set_reason("NotEnoughPlaces");
+  server_->jobs[1].set_reason("NotEnoughSlots");
   EXPECT_EQ(Tandem({"get", "jobs"}), kOk);
   EXPECT_EQ(console_.out,
             "NAME     ID            STATE       STEP  RANKS   PROGRESS  AGE  REASON\n"
             "headers  3f2a91c07be4  RUNNING  134/200      2  0.2 s ago   2m\n"
-            "headers  000000000001  QUEUED     0/200      2              2m  NotEnoughPlaces\n"
+            "headers  000000000001  QUEUED     0/200      2              2m  NotEnoughSlots\n"
             "headers  3f2a91c07be4  FAILED     0/200      2              2m\n");
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "name"}), kOk);
   EXPECT_EQ(console_.out, "3f2a91c07be4\n000000000001\n3f2a91c07be4\n");
@@ -173,8 +174,8 @@ TEST_F(CommandTest, GetWorkersSaysSinceWhenOneIsAway) {
   worker.set_hostname("box");
   worker.set_connected(true);
   worker.set_schedulable(true);
-  worker.set_places(2);
-  worker.set_places_in_use(1);
+  worker.set_slots(2);
+  worker.set_slots_in_use(1);
   worker.set_device(v1::DEVICE_CPU);
   server_->workers = {worker, worker};
   server_->workers[1].set_id("local-2");
@@ -184,9 +185,9 @@ TEST_F(CommandTest, GetWorkersSaysSinceWhenOneIsAway) {
   *server_->workers[1].mutable_last_seen() = At(100);
   EXPECT_EQ(Tandem({"get", "workers"}), kOk);
   EXPECT_EQ(console_.out,
-            "ID       HOST  CONNECTED  PLACES  IN USE  DEVICE  REASON\n"
-            "local-1  box   yes             2       1  cpu\n"
-            "local-2  box   no, 34s         2       1  cpu     NotConnected\n");
+            "ID       HOST  CONNECTED  SLOTS  IN USE  DEVICE  REASON\n"
+            "local-1  box   yes            2       1  cpu\n"
+            "local-2  box   no, 34s        2       1  cpu     NotConnected\n");
 }
 
 TEST_F(CommandTest, DescribeTellsAll) {
@@ -217,6 +218,50 @@ TEST_F(CommandTest, DescribeTellsAll) {
   EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
 }
 
+TEST_F(CommandTest, DescribeShowsTheGroupsThatTheControllerSends) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
+  const std::vector<std::pair<std::string, std::vector<int>>> groups = {{"dp_cp", {0, 1, 2, 3}},
+                                                                        {"intra_dp_cp", {0, 1}},
+                                                                        {"intra_dp_cp", {2, 3}},
+                                                                        {"dp_cp_ag", {0, 1}},
+                                                                        {"dp_cp_ag", {2, 3}}};
+  for (size_t i = 0; i < groups.size(); ++i) {
+    v1::GroupList& group = *job.add_groups();
+    group.set_name(groups[i].first);
+    group.mutable_ranks()->Add(groups[i].second.begin(), groups[i].second.end());
+    if (i >= 3) {
+      group.set_clone_of(static_cast<int>(i) - 2);
+    }
+  }
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_NE(console_.out.find("Process groups\n"
+                              "NAME         GROUPS  SIZE  RANKS        FOR\n"
+                              "dp_cp             1     4  {0-3}        dense gradients and shards\n"
+                              "intra_dp_cp       2     2  {0 1} {2 3}  one replica of dense shards\n"
+                              "dp_cp_ag          2     2  {0 1} {2 3}  gathers of dense parameters; a clone "
+                              "of intra_dp_cp\n"),
+            std::string::npos)
+      << console_.out;
+  EXPECT_EQ(Tandem({"describe", "headers", "-o", "json"}), kOk);
+  EXPECT_EQ(nlohmann::json::parse(console_.out)["groups"][4]["clone_of"], 2);
+}
+
+TEST_F(CommandTest, DescribeShowsTheLayoutOfAJobThatThisVersionCanRun) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers", "--layout"}), kFailed);
+  EXPECT_NE(console_.err.find("this one has no layout for it"), std::string::npos) << console_.err;
+  jobspec::ReadResult read = jobspec::ReadFile(GoodJobFile());
+  jobspec::Localize(read.spec);
+  *job.mutable_resolved() = jobspec::Resolve(read.spec);
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers", "--layout"}), kOk) << console_.err;
+  EXPECT_NE(console_.out.find("Placement of dense units: zero3\n"), std::string::npos) << console_.out;
+  EXPECT_NE(console_.out.find("    model.embed_tokens.weight ["), std::string::npos) << console_.out;
+  EXPECT_EQ(Tandem({"describe", "headers", "--layout", "-o", "json"}), kUsage);
+}
+
 TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
   job.mutable_checkpoints()->set_saved(4);
@@ -244,6 +289,14 @@ TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
       "  resumed    step-5 does not verify; the job goes on from step 0\n"
       "  step 30  /runs/step-30  3 MiB\n"
       "  step 40  /runs/step-40  3 MiB\n");
+
+  server_->jobs[0].mutable_checkpoints()->set_failed_in_a_row(0);
+  console_.out.clear();
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_NE(
+      console_.out.find("\n  failed     12 of 16 failed, the newest was saved; step 60: write /data: No"),
+      std::string::npos)
+      << console_.out;
 }
 
 TEST_F(CommandTest, MetricsAreAnObjectALine) {
@@ -273,11 +326,11 @@ TEST_F(CommandTest, MetricsAreAnObjectALine) {
 TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
   server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
   server_->jobs[0].set_last_step(5);
-  server_->table.add_items()->set_name("model.embed_tokens.weight");
-  server_->table.mutable_items(0)->add_shape(256);
-  server_->table.mutable_items(0)->add_shape(128);
-  server_->table.add_items()->set_name("model.norm.weight");
-  server_->table.mutable_items(1)->add_shape(128);
+  server_->table.add_parameters()->set_name("model.embed_tokens.weight");
+  server_->table.mutable_parameters(0)->add_shape(256);
+  server_->table.mutable_parameters(0)->add_shape(128);
+  server_->table.add_parameters()->set_name("model.norm.weight");
+  server_->table.mutable_parameters(1)->add_shape(128);
   for (int step = 1; step <= 5; ++step) {
     v1::StepReport report = SampleReport(step);
     for (const double weight : {40.0, 11.3}) {
@@ -418,18 +471,6 @@ TEST_F(CommandTest, ABadFileIsRefusedBeforeDialling) {
   const std::string bad = File("bad.yaml", "nmae: headers\n");
   EXPECT_EQ(Tandem({"submit", "-f", bad}), kInvalidSpec);
   EXPECT_NE(console_.err.find("nmae"), std::string::npos);
-}
-
-TEST_F(CommandTest, GroupsOfAJob) {
-  EXPECT_EQ(Tandem({"groups", "-f", GoodJobFile()}), kOk) << console_.err;
-  EXPECT_NE(console_.out.find("dp_cp"), std::string::npos) << console_.out;
-  EXPECT_EQ(Tandem({"groups", "-f", GoodJobFile(), "-o", "json"}), kOk);
-  bool clone = false;
-  for (const nlohmann::json& group : nlohmann::json::parse(console_.out)) {
-    EXPECT_FALSE(group["ranks"].empty());
-    clone = clone || group.contains("clone_of");
-  }
-  EXPECT_TRUE(clone) << console_.out;
 }
 
 TEST_F(CommandTest, PlanShowsMemoryAndOnRequestTheProgram) {

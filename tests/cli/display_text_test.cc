@@ -71,12 +71,22 @@ TEST(NumberTextTest, ReadsWell) {
   EXPECT_EQ(StepTimeText(0.0081), "8.10 ms");
 }
 
-TEST(RankListTest, RunsOfThreeAndMoreAreRanges) {
+TEST(RankListTest, RunsAreRangesInTheGivenOrder) {
   EXPECT_EQ(RankList({0, 1, 2, 3}), "0-3");
-  EXPECT_EQ(RankList({0, 2, 4, 6}), "0 2 4 6");
+  EXPECT_EQ(RankList({0, 2, 4, 6}), "0-6:2");
+  EXPECT_EQ(RankList({0, 2, 4}), "0 2 4");
+  EXPECT_EQ(RankList({5, 5, 4, 3, 2}), "5 5 4 3 2");
+  EXPECT_EQ(RankList({0, 1, 8, 9, 2, 3, 10, 11}), "0 1 8 9 2 3 10 11");
   EXPECT_EQ(RankList({0, 1}), "0 1");
   EXPECT_EQ(RankList({0, 1, 2, 5, 7, 8, 9}), "0-2 5 7-9");
   EXPECT_EQ(RankList({}), "");
+}
+
+TEST(RankListTest, TheShortOneLeavesOutTheMiddle) {
+  const std::vector<int> ranks = {0, 1, 2, 10, 11, 12, 20, 21, 22, 30};
+  EXPECT_EQ(ShortRankList(ranks, 4, /*unicode=*/true), "0-2 10-12 20-22 30");
+  EXPECT_EQ(ShortRankList(ranks, 3, /*unicode=*/true), "0-2 10-12 … 30");
+  EXPECT_EQ(ShortRankList(ranks, 2, /*unicode=*/false), "0-2 ... 30");
 }
 
 TEST(LogLineTest, OurJsonLinesBecomeReadableAndOthersStay) {
@@ -108,15 +118,15 @@ TEST(TableTest, IsAsWideAsItsContentOrTheTerminal) {
                {.heading = "STEP", .align = Table::Align::kRight},
                {.heading = "REASON", .shrinks = true}});
   table.Add({"headers", "134", ""});
-  table.Add({"a-very-long-name-of-a-job", "7", "NotEnoughPlaces"});
+  table.Add({"a-very-long-name-of-a-job", "7", "NotEnoughSlots"});
   EXPECT_EQ(table.Render(0, true),
             "NAME                       STEP  REASON\n"
             "headers                     134\n"
-            "a-very-long-name-of-a-job     7  NotEnoughPlaces\n");
+            "a-very-long-name-of-a-job     7  NotEnoughSlots\n");
   EXPECT_EQ(table.Render(32, true),
             "NAME       STEP  REASON\n"
             "headers     134\n"
-            "a-very-l…     7  NotEnoughPlaces\n");
+            "a-very-l…     7  NotEnoughSlots\n");
   EXPECT_EQ(table.Render(10, true), "NAME     …\nheaders  …\na-very-… …\n");
 }
 

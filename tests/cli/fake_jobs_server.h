@@ -46,7 +46,7 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::Worker> workers;
   std::vector<v1::Event> events;
   std::vector<v1::StepReport> reports;  // answers ListReports, three to a page
-  v1::ItemTable table;
+  v1::ParameterTable table;
   std::deque<WatchScript> watches;  // one per call; without one the call ends UNAVAILABLE
   std::vector<v1::LogChunk> log;
   std::vector<v1::ProfileChunk> profile;

@@ -26,7 +26,8 @@ class LiveViewTest : public testing::TestWithParam<TerminalModel::OnResize> {
       norms.add_weight(1);
       norms.add_gradient(1);
       norms.add_update(0.1 * i);
-      state_.table.add_items()->set_name("model.layers." + std::to_string(i) + ".self_attn.q_proj.weight");
+      state_.table.add_parameters()->set_name("model.layers." + std::to_string(i) +
+                                              ".self_attn.q_proj.weight");
     }
     terminal_.Write("$ tandem watch headers\r\n");
   }

@@ -147,10 +147,10 @@ TEST_F(LocalClusterTest, ATakenMetricsPortIsOneLine) {
 
 TEST_F(LocalClusterTest, ARunThatWouldWaitForEverIsRefused) {
   const std::string file = GoodJobFile();
-  EXPECT_EQ(Tandem({"run", "-f", file, "--workers", "1", "--places", "1"}), kUsage);
+  EXPECT_EQ(Tandem({"run", "-f", file, "--workers", "1", "--slots", "1"}), kUsage);
   EXPECT_EQ(console_.err,
-            "tandem: run: the job has 2 ranks, but 1 worker with 1 place each can only take 1, so it "
-            "would wait for ever; give more --workers or --places, or leave both away\n");
+            "tandem: run: the job has 2 ranks, but 1 worker with 1 slot each can only take 1, so it "
+            "would wait for ever; give more --workers or --slots, or omit both\n");
 }
 
 TEST_F(LocalClusterTest, RuntimeFoldersThatAreTooLongForASocketAreRefused) {

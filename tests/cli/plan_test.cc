@@ -170,7 +170,7 @@ TEST_F(PlanTest, ComparesStrategies) {
 
 TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
   const std::map<std::string, std::string> kBad = {
-      {"prefetch", "\"prefetch\" is no comparison; write a field and its values: prefetch=0,1,2"},
+      {"prefetch", "\"prefetch\" is not a comparison; write a field and its values: prefetch=0,1,2"},
       {"prefetch=", "is no comparison"},
       {"=1", "is no comparison"},
       {"prefech=1", "a job has no field \"prefech\" with one value; did you mean prefetch?"},

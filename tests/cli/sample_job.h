@@ -42,9 +42,9 @@ inline v1::Job SampleJob(v1::JobState state, int64_t revision) {
     attempt.set_number(1);
     *attempt.mutable_started() = At(2);
     for (int rank = 0; rank < 2; ++rank) {
-      v1::RankPlace& place = *attempt.add_places();
-      place.set_rank(rank);
-      place.set_worker(rank == 0 ? "local-1" : "local-2");
+      v1::RankSlot& slot = *attempt.add_slots();
+      slot.set_rank(rank);
+      slot.set_worker(rank == 0 ? "local-1" : "local-2");
     }
   }
   return job;

@@ -32,7 +32,7 @@ WatchState RunningState() {
   v1::WatchResponse table;
   for (const char* name : {"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight",
                            "model.layers.3.mlp.down_proj.weight"}) {
-    table.mutable_table()->add_items()->set_name(name);
+    table.mutable_table()->add_parameters()->set_name(name);
   }
   Apply(table, Moment(0), true, state);
   for (int step = 1; step <= 134; ++step) {
@@ -142,16 +142,16 @@ TEST(WatchFrameTest, NeverWiderOrHigherThanTheTerminal) {
 
 TEST(WatchFrameTest, AJobThatWaitsSaysWhy) {
   v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);
-  job.set_reason("NotEnoughPlaces");
-  job.set_message("2 places are needed, 1 is free on 1 connected worker");
+  job.set_reason("NotEnoughSlots");
+  job.set_message("2 slots are needed, 1 is free on 1 connected worker");
   WatchState state;
   Apply(Snapshot(job), Moment(0), true, state);
   EXPECT_EQ(Frame(state, 80, Moment(1)),
             "headers  QUEUED  2 ranks  3f2a91c07be4\n"
-            "NotEnoughPlaces: 2 places are needed, 1 is free on 1 connected worker\n");
+            "NotEnoughSlots: 2 slots are needed, 1 is free on 1 connected worker\n");
   EXPECT_EQ(Frame(state, 40, Moment(1)),
             "headers  QUEUED  2 ranks  3f2a91c07be4\n"
-            "NotEnoughPlaces: 2 places are needed, 1\n"
+            "NotEnoughSlots: 2 slots are needed, 1\n"
             "is free on 1 connected worker\n");
 }
 

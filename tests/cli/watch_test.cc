@@ -30,8 +30,8 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
     EXPECT_TRUE(request.reports());
     EXPECT_FALSE(request.norms());
     v1::Job queued = SampleJob(v1::JOB_STATE_QUEUED, 1);
-    queued.set_reason("NotEnoughPlaces");
-    queued.set_message("2 places are needed, 1 is free");
+    queued.set_reason("NotEnoughSlots");
+    queued.set_message("2 slots are needed, 1 is free");
     queued.mutable_resolved()->mutable_training()->set_steps(4);
     Send(writer, Snapshot(queued));
     Send(writer, Changed(Running(4)));
@@ -48,7 +48,7 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
   // Step 2 comes within a second of step 1.
   EXPECT_EQ(console_.out,
-            "headers  QUEUED  2 ranks  3f2a91c07be4  NotEnoughPlaces: 2 places are needed, 1 is free\n"
+            "headers  QUEUED  2 ranks  3f2a91c07be4  NotEnoughSlots: 2 slots are needed, 1 is free\n"
             "headers  RUNNING  2 ranks on 2 workers  3f2a91c07be4\n"
             "step 1/4  loss 5.5000  grad norm 0.842  lr 7.61e-04  8,192 tokens/s  ETA 0:02\n"
             "step 3/4  loss 3.1667  grad norm 0.842  lr 7.61e-04  8,192 tokens/s  ETA 0:01\n"
@@ -88,7 +88,8 @@ TEST_F(WatchCommandTest, WarningsAboutCheckpointsAreLinesAndObjectsAndInTheSumma
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
   for (const char* line :
        {"checkpoints: step-5 does not verify\n", "checkpoints: CheckpointFailed at step 2: no space\n",
-        "  saves       1 of 3 failed; step 2: no space\n", "  resumed     step-5 does not verify\n"}) {
+        "  saves       1 of 3 failed, the newest was saved; step 2: no space\n",
+        "  resumed     step-5 does not verify\n"}) {
     EXPECT_NE(console_.out.find(line), std::string::npos) << line << "\nin\n" << console_.out;
   }
   console_.out.clear();
@@ -280,7 +281,7 @@ TEST_F(WatchCommandTest, WaitMirrorsTheJobInSilence) {
 TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndSaysHowTheJobStands) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);
-    job.set_reason("NotEnoughPlaces");
+    job.set_reason("NotEnoughSlots");
     Send(writer, Snapshot(job));
     absl::SleepFor(absl::Milliseconds(600));
     return grpc::Status::OK;
@@ -288,7 +289,7 @@ TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndSaysHowTheJobStands) {
   clock_.step = absl::Milliseconds(10);
   EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "300ms"}), kTimeout);
   EXPECT_EQ(console_.err,
-            "tandem: wait headers: after 300ms the job is QUEUED (NotEnoughPlaces); it goes on: wait "
+            "tandem: wait headers: after 300ms the job is QUEUED (NotEnoughSlots); it goes on: wait "
             "longer, or `tandem cancel` it\n");
 }
 

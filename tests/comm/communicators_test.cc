@@ -74,7 +74,13 @@ TEST(CommunicatorsTest, ClonesComeFromALiveCommunicatorWhereThereIsOne) {
   RecordingFactory factory;
   const Communicators communicators(factory, Groups(0, 1), kUses);
   EXPECT_THAT(factory.made,
-              ElementsAre("group/0/", "group/1/ from dp_cp", "group/2/", "group/2/sizes/ from ep"));
+              ElementsAre("group/0/", "group/2/", "group/2/sizes/ from ep", "group/1/ from dp_cp"));
+  // Programs list gathers first.
+  RecordingFactory reversed;
+  const Communicators others(reversed, Groups(0, 1), {kUses[1], kUses[3], kUses[0]});
+  EXPECT_THAT(reversed.made, ElementsAre("group/2/", "group/0/", "group/1/ from dp_cp"));
+  EXPECT_EQ(others[0].name(), "dp_cp_ag");
+  EXPECT_EQ(others[2].name(), "dp_cp");
   RecordingFactory alone;
   const Communicators gather(alone, Groups(0, 1), {{.group = "dp_cp_ag", .purpose = "gather"}});
   EXPECT_THAT(alone.made, ElementsAre("group/1/")) << "nobody uses the group that it is a clone of";

@@ -21,9 +21,10 @@
 #include <set>
 #include <thread>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
+#include "platform/clock.h"
 #include "tests/comm/collectives.h"
 
 extern char** environ;
@@ -46,9 +47,10 @@ class FolderStore final : public Store {
     std::ofstream(path + ".part", std::ios::binary) << value;
     std::filesystem::rename(path + ".part", path);
   }
-  std::string Get(const std::string& key, absl::Time deadline) override {
+  std::string Get(const std::string& key, absl::Duration patience) override {
+    const absl::Time deadline = platform::SteadyClock().Now() + patience;
     while (!std::filesystem::exists(PathOf(key))) {
-      if (absl::Now() > deadline) throw CommError("nobody has set " + key);
+      if (platform::SteadyClock().Now() > deadline) throw CommError("nobody has set " + key);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     std::ifstream stream(PathOf(key), std::ios::binary);
@@ -72,7 +74,9 @@ class RecordingStore final : public Store {
     const std::lock_guard lock(mu_);
     keys.insert(key);
   }
-  std::string Get(const std::string& key, absl::Time deadline) override { return store_.Get(key, deadline); }
+  std::string Get(const std::string& key, absl::Duration patience) override {
+    return store_.Get(key, patience);
+  }
 
   std::set<std::string> keys;
 

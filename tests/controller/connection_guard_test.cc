@@ -63,7 +63,7 @@ class ConnectionGuardTest : public ::testing::Test {
   platform::FakeClock clock_;
   int served_ = -1;
   std::vector<int> open_;
-  ConnectionGuard guard_{1 << 20, clock_, [this](int fd) { served_ = fd; }};
+  ConnectionGuard guard_{1 << 20, 8 << 20, clock_, [this](int fd) { served_ = fd; }};
 };
 
 TEST_F(ConnectionGuardTest, BytesPassBothWays) {

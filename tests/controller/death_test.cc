@@ -1,4 +1,4 @@
-// What each death means: of a rank, a worker, a connection, the controller.
+// What the death of a rank means.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,21 +8,12 @@
 #include "controller/core/assignments.h"
 #include "controller/core/causes.h"
 #include "controller/core/decide.h"
-#include "controller/wakefulness.h"
+#include "proto/names.h"
+#include "proto/time.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {
 namespace {
-
-v1::AttemptStatus Failed(int rank, const v1::Cause& cause, bool exited = true) {
-  v1::AttemptStatus out = StatusOf("id-job");
-  v1::RankStatus& status = AddRank(out, rank, v1::RANK_PHASE_STEPPING);
-  status.set_step(7);
-  status.set_exited(exited);
-  *status.mutable_cause() = cause;
-  out.set_ended(exited);
-  return out;
-}
 
 TEST(DeathTest, TheFirstDeadRankStopsTheAttempt) {
   Driver driver;
@@ -33,7 +24,7 @@ TEST(DeathTest, TheFirstDeadRankStopsTheAttempt) {
   EXPECT_EQ(driver.Job().cause().rank(), 1);
   EXPECT_EQ(driver.Job().cause().worker(), "b");
   EXPECT_EQ(driver.Job().cause().step(), 7);
-  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(driver.Job().reason(), "RankKilled");
@@ -113,11 +104,13 @@ TEST(DeathTest, AWorkerThatWasToldToEndIsNamedThoughItsPeersSpeakFirst) {
 
 // The worker's clock is an hour ahead, and the controller hears of the end five minutes late.
 TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
-  const auto at = [](double second) { return ToProto(kStart + absl::Hours(1) + absl::Seconds(second)); };
+  const auto at = [](double second) {
+    return proto::ToProto(kStart + absl::Hours(1) + absl::Seconds(second));
+  };
   Driver driver;
   const auto hello = [&] {
     v1::Hello out = HelloOf("a", 1);
-    *out.mutable_now() = ToProto(driver.now + absl::Hours(1));
+    *out.mutable_now() = proto::ToProto(driver.now + absl::Hours(1));
     return out;
   };
   driver.Connect(hello());
@@ -128,7 +121,7 @@ TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
   driver.now += absl::Seconds(10);
   driver.Say("a", status);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  EXPECT_EQ(FromProto(driver.events.back().time()), kStart + absl::Seconds(9));
+  EXPECT_EQ(proto::FromProto(driver.events.back().time()), kStart + absl::Seconds(9));
 
   driver.Disconnect("a");
   rank.set_exited(true);
@@ -142,12 +135,12 @@ TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
   *back.mutable_inventory()->add_attempts() = status;
   driver.Connect(back);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(FromProto(driver.Job().cause().time()), kStart + absl::Seconds(11));
-  EXPECT_EQ(FromProto(driver.Job().ended()), kStart + absl::Seconds(12));
+  EXPECT_EQ(proto::FromProto(driver.Job().cause().time()), kStart + absl::Seconds(11));
+  EXPECT_EQ(proto::FromProto(driver.Job().ended()), kStart + absl::Seconds(12));
   for (const v1::Event& event : driver.events) {
     if (event.to() == v1::JOB_STATE_STOPPING) {
-      EXPECT_EQ(FromProto(event.time()), kStart + absl::Seconds(11));
-      EXPECT_EQ(FromProto(event.decided()), driver.now);
+      EXPECT_EQ(proto::FromProto(event.time()), kStart + absl::Seconds(11));
+      EXPECT_EQ(proto::FromProto(event.decided()), driver.now);
     }
   }
 }
@@ -160,10 +153,10 @@ TEST(DeathTest, ACheckpointThatIsToldLateKeepsItsTime) {
   told.notice.mutable_id()->set_job_id("id-job");
   told.notice.mutable_id()->set_attempt(1);
   told.notice.mutable_committed()->set_step(5);
-  *told.notice.mutable_at() = ToProto(kStart + absl::Seconds(7));
+  *told.notice.mutable_at() = proto::ToProto(kStart + absl::Seconds(7));
   driver.Feed(told);
   EXPECT_EQ(driver.events.back().reason(), "CheckpointCommitted");
-  EXPECT_EQ(FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
+  EXPECT_EQ(proto::FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
 }
 
 TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
@@ -275,241 +268,12 @@ TEST(DeathTest, CancelWorksInEveryState) {
       stopped.set_stop_requested(true);
       driver.Say(worker, status);
     }
-    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED) << StateName(state);
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED) << proto::ValueName(state);
     EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_REQUESTED);
   }
 }
 
-TEST(DeathTest, AWorkerThatStaysAwayLosesTheJob) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  driver.Disconnect("b");
-  driver.Wait(absl::Seconds(29));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  driver.Wait(absl::Seconds(2));
-  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
-  EXPECT_THAT(driver.Job().cause().missing_ranks(), ::testing::ElementsAre(1));
-  driver.Wait(absl::Seconds(2));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING) << "rank 0 runs still";
-  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("not heard of: the ranks of worker b"));
-  EXPECT_TRUE(WhyNotSchedulable(driver.state, driver.state.workers.at("a")).empty());
-}
-
-TEST(DeathTest, AWorkerIsNotLostForTheTimeInWhichTheControllerItselfStoodStill) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  driver.Wait(absl::Seconds(1));
-  driver.Disconnect("b");
-  driver.now += 10 * driver.state.limits.worker_timeout;  // nothing is heard, not even a tick
-  driver.Feed(Tick{.awake_since = driver.now});
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  driver.Wait(driver.state.limits.worker_timeout - absl::Seconds(1));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  driver.Wait(absl::Seconds(1));
-  EXPECT_EQ(driver.Job().reason(), "WorkerLost") << "it had all of its time to return";
-}
-
-TEST(WakefulnessTest, IsBrokenByAPauseOfEveryThread) {
-  Wakefulness wakefulness(kStart, absl::Seconds(2));
-  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(2)), kStart);
-  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(1)), kStart) << "threads may come a little out of order";
-  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(4)), kStart);
-  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(7)), kStart + absl::Seconds(7));
-  EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(8)), kStart + absl::Seconds(7));
-}
-
-TEST(DeathTest, AWorkerThatReturnsInTimeWithTheAttemptGoesOn) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  const v1::AttemptStatus said = driver.state.workers.at("b").attempts.at({"id-job", 1});
-  driver.Disconnect("b");
-  driver.Wait(absl::Seconds(20));
-  v1::Hello hello = HelloOf("b", 1);
-  *hello.mutable_inventory()->add_attempts() = said;
-  driver.Connect(hello);
-  driver.Wait(absl::Seconds(100));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-}
-
-TEST(DeathTest, AWorkerThatReturnsWithoutTheAttemptLosesTheJob) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  driver.Disconnect("b");
-  driver.Connect("b", 1, /*incarnation=*/2);
-  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
-  EXPECT_EQ(WantedOn(driver.state, "b").all_size(), 0) << "it is not started again";
-  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-}
-
-TEST(DeathTest, ANewIncarnationMeansThatTheOldRanksAreDead) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  driver.Disconnect("b");
-  v1::Hello hello = HelloOf("b", 1, /*incarnation=*/2);
-  v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();
-  status = StatusOf("id-job");
-  AddRank(status, 1, v1::RANK_PHASE_STEPPING).set_exited(true);
-  status.set_ended(true);
-  driver.Connect(hello);
-  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
-}
-
-TEST(DeathTest, AKilledDaemonIsWorkerLostAlthoughItsPeersAreHeardFirst) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  driver.Disconnect("b");
-  driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost")));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << "it may be back with its last words";
-  driver.Wait(driver.state.limits.cause_wait);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
-  EXPECT_EQ(driver.Job().reason(), "WorkerLost") << "and not PeerLost first";
-  driver.Wait(absl::Seconds(1));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
-  driver.Wait(absl::Seconds(1));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
-}
-
-TEST(DeathTest, AnAdmittedAttemptThatNeverReachedTheWorkerIsSentAgain) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_ADMITTED);
-  driver.Disconnect("a");
-  driver.Connect("a", 1);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
-  EXPECT_EQ(WantedOn(driver.state, "a").all_size(), 1);
-}
-
-TEST(DeathTest, AnAttemptThatIsNotAcceptedInTimeFails) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_ADMITTED);
-  driver.SayAll("a", "id-job", v1::RANK_PHASE_SPAWNED);
-  driver.Wait(driver.state.limits.start_timeout - absl::Seconds(1));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
-  driver.Wait(absl::Seconds(1));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
-  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
-  EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
-  EXPECT_THAT(driver.Job().cause().missing_ranks(), ::testing::ElementsAre(0, 1));
-  EXPECT_THAT(
-      driver.Job().message(),
-      ::testing::StartsWith("not ready within 15m: rank 0 on worker a is spawned, rank 1 on worker b is "
-                            "not accepted; "));
-  EXPECT_EQ(WantedOn(driver.state, "b").all_size(), 0) << "withdrawn there";
-  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  driver.Wait(absl::Seconds(2));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
-}
-
-TEST(DeathTest, ARankThatIsNotReadyInTimeIsNamedWithWhatItDoes) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_STARTING);
-  driver.SayAll("a", "id-job", v1::RANK_PHASE_READY);
-  driver.SayAll("b", "id-job", v1::RANK_PHASE_CONNECTING);
-  driver.Wait(driver.state.limits.start_timeout);
-  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
-  EXPECT_EQ(driver.Job().cause().rank(), 1);
-  EXPECT_EQ(driver.Job().cause().worker(), "b");
-  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr(": rank 1 on worker b is connecting; "));
-}
-
-TEST(DeathTest, ReadyRanksHaveNoDeadline) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  driver.Wait(10 * driver.state.limits.start_timeout);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-}
-
-// A restart of the controller: rows are kept, nothing that was observed.
-State Restarted(const State& before, absl::Time now) {
-  State out;
-  out.awake_since = now;
-  out.last_seq = before.last_seq;
-  out.jobs = before.jobs;
-  out.queue = before.queue;
-  return out;
-}
-
-TEST(DeathTest, ARestartedControllerAdoptsTheRunningAttempt) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  std::vector<v1::Hello> hellos;
-  for (const char* worker : {"a", "b"}) {
-    v1::Hello& hello = hellos.emplace_back(HelloOf(worker, 1));
-    *hello.mutable_inventory()->add_attempts() = driver.state.workers.at(worker).attempts.at({"id-job", 1});
-  }
-  driver.state = Restarted(driver.state, driver.now);
-  driver.Wait(absl::Seconds(10));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  driver.Connect(hellos[0]);
-  driver.Connect(hellos[1]);
-  driver.Wait(absl::Seconds(60));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  EXPECT_EQ(driver.Job().attempt(), 1);
-  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_RUN);
-  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_SUCCEEDED);
-}
-
-TEST(DeathTest, AControllerThatWasAwayGivesRanksTheirWholeTimeToStart) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_STARTING);
-  std::vector<v1::Hello> hellos;
-  for (const char* worker : {"a", "b"}) {
-    v1::Hello& hello = hellos.emplace_back(HelloOf(worker, 1));
-    *hello.mutable_inventory()->add_attempts() = driver.state.workers.at(worker).attempts.at({"id-job", 1});
-  }
-  driver.now += 2 * driver.state.limits.start_timeout;
-  driver.state = Restarted(driver.state, driver.now);
-  driver.Connect(hellos[0]);
-  driver.Connect(hellos[1]);
-  driver.Wait(absl::Seconds(1));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
-  driver.Wait(driver.state.limits.start_timeout);
-  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
-}
-
-TEST(DeathTest, AWorkerThatDoesNotListTheAttemptAfterARestartLosesIt) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
-  driver.state = Restarted(driver.state, driver.now);
-  driver.Connect("a", 1);
-  EXPECT_EQ(driver.Job().reason(), "WorkerLost");
-  driver.Wait(absl::Seconds(2));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED) << "b has not returned, and is listed";
-}
-
-TEST(DeathTest, AnAttemptThatNobodyWantsKeepsItsWorkerFromTakingRanks) {
-  Driver driver;
-  v1::Hello hello = HelloOf("a", 1);
-  v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();
-  status = StatusOf("long-gone");
-  AddRank(status, 0, v1::RANK_PHASE_STEPPING);
-  driver.Connect(hello);
-  EXPECT_EQ(WhyNotSchedulable(driver.state, driver.state.workers.at("a")), "StoppingLeftovers");
-  driver.Feed(SubmitOf("job", 1));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_QUEUED);
-  v1::AttemptStatus ended = StatusOf("long-gone");
-  ended.set_ended(true);
-  driver.Say("a", ended);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
-  EXPECT_EQ(WantedOn(driver.state, "a").forget_size(), 1);
-}
-
-TEST(DeathTest, AnOldSessionsEndChangesNothing) {
-  Driver driver;
-  driver.Connect("a", 1);
-  const std::string old = driver.state.workers.at("a").session;
-  driver.Connect("a", 1);
-  EXPECT_TRUE(driver.Feed(WorkerDisconnected{.worker = "a", .session = old}).events.empty());
-  EXPECT_TRUE(driver.state.workers.at("a").connected);
-}
-
-TEST(DeathTest, PlacesAreFreeWhenTheJobHasEnded) {
+TEST(DeathTest, SlotsAreFreeWhenTheJobHasEnded) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Feed(SubmitOf("next", 2));

@@ -6,6 +6,8 @@
 #include "controller/core/assignments.h"
 #include "controller/core/placement.h"
 #include "controller/core/rendezvous.h"
+#include "proto/names.h"
+#include "proto/time.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {
@@ -17,7 +19,7 @@ std::vector<std::string> StatesOf(const Driver& driver, const std::string& id) {
   std::vector<std::string> out;
   for (const v1::Event& event : driver.events) {
     if (event.job_id() == id && event.from() != event.to()) {
-      out.push_back(StateName(event.to()));
+      out.push_back(proto::ValueName(event.to()));
     }
   }
   return out;
@@ -90,14 +92,14 @@ TEST(DecideTest, AWaitingJobSaysWhatItWaitsFor) {
   driver.Feed(SubmitOf("job", 4));
   EXPECT_EQ(driver.Job().reason(), "NoWorkers");
   driver.Connect("a", 2);
-  EXPECT_EQ(driver.Job().reason(), "WaitingForPlaces");
-  EXPECT_EQ(driver.Job().message(), "needs 4 places, 2 free of 2 on 1 worker");
+  EXPECT_EQ(driver.Job().reason(), "WaitingForSlots");
+  EXPECT_EQ(driver.Job().message(), "needs 4 slots, 2 free of 2 on 1 worker");
   driver.Feed(SubmitOf("small", 1));
   EXPECT_EQ(driver.Job("id-small").reason(), "BehindOthers")
       << "first in, first out: small jobs do not overtake";
   driver.Connect("b", 2);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
-  EXPECT_EQ(driver.Job("id-small").message(), "needs 1 place, 0 free of 4 on 2 workers");
+  EXPECT_EQ(driver.Job("id-small").message(), "needs 1 slot, 0 free of 4 on 2 workers");
 }
 
 TEST(DecideTest, RanksGoOverWorkersInNameOrder) {
@@ -106,17 +108,17 @@ TEST(DecideTest, RanksGoOverWorkersInNameOrder) {
   driver.Connect("a", 2);
   driver.Feed(SubmitOf("job", 3));
   std::vector<std::string> where;
-  for (const v1::RankPlace& place : Current(driver.Job()).places()) {
-    where.push_back(place.worker() + std::to_string(place.place()));
+  for (const v1::RankSlot& slot : Current(driver.Job()).slots()) {
+    where.push_back(slot.worker() + std::to_string(slot.slot()));
   }
   EXPECT_THAT(where, ElementsAre("a0", "a1", "b0"));
   EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CPU) << "auto is fixed when the job is admitted";
-  EXPECT_EQ(Describe(driver.state, "b").places_in_use(), 1);
+  EXPECT_EQ(Describe(driver.state, "b").slots_in_use(), 1);
 }
 
 v1::Hello HelloFrom(const std::string& worker, const std::string& host, const std::string& data_address,
-                    int places = 1) {
-  v1::Hello hello = HelloOf(worker, places);
+                    int slots = 1) {
+  v1::Hello hello = HelloOf(worker, slots);
   hello.mutable_inventory()->set_hostname(host);
   hello.mutable_inventory()->set_data_address(data_address);
   return hello;
@@ -131,7 +133,7 @@ TEST(DecideTest, RanksAreNotPlacedOnWorkersThatCannotReachEachOther) {
     EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_QUEUED) << loopback;
     EXPECT_EQ(driver.Job().reason(), "WorkersApart") << loopback;
     EXPECT_EQ(driver.Job().message(),
-              std::string("needs 2 places on workers whose ranks reach each other, and a (") + loopback +
+              std::string("needs 2 slots on workers whose ranks reach each other, and a (") + loopback +
                   ") and b (10.0.0.7) do not: a loopback address is reached on its own machine only; start "
                   "each tandem-worker with the --controller or --data-address at which the others reach it");
     driver.Connect(HelloFrom("a", "one", "10.0.0.6"));
@@ -161,14 +163,14 @@ TEST(DecideTest, AJobThatFitsOnWorkersThatReachEachOtherPassesTheOthersOver) {
   driver.Feed(SubmitOf("alone", 1));
   EXPECT_THAT(WorkersOf(driver.Job("id-alone")), ElementsAre("a")) << "one worker needs no other";
   driver.Feed(SubmitOf("third", 1));
-  EXPECT_EQ(driver.Job("id-third").reason(), "WaitingForPlaces");
+  EXPECT_EQ(driver.Job("id-third").reason(), "WaitingForSlots");
 }
 
-// Workers with two GPUs and a CPU place each.
+// Workers with two GPUs and a CPU slot each.
 v1::Hello HelloWithGpus(const std::string& worker) {
   v1::Hello hello = HelloOf(worker, 3);
   for (int i = 0; i < 2; ++i) {
-    hello.mutable_inventory()->mutable_places(i)->set_device(v1::DEVICE_CUDA);
+    hello.mutable_inventory()->mutable_slots(i)->set_device(v1::DEVICE_CUDA);
   }
   return hello;
 }
@@ -179,9 +181,9 @@ TEST(DecideTest, AutoIsCudaWhereTheWholeJobFitsOnFreeGpus) {
   driver.Connect(HelloWithGpus("b"));
   driver.Feed(SubmitOf("job", 3));
   EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CUDA);
-  EXPECT_EQ(Current(driver.Job()).places(2).worker(), "b");
-  EXPECT_EQ(Current(driver.Job()).places(2).place(), 0);
-  EXPECT_EQ(WantedOn(driver.state, "b").all(0).resolved().resources().device(), v1::DEVICE_CUDA);
+  EXPECT_EQ(Current(driver.Job()).slots(2).worker(), "b");
+  EXPECT_EQ(Current(driver.Job()).slots(2).slot(), 0);
+  EXPECT_EQ(AssignmentsFor(driver.state, "b").all(0).resolved().resources().device(), v1::DEVICE_CUDA);
   EXPECT_EQ(driver.Job().message(), "3 ranks on a, b, device cuda");
   EXPECT_EQ(driver.Job().resolved().resources().device(), v1::DEVICE_AUTO) << "as submitted";
 
@@ -189,7 +191,7 @@ TEST(DecideTest, AutoIsCudaWhereTheWholeJobFitsOnFreeGpus) {
   EXPECT_EQ(Current(driver.Job("id-second")).device(), v1::DEVICE_CPU) << "one GPU is free, two are needed";
   driver.Feed(SubmitOf("third", 2));
   EXPECT_EQ(driver.Job("id-third").message(),
-            "needs 2 places, 1 free of 4 on 2 workers with cuda and 0 free of 2 on 2 workers with cpu");
+            "needs 2 slots, 1 free of 4 on 2 workers with cuda and 0 free of 2 on 2 workers with cpu");
 }
 
 TEST(DecideTest, WhatIsAskedForIsNotChanged) {
@@ -200,14 +202,14 @@ TEST(DecideTest, WhatIsAskedForIsNotChanged) {
     submit.resolved.mutable_resources()->set_device(device);
     driver.Feed(submit);
     EXPECT_EQ(Current(driver.Job()).device(), device);
-    EXPECT_EQ(Current(driver.Job()).places(0).place(), device == v1::DEVICE_CPU ? 2 : 0);
+    EXPECT_EQ(Current(driver.Job()).slots(0).slot(), device == v1::DEVICE_CPU ? 2 : 0);
   }
   Driver driver;
   driver.Connect("a", 2);
   Submit submit = SubmitOf("job", 1);
   submit.resolved.mutable_resources()->set_device(v1::DEVICE_CUDA);
   driver.Feed(submit);
-  EXPECT_EQ(driver.Job().message(), "needs 1 place, 0 free of 0 on 0 workers with cuda");
+  EXPECT_EQ(driver.Job().message(), "needs 1 slot, 0 free of 0 on 0 workers with cuda");
 }
 
 TEST(DecideTest, TheDeviceOfTheFirstAttemptHoldsForAll) {
@@ -220,16 +222,16 @@ TEST(DecideTest, TheDeviceOfTheFirstAttemptHoldsForAll) {
   driver.state.jobs.clear();
   driver.Connect(HelloWithGpus("b"));
   EXPECT_EQ(Place(driver.state, again).device, v1::DEVICE_CPU);
-  EXPECT_EQ(Place(driver.state, again).places.at(0).worker(), "a");
+  EXPECT_EQ(Place(driver.state, again).slots.at(0).worker(), "a");
 }
 
-TEST(DecideTest, UnhealthyPlacesTakeNoRanks) {
+TEST(DecideTest, UnhealthySlotsTakeNoRanks) {
   Driver driver;
   v1::Hello hello = HelloOf("a", 2);
-  hello.mutable_inventory()->mutable_places(0)->set_healthy(false);
+  hello.mutable_inventory()->mutable_slots(0)->set_healthy(false);
   driver.Connect(hello);
   driver.Feed(SubmitOf("job", 2));
-  EXPECT_EQ(driver.Job().message(), "needs 2 places, 1 free of 2 on 1 worker");
+  EXPECT_EQ(driver.Job().message(), "needs 2 slots, 1 free of 2 on 1 worker");
 }
 
 TEST(DecideTest, RanksPerWorkerSpreadsAJob) {
@@ -239,7 +241,7 @@ TEST(DecideTest, RanksPerWorkerSpreadsAJob) {
   submit.resolved.mutable_resources()->set_ranks_per_worker(1);
   driver.Feed(submit);
   EXPECT_EQ(driver.Job().message(),
-            "needs 2 places, 2 free of 2 on 1 worker; resources.ranks_per_worker allows 1 on each");
+            "needs 2 slots, 2 free of 2 on 1 worker; resources.ranks_per_worker allows 1 on each");
   driver.Connect("b", 2);
   EXPECT_THAT(WorkersOf(driver.Job()), ElementsAre("a", "b"));
 }
@@ -344,7 +346,7 @@ CheckpointTold Warned(uint64_t number, v1::CheckpointProblem problem, int64_t st
 TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
-  for (const uint64_t number : {1, 2, 2, 1}) {  // told again after a lost connection
+  for (const uint64_t number : {1, 2, 2, 1}) {  // sent again after a lost connection
     driver.Feed(Warned(number, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10 * static_cast<int64_t>(number)));
   }
   EXPECT_EQ(driver.events.back().reason(), "CheckpointFailed");
@@ -369,7 +371,7 @@ TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {
   EXPECT_EQ(driver.Job().checkpoints().failed_in_a_row(), 0);
   EXPECT_EQ(driver.Job().checkpoints().last_step(), 30);
   EXPECT_EQ(driver.Job().checkpoints().bytes(), 7);
-  EXPECT_EQ(FromProto(driver.Job().checkpoints().last_saved()), driver.now);
+  EXPECT_EQ(proto::FromProto(driver.Job().checkpoints().last_saved()), driver.now);
 }
 
 TEST(DecideTest, WhatIsWrongWithAResumeStaysWithTheJobAndIsBounded) {
@@ -391,11 +393,11 @@ TEST(WantedOnTest, AssignmentsAreSelfContained) {
   driver.Connect("a", 1);
   driver.Connect("b", 1);
   driver.Feed(SubmitOf("job", 2));
-  const v1::Assignments wanted = WantedOn(driver.state, "b");
+  const v1::Assignments wanted = AssignmentsFor(driver.state, "b");
   ASSERT_EQ(wanted.all_size(), 1);
   const v1::Assignment& assignment = wanted.all(0);
   EXPECT_EQ(assignment.desired(), v1::DESIRED_RUN);
-  EXPECT_EQ(assignment.places_size(), 2);
+  EXPECT_EQ(assignment.slots_size(), 2);
   ASSERT_EQ(assignment.ranks_size(), 1);
   EXPECT_EQ(assignment.ranks(0).rank(), 1);
   EXPECT_EQ(assignment.resolved().resources().device(), v1::DEVICE_CPU);
@@ -404,24 +406,53 @@ TEST(WantedOnTest, AssignmentsAreSelfContained) {
   for (const int index : assignment.ranks(0).groups()) {
     EXPECT_THAT(assignment.groups(index).ranks(), ::testing::Contains(1));
   }
-  EXPECT_EQ(WantedOn(driver.state, "c").all_size(), 0);
+  EXPECT_EQ(AssignmentsFor(driver.state, "c").all_size(), 0);
+}
+
+TEST(WantedOnTest, EachRankGetsTheGroupsThatItIsIn) {
+  Driver driver;
+  driver.Connect("a", 2);
+  driver.Connect("b", 2);
+  Submit submit = SubmitOf("job", 4);
+  submit.submitted.mutable_parallelism()->set_replicas(2);
+  submit.resolved = jobspec::Resolve(submit.submitted);
+  driver.Feed(submit);
+  int ranks = 0;
+  for (const char* worker : {"a", "b"}) {
+    const v1::Assignment assignment = AssignmentsFor(driver.state, worker).all(0);
+    for (const v1::RankStart& start : assignment.ranks()) {
+      ++ranks;
+      std::vector<std::string> names;
+      for (const int index : start.groups()) {
+        const v1::GroupList& group = assignment.groups(index);
+        names.push_back(group.name());
+        EXPECT_THAT(group.ranks(), ::testing::Contains(start.rank()));
+        if (group.has_clone_of()) {
+          EXPECT_THAT(group.ranks(),
+                      ::testing::ElementsAreArray(assignment.groups(group.clone_of()).ranks()));
+        }
+      }
+      EXPECT_THAT(names, ElementsAre("dp_cp", "intra_dp_cp", "inter_dp_cp", "dp_cp_ag", "world", "report"));
+    }
+  }
+  EXPECT_EQ(ranks, 4);
 }
 
 TEST(WantedOnTest, AStoppingAttemptIsListedWhereItIsKnownAndForgottenWhenItEnded) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
-  EXPECT_EQ(WantedOn(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
-  EXPECT_EQ(WantedOn(driver.state, "a").all(0).reason(), "CancelledByUser");
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).reason(), "CancelledByUser");
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  EXPECT_EQ(WantedOn(driver.state, "a").forget_size(), 0) << "kept until the end of the job is durable";
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").forget_size(), 0) << "kept until the end of the job is durable";
   driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED);
-  v1::Assignments wanted = WantedOn(driver.state, "a");
+  v1::Assignments wanted = AssignmentsFor(driver.state, "a");
   EXPECT_EQ(wanted.all_size(), 0);
   EXPECT_EQ(wanted.forget_size(), 1);
   MarkForgotten(wanted, "a", driver.state);
-  EXPECT_EQ(WantedOn(driver.state, "a").forget_size(), 0);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").forget_size(), 0);
 }
 
 TEST(RendezvousTest, GetIsAnsweredWhenTheKeyIsSetAndTheFirstValueStays) {

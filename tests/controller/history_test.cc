@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "controller/core/last_step.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
@@ -124,9 +126,9 @@ TEST_F(HistoryTest, ItemTablesAreKeptByDigest) {
   std::unique_ptr<History> history = Open();
   v1::ReportBatch batch = BatchOf("j", 1, 1, 1, 2);
   batch.mutable_table()->set_digest("t");
-  batch.mutable_table()->add_items()->set_name("lm_head.weight");
+  batch.mutable_table()->add_parameters()->set_name("lm_head.weight");
   ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
-  EXPECT_EQ((*history->Table("t"))->items(0).name(), "lm_head.weight");
+  EXPECT_EQ((*history->Table("t"))->parameters(0).name(), "lm_head.weight");
   EXPECT_FALSE(history->Table("other")->has_value());
 }
 
@@ -151,6 +153,66 @@ TEST_F(HistoryTest, ADamagedPageAnywhereIsNamedWithTheWayOut) {
     EXPECT_NE(message.find("move it away to go on without the old reports"), std::string::npos) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
+}
+
+// Damage in the middle of a file that has more to read than Open waits for.
+TEST_F(HistoryTest, DamageThatIsFoundLateIsWhatEveryReaderAndWriterHears) {
+  {
+    std::unique_ptr<History> history = Open();
+    ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 100, 1000), kNow, [](const absl::Status&) {}).ok());
+  }
+  const std::string path = folder_.path() + "/history.db";
+  constexpr int64_t kPage = 4096;
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(std::filesystem::file_size(path) / kPage / 2 * kPage);
+  file << std::string(kPage, '\x5a') << std::flush;
+  std::unique_ptr<History> history = Open({.check_patience = absl::ZeroDuration()});
+  ASSERT_TRUE(history->AwaitCheck(absl::Seconds(30)));
+  absl::Status committed;
+  const absl::Status added =
+      history->Add(BatchOf("j", 1, 101, 101), kNow, [&](const absl::Status& s) { committed = s; });
+  for (const absl::Status& status :
+       {history->After("j", {}, 10, false).status(), history->CountAfter("j", {}).status(),
+        history->Newest("j", {}, false).status(), history->Range("j", 1, 0, 10, false).status(),
+        history->Table("t").status(), history->Last("j").status(), history->LastStep("j").status(), added,
+        committed}) {
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_NE(status.message().find("move it away to go on without the old reports"), std::string::npos)
+        << status;
+  }
+  v1::Job job;
+  job.set_id("j");
+  job.set_last_step(90);
+  EXPECT_TRUE(FillLastStep(*history, job).ok()) << "the row of the job can be shown all the same";
+  EXPECT_EQ(job.last_step(), 90);
+}
+
+TEST_F(HistoryTest, AWholeFileIsWrittenAsBeforeOnceItIsChecked) {
+  const std::string path = folder_.path() + "/history.db";
+  std::unique_ptr<History> history = Open({.check_patience = absl::ZeroDuration()});
+  const auto add = [&](int64_t first) {
+    ASSERT_TRUE(
+        history->Add(BatchOf("j", 1, first, first + 255, 1000), kNow, [](const absl::Status&) {}).ok());
+  };
+  add(1);  // perhaps while it is checked
+  ASSERT_TRUE(history->AwaitCheck(absl::Seconds(30)));
+  add(257);
+  EXPECT_GT(std::filesystem::file_size(path), 1 << 20) << "the log is moved to the file again";
+  EXPECT_EQ(history->Range("j", 1, 0, 1000, false)->size(), 512U);
+}
+
+TEST_F(HistoryTest, ACheckThatGoesOnEndsWithTheHistory) {
+  {
+    std::unique_ptr<History> history = Open();
+    for (int64_t step = 1; step < 5000; step += 100) {
+      ASSERT_TRUE(
+          history->Add(BatchOf("j", 1, step, step + 99, 1000), kNow, [](const absl::Status&) {}).ok());
+    }
+  }
+  for (int i = 0; i < 20; ++i) {
+    Open({.check_patience = absl::ZeroDuration()});
+  }
+  EXPECT_EQ(Open()->CountAfter("j", {}).value(), 5000);
 }
 
 TEST_F(HistoryTest, AFileThatIsNoHistoryIsNamedWithTheWayOut) {

@@ -4,6 +4,8 @@
 
 #include "controller/core/decide.h"
 #include "controller/core/state.h"
+#include "jobspec/jobspec.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 
@@ -17,23 +19,23 @@ inline Submit SubmitOf(const std::string& name, int ranks, const std::string& re
   out.request_id = request_id;
   out.submitted.set_name(name);
   out.submitted.mutable_parallelism()->set_ranks(ranks);
-  out.resolved = out.submitted;
+  out.resolved = jobspec::Resolve(out.submitted);
   out.resolved.mutable_resources()->set_device(v1::DEVICE_AUTO);
   return out;
 }
 
-inline v1::Hello HelloOf(const std::string& worker, int places, uint64_t incarnation = 1) {
+inline v1::Hello HelloOf(const std::string& worker, int slots, uint64_t incarnation = 1) {
   v1::Hello out;
   out.set_worker_id(worker);
   out.set_incarnation(incarnation);
   out.set_protocol_min(1);
   out.set_protocol_max(1);
   out.mutable_inventory()->set_hostname(worker + ".example");
-  for (int i = 0; i < places; ++i) {
-    v1::Place& place = *out.mutable_inventory()->add_places();
-    place.set_index(i);
-    place.set_device(v1::DEVICE_CPU);
-    place.set_healthy(true);
+  for (int i = 0; i < slots; ++i) {
+    v1::Slot& slot = *out.mutable_inventory()->add_slots();
+    slot.set_index(i);
+    slot.set_device(v1::DEVICE_CPU);
+    slot.set_healthy(true);
   }
   return out;
 }
@@ -66,7 +68,7 @@ inline v1::Cause CauseOf(v1::FailureClass failure, const std::string& reason, in
   out.set_reason(reason);
   out.set_message(reason + " happened");
   out.set_signal(signal);
-  *out.mutable_time() = ToProto(kStart + absl::Seconds(second));
+  *out.mutable_time() = proto::ToProto(kStart + absl::Seconds(second));
   return out;
 }
 
@@ -80,9 +82,9 @@ class Driver {
     events.insert(events.end(), out.events.begin(), out.events.end());
     return out;
   }
-  void Connect(const std::string& worker, int places, uint64_t incarnation = 1) {
+  void Connect(const std::string& worker, int slots, uint64_t incarnation = 1) {
     Feed(WorkerHello{.session = "s" + std::to_string(++sessions),
-                     .hello = HelloOf(worker, places, incarnation)});
+                     .hello = HelloOf(worker, slots, incarnation)});
   }
   void Connect(const v1::Hello& hello) {
     Feed(WorkerHello{.session = "s" + std::to_string(++sessions), .hello = hello});
@@ -96,9 +98,9 @@ class Driver {
   // All ranks of the job on this worker, in one phase.
   void SayAll(const std::string& worker, const std::string& job_id, v1::RankPhase phase) {
     v1::AttemptStatus status = StatusOf(job_id, Job(job_id).attempt());
-    for (const v1::RankPlace& place : Current(Job(job_id)).places()) {
-      if (place.worker() == worker) {
-        AddRank(status, place.rank(), phase);
+    for (const v1::RankSlot& slot : Current(Job(job_id)).slots()) {
+      if (slot.worker() == worker) {
+        AddRank(status, slot.rank(), phase);
       }
     }
     status.set_ended(phase == v1::RANK_PHASE_EXITED);
@@ -108,7 +110,7 @@ class Driver {
     now += time;
     Feed(Tick{});
   }
-  // Two workers of one place, a job of two ranks, in this state.
+  // Two workers of one slot, a job of two ranks, in this state.
   void Run(v1::JobState until) {
     Connect("a", 1);
     Connect("b", 1);
@@ -128,5 +130,16 @@ class Driver {
   std::vector<v1::Event> events;
   int sessions = 0;
 };
+
+// A rank that has failed because of `cause`.
+inline v1::AttemptStatus Failed(int rank, const v1::Cause& cause, bool exited = true) {
+  v1::AttemptStatus out = StatusOf("id-job");
+  v1::RankStatus& status = AddRank(out, rank, v1::RANK_PHASE_STEPPING);
+  status.set_step(7);
+  status.set_exited(exited);
+  *status.mutable_cause() = cause;
+  out.set_ended(exited);
+  return out;
+}
 
 }  // namespace tandem::controller

@@ -27,7 +27,7 @@ class JobClient {
   }
 
   static v1::JobSpec SpecOf(const std::string& name, int ranks) {
-    const jobspec::ReadResult read = jobspec::ReadText("name: " + name + R"(
+    const jobspec::ReadResult read = jobspec::ReadText("name: \"" + name + R"("
 model: {preset: llama-tiny}
 data: {train: /usr/include, tokenizer: bytes}
 training: {steps: 3, sequence_length: 64, micro_batch_size: 1, global_batch_size: 4, seed: 1}

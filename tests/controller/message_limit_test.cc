@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <list>
+
 namespace tandem::controller {
 namespace {
 
@@ -55,7 +57,8 @@ TEST(MessageLimitTest, MessagesUpToTheLimitPassUnchangedInPiecesOfAnySize) {
                             Data(3, Message(100).substr(50) + Message(0) + Message(7), true) +
                             Frame(4, 0, 0, "settings");
   for (const size_t piece : {1U, 2U, 3U, 7U, 64U, 4096U}) {
-    MessageLimit limit(100);
+    UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+    MessageLimit limit(100, unfinished);
     const MessageLimit::Output out = Pass(limit, bytes, piece);
     EXPECT_EQ(out.to_server, bytes) << piece;
     EXPECT_EQ(out.to_client, "") << piece;
@@ -65,7 +68,8 @@ TEST(MessageLimitTest, MessagesUpToTheLimitPassUnchangedInPiecesOfAnySize) {
 
 TEST(MessageLimitTest, AMessageOverTheLimitIsRefusedWhenItsLengthHasPassed) {
   for (const size_t piece : {1U, 5U, 4096U}) {
-    MessageLimit limit(100);
+    UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+    MessageLimit limit(100, unfinished);
     const std::string begin = kPreface + Headers(1) + Data(1, Prefix(101) + "begin");
     const MessageLimit::Output out = Pass(limit, begin, piece);
     EXPECT_EQ(out.to_server, begin + Reset(1, 8)) << "the call is cancelled for the server";
@@ -81,7 +85,8 @@ TEST(MessageLimitTest, AMessageOverTheLimitIsRefusedWhenItsLengthHasPassed) {
 }
 
 TEST(MessageLimitTest, ALengthThatIsSplitOverFramesIsFound) {
-  MessageLimit limit(100);
+  UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+  MessageLimit limit(100, unfinished);
   Pass(limit, kPreface + Headers(1) + Data(1, Message(3) + Prefix(1 << 30).substr(0, 2)));
   EXPECT_EQ(limit.num_refused(), 0);
   Pass(limit, Data(1, Prefix(1 << 30).substr(2)));
@@ -89,7 +94,8 @@ TEST(MessageLimitTest, ALengthThatIsSplitOverFramesIsFound) {
 }
 
 TEST(MessageLimitTest, OtherStreamsOfTheConnectionAreUntouched) {
-  MessageLimit limit(100);
+  UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+  MessageLimit limit(100, unfinished);
   Pass(limit, kPreface + Headers(1) + Headers(3) + Data(3, Message(50).substr(0, 20)));
   Pass(limit, Data(1, Prefix(200)));
   const std::string more = Data(3, Message(50).substr(20) + Message(100), true) + Data(1, "rest");
@@ -98,7 +104,8 @@ TEST(MessageLimitTest, OtherStreamsOfTheConnectionAreUntouched) {
 }
 
 TEST(MessageLimitTest, TheRefusalDoesNotCutAFrameOrAHeaderBlockOfTheServer) {
-  MessageLimit limit(100);
+  UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+  MessageLimit limit(100, unfinished);
   MessageLimit::Output out;
   const std::string headers = Headers(3, /*flags=*/0);
   limit.FromServer(headers.substr(0, 4), out);
@@ -112,7 +119,8 @@ TEST(MessageLimitTest, TheRefusalDoesNotCutAFrameOrAHeaderBlockOfTheServer) {
 }
 
 TEST(MessageLimitTest, AnAnswerThatHasBegunEndsWithTrailersAlone) {
-  MessageLimit limit(100);
+  UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+  MessageLimit limit(100, unfinished);
   MessageLimit::Output out;
   Pass(limit, kPreface + Headers(1));
   limit.FromServer(Headers(1) + Data(1, Message(5)), out);
@@ -123,7 +131,8 @@ TEST(MessageLimitTest, AnAnswerThatHasBegunEndsWithTrailersAlone) {
 
 TEST(MessageLimitTest, ACallThatTheServerHasEndedGetsNoSecondEnd) {
   for (const std::string& end : {Headers(1, /*flags=*/5), Reset(1, 0)}) {
-    MessageLimit limit(100);
+    UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+    MessageLimit limit(100, unfinished);
     MessageLimit::Output out;
     Pass(limit, kPreface + Headers(1) + Headers(3));
     limit.FromServer(end, out);
@@ -137,7 +146,8 @@ TEST(MessageLimitTest, ACallThatTheServerHasEndedGetsNoSecondEnd) {
 }
 
 TEST(MessageLimitTest, AnEndThatIsUnderWayFromTheServerStands) {
-  MessageLimit limit(100);
+  UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+  MessageLimit limit(100, unfinished);
   MessageLimit::Output out;
   const std::string end = Headers(1, /*flags=*/5);
   Pass(limit, kPreface + Headers(1));
@@ -148,7 +158,8 @@ TEST(MessageLimitTest, AnEndThatIsUnderWayFromTheServerStands) {
 }
 
 TEST(MessageLimitTest, AnAnswerThatBeginsBeforeTheRefusalIsToldHasOneBeginning) {
-  MessageLimit limit(100);
+  UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+  MessageLimit limit(100, unfinished);
   MessageLimit::Output out;
   const std::string begin = Headers(1);
   Pass(limit, kPreface + Headers(1));
@@ -160,17 +171,83 @@ TEST(MessageLimitTest, AnAnswerThatBeginsBeforeTheRefusalIsToldHasOneBeginning) 
   EXPECT_THAT(out.to_client, ::testing::Not(HasSubstr("content-type")));
 }
 
+class UnfinishedMessagesTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kLarge = 100'000;
+
+  // A connection with one open call.
+  MessageLimit& Connect() {
+    MessageLimit& limit = connections_.emplace_back(1 << 20, unfinished_);
+    Pass(limit, kPreface + Headers(1));
+    return limit;
+  }
+
+  UnfinishedMessages unfinished_{.most_bytes = 2 * kLarge};
+  std::list<MessageLimit> connections_;
+};
+
+TEST_F(UnfinishedMessagesTest, TheOneThatIsTooMuchIsRefusedUntilAnotherHasEnded) {
+  MessageLimit& first = Connect();
+  MessageLimit& second = Connect();
+  Pass(first, Data(1, Message(kLarge).substr(0, 5)));
+  Pass(second, Data(1, Message(kLarge).substr(0, kLarge)));
+  MessageLimit& third = Connect();
+  const MessageLimit::Output refused = Pass(third, Data(1, Prefix(kLarge) + "begin"));
+  EXPECT_THAT(refused.to_server, EndsWith(Reset(1, 8)));
+  EXPECT_THAT(
+      refused.to_client,
+      AllOf(HasSubstr("others that have not ended have 200000 bytes, and at most 200000 are held of all"),
+            EndsWith(Reset(1, 0))));
+  Pass(second, Data(1, Message(kLarge).substr(kLarge)));  // its last bytes
+  Pass(third, Headers(3) + Data(3, Prefix(kLarge)));
+  EXPECT_EQ(third.num_refused(), 1) << "there is room again";
+}
+
+TEST_F(UnfinishedMessagesTest, SmallOnesPassWhateverIsUnfinished) {
+  unfinished_.bytes = unfinished_.most_bytes;
+  MessageLimit& limit = Connect();
+  for (int i = 0; i < 1000; ++i) {
+    Pass(limit, Headers(static_cast<uint32_t>(2 * i + 1)) +
+                    Data(static_cast<uint32_t>(2 * i + 1), Prefix(MessageLimit::kSmallBytes)));
+  }
+  EXPECT_EQ(limit.num_refused(), 0);
+}
+
+TEST_F(UnfinishedMessagesTest, WhatEndsACallOrAConnectionGivesItsShareBack) {
+  const std::string begin = Data(1, Prefix(kLarge) + "begin");
+  const auto bytes_after = [&](const std::string& more) {
+    MessageLimit& limit = Connect();
+    Pass(limit, begin + more);
+    return unfinished_.bytes;
+  };
+  EXPECT_EQ(bytes_after(""), kLarge);
+  connections_.clear();
+  EXPECT_EQ(unfinished_.bytes, 0) << "the connection ended";
+  EXPECT_EQ(bytes_after(Reset(1, 8)), 0) << "the client cancelled";
+  EXPECT_EQ(bytes_after(Data(1, "", /*last=*/true)), 0) << "the client ended the call within the message";
+  MessageLimit& limit = Connect();
+  Pass(limit, begin);
+  MessageLimit::Output out;
+  limit.FromServer(Reset(1, 0), out);
+  EXPECT_EQ(unfinished_.bytes, 0) << "the server ended the call";
+  Pass(limit, Headers(3) + Data(3, Prefix(kLarge) + "begin") + Headers(5) + Data(5, Prefix(2 << 20)));
+  EXPECT_EQ(limit.num_refused(), 1);
+  EXPECT_EQ(unfinished_.bytes, kLarge) << "what is refused counts nothing";
+}
+
 TEST(MessageLimitTest, WhatIsNotHttp2PassesAsItIs) {
   const std::string request = "PRI-vate GET / HTTP/1.1\r\n\r\n" + Data(1, Prefix(200));
   for (const size_t piece : {1U, 4096U}) {
-    MessageLimit limit(100);
+    UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+    MessageLimit limit(100, unfinished);
     EXPECT_EQ(Pass(limit, request, piece).to_server, request);
     EXPECT_EQ(limit.num_refused(), 0);
   }
 }
 
 TEST(MessageLimitTest, TooManyOpenCallsEndTheConnection) {
-  MessageLimit limit(100);
+  UnfinishedMessages unfinished{.most_bytes = 1 << 30};
+  MessageLimit limit(100, unfinished);
   MessageLimit::Output out;
   ASSERT_TRUE(limit.FromClient(kPreface, out));
   bool good = true;

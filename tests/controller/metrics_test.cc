@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "controller/metrics/metrics_server.h"
 #include "platform/fake_clock.h"
+#include "proto/time.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
@@ -158,7 +159,7 @@ TEST(MetricsTest, AScrapeShowsTheAgeOfTheLastProgressAndTheRankThatIsBehind) {
     v1::AttemptStatus status = StatusOf("id-job");
     v1::RankStatus& said = AddRank(status, rank, v1::RANK_PHASE_STEPPING);
     said.set_process_stopped(rank == 1);
-    *said.mutable_since_progress() = ToProto(absl::Seconds(20));
+    *said.mutable_since_progress() = proto::ToProto(absl::Seconds(20));
     driver.Say(worker, status);
   }
   platform::FakeClock clock(driver.now);

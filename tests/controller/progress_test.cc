@@ -8,6 +8,7 @@
 
 #include "controller/metrics/progress_board.h"
 #include "platform/fake_clock.h"
+#include "proto/time.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {
@@ -35,7 +36,7 @@ class ProgressTest : public ::testing::Test {
     said.add_collective_seq(word.collectives);
     said.set_whereabouts("in step " + std::to_string(word.step));
     said.set_process_stopped(word.stopped);
-    *said.mutable_since_progress() = ToProto(absl::Seconds(word.age));
+    *said.mutable_since_progress() = proto::ToProto(absl::Seconds(word.age));
     driver_.Say(rank == 0 ? "a" : "b", status);
   }
 
@@ -67,7 +68,7 @@ TEST_F(ProgressTest, BeforeTheFirstStepTheRankInTheEarlierPhaseIsBehind) {
             1);
 }
 
-TEST_F(ProgressTest, TellsTheRankItsPlaceAndItsAgeAsOfNow) {
+TEST_F(ProgressTest, NamesTheRankItsSlotAndItsAgeAsOfNow) {
   Say(0, {.age = 0.1});
   Say(1, {.age = 0.4});
   driver_.now += absl::Seconds(3);
@@ -75,7 +76,7 @@ TEST_F(ProgressTest, TellsTheRankItsPlaceAndItsAgeAsOfNow) {
   ASSERT_TRUE(progress.has_value());
   EXPECT_EQ(progress->rank(), 1);
   EXPECT_EQ(progress->worker(), "b");
-  EXPECT_EQ(FromProto(progress->age()), absl::Milliseconds(3400));
+  EXPECT_EQ(proto::FromProto(progress->age()), absl::Milliseconds(3400));
   EXPECT_EQ(progress->step(), 7);
   EXPECT_EQ(progress->whereabouts(), "in step 7");
   EXPECT_FALSE(progress->stalled());
@@ -126,7 +127,7 @@ TEST_F(ProgressTest, TheBoardAgesWhatItSawAndForgetsWhatEnded) {
   Say(1, {.age = 0.2});
   board.Look(driver_.state);
   clock.Advance(absl::Seconds(2));
-  EXPECT_EQ(FromProto(board.Find("id-job")->age()), absl::Milliseconds(2200));
+  EXPECT_EQ(proto::FromProto(board.Find("id-job")->age()), absl::Milliseconds(2200));
   v1::Job job = driver_.Job();
   board.Fill(job);
   EXPECT_EQ(job.progress().rank(), 1);

@@ -12,6 +12,7 @@
 #include "controller/runtime.pb.h"
 #include "jobspec/jobspec.h"
 #include "platform/clock.h"
+#include "proto/time.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
@@ -32,7 +33,7 @@ class ServiceTest : public ::testing::Test {
     options.listen = {"127.0.0.1:0"};
     options.metrics_listen = "off";
     options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-    auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     client_ = std::make_unique<JobClient>(server_->addresses().at(0));
@@ -86,7 +87,7 @@ TEST_F(ServiceTest, AJobRunsToSucceeded) {
 }
 
 TEST_F(ServiceTest, AKilledRankFailsTheJobWithItsCause) {
-  SimulatedWorker a("a", address(), {.places = 2, .fail = true});
+  SimulatedWorker a("a", address(), {.slots = 2, .fail = true});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("bad", 2), "", job).ok());
   ASSERT_TRUE(client_->Follow("bad", job).ok());
@@ -175,7 +176,7 @@ TEST(MethodTest, MethodsThatAreNoneGetNoSeriesOfTheirOwn) {
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};
   options.metrics_listen = "127.0.0.1:0";
-  const auto server = Server::Start(options, platform::SystemClock(), platform::SystemRandom());
+  const auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
   ASSERT_TRUE(server.ok()) << server.status();
   JobClient client((*server)->addresses().at(0));
   for (int i = 0; i < 100; ++i) {
@@ -345,7 +346,7 @@ TEST_F(ProfileTest, TimelinesOfAllRanksAreRelayedWithTheirRanks) {
 }
 
 TEST_F(ProfileTest, AWorkerThatSendsTooLittleIsNamed) {
-  const SimulatedWorker a("a", address(), {.places = 2, .hold = true, .timelines = 1});
+  const SimulatedWorker a("a", address(), {.slots = 2, .hold = true, .timelines = 1});
   StartJob();
   std::vector<v1::ProfileChunk> chunks;
   ASSERT_TRUE(Profile("held", 2, chunks).ok());
@@ -394,7 +395,7 @@ TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
   absl::Time running;  // the last message of the worker led to it
   absl::Time stopping;
   for (const v1::Event& event : events.events()) {
-    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = FromProto(event.time());
+    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = proto::FromProto(event.time());
     if (event.to() == v1::JOB_STATE_STOPPING) {
       break;
     }
@@ -413,8 +414,36 @@ TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
   EXPECT_EQ(second.refused(), "WorkerIdInUse");
 }
 
+// As one that runs on an old copy of its state must not take workers back to the past.
+TEST_F(ServiceTest, AWorkerThatHasSeenALaterTermOfThisStoreIsTurnedAway) {
+  grpc::ClientContext info_context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(client_->stub().GetServerInfo(&info_context, {}, &info).ok());
+  const auto workers =
+      v1::Workers::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  for (const std::string& store : {info.store_id(), std::string("another")}) {
+    grpc::ClientContext context;
+    const auto stream = workers->Session(&context);
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id("w");
+    hello.mutable_hello()->set_protocol_min(1);
+    hello.mutable_hello()->set_protocol_max(1);
+    hello.mutable_hello()->set_store_id(store);
+    hello.mutable_hello()->set_highest_term(1000);
+    ASSERT_TRUE(stream->Write(hello));
+    v1::ControllerMessage answer;
+    ASSERT_TRUE(stream->Read(&answer));
+    if (store == info.store_id()) {
+      EXPECT_EQ(answer.refused().reason(), "OldTerm") << answer.DebugString();
+    } else {
+      EXPECT_TRUE(answer.has_welcome()) << "terms of two stores cannot be compared: " << answer.DebugString();
+    }
+    context.TryCancel();
+  }
+}
+
 TEST_F(ServiceTest, WorkersAreListed) {
-  SimulatedWorker b("b", address(), {.places = 2});
+  SimulatedWorker b("b", address(), {.slots = 2});
   SimulatedWorker a("a", address(), {});
   v1::ListWorkersResponse response;
   JobClient::Until([&] {
@@ -424,7 +453,7 @@ TEST_F(ServiceTest, WorkersAreListed) {
     return response.workers_size() == 2;
   });
   EXPECT_EQ(response.workers(0).id(), "a");
-  EXPECT_EQ(response.workers(1).places(), 2);
+  EXPECT_EQ(response.workers(1).slots(), 2);
   EXPECT_TRUE(response.workers(0).schedulable());
   EXPECT_EQ(response.workers(0).device(), v1::DEVICE_CPU);
 }

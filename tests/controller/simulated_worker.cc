@@ -62,11 +62,11 @@ void SimulatedWorker::Serve(v1::Workers::Stub& stub) {
     h.set_protocol_max(1);
     h.set_highest_term(term_);
     h.mutable_inventory()->set_hostname("here");
-    for (int i = 0; i < script_.places; ++i) {
-      v1::Place& place = *h.mutable_inventory()->add_places();
-      place.set_index(i);
-      place.set_device(v1::DEVICE_CPU);
-      place.set_healthy(true);
+    for (int i = 0; i < script_.slots; ++i) {
+      v1::Slot& slot = *h.mutable_inventory()->add_slots();
+      slot.set_index(i);
+      slot.set_device(v1::DEVICE_CPU);
+      slot.set_healthy(true);
     }
     for (const auto& [key, status] : attempts_) {
       *h.mutable_inventory()->add_attempts() = status;
@@ -87,13 +87,13 @@ void SimulatedWorker::Serve(v1::Workers::Stub& stub) {
       case v1::ControllerMessage::kUpload:
         Upload(message.upload());
         break;
-      case v1::ControllerMessage::kBeat: {
+      case v1::ControllerMessage::kHeartbeat: {
         if (script_.mute) {
           break;
         }
-        v1::WorkerMessage beat;
-        beat.mutable_beat();
-        Send(beat);
+        v1::WorkerMessage heartbeat;
+        heartbeat.mutable_heartbeat();
+        Send(heartbeat);
         break;
       }
       case v1::ControllerMessage::kRefused:

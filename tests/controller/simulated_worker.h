@@ -20,12 +20,12 @@ namespace tandem::controller {
 class SimulatedWorker {
  public:
   struct Script {
-    int places = 1;
+    int slots = 1;
     int64_t steps = 256;   // reported by rank 0; that many are committed at once
     bool hold = false;     // the ranks stay at READY until Release()
     int stopped_for = 0;   // seconds for which they have been stopped then
     bool fail = false;     // the ranks are killed instead of finishing
-    bool mute = false;     // beats are not answered, and a lost connection stays lost
+    bool mute = false;     // heartbeats are not answered, and a lost connection stays lost
     std::string log_line;  // what the upload of a log answers
     int timelines = 0;     // how many that of a profile answers
   };

@@ -5,6 +5,8 @@
 #include "controller/rpc/watch_reader.h"
 #include "platform/fake_clock.h"
 #include "platform/seeded_random.h"
+#include "proto/names.h"
+#include "proto/time.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
 
@@ -67,13 +69,13 @@ class WatchTest : public ::testing::Test {
       skipped_ += (*next)->skipped();
       switch ((*next)->item_case()) {
         case v1::WatchResponse::kSnapshot:
-          out.push_back("snapshot " + StateName((*next)->snapshot().state()));
+          out.push_back("snapshot " + proto::ValueName((*next)->snapshot().state()));
           break;
         case v1::WatchResponse::kSynced:
           out.push_back("synced");
           break;
         case v1::WatchResponse::kChanged:
-          out.push_back("changed " + StateName((*next)->changed().state()));
+          out.push_back("changed " + proto::ValueName((*next)->changed().state()));
           break;
         case v1::WatchResponse::kEvent:
           out.push_back("event " + (*next)->event().reason());
@@ -135,7 +137,7 @@ TEST_F(WatchTest, AllJobsAreWatchedWithoutAName) {
   driver_.Connect("a", 1);
   Save();
   EXPECT_THAT(Drain(*reader), ElementsAre("event WorkerConnected", "event Placed", "changed ADMITTED",
-                                          "event WaitingForPlaces", "changed QUEUED"));
+                                          "event WaitingForSlots", "changed QUEUED"));
 }
 
 TEST_F(WatchTest, AClientThatIsCutOffAnywhereGoesOnWithoutGapOrRepeat) {
@@ -255,7 +257,7 @@ TEST_F(WatchTest, AStandstillIsToldEachSecondAndItsEndOnce) {
       v1::RankStatus& said = AddRank(status, rank, v1::RANK_PHASE_STEPPING);
       said.set_step(7);
       said.set_step_seconds(0.1);
-      *said.mutable_since_progress() = ToProto(absl::Seconds(age + rank));
+      *said.mutable_since_progress() = proto::ToProto(absl::Seconds(age + rank));
       driver_.Say(worker, status);
     }
     progress_.Look(driver_.state);

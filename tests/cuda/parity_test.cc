@@ -109,6 +109,51 @@ TEST(CudaParityTest, TheLossCurveIsTheCpus) {
   }
 }
 
+// The same tiers with bfloat16 in the job. Both transports, and two types of parameters in one model.
+class CudaPrecisionTest : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(
+    Precisions, CudaPrecisionTest,
+    testing::Values("compute: COMPUTE_TYPE_BF16", "compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_FP32",
+                    "compute: COMPUTE_TYPE_BF16 head { compute: COMPUTE_TYPE_FP32 } embedding { compute: "
+                    "COMPUTE_TYPE_FP32 }"));
+
+TEST_P(CudaPrecisionTest, RandomTimingAndAnyNumberOfGpusChangeNoBit) {
+  for (const bool tied : {false, true}) {
+    JobOptions options{.steps = 5, .tied = tied, .precision = GetParam()};
+    const auto job = [&](int ranks) {
+      options.ranks = ranks;
+      options.microbatches_per_rank = 12 / ranks;
+      return MakeJob(options);
+    };
+    const JobRun one = RunJob(job(1), OnGpus());
+    for (const int ranks : Ranks()) {
+      for (const uint64_t seed : {1, 2, 3}) {
+        SCOPED_TRACE(testing::Message() << ranks << " GPUs, seed " << seed << (tied ? ", tied" : ""));
+        const auto spinning = [seed](int rank) {
+          return cuda::MakeSpinningBackend(rank, seed * 100 + static_cast<uint64_t>(rank));
+        };
+        ExpectSameBits(one, RunJob(job(ranks), {.fill_with_nan = seed % 2 == 0, .make_backend = spinning}));
+      }
+    }
+  }
+}
+
+// Sums of bfloat16 products have another order on each device, and results are rounded to 8 digits.
+TEST_P(CudaPrecisionTest, TheLossCurveIsNearTheCpus) {
+  const JobOptions options{.microbatches_per_rank = 4, .steps = 30, .precision = GetParam()};
+  const JobRun cpu = RunJob(MakeJob(options));
+  const JobRun gpu = RunJob(MakeJob(options), OnGpus());
+  double loss = 0;
+  for (size_t i = 0; i < cpu.steps.size(); ++i) {
+    loss = std::max(loss, std::abs(gpu.steps[i].loss / cpu.steps[i].loss - 1));
+  }
+  const double norm = std::abs(gpu.steps[0].grad_norm / cpu.steps[0].grad_norm - 1);
+  std::cout << "loss " << cpu.steps.front().loss << " to " << cpu.steps.back().loss << ", largest difference "
+            << loss << ", of the first norm " << norm << "\n";
+  EXPECT_LE(loss, 1.0 / 256);
+  EXPECT_LE(norm, 1.0 / 128);
+}
+
 TEST(CudaParityTest, TheArenaIsAsLargeAsThePlanSays) {
   const plan::JobPlan plan = MakeJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
   const JobRun run = RunJob(plan, OnGpus());

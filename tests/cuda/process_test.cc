@@ -115,5 +115,16 @@ TEST_F(CudaProcessTest, APlaceWithoutAGpuIsNamed) {
       << failed->failed().message();
 }
 
+TEST_F(CudaProcessTest, AnEnvironmentThatKeepsStreamsFromOverlappingIsRefused) {
+  spec_.mutable_parallelism()->set_ranks(1);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+  Start(1);
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const auto failed = WaitForFailed(0);
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_NE(failed->failed().message().find("CUDA_DEVICE_MAX_CONNECTIONS is 1"), std::string::npos)
+      << failed->failed().message();
+}
+
 }  // namespace
 }  // namespace tandem::trainer

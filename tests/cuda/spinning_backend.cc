@@ -42,6 +42,7 @@ class SpinningDevice final : public device::Device {
   SpinningDevice(device::Device& inner, uint64_t seed) : inner_(inner), engine_(seed) {}
 
   c10::Device torch_device() const override { return inner_.torch_device(); }
+  bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
   std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError error) override {
     return std::make_unique<SpinningStream>(inner_.MakeStream(name, std::move(error)), engine_());
   }

@@ -40,7 +40,7 @@ struct Outcome {
 };
 
 // Ranks are threads, with a GPU each where on_gpu. Step `broken` has gradients that are not finite.
-Outcome Train(const Layout& layout, at::ScalarType type, int ranks, bool on_gpu, int broken) {
+Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int broken) {
   const auto size = static_cast<size_t>(ranks);
   Outcome outcome{.weights = std::vector<at::Tensor>(size),
                   .exp_avg = std::vector<at::Tensor>(size),
@@ -59,12 +59,12 @@ Outcome Train(const Layout& layout, at::ScalarType type, int ranks, bool on_gpu,
                                              nullptr);
     AdamWConfig config = test::kAdamW;
     config.divisor = kRounds * ranks;
-    TestUnit unit(layout, type, *comm, *device, on_gpu ? CudaShardKernels() : CpuShardKernels(), config);
+    TestUnit unit(layout, types, *comm, *device, on_gpu ? CudaShardKernels() : CpuShardKernels(), config);
     unit.Initialize(5, 0.3);
     ops::test::Numbers numbers(77 + rank);
     for (int step = 1; step <= kSteps; ++step) {
       for (int round = 0; round < kRounds; ++round) {
-        const at::Tensor contribution = numbers.Normal({GatheredElements(layout, ranks)}).to(type);
+        const at::Tensor contribution = numbers.Normal({GatheredElements(layout, ranks)}).to(types.transport);
         if (step == broken && round == 1) {
           Views(layout, contribution)[0].view({-1})[1].fill_(std::numeric_limits<double>::infinity());
         }
@@ -123,7 +123,7 @@ void ExpectSame(const Layout& layout, const Outcome& cpu, const Outcome& gpu, in
   }
 }
 
-class CudaUnitShardTest : public testing::TestWithParam<at::ScalarType> {};
+class CudaUnitShardTest : public testing::TestWithParam<UnitTypes> {};
 
 // Fold with norm terms, exchange of the norm, clipping, optimizer from device inputs and norms per parameter:
 // the GPU's bits are the CPU's, on one GPU and on two.
@@ -133,7 +133,7 @@ TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
                                     {.name = "c", .shape = {5, 7}, .block = 0},
                                     {.name = "d", .shape = {3, 7}, .block = 0},
                                     {.name = "e", .shape = {64}}},
-                                   GetParam() == at::kDouble ? 8 : 4);
+                                   GetParam().main == at::kDouble ? 8 : 2);
   for (int ranks = 1; ranks <= std::min(2, device::CountCudaDevices()); ++ranks) {
     for (const int broken : {0, 3}) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, broken " << broken);
@@ -147,19 +147,26 @@ TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
 TEST_P(CudaUnitShardTest, ALargeParameterToo) {
   const Layout layout = MakeLayout(
       {{.name = "small", .shape = {77}, .decays = false}, {.name = "large", .shape = {17'100'003}}},
-      GetParam() == at::kDouble ? 8 : 4);
+      GetParam().main == at::kDouble ? 8 : 2);
   ExpectSame(layout, Train(layout, GetParam(), 1, false, 3), Train(layout, GetParam(), 1, true, 3), 1, 3);
 }
 
 // The first rank owns all of it.
 TEST_P(CudaUnitShardTest, ARankWithoutElementsTakesPart) {
   if (device::CountCudaDevices() < 2) GTEST_SKIP() << "needs two GPUs";
-  const Layout layout = MakeLayout({{.name = "norm", .shape = {9}}}, GetParam() == at::kDouble ? 8 : 4);
+  const Layout layout = MakeLayout({{.name = "norm", .shape = {9}}}, GetParam().main == at::kDouble ? 8 : 2);
   ExpectSame(layout, Train(layout, GetParam(), 2, false, 0), Train(layout, GetParam(), 2, true, 0), 2, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaUnitShardTest, testing::Values(at::kFloat, at::kDouble),
-                         [](const auto& info) { return std::string(c10::toString(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, CudaUnitShardTest,
+                         testing::Values(UnitTypes{at::kFloat, at::kFloat, at::kFloat},
+                                         UnitTypes{at::kDouble, at::kDouble, at::kDouble},
+                                         UnitTypes{at::kFloat, at::kBFloat16, at::kBFloat16},
+                                         UnitTypes{at::kFloat, at::kBFloat16, at::kFloat}),
+                         [](const auto& info) {
+                           return std::string(c10::toString(info.param.compute)) + "_" +
+                                  c10::toString(info.param.transport);
+                         });
 
 }  // namespace
 }  // namespace tandem::fsdp

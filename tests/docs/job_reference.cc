@@ -63,6 +63,9 @@ v1::JobSpec Probe(int64_t steps, int64_t num_heads, int32_t tensor, v1::Strategy
   spec.mutable_training()->set_micro_batch_size(1);
   spec.mutable_training()->set_global_batch_size(1);
   spec.mutable_parallelism()->set_tensor(tensor);
+  if (tensor > 1) {
+    spec.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
+  }
   spec.mutable_parallelism()->mutable_fsdp()->set_strategy(strategy);
   spec.mutable_checkpoint()->set_directory("/checkpoints");
   return spec;
@@ -76,6 +79,11 @@ const std::map<std::string, std::string>& DerivedDefaults() {
       {"model.head_dim", "`hidden_size` / `num_attention_heads`"},
       {"training.validate_every_steps", "a tenth of `steps`, rounded up; 0 without held-out text"},
       {"parallelism.expert_tensor", "`tensor`"},
+      {"precision.transport", "`compute`"},
+      {"precision.embedding.compute", "`precision.compute`"},
+      {"precision.embedding.transport", "`precision.transport`, or fp32 where it computes in fp32"},
+      {"precision.head.compute", "`precision.compute`"},
+      {"precision.head.transport", "`precision.transport`, or fp32 where it computes in fp32"},
       {"parallelism.replicas", "2 with `hsdp` and `hfsdp`, else 1"},
   };
   return texts;
@@ -142,7 +150,8 @@ class Page {
     }
     // Given in both jobs, or absent from them.
     const v1::JobSpec given = Probe(10, 4, 1, v1::STRATEGY_ZERO3);
-    const bool has_default = path == "parallelism.tensor" || path == "parallelism.fsdp.strategy";
+    const bool has_default =
+        path == "parallelism.tensor" || path == "parallelism.fsdp.strategy" || path == "precision.compute";
     if (FindValue(given, path).message != nullptr && !has_default) {
       return absl::StartsWith(path, "model.") ? "that of the preset; required without one" : "none";
     }

@@ -54,14 +54,14 @@ def corpus():
 
 
 class Cluster:
-    """One controller and some workers, each with `places` places, on a unix socket."""
+    """One controller and some workers, each with `slots` slots, on a unix socket."""
 
-    def __init__(self, bin_dir, folder, workers=2, places=1, metrics="off"):
+    def __init__(self, bin_dir, folder, workers=2, slots=1, metrics="off"):
         self.bin = pathlib.Path(bin_dir)
         self.folder = pathlib.Path(folder)
         self.socket_folder = tempfile.mkdtemp(prefix="tandem-e2e-", dir="/tmp")  # a socket path holds 107 bytes
         self.address = f"unix:{self.socket_folder}/s"
-        self.places = places
+        self.slots = slots
         self.metrics = metrics
         self.controller = None
         self.workers = {}
@@ -84,7 +84,7 @@ class Cluster:
 
     def start_worker(self, name):
         self.workers[name] = self._spawn(name, "tandem-worker", "--controller", self.address, "--id", name, "--state",
-                                         self.folder / name, "--places", self.places)
+                                         self.folder / name, "--slots", self.slots)
 
     def cli(self, *args, check=True, timeout=120, **more):
         done = subprocess.run([self.bin / "tandem", *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True,

@@ -16,7 +16,7 @@ def bin_dir(request):
 
 @pytest.fixture
 def start(bin_dir, tmp_path):
-    """start(folder=".", workers=2, places=1, metrics="off") gives a Cluster that ends with the test."""
+    """start(folder=".", workers=2, slots=1, metrics="off") gives a Cluster that ends with the test."""
     clusters = []
 
     def make(folder=".", **arguments):

@@ -48,8 +48,9 @@ def test_the_directory_of_a_live_job_is_refused_to_a_job_of_another_controller(s
     wait_for("the first goes on", lambda: first.step("first") > before + 20)
     assert first.state("first") == "RUNNING"
 
-    first.cli("cancel", "first")  # which leaves no time to give the directory back
+    first.cli("cancel", "first")
     first.wait_state("first", "CANCELLED", 5)
+    assert not (directory / ".owner").exists(), "the next job need not wait"
     newest = saved_steps(directory)[-1]
     second.submit(directory_job("third", directory, resume="newest"))
     wait_for("the third goes on from there", lambda: second.step("third") > newest + 10)
@@ -69,7 +70,7 @@ def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says
     runs = []
     for index in range(2):
         environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / f"state{index}"), "NO_COLOR": "1"}
-        runs.append(subprocess.Popen([bin_dir / "tandem", "run", "-f", path, "--workers", "2", "--places", "1"],
+        runs.append(subprocess.Popen([bin_dir / "tandem", "run", "-f", path, "--workers", "2", "--slots", "1"],
                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                      text=True, env=environment, start_new_session=True))
     texts = [run.communicate(timeout=120)[0] for run in runs]
@@ -215,6 +216,7 @@ def test_saves_that_fail_on_a_full_disk_are_shown_everywhere_and_end_when_there_
         ballast.close()
         (disk / "ballast").unlink()
         wait_for("a save succeeds", lambda: int(cluster.job("stuffed")["checkpoints"].get("failed_in_a_row", 0)) == 0)
+        assert "failing" not in cluster.cli("describe", "stuffed").stdout
         cluster.cli("cancel", "stuffed")
         cluster.wait_state("stuffed", "CANCELLED", 10)
 

@@ -82,7 +82,7 @@ def test_ranks_on_two_machines_train_though_nobody_named_an_address(cluster):
     cluster.start_worker_on("b", "w-b")
     cluster.submit(spread("far"))
     job = cluster.wait_state("far", "SUCCEEDED")
-    assert {place["worker"] for place in job["attempts"][0]["places"]} == {"w-a", "w-b"}
+    assert {slot["worker"] for slot in job["attempts"][0]["slots"]} == {"w-a", "w-b"}
 
 
 def test_a_worker_that_only_its_own_machine_reaches_is_not_mixed_with_others(cluster):

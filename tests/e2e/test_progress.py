@@ -15,7 +15,7 @@ def stopped_rank(cluster, name):
     cluster.submit(tiny_job(name, steps=1_000_000))
     wait_for("some steps", lambda: cluster.step(name) >= 5, 60)
     (pid,) = [pid for pid in cluster.trainers() if pid in cluster.trainers_of("w1")]
-    (rank,) = [place.get("rank", 0) for place in cluster.job(name)["attempts"][0]["places"] if place["worker"] == "w1"]
+    (rank,) = [slot.get("rank", 0) for slot in cluster.job(name)["attempts"][0]["slots"] if slot["worker"] == "w1"]
     os.kill(pid, signal.SIGSTOP)
     return pid, rank, "w1"
 

@@ -42,7 +42,7 @@ def endless_job(tmp_path):
 def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(tiny_job("piped", steps=60, directory=tmp_path / "ckpt", validate_every_steps=20)))
-    process = run(bin_dir, "run", "-f", path, "--workers", 2, "--places", 1, state=tmp_path)
+    process = run(bin_dir, "run", "-f", path, "--workers", 2, "--slots", 1, state=tmp_path)
     out, err = process.communicate(timeout=90)
     assert process.returncode == 0, out + err
     assert "\x1b" not in out + err and "\r" not in out + err
@@ -56,7 +56,7 @@ def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
 
 def test_first_interrupt_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path):
     path, wait_for_steps = endless_job(tmp_path)
-    process = run(bin_dir, "run", "-f", path, "--workers", 2, "--places", 1, state=tmp_path)
+    process = run(bin_dir, "run", "-f", path, "--workers", 2, "--slots", 1, state=tmp_path)
     wait_for_steps()
     assert left(tmp_path)
     process.send_signal(signal.SIGINT)

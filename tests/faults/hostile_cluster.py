@@ -10,7 +10,7 @@ from faulty_libc import Faults
 from relay import Relay
 
 WORKERS = 3
-PLACES = 2
+SLOTS = 2
 WORKER_TIMEOUT = 5.0  # longer than the longest pause between two dials of a worker
 
 
@@ -20,7 +20,7 @@ class HostileCluster(Cluster):
     def __init__(self, bin_dir, folder, library):
         self.library = library
         self.faults, self.relays, self.stopped = {}, {}, []
-        super().__init__(bin_dir, folder, workers=0, places=PLACES, metrics="127.0.0.1:0")
+        super().__init__(bin_dir, folder, workers=0, slots=SLOTS, metrics="127.0.0.1:0")
         for index in range(WORKERS):
             self.start_worker(f"w{index}")
         self.wait_workers()
@@ -80,7 +80,7 @@ class HostileCluster(Cluster):
         assert (job["state"], job["attempt"]) == ("RUNNING", 1), job
 
     def check_new_job(self, name, seconds=30.0, ranks=WORKERS):
-        """A new job takes a place of each worker, trains and succeeds."""
+        """A new job takes a slot of each worker, trains and succeeds."""
         spec = tiny_job(name, ranks=ranks, steps=5)
         spec["resources"] = {"ranks_per_worker": 1}
         self.submit(spec)

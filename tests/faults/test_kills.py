@@ -112,13 +112,13 @@ def run(cluster, case, number, rng):
 
 @contextlib.contextmanager
 def cluster_with(bin_dir, folder, cores):
-    """Four workers of two places; their trainers dump core where they die of it, into `folder`."""
+    """Four workers of two slots; their trainers dump core where they die of it, into `folder`."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     here = os.getcwd()
     folder.mkdir()
     resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY if cores else 0, before[1]))
     os.chdir(folder)  # where the kernel writes them
-    cluster = Cluster(bin_dir, folder, workers=4, places=2)
+    cluster = Cluster(bin_dir, folder, workers=4, slots=2)
     try:
         yield cluster
     finally:

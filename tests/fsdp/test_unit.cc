@@ -31,23 +31,25 @@ std::vector<ParameterInit> Inits(const Layout& layout, double deviation) {
   return inits;
 }
 
-TestUnit::TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator& comm,
-                   device::Device& device, const ShardKernels& kernels, AdamWConfig config)
-    : type_(type),
+TestUnit::TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& comm, device::Device& device,
+                   const ShardKernels& kernels, AdamWConfig config)
+    : types_(types),
       comm_(comm),
       device_(device),
       config_(config),
-      unit_("unit", layout, {.inner = comm.size(), .inner_rank = comm.rank()}, {type, type, type}, device,
-            kernels),
+      unit_("unit", layout, {.inner = comm.size(), .inner_rank = comm.rank()}, types, device, kernels),
       kernels_(kernels) {
-  const UnitBufferBytes bytes = BufferBytesOf(layout, unit_.mesh(), static_cast<int>(c10::elementSize(type)));
+  const UnitBufferBytes bytes =
+      BufferBytesOf(layout, unit_.mesh(), static_cast<int>(c10::elementSize(types.main)));
   const int64_t small = bytes.norm_terms + bytes.update_norms + bytes.optimizer_scratch + InputsBytes() +
                         OutcomeBytes(comm.size()) + 16 * 256;
   arena_ = std::make_unique<device::StaticArena>(
-      device, device.Reserve(small + 4 * unit_.held_bytes() + 3 * unit_.gathered_bytes()),
+      device,
+      device.Reserve(small + 4 * unit_.held_bytes() + unit_.published_bytes() + unit_.gathered_bytes() +
+                     2 * unit_.contribution_bytes()),
       /*fill_with_nan=*/true);
-  reduce_ = {.contribution = Next(unit_.gathered_bytes()),
-             .staging = Next(unit_.gathered_bytes()),
+  reduce_ = {.contribution = Next(unit_.contribution_bytes()),
+             .staging = Next(unit_.contribution_bytes()),
              .gradients = Next(unit_.held_bytes()),
              .norm_terms = Next(bytes.norm_terms)};
   optimizer_ = {.gradients = reduce_.gradients,
@@ -58,6 +60,7 @@ TestUnit::TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator
                           .exp_avg_sq = Next(unit_.held_bytes())},
                 .update_norms = Next(bytes.update_norms),
                 .scratch = Next(bytes.optimizer_scratch)};
+  if (unit_.published_bytes() > 0) optimizer_.state.published = Next(unit_.published_bytes());
   gathered_ = Next(unit_.gathered_bytes());
   for (const bool add : {false, true}) {
     for (const bool last : {false, true}) {
@@ -67,7 +70,8 @@ TestUnit::TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator
     }
   }
   step_ = unit_.BindOptimizerStep(optimizer_, config_);
-  unshard_ = unit_.BindUnshard(comm_, optimizer_.state.weights, gathered_);
+  unshard_ = unit_.BindUnshard(
+      comm_, unit_.published_bytes() > 0 ? optimizer_.state.published : optimizer_.state.weights, gathered_);
 }
 
 TestUnit::~TestUnit() = default;
@@ -94,10 +98,11 @@ void TestUnit::Write(device::Memory memory, const void* from, int64_t bytes) con
 
 void TestUnit::Initialize(uint64_t seed, double deviation) {
   unit_.Initialize(seed, Inits(unit_.layout(), deviation), optimizer_.state);
+  unit_.Publish(optimizer_.state);
 }
 
 void TestUnit::Reduce(const at::Tensor& contribution, bool add, bool last) {
-  device::FlatTensorIn(device_, reduce_.contribution, type_).copy_(contribution);
+  device::FlatTensorIn(device_, reduce_.contribution, types_.transport).copy_(contribution);
   reduces_[2 * (add ? 1 : 0) + (last ? 1 : 0)]();
 }
 
@@ -136,16 +141,17 @@ std::vector<ParameterNorms> TestUnit::norms() const {
 
 at::Tensor TestUnit::Unshard() {
   unshard_();
-  return device::FlatTensorIn(device_, gathered_, type_).cpu().clone();
+  return device::FlatTensorIn(device_, gathered_, types_.compute).cpu().clone();
 }
 
-at::Tensor TestUnit::Owned(device::Memory shard) const {
-  return device::FlatTensorIn(device_, shard, type_).narrow(0, 0, unit_.owned().size()).cpu().clone();
+at::Tensor TestUnit::Owned(device::Memory shard, at::ScalarType type) const {
+  return device::FlatTensorIn(device_, shard, type).narrow(0, 0, unit_.owned().size()).cpu().clone();
 }
 
-at::Tensor TestUnit::weights() const { return Owned(optimizer_.state.weights); }
-at::Tensor TestUnit::exp_avg() const { return Owned(optimizer_.state.exp_avg); }
-at::Tensor TestUnit::exp_avg_sq() const { return Owned(optimizer_.state.exp_avg_sq); }
-at::Tensor TestUnit::gradients() const { return Owned(reduce_.gradients); }
+at::Tensor TestUnit::weights() const { return Owned(optimizer_.state.weights, types_.main); }
+at::Tensor TestUnit::exp_avg() const { return Owned(optimizer_.state.exp_avg, types_.main); }
+at::Tensor TestUnit::exp_avg_sq() const { return Owned(optimizer_.state.exp_avg_sq, types_.main); }
+at::Tensor TestUnit::gradients() const { return Owned(reduce_.gradients, types_.main); }
+at::Tensor TestUnit::published() const { return Owned(optimizer_.state.published, types_.compute); }
 
 }  // namespace tandem::fsdp::test

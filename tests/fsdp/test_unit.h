@@ -32,14 +32,17 @@ inline constexpr AdamWConfig kAdamW{
 class TestUnit {
  public:
   // All outlive it. ranks: those of `comm`.
-  TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator& comm, device::Device& device,
+  TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& comm, device::Device& device,
            const ShardKernels& kernels, AdamWConfig config = kAdamW);
+  TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator& comm, device::Device& device,
+           const ShardKernels& kernels, AdamWConfig config = kAdamW)
+      : TestUnit(layout, UnitTypes{type, type, type}, comm, device, kernels, config) {}
   ~TestUnit();
 
   const UnitShard& unit() const { return unit_; }
   void Initialize(uint64_t seed, double deviation = 0.02);
 
-  // contribution: [GatheredElements], of the host. last: yields terms.
+  // contribution: [GatheredElements], of the host, in the transport type. last: yields terms.
   void Reduce(const at::Tensor& contribution, bool add, bool last);
   UnitNormTerms terms() const;
 
@@ -50,22 +53,23 @@ class TestUnit {
   void OptimizerStep(int64_t applied_step, double learning_rate = 1e-2);
   std::vector<ParameterNorms> norms() const;
 
-  at::Tensor Unshard();  // [GatheredElements]
+  at::Tensor Unshard();  // [GatheredElements], in the compute type
 
   // The owned part of the shard, of each kind.
   at::Tensor weights() const;
   at::Tensor exp_avg() const;
   at::Tensor exp_avg_sq() const;
   at::Tensor gradients() const;
+  at::Tensor published() const;
 
  private:
   device::Memory Next(int64_t bytes);
   template <typename T>
   T Read(device::Memory memory) const;
   void Write(device::Memory memory, const void* from, int64_t bytes) const;
-  at::Tensor Owned(device::Memory shard) const;
+  at::Tensor Owned(device::Memory shard, at::ScalarType type) const;
 
-  const at::ScalarType type_;
+  const UnitTypes types_;
   comm::Communicator& comm_;
   device::Device& device_;
   const AdamWConfig config_;

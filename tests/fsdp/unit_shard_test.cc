@@ -29,18 +29,23 @@ device::Device& Cpu() {
   return *device;
 }
 
-Layout MixedLayout(at::ScalarType type) {
+// Of the narrowest copy.
+int ElementBytes(UnitTypes types) {
+  return static_cast<int>(std::min(c10::elementSize(types.compute), c10::elementSize(types.transport)));
+}
+
+Layout MixedLayout(UnitTypes types) {
   return MakeLayout({{.name = "norm", .shape = {37}},
                      {.name = "q", .shape = {20, 33}, .block = 0},
                      {.name = "k", .shape = {7, 33}, .block = 0},
                      {.name = "out", .shape = {33, 20}},
                      {.name = "bias", .shape = {1}}},
-                    static_cast<int>(c10::elementSize(type)));
+                    ElementBytes(types));
 }
 
 // Fits into one granule, so that all ranks but the first own nothing.
-Layout TinyLayout(at::ScalarType type) {
-  return MakeLayout({{.name = "norm", .shape = {9}}}, static_cast<int>(c10::elementSize(type)));
+Layout TinyLayout(UnitTypes types) {
+  return MakeLayout({{.name = "norm", .shape = {9}}}, ElementBytes(types));
 }
 
 // The contribution of one global microbatch of one step: the same wherever it is computed. Everything that is
@@ -74,20 +79,21 @@ struct Outcome {
   at::Tensor gathered;
 };
 
-Outcome Train(const Layout& layout, at::ScalarType type, int ranks, int steps) {
+Outcome Train(const Layout& layout, UnitTypes types, int ranks, int steps) {
   Outcome outcome;
-  const auto fresh = [&] { return at::full({layout.elements}, kNan, at::TensorOptions().dtype(type)); };
+  const auto fresh = [&] { return at::full({layout.elements}, kNan, at::TensorOptions().dtype(types.main)); };
   outcome.weights = fresh();
   outcome.exp_avg = fresh();
   outcome.exp_avg_sq = fresh();
   std::vector<std::vector<ParameterNorms>> norms(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-    TestUnit unit(layout, type, comm, Cpu(), CpuShardKernels(), Config(kContributions));
+    TestUnit unit(layout, types, comm, Cpu(), CpuShardKernels(), Config(kContributions));
     unit.Initialize(17);
     const int rounds = kContributions / ranks;
     for (int64_t step = 1; step <= steps; ++step) {
       for (int round = 0; round < rounds; ++round) {
-        unit.Reduce(Contribution(layout, type, ranks, step, round * ranks + comm.rank()), /*add=*/round > 0,
+        unit.Reduce(Contribution(layout, types.transport, ranks, step, round * ranks + comm.rank()),
+                    /*add=*/round > 0,
                     /*last=*/round + 1 == rounds);
       }
       const NormOutcome agreed = unit.Norm(kContributions, 5);
@@ -114,7 +120,11 @@ Outcome Train(const Layout& layout, at::ScalarType type, int ranks, int steps) {
   return outcome;
 }
 
-class UnitShardTest : public testing::TestWithParam<at::ScalarType> {};
+class UnitShardTest : public testing::TestWithParam<UnitTypes> {
+ protected:
+  static at::ScalarType main() { return GetParam().main; }
+  static at::ScalarType transport() { return GetParam().transport; }
+};
 
 TEST_P(UnitShardTest, AnyNumberOfRanksGivesTheSameBits) {
   for (const Layout& layout : {MixedLayout(GetParam()), TinyLayout(GetParam())}) {
@@ -139,7 +149,7 @@ TEST_P(UnitShardTest, AnyNumberOfRanksGivesTheSameBits) {
 TEST_P(UnitShardTest, TheGatherIsExact) {
   for (const int ranks : {1, 2, 3, 4}) {
     const Outcome outcome = Train(MixedLayout(GetParam()), GetParam(), ranks, 2);
-    EXPECT_TRUE(SameBits(outcome.gathered, outcome.weights));
+    EXPECT_TRUE(SameBits(outcome.gathered, outcome.weights.to(GetParam().compute)));
   }
 }
 
@@ -214,10 +224,10 @@ TEST_P(UnitShardTest, NormsAreThoseOfTheTensors) {
   const Outcome after = Train(layout, GetParam(), 2, 3);
   at::Tensor mean = at::zeros({layout.elements}, at::kDouble);
   for (int microbatch = 0; microbatch < kContributions; ++microbatch) {
-    mean += Contribution(layout, GetParam(), 1, 3, microbatch);
+    mean += Contribution(layout, transport(), 1, 3, microbatch);
   }
   mean /= kContributions;
-  const double tolerance = GetParam() == at::kDouble ? 1e-12 : 1e-5;
+  const double tolerance = main() == at::kDouble ? 1e-12 : 1e-5;
   const auto squares = [](const at::Tensor& values) { return values.square().sum().item<double>(); };
   double total = 0;
   for (size_t i = 0; i < layout.parameters.size(); ++i) {
@@ -244,7 +254,7 @@ TEST_P(UnitShardTest, TermsAreThoseOfTheWholeAccumulatorAndWrittenByTheLastReduc
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
     unit.Initialize(1);
     for (int round = 0; round < 3; ++round) {
-      unit.Reduce(Contribution(layout, GetParam(), 2, 1, 2 * round + comm.rank()), round > 0, round == 2);
+      unit.Reduce(Contribution(layout, transport(), 2, 1, 2 * round + comm.rank()), round > 0, round == 2);
       if (round < 2) {
         EXPECT_TRUE(std::isnan(unit.terms().squares.high)) << "written in round " << round;
       }
@@ -261,7 +271,7 @@ TEST_P(UnitShardTest, TermsAreThoseOfTheWholeAccumulatorAndWrittenByTheLastReduc
     EXPECT_NEAR(unit.terms().squares.value(), expected, 1e-12 * expected);
     EXPECT_EQ(unit.terms().nonfinite, 0);
     // The next run starts over.
-    const at::Tensor one = Contribution(layout, GetParam(), 2, 2, comm.rank());
+    const at::Tensor one = Contribution(layout, transport(), 2, 2, comm.rank());
     unit.Reduce(one, /*add=*/false, /*last=*/true);
     const double first = unit.terms().squares.value();
     unit.Reduce(one, /*add=*/false, /*last=*/true);
@@ -274,7 +284,7 @@ TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels(), Config(2));
     unit.Initialize(1);
-    unit.Reduce(Contribution(layout, GetParam(), 2, 1, comm.rank()), false, true);
+    unit.Reduce(Contribution(layout, transport(), 2, 1, comm.rank()), false, true);
     EXPECT_TRUE(unit.Norm(2, 0).finite);
     unit.OptimizerStep(1);
     const at::Tensor weights = unit.weights();
@@ -282,7 +292,7 @@ TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
     const at::Tensor exp_avg_sq = unit.exp_avg_sq();
     const std::vector<ParameterNorms> norms = unit.norms();
 
-    const at::Tensor bad = Contribution(layout, GetParam(), 2, 2, comm.rank());
+    const at::Tensor bad = Contribution(layout, transport(), 2, 2, comm.rank());
     Views(layout, bad)[0][3].fill_(comm.rank() == 0 ? kNan : kInfinity);
     Views(layout, bad)[0][5].fill_(kInfinity);
     unit.Reduce(bad, false, true);
@@ -306,7 +316,7 @@ TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
     EXPECT_TRUE(std::isfinite(unit.norms()[3].gradient.value()));
 
     // The next step, with finite gradients, is as if nothing had been.
-    unit.Reduce(Contribution(layout, GetParam(), 2, 3, comm.rank()), false, true);
+    unit.Reduce(Contribution(layout, transport(), 2, 3, comm.rank()), false, true);
     EXPECT_EQ(unit.terms().nonfinite, 0);
     EXPECT_TRUE(unit.Norm(2, 0).finite);
     unit.OptimizerStep(3);
@@ -322,7 +332,7 @@ TEST_P(UnitShardTest, RanksWithoutElementsTakePart) {
     unit.Initialize(1);
     EXPECT_EQ(unit.unit().owned().size(), comm.rank() == 0 ? 64 : 0);
     EXPECT_EQ(unit.weights().numel(), unit.unit().owned().size());
-    unit.Reduce(at::zeros({GatheredElements(layout, 4)}, GetParam()), false, true);
+    unit.Reduce(at::zeros({GatheredElements(layout, 4)}, transport()), false, true);
     EXPECT_EQ(unit.terms().squares.high, 0);
     EXPECT_EQ(unit.Norm(1, 0).norm, 0);
     unit.OptimizerStep(1, 0);
@@ -332,8 +342,8 @@ TEST_P(UnitShardTest, RanksWithoutElementsTakePart) {
 
 TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   const Layout layout = MixedLayout(GetParam());
-  const auto element = static_cast<int64_t>(c10::elementSize(GetParam()));
-  const UnitTypes types{GetParam(), GetParam(), GetParam()};
+  const auto element = static_cast<int64_t>(c10::elementSize(main()));
+  const UnitTypes types = GetParam();
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
   const UnitShard unit("layers.3", layout, {.inner = 2}, types, Cpu(), CpuShardKernels());
@@ -347,20 +357,23 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   };
   const device::Memory shard{begin, unit.held_bytes()};
   const device::Memory gathered{begin, unit.gathered_bytes()};
+  const int64_t gathered_shard = unit.gathered_bytes() / 2;  // of each of the ranks
+  const device::Memory sent{begin, gathered_shard};
+  const device::Memory contribution{begin, unit.contribution_bytes()};
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
-    EXPECT_EQ(message([&] { unit.BindUnshard(comm, shard, gathered); }),
+    EXPECT_EQ(message([&] { unit.BindUnshard(comm, sent, gathered); }),
               "unit layers.3: sharded over 2 ranks, group test has 1");
   });
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     if (comm.rank() == 1) return;
-    EXPECT_EQ(message([&] { unit.BindUnshard(comm, shard, gathered); }), "accepted");
+    EXPECT_EQ(message([&] { unit.BindUnshard(comm, sent, gathered); }), "accepted");
     EXPECT_EQ(message([&] {
-                unit.BindUnshard(comm, {begin, shard.bytes - element}, gathered);
+                unit.BindUnshard(comm, {begin, gathered_shard - element}, gathered);
               }),
-              "unit layers.3: shard has " + std::to_string(shard.bytes - element) + " bytes, and must have " +
-                  std::to_string(shard.bytes));
+              "unit layers.3: shard has " + std::to_string(gathered_shard - element) +
+                  " bytes, and must have " + std::to_string(gathered_shard));
     EXPECT_EQ(message([&] {
-                unit.BindReduceGradients(comm, {gathered, false, gathered, shard, {begin, 8}}, false);
+                unit.BindReduceGradients(comm, {contribution, false, contribution, shard, {begin, 8}}, false);
               }),
               "unit layers.3: norm terms needs " +
                   std::to_string(BufferBytesOf(layout, unit.mesh(), static_cast<int>(element)).norm_terms) +
@@ -374,13 +387,61 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
             "unit layers.3: 0 initialisers for 5 parameters");
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, UnitShardTest, testing::Values(at::kFloat, at::kDouble),
-                         [](const auto& info) { return c10::toString(info.param); });
+// In bfloat16 the sum would stop at 256.
+TEST_P(UnitShardTest, ContributionsAreAddedUpInTheMainType) {
+  const Layout layout = MixedLayout(GetParam());
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
+    unit.Initialize(1);
+    const at::Tensor ones = at::ones({GatheredElements(layout, 2)}, transport());
+    for (int round = 0; round < 500; ++round) unit.Reduce(ones, round > 0, round == 499);
+    if (comm.rank() == 0) {
+      EXPECT_TRUE(unit.gradients().narrow(0, 0, layout.parameters[0].range.end).eq(1000).all().item<bool>());
+    }
+  });
+}
+
+// What is gathered is there from the initialisation on, and a skipped step writes it too.
+TEST_P(UnitShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
+  if (GetParam().compute == main()) return;  // nothing is published
+  const Layout layout = MixedLayout(GetParam());
+  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
+    unit.Initialize(1);
+    const auto expect_published = [&] {
+      EXPECT_TRUE(SameBits(unit.published(), unit.weights().to(GetParam().compute)));
+    };
+    expect_published();
+    const at::Tensor before = unit.published();
+    unit.Reduce(Contribution(layout, transport(), 1, 1, 0), false, true);
+    unit.SetOutcome({.finite = false});
+    unit.OptimizerStep(1);
+    EXPECT_TRUE(SameBits(unit.published(), before));
+    unit.SetOutcome({.finite = true});
+    unit.OptimizerStep(2);
+    EXPECT_FALSE(SameBits(unit.published(), before));
+    expect_published();
+    EXPECT_FALSE(unit.weights().equal(unit.weights().to(GetParam().compute).to(main())));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, UnitShardTest,
+                         testing::Values(UnitTypes{at::kFloat, at::kFloat, at::kFloat},
+                                         UnitTypes{at::kDouble, at::kDouble, at::kDouble},
+                                         UnitTypes{at::kFloat, at::kBFloat16, at::kBFloat16},
+                                         UnitTypes{at::kFloat, at::kBFloat16, at::kFloat},
+                                         UnitTypes{at::kFloat, at::kFloat, at::kBFloat16}),
+                         [](const auto& info) {
+                           return std::string(c10::toString(info.param.compute)) + "_" +
+                                  c10::toString(info.param.transport);
+                         });
 
 TEST(UnitTypesTest, OtherTypesAreRefused) {
   const Layout layout = MakeLayout({{.name = "w", .shape = {2}}}, 4);
-  for (const UnitTypes types : {UnitTypes{at::kFloat, at::kBFloat16, at::kFloat},
+  for (const UnitTypes types : {UnitTypes{at::kFloat, at::kHalf, at::kFloat},
                                 {at::kFloat, at::kFloat, at::kHalf},
+                                {at::kFloat, at::kDouble, at::kFloat},
+                                {at::kDouble, at::kBFloat16, at::kDouble},
                                 {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
     EXPECT_THROW(UnitShard("u", layout, {}, types, Cpu(), CpuShardKernels()), std::invalid_argument);
   }

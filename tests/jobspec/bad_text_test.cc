@@ -124,10 +124,10 @@ const BadSpec kScalars[] = {
     {"quoted number", "steps: 10", "steps: \"10\"",
      "job.yaml:3:12: training.steps: \"10\" is not allowed; allowed: 1 to 1000000000; text is not "
      "expected: remove the quotes\n"},
-    {"fraction for a whole number", "steps: 10", "steps: 10.5",
+    {"fraction for an integer", "steps: 10", "steps: 10.5",
      "job.yaml:3:12: training.steps: 10.5 is not allowed; allowed: 1 to 1000000000; write a whole "
      "number, without point or exponent\n"},
-    {"exponent for a whole number", "steps: 10", "steps: 1e3",
+    {"exponent for an integer", "steps: 10", "steps: 1e3",
      "job.yaml:3:12: training.steps: 1e3 is not allowed; allowed: 1 to 1000000000; write a whole "
      "number, without point or exponent\n"},
     {"octal", "steps: 10", "steps: 010",
@@ -185,10 +185,10 @@ const BadSpec kScalars[] = {
      "job.yaml:4:1: name: true is not allowed; allowed: {name}; text is expected: put it in quotes "
      "if it is meant\n"},
     {"unknown enum value", "", "precision: {compute: float32}",
-     "job.yaml:4:13: precision.compute: float32 is not allowed; allowed: fp32, fp64; use one of "
+     "job.yaml:4:13: precision.compute: float32 is not allowed; allowed: fp32, fp64, bf16; use one of "
      "these\n"},
     {"enum value with its prefix", "", "precision: {compute: COMPUTE_TYPE_FP32}",
-     "job.yaml:4:13: precision.compute: COMPUTE_TYPE_FP32 is not allowed; allowed: fp32, fp64; use "
+     "job.yaml:4:13: precision.compute: COMPUTE_TYPE_FP32 is not allowed; allowed: fp32, fp64, bf16; use "
      "one of these\n"},
     {"close enum value", "", "parallelism: {fsdp: {strategy: zero-3}}",
      "job.yaml:4:22: parallelism.fsdp.strategy: zero-3 is not allowed; allowed: replicate, zero1, zero2, "

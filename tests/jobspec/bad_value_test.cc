@@ -9,7 +9,7 @@ namespace {
 // One field, whatever the others hold.
 const BadSpec kFields[] = {
     {"api version", "", "api_version: tandem/v2",
-     "job.yaml:4:1: api_version: tandem/v2 is not allowed; allowed: tandem/v1; leave the key out, or "
+     "job.yaml:4:1: api_version: tandem/v2 is not allowed; allowed: tandem/v1; omit the key, or "
      "use a version of Tandem that knows it\n"},
     {"empty name", "", "name: \"\"",
      "job.yaml:4:1: name: \"\" is not allowed; allowed: {name}; use a name like my-job-1\n"},
@@ -103,10 +103,10 @@ const BadSpec kRequired[] = {
      "these, or give the fields of the model\n"},
     {"two sources of a model", "preset: llama-tiny", "preset: llama-tiny, hugging_face: /m",
      "job.yaml:1:29: model.hugging_face: /m is not allowed; allowed: nothing beside model.preset; "
-     "leave one of the two out\n"},
+     "omit one of the two\n"},
     {"model type", "preset: llama-tiny", "preset: llama-tiny, model_type: mamba",
      "job.yaml:1:29: model.model_type: mamba is not allowed; allowed: llama; not built yet: other "
-     "architectures; use llama or leave the key out\n"},
+     "architectures; use llama or omit the key\n"},
     {"small vocabulary", "preset: llama-tiny", "preset: llama-tiny, vocab_size: 255",
      "job.yaml:1:29: model.vocab_size: 255 is not allowed; allowed: at least 256 with tokenizer: "
      "bytes; a byte has 256 values: use 256\n"},
@@ -128,7 +128,7 @@ const BadSpec kRequired[] = {
     {"one replica for a strategy of several", "",
      "parallelism: {ranks: 4, replicas: 1, fsdp: {strategy: hsdp}}",
      "job.yaml:4:25: parallelism.replicas: 1 is not allowed; allowed: 2 or more with fsdp.strategy hsdp; "
-     "leave the key out for 2, or use strategy: zero3\n"},
+     "omit the key for 2, or use strategy: zero3\n"},
     {"default replicas that do not divide the ranks", "", "parallelism: {ranks: 1, fsdp: {strategy: hsdp}}",
      "job.yaml:4:32: parallelism.fsdp.strategy: hsdp is not allowed; allowed: replicate, zero1, zero2, "
      "zero3 with ranks 1, which 2 replicas (the default) do not divide; give replicas, or use another "
@@ -172,7 +172,7 @@ const BadSpec kRequired[] = {
      "model.max_position_embeddings 8192 (of preset llama-3-8b); use shorter sequences\n"},
     {"both validations", "train: /data", "train: /data, validation: /v, validation_fraction: 0.1",
      "job.yaml:2:38: data.validation_fraction: 0.1 is not allowed; allowed: nothing beside "
-     "data.validation; leave one of the two out\n"},
+     "data.validation; omit one of the two\n"},
     {"validation on nothing", "train: /data}\ntraining: {",
      "train: /data, validation_fraction: 0}\n"
      "training: {validate_every_steps: 5, ",
@@ -225,10 +225,10 @@ const BadSpec kRequired[] = {
      "at most once, joined by -; dp is missing, and there are 2 ranks along it\n"},
     {"checkpoints without a folder", "", "checkpoint: {every_steps: 5}",
      "job.yaml:4:1: checkpoint.directory: missing; allowed: absolute path of a folder; name the "
-     "folder of the checkpoints, or leave the block out\n"},
+     "folder of the checkpoints, or omit the block\n"},
     {"empty resume", "", "checkpoint: {directory: /c, resume: \"\"}",
      "job.yaml:4:29: checkpoint.resume: \"\" is not allowed; allowed: newest, none, or the absolute path of "
-     "one checkpoint; give a path, or leave the key out\n"},
+     "one checkpoint; give a path, or omit the key\n"},
 };
 
 // What a later version will do.
@@ -237,10 +237,10 @@ const BadSpec kLater[] = {
      "job.yaml:4:15: parallelism.schedule: overlap is not allowed; allowed: sequential; not built "
      "yet: the overlapped schedule; use sequential\n"
      "job.yaml:4:34: parallelism.overlap: {...} is not allowed; allowed: nothing; not built yet: "
-     "overlap of expert communication; leave the block out and use schedule: sequential\n"},
+     "overlap of expert communication; omit the block and use schedule: sequential\n"},
     {"overlap without its schedule", "", "parallelism: {overlap: {}}",
      "job.yaml:4:15: parallelism.overlap: {...} is not allowed; allowed: nothing; not built yet: "
-     "overlap of expert communication; leave the block out and use schedule: sequential\n"},
+     "overlap of expert communication; omit the block and use schedule: sequential\n"},
     {"tensor parallelism", "", "parallelism: {ranks: 4, tensor: 4}",
      "job.yaml:4:25: parallelism.tensor: 4 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism; use 1\n"},
@@ -259,33 +259,54 @@ const BadSpec kLater[] = {
     {"expert tensor parallelism", "", "parallelism: {expert_tensor: 2}",
      "job.yaml:4:15: parallelism.expert_tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism of experts; use 1\n"},
-    {"bf16", "", "precision: {compute: bf16}",
-     "job.yaml:4:13: precision.compute: bf16 is not allowed; allowed: fp32, fp64; not built yet: "
-     "lower precision; use fp32\n"},
+    {"fp8", "", "precision: {compute: fp8}",
+     "job.yaml:4:13: precision.compute: fp8 is not allowed; allowed: fp32, fp64, bf16; not built yet: 8 "
+     "bits; "
+     "use bf16\n"},
+    {"gradients of fp32 in bf16", "", "precision: {compute: fp32, transport: bf16}",
+     "job.yaml:4:28: precision.transport: bf16 is not allowed; allowed: fp32; gradients are computed in "
+     "fp32: "
+     "use one of these, or leave the key out\n"},
+    {"gradients of bf16 in fp64", "", "precision: {compute: bf16, transport: fp64}",
+     "job.yaml:4:28: precision.transport: fp64 is not allowed; allowed: bf16, fp32; gradients are computed "
+     "in "
+     "bf16: use one of these, or leave the key out\n"},
+    {"gradients of a head in fp32 in bf16", "",
+     "precision: {compute: bf16, head: {compute: fp32, transport: bf16}}",
+     "job.yaml:4:50: precision.head.transport: bf16 is not allowed; allowed: fp32; gradients are computed in "
+     "fp32: use one of these, or leave the key out\n"},
+    {"fp64 of one unit", "", "precision: {compute: bf16, embedding: {compute: fp64}}",
+     "job.yaml:4:40: precision.embedding.compute: fp64 is not allowed; allowed: fp32, bf16; fp64 is for "
+     "whole "
+     "models: use one of these, or leave the key out\n"},
+    {"one unit of a fp64 model", "", "precision: {compute: fp64, head: {compute: bf16}}",
+     "job.yaml:4:35: precision.head.compute: bf16 is not allowed; allowed: fp64; fp64 is for whole models: "
+     "use "
+     "one of these, or leave the key out\n"},
     {"not deterministic", "", "precision: {deterministic: false}",
      "job.yaml:4:13: precision.deterministic: false is not allowed; allowed: true; not built yet: "
-     "faster kernels that do not promise the same bits; leave the key out\n"},
+     "faster kernels that do not promise the same bits; omit the key\n"},
     {"no ranks on any worker", "", "resources: {ranks_per_worker: 0}",
      "job.yaml:4:13: resources.ranks_per_worker: 0 is not allowed; allowed: 1 to 16384; use a larger "
      "number\n"},
     {"memory", "", "resources: {memory_bytes: 64MiB}",
      "job.yaml:4:13: resources.memory_bytes: 67108864 is not allowed; allowed: nothing; not built "
-     "yet: placement by memory; leave the key out and compare tandem plan with the machine\n"},
+     "yet: placement by memory; omit the key and compare tandem plan with the machine\n"},
     {"mixture of experts", "preset: llama-tiny", "preset: llama-tiny, moe: {num_experts: 8}",
      "job.yaml:1:29: model.moe: {...} is not allowed; allowed: nothing; not built yet: mixture of "
-     "experts; leave the block out for a dense model\n"},
+     "experts; omit the block for a dense model\n"},
     {"hybrid", "preset: llama-tiny", "preset: llama-tiny, hybrid_pattern: M*M*",
      "job.yaml:1:29: model.hybrid_pattern: M*M* is not allowed; allowed: nothing; not built yet: "
-     "hybrid models; leave the key out for a Llama decoder\n"},
+     "hybrid models; omit the key for a Llama decoder\n"},
     {"multi-token prediction", "preset: llama-tiny", "preset: llama-tiny, num_nextn_predict_layers: 1",
      "job.yaml:1:29: model.num_nextn_predict_layers: 1 is not allowed; allowed: nothing; not built "
-     "yet: multi-token prediction; leave the key out\n"},
+     "yet: multi-token prediction; omit the key\n"},
     {"recovery", "", "recovery: {max_restarts: 3}",
      "job.yaml:4:1: recovery: {...} is not allowed; allowed: nothing; not built yet: restarts after "
-     "a failure; leave the block out and submit again with resume\n"},
+     "a failure; omit the block and submit again with resume\n"},
     {"priority", "", "priority: 3",
      "job.yaml:4:1: priority: 3 is not allowed; allowed: nothing; not built yet: priorities between "
-     "jobs; leave the key out\n"},
+     "jobs; omit the key\n"},
     {"tokenizer", "train: /data", "train: /data, tokenizer: gpt2",
      "job.yaml:2:22: data.tokenizer: gpt2 is not allowed; allowed: bytes; not built yet: other "
      "tokenizers; use bytes\n"},

@@ -143,7 +143,7 @@ TEST(ReadTest, EverythingWrongIsSaidAtOnceInTheOrderOfTheFile) {
       "  micro_batch_size: 5\n"
       "parallelism: {tensor: 2, ranks: 2}\n"
       "model: {preset: llama-tinny}\n"
-      "precision: {compute: bf16}\n",
+      "precision: {compute: fp8}\n",
       "job.yaml");
   std::string lines;
   for (const v1::Violation& violation : CheckAll(read, /*files=*/false)) {
@@ -243,7 +243,7 @@ TEST(ReadTest, WhatIsNoRegularFileIsNamedAndNotWaitedFor) {
 }
 
 TEST(ReadTest, TheExamplesAreGood) {
-  for (const char* name : {"headers.yaml", "llama-3-8b.yaml"}) {
+  for (const char* name : {"headers.yaml", "headers-bf16.yaml", "llama-3-8b.yaml"}) {
     ReadResult read = ReadFile(std::string(TANDEM_EXAMPLES) + "/" + name);
     EXPECT_EQ(ToText(CheckAll(read, /*files=*/false)), "") << name;
   }

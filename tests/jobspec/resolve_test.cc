@@ -31,13 +31,26 @@ TEST(ResolveTest, FillsEveryDefault) {
          parallelism { ranks: 1 tensor: 1 context: 1 pipeline: 1 expert: 1 expert_tensor: 1 replicas: 1
                        order: "tp-cp-ep-dp-pp" fsdp { strategy: STRATEGY_ZERO3 prefetch: 1 }
                        schedule: SCHEDULE_SEQUENTIAL }
-         precision { compute: COMPUTE_TYPE_FP32 deterministic: true }
+         precision { compute: COMPUTE_TYPE_FP32 deterministic: true transport: COMPUTE_TYPE_FP32
+                     embedding { compute: COMPUTE_TYPE_FP32 transport: COMPUTE_TYPE_FP32 }
+                     head { compute: COMPUTE_TYPE_FP32 transport: COMPUTE_TYPE_FP32 } }
          report { parameter_norms: true }
          resources { device: DEVICE_AUTO })",
       &expected));
   const v1::JobSpec resolved = Resolved(kGoodSpec);
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(resolved, expected))
       << resolved.DebugString();
+}
+
+TEST(ResolveTest, UnitsTakeThePrecisionOfTheModelWhereTheyCan) {
+  const v1::Precision bf16 = Resolved("precision: {compute: bf16, transport: fp32}").precision();
+  EXPECT_EQ(bf16.embedding().compute(), v1::COMPUTE_TYPE_BF16);
+  EXPECT_EQ(bf16.embedding().transport(), v1::COMPUTE_TYPE_FP32);
+  const v1::Precision head = Resolved("precision: {compute: bf16, head: {compute: fp32}}").precision();
+  EXPECT_EQ(head.transport(), v1::COMPUTE_TYPE_BF16);
+  EXPECT_EQ(head.embedding().transport(), v1::COMPUTE_TYPE_BF16);
+  EXPECT_EQ(head.head().compute(), v1::COMPUTE_TYPE_FP32);
+  EXPECT_EQ(head.head().transport(), v1::COMPUTE_TYPE_FP32);
 }
 
 TEST(ResolveTest, LeavesWhatIsGiven) {

@@ -46,13 +46,26 @@ TEST(ValidateTest, UnknownBinaryFieldsAreRefusedWhereverTheyAre) {
             "version than the controller: use one of the same version\n");
 }
 
+TEST(ValidateTest, UnitsThatShareAMatrixShareItsType) {
+  v1::JobSpec spec = Good();
+  spec.mutable_model()->set_tie_word_embeddings(true);
+  spec.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
+  spec.mutable_precision()->mutable_head()->set_compute(v1::COMPUTE_TYPE_FP32);
+  EXPECT_EQ(
+      ToText(Validate(spec)),
+      "precision.head.compute: fp32 is not allowed; allowed: one type for embedding and head, which share "
+      "a matrix; give both the same, or model: {tie_word_embeddings: false}\n");
+  spec.mutable_precision()->mutable_embedding()->set_compute(v1::COMPUTE_TYPE_FP32);
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
 TEST(ValidateTest, EnumNumbersThatNoTextHasAreRefused) {
   v1::JobSpec spec = Good();
   spec.mutable_precision()->set_compute(static_cast<v1::ComputeType>(42));
   spec.mutable_resources()->set_device(v1::DEVICE_UNSPECIFIED);
   EXPECT_EQ(
       ToText(Validate(spec)),
-      "precision.compute: value 42 is not allowed; allowed: fp32, fp64; the client sent a value that "
+      "precision.compute: value 42 is not allowed; allowed: fp32, fp64, bf16; the client sent a value that "
       "this version "
       "does not know\n"
       "resources.device: unspecified is not allowed; allowed: auto, cpu, cuda; the client sent a value that "

@@ -102,6 +102,17 @@ std::vector<std::string> ParametersOf(const BoundDecoder& run, const Shape& shap
   return names;
 }
 
+std::string UnitOf(const Shape& shape, const std::string& parameter) {
+  for (const UnitParameters& unit : DecoderUnits(shape.config)) {
+    for (const Parameter& own : unit.parameters) {
+      if (own.name == parameter) {
+        return unit.name;
+      }
+    }
+  }
+  throw std::logic_error("no unit has " + parameter);
+}
+
 class BindTest : public testing::TestWithParam<Shape> {
  protected:
   BindTest() { std::cout << "seed " << kSeed << "\n"; }
@@ -203,6 +214,71 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
   }
 }
 
+// bfloat16 and what goes with it: the node kinds convert, round and sum where they should. Each rounding is
+// by at most 2^-8 of a number, and there are some tens of them one behind the other in two layers.
+constexpr double kBf16Tolerance = 1.0 / 32;
+
+Precision Mixed(ComputeType compute, ComputeType transport, UnitTypes head) {
+  Precision precision(compute, transport);
+  precision.units["head"] = head;
+  precision.units["embedding"] = head;  // they may share a matrix
+  return precision;
+}
+
+const Precision kReducedPrecisions[] = {
+    ComputeType::kBf16,
+    {ComputeType::kBf16, ComputeType::kFp32},
+    Mixed(ComputeType::kBf16, ComputeType::kBf16, Precision(ComputeType::kFp32).common),
+    Mixed(ComputeType::kFp32, ComputeType::kFp32, Precision(ComputeType::kBf16).common),
+};
+
+TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
+  const Shape& shape = GetParam();
+  const at::Tensor tokens = RandomTokens(shape, kSeed);
+  int number = 0;
+  for (const Precision& precision : kReducedPrecisions) {
+    SCOPED_TRACE(testing::Message() << "precision " << number++);
+    BoundDecoder run(shape.config, shape.batch, precision, kSeed);
+    const double loss = run.Forward(tokens);
+    run.Backward();
+    const AutogradDecoder reference(shape.config, run.parameters());
+    const at::Tensor expected = reference.Loss(tokens);
+    expected.backward();
+    EXPECT_NEAR(loss / expected.item<double>(), 1, kBf16Tolerance / 4);
+    for (const auto& [name, parameter] : reference.parameters()) {
+      EXPECT_EQ(run.parameters().at(name).scalar_type() == at::kBFloat16,
+                precision.Of(UnitOf(shape, name)).compute == ComputeType::kBf16);
+      ExpectClose(run.parameter_gradients().at(name), parameter.grad(), kBf16Tolerance, name);
+    }
+  }
+}
+
+// To what is there, in whatever type it is.
+TEST_P(BindTest, GradientsInReducedPrecisionAreAddedWhereOperandsSay) {
+  const Shape& shape = GetParam();
+  const at::Tensor tokens = RandomTokens(shape, kSeed);
+  for (const Precision& precision : kReducedPrecisions) {
+    BoundDecoder run(shape.config, shape.batch, precision, kSeed);
+    run.Forward(tokens);
+    run.Backward();
+    std::map<std::string, at::Tensor> once;
+    for (const auto& [name, gradient] : run.parameter_gradients()) {
+      once[name] = gradient.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+    }
+    run.AddToGradients();
+    for (int i = static_cast<int>(run.outline().nodes.size()) - 1; i >= 0; --i) {
+      for (const int value : run.outline().nodes[i].backward.gradient_writes) {
+        run.gradient(run.outline().values[value].name).zero_();  // added to as well
+      }
+      run.Run(i, Pass::kBackward);
+    }
+    for (const auto& [name, gradient] : run.parameter_gradients()) {
+      // Each sum is rounded once more.
+      ExpectClose(gradient.contiguous(), once[name] * 2, 1.0 / 128, name);
+    }
+  }
+}
+
 TEST_P(BindTest, ABoundPassRepeatsBitForBitWhateverRanBefore) {
   const Shape& shape = GetParam();
   const at::Tensor tokens = RandomTokens(shape, kSeed);
@@ -244,28 +320,44 @@ class CountedAllocations final : public c10::Allocator {
 
 TEST_P(BindTest, ABoundPassAllocatesNothing) {
   const Shape& shape = GetParam();
-  BoundDecoder run(shape.config, shape.batch, ComputeType::kFp32, kSeed);
-  run.Forward(RandomTokens(shape, kSeed));
-  run.Backward();
-  for (int i = 0; i < static_cast<int>(run.outline().nodes.size()); ++i) {
-    SCOPED_TRACE(run.outline().nodes[i].name);
-    const BoundPass forward = run.Bind(i, Pass::kForward);
-    const BoundPass backward = run.Bind(i, Pass::kBackward);
-    const c10::InferenceMode no_gradients;
-    const CountedAllocations allocations;
-    forward();
-    backward();
-    EXPECT_EQ(allocations.count(), 0);
-    at::empty({1});
-    EXPECT_EQ(allocations.count(), 1) << "allocations are not counted";
+  for (const Precision& precision : {Precision(ComputeType::kFp32), kReducedPrecisions[2]}) {
+    BoundDecoder run(shape.config, shape.batch, precision, kSeed);
+    run.Forward(RandomTokens(shape, kSeed));
+    run.Backward();
+    for (int i = 0; i < static_cast<int>(run.outline().nodes.size()); ++i) {
+      SCOPED_TRACE(run.outline().nodes[i].name);
+      const BoundPass forward = run.Bind(i, Pass::kForward);
+      const BoundPass backward = run.Bind(i, Pass::kBackward);
+      const c10::InferenceMode no_gradients;
+      const CountedAllocations allocations;
+      forward();
+      backward();
+      EXPECT_EQ(allocations.count(), 0);
+      at::empty({1});
+      EXPECT_EQ(allocations.count(), 1) << "allocations are not counted";
+    }
+  }
+}
+
+TEST(BindPrecisionTest, AMatrixOfAnotherTypeThanItsNodeComputesInIsRefused) {
+  const DecoderConfig config = Config(8, 12, 1, 1, 1, 8, 5, /*tied=*/true);
+  Precision precision(ComputeType::kBf16);
+  precision.units["head"] = Precision(ComputeType::kFp32).common;  // and not the embedding's
+  BoundDecoder run(config, {1, 4}, precision, kSeed);
+  try {
+    run.Bind(3, Pass::kForward);
+    FAIL() << "it was bound";
+  } catch (const std::logic_error& error) {
+    EXPECT_STREQ(error.what(), "head forward: part embedding is of bf16, and the node computes in fp32");
   }
 }
 
 // A recompute may leave out what was kept, and gives the bits of the forward in the rest.
 TEST_P(BindTest, RecomputeGivesTheBitsOfTheForward) {
   const Shape& shape = GetParam();
-  for (const ComputeType type : {ComputeType::kFp32, ComputeType::kFp64}) {
-    BoundDecoder run(shape.config, shape.batch, type, kSeed);
+  for (const Precision& precision : {Precision(ComputeType::kFp32), Precision(ComputeType::kFp64),
+                                     kReducedPrecisions[0], kReducedPrecisions[2]}) {
+    BoundDecoder run(shape.config, shape.batch, precision, kSeed);
     run.Forward(RandomTokens(shape, kSeed));
     for (int i = 0; i + 1 < static_cast<int>(run.outline().nodes.size()); ++i) {
       const schedules::Node& node = run.outline().nodes[i];

@@ -17,41 +17,66 @@ namespace tandem::model::test {
 namespace {
 
 constexpr int64_t kGuardBytes = 256;
-constexpr int kUntouched = 0xFF;  // NaN in every float and double
+constexpr int64_t kAlignment = 64;  // elements: 128 bytes of the narrowest
+constexpr int kUntouched = 0xFF;    // NaN in every type
+
+at::ScalarType ScalarTypeOf(ComputeType type) {
+  return type == ComputeType::kFp64 ? at::kDouble : type == ComputeType::kBf16 ? at::kBFloat16 : at::kFloat;
+}
+
+// Of a value of that name, which says the node and the output.
+at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) {
+  const size_t dot = name.rfind('.');
+  const std::string output = name.substr(dot + 1);
+  if (output == "tokens") {
+    return at::kLong;
+  }
+  if (output == "loss") {
+    return at::kDouble;
+  }
+  if (output == "hidden") {
+    return ScalarTypeOf(precision.hidden());
+  }
+  const std::string node = name.substr(0, dot);
+  const ComputeType compute = precision.Of(node.substr(0, node.rfind('.'))).compute;
+  return ScalarTypeOf(output == "lse" ? MainType(compute) : compute);
+}
 
 char* BytesOf(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
 
 }  // namespace
 
-BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, ComputeType type, uint64_t seed)
-    : type_(type),
-      dtype_(type == ComputeType::kFp64 ? at::kDouble : at::kFloat),
-      outline_(DecoderOutline(config, batch, type, LayOut(DecoderUnits(config), 128 / ElementBytes(type)))),
-      nodes_(DecoderNodes(config, batch, type, ops::CpuOperations())) {
+BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const Precision& precision,
+                           uint64_t seed)
+    : precision_(precision),
+      outline_(DecoderOutline(config, batch, precision, LayOut(DecoderUnits(config), kAlignment))),
+      nodes_(DecoderNodes(config, batch, precision, ops::CpuOperations())) {
   at::set_num_threads(1);  // as on a stream's thread
   for (int i = 0; i < static_cast<int>(outline_.values.size()); ++i) {
     const schedules::Value& value = outline_.values[i];
-    const bool is_loss = std::count(outline_.losses.begin(), outline_.losses.end(), i) > 0;
-    const at::ScalarType element = i == outline_.batch ? at::kLong : is_loss ? at::kDouble : dtype_;
+    const at::ScalarType element = TypeOfValue(value.name, precision);
     values_[value.name] = Allocate(value.bytes.bound, element);
     if (value.gradient_bytes.bound > 0) {
-      gradients_[value.name] = Allocate(value.gradient_bytes.bound, dtype_);
+      gradients_[value.name] = Allocate(value.gradient_bytes.bound, element);
     }
   }
   std::mt19937_64 engine(seed);
   std::normal_distribution<double> normal;
   const std::vector<UnitParameters> units = DecoderUnits(config);
-  const std::vector<UnitLayout> layouts = LayOut(units, 128 / ElementBytes(type));
+  const std::vector<UnitLayout> layouts = LayOut(units, kAlignment);
   for (size_t u = 0; u < units.size(); ++u) {
-    const int64_t bytes = layouts[u].elements * ElementBytes(type);
     UnitMemory& memory = units_.emplace_back();
-    memory.parameters = Allocate(bytes, dtype_);
-    memory.gradients = Allocate(bytes, dtype_);
+    memory.types = precision.Of(units[u].name);
+    const auto allocate = [&](ComputeType type) {
+      return Allocate(layouts[u].elements * ElementBytes(type), ScalarTypeOf(type));
+    };
+    memory.parameters = allocate(memory.types.compute);
+    memory.gradients = allocate(memory.types.transport);
     for (size_t i = 0; i < units[u].parameters.size(); ++i) {
       const Parameter& parameter = units[u].parameters[i];
       const UnitLayout::Range& range = layouts[u].parameters[i];
       memory.part.push_back(parameter.part);
-      memory.offset.push_back(range.begin * ElementBytes(type));
+      memory.offset.push_back(range.begin);
       at::Tensor numbers = at::empty(parameter.shape, at::kDouble);
       for (int64_t j = 0; j < numbers.numel(); ++j) {
         numbers.data_ptr<double>()[j] =
@@ -123,12 +148,14 @@ OperandMemory BoundDecoder::MemoryOf(const schedules::UnitPart& part, bool gradi
   const UnitMemory& memory = units_[part.unit];
   char* unit = BytesOf(gradients ? memory.gradients.bytes : memory.parameters.bytes);
   const schedules::PartRange& range = outline_.units[part.unit].parts[part.part];
-  OperandMemory operand{.begin = unit + range.begin * ElementBytes(type_),
-                        .bytes = (range.end - range.begin) * ElementBytes(type_),
-                        .adds = gradients && (adds_ || written_.contains({part.unit, part.part}))};
+  const ComputeType type = gradients ? memory.types.transport : memory.types.compute;
+  OperandMemory operand{.begin = unit + range.begin * ElementBytes(type),
+                        .bytes = (range.end - range.begin) * ElementBytes(type),
+                        .adds = gradients && (adds_ || written_.contains({part.unit, part.part})),
+                        .type = type};
   for (size_t i = 0; i < memory.part.size(); ++i) {
     if (memory.part[i] == part.part) {
-      operand.parameters.push_back(unit + memory.offset[i]);
+      operand.parameters.push_back(unit + memory.offset[i] * ElementBytes(type));
     }
   }
   return operand;
@@ -202,12 +229,13 @@ void BoundDecoder::RunChecked(int node, Pass pass, const std::set<std::string>& 
   for (size_t u = 0; u < units_.size(); ++u) {
     keep(units_[u].parameters.bytes);
     int64_t end = 0;
+    const int element = ElementBytes(units_[u].types.transport);
     for (size_t p = 0; p < outline_.units[u].parts.size(); ++p) {
       const schedules::PartRange& range = outline_.units[u].parts[p];
       const schedules::UnitPart part{.unit = static_cast<int>(u), .part = static_cast<int>(p)};
       if (std::count(access.parameter_gradients.begin(), access.parameter_gradients.end(), part) > 0) {
-        keep(units_[u].gradients.bytes.narrow(0, end, range.begin * ElementBytes(type_) - end));
-        end = range.end * ElementBytes(type_);
+        keep(units_[u].gradients.bytes.narrow(0, end, range.begin * element - end));
+        end = range.end * element;
       }
     }
     keep(units_[u].gradients.bytes.narrow(0, end, units_[u].gradients.bytes.numel() - end));

@@ -23,7 +23,7 @@ namespace tandem::model::test {
 class BoundDecoder {
  public:
   // Parameters are normally distributed around their initial values.
-  BoundDecoder(const DecoderConfig& config, BatchShape batch, ComputeType type, uint64_t seed);
+  BoundDecoder(const DecoderConfig& config, BatchShape batch, const Precision& precision, uint64_t seed);
 
   // All nodes in outline order, and back. Returns the loss. Passes are bound at the first call.
   double Forward(const at::Tensor& tokens);
@@ -41,7 +41,8 @@ class BoundDecoder {
   void AddToGradients() { adds_ = true; }
 
   const schedules::Outline& outline() const { return outline_; }
-  // Flat, of the compute type; tokens are int64, losses double.
+  // Flat, of the type of hidden states, or for what a node keeps of what it computes in; tokens are int64,
+  // losses double, log-sum-exps of the type of statistics.
   at::Tensor value(const std::string& name) { return values_.at(name).tensor; }
   at::Tensor gradient(const std::string& name) { return gradients_.at(name).tensor; }
   // By Hugging Face name, shaped, views of their units' buffers.
@@ -58,7 +59,8 @@ class BoundDecoder {
     Guarded parameters;
     Guarded gradients;
     std::vector<int> part;        // of each parameter
-    std::vector<int64_t> offset;  // of each parameter, in bytes
+    std::vector<int64_t> offset;  // of each parameter, in elements
+    UnitTypes types;
   };
 
   Guarded Allocate(int64_t bytes, at::ScalarType type);
@@ -67,8 +69,7 @@ class BoundDecoder {
   OperandMemory MemoryOf(const schedules::UnitPart& part, bool gradients) const;
   void RunChecked(int node, Pass pass, const std::set<std::string>& recompute, const BoundPass& run);
 
-  const ComputeType type_;
-  const at::ScalarType dtype_;
+  const Precision precision_;
   const schedules::Outline outline_;
   const std::vector<std::unique_ptr<Node>> nodes_;
   bool adds_ = false;

@@ -153,6 +153,29 @@ TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
   EXPECT_EQ(twice.units[0].precision.transport, 8);
 }
 
+TEST(DecoderOutlineTest, UnitsAndValuesHaveTheSizesOfTheirTypes) {
+  const BatchShape batch{.sequences = 2, .sequence_length = 8};
+  const DecoderConfig config = SmallDecoder(false);
+  Precision precision(ComputeType::kBf16, ComputeType::kFp32);
+  precision.units["head"] = Precision(ComputeType::kFp32).common;
+  const schedules::Outline single = OutlineOf(config, batch);
+  const schedules::Outline mixed =
+      DecoderOutline(config, batch, precision, test::LayOut(DecoderUnits(config), 32));
+  for (const schedules::Unit& unit : mixed.units) {
+    EXPECT_EQ(unit.precision.main, 4);
+    EXPECT_EQ(unit.precision.compute, unit.name == "head" ? 4 : 2) << unit.name;
+    EXPECT_EQ(unit.precision.transport, 4);
+  }
+  for (size_t i = 0; i < single.values.size(); ++i) {
+    const std::string& name = single.values[i].name;
+    const bool halved = !name.ends_with("tokens") && !name.ends_with("lse") && !name.starts_with("head.");
+    EXPECT_EQ(mixed.values[i].bytes.bound * (halved ? 2 : 1), single.values[i].bytes.bound) << name;
+    EXPECT_EQ(mixed.values[i].gradient_bytes.bound * 2, single.values[i].gradient_bytes.bound) << name;
+  }
+  // The head's code gets x in fp32, which needs room.
+  EXPECT_GT(mixed.nodes.back().forward.scratch.bound, single.nodes.back().forward.scratch.bound);
+}
+
 TEST(DecoderOutlineTest, RefusesLayoutsOfAnotherModel) {
   const DecoderConfig config = SmallDecoder(false);
   std::vector<UnitLayout> layouts = test::LayOut(DecoderUnits(config), 32);

@@ -60,6 +60,10 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
+at::Tensor Rounded(const at::Tensor& numbers, at::ScalarType dtype) {
+  return numbers.to(dtype).to(at::kDouble);
+}
+
 at::Tensor Leaf(const at::Tensor& tensor) { return tensor.detach().clone().requires_grad_(); }
 
 }  // namespace tandem::ops::test

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <random>
@@ -34,8 +35,21 @@ double RelativeError(const at::Tensor& actual, const at::Tensor& expected);
 // Same shape, same bytes.
 bool SameBits(const at::Tensor& a, const at::Tensor& b);
 
-// What the two types must reach against autograd in double.
-inline double Tolerance(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-12 : 1e-5; }
+// What the types must reach against autograd in double on the same numbers (Rounded). Of bfloat16: what
+// float reaches, and one rounding of the result to 8 digits, by at most 2^-8 of it.
+inline double Tolerance(at::ScalarType dtype) {
+  return dtype == at::kDouble ? 1e-12 : dtype == at::kBFloat16 ? 1.0 / 256 + 1e-5 : 1e-5;
+}
+
+// Of statistics, tables and work memory of operations on elements of that type.
+inline at::ScalarType StatisticsOf(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? at::kFloat : dtype;
+}
+
+// Numbers that the type holds exactly, in double.
+at::Tensor Rounded(const at::Tensor& numbers, at::ScalarType dtype);
+
+inline auto AllTypes() { return testing::Values(at::kFloat, at::kDouble, at::kBFloat16); }
 
 // A copy that takes part in autograd.
 at::Tensor Leaf(const at::Tensor& tensor);

@@ -2,7 +2,8 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "tests/ops/compare.h"
@@ -13,7 +14,7 @@ namespace {
 using namespace test;
 
 class EmbeddingTest : public testing::TestWithParam<at::ScalarType> {};
-INSTANTIATE_TEST_SUITE_P(Types, EmbeddingTest, testing::Values(at::kFloat, at::kDouble));
+INSTANTIATE_TEST_SUITE_P(Types, EmbeddingTest, AllTypes());
 
 TEST_P(EmbeddingTest, MatchesAutograd) {
   const at::ScalarType type = GetParam();
@@ -22,8 +23,8 @@ TEST_P(EmbeddingTest, MatchesAutograd) {
   const int64_t hidden = 19;
   const at::Tensor batch = numbers.Integers({3, 8}, vocabulary);
   const at::Tensor tokens = batch.narrow(1, 0, 7);  // as the node reads it
-  const at::Tensor weight = Leaf(numbers.Normal({vocabulary, hidden}));
-  const at::Tensor grad = numbers.Normal({21, hidden});
+  const at::Tensor weight = Leaf(Rounded(numbers.Normal({vocabulary, hidden}), type));
+  const at::Tensor grad = Rounded(numbers.Normal({21, hidden}), type);
   const at::Tensor expected = weight.index_select(0, tokens.reshape({-1}));
   expected.backward(grad);
 
@@ -31,11 +32,23 @@ TEST_P(EmbeddingTest, MatchesAutograd) {
   Embedding(tokens, weight.detach().to(type), output);
   EXPECT_TRUE(SameBits(output, expected.detach().to(type)));
 
-  at::Tensor grad_weight = FilledWithNan({vocabulary, hidden}, type);
-  EmbeddingBackward(tokens, grad.to(type), /*add=*/false, grad_weight);
-  EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(type));
-  EmbeddingBackward(tokens, grad.to(type), /*add=*/true, grad_weight);
-  EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), Tolerance(type));
+  for (const at::ScalarType sum : {type, StatisticsOf(type)}) {
+    at::Tensor grad_weight = FilledWithNan({vocabulary, hidden}, sum);
+    EmbeddingBackward(tokens, grad.to(type), /*add=*/false, grad_weight);
+    EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(sum));
+    EmbeddingBackward(tokens, grad.to(type), /*add=*/true, grad_weight);
+    EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(sum));  // rounded twice
+  }
+}
+
+// What is added up in bfloat16 stops at 256 ones.
+TEST(EmbeddingBf16Test, RowsOfOneIdAreAddedUpBeforeTheyAreRounded) {
+  const at::Tensor tokens = at::zeros({1, 1000}, at::kLong);
+  const at::Tensor grad = at::ones({1000, 3}, at::kBFloat16);
+  at::Tensor grad_weight = FilledWithNan({2, 3}, at::kBFloat16);
+  EmbeddingBackward(tokens, grad, /*add=*/false, grad_weight);
+  EXPECT_TRUE(grad_weight[0].eq(1000).all().item<bool>());
+  EXPECT_TRUE(grad_weight[1].eq(0).all().item<bool>());
 }
 
 TEST_P(EmbeddingTest, RefusesAnIdOutsideTheVocabulary) {

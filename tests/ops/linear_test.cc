@@ -12,42 +12,55 @@ namespace {
 
 using namespace test;
 
-static_assert(kLinearWorkBytes == 0, "these tests give the products no work memory");
-
 const Operations& Ops() { return CpuOperations(); }
 
+// Full of NaN, as a node's scratch may be.
+class Work {
+ public:
+  operator Workspace() {
+    return {.begin = memory_.mutable_data_ptr(), .bytes = static_cast<int64_t>(memory_.nbytes())};
+  }
+
+ private:
+  const at::Tensor memory_ = FilledWithNan({kLinearWorkBytes / 4}, at::kFloat);
+};
+
 class LinearTest : public testing::TestWithParam<at::ScalarType> {};
-INSTANTIATE_TEST_SUITE_P(Types, LinearTest, testing::Values(at::kFloat, at::kDouble));
+INSTANTIATE_TEST_SUITE_P(Types, LinearTest, AllTypes());
 
 TEST_P(LinearTest, MatchesAutograd) {
   const at::ScalarType type = GetParam();
   Numbers numbers(11);
-  for (const auto& [tokens, inputs, outputs] :
-       std::vector<std::array<int64_t, 3>>{{1, 1, 1}, {1, 5, 3}, {7, 33, 17}, {64, 128, 96}}) {
+  for (const auto& [tokens, inputs, outputs] : std::vector<std::array<int64_t, 3>>{
+           {1, 1, 1}, {1, 5, 3}, {7, 33, 17}, {64, 128, 96}, {300, 600, 520}}) {
     SCOPED_TRACE(testing::Message() << tokens << " x " << inputs << " -> " << outputs);
-    const at::Tensor x = Leaf(numbers.Normal({tokens, inputs}));
-    const at::Tensor weight = Leaf(numbers.Normal({outputs, inputs}));
-    const at::Tensor grad_y = numbers.Normal({tokens, outputs});
+    const at::Tensor x = Leaf(Rounded(numbers.Normal({tokens, inputs}), type));
+    const at::Tensor weight = Leaf(Rounded(numbers.Normal({outputs, inputs}), type));
+    const at::Tensor grad_y = Rounded(numbers.Normal({tokens, outputs}), type);
     const at::Tensor expected = at::mm(x, weight.t());
     expected.backward(grad_y);
 
     const at::Tensor x_t = x.detach().to(type);
     const at::Tensor weight_t = weight.detach().to(type);
     const at::Tensor grad_y_t = grad_y.to(type);
-    at::Tensor y = FilledWithNan({tokens, outputs}, type);
-    at::Tensor grad_x = FilledWithNan({tokens, inputs}, type);
-    at::Tensor grad_weight = FilledWithNan({outputs, inputs}, type);
-    const void* memory = grad_weight.const_data_ptr();
-    Ops().Linear(x_t, weight_t, y, {});
-    Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, {});
-    Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, {});
-    EXPECT_LE(RelativeError(y, expected), Tolerance(type));
-    EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(type));
-    EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(type));
+    // Of bfloat16 operands, an output may be of float as well.
+    for (const at::ScalarType out : {type, StatisticsOf(type)}) {
+      Work work;
+      at::Tensor y = FilledWithNan({tokens, outputs}, out);
+      at::Tensor grad_x = FilledWithNan({tokens, inputs}, out);
+      at::Tensor grad_weight = FilledWithNan({outputs, inputs}, out);
+      const void* memory = grad_weight.const_data_ptr();
+      Ops().Linear(x_t, weight_t, y, work);
+      Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, work);
+      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work);
+      EXPECT_LE(RelativeError(y, expected), Tolerance(out));
+      EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(out));
+      EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(out));
 
-    Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, grad_weight, {});
-    EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), Tolerance(type));
-    EXPECT_EQ(grad_weight.const_data_ptr(), memory);
+      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, grad_weight, work);
+      EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(out));  // rounded twice
+      EXPECT_EQ(grad_weight.const_data_ptr(), memory);
+    }
   }
 }
 
@@ -58,8 +71,9 @@ TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
   const at::Tensor weight = numbers.Normal({6, 16}).to(type);
   at::Tensor out = FilledWithNan({9, 20}, type);
   at::Tensor y = out.narrow(1, 4, 6);
-  Ops().Linear(wide.narrow(1, 8, 16), weight, y, {});
-  EXPECT_LE(RelativeError(y, at::mm(wide.narrow(1, 8, 16), weight.t())), Tolerance(type));
+  Ops().Linear(wide.narrow(1, 8, 16), weight, y, Work());
+  const at::Tensor expected = at::mm(wide.narrow(1, 8, 16).to(at::kDouble), weight.t().to(at::kDouble));
+  EXPECT_LE(RelativeError(y, expected), Tolerance(type));
   EXPECT_TRUE(out.narrow(1, 0, 4).isnan().all().item<bool>());
   EXPECT_TRUE(out.narrow(1, 10, 10).isnan().all().item<bool>());
 }
@@ -68,6 +82,7 @@ TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
 TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
   const at::ScalarType type = GetParam();
   Numbers numbers(13);
+  Work work;
   const int64_t line = 64 / static_cast<int64_t>(c10::elementSize(type));
   const at::Tensor memory = FilledWithNan({1 << 20}, type);
   const int64_t base =
@@ -93,11 +108,11 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
       at::Tensor y = place({tokens, outputs}, {});
       at::Tensor grad_x = place({tokens, inputs}, {});
       at::Tensor grad_weight = place({outputs, inputs}, {});
-      Ops().Linear(x_t, weight_t, y, {});
-      Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, {});
-      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, {});
+      Ops().Linear(x_t, weight_t, y, work);
+      Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, work);
+      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work);
       at::Tensor added = grad_weight.clone();
-      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, added, {});
+      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, added, work);
       const std::vector<at::Tensor> results = {y.clone(), grad_x.clone(), grad_weight.clone(), added};
       first = first.empty() ? results : first;
       for (size_t i = 0; i < results.size(); ++i) {
@@ -114,11 +129,18 @@ TEST_P(LinearTest, RefusesAnOutputOfAnotherShape) {
 }
 
 TEST_P(LinearTest, RefusesAnOutputOfAnotherType) {
-  const at::ScalarType other = GetParam() == at::kFloat ? at::kDouble : at::kFloat;
+  const at::ScalarType other = GetParam() == at::kDouble ? at::kFloat : at::kDouble;
   at::Tensor grad_weight = FilledWithNan({4, 3}, other);
   EXPECT_THROW(
       Ops().LinearBackwardWeight(FilledWithNan({2, 4}, GetParam()), FilledWithNan({2, 3}, GetParam()),
                                  /*add=*/true, grad_weight, {}),
+      c10::Error);
+}
+
+TEST(LinearBf16Test, RefusesTooLittleWorkMemory) {
+  at::Tensor y = FilledWithNan({2, 4}, at::kBFloat16);
+  EXPECT_THROW(
+      Ops().Linear(FilledWithNan({2, 3}, at::kBFloat16), FilledWithNan({4, 3}, at::kBFloat16), y, {}),
       c10::Error);
 }
 

@@ -13,7 +13,7 @@ using namespace test;
 
 TEST(ResidualAddTest, AddsEveryElementOfEveryLength) {
   Numbers numbers(101);
-  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const int64_t columns : {1, 7, 16, 33}) {
       const at::Tensor x = numbers.Normal({3, columns}).to(type);
       at::Tensor y = numbers.Normal({3, columns}).to(type);

@@ -28,7 +28,7 @@ at::Tensor Reference(const at::Tensor& x) {
 }
 
 class RopeTest : public testing::TestWithParam<at::ScalarType> {};
-INSTANTIATE_TEST_SUITE_P(Types, RopeTest, testing::Values(at::kFloat, at::kDouble));
+INSTANTIATE_TEST_SUITE_P(Types, RopeTest, AllTypes());
 
 TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
   const at::ScalarType type = GetParam();
@@ -38,15 +38,15 @@ TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
     SCOPED_TRACE(testing::Message() << sequences << " x " << length << " x " << heads << " x " << dim);
     const int64_t rest = 3;
     const int64_t columns = heads * dim + rest;
-    const at::Tensor all = numbers.Normal({sequences * length, columns});
+    const at::Tensor all = Rounded(numbers.Normal({sequences * length, columns}), type);
     const at::Tensor x = Leaf(all.narrow(1, 0, heads * dim));
-    const at::Tensor grad = numbers.Normal({sequences * length, columns});
+    const at::Tensor grad = Rounded(numbers.Normal({sequences * length, columns}), type);
     const at::Tensor expected =
         Reference(x.view({sequences, length, heads, dim})).view({sequences * length, heads * dim});
     expected.backward(grad.narrow(1, 0, heads * dim));
 
-    at::Tensor cosines = FilledWithNan({length, dim / 2}, type);
-    at::Tensor sines = FilledWithNan({length, dim / 2}, type);
+    at::Tensor cosines = FilledWithNan({length, dim / 2}, StatisticsOf(type));
+    at::Tensor sines = FilledWithNan({length, dim / 2}, StatisticsOf(type));
     RopeTables(kTheta, cosines, sines);
     at::Tensor y = all.to(type, /*non_blocking=*/false, /*copy=*/true);
     Rope(cosines, sines, heads, y);

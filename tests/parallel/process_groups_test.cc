@@ -3,38 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <iostream>
-#include <map>
-#include <random>
-#include <set>
-
-#include "parallel/rank_grid.h"
+#include "tests/parallel/lists_by_name.h"
 
 namespace tandem::parallel {
 namespace {
 
 using ::testing::HasSubstr;
-using Lists = std::vector<std::vector<int>>;
-
-std::map<std::string, Lists> ByName(const std::vector<Group>& groups) {
-  std::map<std::string, Lists> lists;
-  for (const Group& group : groups) {
-    lists[group.name].push_back(group.ranks);
-  }
-  return lists;
-}
-
-std::map<std::string, Lists> All(const GridSizes& sizes) {
-  const absl::StatusOr<std::vector<Group>> groups = AllProcessGroups(sizes);
-  EXPECT_TRUE(groups.ok()) << groups.status();
-  return groups.ok() ? ByName(*groups) : std::map<std::string, Lists>();
-}
-
-std::string Error(const GridSizes& sizes) {
-  EXPECT_EQ(AllProcessGroups(sizes).status(), BuildProcessGroups(sizes).status());
-  return std::string(BuildProcessGroups(sizes).status().message());
-}
 
 // All lists of consecutive ranks of this length.
 Lists Runs(int world, int length) {
@@ -48,8 +22,19 @@ Lists Runs(int world, int length) {
   return lists;
 }
 
+std::vector<std::string> NamesOf(const absl::StatusOr<ProcessGroups>& groups) {
+  EXPECT_TRUE(groups.ok()) << groups.status();
+  std::vector<std::string> names;
+  if (groups.ok()) {
+    for (const GroupKind& kind : groups->kinds()) {
+      names.push_back(kind.name);
+    }
+  }
+  return names;
+}
+
 TEST(ProcessGroupsTest, TensorAndPipeline) {
-  auto groups = All({.world = 8, .tensor = 2, .pipeline = 4, .expert_tensor = 2});
+  auto groups = ListsByName({.world = 8, .tensor = 2, .pipeline = 4});
   EXPECT_EQ(groups["tp"], Runs(8, 2));
   EXPECT_EQ(groups["pp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}}));
   EXPECT_EQ(groups["dp_cp"], Runs(8, 1));
@@ -57,7 +42,7 @@ TEST(ProcessGroupsTest, TensorAndPipeline) {
 }
 
 TEST(ProcessGroupsTest, TensorDataAndPipeline) {
-  auto groups = All({.world = 16, .tensor = 2, .pipeline = 4, .expert_tensor = 2});
+  auto groups = ListsByName({.world = 16, .tensor = 2, .pipeline = 4});
   EXPECT_EQ(groups["dp_cp"], (Lists{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
   EXPECT_EQ(groups["pp"], (Lists{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}}));
   EXPECT_EQ(groups["mp"], (Lists{{0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}}));
@@ -66,19 +51,20 @@ TEST(ProcessGroupsTest, TensorDataAndPipeline) {
 }
 
 TEST(ProcessGroupsTest, TensorAndContext) {
-  auto groups = All({.world = 8, .tensor = 4, .context = 2, .expert_tensor = 4});
+  auto groups = ListsByName({.world = 8, .tensor = 4, .context = 2});
   const Lists pairs = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
   EXPECT_EQ(groups["tp"], Runs(8, 4));
   EXPECT_EQ(groups["cp"], pairs);
+  EXPECT_EQ(groups["dp"], Runs(8, 1));
   EXPECT_EQ(groups["dp_cp"], pairs);
   EXPECT_EQ(groups["expt_dp"], pairs);
-  EXPECT_EQ(groups.count("dp"), 0);  // every rank alone
 }
 
 TEST(ProcessGroupsTest, ExpertsWithReplicas) {
-  auto groups = All({.world = 8, .expert = 2, .replicas = 2});
+  auto groups = ListsByName({.world = 8, .expert = 2, .replicas = 2, .separate_all_gather = true});
   EXPECT_EQ(groups["dp_cp"], Runs(8, 8));
   EXPECT_EQ(groups["intra_dp_cp"], Runs(8, 4));
+  EXPECT_EQ(groups["inter_dp_cp"], (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
   EXPECT_EQ(groups["ep"], Runs(8, 2));
   EXPECT_EQ(groups["expt_dp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}}));
   EXPECT_EQ(groups["intra_expt_dp"], (Lists{{0, 2}, {4, 6}, {1, 3}, {5, 7}}));
@@ -89,23 +75,25 @@ TEST(ProcessGroupsTest, ExpertsWithReplicas) {
 }
 
 TEST(ProcessGroupsTest, ExpertsWithTensor) {
-  auto groups = All({.world = 8, .tensor = 2, .expert = 2, .expert_tensor = 2});
+  auto groups = ListsByName({.world = 8, .tensor = 2, .expert = 2, .expert_tensor = 2});
   EXPECT_EQ(groups["dp_cp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}}));
   EXPECT_EQ(groups["ep"], (Lists{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
   EXPECT_EQ(groups["tp_ep"], Runs(8, 4));
   EXPECT_EQ(groups["expt_dp"], (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+  EXPECT_EQ(groups, ListsByName({.world = 8, .tensor = 2, .expert = 2}));  // experts split as the rest does
 }
 
 TEST(ProcessGroupsTest, WholeExpertsBesideTensor) {
-  auto groups = All({.world = 8, .tensor = 2, .expert = 4, .expert_tensor = 1});
+  auto groups = ListsByName({.world = 8, .tensor = 2, .expert = 4, .expert_tensor = 1});
   EXPECT_EQ(groups["dp_cp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}}));
   EXPECT_EQ(groups["ep"], Runs(8, 4));
-  EXPECT_EQ(groups.count("expt_tp"), 0);
+  EXPECT_EQ(groups["expt_tp"], Runs(8, 1));
   EXPECT_EQ(groups["expt_dp"], (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
 }
 
 TEST(ProcessGroupsTest, EverythingAtOnce) {
-  auto groups = All({.world = 16, .tensor = 2, .context = 2, .pipeline = 2, .expert = 2, .expert_tensor = 1});
+  auto groups =
+      ListsByName({.world = 16, .tensor = 2, .context = 2, .pipeline = 2, .expert = 2, .expert_tensor = 1});
   const Lists data = {{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}};
   const Lists model = {{0, 1, 8, 9}, {2, 3, 10, 11}, {4, 5, 12, 13}, {6, 7, 14, 15}};
   EXPECT_EQ(groups["cp"], (Lists{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
@@ -120,113 +108,118 @@ TEST(ProcessGroupsTest, EverythingAtOnce) {
 }
 
 TEST(ProcessGroupsTest, ManyExpertsInAPipeline) {
-  auto groups = All({.world = 16, .tensor = 2, .pipeline = 2, .expert = 4, .expert_tensor = 1});
+  auto groups = ListsByName({.world = 16, .tensor = 2, .pipeline = 2, .expert = 4, .expert_tensor = 1});
   EXPECT_EQ(groups["dp_cp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}}));
   EXPECT_EQ(groups["ep"], Runs(16, 4));
   EXPECT_EQ(groups["expt_dp"], (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
   EXPECT_EQ(groups["tp_ep_pp"], (Lists{{0, 1, 2, 3, 8, 9, 10, 11}, {4, 5, 6, 7, 12, 13, 14, 15}}));
 }
 
-TEST(ProcessGroupsTest, DataParallelJobCreatesFourGroupsInOrder) {
-  const absl::StatusOr<std::vector<Group>> groups = BuildProcessGroups({.world = 3});
-  ASSERT_TRUE(groups.ok()) << groups.status();
-  const std::vector<int> all = {0, 1, 2};
-  EXPECT_EQ(*groups, (std::vector<Group>{{.name = "dp_cp", .ranks = all},
-                                         {.name = "dp_cp_ag", .ranks = all, .clone_of = 0},
-                                         {.name = "intra_dist_opt", .ranks = all},
-                                         {.name = "report", .ranks = all}}));
+TEST(ProcessGroupsTest, ContextGroupsSplitIntoLevels) {
+  auto groups = ListsByName({.world = 16, .context = 16, .context_levels = {2, 2, 4}});
+  EXPECT_EQ(groups["hcp[0]"], Runs(16, 2));
+  EXPECT_EQ(groups["hcp[1]"], (Lists{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
+  EXPECT_EQ(groups["hcp[2]"], (Lists{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}}));
 }
 
-TEST(ProcessGroupsTest, OneRankHasTheSameGroups) {
-  const absl::StatusOr<std::vector<Group>> groups = BuildProcessGroups({.world = 1});
-  ASSERT_TRUE(groups.ok()) << groups.status();
-  EXPECT_EQ(groups->size(), 4);
-  EXPECT_EQ(All({.world = 1}).size(), 4);
+TEST(ProcessGroupsTest, EveryNameComesInCreationOrder) {
+  EXPECT_EQ(NamesOf(ProcessGroups::Make({.world = 16,
+                                         .tensor = 2,
+                                         .context = 2,
+                                         .pipeline = 2,
+                                         .expert = 2,
+                                         .expert_tensor = 1,
+                                         .replicas = 2,
+                                         .context_levels = {2},
+                                         .separate_all_gather = true})),
+            (std::vector<std::string>{"dp_cp",
+                                      "intra_dp_cp",
+                                      "inter_dp_cp",
+                                      "dp_cp_ag",
+                                      "dp",
+                                      "cp",
+                                      "hcp[0]",
+                                      "mp",
+                                      "tp",
+                                      "pp",
+                                      "embd",
+                                      "pos_embd",
+                                      "tp_dp_cp",
+                                      "tp_dp",
+                                      "tp_cp",
+                                      "ep",
+                                      "expt_tp",
+                                      "tp_ep",
+                                      "tp_ep_pp",
+                                      "expt_dp",
+                                      "intra_expt_dp",
+                                      "inter_dist_opt",
+                                      "expt_dp_ag",
+                                      "intra_dist_opt",
+                                      "world",
+                                      "report"}));
 }
 
+TEST(ProcessGroupsTest, GathersHaveNoGroupsOfTheirOwnUnlessAskedAndExpertsOnlyWithExperts) {
+  const GridSizes dense = {.world = 4};
+  GridSizes asked = dense;
+  asked.separate_all_gather = true;
+  GridSizes experts = asked;
+  experts.expert = 2;
+  EXPECT_EQ(ListsByName(dense).count("dp_cp_ag") + ListsByName(dense).count("expt_dp_ag"), 0);
+  EXPECT_EQ(ListsByName(asked).count("dp_cp_ag"), 1);
+  EXPECT_EQ(ListsByName(asked).count("expt_dp_ag"), 0);
+  EXPECT_EQ(ListsByName(experts).count("expt_dp_ag"), 1);
+}
+
+TEST(ProcessGroupsTest, OneReplicaIsTheWholeGroupAndHasNoOthers) {
+  auto groups = ListsByName({.world = 4, .expert = 2});
+  EXPECT_EQ(groups["intra_dp_cp"], groups["dp_cp"]);
+  EXPECT_EQ(groups["intra_expt_dp"], groups["expt_dp"]);
+  EXPECT_EQ(groups["intra_dist_opt"], Runs(4, 4));
+  EXPECT_EQ(groups.count("inter_dp_cp") + groups.count("inter_dist_opt"), 0);
+}
+
+TEST(ProcessGroupsTest, RequestedNamesComeAloneButForWhatTheyAreClonesOf) {
+  const GridSizes sizes = {.world = 4, .replicas = 2, .separate_all_gather = true};
+  EXPECT_EQ(NamesOf(ProcessGroups::Make(sizes, {"tp", "dp_cp_ag"})),
+            (std::vector<std::string>{"intra_dp_cp", "dp_cp_ag", "tp"}));
+  const absl::StatusOr<ProcessGroups> none = ProcessGroups::Make(sizes, {"hcp", "expt_dp_ag"});
+  EXPECT_EQ(NamesOf(none), std::vector<std::string>());  // these sizes give them no meaning
+  EXPECT_EQ(none->Find("expt_dp_ag"), nullptr);
+}
+
+TEST(ProcessGroupsTest, AnUnknownNameIsRefusedWithThoseThatThereAre) {
+  const absl::Status status = ProcessGroups::Make({.world = 4}, {"dp_cp", "dp-cp"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the requested groups are invalid: there is no \"dp-cp\"; there are dp_cp, "));
+}
+
+// The list of members was worked out anew once, with the default order and no offset: the clone had other
+// members than the group that shards, and weights came from the wrong ranks.
 TEST(ProcessGroupsTest, GatherGroupIsTheShardingGroupForAnyOrderAndOffset) {
-  for (const char* order : {"tp-cp-ep-dp-pp", "tp-cp-pp-ep-dp", "dp-tp-pp", "pp-dp-tp"}) {
+  for (const char* order : {"tp-cp-ep-dp-pp", "tp-ep-cp-pp-dp", "ep-tp-pp-dp", "pp-dp-ep-tp"}) {
     for (const int offset : {0, 16}) {
       for (const int replicas : {1, 2}) {
-        const GridSizes sizes = {.world = 16,
-                                 .tensor = 2,
-                                 .pipeline = 2,
-                                 .expert_tensor = 2,
-                                 .replicas = replicas,
-                                 .order = order,
-                                 .rank_offset = offset};
-        const absl::StatusOr<std::vector<Group>> groups = BuildProcessGroups(sizes);
+        const absl::StatusOr<ProcessGroups> groups = ProcessGroups::Make({.world = 16,
+                                                                          .tensor = 2,
+                                                                          .pipeline = 2,
+                                                                          .expert = 2,
+                                                                          .expert_tensor = 1,
+                                                                          .replicas = replicas,
+                                                                          .order = order,
+                                                                          .rank_offset = offset,
+                                                                          .separate_all_gather = true});
         ASSERT_TRUE(groups.ok()) << groups.status();
-        int clones = 0;
-        for (const Group& group : *groups) {
-          if (group.name == "dp_cp_ag") {
-            ++clones;
-            ASSERT_GE(group.clone_of, 0);
-            const Group& original = (*groups)[group.clone_of];
-            EXPECT_EQ(original.name, replicas > 1 ? "intra_dp_cp" : "dp_cp");
-            EXPECT_EQ(original.ranks, group.ranks);
-          } else {
-            EXPECT_EQ(group.clone_of, -1);
-          }
-          for (const int rank : group.ranks) {
-            EXPECT_GE(rank, offset);
-            EXPECT_LT(rank, offset + 16);
-          }
+        EXPECT_EQ(groups->Find("dp_cp_ag")->clone_of, replicas > 1 ? "intra_dp_cp" : "dp_cp");
+        EXPECT_EQ(groups->Find("expt_dp_ag")->clone_of, replicas > 1 ? "intra_expt_dp" : "expt_dp");
+        for (const char* clone : {"dp_cp_ag", "expt_dp_ag"}) {
+          EXPECT_EQ(groups->Find(clone)->groups, groups->Find(groups->Find(clone)->clone_of)->groups);
         }
-        EXPECT_EQ(clones, 4 * replicas);
       }
     }
   }
-}
-
-TEST(ProcessGroupsTest, RefusesSizesThatDoNotFitAndNamesThem) {
-  EXPECT_EQ(Error({.world = 8, .tensor = 3}), "tensor × context × pipeline = 3 does not divide world size 8");
-  EXPECT_EQ(Error({.world = 8, .expert = 3}),
-            "expert_tensor × expert × pipeline = 3 does not divide world size 8");
-  EXPECT_EQ(Error({.world = 8, .replicas = 3}),
-            "replicas = 3 does not divide the data-parallel ranks (with context) 8");
-  EXPECT_EQ(Error({.world = 8, .expert = 8, .replicas = 2}),
-            "replicas = 2 does not divide the data-parallel ranks of experts 1");
-  EXPECT_EQ(Error({.world = 0}), "world is 0, must be 1 to 1048576");
-  EXPECT_EQ(Error({.world = 8, .order = "tp-tp"}), "order tp-tp: tp is there twice");
-  EXPECT_THAT(Error({.world = 8, .tensor = 2, .pipeline = 2, .expert = 2, .order = "tp-cp-pp-ep-dp"}),
-              HasSubstr("gives experts other pipelines than the rest"));
-}
-
-TEST(ProcessGroupsTest, EveryRankIsInAtMostOneGroupOfAName) {
-  const uint32_t seed = std::random_device()();
-  std::cout << "seed " << seed << std::endl;
-  std::mt19937 random(seed);
-  const auto pick = [&] { return 1 << (random() % 3); };
-  int built = 0;
-  for (int round = 0; round < 500; ++round) {
-    GridSizes sizes = {.tensor = pick(),
-                       .context = pick(),
-                       .pipeline = pick(),
-                       .expert = pick(),
-                       .expert_tensor = pick(),
-                       .replicas = pick(),
-                       .rank_offset = pick()};
-    sizes.world = sizes.tensor * sizes.context * sizes.pipeline * pick();
-    const absl::StatusOr<std::vector<Group>> groups = AllProcessGroups(sizes);
-    if (!groups.ok()) {
-      continue;
-    }
-    ++built;
-    for (const auto& [name, lists] : ByName(*groups)) {
-      std::set<int> seen;
-      size_t members = 0;
-      for (const auto& list : lists) {
-        EXPECT_EQ(list.size(), lists[0].size()) << name;
-        seen.insert(list.begin(), list.end());
-        members += list.size();
-      }
-      EXPECT_EQ(seen.size(), members) << name;
-      EXPECT_GE(*seen.begin(), sizes.rank_offset);
-      EXPECT_LT(*seen.rbegin(), sizes.rank_offset + sizes.world);
-    }
-  }
-  EXPECT_GT(built, 50);
 }
 
 }  // namespace

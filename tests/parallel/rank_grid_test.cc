@@ -67,15 +67,17 @@ TEST(RankGridTest, OrdersDifferOnlyWhereTwoAxesAreLong) {
 }
 
 TEST(RankGridTest, RefusesWhatItCannotLayOut) {
-  EXPECT_EQ(Error({.dp = 2}, "tp-xp-dp"), "order tp-xp-dp: \"xp\" is none of tp, cp, ep, dp, pp");
-  EXPECT_EQ(Error({.dp = 2}, ""), "order : \"\" is none of tp, cp, ep, dp, pp");
-  EXPECT_EQ(Error({.dp = 2}, "tp-dp-"), "order tp-dp-: \"\" is none of tp, cp, ep, dp, pp");
-  EXPECT_EQ(Error({.dp = 2}, "tp-dp-tp"), "order tp-dp-tp: tp is there twice");
+  const std::string allowed =
+      " is not allowed; allowed: tp, cp, ep, dp and pp, each at most once, joined by -; ";
+  EXPECT_EQ(Error({.dp = 2}, "tp-xp-dp"), "order: tp-xp-dp" + allowed + "xp is none of them");
+  EXPECT_EQ(Error({.dp = 2}, ""), "order: " + allowed + "an empty name is none of them");
+  EXPECT_EQ(Error({.dp = 2}, "tp-dp-"), "order: tp-dp-" + allowed + "an empty name is none of them");
+  EXPECT_EQ(Error({.dp = 2}, "tp-dp-tp"), "order: tp-dp-tp" + allowed + "tp is there twice");
   EXPECT_EQ(Error({.dp = 2}, "tp-pp"), "order tp-pp leaves out dp, whose size is 2");
-  EXPECT_EQ(Error({.dp = 0}, "tp-dp"), "dp has size 0, must be at least 1");
+  EXPECT_EQ(Error({.dp = 0}, "tp-dp"), "dp has size 0, must be ≥ 1");
   EXPECT_EQ(Error({.cp = 2, .ep = 2}, "tp-cp-ep-dp-pp"), "one grid cannot have both ep 2 and cp 2");
   EXPECT_THAT(Error({.tp = 1 << 20, .dp = 1 << 20}, "tp-cp-ep-dp-pp"), HasSubstr("more ranks"));
-  EXPECT_THAT(Error({.dp = 2}, "dp", -1), HasSubstr("more ranks"));
+  EXPECT_EQ(Error({.dp = 2}, "dp", -1), "the first rank is -1, must be ≥ 0");
 }
 
 // The same groups from the other end: ranks belong together when they agree on every axis outside the query.

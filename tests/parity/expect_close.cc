@@ -60,7 +60,7 @@ void ExpectClose(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, co
   for (const auto& [name, bytes] : a.arrays) {
     const auto found = b.arrays.find(name);
     ASSERT_TRUE(found != b.arrays.end() && found->second.size() == bytes.size()) << name;
-    const double distance = plan.compute == model::ComputeType::kFp64
+    const double distance = plan.precision.hidden() == model::ComputeType::kFp64
                                 ? RelativeDistance<double>(bytes, found->second)
                                 : RelativeDistance<float>(bytes, found->second);
     EXPECT_LE(distance, tolerance.state) << name;

@@ -64,4 +64,16 @@ std::string FirstDifference(const JobRun& a, const JobRun& b) {
 
 void ExpectSameBits(const JobRun& a, const JobRun& b) { EXPECT_EQ(FirstDifference(a, b), ""); }
 
+JobRun RunOn(int ranks, JobOptions options) {
+  constexpr int kMicrobatchesOfAllRanks = 12;
+  options.ranks = ranks;
+  options.microbatches_per_rank = kMicrobatchesOfAllRanks / ranks;
+  return RunJob(MakeJob(options));
+}
+
+JobRun Tail(JobRun whole, size_t first) {
+  whole.steps.erase(whole.steps.begin(), whole.steps.begin() + static_cast<int64_t>(first) - 1);
+  return whole;
+}
+
 }  // namespace tandem::parity

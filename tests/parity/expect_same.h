@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "tests/parity/job.h"
 #include "tests/parity/run.h"
 
 namespace tandem::parity {
@@ -11,5 +12,11 @@ namespace tandem::parity {
 std::string FirstDifference(const JobRun& a, const JobRun& b);
 
 void ExpectSameBits(const JobRun& a, const JobRun& b);
+
+// The job with 12 microbatches a step, shared among so many ranks.
+JobRun RunOn(int ranks, JobOptions options);
+
+// The steps of `whole` from `first` on.
+JobRun Tail(JobRun whole, size_t first);
 
 }  // namespace tandem::parity

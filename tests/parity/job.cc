@@ -1,5 +1,6 @@
 #include "tests/parity/job.h"
 
+#include <google/protobuf/text_format.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -20,7 +21,7 @@ void AddUnusedUnit(plan::JobPlan& plan) {
   const int layer = static_cast<int>(plan.units.size());
   plan.units.push_back({.name = "unused", .layer = layer, .parts = {"unused"}, .parameters = {parameter}});
   plan.layouts.push_back(fsdp::MakeLayout({{.name = parameter.name, .shape = parameter.shape}},
-                                          model::ElementBytes(plan.compute)));
+                                          model::ElementBytes(plan.precision.hidden())));
   const fsdp::Layout& layout = plan.layouts.back();
   plan.outline.units.push_back({.name = "unused",
                                 .layer = layer,
@@ -71,6 +72,9 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   spec.mutable_parallelism()->mutable_fsdp()->set_strategy(strategy);
   spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(options.prefetch);
   spec.mutable_precision()->set_compute(options.fp64 ? v1::COMPUTE_TYPE_FP64 : v1::COMPUTE_TYPE_FP32);
+  if (!google::protobuf::TextFormat::MergeFromString(options.precision, spec.mutable_precision())) {
+    throw std::logic_error("no precision: " + options.precision);
+  }
   spec.mutable_report()->set_parameter_norms(options.norms);
   if (!options.checkpoint_directory.empty()) {
     spec.mutable_checkpoint()->set_directory(options.checkpoint_directory);

@@ -29,6 +29,7 @@ struct JobOptions {
   bool stop_on_nonfinite = false;
   bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;
+  std::string precision;  // v1.Precision as text; empty: fp32, or fp64
   int prefetch = 1;
   bool norms = true;
   int64_t validate_every_steps = 0;

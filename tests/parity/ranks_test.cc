@@ -9,14 +9,6 @@ namespace {
 
 // The same microbatches, shared among any number of ranks.
 
-constexpr int kMicrobatchesOfAllRanks = 12;
-
-JobRun RunOn(int ranks, JobOptions options) {
-  options.ranks = ranks;
-  options.microbatches_per_rank = kMicrobatchesOfAllRanks / ranks;
-  return RunJob(MakeJob(options));
-}
-
 TEST(SameNumbersTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
   const JobOptions options{.steps = 20};
   const JobRun one = RunOn(1, options);

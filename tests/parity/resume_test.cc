@@ -36,12 +36,6 @@ int64_t NumLines(const std::string& path) {
   return lines;
 }
 
-// The steps of `whole` from `first` on.
-JobRun Tail(JobRun whole, size_t first) {
-  whole.steps.erase(whole.steps.begin(), whole.steps.begin() + static_cast<int64_t>(first) - 1);
-  return whole;
-}
-
 // Asks one rank before the first step: all agree with its norm, and act after the run behind it, which is
 // step 2's.
 RunOptions Ask(int rank, uint32_t bits, uint64_t id) {

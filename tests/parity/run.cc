@@ -216,8 +216,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
         if (memory.begin == nullptr) {
           return;  // of a frozen unit
         }
-        const at::Tensor shard =
-            device::FlatTensorIn(backend->device(), memory, trainer::ElementTypeOf(plan.compute));
+        const at::Tensor shard = device::FlatTensorIn(backend->device(), memory,
+                                                      trainer::ElementTypeOf(plan.precision.common.main));
         const fsdp::Range held = fsdp::WithoutPadding(unit.layout(), unit.held());
         Put(unit.name() + "/" + what, shard.narrow(0, 0, held.size()), held.begin, unit.layout().elements,
             run);

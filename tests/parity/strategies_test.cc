@@ -81,8 +81,8 @@ TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
     add("dp_cp_ag", true, shard, layer ? counts.layer_gathers : counts.other_gathers);
     add(inner, false, all, counts.reductions);
     add(inner, true, shard, counts.put_together);
-    add("inter_dist_opt", true, piece, counts.outer_gathers + counts.outer_put_together);
-    add("inter_dist_opt", false, shard, counts.outer_reductions);
+    add(plan.options.dense.outer_group, true, piece, counts.outer_gathers + counts.outer_put_together);
+    add(plan.options.dense.outer_group, false, shard, counts.outer_reductions);
   }
   std::map<Key, int> seen;
   for (const auto& [group, collectives] : run.collectives) {

@@ -24,9 +24,10 @@ TEST(JobPlanTest, PlainStructsHoldWhatTheSpecSays) {
   EXPECT_EQ(plan.train.data.train, "/data");
   EXPECT_EQ(plan.batch.sequences, 2);
   EXPECT_EQ(plan.batch.sequence_length, 64);
-  EXPECT_EQ(plan.compute, model::ComputeType::kFp32);
+  EXPECT_EQ(plan.precision.hidden(), model::ComputeType::kFp32);
   EXPECT_EQ(plan.model.head_dim, 16);
-  EXPECT_EQ(MakeJobPlan(TestJob("{ranks: 1}", "{compute: fp64}")).compute, model::ComputeType::kFp64);
+  EXPECT_EQ(MakeJobPlan(TestJob("{ranks: 1}", "{compute: fp64}")).precision.hidden(),
+            model::ComputeType::kFp64);
 }
 
 TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
@@ -221,12 +222,45 @@ TEST(JobPlanTest, DigestsNameTheProgramAndTheLayout) {
       MakeJobPlan(TestJob("{ranks: 2}", "{compute: fp32}", ", tie_word_embeddings: true")).layout_digest);
 }
 
+TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
+  const auto text = [](const std::string& precision) {
+    return PrecisionText(MakeJobPlan(TestJob("{ranks: 2}", precision)));
+  };
+  EXPECT_EQ(text("{compute: fp32}"), "fp32");
+  EXPECT_EQ(text("{compute: bf16}"), "bf16");
+  EXPECT_EQ(text("{compute: bf16, transport: fp32}"), "bf16, gradients between ranks in fp32");
+  EXPECT_EQ(text("{compute: bf16, head: {compute: fp32}}"),
+            "bf16; head in fp32, gradients between ranks in bf16; head's in fp32");
+  const JobPlan plan =
+      MakeJobPlan(TestJob("{ranks: 2}", "{compute: bf16, transport: fp32, head: {transport: bf16}}"));
+  using enum model::ComputeType;
+  EXPECT_EQ(plan.precision.Of("layers.3"),
+            (model::UnitTypes{.main = kFp32, .compute = kBf16, .transport = kFp32}));
+  EXPECT_EQ(plan.precision.Of("head"),
+            (model::UnitTypes{.main = kFp32, .compute = kBf16, .transport = kBf16}));
+}
+
+TEST(JobPlanTest, CheckpointsOfTheSameMainTypeAreResumable) {
+  const auto plan = [](const std::string& precision) {
+    return MakeJobPlan(TestJob("{ranks: 2}", precision));
+  };
+  const auto resumes = [&](const std::string& precision, const std::string& saved_in) {
+    const std::vector<std::string> layouts = plan(precision).resumable_layouts;
+    return std::count(layouts.begin(), layouts.end(), plan(saved_in).layout_digest);
+  };
+  for (const char* const precision :
+       {"{compute: fp32}", "{compute: bf16}", "{compute: fp32, head: {compute: bf16}}"}) {
+    EXPECT_EQ(resumes(precision, "{compute: fp32}"), 1) << precision;
+    EXPECT_EQ(resumes(precision, "{compute: bf16, transport: fp32}"), 1) << precision;
+  }
+}
+
 TEST(JobPlanTest, WhatValidateRefusesIsNotPlannedSilently) {
   v1::JobSpec job = TestJob();
   job.mutable_training()->set_global_batch_size(13);
   EXPECT_THROW(MakeJobPlan(job), std::logic_error);
   job = TestJob();
-  job.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
+  job.mutable_precision()->set_compute(v1::COMPUTE_TYPE_FP8);
   EXPECT_THROW(MakeJobPlan(job), std::logic_error);
 }
 

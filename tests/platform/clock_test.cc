@@ -10,13 +10,6 @@
 namespace tandem::platform {
 namespace {
 
-TEST(ClockTest, MachinesClockIsNow) {
-  const absl::Time before = absl::Now();
-  const absl::Time now = SystemClock().Now();
-  EXPECT_LE(before, now);
-  EXPECT_LE(now, absl::Now());
-}
-
 TEST(ClockTest, SteadyClockNeverGoesBackAndStartsAtTheMachinesTime) {
   absl::Time last = SteadyClock().Now();
   EXPECT_LT(absl::AbsDuration(last - absl::Now()), absl::Minutes(1));

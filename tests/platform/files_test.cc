@@ -111,6 +111,17 @@ TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
   EXPECT_TRUE(absl::IsNotFound(files_.Read(Path("a")).status()));
 }
 
+TEST_F(FilesTest, WhatIsTooLargeIsRefusedBeforeItIsRead) {
+  ASSERT_TRUE(files_.Write(Path("a"), "12345").ok());
+  EXPECT_EQ(*ReadAtMost(files_, Path("a"), 5), "12345");
+  std::filesystem::resize_file(Path("a"), uintmax_t{1} << 40);  // a sparse file that no memory holds
+  const absl::Status status = ReadAtMost(files_, Path("a"), 5).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_EQ(status.message(),
+            "read " + Path("a") + ": it has 1099511627776 bytes, more than such a file can have (5)");
+  EXPECT_TRUE(absl::IsNotFound(ReadAtMost(files_, Path("none"), 5).status()));
+}
+
 TEST_F(FilesTest, FoldersAreMadeListedInOrderAndRemoved) {
   ASSERT_TRUE(files_.CreateFolders(Path("x/y/z")).ok());
   ASSERT_TRUE(files_.CreateFolders(Path("x/y/z")).ok());

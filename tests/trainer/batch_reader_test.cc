@@ -43,6 +43,23 @@ TEST(BatchReaderTest, AMicrobatchIsThereBeforeTheOnesBehindIt) {
   EXPECT_EQ(memory[1], 7);
 }
 
+TEST(BatchReaderTest, CancelEndsTheWaitForDataThatAreSlow) {
+  std::promise<void> go_on;
+  std::promise<void> waiting;
+  std::vector<int64_t> memory(1);
+  BatchReader reader;
+  reader.Ask(0, {&memory[0]}, [&, may = go_on.get_future().share()](int, int64_t*) {
+    waiting.set_value();
+    may.wait();
+  });
+  auto waiter = std::async(std::launch::async, [&] { reader.Await(0, 0); });
+  waiting.get_future().wait();
+  reader.Cancel();
+  EXPECT_THROW(waiter.get(), std::runtime_error);
+  EXPECT_THROW(reader.Await(0, 0), std::runtime_error);
+  go_on.set_value();
+}
+
 TEST(BatchReaderTest, AnErrorIsThrownToThoseWhoWaitForThatMicrobatchAndLaterOnes) {
   BatchReader reader;
   std::vector<int64_t> memory(3);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "model/node.h"
 #include "ops/operations.h"
 #include "tests/parity/job.h"
+#include "tests/trainer/counted_allocations.h"
 #include "trainer/backend.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
@@ -32,7 +34,8 @@
 namespace tandem::trainer {
 namespace {
 
-// A group of one rank; with `hang`, all-gathers are started, as a GPU does, and never end.
+// A group of one rank; with `hang`, all-gathers are started, as a GPU does, and never end. With two_at_once
+// each of them is two collectives, of which the second hangs.
 class HangingCommunicator final : public comm::Communicator {
  public:
   explicit HangingCommunicator(std::string name)
@@ -42,11 +45,10 @@ class HangingCommunicator final : public comm::Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    if (hang) {
-      ++hanging_;
-    } else {
+    if (!hang || two_at_once) {
       inner_->AllGather(input, output);
     }
+    hanging_ += hang ? 1 : 0;
   }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
   void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
@@ -57,6 +59,7 @@ class HangingCommunicator final : public comm::Communicator {
   uint64_t num_ended() const override { return inner_->num_ended(); }
 
   std::atomic<bool> hang{false};
+  bool two_at_once = false;
 
  private:
   const std::unique_ptr<comm::Communicator> inner_;
@@ -116,12 +119,96 @@ class IssuingThreadStreams final : public device::StreamFactory {
   }
 };
 
+// What a stream of a device that only issues does: run work in Enqueue, or not at all; what was issued is
+// finished when the test says so. Outlives the stream, as events do.
+class IssuedWork final : public device::Event::State {
+ public:
+  bool IsReached() override { return finished; }
+
+  bool runs = true;
+  std::atomic<bool> finished{true};
+  std::atomic<bool> failed{false};
+
+ private:
+  void Recycle() override {}
+};
+
+class IssuingStream final : public device::Stream {
+ public:
+  explicit IssuingStream(IssuedWork& issued) : issued_(issued) {}
+
+  void Enqueue(std::function<void()> work) override {
+    if (issued_.runs) {
+      const c10::InferenceMode no_gradients;
+      work();
+    }
+  }
+  device::Event Record() override { return device::Event(&issued_); }
+  void Wait(const device::Event&) override {}
+  void Synchronize() override { Synchronize(device::Event()); }
+  void Synchronize(const device::Event&) override {
+    while (!issued_.finished) {
+      std::this_thread::yield();
+    }
+    if (issued_.failed) {
+      throw device::DeviceError("an illegal address");
+    }
+  }
+
+ private:
+  IssuedWork& issued_;
+};
+
+class IssuingDevice final : public device::Device {
+ public:
+  explicit IssuingDevice(device::Device& inner) : inner_(inner) {}
+
+  c10::Device torch_device() const override { return inner_.torch_device(); }
+  bool finishes_in_calls() const override { return false; }
+  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError) override {
+    return std::make_unique<IssuingStream>(streams[name]);
+  }
+  std::unique_ptr<device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
+  std::unique_ptr<device::Region> ReserveHost(int64_t bytes) override { return inner_.ReserveHost(bytes); }
+  void CopyToDevice(void* to, const void* host, int64_t bytes) override {
+    inner_.CopyToDevice(to, host, bytes);
+  }
+  void CopyToHost(void* host, const void* from, int64_t bytes) override {
+    inner_.CopyToHost(host, from, bytes);
+  }
+  void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
+  std::unique_ptr<device::TimeMark> MarkTime() override { return inner_.MarkTime(); }
+  void Synchronize() override { inner_.Synchronize(); }
+
+  std::map<std::string, IssuedWork> streams;  // by name
+
+ private:
+  device::Device& inner_;
+};
+
+class IssuingBackend final : public Backend {
+ public:
+  device::Device& device() override { return issuing; }
+  const ops::Operations& operations() const override { return inner_->operations(); }
+  const fsdp::ShardKernels& shard_kernels() const override { return inner_->shard_kernels(); }
+  std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) override {
+    return inner_->MakeCommunicatorFactory(std::move(rendezvous));
+  }
+  bool needs_watchdog() const override { return false; }
+
+ private:
+  const std::unique_ptr<Backend> inner_ = MakeCpuBackend();
+
+ public:
+  IssuingDevice issuing{inner_->device()};
+};
+
 // One rank on a plan, without the loop around it.
 class ExecutorTest : public testing::Test {
  protected:
   ExecutorTest()
       : plan_(parity::MakeJob({.microbatches_per_rank = 2, .validate_every_steps = 1})),
-        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.compute, backend_->operations())),
+        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.precision, backend_->operations())),
         memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
                 /*fill_with_nan=*/true),
         units_(MakeUnits(plan_, 0, *backend_)),
@@ -260,6 +347,75 @@ TEST_F(ExecutorTest, ThePageSaysWhatFinished) {
     EXPECT_EQ(page_.collectives[i], (*communicators_)[i].num_collectives()) << i;
     EXPECT_GT(page_.collectives[i], 0u);
   }
+}
+
+TEST_F(ExecutorTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
+  IssuingBackend backend;
+  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
+  for (auto& [name, stream] : backend.issuing.streams) {
+    stream.finished = false;
+  }
+  executor.Issue(Begin(1), Load());
+  EXPECT_EQ(page_.instruction, -1) << "it was issued";
+  backend.issuing.streams.at("gather").finished = true;
+  while (page_.instruction < 0) {
+    std::this_thread::yield();
+  }
+  // Of all programs, one behind the other: train comes before begin.
+  const auto train = static_cast<int64_t>(plan_.stage.train.instructions.size());
+  const schedules::Instruction& last = plan_.stage.begin.instructions.at(page_.instruction - train);
+  EXPECT_EQ(last.opcode, schedules::Opcode::kUnshard);
+  EXPECT_EQ(page_.microbatch, last.microbatch);
+  EXPECT_EQ(page_.step, 1);
+  for (auto& [name, stream] : backend.issuing.streams) {
+    stream.finished = true;
+  }
+  executor.Await();
+  EXPECT_GT(page_.instruction, train + (&last - plan_.stage.begin.instructions.data()));
+  EXPECT_EQ(plan_.stage.begin.instructions.at(page_.instruction - train).opcode,
+            schedules::Opcode::kGradientNorm);
+}
+
+// A GPU tells whoever asks next that it has failed, not which instruction did that.
+TEST_F(ExecutorTest, AFailedDeviceIsReportedWithTheStepAndWhatHadFinished) {
+  IssuingBackend backend;
+  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
+  executor.Issue(Begin(1), Load());
+  executor.Await();
+  backend.issuing.streams.at("device-to-host").failed = true;
+  executor.Issue(Train(2), Load());
+  try {
+    executor.Await();
+    FAIL() << "the error was swallowed";
+  } catch (const InstructionError& error) {
+    EXPECT_GE(error.step, 1);
+    EXPECT_EQ(error.instruction, "") << "nobody knows";
+    EXPECT_EQ(std::string(error.what()).find("an illegal address; after "), 0u) << error.what();
+  }
+}
+
+// What is bound once goes to the streams by reference. A run may cost a few, each of its segments none.
+TEST_F(ExecutorTest, IssuingAllocatesNothingForASegment) {
+  IssuingBackend backend;
+  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
+  for (auto& [name, stream] : backend.issuing.streams) {
+    stream.runs = false;
+  }
+  const BoundProgram bound(plan_.stage.train, [](const schedules::Instruction&, int) { return Call(); });
+  ASSERT_GT(bound.segments().size(), 30u);
+  executor.Issue(Begin(1), Load());
+  for (int64_t step = 2; step <= 4; ++step) {
+    executor.Issue(Train(step), Load());
+    executor.Await();
+  }
+  executor.Await();
+  const RunRequest request = Train(5);
+  BatchReader::Load load = Load();
+  const CountedAllocations counted;
+  executor.Issue(request, std::move(load));
+  const int64_t count = counted.count();
+  EXPECT_GT(count, 0) << "allocations are not counted";
+  EXPECT_LT(count, 10);
 }
 
 // The copies of a run go ahead of the run before it.
@@ -447,6 +603,46 @@ TEST_F(ExecutorTest, ALossIsReportedWithTheOldestCollectiveThatHasNotEnded) {
     EXPECT_NE(error.instruction.find("unshard"), std::string::npos) << error.instruction;
     EXPECT_STREQ(error.what(), "group dp_cp_ag rank 0: rank 1 is gone");
   }
+}
+
+TEST_F(ExecutorTest, ACollectiveThatIsNotItsInstructionsFirstIsFoundToo) {
+  IssueAndAwait(Begin(1));
+  HangingCommunicator& gather = *factory_.made.at("dp_cp_ag");
+  gather.two_at_once = true;
+  gather.hang = true;
+  executor_->Issue(Train(2), Load());
+  executor_->Await();  // on the CPU the run goes on
+  try {
+    std::rethrow_exception(
+        executor_->FailHungCollective(std::make_exception_ptr(comm::CommError("rank 1 is gone"))));
+  } catch (const InstructionError& error) {
+    EXPECT_EQ(error.group, "dp_cp_ag");
+    EXPECT_NE(error.instruction.find("unshard"), std::string::npos) << error.instruction;
+  }
+}
+
+// On a GPU the issuing thread itself waits for the batches.
+TEST_F(ExecutorTest, AnErrorFromOutsideEndsTheWaitForSlowData) {
+  IssuingThreadStreams streams;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(streams);
+  std::promise<void> asked;
+  std::promise<void> go_on;
+  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, *backend);
+  std::thread watchdog([&] {
+    asked.get_future().wait();
+    executor.Fail(std::make_exception_ptr(comm::CommError("rank 1 is gone")));
+  });
+  EXPECT_THROW(executor.Issue(Begin(1),
+                              [&, first = std::make_shared<std::atomic<bool>>(true),
+                               may = go_on.get_future().share()](int, int64_t*) {
+                                if (first->exchange(false)) {
+                                  asked.set_value();
+                                }
+                                may.wait();
+                              }),
+               comm::CommError);
+  watchdog.join();
+  go_on.set_value();
 }
 
 // Nothing in a segment waits but its first instruction, and only its last is waited for; otherwise merging

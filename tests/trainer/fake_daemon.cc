@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <utility>
 
 #include "link/trainer_args.h"
-#include "parallel/process_groups.h"
+#include "parallel/job_groups.h"
+#include "parallel/spec_grid.h"
 
 namespace tandem::trainer {
 
@@ -22,13 +24,16 @@ v1::Assignment AssignmentOf(const v1::JobSpec& resolved, int attempt) {
   assignment.set_desired(v1::DESIRED_RUN);
   *assignment.mutable_resolved() = resolved;
   const int ranks = resolved.parallelism().ranks();
-  const std::vector<parallel::Group> groups = parallel::BuildProcessGroups({.world = ranks}).value();
+  const std::vector<parallel::Group> groups =
+      parallel::BuildProcessGroups(parallel::GridOf(resolved.parallelism())).value();
   for (int rank = 0; rank < ranks; ++rank) {
     v1::RankStart& start = *assignment.add_ranks();
     start.set_rank(rank);
-    start.set_place(rank);
+    start.set_slot(rank);
     for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
-      start.add_groups(i);
+      if (std::count(groups[i].ranks.begin(), groups[i].ranks.end(), rank) > 0) {
+        start.add_groups(i);
+      }
     }
   }
   for (const parallel::Group& group : groups) {

@@ -18,7 +18,7 @@
 
 namespace tandem::trainer {
 
-// What the controller would send of a resolved job whose ranks are all on this machine, rank r on place r.
+// What the controller would send of a resolved job whose ranks are all on this machine, rank r on slot r.
 v1::Assignment AssignmentOf(const v1::JobSpec& resolved, int attempt = 1);
 
 // The worker daemon's side of real tandem-trainer processes: starts them, answers their rendezvous, keeps

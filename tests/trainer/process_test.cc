@@ -71,7 +71,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     EXPECT_GE(daemon_->page(rank).instruction, 0);
     EXPECT_GT(daemon_->page(rank).collectives[0], 0u);
   }
-  const v1::ItemTable table = daemon_->Said(0)[0].table();
+  const v1::ParameterTable table = daemon_->Said(0)[0].table();
   int64_t steps = 0;
   bool validated_start = false;
   for (const v1::FromTrainer& message : daemon_->Said(0)) {
@@ -91,14 +91,14 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     EXPECT_GT(report.loss(), 0);
     EXPECT_GT(report.grad_norm(), 0);
     EXPECT_EQ(report.norms().table_digest(), table.digest());
-    EXPECT_EQ(report.norms().weight_size(), table.items_size());
-    EXPECT_EQ(report.norms().update_size(), table.items_size());
+    EXPECT_EQ(report.norms().weight_size(), table.parameters_size());
+    EXPECT_EQ(report.norms().update_size(), table.parameters_size());
     EXPECT_EQ(report.norms().max_abs_size(), 0);
     EXPECT_EQ(report.scalars().contains("validation_loss"), report.step() % 3 == 0);
   }
   EXPECT_TRUE(validated_start);
   EXPECT_EQ(steps, 6);
-  EXPECT_EQ(table.items(0).name(), "model.embed_tokens.weight");
+  EXPECT_EQ(table.parameters(0).name(), "model.embed_tokens.weight");
   const auto committed = daemon_->WaitFor(
       0, [](const auto& m) { return m.has_checkpoint(); }, kPatience);
   ASSERT_TRUE(committed.has_value());
@@ -131,6 +131,28 @@ TEST_F(ProcessTest, StopNowEndsAtOnce) {
   daemon_->Request(1, v1::DESIRED_STOP_NOW, 0);
   ExpectExit(0, ExitCode::kStopped, absl::Seconds(1));
   ExpectExit(1, ExitCode::kStopped, absl::Seconds(1));
+}
+
+TEST_F(ProcessTest, StopNowGivesTheCheckpointDirectoryBack) {
+  const std::string directory = folder_ + "/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  ASSERT_TRUE(checkpoint::ReadOwner(platform::SystemFiles(), directory).ok());
+  daemon_->Request(0, v1::DESIRED_STOP_NOW, 0);
+  daemon_->Request(1, v1::DESIRED_STOP_NOW, 0);
+  ExpectExit(0, ExitCode::kStopped, absl::Seconds(1));
+  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
+}
+
+TEST_F(ProcessTest, ARankThatFailsGivesTheCheckpointDirectoryBack) {
+  const std::string directory = folder_ + "/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  kill(daemon_->pid(1), SIGKILL);
+  ExpectExit(0, ExitCode::kPeerLost, absl::Seconds(2));
+  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
 TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
@@ -224,14 +246,17 @@ TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {
   ExpectExit(1, ExitCode::kStopped, absl::Seconds(2));
 }
 
-TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItself) {
+TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItselfAndGivesTheDirectoryBack) {
+  const std::string directory = folder_ + "/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
-  daemon_->page(1).orphan_deadline_boottime_ns = 1;
-  ExpectExit(1, ExitCode::kFenced, absl::Seconds(2));
-  const auto failed = WaitForFailed(1);
+  daemon_->page(0).orphan_deadline_boottime_ns = 1;
+  ExpectExit(0, ExitCode::kFenced, absl::Seconds(2));
+  const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
   EXPECT_EQ(failed->failed().reason(), "ControllerLost");
+  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
 TEST_F(ProcessTest, AnotherBuildIsRefused) {

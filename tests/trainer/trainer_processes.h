@@ -14,7 +14,7 @@
 
 namespace tandem::trainer {
 
-// A job on real trainer processes, a place each; the test is their daemon. What is still running at the end
+// A job on real trainer processes, a slot each; the test is their daemon. What is still running at the end
 // is killed, and the folder removed.
 class TrainerProcesses : public testing::Test {
  protected:

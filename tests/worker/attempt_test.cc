@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/worker/core_harness.h"
-#include "worker/core.h"
+#include "worker/step.h"
 
 namespace tandem::worker {
 namespace {
@@ -42,7 +42,7 @@ TEST(AttemptTest, IsPreparedThenSpawnedThenTold) {
   ASSERT_THAT(spawns, SizeIs(2));
   EXPECT_EQ(spawns[1].rank.rank, 1);
   EXPECT_EQ(spawns[1].start.rank(), 1);
-  EXPECT_EQ(spawns[1].start.assignment().places_size(), 2);
+  EXPECT_EQ(spawns[1].start.assignment().slots_size(), 2);
   EXPECT_EQ(spawns[1].start.build(), "b");
   EXPECT_EQ(core.TakeStatus().ranks(0).phase(), v1::RANK_PHASE_SPAWNED);
   core.Feed(RankSpawned{{kJob, 1}, 77});
@@ -112,7 +112,7 @@ TEST(AttemptTest, OneDeadRankStopsTheOthersWithoutAskingAnyone) {
   core.Exits(kJob, 1, {.signal = SIGKILL});
   v1::AttemptStatus status = core.TakeStatus();
   EXPECT_EQ(status.ranks(1).cause().message(),
-            "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2");
+            "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2");
   EXPECT_EQ(status.ranks(1).cause().instruction(), "op 3");
   EXPECT_FALSE(status.ranks(1).stop_requested());
   EXPECT_TRUE(status.ranks(0).stop_requested());
@@ -217,13 +217,13 @@ TEST(AttemptTest, ADiskThatCannotRecordItRefusesItAsTheMachinesFault) {
   EXPECT_EQ(core.TakeStatus().refused().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
 }
 
-TEST(AttemptTest, APlaceThatIsNotFreeRefusesIt) {
-  CoreHarness core(/*num_places=*/2);
+TEST(AttemptTest, ASlotThatIsNotFreeRefusesIt) {
+  CoreHarness core(/*num_slots=*/2);
   core.StartJob(CoreHarness::Job("a", 1));
   v1::Assignment far = CoreHarness::Job("b", 1);
-  far.mutable_ranks(0)->set_place(2);
+  far.mutable_ranks(0)->set_slot(2);
   v1::Assignment gpu = CoreHarness::Job("d", 1);
-  gpu.mutable_ranks(0)->set_place(1);
+  gpu.mutable_ranks(0)->set_slot(1);
   gpu.mutable_resolved()->mutable_resources()->set_device(v1::DEVICE_CUDA);
   core.Assign({CoreHarness::Job("a", 1), far, CoreHarness::Job("c", 1), gpu});
   EXPECT_THAT(core.Take<Prepare>(), IsEmpty());
@@ -231,9 +231,9 @@ TEST(AttemptTest, APlaceThatIsNotFreeRefusesIt) {
   for (const v1::WorkerMessage& message : core.TakeMessages(v1::WorkerMessage::kStatus)) {
     messages.push_back(message.status().refused().message());
   }
-  EXPECT_THAT(messages, testing::UnorderedElementsAre("rank 0 is assigned to place 2, but this worker has 2",
-                                                      "place 0 is still in use by rank 0 of job a",
-                                                      "rank 0 needs a GPU, but place 1 is a CPU place"));
+  EXPECT_THAT(messages, testing::UnorderedElementsAre("rank 0 is assigned to slot 2, but this worker has 2",
+                                                      "slot 0 is still in use by rank 0 of job a",
+                                                      "rank 0 needs a GPU, but slot 1 is a CPU slot"));
 }
 
 TEST(AttemptTest, IdsThatWouldLeaveTheFolderAreIgnored) {
@@ -322,6 +322,25 @@ TEST(AttemptTest, AForgetOfARunningAttemptChangesNothing) {
   core.Assign({CoreHarness::Job("j", 1)}, {kJob});
   EXPECT_THAT(core.Take<Forget>(), IsEmpty());
   EXPECT_EQ(core.state().live.size(), 1u);
+}
+
+TEST(AttemptTest, AStopAfterTheNextCheckpointIsToldToOneRankAndARequestedEndOfAll) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 2));
+  v1::Assignment stop = CoreHarness::Job("j", 2);
+  stop.set_desired(v1::DESIRED_STOP_AFTER_CHECKPOINT);
+  stop.set_request(7);
+  stop.set_reason("Suspended");
+  core.Assign({stop});
+  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
+  core.Exits(kJob, 1, {.exit_code = 81});
+  core.Exits(kJob, 0, {.exit_code = 81});
+  const v1::AttemptStatus status = core.TakeStatus();
+  for (const v1::RankStatus& rank : status.ranks()) {
+    EXPECT_EQ(rank.cause().class_(), v1::FAILURE_CLASS_REQUESTED) << rank.cause().message();
+    EXPECT_EQ(rank.cause().reason(), "Suspended");
+    EXPECT_TRUE(rank.stop_requested());
+  }
 }
 
 TEST(AttemptTest, AOneShotRequestGoesToOneRankOnce) {

@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "ExitedEarly",
-              "rank 1 exited with code 0 in step 37, forward of microbatch 2: before it had finished"},
+              "rank 1 exited with code 0 in step 37, after forward of microbatch 2: before it had finished"},
         Death{"Sigkill",
               {0, SIGKILL},
               false,
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
         Death{"Sigsegv",
               {0, SIGSEGV},
               false,
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 11 (SIGSEGV) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 11 (SIGSEGV) in step 37, after forward of microbatch 2"},
         Death{"ForeignSigkillWithinTheGrace",
               {0, SIGKILL},
               false,
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
         Death{"OurSigkill",
               {0, SIGKILL},
               false,
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
               true,
               v1::FAILURE_CLASS_REQUESTED,
               "Cancelled",
-              "rank 1 was stopped with SIGKILL in step 37, forward of microbatch 2"},
+              "rank 1 was stopped with SIGKILL in step 37, after forward of microbatch 2"},
         Death{"OurSigkillOfOneThatWasDyingAlready",
               {0, SIGKILL, /*before_kill=*/true},
               false,
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
               true,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
         Death{"AbortAfterStop",
               {0, SIGABRT},
               false,
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 6 (SIGABRT) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 6 (SIGABRT) in step 37, after forward of microbatch 2"},
         Death{"AbortThatOutlastedTheGrace",
               {0, SIGABRT},
               false,
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
               true,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankKilled",
-              "rank 1 was killed by signal 6 (SIGABRT) in step 37, forward of microbatch 2"},
+              "rank 1 was killed by signal 6 (SIGABRT) in step 37, after forward of microbatch 2"},
         Death{"Stopped",
               {81, 0},
               false,
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_REQUESTED,
               "Cancelled",
-              "rank 1 was stopped in step 37, forward of microbatch 2"},
+              "rank 1 was stopped in step 37, after forward of microbatch 2"},
         Death{"StoppedUnasked",
               {81, 0},
               false,
@@ -140,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "StoppedUnasked",
-              "rank 1 exited with code 81 in step 37, forward of microbatch 2: stopped, though the daemon "
+              "rank 1 exited with code 81 in step 37, after forward of microbatch 2: stopped, though the "
+              "daemon "
               "had not "
               "asked"},
         Death{"User",
@@ -150,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_USER,
               "UserError",
-              "rank 1 exited with code 64 in step 37, forward of microbatch 2: an error of the job; its log "
+              "rank 1 exited with code 64 in step 37, after forward of microbatch 2: an error of the job; "
+              "its log "
               "says "
               "which"},
         Death{"UserAfterStop",
@@ -160,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_USER,
               "UserError",
-              "rank 1 exited with code 78 in step 37, forward of microbatch 2: an error of the job; its log "
+              "rank 1 exited with code 78 in step 37, after forward of microbatch 2: an error of the job; "
+              "its log "
               "says "
               "which"},
         Death{"Preempted",
@@ -170,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_PREEMPTED,
               "Preempted",
-              "rank 1 exited with code 75 in step 37, forward of microbatch 2: preempted"},
+              "rank 1 exited with code 75 in step 37, after forward of microbatch 2: preempted"},
         Death{"PeerLost",
               {80, 0},
               false,
@@ -178,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_PEER_LOST,
               "PeerLost",
-              "rank 1 exited with code 80 in step 37, forward of microbatch 2: it lost another rank"},
+              "rank 1 exited with code 80 in step 37, after forward of microbatch 2: it lost another rank"},
         Death{"Fenced",
               {82, 0},
               false,
@@ -186,18 +189,20 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "Fenced",
-              "rank 1 exited with code 82 in step 37, forward of microbatch 2: it had heard of no controller "
+              "rank 1 exited with code 82 in step 37, after forward of microbatch 2: it had heard of no "
+              "controller "
               "for too "
               "long"},
-        Death{"Numeric",
-              {83, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_NUMERIC,
-              "NonFinite",
-              "rank 1 exited with code 83 in step 37, forward of microbatch 2: loss or gradients are not "
-              "finite"},
+        Death{
+            "Numeric",
+            {83, 0},
+            false,
+            false,
+            false,
+            v1::FAILURE_CLASS_NUMERIC,
+            "NonFinite",
+            "rank 1 exited with code 83 in step 37, after forward of microbatch 2: loss or gradients are not "
+            "finite"},
         Death{"OutOfMemory",
               {84, 0},
               false,
@@ -205,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_OUT_OF_MEMORY,
               "OutOfMemory",
-              "rank 1 exited with code 84 in step 37, forward of microbatch 2: out of memory"},
+              "rank 1 exited with code 84 in step 37, after forward of microbatch 2: out of memory"},
         Death{"OtherCode",
               {3, 0},
               false,
@@ -213,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "RankExited",
-              "rank 1 exited with code 3 in step 37, forward of microbatch 2: its log says more"},
+              "rank 1 exited with code 3 in step 37, after forward of microbatch 2: its log says more"},
         Death{"OtherCodeAfterStop",
               {1, 0},
               false,
@@ -221,44 +226,19 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_REQUESTED,
               "Cancelled",
-              "rank 1 was stopped in step 37, forward of microbatch 2"}),
+              "rank 1 was stopped in step 37, after forward of microbatch 2"}),
     [](const auto& info) { return info.param.name; });
-
-v1::Cause CauseOf(v1::FailureClass failure, int signal, int64_t second, const char* reason = "") {
-  v1::Cause cause;
-  cause.set_class_(failure);
-  cause.set_signal(signal);
-  cause.set_reason(reason);
-  cause.mutable_time()->set_seconds(second);
-  return cause;
-}
-
-TEST(FirstCauseTest, IsChosenByClassThenTime) {
-  const v1::Cause requested = CauseOf(v1::FAILURE_CLASS_REQUESTED, SIGKILL, 1);
-  const v1::Cause peer_lost = CauseOf(v1::FAILURE_CLASS_PEER_LOST, SIGABRT, 2);
-  v1::Cause crashed_after_stop = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, SIGSEGV, 3, "crashed");
-  crashed_after_stop.set_after_stop(true);
-  const v1::Cause worker_lost = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, 0, 3, "WorkerLost");
-  const v1::Cause own = CauseOf(v1::FAILURE_CLASS_USER, 0, 4, "own");
-  const v1::Cause later_own = CauseOf(v1::FAILURE_CLASS_NUMERIC, 0, 5, "later own");
-  const v1::Cause killed = CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, SIGKILL, 6, "killed");
-  const v1::Cause out_of_memory = CauseOf(v1::FAILURE_CLASS_OUT_OF_MEMORY, 0, 7, "oom");
-  EXPECT_FALSE(FirstCause({}).has_value());
-  EXPECT_EQ(FirstCause({requested, peer_lost})->class_(), v1::FAILURE_CLASS_PEER_LOST);
-  EXPECT_EQ(FirstCause({requested, peer_lost, crashed_after_stop})->reason(), "crashed");
-  EXPECT_EQ(FirstCause({requested, peer_lost, crashed_after_stop, worker_lost})->reason(), "WorkerLost");
-  EXPECT_EQ(FirstCause({later_own, worker_lost, own, requested})->reason(), "own");
-  EXPECT_EQ(FirstCause({requested, peer_lost, own, out_of_memory, killed})->reason(), "killed");
-  EXPECT_EQ(FirstCause({out_of_memory, own})->reason(), "oom");
-}
 
 TEST(CauseTest, ARanksOwnWordsOutrankTheSignalThatFollows) {
   AttemptState attempt;
   RankState rank;
   rank.start.set_rank(2);
-  v1::Cause failed = CauseOf(v1::FAILURE_CLASS_PEER_LOST, 0, 1, "PeerLost");
+  v1::Cause failed;
+  failed.set_class_(v1::FAILURE_CLASS_PEER_LOST);
+  failed.set_reason("PeerLost");
+  failed.mutable_time()->set_seconds(1);
   failed.set_message("rank 2 lost rank 0");
-  rank.failed = CompleteFailed(failed, "w1", attempt, rank, absl::FromUnixSeconds(9));
+  rank.failed = CompleteFailed(failed, "w1", rank, absl::FromUnixSeconds(9));
   const std::optional<v1::Cause> cause =
       CauseOfExit("w1", attempt, rank, {.signal = SIGABRT}, absl::FromUnixSeconds(9));
   EXPECT_EQ(cause->class_(), v1::FAILURE_CLASS_PEER_LOST);
@@ -282,16 +262,11 @@ TEST(WhereaboutsTest, IsSaidForEveryPhase) {
   EXPECT_EQ(Whereabouts(attempt, sample), "in step 4");
   sample.instruction = 12;
   sample.microbatch = 1;
-  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, instruction 12 of microbatch 1");
+  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, after instruction 12 of microbatch 1");
   sample.phase = v1::RANK_PHASE_CHECKPOINTING;
   EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, while writing a checkpoint");
   sample.phase = v1::RANK_PHASE_FINISHED;
   EXPECT_EQ(Whereabouts(attempt, sample), "after its last step");
-}
-
-TEST(SignalNameTest, ANumberWithoutANameIsSaidAsSuch) {
-  EXPECT_EQ(SignalName(SIGTERM), "SIGTERM");
-  EXPECT_EQ(SignalName(200), "signal 200");
 }
 
 }  // namespace

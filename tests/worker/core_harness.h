@@ -8,19 +8,19 @@
 
 #include "absl/time/time.h"
 #include "platform/fake_clock.h"
-#include "worker/core.h"
+#include "worker/step.h"
 
 namespace tandem::worker {
 
 // The core with a clock that the test moves, and what it commanded since the last look.
 class CoreHarness {
  public:
-  explicit CoreHarness(int num_places = 4) {
+  explicit CoreHarness(int num_slots = 4) {
     state_.settings = {.worker_id = "w1", .incarnation = 5, .hostname = "host", .build = "b"};
-    for (int i = 0; i < num_places; ++i) {
-      v1::Place& place = state_.settings.places.emplace_back();
-      place.set_index(i);
-      place.set_device(v1::DEVICE_CPU);
+    for (int i = 0; i < num_slots; ++i) {
+      v1::Slot& slot = state_.settings.slots.emplace_back();
+      slot.set_index(i);
+      slot.set_device(v1::DEVICE_CPU);
     }
   }
 
@@ -28,8 +28,8 @@ class CoreHarness {
   absl::Time now() const { return clock_.Now(); }
 
   void Feed(const Input& input) {
-    Turn turn = Handle(state_, input, clock_.Now());
-    std::move(turn.commands.begin(), turn.commands.end(), std::back_inserter(commands_));
+    Outcome outcome = Step(state_, input, clock_.Now());
+    std::move(outcome.commands.begin(), outcome.commands.end(), std::back_inserter(commands_));
   }
 
   void Advance(absl::Duration step) {
@@ -71,9 +71,9 @@ class CoreHarness {
   void FromControllerMessage(const v1::ControllerMessage& message) { Feed(FromController{message}); }
 
   // The controller's, in an open session.
-  void Beat() {
+  void Heartbeat() {
     v1::ControllerMessage message;
-    message.mutable_beat();
+    message.mutable_heartbeat();
     FromControllerMessage(message);
   }
 
@@ -85,7 +85,7 @@ class CoreHarness {
     message.mutable_welcome()->set_store_id(store_id);
     message.mutable_welcome()->set_protocol(kProtocol);
     message.mutable_welcome()->mutable_orphan_timeout()->set_seconds(600);
-    message.mutable_welcome()->mutable_beat()->set_seconds(1);
+    message.mutable_welcome()->mutable_heartbeat_interval()->set_seconds(1);
     message.mutable_welcome()->mutable_assignments();
     for (const v1::Assignment& assignment : all)
       *message.mutable_welcome()->mutable_assignments()->add_all() = assignment;
@@ -100,20 +100,20 @@ class CoreHarness {
     FromControllerMessage(message);
   }
 
-  // A job of `ranks` local ranks, on places 0, 1, ...
+  // A job of `ranks` local ranks, on slots 0, 1, ...
   static v1::Assignment Job(const std::string& job, int ranks, int attempt = 1) {
     v1::Assignment assignment;
     assignment.mutable_id()->set_job_id(job);
     assignment.mutable_id()->set_attempt(attempt);
     assignment.set_desired(v1::DESIRED_RUN);
     for (int i = 0; i < ranks; ++i) {
-      v1::RankPlace& place = *assignment.add_places();
-      place.set_rank(i);
-      place.set_worker("w1");
-      place.set_place(i);
+      v1::RankSlot& slot = *assignment.add_slots();
+      slot.set_rank(i);
+      slot.set_worker("w1");
+      slot.set_slot(i);
       v1::RankStart& start = *assignment.add_ranks();
       start.set_rank(i);
-      start.set_place(i);
+      start.set_slot(i);
     }
     return assignment;
   }

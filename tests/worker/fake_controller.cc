@@ -109,7 +109,7 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
       welcome.set_term(term_);
       welcome.set_protocol(kProtocol);
       welcome.mutable_orphan_timeout()->set_seconds(600);
-      welcome.mutable_beat()->set_nanos(200'000'000);
+      welcome.mutable_heartbeat_interval()->set_nanos(200'000'000);
       *welcome.mutable_assignments() = Wanted();
       for (const v1::AttemptStatus& status : message.hello().inventory().attempts()) {
         seen_.statuses[KeyOf(status.id())] = status;
@@ -138,8 +138,8 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
     case v1::WorkerMessage::kCheckpoint:
       seen_.checkpoints.push_back(message.checkpoint());
       break;
-    case v1::WorkerMessage::kBeat:
-      ++seen_.beats;
+    case v1::WorkerMessage::kHeartbeat:
+      ++seen_.heartbeats;
       break;
     case v1::WorkerMessage::ITEM_NOT_SET:
       break;

@@ -34,7 +34,7 @@ class FakeController final : public v1::Workers::Service {
     std::string log;        // of all uploads
     std::string log_error;  // the last
     int uploads_ended = 0;
-    int beats = 0;
+    int heartbeats = 0;
     int gets = 0;
   };
 

@@ -124,7 +124,7 @@ class FakeTrainer {
 
  private:
   int rank() const { return start_.rank(); }
-  int num_ranks() const { return start_.assignment().places_size(); }
+  int num_ranks() const { return start_.assignment().slots_size(); }
   bool is_last() const { return rank() == num_ranks() - 1; }
 
   [[noreturn]] static void Exit(link_::ExitCode code) { _exit(static_cast<int>(code)); }
@@ -192,7 +192,7 @@ class FakeTrainer {
     v1::FromTrainer message;
     message.mutable_table()->set_digest("table");
     for (const char* const name : {"a.weight", "b.weight"}) {
-      v1::Item& item = *message.mutable_table()->add_items();
+      v1::Parameter& item = *message.mutable_table()->add_parameters();
       item.set_name(name);
       item.add_shape(2);
     }

@@ -28,20 +28,20 @@ class GpuDaemonTest : public DaemonTest {
     worker_ = std::make_unique<WorkerProcess>(WorkerProcess::Options{
         .controller = controller_->address(),
         .state_folder = folder_ + "/state",
-        .places = 1,
+        .slots = 1,
         .trainer = folder_ + "/trainer",
         .environment = {{"PATH", folder_ + ":/usr/bin:/bin"}, {"CUDA_VISIBLE_DEVICES", visible}},
         .log = folder_ + "/log"});
   }
 
   // "cuda0=GPU-cc cpu1=" of the first Hello.
-  std::string Places() {
+  std::string Slots() {
     EXPECT_TRUE(controller_->WaitFor([](const Seen& seen) { return !seen.hellos.empty(); }));
     std::string text;
     const Seen seen = controller_->seen();
-    for (const v1::Place& place : seen.hellos.at(0).inventory().places()) {
-      text += (text.empty() ? "" : " ") + std::string(place.device() == v1::DEVICE_CUDA ? "cuda" : "cpu") +
-              std::to_string(place.index()) + "=" + place.uuid();
+    for (const v1::Slot& slot : seen.hellos.at(0).inventory().slots()) {
+      text += (text.empty() ? "" : " ") + std::string(slot.device() == v1::DEVICE_CUDA ? "cuda" : "cpu") +
+              std::to_string(slot.index()) + "=" + slot.uuid();
     }
     return text;
   }
@@ -52,7 +52,7 @@ TEST_F(GpuDaemonTest, OnlyVisibleGpusAreOfferedAndRanksCountThemTheSameWay) {
   job.mutable_resolved()->mutable_resources()->set_device(v1::DEVICE_CUDA);
   controller_->Want({job});
   StartWorkerThatSees("2,0");
-  EXPECT_EQ(Places(), "cuda0=GPU-cc cuda1=GPU-aa cpu2=");
+  EXPECT_EQ(Slots(), "cuda0=GPU-cc cuda1=GPU-aa cpu2=");
   ASSERT_TRUE(controller_->WaitFor(Ended));
   EXPECT_THAT(ReadAll(folder_ + "/state/logs/0123456789ab/attempt-1/rank-1.log"),
               StartsWith("visible GPU-cc,GPU-aa\n"));
@@ -60,7 +60,7 @@ TEST_F(GpuDaemonTest, OnlyVisibleGpusAreOfferedAndRanksCountThemTheSameWay) {
 
 TEST_F(GpuDaemonTest, AListThatIsWrongOffersNoGpuAndSaysSoInOneLine) {
   StartWorkerThatSees("0,7");
-  EXPECT_EQ(Places(), "cpu0=");
+  EXPECT_EQ(Slots(), "cpu0=");
   EXPECT_THAT(ReadAll(folder_ + "/log"),
               HasSubstr("CUDA_VISIBLE_DEVICES is '0,7', and '7' is none of the 3 GPUs of this machine"));
 }

@@ -7,41 +7,41 @@
 namespace tandem::worker {
 namespace {
 
-TEST(GpusTest, EachLineOfNvidiaSmiIsAPlace) {
-  const auto places =
+TEST(GpusTest, EachLineOfNvidiaSmiIsASlot) {
+  const auto slots =
       ReadGpus("0, NVIDIA H200, GPU-0be82b0e-89fc, 143771\n1, NVIDIA H200, GPU-d3c23986-30a8, 143771\n");
-  ASSERT_TRUE(places.ok()) << places.status();
-  ASSERT_EQ(places->size(), 2u);
-  EXPECT_EQ((*places)[1].index(), 1);
-  EXPECT_EQ((*places)[1].device(), v1::DEVICE_CUDA);
-  EXPECT_EQ((*places)[1].name(), "NVIDIA H200");
-  EXPECT_EQ((*places)[1].uuid(), "GPU-d3c23986-30a8");
-  EXPECT_EQ((*places)[1].memory_bytes(), int64_t{143771} << 20);
-  EXPECT_TRUE((*places)[1].healthy());
+  ASSERT_TRUE(slots.ok()) << slots.status();
+  ASSERT_EQ(slots->size(), 2u);
+  EXPECT_EQ((*slots)[1].index(), 1);
+  EXPECT_EQ((*slots)[1].device(), v1::DEVICE_CUDA);
+  EXPECT_EQ((*slots)[1].name(), "NVIDIA H200");
+  EXPECT_EQ((*slots)[1].uuid(), "GPU-d3c23986-30a8");
+  EXPECT_EQ((*slots)[1].memory_bytes(), int64_t{143771} << 20);
+  EXPECT_TRUE((*slots)[1].healthy());
 }
 
 TEST(GpusTest, NoLineIsNoGpu) {
-  const auto places = ReadGpus("");
-  ASSERT_TRUE(places.ok());
-  EXPECT_TRUE(places->empty());
+  const auto slots = ReadGpus("");
+  ASSERT_TRUE(slots.ok());
+  EXPECT_TRUE(slots->empty());
 }
 
 TEST(GpusTest, WhatIsNoGpuIsAnError) {
   EXPECT_EQ(ReadGpus("No devices were found\n").status().message(),
-            "nvidia-smi printed 'No devices were found', which is no GPU");
+            "nvidia-smi printed 'No devices were found', which is not a GPU");
   EXPECT_FALSE(ReadGpus("0, NVIDIA H200, GPU-0be82b0e, [N/A]\n").ok());
 }
 
 class VisibleGpusTest : public testing::Test {
  protected:
-  // "0:GPU-aa11,1:GPU-bb22": index and UUID of each place.
+  // "0:GPU-aa11,1:GPU-bb22": index and UUID of each slot.
   static std::string Offered(const char* visible) {
     const auto gpus = ReadGpus("0, H200, GPU-aa11, 1\n1, H200, GPU-ab22, 1\n2, H200, GPU-cc33, 1\n");
-    const auto places = VisibleGpus(*gpus, visible);
-    if (!places.ok()) return std::string(places.status().message());
+    const auto slots = VisibleGpus(*gpus, visible);
+    if (!slots.ok()) return std::string(slots.status().message());
     std::string text;
-    for (const v1::Place& place : *places) {
-      text += (text.empty() ? "" : ",") + std::to_string(place.index()) + ":" + place.uuid();
+    for (const v1::Slot& slot : *slots) {
+      text += (text.empty() ? "" : ",") + std::to_string(slot.index()) + ":" + slot.uuid();
     }
     return text;
   }

@@ -92,7 +92,7 @@ TEST_F(RecordsTest, LeftoversAreKilledAndReportedAsLostWithTheirWorker) {
   const ProcessId leftover = StartProcess();
   {
     Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, leftover}, {3, {}}}).ok());
+    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, leftover}, {3, {}}}}).ok());
   }
   Records records = Open();
   const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
@@ -103,6 +103,7 @@ TEST_F(RecordsTest, LeftoversAreKilledAndReportedAsLostWithTheirWorker) {
   EXPECT_EQ(KeyOf(end.id()), kSecondAttempt);
   ASSERT_EQ(end.ranks_size(), 2);
   EXPECT_TRUE(end.ranks(0).exited());
+  EXPECT_EQ(end.store_id(), "store") << "which alone may have it forgotten";
   EXPECT_EQ(end.ranks(0).cause().reason(), "WorkerLost");
   EXPECT_EQ(end.ranks(0).cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
   EXPECT_EQ(end.ranks(1).rank(), 3) << "one that had not started yet is accounted for too";
@@ -115,7 +116,7 @@ TEST_F(RecordsTest, AnotherProcessOfTheSameNumberIsLeftAlone) {
   process.start_time -= 1;
   {
     Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, process}}).ok());
+    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, process}}}).ok());
   }
   Records records = Open();
   EXPECT_THAT(*records.Recover("w1", kNow), SizeIs(1));
@@ -129,7 +130,7 @@ TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
   end.add_ranks()->mutable_cause()->set_message("it was the disk");
   {
     Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, {}}}).ok());
+    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
     ASSERT_TRUE(records.WriteEnd(end).ok());
   }
   for (int i = 0; i < 2; ++i) {
@@ -145,7 +146,7 @@ TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
 
 TEST_F(RecordsTest, ATornRecordIsAnEndWithoutRanks) {
   Records records = Open();
-  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, {}}}).ok());
+  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
   ASSERT_TRUE(
       platform::SystemFiles().Write(folder_ + "/attempts/j/attempt-2/ranks.json", "{\"boot\": ").ok());
   const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
@@ -154,9 +155,23 @@ TEST_F(RecordsTest, ATornRecordIsAnEndWithoutRanks) {
   EXPECT_EQ(ends->front().ranks_size(), 0);
 }
 
+TEST_F(RecordsTest, ARecordThatNoMemoryHoldsIsAnEndWithoutRanks) {
+  Records records = Open();
+  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
+  for (const char* name : {"ranks.json", "ended.pb"}) {
+    const std::string path = folder_ + "/attempts/j/attempt-2/" + name;
+    ASSERT_TRUE(platform::SystemFiles().Write(path, "{").ok());
+    std::filesystem::resize_file(path, uintmax_t{1} << 40);  // sparse
+  }
+  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
+  ASSERT_TRUE(ends.ok()) << ends.status();
+  ASSERT_THAT(*ends, SizeIs(1));
+  EXPECT_EQ(ends->front().ranks_size(), 0);
+}
+
 TEST_F(RecordsTest, AForgottenAttemptLeavesNoFolderOfRecords) {
   Records records = Open();
-  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {{0, {}}}).ok());
+  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
   ASSERT_TRUE(records.Forget(kSecondAttempt).ok());
   EXPECT_THAT(*platform::SystemFiles().List(folder_ + "/attempts"), IsEmpty());
 }
@@ -168,7 +183,7 @@ class LogLimitsTest : public RecordsTest {
   void WriteAttempts(Records& records, int count) {
     for (int i = 1; i <= count; ++i) {
       const AttemptKey attempt{.job = "j", .attempt = i};
-      ASSERT_TRUE(records.WriteRanks(attempt, {{0, {}}}).ok());
+      ASSERT_TRUE(records.WriteRanks(attempt, {"store", {{0, {}}}}).ok());
       const std::string log = records.LogFile({attempt, 0});
       ASSERT_TRUE(platform::SystemFiles().Write(log, "0123456789").ok());
       std::filesystem::last_write_time(log, first_ + std::chrono::seconds(i));
@@ -216,7 +231,7 @@ TEST_F(LogLimitsTest, TheFolderOfAJobGoesWithItsLastLog) {
   Records records = OpenWith({.attempts = 1});
   WriteAttempts(records, 1);
   const AttemptKey other{.job = "k", .attempt = 1};
-  ASSERT_TRUE(records.WriteRanks(other, {{0, {}}}).ok());
+  ASSERT_TRUE(records.WriteRanks(other, {"store", {{0, {}}}}).ok());
   ASSERT_TRUE(platform::SystemFiles().Write(records.LogFile({other, 0}), "new").ok());
   ASSERT_TRUE(records.Forget({.job = "j", .attempt = 1}).ok());
   ASSERT_TRUE(records.Forget(other).ok());

@@ -63,7 +63,7 @@ TEST(ReportBufferTest, AReportLargerThanABatchGoesAlone) {
 
 TEST(ReportBufferTest, WhatIsNotAcknowledgedIsSentAgainOnTheNextStreamWithTheTable) {
   ReportBuffer buffer = Buffer();
-  v1::ItemTable table;
+  v1::ParameterTable table;
   table.set_digest("t");
   buffer.AddTable(table);
   for (int64_t step : {1, 2, 3}) {

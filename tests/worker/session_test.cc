@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/worker/core_harness.h"
-#include "worker/core.h"
+#include "worker/step.h"
 
 namespace tandem::worker {
 namespace {
@@ -49,7 +49,7 @@ TEST(SessionTest, HelloWithTheInventoryComesFirst) {
   EXPECT_EQ(sent[0].message.seq(), 1u);
   EXPECT_EQ(hello.worker_id(), "w1");
   EXPECT_EQ(hello.incarnation(), 5u);
-  EXPECT_EQ(hello.inventory().places_size(), 4);
+  EXPECT_EQ(hello.inventory().slots_size(), 4);
   EXPECT_EQ(hello.inventory().data_address(), "10.0.0.7");
   EXPECT_EQ(hello.protocol_max(), kProtocol);
 }
@@ -79,9 +79,9 @@ TEST(SessionTest, ASessionInWhichNothingIsHeardIsDroppedBeforeAndAfterTheWelcome
   EXPECT_THAT(core.Take<DropSession>(), SizeIs(1)) << "no welcome came";
   core.Feed(Disconnected{});
   core.Connect();
-  for (int beat = 0; beat < 20; ++beat) {
+  for (int second = 0; second < 20; ++second) {
     core.Advance(absl::Seconds(1));
-    core.Beat();
+    core.Heartbeat();
     core.Feed(Sampled{});
   }
   EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
@@ -92,12 +92,12 @@ TEST(SessionTest, ASessionInWhichNothingIsHeardIsDroppedBeforeAndAfterTheWelcome
   EXPECT_THAT(dropped[0].why, HasSubstr("has not been heard for 15s"));
 }
 
-TEST(SessionTest, ABeatGoesWhereNothingRunsAndTheStatusWhereSomethingDoes) {
+TEST(SessionTest, AHeartbeatIsSentWhereNothingRunsAndTheStatusWhereSomethingDoes) {
   CoreHarness core;
   core.Connect();
   core.Take<SendToController>();
   core.Feed(Sampled{});
-  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kBeat), SizeIs(1));
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kHeartbeat), SizeIs(1));
   core.StartJob(CoreHarness::Job("j", 1));
   PageSample sample = CoreHarness::Stepping(10);
   core.Feed(Sampled{{{{kJob, 0}, sample}}});
@@ -120,7 +120,7 @@ TEST(SessionTest, ARankThatDoesNotMoveGetsOlderAndItsPhasesCountAsProgress) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   const auto look = [&](const PageSample& sample) {
-    core.Beat();
+    core.Heartbeat();
     core.Feed(Sampled{{{{kJob, 0}, sample}}});
     return core.TakeStatus().ranks(0);
   };
@@ -138,7 +138,7 @@ TEST(SessionTest, ARankThatDoesNotMoveGetsOlderAndItsPhasesCountAsProgress) {
   sample.since_progress = absl::Milliseconds(300);
   v1::RankStatus rank = look(sample);
   EXPECT_EQ(age(rank), absl::Milliseconds(300)) << "an instruction has";
-  EXPECT_EQ(rank.whereabouts(), "in step 1, forward of microbatch 2");
+  EXPECT_EQ(rank.whereabouts(), "in step 1, after forward of microbatch 2");
   EXPECT_FALSE(rank.process_stopped());
   core.Advance(absl::Seconds(20));
   sample.since_progress += absl::Seconds(20);
@@ -228,9 +228,9 @@ TEST(SessionTest, EveryMessageOfTheControllerRenewsTheOrphanDeadline) {
   std::vector<RenewDeadline> renewals = core.Take<RenewDeadline>();
   ASSERT_THAT(renewals, SizeIs(1));
   EXPECT_EQ(renewals[0].after, absl::Seconds(480));
-  v1::ControllerMessage beat;
-  beat.mutable_beat();
-  core.FromControllerMessage(beat);
+  v1::ControllerMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  core.FromControllerMessage(heartbeat);
   EXPECT_THAT(core.Take<RenewDeadline>(), SizeIs(1));
   core.Advance(absl::Seconds(1));
   EXPECT_THAT(core.Take<RenewDeadline>(), IsEmpty());
@@ -332,6 +332,40 @@ TEST(SessionTest, AControllerOfAnotherStoreIsNotObeyedWhileRanksRun) {
   core.Feed(EndRecorded{kJob});
   core.Connect({}, 2, "third");
   EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
+}
+
+// Whoever starts a second controller at the address of the first takes nothing from it.
+TEST(SessionTest, AControllerOfAnotherStoreCannotTakeWhatAnIdleWorkerHasForItsOwn) {
+  CoreHarness core;
+  core.Connect({}, 1, "mine");
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(Disconnected{});
+  core.Feed(Connected{});
+  const std::vector<v1::WorkerMessage> hellos = core.TakeMessages(v1::WorkerMessage::kHello);
+  ASSERT_THAT(hellos, SizeIs(1));
+  EXPECT_EQ(hellos[0].hello().store_id(), "mine");
+  EXPECT_EQ(hellos[0].hello().highest_term(), 1);
+  core.Feed(Disconnected{});
+  v1::FromTrainer checkpoint;
+  checkpoint.mutable_checkpoint()->set_step(50);
+  core.Say(kJob, 0, checkpoint);
+  core.Exits(kJob, 0, {.exit_code = 0});
+  core.Feed(EndRecorded{kJob});
+
+  core.Connect({}, /*term=*/9, "other");
+  core.Assign({}, {kJob});
+  EXPECT_THAT(core.Take<Forget>(), IsEmpty());
+  core.Advance(kNoticePeriod);
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
+  core.Feed(Disconnected{});
+
+  core.Connect({}, /*term=*/2, "mine");
+  EXPECT_THAT(core.Take<DropSession>(), IsEmpty()) << "the terms of two stores cannot be compared";
+  const std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].checkpoint().committed().step(), 50);
+  core.Assign({}, {kJob});
+  EXPECT_THAT(core.Take<Forget>(), SizeIs(1));
 }
 
 TEST(SessionTest, ARefusalIsFollowedByAnotherTryOrTheEnd) {

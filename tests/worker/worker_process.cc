@@ -22,8 +22,8 @@ WorkerProcess::WorkerProcess(const Options& options) {
                                    "w1",
                                    "--state",
                                    options.state_folder,
-                                   "--places",
-                                   std::to_string(options.places),
+                                   "--slots",
+                                   std::to_string(options.slots),
                                    "--trainer",
                                    options.trainer};
   args.insert(args.end(), options.more.begin(), options.more.end());

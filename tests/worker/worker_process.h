@@ -18,7 +18,7 @@ class WorkerProcess {
     std::string program = TANDEM_WORKER;
     std::string controller;
     std::string state_folder;
-    int places = 4;
+    int slots = 4;
     std::string trainer = TANDEM_FAKE_TRAINER;
     std::vector<std::string> more;                   // further arguments
     std::map<std::string, std::string> environment;  // set besides the test's

@@ -1,0 +1,70 @@
+#include "cli/terminal/job_text.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/number_text.h"
+#include "proto/time.h"
+
+namespace tandem::cli {
+
+std::string FailedSavesText(const v1::CheckpointRecord& record) {
+  if (record.failed() == 0) {
+    return "";
+  }
+  std::string text = absl::StrCat(record.failed(), " of ", record.saved() + record.failed(), " failed");
+  if (record.failed_in_a_row() > 1) {
+    absl::StrAppend(&text, ", the last ", record.failed_in_a_row(), " in a row");
+  } else if (record.failed_in_a_row() == 0) {
+    absl::StrAppend(&text, ", the newest was saved");
+  }
+  return absl::StrCat(text, "; step ", record.last_failure().step(), ": ",
+                      Escape(record.last_failure().message()));
+}
+
+std::vector<std::string> CheckpointWarnings(const v1::CheckpointRecord& record) {
+  std::vector<std::string> warnings;
+  if (record.failed_in_a_row() > 0) {
+    warnings.push_back(absl::StrCat(
+        record.failed_in_a_row() == 1 ? "the newest checkpoint"
+                                      : absl::StrCat("the last ", record.failed_in_a_row(), " checkpoints"),
+        " failed, at step ", record.last_failure().step(), ": ", Escape(record.last_failure().message())));
+  }
+  for (const v1::CheckpointWarning& warning : record.resume()) {
+    warnings.push_back(Escape(warning.message()));
+  }
+  return warnings;
+}
+
+std::vector<v1::CheckpointCommitted> KeptCheckpoints(const std::vector<v1::Event>& events) {
+  std::vector<v1::CheckpointCommitted> kept;
+  for (const v1::Event& event : events) {
+    if (!event.has_checkpoint()) {
+      continue;
+    }
+    const v1::CheckpointCommitted& saved = event.checkpoint();
+    std::erase_if(kept, [&](const v1::CheckpointCommitted& earlier) {
+      return earlier.step() == saved.step() ||
+             std::find(saved.removed_steps().begin(), saved.removed_steps().end(), earlier.step()) !=
+                 saved.removed_steps().end();
+    });
+    kept.push_back(saved);
+  }
+  return kept;
+}
+
+std::string BehindText(const v1::Progress& progress) {
+  const std::string where = Escape(progress.whereabouts());
+  return absl::StrCat("rank ", progress.rank(), " on worker ", Escape(progress.worker()),
+                      progress.stopped() ? " is stopped, by a signal or a debugger" : " is behind",
+                      where.empty() ? "" : ", ", where);
+}
+
+std::string ProgressText(const v1::Progress& progress) {
+  const std::string age = SpanText(proto::FromProto(progress.age()));
+  return progress.stalled() ? absl::StrCat("none for ", age, ": ", BehindText(progress))
+                            : absl::StrCat(age, " ago");
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/v1/state.pb.h"
+
+namespace tandem::cli {
+
+// "3 of 15 failed, the last 2 in a row; step 60: write /runs/a: No space left on device", or "3 of 15 failed,
+// the newest was saved; step 60: ...". Empty: none has failed. Without control characters.
+std::string FailedSavesText(const v1::CheckpointRecord& record);
+
+// What a user who looks now must know of a job's checkpoints, a sentence each: that the newest saves have
+// failed, and how the current attempt's start differs from what was asked. Without control characters.
+std::vector<std::string> CheckpointWarnings(const v1::CheckpointRecord& record);
+
+// The checkpoints that the events say are there, oldest first: those that were saved and that `keep` has not
+// removed since.
+std::vector<v1::CheckpointCommitted> KeptCheckpoints(const std::vector<v1::Event>& events);
+
+// "rank 1 on worker b is stopped, by a signal or a debugger, in step 37, forward of microbatch 2"
+std::string BehindText(const v1::Progress& progress);
+
+// What follows "progress": "0.2 s ago", or "none for 23 s: rank 1 on worker b ..." where the job stands
+// still.
+std::string ProgressText(const v1::Progress& progress);
+
+}  // namespace tandem::cli

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace tandem::model {
+
+// A type of elements, and what a unit's nodes compute in.
+enum class ComputeType : uint8_t { kFp32, kFp64, kBf16 };
+
+int ElementBytes(ComputeType type);
+const char* ToText(ComputeType type);  // "fp32"
+
+// Statistics, losses' terms and main weights of what is computed in `compute`: fp64 of fp64, else fp32.
+ComputeType MainType(ComputeType compute);
+
+// Element types of a unit's buffers, by role. Sizes alone are schedules::UnitPrecision.
+struct UnitTypes {
+  ComputeType main = ComputeType::kFp32;       // weights, moments, accumulator
+  ComputeType compute = ComputeType::kFp32;    // gathered parameters, and what the unit's nodes compute in
+  ComputeType transport = ComputeType::kFp32;  // contribution and staging
+  bool operator==(const UnitTypes&) const = default;
+};
+
+// The element types of a model. Hidden states, which one node writes and others read, are of one type; a unit
+// may compute in another, and then its nodes convert what they read and write.
+struct Precision {
+  Precision(ComputeType compute) : Precision(compute, compute) {}  // NOLINT: a model of one type
+  Precision(ComputeType compute, ComputeType transport)
+      : common{.main = MainType(compute), .compute = compute, .transport = transport} {}
+
+  ComputeType hidden() const { return common.compute; }
+  const UnitTypes& Of(const std::string& unit) const;
+
+  UnitTypes common;
+  std::map<std::string, UnitTypes> units;  // those that differ, by name
+};
+
+// What a node's tensors are of.
+struct NodeTypes {
+  NodeTypes(const Precision& precision, const std::string& unit)
+      : hidden(precision.hidden()), unit(precision.Of(unit)) {}
+
+  ComputeType hidden;  // of values between nodes
+  UnitTypes unit;      // of the node
+};
+
+}  // namespace tandem::model

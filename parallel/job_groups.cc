@@ -1,0 +1,57 @@
+#include "parallel/job_groups.h"
+
+#include <map>
+
+#include "parallel/process_groups.h"
+
+namespace tandem::parallel {
+namespace {
+
+std::vector<std::string> NamesOf(const GridSizes& sizes) {
+  std::vector<std::string> names = {"dp_cp", "dp_cp_ag"};
+  if (sizes.replicas > 1) {
+    names.insert(names.end(), {"intra_dp_cp", "inter_dp_cp"});
+  }
+  if (sizes.expert > 1) {
+    names.insert(names.end(), {"ep", "expt_dp", "expt_dp_ag"});
+    if (sizes.replicas > 1) {
+      names.insert(names.end(), {"intra_expt_dp", "inter_dist_opt"});
+    }
+  }
+  names.insert(names.end(), {NormGroup(sizes), "report"});
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessGroups> JobGroups(const GridSizes& sizes) {
+  GridSizes with_clones = sizes;
+  with_clones.separate_all_gather = true;
+  return ProcessGroups::Make(with_clones, NamesOf(sizes));
+}
+
+std::vector<Group> Listed(const ProcessGroups& groups) {
+  std::vector<Group> list;
+  std::map<std::string, int> first;  // index of the first group of each name
+  for (const GroupKind& kind : groups.kinds()) {
+    first[kind.name] = static_cast<int>(list.size());
+    for (size_t i = 0; i < kind.groups.size(); ++i) {
+      list.push_back({.name = kind.name,
+                      .ranks = kind.groups[i],
+                      .clone_of = kind.clone_of.empty() ? -1 : first[kind.clone_of] + static_cast<int>(i)});
+    }
+  }
+  return list;
+}
+
+absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes) {
+  const absl::StatusOr<ProcessGroups> groups = JobGroups(sizes);
+  if (!groups.ok()) {
+    return groups.status();
+  }
+  return Listed(*groups);
+}
+
+std::string NormGroup(const GridSizes& sizes) { return sizes.replicas > 1 ? "world" : "intra_dist_opt"; }
+
+}  // namespace tandem::parallel

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/grid_sizes.h"
+#include "parallel/process_groups.h"
+#include "parallel/rank_grid.h"
+
+namespace tandem::parallel {
+
+// One communicator-to-be: the same list on every rank, in creation order.
+struct Group {
+  std::string name;   // "dp_cp": several groups share a name, a rank is in at most one of them
+  RankList ranks;     // members in group-rank order
+  int clone_of = -1;  // index of the live group that this one is a clone of, or -1
+  bool operator==(const Group&) const = default;
+};
+
+// The groups that the ranks of a job create communicators from: those of its data-parallel meshes
+// (data_parallel_mesh.h) with a clone each for gathers, whatever `sizes` says of clones; with experts "ep";
+// the norm's; and "report". InvalidArgument with the first of CheckGrid's violations.
+absl::StatusOr<ProcessGroups> JobGroups(const GridSizes& sizes);
+
+// A collection's groups, one by one.
+std::vector<Group> Listed(const ProcessGroups& groups);
+
+// Both.
+absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes);
+
+// The group of all ranks that the gradient norm is exchanged over. One copy of the optimizer's state is not
+// all of them where there are replicas.
+std::string NormGroup(const GridSizes& sizes);
+
+}  // namespace tandem::parallel

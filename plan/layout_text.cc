@@ -1,0 +1,160 @@
+#include "plan/layout_text.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "fsdp/unit_mesh.h"
+#include "plan/quantity_text.h"
+
+namespace tandem::plan {
+namespace {
+
+const char* ToText(schedules::Placement placement) {
+  switch (placement) {
+    case schedules::Placement::kReplicate:
+      return "all";
+    case schedules::Placement::kShard:
+      return "a shard";
+    case schedules::Placement::kPartial:
+      return "a partial sum";
+  }
+  return "";
+}
+
+// "of parameters all, of gradients a shard, of the optimizer's state a shard"
+std::string ToText(const schedules::AxisPlacement& axis) {
+  return absl::StrCat("of parameters ", ToText(axis.parameters), ", of gradients ", ToText(axis.gradients),
+                      ", of the optimizer's state ", ToText(axis.optimizer));
+}
+
+void AppendPlacement(const std::string& of, const schedules::Strategy& strategy,
+                     const schedules::MeshAxes& axes, std::string& text) {
+  absl::StrAppend(&text, "Placement of ", of, ": ", strategy.name, "\n");
+  AppendRow(text, "each rank has",
+            absl::StrCat(ToText(strategy.inner), ", over ", axes.inner_group, " of ", axes.inner, " ranks"));
+  if (axes.outer > 1) {
+    AppendRow(
+        text, "of that",
+        absl::StrCat(ToText(strategy.outer), ", over ", axes.outer_group, " of ", axes.outer, " ranks"));
+  }
+  AppendRow(text, "gathers in", axes.gather_group);
+}
+
+void AppendGroups(const JobPlan& plan, std::string& text) {
+  text += "Process groups\n";
+  for (size_t first = 0; first < plan.groups.size();) {
+    size_t end = first;
+    while (end < plan.groups.size() && plan.groups[end].name == plan.groups[first].name) {
+      ++end;
+    }
+    const parallel::Group& group = plan.groups[first];
+    AppendRow(text, group.name,
+              absl::StrCat(
+                  end - first, end - first == 1 ? " group of " : " groups of ", group.ranks.size(),
+                  group.ranks.size() == 1 ? " rank" : " ranks",
+                  group.clone_of < 0 ? "" : absl::StrCat(", clones of ", plan.groups[group.clone_of].name)));
+    first = end;
+  }
+}
+
+int64_t ParameterElements(const fsdp::Layout& layout) {
+  int64_t elements = 0;
+  for (const fsdp::Parameter& parameter : layout.parameters) {
+    elements += parameter.range.size();
+  }
+  return elements;
+}
+
+// Of one element of that buffer, and how many times the unit it holds where a rank has all of it.
+struct Role {
+  schedules::BufferKind kind;
+  int schedules::UnitPrecision::*bytes;
+  int copies;
+};
+
+constexpr Role kRoles[] = {
+    {schedules::BufferKind::kWeights, &schedules::UnitPrecision::main, 1},
+    {schedules::BufferKind::kOptimizerState, &schedules::UnitPrecision::main, 2},
+    {schedules::BufferKind::kPublished, &schedules::UnitPrecision::compute, 1},
+    {schedules::BufferKind::kGradients, &schedules::UnitPrecision::main, 1},
+    {schedules::BufferKind::kGathered, &schedules::UnitPrecision::compute, 1},
+    {schedules::BufferKind::kOuterGathered, &schedules::UnitPrecision::compute, 1},
+    {schedules::BufferKind::kContribution, &schedules::UnitPrecision::transport, 1},
+    {schedules::BufferKind::kFullGradient, &schedules::UnitPrecision::main, 1},
+    {schedules::BufferKind::kStaging, &schedules::UnitPrecision::transport, 1},
+};
+
+// "1/4 of the unit", "all of the unit", "98.2 % of the unit"
+std::string PartText(int64_t bytes, int64_t whole) {
+  if (bytes == whole) {
+    return "all of the unit";
+  }
+  return whole % bytes == 0 ? absl::StrCat("1/", whole / bytes, " of the unit")
+                            : absl::StrCat(ShareText(static_cast<double>(bytes), static_cast<double>(whole)),
+                                           " of the unit");
+}
+
+// The first buffer of each role: others of the same are as large.
+void AppendBuffers(const JobPlan& plan, int unit, int64_t padded, std::string& text) {
+  const schedules::UnitPrecision& precision = plan.outline.units[unit].precision;
+  for (const Role& role : kRoles) {
+    const std::vector<schedules::Buffer>& buffers = plan.stage.train.buffers;
+    const auto buffer = std::find_if(buffers.begin(), buffers.end(), [&](const schedules::Buffer& each) {
+      return each.kind == role.kind && each.subject == unit;
+    });
+    if (buffer != buffers.end()) {
+      const int64_t element = precision.*role.bytes;
+      absl::StrAppendFormat(&text, "    %-22s %12s  %s, %d B an element\n", schedules::ToText(role.kind),
+                            SizeText(buffer->bytes.bound),
+                            PartText(buffer->bytes.bound, padded * element * role.copies), element);
+    }
+  }
+}
+
+std::string PaddingText(int64_t padding, int64_t elements) {
+  return absl::StrCat(
+      "padding ", GroupedText(padding), " (",
+      absl::StrFormat("%.3g %%", 100.0 * static_cast<double>(padding) / static_cast<double>(elements)), ")");
+}
+
+}  // namespace
+
+std::string LayoutText(const JobPlan& plan) {
+  std::string text;
+  AppendPlacement("dense units", plan.options.strategy, plan.options.dense, text);
+  const bool experts =
+      std::any_of(plan.outline.units.begin(), plan.outline.units.end(),
+                  [](const schedules::Unit& unit) { return unit.group == schedules::UnitGroup::kExpert; });
+  if (experts) {
+    AppendPlacement("expert units", plan.options.expert_strategy, plan.options.expert, text);
+  }
+  AppendGroups(plan, text);
+  int64_t all = 0;
+  int64_t all_padding = 0;
+  size_t parameters = 0;
+  std::string units;
+  for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
+    const fsdp::Layout& layout = plan.layouts[unit];
+    const int64_t padded = fsdp::PaddedElements(layout, MeshOf(plan, unit, /*rank=*/0));
+    const int64_t elements = ParameterElements(layout);
+    all += elements;
+    all_padding += padded - elements;
+    parameters += layout.parameters.size();
+    absl::StrAppend(&units, "  ", plan.units[unit].name, ": ", GroupedText(elements), " elements, ",
+                    PaddingText(padded - elements, elements), ", shards cut at multiples of ", layout.granule,
+                    "\n");
+    AppendBuffers(plan, static_cast<int>(unit), padded, units);
+    for (const fsdp::Parameter& parameter : layout.parameters) {
+      absl::StrAppend(&units, "    ", parameter.name, " [", absl::StrJoin(parameter.shape, ", "), "] @",
+                      parameter.range.begin, "+", parameter.range.size(), "\n");
+    }
+  }
+  absl::StrAppend(&text, "Units\n  ", plan.layouts.size(), " units, ", parameters, " parameters of ",
+                  GroupedText(all), " elements, ", PaddingText(all_padding, all), "\n", units);
+  return text;
+}
+
+}  // namespace tandem::plan

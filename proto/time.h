@@ -1,0 +1,17 @@
+#pragma once
+
+#include "absl/time/time.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/timestamp.pb.h"
+
+namespace tandem::proto {
+
+// Times and durations as messages carry them, to the nanosecond.
+google::protobuf::Timestamp ToProto(absl::Time time);
+google::protobuf::Duration ToProto(absl::Duration duration);
+
+// What is not set is the Unix epoch, and zero.
+absl::Time FromProto(const google::protobuf::Timestamp& time);
+absl::Duration FromProto(const google::protobuf::Duration& duration);
+
+}  // namespace tandem::proto

@@ -1,0 +1,187 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/checkpoint.h"
+#include "device/seeded_scheduler.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+#include "trainer/failure.h"
+
+namespace tandem::parity {
+namespace {
+
+// Jobs in bfloat16, with fp32 main weights, moments and accumulators: tiers T0 and T1 hold as they do in
+// fp32, because every contribution is rounded before it is reduced, on one rank as on many.
+
+constexpr char kBf16[] = "compute: COMPUTE_TYPE_BF16";
+constexpr char kFp32Transport[] = "compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_FP32";
+// Two types of parameters, and of gradients between ranks, in one model.
+constexpr char kFp32Head[] = "compute: COMPUTE_TYPE_BF16 head { compute: COMPUTE_TYPE_FP32 }";
+constexpr char kBf16Head[] =
+    "compute: COMPUTE_TYPE_FP32 head { compute: COMPUTE_TYPE_BF16 } embedding { compute: COMPUTE_TYPE_BF16 }";
+
+struct Policy {
+  const char* name;
+  const char* precision;
+  bool tied;
+};
+std::ostream& operator<<(std::ostream& out, const Policy& policy) { return out << policy.name; }
+
+class PrecisionTest : public testing::TestWithParam<Policy> {
+ protected:
+  JobOptions Options(int64_t steps) const {
+    return {.steps = steps, .tied = GetParam().tied, .precision = GetParam().precision};
+  }
+};
+
+TEST_P(PrecisionTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
+  const JobRun one = RunOn(1, Options(6));
+  for (const int ranks : {2, 3, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, Options(6)));
+  }
+}
+
+TEST_P(PrecisionTest, PrefetchAndStreamsOfOtherOrdersChangeNoBit) {
+  JobOptions options = Options(2);
+  options.ranks = 2;
+  options.microbatches_per_rank = 2;
+  options.validate_every_steps = 1;
+  const JobRun ordinary = RunJob(MakeJob(options));
+  for (const int prefetch : {0, 2}) {
+    options.prefetch = prefetch;
+    ExpectSameBits(ordinary, RunJob(MakeJob(options)));
+  }
+  const uint64_t first = 20261122;
+  std::cout << "seeds from " << first << "\n";
+  for (uint64_t seed = first; seed < first + 10; ++seed) {
+    SCOPED_TRACE(seed);
+    device::SeededScheduler scheduler(2, seed);
+    ExpectSameBits(ordinary, RunJob(MakeJob(options), {.fill_with_nan = true, .scheduler = &scheduler}));
+  }
+}
+
+// bfloat16 has 8 digits: losses differ from fp32's, by little, and fall as fast.
+TEST_P(PrecisionTest, LossesAreCloseToThoseInFp32) {
+  JobOptions options = Options(40);
+  const JobRun run = RunOn(1, options);
+  options.precision.clear();
+  const JobRun fp32 = RunOn(1, options);
+  double largest = 0;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    largest = std::max(largest, std::abs(run.steps[i].loss / fp32.steps[i].loss - 1));
+  }
+  std::cout << "losses after 40 steps " << run.steps.back().loss << ", in fp32 " << fp32.steps.back().loss
+            << "; largest difference " << largest << "\n";
+  EXPECT_GT(largest, 0);
+  EXPECT_LT(largest, 1.0 / 256);
+  EXPECT_LT(run.steps.back().loss, 0.8 * run.steps.front().loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, PrecisionTest,
+                         testing::Values(Policy{"bf16", kBf16, false}, Policy{"bf16_tied", kBf16, true},
+                                         Policy{"fp32_transport", kFp32Transport, false},
+                                         Policy{"fp32_transport_tied", kFp32Transport, true},
+                                         Policy{"fp32_head", kFp32Head, false},
+                                         Policy{"bf16_embedding_and_head", kBf16Head, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// The types are those of the memory, not only of the arithmetic.
+TEST(PrecisionBytesTest, GathersAndReductionsMoveWhatTheTypesTake) {
+  const auto bytes = [](const std::string& precision, schedules::BufferKind kind, const std::string& unit) {
+    const plan::JobPlan plan = MakeJob({.ranks = 2, .precision = precision});
+    for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+      if (buffer.kind == kind && plan.outline.units[buffer.subject].name == unit) {
+        return buffer.bytes.bound;
+      }
+    }
+    return int64_t{0};
+  };
+  using schedules::BufferKind;
+  // Layouts are equal: bfloat16 is somewhere in each.
+  const int64_t weights = bytes(kBf16, BufferKind::kWeights, "layers.0");
+  EXPECT_EQ(bytes(kBf16, BufferKind::kPublished, "layers.0"), weights / 2);
+  EXPECT_EQ(bytes(kBf16, BufferKind::kGathered, "layers.0"), weights);      // 2 ranks
+  EXPECT_EQ(bytes(kBf16, BufferKind::kContribution, "layers.0"), weights);  // 2 ranks
+  EXPECT_EQ(bytes(kBf16, BufferKind::kGradients, "layers.0"), weights);
+  EXPECT_EQ(bytes(kBf16, BufferKind::kOptimizerState, "layers.0"), 2 * weights);
+  EXPECT_EQ(bytes(kFp32Transport, BufferKind::kContribution, "layers.0"), 2 * weights);
+  const int64_t head = bytes(kFp32Head, BufferKind::kWeights, "head");
+  EXPECT_EQ(bytes(kFp32Head, BufferKind::kPublished, "head"), 0);
+  EXPECT_EQ(bytes(kFp32Head, BufferKind::kGathered, "head"), 2 * head);
+  EXPECT_EQ(bytes(kFp32Head, BufferKind::kGathered, "layers.0"), weights);
+}
+
+TEST(PrecisionResumeTest, ContinuesWithTheSameBitsFromMainWeights) {
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = 2,
+                     .microbatches_per_rank = 2,
+                     .steps = 4,
+                     .precision = kBf16,
+                     .checkpoint_directory = folder.path(),
+                     .checkpoint_every_steps = 2};
+  const JobRun whole = RunJob(MakeJob(options));
+  for (const int ranks : {1, 4}) {
+    const TemporaryFolder other;
+    options.ranks = ranks;
+    options.microbatches_per_rank = 4 / ranks;
+    options.checkpoint_directory = other.path();
+    options.resume = folder.path() + "/step-2";
+    ExpectSameBits(Tail(whole, 3), RunJob(MakeJob(options)));
+  }
+}
+
+TEST(PrecisionResumeTest, GoesOnInAnotherPrecisionOfTheSameMainType) {
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = 2,
+                     .steps = 3,
+                     .precision = kBf16,
+                     .checkpoint_directory = folder.path(),
+                     .checkpoint_every_steps = 2};
+  const JobRun bf16 = RunJob(MakeJob(options));
+  const TemporaryFolder other;
+  options.precision.clear();
+  options.checkpoint_directory = other.path();
+  options.checkpoint_every_steps = 0;
+  options.resume = folder.path() + "/step-2";
+  const JobRun fp32 = RunJob(MakeJob(options));
+  EXPECT_EQ(fp32.resumed_step, 2);
+  ASSERT_EQ(fp32.steps.size(), 1u);
+  // Step 3 computes on the same main weights, but not on rounded ones.
+  EXPECT_NE(fp32.steps[0].loss, bf16.steps[2].loss);
+  EXPECT_NEAR(fp32.steps[0].loss, bf16.steps[2].loss, 0.01);
+
+  // And back.
+  options.steps = 4;
+  options.precision = kFp32Transport;
+  options.resume = other.path() + "/step-3";
+  EXPECT_EQ(RunJob(MakeJob(options)).resumed_step, 3);
+}
+
+TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = 1, .steps = 2, .precision = kBf16, .checkpoint_directory = folder.path()};
+  RunJob(MakeJob(options));
+  options.precision.clear();
+  options.fp64 = true;
+  options.steps = 3;
+  options.resume = "newest";
+  try {
+    RunJob(MakeJob(options));
+    FAIL() << "it started";
+  } catch (const trainer::UserError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              absl::StrCat("checkpoint.resume: ", folder.path(),
+                           "/step-2 is of another model (its tensors differ in name, shape or type); resume "
+                           "with the model it was trained with, or start in another folder"));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::parity

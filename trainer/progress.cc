@@ -1,0 +1,92 @@
+#include "trainer/progress.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <utility>
+
+#include "device/device.h"
+
+namespace tandem::trainer {
+namespace {
+
+int64_t MonotonicNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+Progress::Progress(link::SharedPage& page, bool looks) : page_(page) {
+  if (looks) {
+    thread_ = std::thread([this] { Run(); });
+  }
+}
+
+Progress::~Progress() {
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      ending_ = true;
+    }
+    ending_changed_.notify_all();
+    thread_.join();
+  }
+}
+
+void Progress::Moved() {
+  page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
+}
+
+void Progress::Finished(const Position& position) {
+  Moved();
+  page_.step.store(position.step, std::memory_order_relaxed);
+  page_.instruction.store(position.instruction, std::memory_order_relaxed);
+  page_.microbatch.store(position.microbatch, std::memory_order_relaxed);
+}
+
+void Progress::Issued(const device::Stream* stream, const Position& position, const device::Event& end) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  queues_[stream].issued.push_back({position, end});
+}
+
+void Progress::Look() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  Position newest;
+  try {
+    for (auto& [stream, queue] : queues_) {
+      while (queue.next < queue.issued.size() && queue.issued[queue.next].end.IsReached()) {
+        Issue& issue = queue.issued[queue.next++];
+        issue.end = {};
+        if (std::pair(newest.run, newest.instruction) <
+            std::pair(issue.position.run, issue.position.instruction)) {
+          newest = issue.position;
+        }
+      }
+      if (2 * queue.next > queue.issued.size()) {  // keeps its memory
+        queue.issued.erase(queue.issued.begin(),
+                           queue.issued.begin() + static_cast<std::ptrdiff_t>(queue.next));
+        queue.next = 0;
+      }
+    }
+  } catch (const device::DeviceError&) {  // whoever waits for a stream gets it too
+  }
+  // Where two streams move between two looks at them, one may be seen in the next run already.
+  if (newest.run >= 0 && newest.run >= run_) {
+    run_ = newest.run;
+    Finished(newest);
+  }
+}
+
+void Progress::Run() {
+  pthread_setname_np(pthread_self(), "progress");
+  std::unique_lock<std::mutex> lock(mu_);
+  while (!ending_changed_.wait_for(lock, kPeriod, [this] { return ending_; })) {
+    lock.unlock();
+    Look();
+    lock.lock();
+  }
+}
+
+}  // namespace tandem::trainer

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "device/stream.h"
+#include "link/shared_page.h"
+
+namespace tandem::trainer {
+
+// Keeps the place on a rank's shared page: the instruction that finished last, its step and microbatch, and
+// when that was. Steps never go back on it. Thread-safe.
+//
+// Where work is done when its call returns (the CPU), the page is exact. Where a call only issues, the event
+// behind the work tells that it has finished; a thread looks at these events, never waits for one, and the
+// page is behind by kPeriod at most.
+class Progress {
+ public:
+  static constexpr std::chrono::milliseconds kPeriod{10};
+
+  struct Position {
+    int64_t run = -1;  // its number: runs end in their order
+    int64_t step = 0;
+    int64_t instruction = -1;  // among those of all programs
+    int64_t microbatch = -1;
+  };
+
+  // looks: calls only issue. Starts the thread. `page` outlives it.
+  Progress(link::SharedPage& page, bool looks);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // The instruction has finished.
+  void Finished(const Position& position);
+
+  // It will have finished when `end`, an event behind it on `stream`, is reached. In the stream's order.
+  // Requires that it looks.
+  void Issued(const device::Stream* stream, const Position& position, const device::Event& end);
+
+  // Something finished that has no place of its own.
+  void Moved();
+
+  // Looks now: what has finished before the call is on the page after it.
+  void Look();
+
+ private:
+  struct Issue {
+    Position position;
+    device::Event end;
+  };
+  // Of one stream, oldest first; what is before `next` has finished.
+  struct Queue {
+    std::vector<Issue> issued;
+    size_t next = 0;
+  };
+
+  void Run();
+
+  link::SharedPage& page_;
+  std::mutex mu_;
+  std::condition_variable ending_changed_;
+  std::map<const device::Stream*, Queue> queues_;  // guarded by mu_, like the two below
+  int64_t run_ = -1;                               // of the position on the page, where it looks
+  bool ending_ = false;
+  std::thread thread_;  // where it looks
+};
+
+}  // namespace tandem::trainer

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/time/time.h"
+#include "worker/command.h"
+#include "worker/input.h"
+#include "worker/state.h"
+
+namespace tandem::worker {
+
+// Between Stop and SIGKILL, where the assignment does not say.
+inline constexpr absl::Duration kDefaultGrace = absl::Milliseconds(500);
+// After a rank lost a peer: if the peer is one of ours, its own death is seen within this time, before the
+// stop could be taken for its cause.
+inline constexpr absl::Duration kPeerLostPause = absl::Milliseconds(100);
+// A checkpoint notice that is not acknowledged is sent again.
+inline constexpr absl::Duration kNoticePeriod = absl::Seconds(5);
+// What a session may be silent, on either side of the welcome: the controller sends a heartbeat a second.
+// gRPC's keepalive says the same, but by timers that stand still after the wall clock was set back.
+inline constexpr absl::Duration kLongestSilence = absl::Seconds(15);
+// After this the daemon ends even where ranks cannot be killed (they die with it).
+inline constexpr absl::Duration kShutdownLimit = absl::Seconds(3);
+// Of checkpoints that are not acknowledged: the oldest are given up (they are on disk all the same).
+inline constexpr size_t kMaxNotices = 1000;
+
+// What one Step did beside changing the state.
+struct Outcome {
+  std::vector<Command> commands;  // for the shell to do, in this order
+  std::vector<Change> changes;    // for the log, and for what the shell keeps beside the state
+};
+
+// One turn of the daemon: takes `input` into the state, then does all that the state calls for, until there
+// is nothing left to do. Deterministic: no clock, no lock, no I/O. An input about an attempt or a rank that
+// is not live changes nothing.
+Outcome Step(WorkerState& state, const Input& input, absl::Time now);
+
+// When Step would find more to do though nothing happened.
+absl::Time NextWake(const WorkerState& state);
+
+}  // namespace tandem::worker

@@ -1,0 +1,398 @@
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/time.h"
+#include "worker/cause.h"
+#include "worker/turn.h"
+
+namespace tandem::worker {
+namespace {
+
+absl::Duration GraceOf(const v1::Assignment& assignment) {
+  return assignment.has_grace() ? proto::FromProto(assignment.grace()) : kDefaultGrace;
+}
+
+// Ids become names of folders.
+bool IsSafeName(const std::string& id) {
+  return !id.empty() && id.size() <= 64 && std::all_of(id.begin(), id.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
+
+// Why this worker cannot run an assignment, before any file is looked at; empty: it can.
+std::string Unfit(const WorkerState& state, const v1::Assignment& assignment) {
+  if (assignment.ranks().empty()) return "the assignment has no rank for this worker";
+  std::set<int> ranks;
+  std::set<int> slots;
+  for (const v1::RankStart& start : assignment.ranks()) {
+    const auto slot = std::find_if(state.settings.slots.begin(), state.settings.slots.end(),
+                                   [&](const v1::Slot& p) { return p.index() == start.slot(); });
+    if (slot == state.settings.slots.end()) {
+      return absl::StrCat("rank ", start.rank(), " is assigned to slot ", start.slot(),
+                          ", but this worker has ", state.settings.slots.size());
+    }
+    if (assignment.resolved().resources().device() == v1::DEVICE_CUDA && slot->device() != v1::DEVICE_CUDA) {
+      return absl::StrCat("rank ", start.rank(), " needs a GPU, but slot ", start.slot(), " is a CPU slot");
+    }
+    if (!ranks.insert(start.rank()).second) return absl::StrCat("rank ", start.rank(), " is assigned twice");
+    if (!slots.insert(start.slot()).second) return absl::StrCat("slot ", start.slot(), " is assigned twice");
+    for (const auto& [key, attempt] : state.live) {
+      for (const auto& [number, rank] : attempt.ranks) {
+        if (rank.life != Life::kGone && rank.start.slot() == start.slot()) {
+          return absl::StrCat("slot ", start.slot(), " is still in use by rank ", number, " of job ",
+                              key.job);
+        }
+      }
+    }
+  }
+  return "";
+}
+
+// Changes the state by what an input says.
+class Taker {
+ public:
+  Taker(WorkerState& state, absl::Time now, Outcome& outcome) : state_(state), now_(now), outcome_(outcome) {}
+
+  void operator()(const Connected& input) {
+    state_.session = {.open = true, .heard_at = now_};
+    state_.data_address = input.data_address;
+  }
+  void operator()(const Disconnected&) { state_.session = {}; }
+
+  void operator()(const FromController& input) {
+    const v1::ControllerMessage& message = input.message;
+    const bool greeting = message.item_case() == v1::ControllerMessage::kWelcome ||
+                          message.item_case() == v1::ControllerMessage::kRefused;
+    // A controller that was turned down may have more on the way.
+    if (!state_.session.open || (!state_.session.welcomed && !greeting)) return;
+    if (message.item_case() == v1::ControllerMessage::kWelcome) {
+      if (std::string why = WhyNot(message.welcome()); !why.empty()) {
+        state_.session.drop = std::move(why);
+        return;
+      }
+    }
+    state_.session.heard_at = now_;
+    state_.deadline_stale = true;
+    if (const uint64_t ack = message.ack(); ack > 0) {
+      std::erase_if(state_.notices, [&](const Notice& n) { return n.seq != 0 && n.seq <= ack; });
+    }
+    switch (message.item_case()) {
+      case v1::ControllerMessage::kWelcome:
+        Welcome(message.welcome());
+        break;
+      case v1::ControllerMessage::kAssignments:
+        TakeAssignments(message.assignments());
+        break;
+      case v1::ControllerMessage::kValue:
+        Learn(KeyOf(message.value().id()), message.value().key(), {.bytes = message.value().value()});
+        break;
+      case v1::ControllerMessage::kUpload:
+        state_.uploads.push_back(message.upload());
+        break;
+      case v1::ControllerMessage::kRefused: {
+        const std::string why =
+            absl::StrCat("the controller refuses this worker: ", message.refused().reason(), ": ",
+                         message.refused().message());
+        if (message.refused().final()) {
+          state_.fatal = why;
+        } else {
+          state_.session.drop = why;
+        }
+        break;
+      }
+      case v1::ControllerMessage::kHeartbeat:
+      case v1::ControllerMessage::ITEM_NOT_SET:
+        break;
+    }
+  }
+
+  void operator()(const Prepared& input) {
+    AttemptState* const attempt = FindAttempt(state_, input.attempt);
+    if (attempt == nullptr) return;
+    if (!input.violations.empty()) {
+      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_USER, "InvalidSpec", input.violations);
+    } else if (!input.problem.empty()) {
+      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, "WorkerDisk", input.problem);
+    } else {
+      attempt->prepared = true;
+      attempt->program = input.program;
+      attempt->dirty = true;
+    }
+  }
+
+  void operator()(const RankSpawned& input) {
+    RankState* const rank = Touch(input.rank);
+    if (rank == nullptr) return;
+    rank->life = Life::kRunning;
+    rank->pid = input.pid;
+    outcome_.changes.push_back(RankStarted{input.rank, input.pid});
+  }
+
+  void operator()(const SpawnFailed& input) {
+    if (RankState* const rank = Touch(input.rank)) {
+      EndRank(input.rank, state_.live.at(input.rank.attempt), *rank,
+              CauseOfNoStart(state_.settings.worker_id, *rank, input.why, now_), now_, outcome_);
+    }
+  }
+
+  void operator()(const RankExited& input) {
+    RankState* const rank = Touch(input.rank);
+    if (rank == nullptr) return;
+    AttemptState& attempt = state_.live.at(input.rank.attempt);
+    Look(*rank, input.sample);
+    EndRank(input.rank, attempt, *rank,
+            CauseOfExit(state_.settings.worker_id, attempt, *rank, input.exit, now_), now_, outcome_);
+  }
+
+  void operator()(const FromRank& input) {
+    RankState* const rank = FindRank(state_, input.rank);
+    if (rank == nullptr || rank->life == Life::kGone) return;
+    const AttemptKey& key = input.rank.attempt;
+    AttemptState& attempt = state_.live.at(key);
+    const v1::FromTrainer& message = input.message;
+    switch (message.item_case()) {
+      case v1::FromTrainer::kSet:
+        Learn(key, message.set().key(), {.bytes = message.set().value(), .rank = input.rank.rank});
+        break;
+      case v1::FromTrainer::kGet:
+        Want(attempt, input.rank.rank, message.get().key());
+        break;
+      case v1::FromTrainer::kReady:
+        rank->ready = message.ready();
+        rank->ready_at = now_;
+        attempt.dirty = true;
+        break;
+      case v1::FromTrainer::kCheckpoint:
+      case v1::FromTrainer::kCheckpointWarning: {
+        v1::CheckpointNotice notice;
+        *notice.mutable_at() = proto::ToProto(now_);
+        if (message.has_checkpoint()) {
+          *notice.mutable_committed() = message.checkpoint();
+        } else {
+          *notice.mutable_warning() = message.checkpoint_warning();
+        }
+        if (state_.notices.size() >= kMaxNotices) state_.notices.erase(state_.notices.begin());
+        state_.notices.push_back({.attempt = key,
+                                  .store_id = attempt.store_id,
+                                  .message = std::move(notice),
+                                  .number = ++state_.last_notice});
+        break;
+      }
+      case v1::FromTrainer::kFailed:
+        if (!rank->failed) {
+          RankState then = *rank;
+          if (input.sample) then.sample = *input.sample;
+          rank->failed = CompleteFailed(message.failed(), state_.settings.worker_id, then, now_);
+          attempt.dirty = true;
+          outcome_.changes.push_back(RankFailed{input.rank, *rank->failed});
+        }
+        break;
+      case v1::FromTrainer::kFinished:
+        rank->finished = true;
+        rank->finished_at = now_;
+        attempt.dirty = true;
+        break;
+      case v1::FromTrainer::kRequestDone:
+        if (message.request_done() >= attempt.request_done) {
+          attempt.request_done = message.request_done();
+          attempt.request_error = message.request_error();
+        }
+        attempt.dirty = true;
+        break;
+      case v1::FromTrainer::kTable:     // of the report queue
+      case v1::FromTrainer::kReport:    // of the report queue
+      case v1::FromTrainer::kProfiled:  // of the profiles
+      case v1::FromTrainer::ITEM_NOT_SET:
+        break;
+    }
+  }
+
+  void operator()(const Sampled& input) {
+    for (const auto& [key, sample] : input.samples) {
+      if (RankState* const rank = FindRank(state_, key)) Look(*rank, sample);
+    }
+    if (state_.session.open && now_ - state_.session.heard_at > kLongestSilence) {
+      state_.session.drop = absl::StrCat("the controller, which sends heartbeats, has not been heard for ",
+                                         absl::FormatDuration(kLongestSilence));
+    }
+    state_.heartbeat_due = true;
+  }
+
+  void operator()(const EndRecorded& input) {
+    const auto it = state_.live.find(input.attempt);
+    if (it == state_.live.end()) return;
+    // Every rank is gone, so nothing of it has an age.
+    v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false, absl::InfinitePast());
+    status.set_ended(true);
+    state_.ended[input.attempt] = {.status = std::move(status)};
+    state_.live.erase(it);
+    outcome_.changes.push_back(AttemptEnded{input.attempt});
+  }
+
+  void operator()(const ShutdownAsked&) { state_.shutdown_at = std::min(state_.shutdown_at, now_); }
+  void operator()(const Woken&) {}
+
+ private:
+  // Why this controller must not be listened to; empty: it may.
+  std::string WhyNot(const v1::Welcome& welcome) const {
+    if (welcome.store_id() == state_.store_id && welcome.term() < state_.highest_term) {
+      return absl::StrCat("the controller's term ", welcome.term(), " is older than term ",
+                          state_.highest_term, ", which this worker has seen");
+    }
+    if (!state_.live.empty() && welcome.store_id() != state_.store_id) {
+      return absl::StrCat("this controller keeps other jobs (store ", welcome.store_id(),
+                          ") than the one whose ranks run here (store ", state_.store_id,
+                          "), and would stop them; the worker waits for that one, or for their end");
+    }
+    if (welcome.protocol() != kProtocol) {
+      return absl::StrCat("the controller speaks protocol ", welcome.protocol(), ", this worker only ",
+                          kProtocol);
+    }
+    return "";
+  }
+
+  void Welcome(const v1::Welcome& welcome) {
+    state_.session.welcomed = true;
+    state_.highest_term = welcome.term();
+    state_.store_id = welcome.store_id();
+    state_.orphan_timeout =
+        welcome.has_orphan_timeout() ? proto::FromProto(welcome.orphan_timeout()) : absl::InfiniteDuration();
+    state_.heartbeat_interval =
+        welcome.has_heartbeat_interval() ? proto::FromProto(welcome.heartbeat_interval()) : absl::Seconds(1);
+    outcome_.changes.push_back(Welcomed{welcome.term()});
+    if (welcome.has_assignments()) TakeAssignments(welcome.assignments());
+  }
+
+  void TakeAssignments(const v1::Assignments& assignments) {
+    std::set<AttemptKey> listed;
+    // Stops come first: a slot that they free may be assigned in the same message only after the ranks are
+    // gone, so an assignment never overtakes them.
+    for (const v1::Assignment& assignment : assignments.all()) listed.insert(KeyOf(assignment.id()));
+    for (auto& [key, attempt] : state_.live) {
+      if (!listed.contains(key) && !attempt.stop) {
+        StopAttempt(key, attempt,
+                    {.reason = "Withdrawn", .begin = now_, .grace = GraceOf(attempt.assignment)}, outcome_);
+      }
+    }
+    for (const v1::Assignment& assignment : assignments.all()) TakeAssignment(assignment);
+    for (const v1::AttemptId& id : assignments.forget()) {
+      // A controller does not know the jobs of another, and would have them forgotten; the one whose they are
+      // has not heard of the end.
+      const auto ended = state_.ended.find(KeyOf(id));
+      if (ended == state_.ended.end()) continue;
+      const std::string& hers = ended->second.status.store_id();  // empty: recorded by an older build
+      if (!hers.empty() && hers != state_.store_id) continue;
+      state_.ended.erase(ended);
+      state_.forgotten.push_back(KeyOf(id));
+    }
+  }
+
+  void TakeAssignment(const v1::Assignment& assignment) {
+    const AttemptKey key = KeyOf(assignment.id());
+    if (const auto ended = state_.ended.find(key); ended != state_.ended.end()) {
+      ended->second.dirty = true;
+      return;
+    }
+    const bool stop = assignment.desired() == v1::DESIRED_STOP_NOW;
+    AttemptState* attempt = FindAttempt(state_, key);
+    if (attempt != nullptr) {
+      attempt->assignment = assignment;
+    } else {
+      if (!IsSafeName(key.job) || key.attempt < 1) return;  // no controller of ours sends it
+      if (state_.shutdown_at != absl::InfiniteFuture()) return;
+      const std::string unfit = stop ? "" : Unfit(state_, assignment);
+      attempt = &state_.live[key];
+      attempt->assignment = assignment;
+      attempt->store_id = state_.store_id;
+      for (const v1::RankStart& start : assignment.ranks()) attempt->ranks[start.rank()].start = start;
+      outcome_.changes.push_back(AttemptAccepted{key, assignment.ranks_size()});
+      if (!unfit.empty()) {
+        Refuse(key, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, "BadAssignment", unfit);
+      }
+    }
+    if (stop) {
+      const std::string reason = assignment.reason().empty() ? "Stopped" : assignment.reason();
+      StopAttempt(key, *attempt, {.reason = reason, .begin = now_, .grace = GraceOf(assignment)}, outcome_);
+    }
+  }
+
+  void Refuse(const AttemptKey& key, AttemptState& attempt, v1::FailureClass failure,
+              const std::string& reason, const std::string& message) {
+    v1::Cause cause;
+    cause.set_class_(failure);
+    cause.set_reason(reason);
+    cause.set_message(message);
+    cause.set_worker(state_.settings.worker_id);
+    *cause.mutable_time() = proto::ToProto(now_);
+    attempt.refused = cause;
+    attempt.dirty = true;
+    for (auto& [number, rank] : attempt.ranks) rank.life = Life::kGone;
+    outcome_.changes.push_back(AttemptRefused{key, std::move(cause)});
+  }
+
+  // A value of the rendezvous. Write-once: the first value stays.
+  void Learn(const AttemptKey& key, const std::string& name, Value value) {
+    AttemptState* const attempt = FindAttempt(state_, key);
+    if (attempt == nullptr) return;
+    const bool own = value.rank >= 0;
+    if (!attempt->values.emplace(name, std::move(value)).second) return;
+    if (own) attempt->unsent_values.push_back(name);
+    const auto waiting = attempt->waiting.find(name);
+    if (waiting == attempt->waiting.end()) return;
+    for (const int rank : waiting->second) attempt->answers.emplace_back(rank, name);
+    std::erase(attempt->unasked, name);
+    attempt->waiting.erase(waiting);
+  }
+
+  void Want(AttemptState& attempt, int rank, const std::string& name) {
+    if (attempt.values.contains(name)) {
+      attempt.answers.emplace_back(rank, name);
+      return;
+    }
+    const auto [waiting, fresh] = attempt.waiting.try_emplace(name);
+    waiting->second.insert(rank);
+    if (fresh) attempt.unasked.push_back(name);
+  }
+
+  // A look at the rank's page.
+  void Look(RankState& rank, const PageSample& sample) {
+    const int64_t steps = sample.step - rank.sample.step;
+    if (steps > 0) {
+      if (rank.sample.step > 0) rank.step_seconds = absl::ToDoubleSeconds(now_ - rank.sampled_at) / steps;
+      rank.sampled_at = now_;
+    }
+    // The page has the times of instructions alone: a new phase is as old as this look.
+    const PageSample& last = rank.sample;
+    const bool moved = rank.progressed_at == absl::InfinitePast() || sample.phase != last.phase ||
+                       sample.step != last.step || sample.collectives != last.collectives;
+    const absl::Time progressed = now_ - sample.since_progress;
+    if (progressed > rank.progressed_at) {
+      rank.progressed_at = progressed;
+    } else if (moved) {
+      rank.progressed_at = now_;
+    }
+    rank.sample = sample;
+  }
+
+  // The rank, of whose change the controller should hear at once; null where it is not live.
+  RankState* Touch(const RankKey& key) {
+    RankState* const rank = FindRank(state_, key);
+    if (rank != nullptr) state_.live.at(key.attempt).dirty = true;
+    return rank;
+  }
+
+  WorkerState& state_;
+  const absl::Time now_;
+  Outcome& outcome_;
+};
+
+}  // namespace
+
+void Take(const Input& input, WorkerState& state, absl::Time now, Outcome& outcome) {
+  std::visit(Taker(state, now, outcome), input);
+}
+
+}  // namespace tandem::worker
