@@ -119,26 +119,26 @@ const BadSpec kStructure[] = {
 // Values of the wrong type, or that YAML readers disagree about.
 const BadSpec kScalars[] = {
     {"text for a number", "steps: 10", "steps: ten",
-     "job.yaml:3:12: training.steps: ten is not allowed; allowed: 1 to 1000000000; write a whole "
-     "number in decimal digits\n"},
+     "job.yaml:3:12: training.steps: ten is not allowed; allowed: 1 to 1000000000; write an integer "
+     "in decimal digits\n"},
     {"quoted number", "steps: 10", "steps: \"10\"",
      "job.yaml:3:12: training.steps: \"10\" is not allowed; allowed: 1 to 1000000000; text is not "
      "expected: remove the quotes\n"},
     {"fraction for an integer", "steps: 10", "steps: 10.5",
-     "job.yaml:3:12: training.steps: 10.5 is not allowed; allowed: 1 to 1000000000; write a whole "
-     "number, without point or exponent\n"},
+     "job.yaml:3:12: training.steps: 10.5 is not allowed; allowed: 1 to 1000000000; write an integer, "
+     "without point or exponent\n"},
     {"exponent for an integer", "steps: 10", "steps: 1e3",
-     "job.yaml:3:12: training.steps: 1e3 is not allowed; allowed: 1 to 1000000000; write a whole "
-     "number, without point or exponent\n"},
+     "job.yaml:3:12: training.steps: 1e3 is not allowed; allowed: 1 to 1000000000; write an integer, "
+     "without point or exponent\n"},
     {"octal", "steps: 10", "steps: 010",
      "job.yaml:3:12: training.steps: 010 is not allowed; allowed: 1 to 1000000000; a leading zero "
      "means octal to some readers: write it without\n"},
     {"hexadecimal", "steps: 10", "steps: 0x10",
-     "job.yaml:3:12: training.steps: 0x10 is not allowed; allowed: 1 to 1000000000; write a whole "
-     "number in decimal digits\n"},
+     "job.yaml:3:12: training.steps: 0x10 is not allowed; allowed: 1 to 1000000000; write an integer "
+     "in decimal digits\n"},
     {"underscores", "steps: 10", "steps: 1_000",
-     "job.yaml:3:12: training.steps: 1_000 is not allowed; allowed: 1 to 1000000000; write a whole "
-     "number in decimal digits\n"},
+     "job.yaml:3:12: training.steps: 1_000 is not allowed; allowed: 1 to 1000000000; write an integer "
+     "in decimal digits\n"},
     {"overflow", "steps: 10", "steps: 9223372036854775808",
      "job.yaml:3:12: training.steps: 9223372036854775808 is not allowed; allowed: 1 to 1000000000; "
      "use a smaller number\n"},

@@ -93,8 +93,8 @@ const BadSpec kRequired[] = {
      "job.yaml:1:1: model.vocab_size: missing; allowed: 2 to 16777216; give it, or name a preset "
      "whose value is to be used\n"},
     {"empty path", "train: /data", "train: \"\"",
-     "job.yaml:2:8: data.train: \"\" is not allowed; allowed: {path}; give a path, or leave the key "
-     "out\n"},
+     "job.yaml:2:8: data.train: \"\" is not allowed; allowed: {path}; give a path, or omit "
+     "the key\n"},
     {"unknown preset", "llama-tiny", "lama-tiny",
      "job.yaml:1:9: model.preset: lama-tiny is not allowed; allowed: llama-3-8b, llama-tiny; did you "
      "mean llama-tiny?\n"},
@@ -123,8 +123,8 @@ const BadSpec kRequired[] = {
      "job.yaml:3:35: training.optimizer.no_weight_decay: *.bias,,a is not allowed; allowed: none, or names "
      "of parameters, in which * is any text, joined by commas; a name between the commas is empty\n"},
     {"replicas of a strategy that has none", "", "parallelism: {ranks: 4, replicas: 2}",
-     "job.yaml:4:25: parallelism.replicas: 2 is not allowed; allowed: 1 with fsdp.strategy zero3; leave "
-     "the key out, or use strategy: hsdp, or hfsdp\n"},
+     "job.yaml:4:25: parallelism.replicas: 2 is not allowed; allowed: 1 with fsdp.strategy zero3; omit "
+     "the key, or use strategy: hsdp, or hfsdp\n"},
     {"one replica for a strategy of several", "",
      "parallelism: {ranks: 4, replicas: 1, fsdp: {strategy: hsdp}}",
      "job.yaml:4:25: parallelism.replicas: 1 is not allowed; allowed: 2 or more with fsdp.strategy hsdp; "
