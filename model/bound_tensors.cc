@@ -153,6 +153,7 @@ void BoundTensors::AddScratch(const PassSpec& spec) {
     });
     if (frozen != entries_.end()) {
       frozen->begin = begin;
+      frozen->type = TypeOf(piece.type, types_);
       continue;
     }
     entries_.push_back({.role = i < layout.num_declared ? Role::kScratch : Role::kConverted,

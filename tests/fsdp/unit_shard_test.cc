@@ -169,10 +169,10 @@ TEST_P(UnitShardTest, PaddingOfTheStateStaysZero) {
 // No rank draws numbers of its own: whatever a rank holds is its part of the one tensor.
 TEST_P(UnitShardTest, InitialWeightsArePartsOfOneTensorOnEveryMesh) {
   const Layout layout = MixedLayout(GetParam());
-  const UnitTypes types{GetParam(), GetParam(), GetParam()};
+  const UnitTypes types = GetParam();
   const auto weights = [&](const UnitMesh& mesh) {
     const UnitShard unit("u", layout, mesh, types, Cpu(), CpuShardKernels());
-    at::Tensor held = at::full({unit.held().size()}, kNan, GetParam());
+    at::Tensor held = at::full({unit.held().size()}, kNan, main());
     const device::Memory memory{static_cast<char*>(held.mutable_data_ptr()), unit.held_bytes()};
     unit.Initialize(17, test::Inits(layout, 0.02), {.weights = memory});
     return held;
@@ -200,12 +200,12 @@ TEST_P(UnitShardTest, InitialWeightsArePartsOfOneTensorOnEveryMesh) {
 TEST_P(UnitShardTest, WeightDecayActsOnTheParametersThatDecay) {
   const Layout layout =
       MakeLayout({{.name = "matrix", .shape = {20, 33}}, {.name = "norm", .shape = {37}, .decays = false}},
-                 static_cast<int>(c10::elementSize(GetParam())));
+                 ElementBytes(GetParam()));
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
     unit.Initialize(3, /*deviation=*/1);
     const at::Tensor before = unit.weights();
-    unit.Reduce(at::zeros({GatheredElements(layout, 1)}, GetParam()), /*add=*/false, /*last=*/true);
+    unit.Reduce(at::zeros({GatheredElements(layout, 1)}, transport()), /*add=*/false, /*last=*/true);
     unit.Norm(1, 0);
     unit.OptimizerStep(1, /*learning_rate=*/0.5);
     const std::vector<at::Tensor> old = Views(layout, before);
