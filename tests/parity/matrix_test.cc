@@ -43,7 +43,7 @@ const std::vector<Placement>& Placements() {
 }
 
 constexpr int kAccumulations[] = {1, 3};
-constexpr double kClips[] = {1e6, 0.5};  // inactive; active in every step
+constexpr double kClips[] = {1e6, 0.1};  // inactive; active in every step
 enum class Variant { kPlain, kTied, kFrozen, kUnused };
 constexpr Variant kVariants[] = {Variant::kPlain, Variant::kTied, Variant::kFrozen, Variant::kUnused};
 constexpr const char* kVariantNames[] = {"plain", "tied", "frozen", "unused"};
