@@ -37,7 +37,7 @@ class BoundTensors {
   at::Tensor Value(const std::string& name);
   at::Tensor Gradient(const std::string& value);
   at::Tensor Parameter(const std::string& name);
-  at::Tensor ParameterGradient(const std::string& name);
+  at::Tensor ParameterGradient(const std::string& name);  // undefined: of a frozen matrix, nobody wants it
   // Undefined: a state that the pass would change, and that a recompute or a validation leaves alone.
   at::Tensor State(const std::string& name);
   at::Tensor Scratch(const std::string& name);
@@ -82,6 +82,7 @@ class BoundTensors {
   void AddValues(Role role, const std::vector<std::string>& names, bool writes);
   void AddParts(Role role);
   void AddStates(const std::vector<std::string>& names, bool adds);
+  void AddFrozen(const PartSpec& part);
   void AddScratch(const PassSpec& spec);
   void CheckRecompute() const;
   void CheckInside(const std::string& name, int64_t bytes, const char* begin,

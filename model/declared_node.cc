@@ -15,7 +15,10 @@ DeclaredPasses::DeclaredPasses(const NodeContext& context, NodeDeclaration decla
       types_(context.types),
       ops_(context.ops),
       epsilon_(context.config.rms_norm_eps),
-      declaration_(std::move(declaration)) {}
+      declaration_([&] {
+        FreezeParts(context.config, context.unit, context.shapes.tokens, declaration);
+        return std::move(declaration);
+      }()) {}
 
 BoundPass DeclaredPasses::Bind(Pass pass, absl::Span<const OperandMemory> operands,
                                comm::Communicator* communicator) const {
@@ -23,6 +26,9 @@ BoundPass DeclaredPasses::Bind(Pass pass, absl::Span<const OperandMemory> operan
     return BindOne(pass, operands, communicator);
   }
   const HalfOperands halves = SplitOperands(declaration_, types_, operands);
+  if (!declaration_.halves->weight.has_value()) {
+    return BindOne(Pass::kBackwardInput, halves.input, communicator);
+  }
   return [input = BindOne(Pass::kBackwardInput, halves.input, communicator),
           weight = BindOne(Pass::kBackwardWeight, halves.weight, communicator)] {
     input();

@@ -11,10 +11,12 @@ schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch,
   std::vector<DeclaredPlace> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
     const NodeTypes types(precision, node.unit);
+    const DecoderShapes shapes(config, batch, types.unit.compute);
     nodes.push_back({.name = node.name,
                      .layer = node.layer,
                      .unit = node.unit,
-                     .declaration = Declare(node.kind, {config, batch, types.unit.compute})});
+                     .declaration = Declare(node.kind, shapes)});
+    FreezeParts(config, node.unit, shapes.tokens, nodes.back().declaration);
   }
   const TensorSpec tokens = BatchTokens({config, batch, precision.hidden()}).tensor;
   return WriteOutline(nodes, tokens, DecoderUnits(config), layouts, precision);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/node_declaration.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace tandem::model {
@@ -84,6 +85,37 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
 
 int64_t AlignedToPiece(int64_t bytes) {
   return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+}
+
+std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
+
+void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t tokens,
+                 NodeDeclaration& declaration) {
+  bool trains = false;
+  PassSpec& writer = declaration.halves.has_value() ? *declaration.halves->weight : declaration.backward;
+  for (PartSpec& part : declaration.parts) {
+    part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
+    trains = trains || !part.frozen;
+    if (!part.frozen || !writer.parameter_gradients) {
+      continue;
+    }
+    for (const ParameterSpec& parameter : part.parameters) {
+      if (parameter.shape.size() == 1) {
+        if (!declaration.halves.has_value()) {
+          writer.scratch.push_back(
+              {FrozenGradientScratch(parameter.name), parameter.shape,
+               parameter.gradient_is_statistics ? ElementType::kStatistics : ElementType::kCompute});
+        }
+      } else {
+        const double product =
+            2.0 * static_cast<double>(tokens) * static_cast<double>(NumElements(parameter.shape));
+        writer.flops = std::max(0.0, writer.flops - product);
+      }
+    }
+  }
+  if (declaration.halves.has_value() && !trains) {
+    declaration.halves->weight.reset();
+  }
 }
 
 const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string& name) {

@@ -63,6 +63,7 @@ struct PartSpec {
   std::string unit;  // that the part belongs to; empty: the unit of the node itself, which this declaration
                      // adds it to
   std::vector<ParameterSpec> parameters;
+  bool frozen = false;  // no pass writes their gradients: a backward gets none (FreezeParts)
 };
 
 struct PassSpec {
@@ -83,8 +84,10 @@ struct PassSpec {
 struct SplitBackward {
   // What the input half writes, and the weight half alone reads.
   std::vector<TensorSpec> intermediates;
-  PassSpec input;   // writes the intermediates and the gradients of values
-  PassSpec weight;  // writes the gradients of parameters; best without reading any, so that the unit can go
+  PassSpec input;  // writes the intermediates and the gradients of values
+  // Writes the gradients of parameters; best without reading any, so that the unit can go. Nothing where all
+  // of them are frozen (FreezeParts): then the node does not split.
+  std::optional<PassSpec> weight;
 };
 
 struct NodeDeclaration {
@@ -105,6 +108,15 @@ struct NodeDeclaration {
   std::optional<SplitBackward> halves;
   bool recomputes = false;  // outputs that were not kept can be computed again
 };
+
+// Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes
+// out of the same kernel as the input's: for it, a backward without halves gets scratch that nobody reads.
+// Those of matrices are not computed, which `flops` no longer counts. tokens: rows of the products.
+void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t tokens,
+                 NodeDeclaration& declaration);
+
+// The name of that scratch.
+std::string FrozenGradientScratch(const std::string& parameter);
 
 int64_t NumElements(const std::vector<int64_t>& shape);
 ComputeType TypeOf(ElementType element, const NodeTypes& types);  // not of kInt64 and kByte

@@ -47,6 +47,26 @@ std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const Unit
   return parts;
 }
 
+struct PartList {
+  void Add(UnitPart of, const PartSpec& part) {
+    parts.push_back(of);
+    for (const ParameterSpec& parameter : part.parameters) {
+      elements += NumElements(parameter.shape);
+    }
+  }
+
+  std::vector<UnitPart> parts;
+  int64_t elements = 0;  // of their parameters
+};
+
+// What the names of one node's declaration stand for.
+struct Names {
+  std::map<std::string, ValueId> values;
+  std::map<std::string, schedules::StateId> states;
+  PartList read;     // parts, by its passes
+  PartList trained;  // of those, what has gradients
+};
+
 class OutlineWriter {
  public:
   explicit OutlineWriter(const Precision& precision) : precision_(precision) {}
@@ -64,13 +84,6 @@ class OutlineWriter {
   }
 
  private:
-  // What a declaration's names stand for.
-  struct Names {
-    std::map<std::string, ValueId> values;
-    std::map<std::string, schedules::StateId> states;
-    std::vector<UnitPart> parts;
-  };
-
   void AddUnits(const std::vector<UnitParameters>& units, const std::vector<UnitLayout>& layouts) {
     if (layouts.size() != units.size()) {
       throw std::logic_error("the model has " + std::to_string(units.size()) +
@@ -79,6 +92,7 @@ class OutlineWriter {
     for (size_t i = 0; i < units.size(); ++i) {
       outline_.units.push_back({.name = units[i].name,
                                 .layer = units[i].layer,
+                                .frozen = units[i].frozen,
                                 .precision = BytesOf(precision_.Of(units[i].name)),
                                 .parts = PartsOf(units[i], layouts[i]),
                                 .elements = layouts[i].elements});
@@ -112,11 +126,11 @@ class OutlineWriter {
       outline_.states.push_back({node.name + "." + state.name, BytesOf(state, types)});
       names.states[state.name] = static_cast<int>(outline_.states.size()) - 1;
     }
-    int64_t parameters = 0;
     for (const PartSpec& part : declaration.parts) {
-      names.parts.push_back(Find(part.unit.empty() ? node.unit : part.unit, part.name));
-      for (const ParameterSpec& parameter : part.parameters) {
-        parameters += NumElements(parameter.shape);
+      const UnitPart of = Find(part.unit.empty() ? node.unit : part.unit, part.name);
+      names.read.Add(of, part);
+      if (!part.frozen) {
+        names.trained.Add(of, part);
       }
     }
     const auto access = [&](const PassSpec& pass, int64_t scratch_bytes) {
@@ -124,9 +138,13 @@ class OutlineWriter {
       result.scratch = Fixed(scratch_bytes);
       // In the device's memory: every operand once, scratch once each way.
       result.bytes_moved += 2.0 * static_cast<double>(result.scratch.expected);
-      const int parameter_bytes = (pass.parameters ? ElementBytes(types.unit.compute) : 0) +
-                                  (pass.parameter_gradients ? ElementBytes(types.unit.transport) : 0);
-      result.bytes_moved += static_cast<double>(parameters * parameter_bytes);
+      if (pass.parameters) {
+        result.bytes_moved += static_cast<double>(names.read.elements * ElementBytes(types.unit.compute));
+      }
+      if (pass.parameter_gradients) {
+        result.bytes_moved +=
+            static_cast<double>(names.trained.elements * ElementBytes(types.unit.transport));
+      }
       return result;
     };
     const auto own_scratch = [&](const PassSpec& pass) {
@@ -139,10 +157,11 @@ class OutlineWriter {
                             .group = declaration.group,
                             .purpose = declaration.purpose,
                             .forward = access(declaration.forward, own_scratch(declaration.forward))};
-    const int64_t backward_scratch = BackwardScratchBytes(declaration, types);
-    if (declaration.halves.has_value()) {
+    const PassSpec backward =
+        declaration.halves.has_value() ? WholeBackward(*declaration.halves) : declaration.backward;
+    written.backward = access(backward, BackwardScratchBytes(declaration, types));
+    if (SplitsBackward(declaration)) {
       const SplitBackward& halves = *declaration.halves;
-      written.backward = access(WholeBackward(halves), backward_scratch);
       for (const TensorSpec& intermediate : halves.intermediates) {
         names.values[intermediate.name] =
             AddValue(node.name + "." + intermediate.name, schedules::ValueKind::kActivation,
@@ -150,9 +169,7 @@ class OutlineWriter {
       }
       written.splits_backward = true;
       written.backward_input = access(halves.input, own_scratch(halves.input));
-      written.backward_weight = access(halves.weight, own_scratch(halves.weight));
-    } else {
-      written.backward = access(declaration.backward, backward_scratch);
+      written.backward_weight = access(*halves.weight, own_scratch(*halves.weight));
     }
     outline_.nodes.push_back(std::move(written));
   }
@@ -183,10 +200,10 @@ class OutlineWriter {
     add(pass.gradient_reads, true, access.gradient_reads);
     add(pass.gradient_writes, true, access.gradient_writes);
     if (pass.parameters) {
-      access.parameters = names.parts;
+      access.parameters = names.read.parts;
     }
     if (pass.parameter_gradients) {
-      access.parameter_gradients = names.parts;
+      access.parameter_gradients = names.trained.parts;
     }
     for (const std::string& name : pass.state_reads) {
       access.state_reads.push_back(names.states.at(name));

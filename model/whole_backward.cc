@@ -12,6 +12,14 @@ namespace {
 
 using Memories = std::map<std::string, OperandMemory>;
 
+std::vector<const PassSpec*> Parts(const SplitBackward& halves) {
+  std::vector<const PassSpec*> parts = {&halves.input};
+  if (halves.weight.has_value()) {
+    parts.push_back(&*halves.weight);
+  }
+  return parts;
+}
+
 // `more` behind `names`, each once, without intermediates.
 void Merge(const SplitBackward& halves, const std::vector<std::string>& more,
            std::vector<std::string>& names) {
@@ -51,8 +59,10 @@ class WholeOperands {
     for (size_t part = 0; part < declaration.parts.size() && whole.parameters; ++part) {
       parameters_.push_back(take());
     }
-    for (size_t part = 0; part < declaration.parts.size() && whole.parameter_gradients; ++part) {
-      parameter_gradients_.push_back(take());
+    for (const PartSpec& part : declaration.parts) {
+      if (whole.parameter_gradients && !part.frozen) {
+        parameter_gradients_.push_back(take());
+      }
     }
     if (scratch_.bytes > 0) {
       memory_ = take();
@@ -105,9 +115,13 @@ class WholeOperands {
 
 }  // namespace
 
+bool SplitsBackward(const NodeDeclaration& declaration) {
+  return declaration.halves.has_value() && declaration.halves->weight.has_value();
+}
+
 PassSpec WholeBackward(const SplitBackward& halves) {
   PassSpec whole;
-  for (const PassSpec* half : {&halves.input, &halves.weight}) {
+  for (const PassSpec* half : Parts(halves)) {
     Merge(halves, half->reads, whole.reads);
     Merge(halves, half->writes, whole.writes);
     Merge(halves, half->gradient_reads, whole.gradient_reads);
@@ -130,9 +144,9 @@ WholeScratch LayOutWholeScratch(const NodeDeclaration& declaration, const NodeTy
     scratch.intermediates.push_back(scratch.half);
     scratch.half += AlignedToPiece(BytesOf(intermediate, types));
   }
-  scratch.bytes =
-      scratch.half + std::max(LayOutScratch(declaration, declaration.halves->input, types).bytes,
-                              LayOutScratch(declaration, declaration.halves->weight, types).bytes);
+  for (const PassSpec* half : Parts(*declaration.halves)) {
+    scratch.bytes = std::max(scratch.bytes, scratch.half + LayOutScratch(declaration, *half, types).bytes);
+  }
   return scratch;
 }
 
@@ -144,7 +158,11 @@ int64_t BackwardScratchBytes(const NodeDeclaration& declaration, const NodeTypes
 HalfOperands SplitOperands(const NodeDeclaration& declaration, const NodeTypes& types,
                            absl::Span<const OperandMemory> whole) {
   const WholeOperands operands(declaration, types, whole);
-  return {.input = operands.Of(declaration.halves->input), .weight = operands.Of(declaration.halves->weight)};
+  HalfOperands halves{.input = operands.Of(declaration.halves->input)};
+  if (declaration.halves->weight.has_value()) {
+    halves.weight = operands.Of(*declaration.halves->weight);
+  }
+  return halves;
 }
 
 }  // namespace tandem::model

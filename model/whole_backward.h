@@ -13,8 +13,12 @@ namespace tandem::model {
 // The whole backward of a kind whose backward splits: the input half and behind it the weight half, on the
 // same tensors, so that a schedule that splits changes no bit. Torch-free.
 
-// What either half touches, but the intermediates and their scratch, which WholeScratch lays out.
+// What either half touches, but the intermediates and their scratch, which WholeScratch lays out. Without a
+// weight half the input half is the whole.
 PassSpec WholeBackward(const SplitBackward& halves);
+
+// Whether a schedule may run the halves apart.
+bool SplitsBackward(const NodeDeclaration& declaration);
 
 // The whole's scratch: the intermediates, and behind them what the half that runs needs.
 struct WholeScratch {
@@ -30,7 +34,7 @@ int64_t BackwardScratchBytes(const NodeDeclaration& declaration, const NodeTypes
 // The operands of the halves, from those of the whole.
 struct HalfOperands {
   std::vector<OperandMemory> input;
-  std::vector<OperandMemory> weight;
+  std::vector<OperandMemory> weight;  // empty where there is no such half
 };
 
 // Throws std::logic_error where there are not as many as the whole has, or its scratch is too small.

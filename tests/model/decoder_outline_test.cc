@@ -158,6 +158,22 @@ TEST(DecoderOutlineTest, LayersSplitTheirBackwardAndNoWeightHalfReadsParameters)
   }
 }
 
+TEST(DecoderOutlineTest, AFrozenLayerHasNoWeightHalf) {
+  DecoderConfig config = SmallDecoder(false);
+  const schedules::Outline trained = OutlineOf(config, {.sequences = 2, .sequence_length = 8});
+  config.frozen_units = {"layers.0"};
+  const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 8});
+  for (size_t i = 0; i < outline.nodes.size(); ++i) {
+    const schedules::Node& node = outline.nodes[i];
+    SCOPED_TRACE(node.name);
+    EXPECT_EQ(node.splits_backward, node.layer == 1);
+    if (node.layer == 0) {
+      EXPECT_TRUE(node.backward.parameter_gradients.empty());
+      EXPECT_EQ(node.backward.flops, trained.nodes[i].backward_input.flops);
+    }
+  }
+}
+
 TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
   const DecoderConfig config = SmallDecoder(false);
   const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 512});
