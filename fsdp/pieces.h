@@ -12,6 +12,7 @@ namespace tandem::fsdp {
 struct Piece {
   int parameter = 0;  // index in the layout
   Range range;
+  bool decays = true;  // weight decay acts on the parameter
   bool operator==(const Piece&) const = default;
 };
 

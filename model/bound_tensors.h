@@ -33,7 +33,7 @@ class BoundTensors {
   at::Tensor Value(const std::string& name);
   at::Tensor Gradient(const std::string& value);
   at::Tensor Parameter(const std::string& name);
-  at::Tensor ParameterGradient(const std::string& name);
+  at::Tensor ParameterGradient(const std::string& name);  // undefined: of a frozen matrix, nobody wants it
   at::Tensor Scratch(const std::string& name);
   ops::Workspace Work(const std::string& scratch);
 
@@ -64,6 +64,7 @@ class BoundTensors {
   const OperandMemory& Next();
   void AddValues(Role role, const std::vector<std::string>& names, bool writes);
   void AddParts(Role role);
+  void AddFrozen(const PartSpec& part);
   void AddScratch(const PassSpec& spec);
   void CheckRecompute() const;
   void CheckInside(const std::string& name, int64_t bytes, const char* begin,
