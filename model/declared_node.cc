@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "model/bound_tensors.h"
-#include "model/whole_backward.h"
+#include "model/half_operands.h"
 
 namespace tandem::model {
 

@@ -4,14 +4,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
-#include "model/bound_pass.h"
 #include "model/node_declaration.h"
 
 namespace tandem::model {
 
 // The whole backward of a kind whose backward splits: the input half and behind it the weight half, on the
-// same tensors, so that a schedule that splits changes no bit. Torch-free.
+// same tensors, so that a schedule that splits changes no bit.
 
 // What either half touches, but the intermediates and their scratch, which WholeScratch lays out. Without a
 // weight half the input half is the whole.
@@ -30,15 +28,5 @@ WholeScratch LayOutWholeScratch(const NodeDeclaration& declaration, const NodeTy
 
 // Bytes of the scratch of the backward as a whole, with halves or without.
 int64_t BackwardScratchBytes(const NodeDeclaration& declaration, const NodeTypes& types);
-
-// The operands of the halves, from those of the whole.
-struct HalfOperands {
-  std::vector<OperandMemory> input;
-  std::vector<OperandMemory> weight;  // empty where there is no such half
-};
-
-// Throws std::logic_error where there are not as many as the whole has, or its scratch is too small.
-HalfOperands SplitOperands(const NodeDeclaration& declaration, const NodeTypes& types,
-                           absl::Span<const OperandMemory> whole);
 
 }  // namespace tandem::model
