@@ -50,6 +50,7 @@ class Validator : private FieldChecker {
     CheckTraining();
     CheckLists();
     CheckReplicas();
+    CheckSchedule();
     CheckGrid();
     CheckBatch();
     CheckPrecision();
@@ -303,6 +304,16 @@ class Validator : private FieldChecker {
     } else if (lower(precision.compute()) || lower(precision.embedding().compute()) ||
                lower(precision.head().compute())) {
       Refuse("training.frozen", "not built yet: frozen units of jobs that compute in bf16; use fp32");
+    }
+  }
+
+  // What is said of the overlap needs one.
+  void CheckSchedule() {
+    if (spec().parallelism().has_overlap() && Usable({"parallelism.schedule"}) &&
+        spec().parallelism().schedule() != v1::SCHEDULE_OVERLAP) {
+      Refuse("parallelism.overlap", "{...}",
+             absl::StrCat("nothing with schedule: sequential", Origin("parallelism.schedule")),
+             "omit the block, or use schedule: overlap");
     }
   }
 

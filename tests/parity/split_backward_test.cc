@@ -52,8 +52,7 @@ PassList Split(const schedules::Outline& outline, const PassList& passes, bool d
   return split;
 }
 
-plan::JobPlan WithPasses(plan::JobPlan plan, const PassList& train, int hold) {
-  plan.options.hold = hold;
+plan::JobPlan WithPasses(plan::JobPlan plan, const PassList& train) {
   auto stage =
       schedules::BuildStage(plan.outline, plan.options, train,
                             schedules::ForwardOnly(plan.outline, plan.options.num_validation_microbatches));
@@ -78,18 +77,60 @@ TEST_P(SplitBackwardTest, GivesTheBitsOfTheWholeWhereverTheWeightHalvesAre) {
   const PassList sequential = schedules::Sequential(whole.outline, options.microbatches_per_rank);
   for (const bool delayed : {false, true}) {
     SCOPED_TRACE(delayed ? "delayed" : "at once");
-    const plan::JobPlan plan = WithPasses(whole, Split(whole.outline, sequential, delayed), /*hold=*/0);
+    const plan::JobPlan plan = WithPasses(whole, Split(whole.outline, sequential, delayed));
     const auto& instructions = plan.stage.train.instructions;
     EXPECT_EQ(std::count_if(instructions.begin(), instructions.end(),
                             [](const auto& i) { return i.opcode == Opcode::kBackwardWeight; }),
               2 * options.layers * options.microbatches_per_rank);
     ExpectSameBits(expected, RunJob(plan, {.fill_with_nan = true}));
   }
-  SCOPED_TRACE("overlapped");
-  ExpectSameBits(expected,
-                 RunJob(WithPasses(whole, schedules::Overlapped(whole.outline, options.microbatches_per_rank),
-                                   /*hold=*/1),
-                        {.fill_with_nan = true}));
+  for (const bool delayed : {false, true}) {
+    SCOPED_TRACE(delayed ? "overlapped, weight gradients delayed" : "overlapped");
+    options.overlap = true;
+    options.delay_weight_gradients = delayed;
+    ExpectSameBits(expected, RunJob(MakeJob(options), {.fill_with_nan = true}));
+  }
+}
+
+// The schedule of a job is how its work is arranged, not what is computed: odd and even numbers of layers,
+// whose middle pair is one layer of two microbatches, and fewer microbatches than a phase has.
+TEST(OverlappedJobTest, HasTheBitsOfTheSequentialOne) {
+  for (const int64_t layers : {1, 2, 3}) {
+    for (const int microbatches : {1, 2, 4, 5}) {
+      JobOptions options{.strategy = layers == 2 ? "hsdp" : "zero3",
+                         .ranks = layers == 2 ? 4 : 2,
+                         .replicas = layers == 2 ? 2 : 1,
+                         .microbatches_per_rank = microbatches,
+                         .layers = layers,
+                         .tied = layers == 3,
+                         .validate_every_steps = 2};
+      const JobRun sequential = RunJob(MakeJob(options));
+      options.overlap = true;
+      for (const bool delayed : {false, true}) {
+        SCOPED_TRACE(testing::Message() << layers << " layers, " << microbatches << " microbatches"
+                                        << (delayed ? ", weight gradients delayed" : ""));
+        options.delay_weight_gradients = delayed;
+        ExpectSameBits(sequential, RunJob(MakeJob(options)));
+      }
+    }
+  }
+}
+
+// Weights and moments lie in checkpoints as the layout says, whatever the schedule was.
+TEST(OverlappedJobTest, GoesOnFromASequentialJobsCheckpoint) {
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = 2,
+                     .microbatches_per_rank = 3,
+                     .steps = 6,
+                     .checkpoint_directory = folder.path(),
+                     .checkpoint_every_steps = 3};
+  const JobRun whole = RunJob(MakeJob(options));
+  const TemporaryFolder other;
+  options.checkpoint_directory = other.path();
+  options.resume = folder.path() + "/step-3";
+  options.overlap = true;
+  options.delay_weight_gradients = true;
+  ExpectSameBits(Tail(whole, 4), RunJob(MakeJob(options)));
 }
 
 std::vector<Layout> Layouts() {
