@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
+#include "platform/descriptor_limit.h"
 #include "platform/failpoint.h"
 #include "platform/files.h"
 #include "platform/host_name.h"
@@ -78,15 +78,6 @@ std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
     slot.set_healthy(true);
   }
   return slots;
-}
-
-// Every rank and every log that is read costs a few descriptors.
-void RaiseDescriptorLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
 }
 
 // One line where there is one violation; several are joined, since a cause is one line.
@@ -154,7 +145,7 @@ int main(int argc, char** argv) {
   for (tandem::v1::Slot& slot : CpuSlots(slots, static_cast<int>(all_slots.size()))) {
     all_slots.push_back(std::move(slot));
   }
-  RaiseDescriptorLimit();
+  platform::RaiseDescriptorLimit();  // every rank and every log that is read costs a few
   // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
   // way.
   setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
