@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "config/flags.h"
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
@@ -122,7 +124,7 @@ int main(int argc, char** argv) {
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there");
 #endif
   app.set_version_flag("--version", "tandem-worker " + platform::BuildVersion());
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) return *code;
   platform::SetLogComponent("worker");
 #ifdef TANDEM_FAILPOINTS
   if (!failpoints.empty()) {
