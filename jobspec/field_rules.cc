@@ -20,6 +20,9 @@ constexpr TextRule kTextRules[] = {
     {"data.train", "absolute path of a file, a folder or a glob"},
     {"data.validation", "absolute path of a file, a folder or a glob"},
     {"data.tokenizer", "bytes"},
+    {"training.optimizer.no_weight_decay",
+     "none, or names of parameters, in which * is any text, joined by commas"},
+    {"training.frozen", "none, or units joined by commas: embedding, layers.0 to the last layer, head"},
     {"parallelism.order", "tp, cp, ep, dp and pp, each at most once, joined by -"},
     {"checkpoint.directory", "absolute path of a folder"},
     {"checkpoint.resume", "newest, none, or the absolute path of one checkpoint"},
@@ -125,6 +128,7 @@ const std::vector<BuiltRule>& BuiltRules() {
   static const std::vector<BuiltRule> rules = {
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
+      {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},
       {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},
       {"parallelism.context", {"1"}, "not built yet: context parallelism; use 1"},
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},

@@ -52,6 +52,7 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(optimizer, beta2, 0.95);
   TANDEM_DEFAULT(optimizer, epsilon, 1e-8);
   TANDEM_DEFAULT(optimizer, weight_decay, 0.1);
+  TANDEM_DEFAULT(optimizer, no_weight_decay, "*norm.weight,*.bias");
   v1::LearningRateSchedule& schedule = *training.mutable_schedule();
   TANDEM_DEFAULT(schedule, warmup_steps, 0);
   TANDEM_DEFAULT(schedule, decay, v1::DECAY_CONSTANT);
@@ -63,6 +64,8 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
     TANDEM_DEFAULT(training, validate_every_steps, held_out ? std::max<int64_t>(1, tenth) : 0);
   }
   TANDEM_DEFAULT(training, validation_batches, 16);
+  TANDEM_DEFAULT(training, nonfinite_gradients, v1::NONFINITE_GRADIENTS_SKIP);
+  TANDEM_DEFAULT(training, frozen, "none");
 }
 
 void ResolveParallelism(v1::Parallelism& parallelism) {

@@ -2,9 +2,12 @@
 #include "jobspec/validate.h"
 
 #include <algorithm>
+#include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "jobspec/field_checker.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"
@@ -45,6 +48,7 @@ class Validator : private FieldChecker {
     CheckModel();
     CheckData();
     CheckTraining();
+    CheckLists();
     CheckReplicas();
     CheckGrid();
     CheckBatch();
@@ -255,6 +259,50 @@ class Validator : private FieldChecker {
       }
       Refuse(path, absl::StrCat(violation.value, Origin(path)), violation.allowed,
              Shown(violation.remedy, 300));
+    }
+  }
+
+  // Fields that are lists with commas.
+  void CheckLists() {
+    const auto words = [](const std::string& list) {
+      std::vector<std::string> stripped = absl::StrSplit(list, ',');
+      for (std::string& word : stripped) {
+        absl::StripAsciiWhitespace(&word);
+      }
+      return stripped;
+    };
+    if (Usable({"training.optimizer.no_weight_decay"})) {
+      for (const std::string& word : words(spec().training().optimizer().no_weight_decay())) {
+        if (word.empty()) {
+          Refuse("training.optimizer.no_weight_decay", "a name between the commas is empty");
+        } else if (word.find_first_of("?[]\\") != std::string::npos) {
+          Refuse("training.optimizer.no_weight_decay",
+                 absl::StrCat(Shown(word), " has a wildcard other than *"));
+        }
+      }
+    }
+    if (!Usable({"training.frozen", "model.num_hidden_layers"}) || spec().training().frozen() == "none") {
+      return;
+    }
+    std::set<std::string> units = {"embedding", "head"};
+    for (int64_t layer = 0; layer < spec().model().num_hidden_layers(); ++layer) {
+      units.insert(absl::StrCat("layers.", layer));
+    }
+    for (const std::string& word : words(spec().training().frozen())) {
+      if (units.erase(word) == 0) {
+        Refuse("training.frozen",
+               absl::StrCat(Shown(word), " is no unit of this model, or is there twice; its layers are 0 to ",
+                            spec().model().num_hidden_layers() - 1));
+        return;
+      }
+    }
+    const v1::Precision& precision = spec().precision();
+    const auto lower = [](v1::ComputeType type) { return type == v1::COMPUTE_TYPE_BF16; };
+    if (units.empty()) {
+      Refuse("training.frozen", "nothing is left to train: take a unit out");
+    } else if (lower(precision.compute()) || lower(precision.embedding().compute()) ||
+               lower(precision.head().compute())) {
+      Refuse("training.frozen", "not built yet: frozen units of jobs that compute in bf16; use fp32");
     }
   }
 

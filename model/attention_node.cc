@@ -115,12 +115,16 @@ class AttentionNode final : public DeclaredNode {
   }
 
   void Backward(AttentionBackward& t) const {
-    ops_.LinearBackwardWeight(t.grad_hidden, t.context, t.add, t.grad_weight_output, t.products);
+    if (t.grad_weight_output.defined()) {
+      ops_.LinearBackwardWeight(t.grad_hidden, t.context, t.add, t.grad_weight_output, t.products);
+    }
     ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, t.grad_context, t.products);
     ops_.AttentionBackward(shape_, t.qkv, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
     ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.LinearBackwardWeight(t.grad_qkv, t.normed, t.add, t.grad_weight_qkv, t.products);
+    if (t.grad_weight_qkv.defined()) {
+      ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+      ops_.LinearBackwardWeight(t.grad_qkv, t.normed, t.add, t.grad_weight_qkv, t.products);
+    }
     ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
                          t.add, t.grad_norm);

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -11,18 +12,6 @@
 
 namespace tandem::model {
 namespace {
-
-at::ScalarType ScalarTypeOf(ComputeType type) {
-  switch (type) {
-    case ComputeType::kFp32:
-      return at::kFloat;
-    case ComputeType::kFp64:
-      return at::kDouble;
-    case ComputeType::kBf16:
-      return at::kBFloat16;
-  }
-  throw std::logic_error("no such type of elements");
-}
 
 bool IsNumber(ElementType element) { return element != ElementType::kInt64 && element != ElementType::kByte; }
 
@@ -88,6 +77,10 @@ void BoundTensors::AddValues(Role role, const std::vector<std::string>& names, b
 
 void BoundTensors::AddParts(Role role) {
   for (const PartSpec& part : declaration_.parts) {
+    if (role == Role::kParameterGradient && part.frozen) {
+      AddFrozen(part);
+      continue;
+    }
     const OperandMemory& operand = Next();
     if (operand.parameters.size() != part.parameters.size()) {
       throw std::logic_error(absl::StrCat(Where(), "part ", part.name, " has ", part.parameters.size(),
@@ -129,6 +122,19 @@ void BoundTensors::AddParts(Role role) {
   }
 }
 
+// Gradients without memory; those of vectors get theirs with the scratch.
+void BoundTensors::AddFrozen(const PartSpec& part) {
+  const std::string* block = nullptr;
+  for (const ParameterSpec& parameter : part.parameters) {
+    if (parameter.block.empty() || block == nullptr || *block != parameter.block) {
+      entries_.push_back(
+          {.role = Role::kParameterGradient,
+           .spec = {parameter.block.empty() ? parameter.name : parameter.block, parameter.shape}});
+    }
+    block = parameter.block.empty() ? nullptr : &parameter.block;
+  }
+}
+
 void BoundTensors::AddScratch(const PassSpec& spec) {
   const ScratchLayout layout = LayOutScratch(declaration_, spec, types_);
   const OperandMemory none;
@@ -137,7 +143,16 @@ void BoundTensors::AddScratch(const PassSpec& spec) {
     const TensorSpec& piece = layout.pieces[i];
     char* begin = operand.begin == nullptr ? nullptr : operand.begin + layout.offsets[i];
     CheckInside(piece.name, BytesOf(piece, types_), begin, operand);
-    entries_.push_back({.role = i < layout.num_declared ? Role::kScratch : Role::kConverted,
+    const auto frozen = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.role == Role::kParameterGradient && entry.begin == nullptr &&
+             FrozenGradientScratch(entry.spec.name) == piece.name;
+    });
+    if (frozen != entries_.end()) {
+      frozen->begin = begin;
+      frozen->type = TypeOf(piece.type, types_);
+      continue;
+    }
+    entries_.push_back({.role = i < spec.scratch.size() ? Role::kScratch : Role::kConverted,
                         .spec = piece,
                         .type = IsNumber(piece.type) ? TypeOf(piece.type, types_) : ComputeType::kFp32,
                         .begin = begin});
@@ -172,12 +187,19 @@ void BoundTensors::CheckInside(const std::string& name, int64_t bytes, const cha
   }
 }
 
-BoundTensors::Entry& BoundTensors::Find(Role role, const std::string& name) {
+BoundTensors::Entry* BoundTensors::TryFind(Role role, const std::string& name) {
   for (Entry& entry : entries_) {
     if (entry.role == role && entry.spec.name == name) {
       entry.used = true;
-      return entry;
+      return &entry;
     }
+  }
+  return nullptr;
+}
+
+BoundTensors::Entry& BoundTensors::Find(Role role, const std::string& name) {
+  if (Entry* const entry = TryFind(role, name)) {
+    return *entry;
   }
   throw std::logic_error(absl::StrCat(Where(), name, " is not declared"));
 }
@@ -197,19 +219,18 @@ at::Tensor BoundTensors::TensorOf(Role role, const std::string& name) {
   if (entry.begin == nullptr) {
     return {};
   }
-  if ((role == Role::kValue || role == Role::kGradient) && IsConverted(entry.spec, types_)) {
-    return Converted(entry, role == Role::kValue ? name : GradientName(name));
-  }
-  if (role == Role::kParameterGradient && entry.spec.type == ElementType::kStatistics &&
-      entry.type != TypeOf(ElementType::kStatistics, types_)) {
-    return Converted(entry, GradientName(name));
+  const bool is_gradient = role == Role::kGradient || role == Role::kParameterGradient;
+  if (is_gradient || role == Role::kValue) {
+    const Entry* const scratch = TryFind(Role::kConverted, is_gradient ? GradientName(name) : name);
+    if (scratch != nullptr && scratch->type != entry.type) {
+      return Converted(entry, *scratch);
+    }
   }
   return TensorAt(entry.begin, entry.spec, entry.type);
 }
 
 // What the code gets in the place of the entry.
-at::Tensor BoundTensors::Converted(const Entry& entry, const std::string& name) {
-  const Entry& scratch = Find(Role::kConverted, name);
+at::Tensor BoundTensors::Converted(const Entry& entry, const Entry& scratch) {
   const at::Tensor stored = TensorAt(entry.begin, entry.spec, entry.type);
   at::Tensor converted = TensorAt(scratch.begin, scratch.spec, scratch.type);
   if (!entry.writes || entry.adds) {

@@ -33,7 +33,7 @@ class BoundTensors {
   at::Tensor Value(const std::string& name);
   at::Tensor Gradient(const std::string& value);
   at::Tensor Parameter(const std::string& name);
-  at::Tensor ParameterGradient(const std::string& name);
+  at::Tensor ParameterGradient(const std::string& name);  // undefined: of a frozen matrix, nobody wants it
   at::Tensor Scratch(const std::string& name);
   ops::Workspace Work(const std::string& scratch);
 
@@ -64,14 +64,16 @@ class BoundTensors {
   const OperandMemory& Next();
   void AddValues(Role role, const std::vector<std::string>& names, bool writes);
   void AddParts(Role role);
+  void AddFrozen(const PartSpec& part);
   void AddScratch(const PassSpec& spec);
   void CheckRecompute() const;
   void CheckInside(const std::string& name, int64_t bytes, const char* begin,
                    const OperandMemory& operand) const;
   Entry& Find(Role role, const std::string& name);
+  Entry* TryFind(Role role, const std::string& name);  // null: it is not declared
   at::Tensor TensorAt(char* begin, const TensorSpec& spec, ComputeType type) const;
   at::Tensor TensorOf(Role role, const std::string& name);
-  at::Tensor Converted(const Entry& entry, const std::string& scratch);
+  at::Tensor Converted(const Entry& entry, const Entry& scratch);
   // "mlp backward: ": where a message is about.
   std::string Where() const;
 

@@ -36,6 +36,10 @@ void AddParts(const DecoderNode& node, const NodeDeclaration& declaration, UnitP
 
 }  // namespace
 
+bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
+  return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();
+}
+
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   // Parameters do not depend on the batch.
   const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1}, ComputeType::kFp32);
@@ -43,7 +47,9 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   int layer = static_cast<int>(config.num_hidden_layers);
   for (const DecoderNode& node : DecoderNodeList(config)) {
     if (units.empty() || units.back().name != node.unit) {
-      units.push_back({.name = node.unit, .layer = node.layer < 0 ? layer++ : node.layer});
+      units.push_back({.name = node.unit,
+                       .layer = node.layer < 0 ? layer++ : node.layer,
+                       .frozen = IsFrozen(config, node.unit)});
     }
     AddParts(node, Declare(node.kind, shapes), units.back());
   }

@@ -22,7 +22,10 @@ struct DecoderConfig {
   double rope_theta = 10000;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
+  std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
 };
+
+bool IsFrozen(const DecoderConfig& config, const std::string& unit);
 
 // One microbatch: B sequences of S tokens.
 struct BatchShape {
@@ -50,6 +53,7 @@ struct UnitParameters {
       -1;  // units of one layer have the same number; embedding and head have numbers behind the layers
   std::vector<std::string> parts;
   std::vector<Parameter> parameters;
+  bool frozen = false;  // not trained
 };
 
 // Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/node_declaration.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace tandem::model {
@@ -48,17 +49,13 @@ int64_t BytesOf(const TensorSpec& spec, const NodeTypes& types) {
   }
 }
 
-bool IsConverted(const TensorSpec& value, const NodeTypes& types) {
-  return value.type == ElementType::kHidden && types.hidden != types.unit.compute;
-}
-
 ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& pass,
                             const NodeTypes& types) {
-  ScratchLayout layout{.pieces = pass.scratch, .num_declared = pass.scratch.size()};
+  ScratchLayout layout{.pieces = pass.scratch};
   const auto add_converted = [&](const std::vector<std::string>& names, bool gradients) {
     for (const std::string& name : names) {
       const TensorSpec& value = ValueOf(declaration, name);
-      if (IsConverted(value, types)) {
+      if (value.type == ElementType::kHidden && types.hidden != types.unit.compute) {
         layout.pieces.push_back({gradients ? GradientName(name) : name, value.shape});
       }
     }
@@ -81,6 +78,28 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
     layout.bytes += pieces * kPieceAlignment;
   }
   return layout;
+}
+
+std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
+
+void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t tokens,
+                 NodeDeclaration& declaration) {
+  for (PartSpec& part : declaration.parts) {
+    part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
+    if (!part.frozen || !declaration.backward.parameter_gradients) {
+      continue;
+    }
+    PassSpec& backward = declaration.backward;
+    for (const ParameterSpec& parameter : part.parameters) {
+      if (parameter.shape.size() == 1) {
+        backward.scratch.push_back({FrozenGradientScratch(parameter.name), parameter.shape});
+      } else {
+        const double product =
+            2.0 * static_cast<double>(tokens) * static_cast<double>(NumElements(parameter.shape));
+        backward.flops = std::max(0.0, backward.flops - product);
+      }
+    }
+  }
 }
 
 const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string& name) {

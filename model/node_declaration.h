@@ -61,6 +61,7 @@ struct PartSpec {
   std::string unit;  // that the part belongs to; empty: the unit of the node itself, which this declaration
                      // adds it to
   std::vector<ParameterSpec> parameters;
+  bool frozen = false;  // no pass writes their gradients: a backward gets none (FreezeParts)
 };
 
 struct PassSpec {
@@ -84,19 +85,24 @@ struct NodeDeclaration {
   bool recomputes = false;  // outputs that were not kept can be computed again
 };
 
+// Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes
+// out of the same kernel as the input's: for it, the backward gets scratch that nobody reads. Those of
+// matrices are not computed, which `flops` no longer counts. tokens: rows of the products.
+void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t tokens,
+                 NodeDeclaration& declaration);
+
+// The name of that scratch.
+std::string FrozenGradientScratch(const std::string& parameter);
+
 int64_t NumElements(const std::vector<int64_t>& shape);
 ComputeType TypeOf(ElementType element, const NodeTypes& types);  // not of kInt64 and kByte
 int64_t BytesOf(const TensorSpec& spec, const NodeTypes& types);
 
-// The type in which the node's code gets a value, where it is not the one that it is stored in.
-bool IsConverted(const TensorSpec& value, const NodeTypes& types);
-
 // The memory of a pass while it runs: the scratch that it declares, and behind it a tensor for each operand
-// that the code gets in another type: "x", "gradient of x", "gradient of norm". Pieces begin at multiples of
-// 256 bytes.
+// that the code gets in another type than it is stored in: "x", "gradient of x", "gradient of norm". Pieces
+// begin at multiples of 256 bytes.
 struct ScratchLayout {
   std::vector<TensorSpec> pieces;
-  size_t num_declared = 0;  // of the pieces: the others are conversions
   std::vector<int64_t> offsets;
   int64_t bytes = 0;
 };

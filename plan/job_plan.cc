@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job_plan.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "parallel/spec_grid.h"
 #include "plan/build_stage.h"
@@ -89,6 +91,30 @@ std::string StrategyName(v1::Strategy strategy) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "STRATEGY_"));
 }
 
+// Of a field that is a list with commas between its words; "none" has none.
+std::vector<std::string> Words(const std::string& list) {
+  if (list == "none") {
+    return {};
+  }
+  std::vector<std::string> words;
+  for (const absl::string_view word : absl::StrSplit(list, ',', absl::SkipWhitespace())) {
+    words.emplace_back(absl::StripAsciiWhitespace(word));
+  }
+  return words;
+}
+
+bool StopsOnNonfinite(v1::NonfiniteGradients policy) {
+  switch (policy) {
+    case v1::NONFINITE_GRADIENTS_SKIP:
+      return false;
+    case v1::NONFINITE_GRADIENTS_STOP:
+      return true;
+    default:
+      throw std::logic_error(
+          absl::StrCat("training.nonfinite_gradients: no plan for ", v1::NonfiniteGradients_Name(policy)));
+  }
+}
+
 OptimizerConfig Optimizer(const v1::Training& spec) {
   return {
       .learning_rate = spec.optimizer().learning_rate(),
@@ -96,6 +122,7 @@ OptimizerConfig Optimizer(const v1::Training& spec) {
       .beta2 = spec.optimizer().beta2(),
       .epsilon = spec.optimizer().epsilon(),
       .weight_decay = spec.optimizer().weight_decay(),
+      .no_weight_decay = Words(spec.optimizer().no_weight_decay()),
       .clip_grad_norm = spec.clip_grad_norm(),
       .warmup_steps = spec.schedule().warmup_steps(),
       .decay = DecayOf(spec.schedule().decay()),
@@ -117,13 +144,13 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .steps = training.steps(),
       .seed = training.seed(),
       .ranks = spec.parallelism().ranks(),
-      .replicas = spec.parallelism().replicas(),
       .microbatches_per_rank = static_cast<int>(training.global_batch_size() / sequences_of_a_round),
       .validate_every_steps = training.validate_every_steps(),
       .validation_batches = training.validation_batches(),
       .validation_rounds = static_cast<int>((training.validation_batches() + spec.parallelism().ranks() - 1) /
                                             spec.parallelism().ranks()),
       .parameter_norms = spec.report().parameter_norms(),
+      .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),
@@ -135,12 +162,23 @@ TrainConfig Train(const v1::JobSpec& spec) {
   };
 }
 
-std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes) {
+bool Decays(const std::string& parameter, const OptimizerConfig& optimizer) {
+  return std::none_of(optimizer.no_weight_decay.begin(), optimizer.no_weight_decay.end(),
+                      [&](const std::string& pattern) {
+                        return fnmatch(pattern.c_str(), parameter.c_str(), /*flags=*/0) == 0;
+                      });
+}
+
+std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes,
+                                  const OptimizerConfig& optimizer) {
   std::vector<fsdp::Layout> layouts;
   for (const model::UnitParameters& unit : units) {
     std::vector<fsdp::ParameterSpec> items;
     for (const model::Parameter& parameter : unit.parameters) {
-      items.push_back({.name = parameter.name, .shape = parameter.shape, .block = parameter.block});
+      items.push_back({.name = parameter.name,
+                       .shape = parameter.shape,
+                       .block = parameter.block,
+                       .decays = Decays(parameter.name, optimizer)});
     }
     layouts.push_back(fsdp::MakeLayout(items, element_bytes));
   }
@@ -156,6 +194,15 @@ int64_t TokensPerStep(const JobPlan& plan) {
 
 double ContributionsPerStep(const JobPlan& plan) {
   return static_cast<double>(plan.train.microbatches_per_rank) * plan.train.ranks;
+}
+
+int GroupRanks(const JobPlan& plan, const std::string& name) {
+  for (const parallel::Group& group : plan.groups) {
+    if (group.name == name) {
+      return static_cast<int>(group.ranks.size());
+    }
+  }
+  throw std::logic_error(absl::StrCat("the plan has no process group ", name));
 }
 
 std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan) {
@@ -196,12 +243,13 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   JobPlan plan;
   plan.train = Train(resolved);
   plan.model = Model(resolved.model());
+  plan.model.frozen_units = Words(resolved.training().frozen());
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
   plan.precision = PrecisionOf(resolved.precision());
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
-  plan.layouts = Layouts(plan.units, aligned);
+  plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;
@@ -211,10 +259,11 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.program_digest = platform::Sha256Of(texts);
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);
   plan.resumable_layouts = {plan.layout_digest};
-  for (const int bytes : {4, 2}) {
-    const std::string digest = fsdp::LayoutDigest(Layouts(plan.units, bytes));
-    if (plan.precision.common.main == model::ComputeType::kFp32 && digest != plan.layout_digest) {
-      plan.resumable_layouts.push_back(digest);
+  if (plan.precision.common.main == model::ComputeType::kFp32) {
+    const std::string other =
+        fsdp::LayoutDigest(Layouts(plan.units, aligned == 4 ? 2 : 4, plan.train.optimizer));
+    if (other != plan.layout_digest) {
+      plan.resumable_layouts.push_back(other);
     }
   }
   return plan;

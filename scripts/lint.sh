@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a compiler run does not say: formatting, shell scripts, and lock annotations, which only clang checks.
+# What a compiler run does not say: formatting, shell scripts, licence lines, and lock annotations, which only clang checks.
 #
 #   scripts/lint.sh          (after scripts/test.sh: it reads build/release/compile_commands.json)
 set -euo pipefail
@@ -16,6 +16,11 @@ done
 
 git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | grep -v '/planted/' | xargs clang-format --dry-run -Werror
 git ls-files '*.sh' .ci/run | xargs shellcheck
+
+# Every source says under which licence it is.
+unlicensed=$(git ls-files '*.cc' '*.h' '*.cu' '*.cuh' '*.proto' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' .ci/run |
+  grep -v '/planted/' | xargs grep -L '^[/#]* SPDX-License-Identifier: Apache-2.0$' || true)
+[ -z "$unlicensed" ] || { echo "lint: no SPDX-License-Identifier line in: $unlicensed" >&2; exit 1; }
 
 # Torch-free files through clang, each alone, as the batches of the release build do not compile them:
 # -Wthread-safety holds the code to its ABSL_GUARDED_BY.

@@ -24,9 +24,6 @@ namespace tandem::trainer {
 
 class Backend;
 
-// LibTorch's name of a type of elements.
-c10::ScalarType ElementTypeOf(model::ComputeType type);
-
 // The memory of one rank's programs: the arena and the pinned host memory, as large as the programs say, and
 // where each buffer lies in them. A buffer has one address, the same in every run. Immutable after
 // construction.
@@ -55,7 +52,7 @@ class StageMemory {
 // The units of a plan as `rank` holds them. `backend` outlives them.
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend);
 
-// Weights and moments of each unit, which every program has at the same addresses.
+// Weights, and moments unless it is frozen, of each unit, which every program has at the same addresses.
 std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 
 }  // namespace tandem::trainer

@@ -42,12 +42,12 @@ struct Kernels {
   void (*rope)(const T* cosines, const T* sines, T sign, int64_t rows, int64_t length, int64_t heads,
                int64_t head_dim, int64_t row_stride, E* x);
 
-  // activated[t, i] = silu(gate_up[t, i]) * gate_up[t, inner + i].
-  void (*swiglu)(const E* gate_up, int64_t rows, int64_t inner, E* activated);
+  // activated[t, i] = silu(gate_up[t, i]) * gate_up[t, inner + i] * weights[t]; null weights are ones.
+  void (*swiglu)(const E* gate_up, const T* weights, int64_t rows, int64_t inner, E* activated);
 
-  // Also recomputes `activated`, which may be the memory of grad_activated.
-  void (*swiglu_backward)(const E* gate_up, const E* grad_activated, int64_t rows, int64_t inner,
-                          E* grad_gate_up, E* activated);
+  // Also recomputes `activated`, which may be the memory of grad_activated. grad_weights: [rows], or null.
+  void (*swiglu_backward)(const E* gate_up, const T* weights, const E* grad_activated, int64_t rows,
+                          int64_t inner, E* grad_gate_up, E* activated, T* grad_weights);
 
   // lse[t] = log(sum(exp(logits[t, :]))).
   void (*log_sum_exp)(const E* logits, int64_t rows, int64_t columns, T* lse);

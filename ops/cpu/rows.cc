@@ -134,49 +134,56 @@ inline Vector<T> Sigmoid(Vector<T> x) {
 
 }  // namespace
 
-template <typename E>
-void SwiGlu(const E* gate_up, int64_t rows, int64_t inner, E* activated) {
-  using T = Arithmetic<E>;
+template <typename E, typename T = Arithmetic<E>>
+void SwiGlu(const E* gate_up, const T* weights, int64_t rows, int64_t inner, E* activated) {
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * inner, activated += inner) {
+    const T weight = weights == nullptr ? T{1} : weights[row];
     const E* up = gate_up + inner;
     for (int64_t i = 0; i < inner; i += kLanes<T>) {
       const int64_t left = inner - i;
       if (left >= kLanes<T>) {
         const Vector<T> g = Load(gate_up + i);
-        Store(activated + i, g * Sigmoid<T>(g) * Load(up + i));
+        Store(activated + i, g * Sigmoid<T>(g) * Load(up + i) * weight);
       } else {
         const Vector<T> g = LoadFirst(gate_up + i, left, T{0});
-        StoreFirst<E>(activated + i, left, g * Sigmoid<T>(g) * LoadFirst(up + i, left, T{0}));
+        StoreFirst<E>(activated + i, left, g * Sigmoid<T>(g) * LoadFirst(up + i, left, T{0}) * weight);
       }
     }
   }
 }
 
-template <typename E>
-void SwiGluBackward(const E* gate_up, const E* grad_activated, int64_t rows, int64_t inner, E* grad_gate_up,
-                    E* activated) {
-  using T = Arithmetic<E>;
+template <typename E, typename T = Arithmetic<E>>
+void SwiGluBackward(const E* gate_up, const T* weights, const E* grad_activated, int64_t rows, int64_t inner,
+                    E* grad_gate_up, E* activated, T* grad_weights) {
   for (int64_t row = 0; row < rows; ++row) {
+    const T weight = weights == nullptr ? T{1} : weights[row];
     const E* up = gate_up + inner;
     E* grad_up = grad_gate_up + inner;
+    Vector<T> grad_weight = {};
     for (int64_t i = 0; i < inner; i += kLanes<T>) {
       const int64_t left = inner - i;
       const bool whole = left >= kLanes<T>;
       const Vector<T> g = whole ? Load(gate_up + i) : LoadFirst(gate_up + i, left, T{0});
       const Vector<T> u = whole ? Load(up + i) : LoadFirst(up + i, left, T{0});
       const Vector<T> grad = whole ? Load(grad_activated + i) : LoadFirst(grad_activated + i, left, T{0});
+      const Vector<T> weighted = grad * weight;
       const Vector<T> sigmoid = Sigmoid<T>(g);
       const Vector<T> silu = g * sigmoid;
-      const Vector<T> grad_g = grad * u * (sigmoid + silu * (static_cast<T>(1) - sigmoid));
+      const Vector<T> grad_g = weighted * u * (sigmoid + silu * (static_cast<T>(1) - sigmoid));
+      const Vector<T> product = silu * u;
+      grad_weight += grad * product;
       if (whole) {
         Store(grad_gate_up + i, grad_g);
-        Store<E>(grad_up + i, grad * silu);
-        Store<E>(activated + i, silu * u);
+        Store<E>(grad_up + i, weighted * silu);
+        Store<E>(activated + i, product * weight);
       } else {
         StoreFirst(grad_gate_up + i, left, grad_g);
-        StoreFirst<E>(grad_up + i, left, grad * silu);
-        StoreFirst<E>(activated + i, left, silu * u);
+        StoreFirst<E>(grad_up + i, left, weighted * silu);
+        StoreFirst<E>(activated + i, left, product * weight);
       }
+    }
+    if (grad_weights != nullptr) {
+      grad_weights[row] = Sum<T>(grad_weight);
     }
     gate_up += 2 * inner;
     grad_gate_up += 2 * inner;

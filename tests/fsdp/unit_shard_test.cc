@@ -167,6 +167,59 @@ TEST_P(UnitShardTest, PaddingOfTheStateStaysZero) {
   }
 }
 
+// No rank draws numbers of its own: whatever a rank holds is its part of the one tensor.
+TEST_P(UnitShardTest, InitialWeightsArePartsOfOneTensorOnEveryMesh) {
+  const Layout layout = MixedLayout(GetParam());
+  const UnitTypes types = GetParam();
+  const auto weights = [&](const UnitMesh& mesh) {
+    const UnitShard unit("u", layout, mesh, types, Cpu(), CpuShardKernels());
+    at::Tensor held = at::full({unit.held().size()}, kNan, main());
+    const device::Memory memory{static_cast<char*>(held.mutable_data_ptr()),
+                                static_cast<int64_t>(held.nbytes())};
+    unit.Initialize(17, test::Inits(layout, 0.02), {.weights = memory});
+    return held;
+  };
+  const at::Tensor whole = weights({});
+  for (const bool inner_shards : {true, false}) {
+    for (const bool outer_shards : {false, inner_shards}) {
+      for (int rank = 0; rank < 6; ++rank) {
+        const UnitMesh mesh{.inner = 3,
+                            .inner_rank = rank % 3,
+                            .outer = 2,
+                            .outer_rank = rank / 3,
+                            .inner_shards_optimizer = inner_shards,
+                            .outer_shards_optimizer = outer_shards};
+        const Range held = WithoutPadding(layout, HeldRange(layout, mesh));
+        EXPECT_TRUE(SameBits(weights(mesh).narrow(0, 0, held.size()).contiguous(),
+                             whole.narrow(0, held.begin, held.size()).contiguous()))
+            << rank;
+      }
+    }
+  }
+}
+
+// Without a gradient, weight decay alone moves weights.
+TEST_P(UnitShardTest, WeightDecayActsOnTheParametersThatDecay) {
+  const Layout layout =
+      MakeLayout({{.name = "matrix", .shape = {20, 33}}, {.name = "norm", .shape = {37}, .decays = false}},
+                 ElementBytes(GetParam()));
+  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
+    unit.Initialize(3, /*deviation=*/1);
+    const at::Tensor before = unit.weights();
+    unit.Reduce(at::zeros({GatheredElements(layout, 1)}, transport()), /*add=*/false, /*last=*/true);
+    unit.Norm(1, 0);
+    unit.OptimizerStep(1, /*learning_rate=*/0.5);
+    const std::vector<at::Tensor> old = Views(layout, before);
+    const at::Tensor after = unit.weights();
+    const std::vector<at::Tensor> moved = Views(layout, after);
+    EXPECT_TRUE(at::allclose(moved[0], old[0] * (1 - 0.5 * test::kAdamW.weight_decay)));
+    EXPECT_FALSE(at::allclose(moved[0], old[0]));
+    EXPECT_TRUE(SameBits(moved[1].contiguous(), old[1].contiguous()));
+    EXPECT_EQ(unit.norms()[1].update.value(), 0);
+  });
+}
+
 TEST_P(UnitShardTest, NormsAreThoseOfTheTensors) {
   const Layout layout = MixedLayout(GetParam());
   const Outcome before = Train(layout, GetParam(), 2, 2);
@@ -295,7 +348,9 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   const UnitTypes types = GetParam();
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
-  const UnitShard unit("layers.3", layout, {.inner = 2}, types, Cpu(), CpuShardKernels());
+  const UnitMesh mesh{.inner = 2};
+  const test::UnitBytes bytes = test::BytesOf(layout, mesh, types);
+  const UnitShard unit("layers.3", layout, mesh, types, Cpu(), CpuShardKernels());
   const auto message = [](const auto& bind) {
     try {
       bind();
@@ -304,11 +359,11 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
     }
     return std::string("accepted");
   };
-  const device::Memory shard{begin, unit.held_bytes()};
-  const device::Memory gathered{begin, unit.gathered_bytes()};
-  const int64_t gathered_shard = unit.gathered_bytes() / 2;  // of each of the ranks
+  const device::Memory shard{begin, bytes.held};
+  const device::Memory gathered{begin, bytes.gathered};
+  const int64_t gathered_shard = bytes.gathered / 2;  // of each of the ranks
   const device::Memory sent{begin, gathered_shard};
-  const device::Memory contribution{begin, unit.contribution_bytes()};
+  const device::Memory contribution{begin, bytes.contribution};
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     EXPECT_EQ(message([&] { unit.BindUnshard(comm, sent, gathered); }),
               "unit layers.3: placed as rank 0 of 2, in group test this is rank 0 of 1");
@@ -325,7 +380,7 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
                 unit.BindReduceGradients(comm, {contribution, false, contribution, shard, {begin, 8}}, false);
               }),
               "unit layers.3: norm terms needs " +
-                  std::to_string(BufferBytesOf(layout, unit.mesh(), static_cast<int>(element)).norm_terms) +
+                  std::to_string(BufferBytesOf(layout, mesh, static_cast<int>(element)).norm_terms) +
                   " bytes, there are 8");
   });
   EXPECT_EQ(message([&] { unit.BindOptimizerStep({}, test::kAdamW); }),
@@ -378,12 +433,13 @@ TEST_P(UnitShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
 TEST_P(UnitShardTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
   const Layout layout = MixedLayout(GetParam());
   const UnitMesh mesh{.inner = 2, .inner_rank = 0, .outer = 2, .outer_rank = 1};
+  const test::UnitBytes bytes = test::BytesOf(layout, mesh, GetParam());
   const UnitShard unit("layers.3", layout, mesh, GetParam(), Cpu(), CpuShardKernels());
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
-  const int64_t shard = unit.gathered_bytes() / mesh.inner;  // in the compute type
-  const device::Memory contribution{begin, unit.contribution_bytes()};
-  const device::Memory accumulator{begin, unit.accumulator_bytes()};
+  const int64_t shard = bytes.gathered / mesh.inner;  // in the compute type
+  const device::Memory contribution{begin, bytes.contribution};
+  const device::Memory accumulator{begin, bytes.accumulator};
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     const auto expect_right_place = [&](int rank, const auto& bind) {
       std::string said;
@@ -397,7 +453,7 @@ TEST_P(UnitShardTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
                                           : "unit layers.3: placed as rank " + std::to_string(rank) +
                                                 " of 2, in group test this is rank " + other + " of 2");
     };
-    expect_right_place(0, [&] { unit.BindUnshard(comm, {begin, shard}, {begin, unit.gathered_bytes()}); });
+    expect_right_place(0, [&] { unit.BindUnshard(comm, {begin, shard}, {begin, bytes.gathered}); });
     expect_right_place(0, [&] {
       unit.BindReduceGradients(comm, {contribution, false, contribution, accumulator, {}}, false);
     });

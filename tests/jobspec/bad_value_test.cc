@@ -111,6 +111,23 @@ const BadSpec kRequired[] = {
     {"small vocabulary", "preset: llama-tiny", "preset: llama-tiny, vocab_size: 255",
      "job.yaml:1:29: model.vocab_size: 255 is not allowed; allowed: at least 256 with tokenizer: "
      "bytes; a byte has 256 values: use 256\n"},
+    {"a frozen unit that is not there", "steps: 10", "steps: 10, frozen: \"embedding, layers.4\"",
+     "job.yaml:3:23: training.frozen: embedding, layers.4 is not allowed; allowed: none, or units joined by "
+     "commas: embedding, layers.0 to the last layer, head; layers.4 is no unit of this model, or is there "
+     "twice; its layers are 0 to 3\n"},
+    {"nothing left to train", "steps: 10",
+     "steps: 10, frozen: \"embedding,layers.0,layers.1,layers.2,layers.3,head\"",
+     "job.yaml:3:23: training.frozen: embedding,layers.0,layers.1,layers.2,layers.3,head is not allowed; "
+     "allowed: none, or units joined by commas: embedding, layers.0 to the last layer, head; nothing is left "
+     "to train: take a unit out\n"},
+    {"an empty name in a list", "steps: 10", "steps: 10, optimizer: {no_weight_decay: \"*.bias,,a\"}",
+     "job.yaml:3:35: training.optimizer.no_weight_decay: *.bias,,a is not allowed; allowed: none, or names "
+     "of parameters, in which * is any text, joined by commas; a name between the commas is empty\n"},
+    {"a wildcard that is none", "steps: 10",
+     "steps: 10, optimizer: {no_weight_decay: \"*.bias,layers.[01].*\"}",
+     "job.yaml:3:35: training.optimizer.no_weight_decay: *.bias,layers.[01].* is not allowed; allowed: none, "
+     "or names of parameters, in which * is any text, joined by commas; layers.[01].* has a wildcard other "
+     "than *\n"},
     {"replicas of a strategy that has none", "", "parallelism: {ranks: 4, replicas: 2}",
      "job.yaml:4:25: parallelism.replicas: 2 is not allowed; allowed: 1 with fsdp.strategy zero3; omit "
      "the key, or use strategy: hsdp, or hfsdp\n"},

@@ -65,6 +65,10 @@ at::Tensor Rounded(const at::Tensor& numbers, at::ScalarType dtype) {
   return numbers.to(dtype).to(at::kDouble);
 }
 
+std::vector<int64_t> ToVector(const at::Tensor& integers) {
+  return {integers.const_data_ptr<int64_t>(), integers.const_data_ptr<int64_t>() + integers.numel()};
+}
+
 at::Tensor Leaf(const at::Tensor& tensor) { return tensor.detach().clone().requires_grad_(); }
 
 }  // namespace tandem::ops::test

@@ -52,6 +52,9 @@ at::Tensor Rounded(const at::Tensor& numbers, at::ScalarType dtype);
 
 inline auto AllTypes() { return testing::Values(at::kFloat, at::kDouble, at::kBFloat16); }
 
+// Of int64, contiguous.
+std::vector<int64_t> ToVector(const at::Tensor& integers);
+
 // A copy that takes part in autograd.
 at::Tensor Leaf(const at::Tensor& tensor);
 

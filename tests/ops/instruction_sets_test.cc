@@ -117,10 +117,11 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
       return results;
     });
     this->ExpectAgreement([&](const Kernels<T>& kernels) {
-      std::vector<T> results(rows * 4 * columns);
-      kernels.swiglu(wide.data(), rows, columns, results.data());
-      kernels.swiglu_backward(wide.data(), grad.data(), rows, columns, results.data() + rows * columns,
-                              results.data() + rows * 3 * columns);
+      std::vector<T> results(rows * 4 * columns + rows);
+      kernels.swiglu(wide.data(), x.data(), rows, columns, results.data());
+      kernels.swiglu_backward(wide.data(), x.data(), grad.data(), rows, columns,
+                              results.data() + rows * columns, results.data() + rows * 3 * columns,
+                              results.data() + rows * 4 * columns);
       return results;
     });
     this->ExpectAgreement([&](const Kernels<T>& kernels) {

@@ -42,6 +42,35 @@ TEST_P(SwiGluTest, MatchesAutograd) {
   }
 }
 
+TEST_P(SwiGluTest, WeightedRowsMatchAutograd) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(52);
+  for (const auto& [rows, inner] : std::vector<std::array<int64_t, 2>>{{0, 8}, {1, 1}, {4, 16}, {9, 43}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << inner);
+    const at::Tensor gate_up = Leaf(Rounded(numbers.Normal({rows, 2 * inner}) * 4, type));
+    const at::Tensor weights = Leaf(Rounded(numbers.Normal({rows}), StatisticsOf(type)));
+    const at::Tensor grad = Rounded(numbers.Normal({rows, inner}), type);
+    const at::Tensor expected =
+        at::silu(gate_up.narrow(1, 0, inner)) * gate_up.narrow(1, inner, inner) * weights.unsqueeze(1);
+    expected.backward(grad);
+
+    const at::Tensor gate_up_t = gate_up.detach().to(type);
+    const at::Tensor weights_t = weights.detach().to(StatisticsOf(type));
+    at::Tensor activated = FilledWithNan({rows, inner}, type);
+    WeightedSwiGlu(gate_up_t, weights_t, activated);
+    at::Tensor in_place = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
+    at::Tensor grad_gate_up = FilledWithNan({rows, 2 * inner}, type);
+    at::Tensor grad_weights = FilledWithNan({rows}, StatisticsOf(type));
+    WeightedSwiGluBackward(gate_up_t, weights_t, in_place, grad_gate_up, in_place, grad_weights);
+    EXPECT_TRUE(SameBits(in_place, activated));
+    if (rows > 0) {
+      EXPECT_LE(RelativeError(activated, expected), Tolerance(type));
+      EXPECT_LE(RelativeError(grad_gate_up, gate_up.grad()), Tolerance(type));
+      EXPECT_LE(RelativeError(grad_weights, weights.grad()), Tolerance(StatisticsOf(type)));
+    }
+  }
+}
+
 TEST_P(SwiGluTest, ExtremeGatesSaturateAndNanStaysNan) {
   at::Tensor gate_up = FilledWithNan({1, 10}, GetParam());
   const double infinity = std::numeric_limits<double>::infinity();

@@ -20,7 +20,8 @@ class AutogradModel::Impl {
  public:
   Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights)
       : config_(plan.model), batch_(plan.batch), clip_(plan.train.optimizer.clip_grad_norm) {
-    std::vector<Tensor> all;
+    std::vector<Tensor> decaying;
+    std::vector<Tensor> constant;
     for (const auto& layout : plan.layouts) {
       for (const auto& item : layout.parameters) {
         const Tensor weight =
@@ -28,14 +29,18 @@ class AutogradModel::Impl {
                 .clone()
                 .requires_grad_(true);
         parameters_[item.name] = weight;
-        all.push_back(weight);
+        (item.decays ? decaying : constant).push_back(weight);
       }
     }
     const auto& o = plan.train.optimizer;
-    optimizer_ = std::make_unique<torch::optim::AdamW>(all, torch::optim::AdamWOptions(o.learning_rate)
-                                                                .betas({o.beta1, o.beta2})
-                                                                .eps(o.epsilon)
-                                                                .weight_decay(o.weight_decay));
+    const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
+      auto options = std::make_unique<torch::optim::AdamWOptions>(o.learning_rate);
+      options->betas({o.beta1, o.beta2}).eps(o.epsilon).weight_decay(weight_decay);
+      return torch::optim::OptimizerParamGroup(parameters, std::move(options));
+    };
+    optimizer_ = std::make_unique<torch::optim::AdamW>(
+        std::vector<torch::optim::OptimizerParamGroup>{group(decaying, o.weight_decay), group(constant, 0)},
+        torch::optim::AdamWOptions(o.learning_rate));
   }
 
   Step TrainStep(const std::vector<std::vector<int64_t>>& microbatches, double learning_rate) {

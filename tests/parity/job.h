@@ -26,6 +26,8 @@ struct JobOptions {
   double learning_rate = 3e-3;
   double clip = 1.0;
   bool tied = false;
+  std::string frozen = "none";  // units, joined by commas
+  bool stop_on_nonfinite = false;
   bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64

@@ -91,8 +91,7 @@ TEST(JobPlanTest, EveryRowOfTheTableOfPlacementsIsAStrategyOfAJob) {
     const JobPlan plan = MakeJobPlan(TestJob(Parallelism(strategy, 2)));
     EXPECT_EQ(plan.options.strategy, strategy);
     const bool has_outer = strategy.outer.gradients == schedules::Placement::kPartial;
-    EXPECT_EQ(plan.train.replicas, has_outer ? 2 : 1) << "jobspec knows which have an outer axis";
-    EXPECT_EQ(plan.options.dense.outer, plan.train.replicas);
+    EXPECT_EQ(plan.options.dense.outer, has_outer ? 2 : 1) << "jobspec knows which have an outer axis";
     EXPECT_EQ(schedules::CheckStage(plan.outline, plan.options, plan.stage), absl::OkStatus());
   }
 }
@@ -130,6 +129,55 @@ TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
   }
 }
 
+TEST(JobPlanTest, WeightDecayLeavesOutTheParametersThatPatternsName) {
+  const auto constant = [](const v1::JobSpec& job) {
+    std::vector<std::string> names;
+    for (const fsdp::Layout& layout : MakeJobPlan(job).layouts) {
+      for (const fsdp::Parameter& parameter : layout.parameters) {
+        if (!parameter.decays) {
+          names.push_back(parameter.name);
+        }
+      }
+    }
+    return names;
+  };
+  v1::JobSpec job = TestJob();
+  std::vector<std::string> norms;
+  for (const std::string layer : {"0", "1", "2", "3"}) {
+    norms.push_back("model.layers." + layer + ".input_layernorm.weight");
+    norms.push_back("model.layers." + layer + ".post_attention_layernorm.weight");
+  }
+  norms.push_back("model.norm.weight");
+  EXPECT_EQ(constant(job), norms) << "the default";
+  job.mutable_training()->mutable_optimizer()->set_no_weight_decay("none");
+  EXPECT_EQ(constant(job), std::vector<std::string>());
+  job.mutable_training()->mutable_optimizer()->set_no_weight_decay("model.norm.*, lm_head*");
+  EXPECT_EQ(constant(job), (std::vector<std::string>{"model.norm.weight", "lm_head.weight"}));
+}
+
+TEST(JobPlanTest, AFrozenUnitHasWeightsAndNothingElse) {
+  v1::JobSpec job = TestJob();
+  job.mutable_training()->set_frozen("layers.1");
+  const JobPlan plan = MakeJobPlan(job);
+  const int frozen = 2;
+  ASSERT_EQ(plan.units[frozen].name, "layers.1");
+  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+    using schedules::BufferKind;
+    const bool of_unit = buffer.kind == BufferKind::kGradients ||
+                         buffer.kind == BufferKind::kOptimizerState ||
+                         buffer.kind == BufferKind::kContribution || buffer.kind == BufferKind::kStaging ||
+                         buffer.kind == BufferKind::kNormTerms || buffer.kind == BufferKind::kUpdateNorms;
+    EXPECT_FALSE(of_unit && buffer.subject == frozen) << buffer.name;
+  }
+  using schedules::Opcode;
+  EXPECT_EQ(Count(plan.stage.train, Opcode::kOptimizerStep, frozen), 0);
+  EXPECT_EQ(Count(plan.stage.train, Opcode::kReduceGradients, frozen), 0);
+  EXPECT_EQ(Count(plan.stage.train, Opcode::kUnshard, frozen),
+            Count(plan.stage.train, Opcode::kUnshard, frozen + 1))
+      << "the gradient of its input needs it in the backward as well";
+  EXPECT_LT(plan.stage.arena_bytes, MakeJobPlan(TestJob()).stage.arena_bytes);
+}
+
 TEST(JobPlanTest, AllProgramsHaveTheSamePersistentBuffersAtTheSameAddresses) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   const auto persistent = [](const schedules::Program& program) {
@@ -154,8 +202,7 @@ TEST(JobPlanTest, EveryCommunicatorHasAGroupAndComesOnce) {
   std::vector<std::string> uses;
   for (const schedules::CommunicatorUse& use : CommunicatorUses(plan)) {
     uses.push_back(use.purpose);
-    ASSERT_EQ(plan.group_ranks.count(use.group), 1u) << use.group;
-    EXPECT_EQ(plan.group_ranks.at(use.group), 3);
+    EXPECT_EQ(GroupRanks(plan, use.group), 3) << use.group;
   }
   std::sort(uses.begin(), uses.end());
   EXPECT_EQ(uses, (std::vector<std::string>{"gather", "norm", "reduce"}));

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/operations.h"
+
+namespace tandem::ops {
+
+// A matrix product for each expert over its own rows, by the matrix products of `ops`. counts: int64 [E] on
+// the host, rows of each expert, possibly none; rows lie expert after expert, and so do the experts' weights.
+// Sizes that do not fit throw c10::Error.
+
+// y = x W_e^T for the rows of expert e. x: [R, I]; weight: [E O, I]; y: [R, O].
+void GroupedLinear(const Operations& ops, const at::Tensor& counts, const at::Tensor& x,
+                   const at::Tensor& weight, at::Tensor& y, Workspace work);
+
+// grad_x = grad_y W_e.
+void GroupedLinearBackwardInput(const Operations& ops, const at::Tensor& counts, const at::Tensor& grad_y,
+                                const at::Tensor& weight, at::Tensor& grad_x, Workspace work);
+
+// grad_weight of expert e (+)= grad_y^T x over its rows; zero where it has none.
+void GroupedLinearBackwardWeight(const Operations& ops, const at::Tensor& counts, const at::Tensor& grad_y,
+                                 const at::Tensor& x, bool add, at::Tensor& grad_weight, Workspace work);
+
+}  // namespace tandem::ops

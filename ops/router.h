@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace at {
+class Tensor;
+}
+
+namespace tandem::ops {
+
+// Which experts see a token, and how much each counts. T tokens, E experts, of which each token has k.
+// Everything here is computed in the type of the logits, float or double, on the CPU.
+
+enum class RouterScore : uint8_t { kSoftmax, kSigmoid };
+
+struct RouterConfig {
+  int64_t experts = 0;  // E
+  int64_t top_k = 0;    // k
+  RouterScore score = RouterScore::kSoftmax;
+  // The scores of the k chosen are divided by their sum: of softmax scores that is the softmax over the
+  // chosen. Refused with top_k 1: the router would have no gradient.
+  bool normalize = false;
+  // Experts are split in `groups` equal ones, of which a token may use the groups_per_token whose best
+  // top_k / groups_per_token scores have the largest sums.
+  int64_t groups = 1;
+  int64_t groups_per_token = 1;
+  double scale = 1;  // of the probabilities
+};
+
+// Throws c10::Error, naming what does not fit: top_k and groups outside their ranges or that do not divide.
+void CheckRouter(const RouterConfig& config);
+
+// logits: [T, E]. chosen: int64 [T, k], ascending in each row; probabilities: [T, k], of the chosen.
+// The k largest scores are chosen, of equal ones those with the smallest index. bias: [E], added to the
+// scores for the choice alone, never in the probabilities; undefined: none; with sigmoid scores only. Softmax
+// scores are compared as logits. A row with NaN or infinity chooses the first k, with probabilities of NaN.
+void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias, at::Tensor& chosen,
+           at::Tensor& probabilities);
+
+// Overwrites grad_logits: [T, E]. The choice has no gradient.
+void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& chosen,
+                   const at::Tensor& grad_probabilities, at::Tensor& grad_logits);
+
+}  // namespace tandem::ops

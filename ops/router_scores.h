@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "ops/router.h"
+#include "ops/tensor_access.h"
+
+// The scores of one token, for the operations of a router. Private to ops/. T: float, double.
+namespace tandem::ops {
+
+// Throws unless they are [T, E] of float or double, and what CheckRouter throws.
+void CheckLogits(const RouterConfig& config, const at::Tensor& logits);
+
+// Calls body(T{}) with their type.
+template <typename Body>
+void WithLogits(const RouterConfig& config, const at::Tensor& logits, const Body& body) {
+  CheckLogits(config, logits);
+  WithElementType(logits, [&]<typename T>(T) {
+    if constexpr (std::is_floating_point_v<T>) {
+      body(T{});
+    }
+  });
+}
+
+template <typename T>
+T Sigmoid(T x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+// scores: as large as logits, softmax over all of them. Returns the log-sum-exp.
+template <typename T>
+T Softmax(const T* logits, int64_t experts, T* scores) {
+  const T largest = *std::max_element(logits, logits + experts);
+  T sum = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    scores[e] = std::exp(logits[e] - largest);
+    sum += scores[e];
+  }
+  for (int64_t e = 0; e < experts; ++e) {
+    scores[e] /= sum;
+  }
+  return largest + std::log(sum);
+}
+
+// grad_logits (+)= the gradient of that softmax.
+template <typename T>
+void SoftmaxBackward(const T* scores, const T* grad_scores, int64_t experts, bool add, T* grad_logits) {
+  const T dot = std::inner_product(scores, scores + experts, grad_scores, T{0});
+  for (int64_t e = 0; e < experts; ++e) {
+    grad_logits[e] = (add ? grad_logits[e] : 0) + scores[e] * (grad_scores[e] - dot);
+  }
+}
+
+// The indices of the k largest keys at candidates[0, k), of equal ones those with the smallest index.
+template <typename T>
+void PutLargestFirst(const T* keys, int64_t k, std::vector<int64_t>& candidates) {
+  std::partial_sort(candidates.begin(), candidates.begin() + k, candidates.end(),
+                    [&](int64_t a, int64_t b) { return keys[a] > keys[b] || (keys[a] == keys[b] && a < b); });
+}
+
+}  // namespace tandem::ops

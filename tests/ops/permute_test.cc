@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/permute.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/ops/compare.h"
+
+namespace tandem::ops {
+namespace {
+
+using namespace test;
+
+at::Tensor Unset(const std::vector<int64_t>& shape) { return at::zeros(shape, at::kLong).fill_(-1); }
+
+TEST(PlanRowsTest, RowsAreInTheOrderOfExpertAndThenToken) {
+  const at::Tensor chosen = at::tensor({1, 3, 0, 1, 1, 3}, at::kLong).view({3, 2});
+  at::Tensor counts = Unset({5});
+  at::Tensor row_of = Unset({6});
+  PlanRows(chosen, counts, row_of);
+  EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{1, 3, 0, 2, 0}));  // two experts have none
+  EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{1, 4, 0, 2, 3, 5}));
+}
+
+TEST(PlanRowsTest, EveryTokenMayChooseOneExpert) {
+  at::Tensor counts = Unset({1});
+  at::Tensor row_of = Unset({4});
+  PlanRows(at::zeros({4, 1}, at::kLong), counts, row_of);
+  EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{4}));
+  EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(PlanRowsTest, RefusesAnExpertThatIsNotThere) {
+  at::Tensor counts = Unset({3});
+  at::Tensor row_of = Unset({1});
+  EXPECT_THROW(PlanRows(at::zeros({1, 1}, at::kLong).fill_(3), counts, row_of), c10::IndexError);
+}
+
+class PermuteTest : public testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Types, PermuteTest, AllTypes());
+
+TEST_P(PermuteTest, MatchesAutogradBothWays) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(73);
+  for (const auto& [tokens, slots, columns] :
+       std::vector<std::array<int64_t, 3>>{{1, 1, 1}, {9, 1, 5}, {7, 3, 17}, {5, 8, 1100}}) {
+    SCOPED_TRACE(testing::Message() << tokens << " x " << slots << " slots, " << columns << " wide");
+    // Each token's experts ascend: random ones of 16, one of each pair.
+    at::Tensor chosen = numbers.Integers({tokens, slots}, 2);
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      chosen.select(1, slot) += 2 * slot;
+    }
+    at::Tensor counts = Unset({16});
+    at::Tensor row_of = Unset({tokens * slots});
+    PlanRows(chosen, counts, row_of);
+
+    const at::Tensor x = Leaf(Rounded(numbers.Normal({tokens, columns}), type));
+    const at::Tensor grad_rows = Rounded(numbers.Normal({tokens * slots, columns}), type);
+    const at::Tensor slot_of = row_of.argsort();
+    const at::Tensor expected = x.repeat_interleave(slots, 0).index_select(0, slot_of);
+    expected.backward(grad_rows);
+
+    const at::Tensor x_t = x.detach().to(type);
+    at::Tensor rows = FilledWithNan({tokens * slots, columns}, type);
+    Permute(x_t, row_of, rows);
+    EXPECT_TRUE(SameBits(rows, expected.detach().to(type)));
+    at::Tensor grad_x = FilledWithNan({tokens, columns}, type);
+    Unpermute(grad_rows.to(type), row_of, /*add=*/false, grad_x);
+    EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(type));
+    Unpermute(grad_rows.to(type), row_of, /*add=*/true, grad_x);
+    EXPECT_LE(RelativeError(grad_x, x.grad() * 2), 1.5 * Tolerance(type));  // rounded twice
+  }
+}
+
+TEST_P(PermuteTest, ProbabilitiesComeBackFromTheRowsOfTheirSlots) {
+  const at::Tensor chosen = at::tensor({1, 2, 0, 2, 0, 1}, at::kLong).view({3, 2});
+  at::Tensor counts = Unset({3});
+  at::Tensor row_of = Unset({6});
+  PlanRows(chosen, counts, row_of);
+  const at::Tensor probabilities = Numbers(74).Normal({6, 1}).to(GetParam());
+  at::Tensor rows = FilledWithNan({6, 1}, GetParam());
+  at::Tensor back = FilledWithNan({6, 1}, GetParam());
+  Permute(probabilities, row_of, rows);
+  EXPECT_FALSE(SameBits(rows, probabilities));
+  Unpermute(rows, row_of, /*add=*/false, back);
+  EXPECT_TRUE(SameBits(back, probabilities));
+}
+
+// The order of the additions decides the bits.
+TEST(UnpermuteTest, AddsInAscendingExpert) {
+  const at::Tensor chosen = at::tensor({0, 1, 2}, at::kLong).view({1, 3});
+  at::Tensor counts = Unset({3});
+  at::Tensor row_of = Unset({3});
+  PlanRows(chosen, counts, row_of);
+  const at::Tensor rows = at::tensor({1e8, 1.0, -1e8}, at::kDouble).to(at::kFloat).view({3, 1});
+  at::Tensor sum = FilledWithNan({1, 1}, at::kFloat);
+  Unpermute(rows, row_of, /*add=*/false, sum);
+  EXPECT_EQ(sum.item<float>(), (1e8F + 1.0F) - 1e8F);
+}
+
+TEST_P(PermuteTest, RefusesSizesThatDoNotFit) {
+  at::Tensor rows = FilledWithNan({5, 4}, GetParam());
+  EXPECT_THROW(Permute(FilledWithNan({2, 4}, GetParam()), Unset({5}), rows), c10::Error);
+  EXPECT_THROW(Permute(FilledWithNan({5, 3}, GetParam()), Unset({5}), rows), c10::Error);
+}
+
+}  // namespace
+}  // namespace tandem::ops

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/router.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/ops/compare.h"
+
+namespace tandem::ops {
+namespace {
+
+using namespace test;
+
+constexpr RouterScore kSoftmax = RouterScore::kSoftmax;
+constexpr RouterScore kSigmoid = RouterScore::kSigmoid;
+
+struct Routed {
+  at::Tensor chosen;
+  at::Tensor probabilities;
+};
+
+Routed RouteAll(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias = {}) {
+  Routed routed{.chosen = at::zeros({logits.size(0), config.top_k}, at::kLong).fill_(-1),
+                .probabilities = FilledWithNan({logits.size(0), config.top_k}, logits.scalar_type())};
+  Route(config, logits, bias, routed.chosen, routed.probabilities);
+  return routed;
+}
+
+// What LibTorch says, with gradients: scores, the largest k of what is compared, normalised and scaled.
+Routed Expected(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias) {
+  const at::Tensor scores = config.score == kSoftmax ? at::softmax(logits, -1) : at::sigmoid(logits);
+  at::Tensor compared = scores.detach();
+  if (bias.defined()) {
+    compared = compared + bias;
+  }
+  if (config.groups_per_token < config.groups) {
+    const at::Tensor grouped = compared.view({logits.size(0), config.groups, -1});
+    const at::Tensor sums =
+        std::get<0>(at::topk(grouped, config.top_k / config.groups_per_token, -1)).sum(-1);
+    const at::Tensor best = std::get<1>(at::topk(sums, config.groups_per_token, -1));
+    const at::Tensor allowed = at::zeros_like(sums).scatter_(1, best, 1.0);
+    compared = compared.masked_fill((allowed == 0).unsqueeze(-1).expand_as(grouped).reshape(compared.sizes()),
+                                    -std::numeric_limits<double>::infinity());
+  }
+  const at::Tensor chosen = std::get<0>(std::get<1>(at::topk(compared, config.top_k, -1)).sort(/*dim=*/-1));
+  at::Tensor probabilities = scores.gather(1, chosen);
+  if (config.normalize) {
+    probabilities = probabilities / probabilities.sum(-1, /*keepdim=*/true);
+  }
+  return {.chosen = chosen, .probabilities = probabilities * config.scale};
+}
+
+class RouterTest : public testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Types, RouterTest, testing::Values(at::kFloat, at::kDouble));
+
+TEST_P(RouterTest, MatchesAutograd) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(71);
+  for (const RouterConfig& config : std::vector<RouterConfig>{
+           {.experts = 1, .top_k = 1},
+           {.experts = 8, .top_k = 2, .normalize = true},
+           {.experts = 8, .top_k = 8, .normalize = true},
+           {.experts = 16, .top_k = 1},
+           {.experts = 60, .top_k = 4, .scale = 2.5},
+           {.experts = 16, .top_k = 4, .groups = 4, .groups_per_token = 2},
+           {.experts = 8, .top_k = 1, .score = kSigmoid},
+           {.experts = 8, .top_k = 2, .score = kSigmoid, .scale = 1.5},
+           {.experts = 32, .top_k = 8, .score = kSigmoid, .normalize = true, .scale = 2.5},
+           {.experts = 32,
+           .top_k = 4,
+           .score = kSigmoid,
+           .normalize = true,
+           .groups = 8,
+           .groups_per_token = 2}}) {
+    for (const bool biased : {false, true}) {
+      if (biased && config.score == kSoftmax) {
+        continue;
+      }
+      SCOPED_TRACE(testing::Message() << config.top_k << " of " << config.experts << ", "
+                                      << (config.score == kSigmoid ? "sigmoid" : "softmax") << ", "
+                                      << config.groups << " groups, bias " << biased);
+      const int64_t tokens = 37;
+      const at::Tensor logits = Leaf(Rounded(numbers.Normal({tokens, config.experts}) * 2, type));
+      const at::Tensor bias = biased ? Rounded(numbers.Normal({config.experts}), type) : at::Tensor();
+      const at::Tensor grad = Rounded(numbers.Normal({tokens, config.top_k}), type);
+      const Routed expected = Expected(config, logits, bias);
+      expected.probabilities.backward(grad);
+
+      const at::Tensor logits_t = logits.detach().to(type);
+      const Routed routed = RouteAll(config, logits_t, biased ? bias.to(type) : at::Tensor());
+      EXPECT_EQ(ToVector(routed.chosen), ToVector(expected.chosen.contiguous()));
+      EXPECT_LE(RelativeError(routed.probabilities, expected.probabilities), Tolerance(type));
+      at::Tensor grad_logits = FilledWithNan({tokens, config.experts}, type);
+      RouteBackward(config, logits_t, routed.chosen, grad.to(type), grad_logits);
+      EXPECT_LE(RelativeError(grad_logits, logits.grad()), Tolerance(type));
+    }
+  }
+}
+
+TEST_P(RouterTest, OfEqualScoresTheSmallestIndexIsChosen) {
+  const at::Tensor equal = at::zeros({2, 6}, GetParam());
+  const RouterConfig config{.experts = 6, .top_k = 3, .normalize = true};
+  EXPECT_EQ(ToVector(RouteAll(config, equal).chosen), (std::vector<int64_t>{0, 1, 2, 0, 1, 2}));
+  equal[1][4] = 1;
+  EXPECT_EQ(ToVector(RouteAll(config, equal).chosen), (std::vector<int64_t>{0, 1, 2, 0, 1, 4}));
+  // Equal groups as well.
+  const RouterConfig grouped{.experts = 6, .top_k = 2, .score = kSigmoid, .groups = 3, .groups_per_token = 1};
+  EXPECT_EQ(ToVector(RouteAll(grouped, equal).chosen), (std::vector<int64_t>{0, 1, 4, 5}));
+}
+
+TEST_P(RouterTest, TheBiasChoosesButDoesNotWeigh) {
+  at::Tensor logits = at::zeros({1, 4}, GetParam());
+  logits[0][0] = 3;
+  at::Tensor bias = at::zeros({4}, GetParam());
+  bias[2] = 10;
+  const RouterConfig config{.experts = 4, .top_k = 1, .score = kSigmoid};
+  const Routed routed = RouteAll(config, logits, bias);
+  EXPECT_EQ(routed.chosen.item<int64_t>(), 2);
+  EXPECT_EQ(routed.probabilities.item<double>(), 0.5);
+}
+
+TEST_P(RouterTest, HugeLogitsDoNotOverflowAndNanShows) {
+  at::Tensor logits = at::zeros({2, 4}, GetParam());
+  logits[0][1] = 1e4;
+  logits[0][2] = 1e4;
+  logits[1][3] = std::numeric_limits<double>::quiet_NaN();
+  const Routed routed = RouteAll({.experts = 4, .top_k = 2, .normalize = true}, logits);
+  EXPECT_EQ(ToVector(routed.chosen), (std::vector<int64_t>{1, 2, 0, 1}));
+  EXPECT_EQ(routed.probabilities[0][0].item<double>(), 0.5);
+  EXPECT_TRUE(routed.probabilities[1].isnan().all().item<bool>());
+}
+
+TEST_P(RouterTest, RefusesWhatDoesNotFit) {
+  const at::Tensor logits = at::zeros({2, 6}, GetParam());
+  const auto refuses = [&](const RouterConfig& config, const at::Tensor& bias = {}) {
+    EXPECT_THROW(RouteAll(config, logits, bias), c10::Error);
+  };
+  refuses({.experts = 6, .top_k = 7});
+  refuses({.experts = 5, .top_k = 1});  // the logits are of 6
+  refuses({.experts = 6, .top_k = 1, .normalize = true});
+  refuses({.experts = 6, .top_k = 2, .groups = 4, .groups_per_token = 2});
+  refuses({.experts = 6, .top_k = 2, .groups = 3, .groups_per_token = 4});
+  refuses({.experts = 6, .top_k = 3, .groups = 3, .groups_per_token = 2});
+  refuses({.experts = 6, .top_k = 3, .groups = 3, .groups_per_token = 1});
+  refuses({.experts = 6, .top_k = 2}, at::zeros({6}, GetParam()));
+  EXPECT_THROW(RouteAll({.experts = 6, .top_k = 2}, logits.to(at::kBFloat16)), c10::Error);
+}
+
+}  // namespace
+}  // namespace tandem::ops
