@@ -58,7 +58,8 @@ std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Back
     units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan::MeshOf(plan, unit, rank),
                        fsdp::UnitTypes{.main = ElementTypeOf(types.main),
                                        .compute = ElementTypeOf(types.compute),
-                                       .transport = ElementTypeOf(types.transport)},
+                                       .transport = ElementTypeOf(types.transport),
+                                       .frozen = plan.outline.units[unit].frozen},
                        backend.device(), backend.shard_kernels());
   }
   return units;
