@@ -17,6 +17,7 @@
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
+#include "model/bound_pass.h"
 #include "platform/files.h"
 #include "trainer/memberships.h"
 #include "trainer/rank.h"
@@ -220,7 +221,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       const fsdp::StateMemory state = trainer.StateOf(u);
       const bool expert = plan.outline.units[u].group == schedules::UnitGroup::kExpert;
       const std::string name = unit.name() + (expert ? ExpertSuffix(ExpertOf(memberships)) : "");
-      const at::ScalarType main = trainer::ElementTypeOf(plan.precision.common.main);
+      const at::ScalarType main = model::ScalarTypeOf(plan.precision.common.main);
       const auto put = [&](const char* what, device::Memory memory, at::ScalarType type) {
         if (memory.begin == nullptr) {
           return;  // a frozen unit has no moments, one that computes in the main type publishes nothing
@@ -232,7 +233,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
         }
       };
       put("weights", state.weights, unit.weights_type());
-      put("published", state.published, trainer::ElementTypeOf(plan.precision.Of(unit.name()).compute));
+      put("published", state.published, model::ScalarTypeOf(plan.precision.Of(unit.name()).compute));
       put("exp_avg", state.exp_avg, main);
       put("exp_avg_sq", state.exp_avg_sq, main);
     }
