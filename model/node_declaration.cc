@@ -66,7 +66,7 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
   add_converted(pass.gradient_writes, true);
   for (const PartSpec& part : declaration.parts) {
     for (const ParameterSpec& parameter : part.parameters) {
-      if (pass.parameter_gradients && parameter.gradient_is_statistics &&
+      if (pass.parameter_gradients && !part.frozen && parameter.gradient_is_statistics &&
           types.unit.transport != TypeOf(ElementType::kStatistics, types)) {
         layout.pieces.push_back({GradientName(parameter.name), parameter.shape, ElementType::kStatistics});
       }
@@ -81,6 +81,10 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
 
 int64_t AlignedToPiece(int64_t bytes) {
   return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+}
+
+ElementType GradientType(const ParameterSpec& parameter) {
+  return parameter.gradient_is_statistics ? ElementType::kStatistics : ElementType::kCompute;
 }
 
 std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
@@ -99,8 +103,7 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t t
       if (parameter.shape.size() == 1) {
         if (!declaration.halves.has_value()) {
           writer.scratch.push_back(
-              {FrozenGradientScratch(parameter.name), parameter.shape,
-               parameter.gradient_is_statistics ? ElementType::kStatistics : ElementType::kCompute});
+              {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(parameter)});
         }
       } else {
         const double product =
