@@ -46,6 +46,15 @@ std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const Unit
   return parts;
 }
 
+double FlopsOf(const NodeDeclaration& declaration, const std::string& output) {
+  for (const OutputSpec& spec : declaration.outputs) {
+    if (spec.tensor.name == output) {
+      return spec.flops;
+    }
+  }
+  return 0;
+}
+
 struct PartList {
   void Add(UnitPart of, const PartSpec& part) {
     parts.push_back(of);
@@ -169,6 +178,10 @@ class OutlineWriter {
       written.splits_backward = true;
       written.backward_input = access(halves.input, own_scratch(halves.input));
       written.backward_weight = access(*halves.weight, own_scratch(*halves.weight));
+    }
+    written.recomputes = declaration.recomputes;
+    for (const std::string& name : declaration.forward.writes) {
+      written.write_flops.push_back(FlopsOf(declaration, name));
     }
     outline_.nodes.push_back(std::move(written));
   }

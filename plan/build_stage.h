@@ -18,8 +18,8 @@ void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, in
 // Of the plan's units, as an outline is written from them.
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts);
 
-// Its last part: the sizes of the units and the programs, from outline, layouts, groups, options and
-// schedule. Alone it is for tests, on other outlines.
+// Its last part: the options that follow from the outline and the schedule, and the programs, from outline,
+// layouts, groups, schedule and the other options. Alone it is for tests, on other outlines.
 void BuildPrograms(JobPlan& plan);
 
 }  // namespace tandem::plan

@@ -103,6 +103,7 @@ TEST(OverlappedJobTest, HasTheBitsOfTheSequentialOne) {
                          .microbatches_per_rank = microbatches,
                          .layers = layers,
                          .tied = layers == 3,
+                         .recompute = microbatches == 4 ? "layer" : "off",
                          .validate_every_steps = 2};
       const JobRun sequential = RunJob(MakeJob(options));
       options.overlap = true;
