@@ -10,7 +10,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -78,6 +80,10 @@ int main(int argc, char** argv) {
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N, comma-separated: die there");
 #endif
   app.set_version_flag("--version", tandem::platform::BuildVersion());
+  app.failure_message([](const CLI::App* program, const CLI::Error& error) {
+    const std::string& name = program->get_name();
+    return absl::StrCat(name, ": ", error.what(), "; see `", name, " --help`\n");
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -85,6 +91,11 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
 
+  std::error_code error;
+  options.state_directory = std::filesystem::absolute(options.state_directory, error).string();
+  if (error) {
+    return Fail(absl::StrCat("--state: ", error.message()));
+  }
   absl::ParseDuration(worker_timeout, &options.limits.worker_timeout);
   absl::ParseDuration(start_timeout, &options.limits.start_timeout);
   absl::ParseDuration(orphan_timeout, &options.orphan_timeout);

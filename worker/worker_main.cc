@@ -131,7 +131,16 @@ int main(int argc, char** argv) {
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there");
 #endif
   app.set_version_flag("--version", "tandem-worker " + platform::BuildVersion());
-  CLI11_PARSE(app, argc, argv);
+  app.failure_message([](const CLI::App* program, const CLI::Error& error) {
+    const std::string& name = program->get_name();
+    return absl::StrCat(name, ": ", error.what(), "; see `", name, " --help`\n");
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Help and version are "errors" of code 0.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   platform::SetLogComponent("worker");
 #ifdef TANDEM_FAILPOINTS
   if (!failpoints.empty()) {
