@@ -11,11 +11,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "config/flags.h"
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
 #include "platform/failpoint.h"
@@ -80,15 +82,8 @@ int main(int argc, char** argv) {
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N, comma-separated: die there");
 #endif
   app.set_version_flag("--version", tandem::platform::BuildVersion());
-  app.failure_message([](const CLI::App* program, const CLI::Error& error) {
-    const std::string& name = program->get_name();
-    return absl::StrCat(name, ": ", error.what(), "; see `", name, " --help`\n");
-  });
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    // Help and version are "errors" of code 0.
-    return app.exit(error) == 0 ? 0 : 2;
+  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) {
+    return *code;
   }
 
   std::error_code error;
