@@ -11,7 +11,6 @@
 
 #include "comm/communicator.h"
 #include "device/seeded_scheduler.h"
-#include "schedules/program/text.h"
 #include "tests/parity/exchange_model.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
@@ -129,46 +128,6 @@ TEST(ExchangeSeededTest, AnyOrderGivesTheSameBits) {
     }
   }
 }
-
-// DEBUG BEGIN
-TEST(DebugTest, Debug) {
-  for (int variant = 0; variant < 8; ++variant) {
-    JobOptions options{.ranks = variant % 2 + 1, .microbatches_per_rank = 3, .steps = 2, .layers = 2, .hidden = variant / 2 % 2 ? 16 : 8, .inner = 8, .heads = 2, .kv_heads = 1, .sequence_length = 4, .files = "/text.*"};
-    const bool dense = variant >= 4;
-    std::vector<JobRun> runs;
-    for (const Schedule schedule : kSchedules) {
-      if (dense) {
-        options.overlap = schedule != Schedule::kSequential;
-        options.delay_weight_gradients = schedule == Schedule::kOverlapped;
-        runs.push_back(RunJob(MakeJob(options)));
-      } else {
-        runs.push_back(RunExchange(ExchangeJob(options, schedule)));
-      }
-      std::cout << "variant " << variant << " schedule " << int(schedule) << " " << FirstDifference(runs[0], runs.back()) << "\n";
-      for (const auto& [name, bytes] : runs.back().arrays) {
-        const std::string& other = runs[0].arrays.at(name);
-        if (bytes == other) continue;
-        int shown = 0;
-        for (size_t e = 0; e < bytes.size() / 4; ++e) {
-          float x, y;
-          std::memcpy(&x, bytes.data() + 4 * e, 4);
-          std::memcpy(&y, other.data() + 4 * e, 4);
-          if (std::memcmp(&x, &y, 4) != 0 && shown++ < 12) std::cout << "  " << name << "[" << e << "] " << std::hexfloat << x << " " << y << std::defaultfloat << "\n";
-        }
-        std::cout << "  " << name << " " << shown << " differ\n";
-      }
-    }
-  }
-  JobOptions options{.ranks = 2, .microbatches_per_rank = 3, .steps = 2, .layers = 2, .hidden = 8, .inner = 8, .heads = 2, .kv_heads = 1, .sequence_length = 4, .files = "/text.*"};
-  for (const Schedule schedule : kSchedules) {
-    const plan::JobPlan plan = ExchangeJob(options, schedule);
-    for (const auto& in : plan.stage.train.instructions) {
-      const std::string text = schedules::ToText(in, plan.outline);
-      if (in.opcode == schedules::Opcode::kReduceGradients) std::cout << text << (plan.stage.train.buffers[in.operands[0].buffer].name) << " " << int(in.operands[2].mode) << "\n";
-    }
-  }
-}
-// DEBUG END
 
 // The collectives of nodes are among those that are counted and recorded: an exchange each way of each of two
 // nodes a layer, per microbatch.
