@@ -7,30 +7,33 @@ set(_programs tandem tandem-controller tandem-worker)
 if(TANDEM_TORCH)
   list(APPEND _programs tandem-trainer)
 endif()
+set(_programs_for_gpus)
 if(TANDEM_HAS_CUDA)
-  list(APPEND _programs tandem-trainer-cuda)
+  set(_programs_for_gpus tandem-trainer-cuda)
 endif()
 
 # The libraries that came with the programs come first; without them LibTorch is where it was for the build.
 set(_libraries ${CMAKE_INSTALL_LIBDIR}/tandem)
 file(RELATIVE_PATH _from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_PREFIX}/${_libraries})
 # The same in the build: it would be given room by empty entries otherwise, which mean the working directory.
-set_target_properties(${_programs} PROPERTIES INSTALL_RPATH "$ORIGIN/${_from_bin}" INSTALL_RPATH_USE_LINK_PATH ON
+set_target_properties(${_programs} ${_programs_for_gpus} PROPERTIES INSTALL_RPATH "$ORIGIN/${_from_bin}" INSTALL_RPATH_USE_LINK_PATH ON
   BUILD_WITH_INSTALL_RPATH ON)
-foreach(program IN LISTS _programs)
+foreach(program IN LISTS _programs _programs_for_gpus)
   # RPATH, not RUNPATH: it is that of libraries of libraries too.
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
 
 install(TARGETS ${_programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+if(_programs_for_gpus)
+  install(TARGETS ${_programs_for_gpus} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs_for_gpus)
+endif()
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 install(DIRECTORY examples deploy DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT programs)
 
-# All that the programs load when they start. The program for GPUs is left out: it loads gigabytes more, by name,
-# while it runs, and is to use the LibTorch of its machine.
+# All that the programs load when they start. The one for GPUs loads gigabytes more, by name, while it runs: it is to
+# use the LibTorch of its machine.
 set(_loaders ${_programs})
-list(REMOVE_ITEM _loaders tandem-trainer-cuda)
 list(TRANSFORM _loaders PREPEND "$<TARGET_FILE:")
 list(TRANSFORM _loaders APPEND ">")
 list(JOIN _loaders " " _loaders)

@@ -23,7 +23,6 @@ done
 fill() {
   cmake --install build/release --prefix "$1" --component programs --strip >/dev/null
   cmake --install build/release --prefix "$1" --component libraries >/dev/null
-  rm -f "$1/bin/tandem-trainer-cuda"  # its libraries are not here
 }
 if [ -n "$folder" ]; then
   fill "$folder"
