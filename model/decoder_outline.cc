@@ -148,6 +148,7 @@ class OutlineWriter {
     outline_.nodes.push_back({.name = node.name,
                               .kind = node.kind,
                               .layer = node.layer,
+                              .compute = ToText(types.unit.compute),
                               .forward = access(declaration.forward),
                               .backward = access(declaration.backward)});
   }

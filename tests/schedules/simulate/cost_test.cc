@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "schedules/simulate/measurement.h"
 #include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {
@@ -131,7 +132,7 @@ TEST(CostTest, KindsForgetNumbersAndMicrobatchesAndSayWhatAdds) {
   Program program = HandProgram();
   const Outline outline = HandOutline();
   EXPECT_EQ(KindOf(outline, program, program.instructions[0]), "unshard layers.*");
-  EXPECT_EQ(KindOf(outline, program, program.instructions[1]), "forward layers.*.a");
+  EXPECT_EQ(KindOf(outline, program, program.instructions[1]), "forward layers.*.a fp32");
   program.buffers[1].kind = BufferKind::kGradients;
   const Instruction reduce{.opcode = Opcode::kReduceGradients,
                            .target = 1,
@@ -170,7 +171,7 @@ TEST(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
   Program program = HandProgram();
   program.buffers[2].bytes = {16000, 16000};
   const auto micros = [&](const GroupShape& shape) {
-    const Workload workload{.compute = "fp32", .groups = {{"dp_cp_ag", shape}}};
+    const Workload workload{.groups = {{"dp_cp_ag", shape}}};
     return CostModel(outline, program, workload, profile).Of(program.instructions[0]).seconds * 1e6;
   };
   EXPECT_NEAR(micros({.ranks = 8, .stride = 1}), 1 + 7 * 1 + 14000 / 4e3, 1e-9);
@@ -183,13 +184,13 @@ TEST(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
 TEST(CostTest, AGroupHasItsOwnSize) {
   const Outline outline = HandOutline();
   const Program program = HandProgram();
-  const Workload workload{.compute = "fp32", .groups = {{"dp_cp", {64}}, {"dp_cp_ag", {4}}}};
+  const Workload workload{.groups = {{"dp_cp", {64}}, {"dp_cp_ag", {4}}}};
   EXPECT_EQ(WorkOf(outline, program, program.instructions[0], workload).ranks, 4);
 }
 
 TEST(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
   DeviceProfile profile = HandProfile();
-  profile.measured = {{.kind = "forward layers.*.a", .seconds = 10e-6, .flops = 2000, .samples = 3}};
+  profile.measured = {{.kind = "forward layers.*.a fp32", .seconds = 10e-6, .flops = 2000, .samples = 3}};
   const Outline outline = HandOutline();
   const Program program = HandProgram();
   const Workload workload = HandWorkload();
@@ -198,10 +199,41 @@ TEST(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
   EXPECT_EQ(scaled.source, CostSource::kScaled);
   EXPECT_NEAR(scaled.seconds, 20e-6, 1e-12);
   EXPECT_EQ(costs.Of(program.instructions[3]).source, CostSource::kEstimated);
-  profile.measured.push_back({.kind = "forward layers.*.a", .seconds = 7e-6, .flops = 4000, .samples = 3});
+  profile.measured.push_back(
+      {.kind = "forward layers.*.a fp32", .seconds = 7e-6, .flops = 4000, .samples = 3});
   const Cost measured = costs.Of(program.instructions[1]);
   EXPECT_EQ(measured.source, CostSource::kMeasured);
   EXPECT_EQ(measured.seconds, 7e-6);
+}
+
+TEST(CostTest, EachNodeTakesTheRateOfItsOwnType) {
+  DeviceProfile profile = HandProfile();
+  profile.compute["bf16"].flops_per_second = 1e10;
+  Outline outline = HandOutline();
+  outline.nodes[0].compute = "bf16";
+  const Program program = HandProgram();
+  const Workload workload = HandWorkload();
+  const CostModel costs(outline, program, workload, profile);
+  EXPECT_NEAR(costs.Of(program.instructions[1]).seconds, 4000 / 1e10, 1e-15);
+  EXPECT_NEAR(costs.Of(program.instructions[3]).seconds, 2000 / 1e9, 1e-15);
+}
+
+TEST(CostTest, ATimeInOneTypeSaysNothingOfAnother) {
+  DeviceProfile profile = HandProfile();
+  profile.compute["bf16"].flops_per_second = 1e10;
+  Outline outline = HandOutline();
+  Program program = HandProgram();
+  const Workload workload = HandWorkload();
+  const std::vector<InstructionTime> times(program.instructions.size(), {.end_ns = 9000});
+  profile.measured =
+      MeasureTimes(outline, program, workload, {{{.program = program.name, .instructions = times}}});
+  EXPECT_EQ(CostModel(outline, program, workload, profile).Of(program.instructions[1]).source,
+            CostSource::kMeasured);
+  outline.nodes[0].compute = "bf16";
+  const CostModel costs(outline, program, workload, profile);
+  EXPECT_EQ(costs.Of(program.instructions[1]).source, CostSource::kEstimated);
+  EXPECT_EQ(costs.Of(program.instructions[3]).source, CostSource::kMeasured) << "it is of the type measured";
+  EXPECT_EQ(costs.Of(program.instructions[0]).source, CostSource::kMeasured) << "bytes have no arithmetic";
 }
 
 TEST(CostTest, ATimeOfOneRankSaysNothingOfACollective) {
