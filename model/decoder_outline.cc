@@ -158,6 +158,7 @@ class OutlineWriter {
     added.name = node.name;
     added.kind = node.kind;
     added.layer = node.layer;
+    added.compute = ToText(types.unit.compute);
     added.forward = access(declaration.forward);
     added.backward = access(declaration.backward);
     added.recomputes = declaration.recomputes;
