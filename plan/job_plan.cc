@@ -249,6 +249,8 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
   plan.precision = PrecisionOf(resolved.precision());
+  plan.device =
+      resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
