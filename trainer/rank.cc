@@ -411,6 +411,7 @@ class Rank::Impl {
     if (!report_.has_value()) {
       report_ = StepRecord{.step = step()};
     }
+    SetPhase(Phase::kStepping);
     executor_.Issue(
         {.run = {.kind = RunKind::kValidate}},
         [this](int round, int64_t* tokens) {
