@@ -91,6 +91,9 @@ struct NodeDeclaration {
 void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t tokens,
                  NodeDeclaration& declaration);
 
+// What the code gets the gradient in, where its buffer allows.
+ElementType GradientType(const ParameterSpec& parameter);
+
 // The name of that scratch.
 std::string FrozenGradientScratch(const std::string& parameter);
 

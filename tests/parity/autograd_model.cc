@@ -18,18 +18,27 @@ std::vector<double> ToVector(const Tensor& tensor) {
 
 class AutogradModel::Impl {
  public:
-  Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights)
-      : config_(plan.model), batch_(plan.batch), clip_(plan.train.optimizer.clip_grad_norm) {
+  Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights, int experts)
+      : config_(plan.model),
+        batch_(plan.batch),
+        clip_(plan.train.optimizer.clip_grad_norm),
+        experts_(experts) {
     std::vector<Tensor> decaying;
     std::vector<Tensor> constant;
-    for (const auto& layout : plan.layouts) {
-      for (const auto& item : layout.parameters) {
-        const Tensor weight =
-            torch::from_blob(const_cast<double*>(weights.at(item.name).data()), item.shape, torch::kDouble)
-                .clone()
-                .requires_grad_(true);
-        parameters_[item.name] = weight;
-        (item.decays ? decaying : constant).push_back(weight);
+    const auto add = [&](const fsdp::Parameter& item, const std::string& name) {
+      const Tensor weight =
+          torch::from_blob(const_cast<double*>(weights.at(name).data()), item.shape, torch::kDouble)
+              .clone()
+              .requires_grad_(true);
+      parameters_[name] = weight;
+      (item.decays ? decaying : constant).push_back(weight);
+    };
+    for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
+      const bool expert = plan.outline.units[unit].group == schedules::UnitGroup::kExpert;
+      for (const fsdp::Parameter& item : plan.layouts[unit].parameters) {
+        for (int e = 0; e < (expert ? experts : 1); ++e) {
+          add(item, expert ? OfExpert(item.name, e) : item.name);
+        }
       }
     }
     const auto& o = plan.train.optimizer;
@@ -47,8 +56,9 @@ class AutogradModel::Impl {
     optimizer_->zero_grad();
     Step step;
     Tensor mean = torch::zeros({}, torch::kDouble);
-    for (const auto& tokens : microbatches) {
-      const Tensor ids = torch::from_blob(const_cast<int64_t*>(tokens.data()),
+    for (size_t i = 0; i < microbatches.size(); ++i) {
+      expert_ = static_cast<int>(i) % experts_;
+      const Tensor ids = torch::from_blob(const_cast<int64_t*>(microbatches[i].data()),
                                           {batch_.sequences, batch_.sequence_length + 1}, torch::kLong);
       mean = mean + Loss(ids) / static_cast<double>(microbatches.size());
     }
@@ -76,7 +86,10 @@ class AutogradModel::Impl {
   }
 
  private:
-  const Tensor& P(const std::string& name) const { return parameters_.at(name); }
+  const Tensor& P(const std::string& name) const {
+    const auto dense = parameters_.find(name);
+    return dense == parameters_.end() ? parameters_.at(OfExpert(name, expert_)) : dense->second;
+  }
 
   Tensor Norm(const Tensor& x, const Tensor& weight) const {
     return x * torch::rsqrt(x.pow(2).mean(-1, true) + config_.rms_norm_eps) * weight;
@@ -132,13 +145,19 @@ class AutogradModel::Impl {
   const model::DecoderConfig config_;
   const model::BatchShape batch_;
   const double clip_;
+  const int experts_;
+  int expert_ = 0;  // of the microbatch
   std::map<std::string, Tensor> parameters_;
   std::unique_ptr<torch::optim::AdamW> optimizer_;
 };
 
+std::string OfExpert(const std::string& parameter, int expert) {
+  return parameter + " of expert " + std::to_string(expert);
+}
+
 AutogradModel::AutogradModel(const plan::JobPlan& plan,
-                             const std::map<std::string, std::vector<double>>& weights)
-    : impl_(std::make_unique<Impl>(plan, weights)) {}
+                             const std::map<std::string, std::vector<double>>& weights, int experts)
+    : impl_(std::make_unique<Impl>(plan, weights, experts)) {}
 
 AutogradModel::~AutogradModel() = default;
 

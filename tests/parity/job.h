@@ -13,6 +13,7 @@ struct JobOptions {
   std::string strategy = "zero3";
   int ranks = 1;
   int replicas = 1;
+  int experts = 1;  // more: layer 1 is in the expert group, as many layers as that (see AddExperts)
   int microbatches_per_rank = 1;
   int64_t steps = 3;
   int64_t layers = 2;
