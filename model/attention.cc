@@ -8,7 +8,8 @@ namespace tandem::model {
 // hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
 // log-sum-exps; the backward recomputes the norm.
 NodeDeclaration DeclareAttention(const DecoderShapes& s) {
-  const double projections = s.ProductFlops(s.hidden, s.qkv) + s.ProductFlops(s.query, s.hidden);
+  const double output = s.ProductFlops(s.query, s.hidden);
+  const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
   // Two products of [S, d] x [d, S] a head, of which causality leaves half; the backward has five.
   const double scores = s.ProductFlops(s.length, s.query);
   const int64_t forward_work = ops::AttentionWorkElements(s.length, s.head_dim, s.statistics_bytes);
@@ -18,9 +19,12 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
                    .gradient = true,
-                   .computed_from = {"context"}},
+                   .computed_from = {"context"},
+                   .flops = output},
                   {.tensor = {"qkv", {s.tokens, s.qkv}}},
-                  {.tensor = {"context", {s.tokens, s.query}}, .computed_from = {"qkv", "lse"}},
+                  {.tensor = {"context", {s.tokens, s.query}},
+                   .computed_from = {"qkv", "lse"},
+                   .flops = scores},
                   {.tensor = {"lse", {s.sequences, s.heads, s.length}, ElementType::kStatistics},
                    .computed_from = {"qkv", "context"}}},
       .parts = {{.name = "attention",

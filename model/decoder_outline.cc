@@ -47,6 +47,15 @@ std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const Unit
   return parts;
 }
 
+double FlopsOf(const NodeDeclaration& declaration, const std::string& output) {
+  for (const OutputSpec& spec : declaration.outputs) {
+    if (spec.tensor.name == output) {
+      return spec.flops;
+    }
+  }
+  return 0;
+}
+
 struct PartList {
   void Add(UnitPart of, const PartSpec& part) {
     parts.push_back(of);
@@ -145,12 +154,17 @@ class OutlineWriter {
       }
       return result;
     };
-    outline_.nodes.push_back({.name = node.name,
-                              .kind = node.kind,
-                              .layer = node.layer,
-                              .compute = ToText(types.unit.compute),
-                              .forward = access(declaration.forward),
-                              .backward = access(declaration.backward)});
+    schedules::Node& added = outline_.nodes.emplace_back();
+    added.name = node.name;
+    added.kind = node.kind;
+    added.layer = node.layer;
+    added.compute = ToText(types.unit.compute);
+    added.forward = access(declaration.forward);
+    added.backward = access(declaration.backward);
+    added.recomputes = declaration.recomputes;
+    for (const std::string& name : declaration.forward.writes) {
+      added.write_flops.push_back(FlopsOf(declaration, name));
+    }
   }
 
   UnitPart Find(const std::string& unit, const std::string& part) const {

@@ -91,9 +91,9 @@ std::string StrategyName(v1::Strategy strategy) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "STRATEGY_"));
 }
 
-// Of a field that is a list with commas between its words; "none" has none.
-std::vector<std::string> Words(const std::string& list) {
-  if (list == "none") {
+// Of a field that is a list with commas between its words; `nothing` stands for no word.
+std::vector<std::string> Words(const std::string& list, absl::string_view nothing = "none") {
+  if (list == nothing) {
     return {};
   }
   std::vector<std::string> words;
@@ -150,6 +150,8 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .validation_rounds = static_cast<int>((training.validation_batches() + spec.parallelism().ranks() - 1) /
                                             spec.parallelism().ranks()),
       .parameter_norms = spec.report().parameter_norms(),
+      .recompute = Words(training.recompute(), "off"),
+      .keep_gathered = Words(spec.parallelism().fsdp().keep_gathered()),
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),

@@ -57,7 +57,9 @@ struct TrainConfig {
   int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
   int validation_rounds = 0;       // of one validation: those, shared among the ranks and rounded up
   bool parameter_norms = false;
-  bool stop_on_nonfinite = false;  // otherwise the step is skipped
+  std::vector<std::string> recompute;      // words of training.recompute (recomputation.h); empty: off
+  std::vector<std::string> keep_gathered;  // units, or "all"
+  bool stop_on_nonfinite = false;          // otherwise the step is skipped
   OptimizerConfig optimizer;
   DataConfig data;
   CheckpointConfig checkpoint;

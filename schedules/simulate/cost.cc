@@ -121,6 +121,26 @@ std::vector<std::string> NonEmpty(std::vector<std::string> words) {
   return words;
 }
 
+// Of the forward's, what running it again saves by values that were kept.
+Work SavedByKept(const Outline& outline, const Program& program, const Instruction& recompute) {
+  const Node& node = outline.nodes[recompute.target];
+  Work saved;
+  for (size_t i = 0; i < node.forward.writes.size(); ++i) {
+    const ValueId value = node.forward.writes[i];
+    const bool written =
+        std::any_of(recompute.operands.begin(), recompute.operands.end(), [&](const Operand& operand) {
+          const Buffer& buffer = program.buffers[operand.buffer];
+          return operand.mode == Mode::kWrites && InfoOf(buffer.kind).subject == SubjectKind::kValue &&
+                 buffer.subject == value;
+        });
+    if (!written) {
+      saved.flops += node.write_flops.empty() ? 0 : node.write_flops[i];
+      saved.bytes += static_cast<double>(outline.values[value].bytes.expected);
+    }
+  }
+  return saved;
+}
+
 Work MeasuredWork(const MeasuredTime& time) {
   return {.flops = time.flops,
           .bytes = time.bytes,
@@ -149,6 +169,11 @@ Work WorkOf(const Outline& outline, const Program& program, const Instruction& i
       work.flops = access.flops;
       work.bytes = access.bytes_moved;
       work.link_bytes = work.ranks > 1 ? access.link_bytes : 0;
+      if (instruction.opcode == Opcode::kRecompute) {
+        const Work saved = SavedByKept(outline, program, instruction);
+        work.flops -= saved.flops;
+        work.bytes -= saved.bytes;
+      }
       return work;
     }
     case MemoryRule::kOperands:

@@ -37,13 +37,13 @@ struct Work {
   bool operator==(const Work&) const = default;
 };
 
-// By the rules of its opcode (opcode.h), from the declared access of a node's pass and otherwise
-// from the bytes of the operands: what is read or written moves once, what is added to moves twice. An
-// Unshard gathers the buffer that it writes; ReduceGradients exchanges what it reads, and then folds as many
-// bytes of pieces into the accumulator; where the placement of the optimizer's state leaves the whole sum on
-// every rank of the axis, the accumulator is gathered, too. ReduceOuter does the same to the accumulator. In
-// a group of one rank the same instructions are copies. Requires operands that exist, and groups that the
-// workload has.
+// By the rules of its opcode (opcode.h), from the declared access of a node's pass (a Recompute's without
+// what was kept) and otherwise from the bytes of the operands: what is read or written moves once, what is
+// added to moves twice. An Unshard gathers the buffer that it writes; ReduceGradients exchanges what it
+// reads, and then folds as many bytes of pieces into the accumulator; where the placement of the optimizer's
+// state leaves the whole sum on every rank of the axis, the accumulator is gathered, too. ReduceOuter does
+// the same to the accumulator. In a group of one rank the same instructions are copies. Requires operands
+// that exist, and groups that the workload has.
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
             const Workload& workload);
 

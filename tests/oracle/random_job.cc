@@ -167,6 +167,12 @@ Job RandomJob(std::mt19937_64& random) {
     job.options.recompute = RandomRecompute(job.outline, random);
     job.name += ", recompute";
   }
+  if (Below(random, 4) == 0) {
+    for (size_t unit = 0; unit < job.outline.units.size(); ++unit) {
+      job.options.keep_gathered.push_back(Below(random, 2) == 0);
+    }
+    job.name += ", keeps gathered";
+  }
   PassList train = schedules::Sequential(job.outline, num_microbatches);
   if (Below(random, 2) == 0) {
     const bool any = Below(random, 2) == 0 || !job.outline.received.empty() || !job.outline.sent.empty();

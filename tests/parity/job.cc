@@ -70,6 +70,8 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.mutable_schedule()->set_decay(v1::DECAY_COSINE);
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
+  training.set_recompute(options.recompute);
+  spec.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(options.keep_gathered);
   training.set_nonfinite_gradients(options.stop_on_nonfinite ? v1::NONFINITE_GRADIENTS_STOP
                                                              : v1::NONFINITE_GRADIENTS_SKIP);
   training.set_validate_every_steps(options.validate_every_steps);

@@ -27,7 +27,9 @@ struct JobOptions {
   double learning_rate = 3e-3;
   double clip = 1.0;
   bool tied = false;
-  std::string frozen = "none";  // units, joined by commas
+  std::string frozen = "none";         // units, joined by commas
+  std::string recompute = "off";       // as in the spec
+  std::string keep_gathered = "none";  // as in the spec
   bool stop_on_nonfinite = false;
   bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;

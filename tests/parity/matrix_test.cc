@@ -109,6 +109,10 @@ const std::vector<Lane>& Lanes() {
            o.frozen = "embedding";
          }},
         {"unused", [](JobOptions& o) { o.unused_unit = true; }}}},
+      {false,
+       {{"everything kept", [](JobOptions& o) { o.recompute = "off"; }},
+        {"layers recomputed", [](JobOptions& o) { o.recompute = "layer"; }},
+        {"nodes recomputed", [](JobOptions& o) { o.recompute = "attention,mlp"; }}}},
   };
   return *lanes;
 }

@@ -125,6 +125,21 @@ TEST_F(CostTest, ANodePassCostsWhatItsNodeDeclares) {
   EXPECT_EQ(WorkOf(outline_, program_, dispatch, HandWorkload(4)), (Work{.link_bytes = 99, .ranks = 4}));
 }
 
+TEST_F(CostTest, AForwardThatRunsAgainDoesNotPayForWhatWasKept) {
+  outline_.values = {{.name = "hidden", .bytes = {1000, 1000}}, {.name = "inner", .bytes = {500, 500}}};
+  outline_.nodes[0].forward = {.writes = {0, 1}, .flops = 70, .bytes_moved = 8000};
+  outline_.nodes[0].write_flops = {30, 40};
+  program_.buffers = {{.kind = BufferKind::kActivation, .subject = 1, .bytes = {500, 500}},
+                      {.kind = BufferKind::kScratch, .subject = 0, .bytes = {500, 500}}};
+  const Instruction again{
+      .opcode = Opcode::kRecompute,
+      .target = 0,
+      .operands = {{.buffer = 0, .mode = Mode::kWrites}, {.buffer = 1, .mode = Mode::kWrites}}};
+  EXPECT_EQ(WorkOf(outline_, program_, again, HandWorkload()), (Work{.flops = 40, .bytes = 7000}));
+  outline_.nodes[0].write_flops.clear();
+  EXPECT_EQ(WorkOf(outline_, program_, again, HandWorkload()).flops, 70) << "nothing is known of the parts";
+}
+
 TEST_F(CostTest, WhatGoesToAPeerGoesThereWhole) {
   const Instruction send{
       .opcode = Opcode::kSend, .target = 0, .communicator = 0, .operands = {{.buffer = 5}}};
