@@ -21,8 +21,9 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
   const int64_t head_dim = context.shapes.head_dim;
   TORCH_CHECK(head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", head_dim);
   auto tables = std::make_shared<RotaryTables>();
-  at::Tensor cosines = at::empty({context.shapes.length, head_dim / 2},
-                                 context.types.hidden == ComputeType::kFp64 ? at::kDouble : at::kFloat);
+  at::Tensor cosines =
+      at::empty({context.shapes.length, head_dim / 2},
+                MainType(context.types.unit.compute) == ComputeType::kFp64 ? at::kDouble : at::kFloat);
   at::Tensor sines = at::empty_like(cosines);
   ops::RopeTables(context.config.rope_theta, cosines, sines);
   tables->cosines = context.ops.Constant(cosines);

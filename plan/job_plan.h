@@ -109,7 +109,7 @@ std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan);
 // Of hidden states and layers: "bf16".
 std::string ComputeName(const JobPlan& plan);
 
-// All types that the job uses: "bf16; head in fp32, gradients between ranks in bf16; head's in fp32".
+// All types that the job uses: "bf16, head fp32; gradients between ranks bf16, head fp32".
 std::string PrecisionText(const JobPlan& plan);
 
 // Learning rate of a step (from 1), spec of LearningRateSchedule.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,9 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
 #include "device/seeded_scheduler.h"
+#include "platform/files.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -165,23 +170,63 @@ TEST(PrecisionResumeTest, GoesOnInAnotherPrecisionOfTheSameMainType) {
   EXPECT_EQ(RunJob(MakeJob(options)).resumed_step, 3);
 }
 
-TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
-  const TemporaryFolder folder;
-  JobOptions options{.ranks = 1, .steps = 2, .precision = kBf16, .checkpoint_directory = folder.path()};
-  RunJob(MakeJob(options));
-  options.precision.clear();
-  options.fp64 = true;
-  options.steps = 3;
-  options.resume = "newest";
+// What the user is told who starts this job.
+std::string Refusal(const JobOptions& options) {
   try {
     RunJob(MakeJob(options));
-    FAIL() << "it started";
   } catch (const trainer::UserError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              absl::StrCat("checkpoint.resume: ", folder.path(),
-                           "/step-2 is of another model (its tensors differ in name, shape or type); resume "
-                           "with the model it was trained with, or start in another folder"));
+    return error.what();
   }
+  return "it started";
+}
+
+// Whether the layouts of the two types differ, as where a parameter does not fill 128 bytes, or are the same.
+TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
+  for (const int64_t hidden : {int64_t{32}, int64_t{64}}) {
+    const TemporaryFolder folder;
+    JobOptions options{
+        .ranks = 1, .steps = 2, .hidden = hidden, .precision = kBf16, .checkpoint_directory = folder.path()};
+    const plan::JobPlan bf16 = MakeJob(options);
+    RunJob(bf16);
+    options.precision.clear();
+    options.fp64 = true;
+    options.steps = 3;
+    options.resume = "newest";
+    EXPECT_EQ(bf16.layout_digest == MakeJob(options).layout_digest, hidden == 64);
+    EXPECT_EQ(Refusal(options),
+              absl::StrCat("checkpoint.resume: ", folder.path(),
+                           "/step-2 holds weights in fp32, and this job's are in fp64; allowed: precision: "
+                           "{compute: fp32 or bf16}, or start in another folder"));
+  }
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = 1, .steps = 2, .fp64 = true, .checkpoint_directory = folder.path()};
+  RunJob(MakeJob(options));
+  options.fp64 = false;
+  options.steps = 3;
+  options.resume = "newest";
+  EXPECT_EQ(Refusal(options),
+            absl::StrCat("checkpoint.resume: ", folder.path(),
+                         "/step-2 holds weights in fp64, and this job's are in fp32; allowed: precision: "
+                         "{compute: fp64}, or start in another folder"));
+}
+
+// Its arrays are units', with the gaps that the precision leaves between parameters.
+TEST(PrecisionResumeTest, AnotherPrecisionIsRefusedWhereTheCheckpointIsOfTheFirstVersion) {
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = 1, .steps = 2, .checkpoint_directory = folder.path()};
+  RunJob(MakeJob(options));
+  const std::string path = folder.path() + "/step-2";
+  absl::StatusOr<checkpoint::Manifest> manifest =
+      checkpoint::ReadFolderManifest(platform::SystemFiles(), path);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  manifest->version = 1;
+  ASSERT_TRUE(
+      platform::SystemFiles().Write(path + "/manifest.json", checkpoint::WriteManifest(*manifest).text).ok());
+  options.precision = kBf16;
+  options.steps = 3;
+  options.resume = path;
+  options.checkpoint_directory.clear();
+  EXPECT_THAT(Refusal(options), testing::HasSubstr("/step-2 is of version 1, in which arrays lie as the "));
 }
 
 }  // namespace
