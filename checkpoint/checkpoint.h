@@ -78,7 +78,6 @@ Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& 
 struct Found {
   std::string path;  // empty: there is none
   Info info;
-  int version = 0;            // of its format (manifest.h)
   std::string weights_dtype;  // as safetensors names it: "F32"
 };
 

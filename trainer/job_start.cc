@@ -160,13 +160,6 @@ void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found
                      " is of another model (its tensors differ in name, shape or type); resume with the "
                      "model it was trained with, or start in another folder"));
   }
-  if (found.version == 1 && found.info.layout_digest != digests.front()) {
-    throw UserError(
-        absl::StrCat("checkpoint.resume: ", found.path,
-                     " is of version 1, in which arrays lie as the precision wants it that it was trained "
-                     "with; resume with that precision, and in another one from the first checkpoint that "
-                     "this job then saves"));
-  }
 }
 
 // The newest that verifies, and those that were passed over for it.

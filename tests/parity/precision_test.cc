@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,13 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/manifest.h"
 #include "device/seeded_scheduler.h"
-#include "platform/files.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -208,25 +203,6 @@ TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
             absl::StrCat("checkpoint.resume: ", folder.path(),
                          "/step-2 holds weights in fp64, and this job's are in fp32; allowed: precision: "
                          "{compute: fp64}, or start in another folder"));
-}
-
-// Its arrays are units', with the gaps that the precision leaves between parameters.
-TEST(PrecisionResumeTest, AnotherPrecisionIsRefusedWhereTheCheckpointIsOfTheFirstVersion) {
-  const TemporaryFolder folder;
-  JobOptions options{.ranks = 1, .steps = 2, .checkpoint_directory = folder.path()};
-  RunJob(MakeJob(options));
-  const std::string path = folder.path() + "/step-2";
-  absl::StatusOr<checkpoint::Manifest> manifest =
-      checkpoint::ReadFolderManifest(platform::SystemFiles(), path);
-  ASSERT_TRUE(manifest.ok()) << manifest.status();
-  manifest->version = 1;
-  ASSERT_TRUE(
-      platform::SystemFiles().Write(path + "/manifest.json", checkpoint::WriteManifest(*manifest).text).ok());
-  options.precision = kBf16;
-  options.steps = 3;
-  options.resume = path;
-  options.checkpoint_directory.clear();
-  EXPECT_THAT(Refusal(options), testing::HasSubstr("/step-2 is of version 1, in which arrays lie as the "));
 }
 
 }  // namespace
