@@ -7,18 +7,18 @@
 namespace tandem::model {
 
 schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
-                                  const std::vector<UnitLayout>& layouts) {
+                                  DeviceKind device, const std::vector<UnitLayout>& layouts) {
   std::vector<DeclaredPlace> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
     const NodeTypes types(precision, node.unit);
-    const DecoderShapes shapes(config, batch, types.unit.compute);
+    const DecoderShapes shapes(config, batch, types.unit.compute, device);
     nodes.push_back({.name = node.name,
                      .layer = node.layer,
                      .unit = node.unit,
                      .declaration = Declare(node.kind, shapes)});
     FreezeParts(config, node.unit, shapes.tokens, nodes.back().declaration);
   }
-  const TensorSpec tokens = BatchTokens({config, batch, precision.hidden()}).tensor;
+  const TensorSpec tokens = BatchTokens({config, batch, precision.hidden(), device}).tensor;
   return WriteOutline(nodes, tokens, DecoderUnits(config), layouts, precision);
 }
 

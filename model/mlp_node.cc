@@ -23,6 +23,7 @@ struct MlpBackwardInput {
   bool add_x = false;
   at::Tensor norm, weight_gate_up, weight_down;
   at::Tensor grad_normed;
+  ops::Workspace norm_work;
   ops::Workspace products;
 };
 
@@ -66,6 +67,7 @@ class MlpNode final : public SplitNode {
                        .weight_gate_up = in.Parameter("gate_up"),
                        .weight_down = in.Parameter("down"),
                        .grad_normed = in.Scratch("grad_normed"),
+                       .norm_work = in.Work("norm_work"),
                        .products = in.Work("products")};
     return [this, t]() mutable { BackwardInput(t); };
   }
@@ -86,13 +88,12 @@ class MlpNode final : public SplitNode {
 
   void Forward(MlpForward& t) const {
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.Linear(t.normed, t.weight_gate_up, t.gate_up, t.products);
+    ops_.Linear(t.normed, t.weight_gate_up, /*residual=*/at::Tensor(), t.gate_up, t.products);
     if (!t.hidden.defined()) {
       return;  // recomputed for the backward, which does not read it
     }
     ops_.SwiGlu(t.gate_up, t.activated);
-    ops_.Linear(t.activated, t.weight_down, t.hidden, t.products);
-    ops_.ResidualAdd(t.x, t.hidden);
+    ops_.Linear(t.activated, t.weight_down, /*residual=*/t.x, t.hidden, t.products);
   }
 
   void BackwardInput(MlpBackwardInput& t) const {
@@ -101,7 +102,7 @@ class MlpNode final : public SplitNode {
     ops_.SwiGluBackward(t.gate_up, t.activated, t.grad_gate_up, t.activated);
     ops_.LinearBackwardInput(t.grad_gate_up, t.weight_gate_up, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
-                         /*add_weight=*/false, t.grad_norm);
+                         /*add_weight=*/false, t.grad_norm, t.norm_work);
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
   }
 

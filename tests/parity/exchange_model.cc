@@ -78,7 +78,7 @@ plan::JobPlan ExchangeJob(const JobOptions& options, schedules::Schedule schedul
   std::vector<model::DeclaredPlace> nodes;
   for (const model::DecoderNode& node : model::DecoderNodeList(plan.model)) {
     const model::NodeTypes types(plan.precision, node.unit);
-    const model::DecoderShapes shapes(plan.model, plan.batch, types.unit.compute);
+    const model::DecoderShapes shapes(plan.model, plan.batch, types.unit.compute, model::DeviceKind::kCpu);
     const auto exchange = [&](NodeKind kind, const char* name) {
       nodes.push_back({.name = node.unit + "." + name,
                        .layer = node.layer,
@@ -97,7 +97,7 @@ plan::JobPlan ExchangeJob(const JobOptions& options, schedules::Schedule schedul
       exchange(NodeKind::kCombine, "combine");
     }
   }
-  const model::DecoderShapes shapes(plan.model, plan.batch, plan.precision.hidden());
+  const model::DecoderShapes shapes(plan.model, plan.batch, plan.precision.hidden(), model::DeviceKind::kCpu);
   plan.outline = model::WriteOutline(nodes, model::BatchTokens(shapes).tensor, plan.units,
                                      plan::UnitLayouts(plan.layouts), plan.precision);
   plan.schedule = schedule;
@@ -121,7 +121,7 @@ std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& o
       const model::NodeTypes types(plan.precision, unit);
       nodes.push_back(std::make_unique<ExchangeNode>(
           model::NodeContext{.config = plan.model,
-                             .shapes = {plan.model, plan.batch, types.unit.compute},
+                             .shapes = {plan.model, plan.batch, types.unit.compute, model::DeviceKind::kCpu},
                              .types = types,
                              .unit = unit,
                              .ops = ops},
