@@ -113,6 +113,7 @@ v1::JobSpec Resolve(const v1::JobSpec& spec) {
   }
   TANDEM_DEFAULT(*resolved.mutable_report(), parameter_norms, true);
   TANDEM_DEFAULT(*resolved.mutable_resources(), device, v1::DEVICE_AUTO);
+  TANDEM_DEFAULT(*resolved.mutable_debug(), canaries, false);
   return resolved;
 }
 

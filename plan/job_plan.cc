@@ -153,6 +153,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .recompute = Words(training.recompute(), "off"),
       .keep_gathered = Words(spec.parallelism().fsdp().keep_gathered()),
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
+      .canaries = spec.debug().canaries(),
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),

@@ -46,7 +46,7 @@ inline std::string MessagesOf(const BadSpec& bad) {
       bad.messages,
       {{"{root}",
         "api_version, name, model, data, training, parallelism, precision, checkpoint, report, resources, "
-        "recovery, priority"},
+        "recovery, debug, priority"},
        {"{training}",
         "steps, sequence_length, micro_batch_size, global_batch_size, seed, optimizer, schedule, "
         "clip_grad_norm, "

@@ -31,6 +31,7 @@ struct JobOptions {
   std::string recompute = "off";       // as in the spec
   std::string keep_gathered = "none";  // as in the spec
   bool stop_on_nonfinite = false;
+  bool canaries = false;
   bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64
