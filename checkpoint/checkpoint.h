@@ -74,17 +74,20 @@ class DirectoryLost : public CheckpointError {
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
            const Owner& self, const Info& info, const std::vector<Shard>& shards);
 
+// A checkpoint whose manifest has been read.
+struct Found {
+  std::string path;  // empty: there is none
+  Info info;
+  std::string weights_dtype;  // as safetensors names it: "F32"
+};
+
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
 // `skipped` gets every one that was passed over, with the reason.
-struct Found {
-  std::string path;
-  Info info;
-};
 Found FindNewest(platform::Files& files, const std::string& directory,
                  const std::function<void(const std::string& path, const std::string& reason)>& skipped);
 
 // Reads and verifies one manifest; the files are for Load. Throws CheckpointError.
-Info ReadInfo(platform::Files& files, const std::string& path);
+Found Inspect(platform::Files& files, const std::string& path);
 
 // Fills `data` of each shard from whatever files hold those elements; the digests of these files are
 // verified, and of those that hold none. unit_shards: the same memory as the arrays of a checkpoint of

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
@@ -40,10 +41,9 @@ const ManifestArray& FindArray(const std::string& path,
     Fail(path, absl::StrCat("array ", shard.name, " has ", array.elements, " elements there, ",
                             shard.elements, " here"));
   }
-  const std::string dtype = SafetensorsDtype(*shard.data);
+  const std::string dtype = SafetensorsDtype(shard.data->scalar_type());
   if (array.dtype != dtype) {
-    Fail(path, absl::StrCat("array ", shard.name, " is of type ", array.dtype, " there, ", dtype,
-                            " here; resume with the precision it was trained with"));
+    Fail(path, absl::StrCat("array ", shard.name, " is of type ", array.dtype, " there, ", dtype, " here"));
   }
   return array;
 }
@@ -52,7 +52,8 @@ void CopyElements(const std::string& path, const ManifestFile& file, const Safet
                   const Copy& copy) {
   const auto tensor = content.tensors.find(copy.shard->name);
   const auto bytes = static_cast<int64_t>(copy.shard->data->itemsize());
-  if (tensor == content.tensors.end() || tensor->second.dtype != SafetensorsDtype(*copy.shard->data) ||
+  if (tensor == content.tensors.end() ||
+      tensor->second.dtype != SafetensorsDtype(copy.shard->data->scalar_type()) ||
       static_cast<int64_t>(tensor->second.data.size()) != copy.piece->elements * bytes) {
     Fail(path, absl::StrCat(file.name, ": array ", copy.shard->name, " is not there as the manifest says"));
   }
@@ -60,6 +61,18 @@ void CopyElements(const std::string& path, const ManifestFile& file, const Safet
       static_cast<char*>(copy.shard->data->mutable_data_ptr()) + (copy.begin - copy.shard->begin) * bytes,
       tensor->second.data.data() + (copy.begin - copy.piece->begin) * bytes,
       static_cast<size_t>((copy.end - copy.begin) * bytes));
+}
+
+// Weights have their parameter's name alone; in version 1, their unit's with a suffix.
+bool IsOfWeights(const ManifestArray& array) {
+  return !absl::StrContains(array.name, "/") || absl::EndsWith(array.name, "/weights");
+}
+
+Found FoundAt(const std::string& path, const Manifest& manifest) {
+  Found found{.path = path, .info = manifest.info};
+  const auto weights = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), IsOfWeights);
+  if (weights != manifest.arrays.end()) found.weights_dtype = weights->dtype;
+  return found;
 }
 
 }  // namespace
@@ -71,16 +84,16 @@ Found FindNewest(platform::Files& files, const std::string& directory,
   for (const int64_t step : *steps) {
     const std::string path = absl::StrCat(directory, "/", StepName(step));
     const absl::StatusOr<Manifest> manifest = Verify(files, path);
-    if (manifest.ok()) return {.path = path, .info = manifest->info};
+    if (manifest.ok()) return FoundAt(path, *manifest);
     skipped(path, std::string(manifest.status().message()));
   }
   return {};
 }
 
-Info ReadInfo(platform::Files& files, const std::string& path) {
+Found Inspect(platform::Files& files, const std::string& path) {
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
   if (!manifest.ok()) Fail(path, manifest.status().message());
-  return manifest->info;
+  return FoundAt(path, *manifest);
 }
 
 void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& parameter_shards,

@@ -176,7 +176,7 @@ class Saving {
         return absl::InvalidArgumentError(
             absl::StrCat("array ", shard.name, ": its shard is not a contiguous part of it"));
       }
-      const std::string dtype = SafetensorsDtype(*shard.data);
+      const std::string dtype = SafetensorsDtype(shard.data->scalar_type());
       ManifestArray& array = own.arrays.emplace_back();
       array.name = shard.name;
       array.dtype = dtype;

@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/tensor_type.h"
 
-#include <ATen/core/Tensor.h>
-
 #include "checkpoint/checkpoint.h"
 
 namespace tandem::checkpoint {
 
-std::string SafetensorsDtype(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
+std::string SafetensorsDtype(c10::ScalarType type) {
+  using enum c10::ScalarType;
+  switch (type) {
+    case Float:
       return "F32";
-    case at::kDouble:
+    case Double:
       return "F64";
-    case at::kBFloat16:
+    case BFloat16:
       return "BF16";
-    case at::kLong:
+    case Long:
       return "I64";
-    case at::kByte:
+    case Byte:
       return "U8";
     default:
-      throw CheckpointError(std::string("checkpoint: arrays of ") + c10::toString(tensor.scalar_type()) +
-                            " cannot be saved");
+      throw CheckpointError(std::string("checkpoint: arrays of ") + c10::toString(type) + " cannot be saved");
   }
 }
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
+#include <c10/core/ScalarType.h>
 
-namespace at {
-class Tensor;
-}
+#include <string>
 
 namespace tandem::checkpoint {
 
-// Of a tensor's elements, as safetensors names it. Throws CheckpointError for types that it has no name for.
-std::string SafetensorsDtype(const at::Tensor& tensor);
+// A type of elements as safetensors names it. Throws CheckpointError for those that it has no name for.
+std::string SafetensorsDtype(c10::ScalarType type);
 
 }  // namespace tandem::checkpoint

@@ -32,7 +32,7 @@ struct NormTerms {
 
 // What all ranks know after GradientNorm, the same bits on each of them.
 struct NormOutcome {
-  double norm = 0;        // of the mean gradient, before clipping
+  double norm = 0;        // of the mean gradient, before clipping; NaN where it has nonfinite elements
   double clip = 1;        // coefficient, <= 1
   int64_t nonfinite = 0;  // gradient elements, over all ranks
   uint32_t requests = 0;  // union of the ranks' request bits
@@ -53,9 +53,9 @@ TANDEM_HOST_DEVICE inline NormOutcome AgreeOnNorm(const NormTerms* terms, int ra
     outcome.requests |= static_cast<uint32_t>(terms[rank].requests);
     outcome.profile = terms[rank].profile > outcome.profile ? terms[rank].profile : outcome.profile;
   }
-  outcome.norm = sqrt(squares.value()) / num_microbatches;
+  outcome.norm = outcome.nonfinite > 0 ? NAN : sqrt(squares.value()) / num_microbatches;
   // Finite elements whose squares overflow a double are as useless as NaN.
-  outcome.finite = outcome.nonfinite == 0 && IsFinite(outcome.norm);
+  outcome.finite = IsFinite(outcome.norm);
   if (max_norm > 0 && outcome.finite) {
     const double clip = max_norm / (outcome.norm + 1e-6);
     outcome.clip = clip < 1 ? clip : 1;

@@ -28,14 +28,14 @@ void WithType(c10::ScalarType type, Function function) {
 
 int64_t ElementBytes(c10::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); }
 
-bool IsSharded(const UnitTypes& types) {
-  using c10::ScalarType;
-  const auto below_fp32 = [](ScalarType type) {
-    return type == ScalarType::Float || type == ScalarType::BFloat16;
-  };
-  return types.main == ScalarType::Double
-             ? types.compute == ScalarType::Double && types.transport == ScalarType::Double
-             : types.main == ScalarType::Float && below_fp32(types.compute) && below_fp32(types.transport);
+// One type for all, or bf16 over fp32. Nodes write contributions in what they compute in, or in the main
+// type.
+bool AreSupported(const UnitTypes& types) {
+  using enum c10::ScalarType;
+  const bool one = types.compute == types.main && types.transport == types.main;
+  return one ? types.main == Double || types.main == Float
+             : types.main == Float && types.compute == BFloat16 &&
+                   (types.transport == BFloat16 || types.transport == Float);
 }
 
 }  // namespace
@@ -55,12 +55,12 @@ UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, Unit
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument("unit " + name_ + ": " + error.what());
   }
-  if (!IsSharded(types)) {
+  if (!AreSupported(types)) {
     throw std::invalid_argument("unit " + name_ + ": main type " + c10::toString(types.main) +
                                 ", compute type " + c10::toString(types.compute) + ", transport type " +
                                 c10::toString(types.transport) +
-                                "; units are Double in all three, or Float with Float or BFloat16 for "
-                                "compute and transport");
+                                "; units are Double in all three, or Float in all three, or Float with "
+                                "BFloat16 for compute and BFloat16 or Float for transport");
   }
   // On one rank most are the same.
   std::vector<std::pair<ShardGeometry, std::shared_ptr<UnitKernels>>> made;

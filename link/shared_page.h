@@ -16,10 +16,11 @@ struct SharedPage {
   // Written by the trainer.
   std::atomic<int64_t> attempt{0};
   std::atomic<int32_t> phase{0};  // tandem.v1.RankPhase
-  std::atomic<int64_t> step{0};   // the one in progress, from 1
-  // The instruction that finished last, counted through all programs; its microbatch; when (CLOCK_MONOTONIC).
+  // The one in progress, from 1; 0: none yet, or the validation before the first. It is the next one already
+  // while the optimizer applies a step: that is a part of the run that computes the next.
+  std::atomic<int64_t> step{0};
+  // The instruction that finished last, counted through all programs, and when (CLOCK_MONOTONIC).
   std::atomic<int64_t> instruction{-1};
-  std::atomic<int64_t> microbatch{-1};
   std::atomic<int64_t> progress_monotonic_ns{0};
   // Collectives started, of each of the num_communicators communicators that the programs use, in the order
   // in which they list them.

@@ -12,8 +12,8 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
   // Two products of [S, d] x [d, S] a head, of which causality leaves half; the backward has five.
   const double scores = s.ProductFlops(s.length, s.query);
-  const int64_t forward_work = ops::AttentionWorkElements(s.length, s.head_dim, s.statistics_bytes);
-  const int64_t backward_work = ops::AttentionBackwardWorkElements(s.length, s.head_dim, s.statistics_bytes);
+  const int64_t forward_work = ops::AttentionWorkBytes(s.device, s.attention(), s.compute_bytes);
+  const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, s.attention(), s.compute_bytes);
   return {
       .kind = schedules::NodeKind::kAttention,
       .inputs = {HiddenState("x", s)},
@@ -36,25 +36,28 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                                 {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
                                 {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
                                 {.name = "output", .shape = {s.hidden, s.query}}}}},
-      .forward = {.reads = {"x"},
-                  .writes = {"hidden", "qkv", "context", "lse"},
-                  .parameters = true,
-                  .scratch = {{"normed", {s.tokens, s.hidden}},
-                              {"work", {forward_work}, ElementType::kStatistics},
-                              {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}},
-                  .flops = projections + scores},
-      .backward = {.reads = {"x", "qkv", "context", "lse"},
-                   .gradient_reads = {"hidden"},
-                   .gradient_writes = {"x"},
-                   .parameters = true,
-                   .parameter_gradients = true,
-                   .scratch = {{"normed", {s.tokens, s.hidden}},
-                               {"grad_normed", {s.tokens, s.hidden}},
-                               {"grad_context", {s.tokens, s.query}},
-                               {"grad_qkv", {s.tokens, s.qkv}},
-                               {"work", {backward_work}, ElementType::kStatistics},
-                               {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}},
-                   .flops = 2 * projections + 2.5 * scores},
+      .forward =
+          {.reads = {"x"},
+           .writes = {"hidden", "qkv", "context", "lse"},
+           .parameters = true,
+           .scratch = {{"normed", {s.tokens, s.hidden}},
+                       {"work", {forward_work}, ElementType::kByte},
+                       {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}},
+           .flops = projections + scores},
+      .backward =
+          {.reads = {"x", "qkv", "context", "lse"},
+           .gradient_reads = {"hidden"},
+           .gradient_writes = {"x"},
+           .parameters = true,
+           .parameter_gradients = true,
+           .scratch = {{"normed", {s.tokens, s.hidden}},
+                       {"grad_normed", {s.tokens, s.hidden}},
+                       {"grad_context", {s.tokens, s.query}},
+                       {"grad_qkv", {s.tokens, s.qkv}},
+                       {"work", {backward_work}, ElementType::kByte},
+                       NormWork(s),
+                       {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}},
+           .flops = 2 * projections + 2.5 * scores},
       .recomputes = true,
   };
 }

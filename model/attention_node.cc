@@ -21,8 +21,9 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
   const int64_t head_dim = context.shapes.head_dim;
   TORCH_CHECK(head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", head_dim);
   auto tables = std::make_shared<RotaryTables>();
-  at::Tensor cosines = at::empty({context.shapes.length, head_dim / 2},
-                                 context.types.hidden == ComputeType::kFp64 ? at::kDouble : at::kFloat);
+  at::Tensor cosines =
+      at::empty({context.shapes.length, head_dim / 2},
+                MainType(context.types.unit.compute) == ComputeType::kFp64 ? at::kDouble : at::kFloat);
   at::Tensor sines = at::empty_like(cosines);
   ops::RopeTables(context.config.rope_theta, cosines, sines);
   tables->cosines = context.ops.Constant(cosines);
@@ -36,7 +37,8 @@ namespace {
 struct AttentionForward {
   at::Tensor x, hidden, qkv, context, lse;
   at::Tensor norm, weight_qkv, weight_output;
-  at::Tensor normed, work;
+  at::Tensor normed;
+  ops::Workspace work;
   ops::Workspace products;
 };
 
@@ -47,7 +49,8 @@ struct AttentionBackward {
   at::Tensor norm, weight_qkv, weight_output;
   at::Tensor grad_norm, grad_weight_qkv, grad_weight_output;
   bool add = false;  // to the parameters' gradients
-  at::Tensor normed, grad_normed, grad_context, grad_qkv, work;
+  at::Tensor normed, grad_normed, grad_context, grad_qkv;
+  ops::Workspace work, norm_work;
   ops::Workspace products;
 };
 
@@ -56,7 +59,9 @@ class AttentionNode final : public DeclaredNode {
   AttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
       : DeclaredNode(context, DeclareAttention(context.shapes)),
         tables_(std::move(tables)),
-        shape_{s_.sequences, s_.length, s_.heads, s_.kv_heads, s_.head_dim} {}
+        shape_(s_.attention()) {
+    ops_.PrepareAttention(shape_, s_.compute_bytes);
+  }
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
@@ -69,7 +74,7 @@ class AttentionNode final : public DeclaredNode {
                        .weight_qkv = in.Parameter("qkv"),
                        .weight_output = in.Parameter("output"),
                        .normed = in.Scratch("normed"),
-                       .work = in.Scratch("work"),
+                       .work = in.Work("work"),
                        .products = in.Work("products")};
     return [this, t]() mutable { Forward(t); };
   }
@@ -93,7 +98,8 @@ class AttentionNode final : public DeclaredNode {
                         .grad_normed = in.Scratch("grad_normed"),
                         .grad_context = in.Scratch("grad_context"),
                         .grad_qkv = in.Scratch("grad_qkv"),
-                        .work = in.Scratch("work"),
+                        .work = in.Work("work"),
+                        .norm_work = in.Work("norm_work"),
                         .products = in.Work("products")};
     return [this, t]() mutable { Backward(t); };
   }
@@ -101,7 +107,7 @@ class AttentionNode final : public DeclaredNode {
   // A recompute leaves out what was kept, from the end.
   void Forward(AttentionForward& t) const {
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.Linear(t.normed, t.weight_qkv, t.qkv, t.products);
+    ops_.Linear(t.normed, t.weight_qkv, /*residual=*/at::Tensor(), t.qkv, t.products);
     ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, t.qkv);
     if (!t.context.defined()) {
       return;
@@ -110,8 +116,7 @@ class AttentionNode final : public DeclaredNode {
     if (!t.hidden.defined()) {
       return;
     }
-    ops_.Linear(t.context, t.weight_output, t.hidden, t.products);
-    ops_.ResidualAdd(t.x, t.hidden);
+    ops_.Linear(t.context, t.weight_output, /*residual=*/t.x, t.hidden, t.products);
   }
 
   void Backward(AttentionBackward& t) const {
@@ -127,7 +132,7 @@ class AttentionNode final : public DeclaredNode {
     }
     ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
-                         t.add, t.grad_norm);
+                         t.add, t.grad_norm, t.norm_work);
   }
 
   const std::shared_ptr<const RotaryTables> tables_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoder_nodes.h"
 
+#include <c10/core/Device.h>
+
 #include <functional>
 #include <map>
 
@@ -12,10 +14,11 @@ using schedules::NodeKind;
 
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops) {
+  const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
   const auto context_of = [&](const std::string& unit) {
     const NodeTypes types(precision, unit);
     return NodeContext{.config = config,
-                       .shapes = {config, batch, types.unit.compute},
+                       .shapes = {config, batch, types.unit.compute, device},
                        .types = types,
                        .unit = unit,
                        .ops = ops};

@@ -76,12 +76,12 @@ struct NodeParts {
 
 class OutlineWriter {
  public:
-  OutlineWriter(const DecoderConfig& config, BatchShape batch, const Precision& precision)
-      : config_(config), batch_(batch), precision_(precision) {}
+  OutlineWriter(const DecoderConfig& config, BatchShape batch, const Precision& precision, DeviceKind device)
+      : config_(config), batch_(batch), precision_(precision), device_(device) {}
 
   Outline Write(const std::vector<UnitLayout>& layouts) {
     AddUnits(layouts);
-    const TensorSpec tokens = BatchTokens({config_, batch_, precision_.hidden()}).tensor;
+    const TensorSpec tokens = BatchTokens({config_, batch_, precision_.hidden(), device_}).tensor;
     outline_.batch = AddValue(tokens.name, BytesOf(tokens, {precision_, ""}), /*gradient=*/false);
     latest_[tokens.name] = outline_.batch;
     for (const DecoderNode& node : DecoderNodeList(config_)) {
@@ -117,7 +117,7 @@ class OutlineWriter {
 
   void AddNode(const DecoderNode& node) {
     const NodeTypes types(precision_, node.unit);
-    const DecoderShapes shapes(config_, batch_, types.unit.compute);
+    const DecoderShapes shapes(config_, batch_, types.unit.compute, device_);
     NodeDeclaration declaration = Declare(node.kind, shapes);
     FreezeParts(config_, node.unit, shapes.tokens, declaration);
     Values values;
@@ -158,6 +158,7 @@ class OutlineWriter {
     added.name = node.name;
     added.kind = node.kind;
     added.layer = node.layer;
+    added.compute = ToText(types.unit.compute);
     added.forward = access(declaration.forward);
     added.backward = access(declaration.backward);
     added.recomputes = declaration.recomputes;
@@ -203,6 +204,7 @@ class OutlineWriter {
   const DecoderConfig& config_;
   const BatchShape batch_;
   const Precision& precision_;
+  const DeviceKind device_;
   Outline outline_;
   Values latest_;  // value of each name that a node behind may read
 };
@@ -210,8 +212,8 @@ class OutlineWriter {
 }  // namespace
 
 Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
-                       const std::vector<UnitLayout>& layouts) {
-  return OutlineWriter(config, batch, precision).Write(layouts);
+                       DeviceKind device, const std::vector<UnitLayout>& layouts) {
+  return OutlineWriter(config, batch, precision, device).Write(layouts);
 }
 
 }  // namespace tandem::model

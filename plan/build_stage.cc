@@ -122,7 +122,8 @@ fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank) {
 void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan) {
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
-  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.precision, UnitLayouts(plan.layouts));
+  plan.outline =
+      model::DecoderOutline(plan.model, plan.batch, plan.precision, plan.device, UnitLayouts(plan.layouts));
   const absl::StatusOr<parallel::ProcessGroups> groups = parallel::JobGroups(grid);
   RequireOk(groups.status());
   plan.groups = parallel::Listed(*groups);

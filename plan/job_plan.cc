@@ -231,15 +231,15 @@ std::string PrecisionText(const JobPlan& plan) {
   std::string transport = model::ToText(common.transport);
   for (const auto& [unit, types] : plan.precision.units) {
     if (types.compute != common.compute) {
-      absl::StrAppend(&compute, "; ", unit, " in ", model::ToText(types.compute));
+      absl::StrAppend(&compute, ", ", unit, " ", model::ToText(types.compute));
     }
     if (types.transport != common.transport) {
-      absl::StrAppend(&transport, "; ", unit, "'s in ", model::ToText(types.transport));
+      absl::StrAppend(&transport, ", ", unit, " ", model::ToText(types.transport));
     }
   }
   return common.compute == common.transport && plan.precision.units.empty()
              ? compute
-             : absl::StrCat(compute, ", gradients between ranks in ", transport);
+             : absl::StrCat(compute, "; gradients between ranks ", transport);
 }
 
 JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
@@ -250,6 +250,8 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
   plan.precision = PrecisionOf(resolved.precision());
+  plan.device =
+      resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);

@@ -71,6 +71,7 @@ struct JobPlan {
   model::DecoderConfig model;
   model::BatchShape batch;
   model::Precision precision = model::ComputeType::kFp32;
+  model::DeviceKind device = model::DeviceKind::kCpu;
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
@@ -84,9 +85,10 @@ struct JobPlan {
   std::vector<std::string> resumable_layouts;
 };
 
-// Requires a spec that jobspec::Validate accepts. The programs have passed the check
-// (schedules/check/check.h). Throws std::logic_error where it refuses what was built (a bug of ours, with the
-// check's text).
+// Requires a spec that jobspec::Validate accepts. Of `resources.device: auto`, which the controller replaces
+// when it places the job, the plan is the CPU's: a GPU's kernels take other scratch. The programs have passed
+// the check (schedules/check/check.h). Throws std::logic_error where it refuses what was built (a bug of
+// ours, with the check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
 // Where `rank` stands among those that unit `unit` is placed on.
@@ -108,7 +110,7 @@ std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan);
 // Of hidden states and layers: "bf16".
 std::string ComputeName(const JobPlan& plan);
 
-// All types that the job uses: "bf16; head in fp32, gradients between ranks in bf16; head's in fp32".
+// All types that the job uses: "bf16, head fp32; gradients between ranks bf16, head fp32".
 std::string PrecisionText(const JobPlan& plan);
 
 // Learning rate of a step (from 1), spec of LearningRateSchedule.

@@ -57,8 +57,6 @@ v1::StepTimeline ToProto(const RecordedRun& recorded) {
   return timeline;
 }
 
-// Tells the daemon what the rank does.
-
 }  // namespace
 
 DaemonObserver::DaemonObserver(Outbox& outbox, int attempt, std::string table_digest)

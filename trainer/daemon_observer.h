@@ -11,7 +11,7 @@ namespace tandem::trainer {
 
 class Outbox;
 
-// Tells the worker daemon, over the socket, what a rank tells. Called on the rank's and the reporter's
+// Sends what a rank reports to the worker daemon, over the socket. Called on the rank's and the reporter's
 // threads.
 class DaemonObserver final : public RankObserver {
  public:

@@ -97,6 +97,9 @@ class Executor::Impl {
     slot.step = step;
     slot.ended.assign(slot.bound->program.segments().size(), device::Event());
     ++in_flight_;
+    if (in_flight_ == 1) {
+      progress_.Begins(PageStep(slot));
+    }
     const Program& program = slot.bound->program.program();
     run_memory_.WriteInputs(request, program, slot.parity);
     if (const std::vector<int64_t*>& batches = run_memory_.Batches(program, slot.parity); !batches.empty()) {
@@ -144,11 +147,9 @@ class Executor::Impl {
   std::exception_ptr FailHungCollective(const std::exception_ptr& error) {
     std::exception_ptr reported = error;
     if (const std::optional<CollectiveLog::Entry> pending = collectives_.OldestPending()) {
-      const comm::Communicator& communicator = *pending->communicator;
-      reported = std::make_exception_ptr(InstructionError(
-          std::make_exception_ptr(comm::CommError(absl::StrCat("group ", communicator.name(), " rank ",
-                                                               communicator.rank(), ": ", Message(error)))),
-          pending->step, schedules::ToText(*pending->instruction, plan_.outline), communicator.name()));
+      reported = std::make_exception_ptr(
+          InstructionError(error, pending->step, schedules::ToText(*pending->instruction, plan_.outline),
+                           pending->communicator->name()));
     }
     Fail(reported);
     return reported;
@@ -347,12 +348,13 @@ class Executor::Impl {
     return !slot.bound->program.program().streams[bound.instruction->stream].copies_host;
   }
 
-  Progress::Position PositionOf(const Slot& slot, const BoundInstruction& bound) const {
+  static int64_t PageStep(const Slot& slot) {
     const trainer::Run& run = slot.request.run;
-    return {.run = slot.number,
-            .step = run.computed > 0 ? run.computed : (run.applied > 0 ? run.applied : slot.step),
-            .instruction = slot.bound->first + bound.index,
-            .microbatch = bound.instruction->microbatch};
+    return run.computed > 0 ? run.computed : (run.applied > 0 ? run.applied : slot.step);
+  }
+
+  Progress::Position PositionOf(const Slot& slot, const BoundInstruction& bound) const {
+    return {.run = slot.number, .step = PageStep(slot), .instruction = slot.bound->first + bound.index};
   }
 
   void NoteFinished(const Slot& slot, const BoundInstruction& bound) {

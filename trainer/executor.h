@@ -54,10 +54,10 @@ struct ExecutorOptions {
 class Executor {
  public:
   // All arguments outlive it. communicators: those of CommunicatorUsesOf(plan), in its order. `page` gets
-  // the instruction that finished last (its place among those of plan.stage.All(), one program behind the
-  // other), its step and microbatch, and the collectives that each communicator has started. On CUDA it is
-  // the last of a segment, and known 10 ms late at most (progress.h). Copies to and from the host, which go
-  // ahead into the next run, change the page's time alone, on CUDA nothing.
+  // the step in progress, the instruction that finished last (its place among those of plan.stage.All(), one
+  // program behind the other), and the collectives that each communicator has started. On CUDA it is the last
+  // of a segment that another stream waits for, and known 10 ms late at most (progress.h). Copies to and from
+  // the host, which go ahead into the next run, change the page's time alone, on CUDA nothing.
   Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
            const std::vector<fsdp::UnitShard>& units, const StageMemory& memory,
            comm::Communicators& communicators, link::SharedPage& page, Backend& backend,
@@ -84,8 +84,9 @@ class Executor {
   // Ends the runs in flight, or the next one, with `error`, as if an instruction had thrown it. Any thread.
   void Fail(std::exception_ptr error);
 
-  // The same for a collective that will not end: `error` says why, and the oldest one that has not ended is
-  // the instruction that it is reported with. Returns that. Any thread.
+  // The same for a collective that will not end: `error` says why and names what noticed it, a heartbeat or a
+  // group whose deadline has passed. It is reported with the instruction and the group of the oldest
+  // collective that has not ended, which may be another group's. Returns that. Any thread.
   std::exception_ptr FailHungCollective(const std::exception_ptr& error);
 
  private:

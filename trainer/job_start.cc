@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "jobspec/resume.h"
@@ -135,6 +136,20 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
     throw UserError(std::string(taken.message()), "CheckpointDirectoryLost");
   }
   ThrowIfUnwritable(taken);
+}
+
+// "F64" → "fp64"
+std::string TypeName(const std::string& dtype) { return absl::StrCat("fp", absl::StripPrefix(dtype, "F")); }
+
+// Before CheckSameModel: the types of main weights are one reason why layouts may differ, and need not.
+void CheckSameType(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.weights_dtype == options.weights_dtype) {
+    return;
+  }
+  throw UserError(absl::StrCat(
+      "checkpoint.resume: ", found.path, " holds weights in ", TypeName(found.weights_dtype),
+      ", and this job's are in ", TypeName(options.weights_dtype), "; allowed: precision: {compute: ",
+      found.weights_dtype == "F64" ? "fp64" : "fp32 or bf16", "}, or start in another folder"));
 }
 
 void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found) {
@@ -264,7 +279,7 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
   } else if (!options.resume_from.empty() || jobspec::IsResumePath(options.resume)) {
     start.path = options.resume_from.empty() ? options.resume : options.resume_from;
     try {
-      start.info = checkpoint::ReadInfo(files, start.path);
+      start = checkpoint::Inspect(files, start.path);
     } catch (const checkpoint::CheckpointError& error) {
       throw UserError(absl::StrCat("checkpoint.resume: ", error.what(),
                                    "; name the folder of a whole checkpoint, or resume: newest"));
@@ -276,6 +291,7 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
     return start;
   }
   if (!start.path.empty()) {
+    CheckSameType(options, start);
     CheckSameModel(options, start);
     AddDifferences(options, start, warnings);
   }
@@ -302,7 +318,7 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
                       return Choose(files, options, start.warnings).path;
                     }).path;
   if (!start.from.path.empty()) {
-    start.from.info = checkpoint::ReadInfo(files, start.from.path);
+    start.from = checkpoint::Inspect(files, start.from.path);
   }
   return start;
 }

@@ -22,7 +22,8 @@ struct ResumeOptions {
   std::string directory;                    // of its checkpoints; may be empty
   std::string resume;                       // of the spec: "", "newest", "none", a path
   std::string resume_from;                  // a checkpoint that the controller chose; goes before `resume`
-  std::vector<std::string> layout_digests;  // of checkpoints that it can go on from
+  std::vector<std::string> layout_digests;  // of checkpoints that it can go on from, its own first
+  std::string weights_dtype;                // of its main weights, as safetensors names it: "F32"
   uint64_t seed = 0;
   std::string data_digest;
 };
@@ -40,7 +41,7 @@ struct JobStart {
 // * with the reason "CheckpointDirectoryInUse" where another job lives in the directory,
 // * with the reason "NoValidCheckpoint" where `newest` finds checkpoints and none of them verifies,
 // * where not every rank sees the directory, or rank 0 cannot write to it,
-// * where a checkpoint that was named cannot be read, or is of another model,
+// * where a checkpoint that was named cannot be read, is of another model, or has weights of another type,
 // * where the directory holds later checkpoints of another job, whose names this job will need,
 // * where another job has used a directory that was new or empty when this job was submitted.
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,

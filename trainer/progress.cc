@@ -36,15 +36,21 @@ Progress::~Progress() {
   }
 }
 
+void Progress::Begins(int64_t step) { page_.step.store(step, std::memory_order_relaxed); }
+
 void Progress::Moved() {
-  page_.progress_monotonic_ns.store(MonotonicNanoseconds(), std::memory_order_relaxed);
+  // Several streams' threads may be between the clock and the page.
+  const int64_t now = MonotonicNanoseconds();
+  int64_t latest = page_.progress_monotonic_ns.load(std::memory_order_relaxed);
+  while (latest < now &&
+         !page_.progress_monotonic_ns.compare_exchange_weak(latest, now, std::memory_order_relaxed)) {
+  }
 }
 
 void Progress::Finished(const Position& position) {
   Moved();
   page_.step.store(position.step, std::memory_order_relaxed);
   page_.instruction.store(position.instruction, std::memory_order_relaxed);
-  page_.microbatch.store(position.microbatch, std::memory_order_relaxed);
 }
 
 void Progress::Issued(const device::Stream* stream, const Position& position, const device::Event& end) {

@@ -15,8 +15,8 @@
 
 namespace tandem::trainer {
 
-// Keeps the place on a rank's shared page: the instruction that finished last, its step and microbatch, and
-// when that was. Steps never go back on it. Thread-safe.
+// Keeps the place on a rank's shared page: the step in progress, the instruction that finished last, and when
+// that was. Steps never go back on it. Thread-safe.
 //
 // Where work is done when its call returns (the CPU), the page is exact. Where a call only issues, the event
 // behind the work tells that it has finished; a thread looks at these events, never waits for one, and the
@@ -29,7 +29,6 @@ class Progress {
     int64_t run = -1;  // its number: runs end in their order
     int64_t step = 0;
     int64_t instruction = -1;  // among those of all programs
-    int64_t microbatch = -1;
   };
 
   // looks: calls only issue. Starts the thread. `page` outlives it.
@@ -37,6 +36,9 @@ class Progress {
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
+
+  // Nothing is in flight, and what comes next is of this step.
+  void Begins(int64_t step);
 
   // The instruction has finished.
   void Finished(const Position& position);

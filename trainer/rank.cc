@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/parameter_arrays.h"
+#include "checkpoint/tensor_type.h"
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "device/device.h"
@@ -224,17 +225,19 @@ class Rank::Impl {
 
   // Initial weights, or those of a checkpoint; returns the step that is done.
   int64_t Load() {
-    JobStart job = StartJob(files_, communicators_.report,
-                            {.self = self_,
-                             .directory = plan_.train.checkpoint.directory,
-                             .resume = plan_.train.checkpoint.resume,
-                             .resume_from = config_.resume_from,
-                             .layout_digests = plan_.resumable_layouts,
-                             .seed = plan_.train.seed,
-                             .data_digest = corpus_->digest()},
-                            lease_, [this](const std::string& reason) {
-                              executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
-                            });
+    JobStart job = StartJob(
+        files_, communicators_.report,
+        {.self = self_,
+         .directory = plan_.train.checkpoint.directory,
+         .resume = plan_.train.checkpoint.resume,
+         .resume_from = config_.resume_from,
+         .layout_digests = plan_.resumable_layouts,
+         .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
+         .seed = plan_.train.seed,
+         .data_digest = corpus_->digest()},
+        lease_, [this](const std::string& reason) {
+          executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
+        });
     for (const CheckpointWarning& warning : job.warnings) {
       observer_.OnCheckpointWarning(warning);
     }
@@ -428,6 +431,7 @@ class Rank::Impl {
     if (!report_.has_value()) {
       report_ = StepRecord{.step = step()};
     }
+    SetPhase(Phase::kStepping);
     executor_.Issue(
         {.run = {.kind = RunKind::kValidate}},
         [this](int round, int64_t* tokens) {

@@ -18,11 +18,11 @@ void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause)
   cause.set_worker(worker);
 }
 
-// The last instruction that has finished: of one that died nobody knows more.
-void SetInstruction(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
+// Of a rank that died nobody knows more than what had finished.
+void SetLastInstruction(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
   const int64_t index = rank.sample.instruction;
   if (index >= 0 && index < static_cast<int64_t>(attempt.program.size())) {
-    cause.set_instruction(attempt.program[index].text);
+    cause.set_last_instruction(attempt.program[index].text);
   }
 }
 
@@ -117,7 +117,7 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
     *cause.mutable_time() = proto::ToProto(now);
     SetSlot(worker, rank, cause);
     cause.set_step(rank.sample.step);
-    SetInstruction(attempt, rank, cause);
+    SetLastInstruction(attempt, rank, cause);
   }
   if (exit.signal == 0) {
     cause.set_exit_code(exit.exit_code);
@@ -170,16 +170,14 @@ std::string Whereabouts(const AttemptState& attempt, const PageSample& sample) {
     default:
       return "while starting";
   }
-  std::string where = absl::StrCat("in step ", sample.step);
+  std::string where = sample.step > 0 ? absl::StrCat("in step ", sample.step) : "in the first validation";
   if (sample.phase == v1::RANK_PHASE_CHECKPOINTING)
     return absl::StrCat(where, ", while writing a checkpoint");
   if (sample.instruction < 0) return where;
   if (sample.instruction < static_cast<int64_t>(attempt.program.size())) {
     return absl::StrCat(where, ", after ", attempt.program[sample.instruction].phrase);
   }
-  absl::StrAppend(&where, ", after instruction ", sample.instruction);
-  if (sample.microbatch >= 0) absl::StrAppend(&where, " of microbatch ", sample.microbatch);
-  return where;
+  return absl::StrCat(where, ", after instruction ", sample.instruction);
 }
 
 }  // namespace tandem::worker

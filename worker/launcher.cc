@@ -38,7 +38,6 @@ PageSample Look(const link::SharedPage& page) {
   sample.phase = static_cast<v1::RankPhase>(page.phase.load(std::memory_order_relaxed));
   sample.step = page.step.load(std::memory_order_relaxed);
   sample.instruction = page.instruction.load(std::memory_order_relaxed);
-  sample.microbatch = page.microbatch.load(std::memory_order_relaxed);
   const int64_t progress = page.progress_monotonic_ns.load(std::memory_order_relaxed);
   if (progress > 0)
     sample.since_progress = absl::Nanoseconds(std::max<int64_t>(0, NowNs(CLOCK_MONOTONIC) - progress));

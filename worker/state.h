@@ -38,7 +38,6 @@ struct PageSample {
   v1::RankPhase phase = v1::RANK_PHASE_UNSPECIFIED;
   int64_t step = 0;
   int64_t instruction = -1;
-  int64_t microbatch = -1;
   absl::Duration since_progress = absl::InfiniteDuration();  // since its last instruction; infinite: none yet
   std::vector<uint64_t> collectives;  // started, by communicator, as SharedPage has them
   bool stopped = false;               // the process, by a signal or a debugger

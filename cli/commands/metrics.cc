@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
@@ -10,19 +12,31 @@
 #include "cli/watch/json_view.h"
 
 namespace tandem::cli {
+namespace {
+
+// "" where the step was applied.
+std::string NonfiniteText(const v1::StepReport& report) {
+  return report.nonfinite() > 0
+             ? absl::StrCat(report.nonfinite(), " gradient elements not finite, weights left alone")
+             : "";
+}
+
+}  // namespace
 
 int Metrics(Context& context, const JobOptions& options) {
   const std::unique_ptr<Client> client = Dial(context);
   if (client == nullptr) {
     return kUsage;
   }
-  Table table({{.heading = "STEP", .align = Table::Align::kRight},
-               {.heading = "LOSS", .align = Table::Align::kRight},
-               {.heading = "VALIDATION", .align = Table::Align::kRight},
-               {.heading = "GRAD NORM", .align = Table::Align::kRight},
-               {.heading = "LEARNING RATE", .align = Table::Align::kRight},
-               {.heading = "TOKENS", .align = Table::Align::kRight},
-               {.heading = "SECONDS", .align = Table::Align::kRight}});
+  std::vector<Table::Column> columns = {{.heading = "STEP", .align = Table::Align::kRight},
+                                        {.heading = "LOSS", .align = Table::Align::kRight},
+                                        {.heading = "VALIDATION", .align = Table::Align::kRight},
+                                        {.heading = "GRAD NORM", .align = Table::Align::kRight},
+                                        {.heading = "LEARNING RATE", .align = Table::Align::kRight},
+                                        {.heading = "TOKENS", .align = Table::Align::kRight},
+                                        {.heading = "SECONDS", .align = Table::Align::kRight}};
+  std::vector<std::vector<std::string>> rows;
+  bool nonfinite = false;  // of any step
   bool any = false;
   const absl::Status status =
       client->ListReports(options.job, 0, 0, /*norms=*/false, [&](const v1::ListReportsResponse& page) {
@@ -35,12 +49,13 @@ int Metrics(Context& context, const JobOptions& options) {
           }
           const auto validation = report.scalars().find("validation_loss");
           const bool trained = report.step() > 0;
-          table.Add({absl::StrCat(report.step()), trained ? LossText(report.loss()) : "",
-                     validation == report.scalars().end() ? "" : LossText(validation->second),
-                     trained ? MagnitudeText(report.grad_norm()) : "",
-                     trained ? ScientificText(report.learning_rate()) : "",
-                     trained ? CountText(report.tokens()) : "",
-                     trained ? MagnitudeText(report.seconds()) : ""});
+          nonfinite |= report.nonfinite() > 0;
+          rows.push_back({absl::StrCat(report.step()), trained ? LossText(report.loss()) : "",
+                          validation == report.scalars().end() ? "" : LossText(validation->second),
+                          trained ? MagnitudeText(report.grad_norm()) : "",
+                          trained ? ScientificText(report.learning_rate()) : "",
+                          trained ? CountText(report.tokens()) : "",
+                          trained ? MagnitudeText(report.seconds()) : "", NonfiniteText(report)});
         }
         context.console.Write(Stream::kOut, text);
         return !context.console.OutClosed();
@@ -50,6 +65,14 @@ int Metrics(Context& context, const JobOptions& options) {
                 CallError(status, absl::StrCat("metrics ", Escape(options.job)), client->address()));
   }
   if (options.format == Format::kTable && any) {
+    if (nonfinite) {
+      columns.push_back({.heading = "NOTE"});
+    }
+    Table table(columns);
+    for (std::vector<std::string>& row : rows) {
+      row.resize(columns.size());
+      table.Add(std::move(row));
+    }
     context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
   }
   if (!any) {

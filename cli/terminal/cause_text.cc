@@ -23,7 +23,10 @@ std::string WithPlace(const v1::Cause& cause) {
     place.push_back(absl::StrCat("worker ", Escape(cause.worker())));
   }
   if (!cause.instruction().empty()) {
-    place.push_back(absl::StrCat("\"", Escape(cause.instruction()), "\""));
+    place.push_back(absl::StrCat("in \"", Escape(cause.instruction()), "\""));
+  }
+  if (!cause.last_instruction().empty()) {
+    place.push_back(absl::StrCat("the last to finish was \"", Escape(cause.last_instruction()), "\""));
   }
   std::string text = Escape(cause.message());
   text[0] = absl::ascii_toupper(text[0]);
@@ -65,6 +68,9 @@ std::string CauseText(const v1::Cause& cause) {
   }
   if (!cause.instruction().empty()) {
     absl::StrAppend(&where, " in \"", Escape(cause.instruction()), "\"");
+  }
+  if (!cause.last_instruction().empty()) {
+    absl::StrAppend(&where, " after \"", Escape(cause.last_instruction()), "\"");
   }
   if (!cause.group().empty()) {
     absl::StrAppend(&where, " in group ", Escape(cause.group()));

@@ -90,7 +90,8 @@ enum class NodeKind : uint8_t {
 struct Node {
   std::string name;  // "layers.3.attention"
   NodeKind kind = NodeKind::kMlp;
-  int layer = -1;  // -1: not in a layer
+  int layer = -1;       // -1: not in a layer
+  std::string compute;  // type that its FLOPs are in ("bf16"), a key of DeviceProfile::compute
   std::string stream = "compute";
   // Of a node that communicates: process group and purpose ("ep", "dispatch"); both empty otherwise.
   std::string group;

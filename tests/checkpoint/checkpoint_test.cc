@@ -36,7 +36,7 @@ TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
     EXPECT_EQ(saved.bytes, bytes);
     EXPECT_EQ(saved.manifest_digest.size(), 32u);
     for (int loading = 1; loading <= 4; ++loading) EXPECT_TRUE(LoadsAs(saved.path, loading, ranks * 10));
-    const Info info = ReadInfo(files_, saved.path);
+    const Info info = Inspect(files_, saved.path).info;
     EXPECT_EQ(info.step, ranks * 10);
     EXPECT_EQ(info.attempt, 1);
     EXPECT_EQ(info.job, "0123456789ab");
@@ -210,7 +210,7 @@ TEST_F(CheckpointTest, LoadRefusesFilesOfTheWrongSize) {
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank-00001.safetensors: it has 5 bytes, the manifest says "));
   }
-  EXPECT_THROW(ReadInfo(files_, directory_ + "/nothing"), CheckpointError);
+  EXPECT_THROW(Inspect(files_, directory_ + "/nothing"), CheckpointError);
 }
 
 TEST_F(CheckpointTest, TheFileOfARankThatOwnedNothingIsVerifiedToo) {

@@ -82,7 +82,7 @@ TEST_F(OwnerTest, ACheckpointOfAnotherJobIsNeverTakenForOnesOwn) {
   EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)),
             "checkpoint: rank 0: " + Path(10) +
                 " is of job 0123456789ab; move it away, or use another checkpoint.directory");
-  EXPECT_EQ(ReadInfo(files_, Path(10)).job, kJob);
+  EXPECT_EQ(Inspect(files_, Path(10)).info.job, kJob);
   EXPECT_TRUE(LoadsAs(Path(10), 1, 10));
 }
 
@@ -109,7 +109,7 @@ TEST_F(OwnerTest, AJobThatComesInTheMiddleOfASaveEndsIt) {
   EXPECT_EQ(Newest().path, "");
   EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)), "");
   EXPECT_THAT(Names(), ElementsAre(".owner", "step-10"));
-  EXPECT_EQ(ReadInfo(files_, Path(10)).job, "other");
+  EXPECT_EQ(Inspect(files_, Path(10)).info.job, "other");
 }
 
 // What a stopped owner (SIGSTOP) still does when it wakes up must not get into the new owner's checkpoint,
@@ -138,7 +138,7 @@ TEST_F(OwnerTest, AnOwnerThatWakesUpWhileTheNewOneSavesTheSameStepDoesNotTouchTh
     EXPECT_THAT(error, HasSubstr("belongs to job other"));
     ASSERT_EQ(Newest().path, Path(10));
     EXPECT_THAT(skipped_, ElementsAre());
-    EXPECT_EQ(ReadInfo(files_, Path(10)).job, "other");
+    EXPECT_EQ(Inspect(files_, Path(10)).info.job, "other");
     EXPECT_THAT(Names(), ElementsAre(".owner", "step-10"));
   }
 }
@@ -432,7 +432,7 @@ TEST_F(OwnerTest, ACheckpointThatAnotherAttemptPublishesMeanwhileIsVerifiedAndSt
   RacingFiles files("/step-10", other);
   EXPECT_EQ(ErrorOfSave(files, InfoOf(10)), "");
   EXPECT_THAT(Names(), ElementsAre("step-10"));
-  EXPECT_EQ(ReadInfo(files_, Path(10)).attempt, 2);
+  EXPECT_EQ(Inspect(files_, Path(10)).info.attempt, 2);
   EXPECT_TRUE(LoadsAs(Path(10), 3, 10));
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each command prints and ends with, against a controller that is a script.
+#include <gmock/gmock.h>
+
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "platform/build_info.h"
@@ -329,6 +331,20 @@ TEST_F(CommandTest, MetricsAreAnObjectALine) {
   EXPECT_EQ(console_.out.substr(0, console_.out.find('\n')),
             "STEP    LOSS  VALIDATION  GRAD NORM  LEARNING RATE  TOKENS  SECONDS");
   EXPECT_EQ(console_.err, "");
+}
+
+TEST_F(CommandTest, MetricsMarkAStepWhoseGradientsWereNotFinite) {
+  for (int step = 1; step <= 3; ++step) {
+    server_->reports.push_back(SampleReport(step));
+  }
+  server_->reports[1].set_nonfinite(842496);
+  server_->reports[1].set_grad_norm(NAN);
+  EXPECT_EQ(Tandem({"metrics", "headers"}), kOk);
+  EXPECT_THAT(console_.out, testing::ContainsRegex("\n +2 [^\n]* nan [^\n]* 842496 gradient elements not "
+                                                   "finite, weights left alone\n +3 [^\n]*[0-9] *\n"));
+  console_.out.clear();
+  EXPECT_EQ(Tandem({"metrics", "headers", "-o", "json"}), kOk);
+  EXPECT_THAT(console_.out, testing::HasSubstr("\"grad_norm\":null"));
 }
 
 TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {

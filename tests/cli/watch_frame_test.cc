@@ -263,11 +263,22 @@ TEST(CauseTextTest, AMessageThatIsASentenceIsNotSaidTwice) {
   cause.set_worker("local-2");
   cause.set_signal(9);
   cause.set_step(20);
-  cause.set_instruction("forward layers.0.attention mb 0");
+  cause.set_last_instruction("forward layers.0.attention mb 0");
   cause.set_message("rank 1 was killed by signal 9 (SIGKILL) in step 20");
   EXPECT_EQ(CauseText(cause),
-            "Rank 1 was killed by signal 9 (SIGKILL) in step 20 (worker local-2, "
+            "Rank 1 was killed by signal 9 (SIGKILL) in step 20 (worker local-2, the last to finish was "
             "\"forward layers.0.attention mb 0\").");
+}
+
+TEST(CauseTextTest, WhatFailedIsNotTakenForWhatHadFinished) {
+  v1::Cause cause;
+  cause.set_rank(1);
+  cause.set_step(20);
+  cause.set_instruction("unshard layers.1 mb 0");
+  EXPECT_EQ(CauseText(cause), "Rank 1 failed at step 20 in \"unshard layers.1 mb 0\".");
+  cause.clear_instruction();
+  cause.set_last_instruction("unshard layers.1 mb 0");
+  EXPECT_EQ(CauseText(cause), "Rank 1 failed at step 20 after \"unshard layers.1 mb 0\".");
 }
 
 TEST(CauseTextTest, SaysOnlyWhatIsKnown) {

@@ -106,6 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
         Stall{"LongerThanLongSteps", {.age = 60, .step_seconds = 30}, true},
         Stall{"FirstStep", {.age = 29, .step_seconds = 0}, false},
         Stall{"FirstStepForLong", {.age = 30, .step_seconds = 0}, true},
+        Stall{"ValidationBeforeTheFirstStep", {.step = 0, .age = 30, .step_seconds = 0}, true},
         Stall{"Saving", {.phase = v1::RANK_PHASE_CHECKPOINTING, .age = 300}, false},
         Stall{"StoppedWhileSaving", {.phase = v1::RANK_PHASE_CHECKPOINTING, .age = 5, .stopped = true}, true},
         Stall{"JustStopped", {.age = 1, .step_seconds = 30, .stopped = true}, false}),

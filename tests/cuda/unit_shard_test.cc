@@ -5,7 +5,9 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
@@ -115,7 +117,8 @@ void ExpectSame(const Layout& layout, const Outcome& cpu, const Outcome& gpu, in
     EXPECT_EQ(cpu.terms[i].nonfinite, gpu.terms[i].nonfinite) << i;
   }
   for (int step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(cpu.agreed[step].norm, gpu.agreed[step].norm) << step;
+    EXPECT_EQ(std::bit_cast<uint64_t>(cpu.agreed[step].norm), std::bit_cast<uint64_t>(gpu.agreed[step].norm))
+        << step;
     EXPECT_EQ(cpu.agreed[step].clip, gpu.agreed[step].clip) << step;
     EXPECT_EQ(cpu.agreed[step].nonfinite, gpu.agreed[step].nonfinite) << step;
     EXPECT_EQ(cpu.agreed[step].finite, step + 1 != broken);

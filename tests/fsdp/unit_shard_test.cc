@@ -478,8 +478,7 @@ INSTANTIATE_TEST_SUITE_P(Types, UnitShardTest,
                          testing::Values(UnitTypes{at::kFloat, at::kFloat, at::kFloat},
                                          UnitTypes{at::kDouble, at::kDouble, at::kDouble},
                                          UnitTypes{at::kFloat, at::kBFloat16, at::kBFloat16},
-                                         UnitTypes{at::kFloat, at::kBFloat16, at::kFloat},
-                                         UnitTypes{at::kFloat, at::kFloat, at::kBFloat16}),
+                                         UnitTypes{at::kFloat, at::kBFloat16, at::kFloat}),
                          [](const auto& info) {
                            return std::string(c10::toString(info.param.compute)) + "_" +
                                   c10::toString(info.param.transport);
@@ -489,6 +488,7 @@ TEST(UnitTypesTest, OtherTypesAreRefused) {
   const Layout layout = MakeLayout({{.name = "w", .shape = {2}}}, 4);
   for (const UnitTypes types : {UnitTypes{at::kFloat, at::kHalf, at::kFloat},
                                 {at::kFloat, at::kFloat, at::kHalf},
+                                {at::kFloat, at::kFloat, at::kBFloat16},
                                 {at::kFloat, at::kDouble, at::kFloat},
                                 {at::kDouble, at::kBFloat16, at::kDouble},
                                 {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {

@@ -19,7 +19,7 @@ TEST(SharedPageTest, StartsAsDocumented) {
   ASSERT_TRUE(page.ok()) << page.status();
   EXPECT_EQ((*page)->step, 0);
   EXPECT_EQ((*page)->instruction, -1);
-  EXPECT_EQ((*page)->microbatch, -1);
+  EXPECT_EQ((*page)->instruction, -1);
   EXPECT_EQ((*page)->orphan_deadline_boottime_ns, 0);
   EXPECT_TRUE(fcntl(page->fd(), F_GETFD) & FD_CLOEXEC);
 }

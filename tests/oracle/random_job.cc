@@ -97,7 +97,8 @@ Outline OfModel(std::mt19937_64& random) {
       layout.parameters.push_back({begin, layout.elements});
     }
   }
-  return DecoderOutline(config, {.sequences = 1, .sequence_length = 8}, model::ComputeType::kFp32, layouts);
+  return DecoderOutline(config, {.sequences = 1, .sequence_length = 8}, model::ComputeType::kFp32,
+                        model::DeviceKind::kCpu, layouts);
 }
 
 std::vector<bool> RandomRecompute(const Outline& outline, std::mt19937_64& random) {

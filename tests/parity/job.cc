@@ -77,6 +77,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
                                                              : v1::NONFINITE_GRADIENTS_SKIP);
   training.set_validate_every_steps(options.validate_every_steps);
   training.set_validation_batches(options.validation_batches);
+  spec.mutable_resources()->set_device(options.on_gpus ? v1::DEVICE_CUDA : v1::DEVICE_CPU);
   spec.mutable_parallelism()->set_ranks(options.ranks);
   if (options.replicas > 1) {
     spec.mutable_parallelism()->set_replicas(options.replicas);

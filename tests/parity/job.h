@@ -34,6 +34,7 @@ struct JobOptions {
   bool canaries = false;
   bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;
+  bool on_gpus = false;   // planned for them; RunOptions::make_backend makes what it runs on
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64
   int prefetch = 1;
   bool norms = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -95,6 +96,7 @@ TEST(NonfiniteGradientTest, OfOneRankIsSkippedByAllAndChangesNothingButTheCount)
     const JobRun at = RunOn(ranks, kBadStep);
     EXPECT_TRUE(before.arrays == at.arrays) << "weights or moments changed in the step that was skipped";
     EXPECT_EQ(at.steps.back().nonfinite, 1);
+    EXPECT_TRUE(std::isnan(at.steps.back().grad_norm));
     EXPECT_EQ(before.steps.back().nonfinite, 0);
     for (const double update : at.steps.back().update) {
       EXPECT_EQ(update, 0);

@@ -165,23 +165,44 @@ TEST(PrecisionResumeTest, GoesOnInAnotherPrecisionOfTheSameMainType) {
   EXPECT_EQ(RunJob(MakeJob(options)).resumed_step, 3);
 }
 
-TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
-  const TemporaryFolder folder;
-  JobOptions options{.ranks = 1, .steps = 2, .precision = kBf16, .checkpoint_directory = folder.path()};
-  RunJob(MakeJob(options));
-  options.precision.clear();
-  options.fp64 = true;
-  options.steps = 3;
-  options.resume = "newest";
+// What the user is told who starts this job.
+std::string Refusal(const JobOptions& options) {
   try {
     RunJob(MakeJob(options));
-    FAIL() << "it started";
   } catch (const trainer::UserError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              absl::StrCat("checkpoint.resume: ", folder.path(),
-                           "/step-2 is of another model (its tensors differ in name, shape or type); resume "
-                           "with the model it was trained with, or start in another folder"));
+    return error.what();
   }
+  return "it started";
+}
+
+// Whether the layouts of the two types differ, as where a parameter does not fill 128 bytes, or are the same.
+TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
+  for (const int64_t hidden : {int64_t{32}, int64_t{64}}) {
+    const TemporaryFolder folder;
+    JobOptions options{
+        .ranks = 1, .steps = 2, .hidden = hidden, .precision = kBf16, .checkpoint_directory = folder.path()};
+    const plan::JobPlan bf16 = MakeJob(options);
+    RunJob(bf16);
+    options.precision.clear();
+    options.fp64 = true;
+    options.steps = 3;
+    options.resume = "newest";
+    EXPECT_EQ(bf16.layout_digest == MakeJob(options).layout_digest, hidden == 64);
+    EXPECT_EQ(Refusal(options),
+              absl::StrCat("checkpoint.resume: ", folder.path(),
+                           "/step-2 holds weights in fp32, and this job's are in fp64; allowed: precision: "
+                           "{compute: fp32 or bf16}, or start in another folder"));
+  }
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = 1, .steps = 2, .fp64 = true, .checkpoint_directory = folder.path()};
+  RunJob(MakeJob(options));
+  options.fp64 = false;
+  options.steps = 3;
+  options.resume = "newest";
+  EXPECT_EQ(Refusal(options),
+            absl::StrCat("checkpoint.resume: ", folder.path(),
+                         "/step-2 holds weights in fp64, and this job's are in fp32; allowed: precision: "
+                         "{compute: fp64}, or start in another folder"));
 }
 
 }  // namespace

@@ -243,9 +243,9 @@ TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
   };
   EXPECT_EQ(text("{compute: fp32}"), "fp32");
   EXPECT_EQ(text("{compute: bf16}"), "bf16");
-  EXPECT_EQ(text("{compute: bf16, transport: fp32}"), "bf16, gradients between ranks in fp32");
+  EXPECT_EQ(text("{compute: bf16, transport: fp32}"), "bf16; gradients between ranks fp32");
   EXPECT_EQ(text("{compute: bf16, head: {compute: fp32}}"),
-            "bf16; head in fp32, gradients between ranks in bf16; head's in fp32");
+            "bf16, head fp32; gradients between ranks bf16, head fp32");
   const JobPlan plan =
       MakeJobPlan(TestJob("{ranks: 2}", "{compute: bf16, transport: fp32, head: {transport: bf16}}"));
   using enum model::ComputeType;

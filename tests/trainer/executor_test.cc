@@ -197,7 +197,6 @@ TEST_F(ExecutorTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
   const auto train = static_cast<int64_t>(plan_.stage.train.instructions.size());
   const schedules::Instruction& last = plan_.stage.begin.instructions.at(page_.instruction - train);
   EXPECT_EQ(last.opcode, schedules::Opcode::kUnshard);
-  EXPECT_EQ(page_.microbatch, last.microbatch);
   EXPECT_EQ(page_.step, 1);
   for (auto& [name, stream] : backend.issuing.streams) {
     stream.finished = true;
@@ -206,6 +205,24 @@ TEST_F(ExecutorTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
   EXPECT_GT(page_.instruction, train + (&last - plan_.stage.begin.instructions.data()));
   EXPECT_EQ(plan_.stage.begin.instructions.at(page_.instruction - train).opcode,
             schedules::Opcode::kGradientNorm);
+}
+
+TEST_F(ExecutorTest, BeforeAnythingHasFinishedThePageSaysWhichStepHasBegun) {
+  IssuingBackend backend;
+  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
+  for (auto& [name, stream] : backend.issuing.streams) {
+    stream.finished = false;
+  }
+  executor.Issue(Begin(501), Load());
+  EXPECT_EQ(page_.step, 501) << "of a resumed job";
+  EXPECT_EQ(page_.instruction, -1);
+  executor.Issue(Train(502), Load());
+  EXPECT_EQ(page_.step, 501) << "it is in progress still";
+  for (auto& [name, stream] : backend.issuing.streams) {
+    stream.finished = true;
+  }
+  executor.Await();
+  executor.Await();
 }
 
 // A GPU tells whoever asks next that it has failed, not which instruction did that.
@@ -417,7 +434,8 @@ TEST_F(ExecutorTest, ALossIsReportedWithTheOldestCollectiveThatHasNotEnded) {
     while (gather.num_collectives() == before) {
       std::this_thread::yield();  // the gather stream has not come to it yet
     }
-    executor_->FailHungCollective(std::make_exception_ptr(comm::CommError("rank 1 is gone")));
+    executor_->FailHungCollective(
+        std::make_exception_ptr(comm::CommError("group dp_cp rank 0 AllToAll number 12: rank 1 is gone")));
     *failed = true;
   });
   executor_->Issue(Train(2), [failed](int, int64_t*) {
@@ -433,7 +451,8 @@ TEST_F(ExecutorTest, ALossIsReportedWithTheOldestCollectiveThatHasNotEnded) {
     EXPECT_EQ(error.step, 2);
     EXPECT_EQ(error.group, "dp_cp_ag");
     EXPECT_NE(error.instruction.find("unshard"), std::string::npos) << error.instruction;
-    EXPECT_STREQ(error.what(), "group dp_cp_ag rank 0: rank 1 is gone");
+    EXPECT_STREQ(error.what(), "group dp_cp rank 0 AllToAll number 12: rank 1 is gone")
+        << "who noticed it, and nothing of the group that hangs";
   }
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "checkpoint/owner.h"
 #include "jobspec/jobspec.h"
@@ -107,6 +108,19 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
   EXPECT_EQ(committed->checkpoint().step(), 6);
   EXPECT_TRUE(std::filesystem::is_directory(committed->checkpoint().path()));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/checkpoints/metrics.jsonl"));
+}
+
+// Only of a rank that is stepping can the controller say that it does not move.
+TEST_F(ProcessTest, ARankIsSteppingInTheValidationBeforeTheFirstStep) {
+  spec_.mutable_training()->set_validation_batches(400);
+  Start();
+  const absl::Time deadline = absl::Now() + kPatience;
+  const link::SharedPage& page = daemon_->page(0);
+  while (page.instruction < 0 && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(page.instruction, 0);
+  EXPECT_EQ(page.phase, v1::RANK_PHASE_STEPPING);
 }
 
 TEST_F(ProcessTest, TheSurvivorOfAKilledRankSaysWhereItStood) {

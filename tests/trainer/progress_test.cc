@@ -42,8 +42,8 @@ class ProgressTest : public testing::Test {
 };
 
 TEST_F(ProgressTest, WhatIsIssuedIsOnThePageOnceItHasFinished) {
-  progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 4, .microbatch = 0}, NewEvent());
-  progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 7, .microbatch = 1}, NewEvent());
+  progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 4}, NewEvent());
+  progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 7}, NewEvent());
   progress_.Look();
   EXPECT_EQ(page_.instruction, -1);
   EXPECT_EQ(page_.progress_monotonic_ns, 0);
@@ -51,12 +51,10 @@ TEST_F(ProgressTest, WhatIsIssuedIsOnThePageOnceItHasFinished) {
   progress_.Look();
   EXPECT_EQ(page_.instruction, 4);
   EXPECT_EQ(page_.step, 1);
-  EXPECT_EQ(page_.microbatch, 0);
   EXPECT_GT(page_.progress_monotonic_ns, 0);
   events_[1].reached = true;
   progress_.Look();
   EXPECT_EQ(page_.instruction, 7);
-  EXPECT_EQ(page_.microbatch, 1);
 }
 
 TEST_F(ProgressTest, ItLooksByItself) {
@@ -103,10 +101,9 @@ TEST_F(ProgressTest, AFailedDeviceLeavesThePageAsItWas) {
 TEST(ProgressOfCallsTest, WhatHasReturnedIsOnThePageAtOnce) {
   link::SharedPage page;
   Progress progress(page, /*looks=*/false);
-  progress.Finished({.run = 0, .step = 2, .instruction = 3, .microbatch = 1});
+  progress.Finished({.run = 0, .step = 2, .instruction = 3});
   EXPECT_EQ(page.instruction, 3);
   EXPECT_EQ(page.step, 2);
-  EXPECT_EQ(page.microbatch, 1);
 }
 
 }  // namespace

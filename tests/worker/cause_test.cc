@@ -50,7 +50,8 @@ TEST_P(DeathTest, HasClassReasonAndMessage) {
   EXPECT_EQ(cause->rank(), 1);
   EXPECT_EQ(cause->worker(), "w1");
   EXPECT_EQ(cause->step(), 37);
-  EXPECT_EQ(cause->instruction(), "forward layers.0.mlp mb 2");
+  EXPECT_EQ(cause->last_instruction(), "forward layers.0.mlp mb 2");
+  EXPECT_EQ(cause->instruction(), "") << "what failed is not known";
   EXPECT_EQ(cause->signal(), death.exit.signal);
   EXPECT_EQ(cause->has_exit_code(), death.exit.signal == 0);
   EXPECT_EQ(cause->exit_code(), death.exit.exit_code);
@@ -262,8 +263,10 @@ TEST(WhereaboutsTest, IsSaidForEveryPhase) {
   sample = {.phase = v1::RANK_PHASE_STEPPING, .step = 4};
   EXPECT_EQ(Whereabouts(attempt, sample), "in step 4");
   sample.instruction = 12;
-  sample.microbatch = 1;
-  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, after instruction 12 of microbatch 1");
+  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, after instruction 12");
+  sample.step = 0;
+  EXPECT_EQ(Whereabouts(attempt, sample), "in the first validation, after instruction 12");
+  sample.step = 4;
   sample.phase = v1::RANK_PHASE_CHECKPOINTING;
   EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, while writing a checkpoint");
   sample.phase = v1::RANK_PHASE_FINISHED;

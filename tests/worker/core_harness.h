@@ -139,7 +139,7 @@ class CoreHarness {
   }
 
   static PageSample Stepping(int64_t step) {
-    return {.phase = v1::RANK_PHASE_STEPPING, .step = step, .instruction = 3, .microbatch = 2};
+    return {.phase = v1::RANK_PHASE_STEPPING, .step = step, .instruction = 3};
   }
 
   void Exits(const AttemptKey& attempt, int rank, const Exit& exit, int64_t step = 37) {

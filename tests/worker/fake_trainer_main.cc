@@ -202,7 +202,6 @@ class FakeTrainer {
 
   void Step(int64_t step) {
     page_->step.store(step);
-    page_->microbatch.store(0);
     page_->instruction.store(static_cast<int64_t>(step) % 7);
     page_->num_communicators.store(kNumCommunicators);
     for (int i = 0; i < kNumCommunicators; ++i)
