@@ -18,6 +18,15 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       qkv(query + 2 * key),
       compute_bytes(ElementBytes(compute)),
       statistics_bytes(ElementBytes(MainType(compute))),
-      tied(config.tie_word_embeddings) {}
+      tied(config.tie_word_embeddings),
+      norms_heads(config.NormsHeads()),
+      router(config.moe.router),
+      router_losses{.sequence_length = tokens,
+                    .balance = config.moe.router_aux_loss_coef,
+                    .z = config.moe.router_z_loss_coef},
+      chosen(router.top_k),
+      rows(tokens * chosen),
+      expert_inner(config.moe.intermediate_size),
+      widens(compute_bytes < statistics_bytes) {}
 
 }  // namespace tandem::model

@@ -26,6 +26,13 @@ struct DecoderShapes {
   int64_t compute_bytes;     // of an element
   int64_t statistics_bytes;  // of an element of what is summed and normalised in
   bool tied;                 // the head's matrix is the embedding's
+  bool norms_heads;          // DecoderConfig::NormsHeads
+  ops::RouterConfig router;
+  ops::RouterLossConfig router_losses;
+  int64_t chosen;        // k: experts of a token
+  int64_t rows;          // T * k: of all experts together
+  int64_t expert_inner;  // of an expert
+  bool widens;           // statistics are of a wider type than what is computed in
 
   // Floating point operations of a product with T rows.
   double ProductFlops(int64_t inputs, int64_t outputs) const {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/Tensor.h>
+
+#include "model/bound_tensors.h"
+#include "model/decoder_nodes.h"
+#include "model/node_kinds.h"
+#include "ops/permute.h"
+
+namespace tandem::model {
+namespace {
+
+class FinishNode final : public DeclaredNode {
+ public:
+  explicit FinishNode(const NodeContext& context) : DeclaredNode(context, DeclareFinish(context.shapes)) {}
+
+ private:
+  BoundPass BindForward(BoundTensors& in) const override {
+    return [this, x = in.Value("x"), made = in.Value("made"), row_of = in.Value("row_of"),
+            hidden = in.Value("hidden")]() mutable {
+      if (!hidden.defined()) {
+        return;  // it was kept
+      }
+      ops::Unpermute(made, row_of, /*add=*/false, hidden);
+      ops_.ResidualAdd(x, hidden);
+    };
+  }
+
+  BoundPass BindBackward(BoundTensors& in) const override {
+    return [this, row_of = in.Value("row_of"), grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
+            add_x = in.AddsToGradient("x"), grad_made = in.OverwrittenGradient("made")]() mutable {
+      ops::Permute(grad_hidden, row_of, grad_made);
+      if (add_x) {
+        ops_.ResidualAdd(grad_hidden, grad_x);
+      } else {
+        grad_x.copy_(grad_hidden);
+      }
+    };
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Node> MakeFinishNode(const NodeContext& context) {
+  return std::make_unique<FinishNode>(context);
+}
+
+}  // namespace tandem::model
