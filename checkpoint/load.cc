@@ -30,7 +30,11 @@ const ManifestArray& FindArray(const std::string& path,
                                const std::map<std::string, const ManifestArray*>& arrays,
                                const Shard& shard) {
   const auto found = arrays.find(shard.name);
-  if (found == arrays.end()) Fail(path, "it has no array " + shard.name);
+  if (found == arrays.end()) {
+    Fail(path, absl::StrCat("it has no array ", shard.name,
+                            "; a unit that was frozen when it was saved has weights only: freeze it here too "
+                            "(training.frozen), or start from step 1"));
+  }
   const ManifestArray& array = *found->second;
   if (array.elements != shard.elements) {
     Fail(path, absl::StrCat("array ", shard.name, " has ", array.elements, " elements there, ",

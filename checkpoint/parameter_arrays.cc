@@ -25,7 +25,7 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
   if (states.size() != units.size()) throw std::invalid_argument("a state for each unit is needed");
   for (const fsdp::StateMemory& state : states) {
     for (const device::Memory& memory : {state.weights, state.exp_avg, state.exp_avg_sq}) {
-      device_.push_back(device::FlatTensorIn(device, memory, type));
+      device_.push_back(memory.begin == nullptr ? at::Tensor() : device::FlatTensorIn(device, memory, type));
     }
   }
 }
@@ -38,6 +38,10 @@ void ParameterArrays::MakeShards() {
     const fsdp::UnitShard& unit = units_[u];
     for (size_t kind = 0; kind < kSuffixes.size(); ++kind) {
       const at::Tensor& on_device = device_[u * kSuffixes.size() + kind];
+      if (!on_device.defined()) {
+        host_.emplace_back();
+        continue;
+      }
       host_.push_back(on_device.is_cpu() ? on_device
                                          : at::zeros_like(on_device, on_device.options().device(at::kCPU)));
       const auto piece_of = [&](fsdp::Range range) {
@@ -81,13 +85,13 @@ const std::vector<Shard>& ParameterArrays::unit_shards() {
 void ParameterArrays::FromDevice() {
   MakeShards();
   for (size_t i = 0; i < device_.size(); ++i) {
-    if (!device_[i].is_cpu()) host_[i].copy_(device_[i]);
+    if (device_[i].defined() && !device_[i].is_cpu()) host_[i].copy_(device_[i]);
   }
 }
 
 void ParameterArrays::ToDevice() {
   for (size_t i = 0; i < host_.size(); ++i) {
-    if (!device_[i].is_cpu()) device_[i].copy_(host_[i]);
+    if (device_[i].defined() && !device_[i].is_cpu()) device_[i].copy_(host_[i]);
   }
 }
 

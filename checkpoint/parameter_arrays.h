@@ -24,8 +24,8 @@ namespace tandem::checkpoint {
 // in flight.
 class ParameterArrays {
  public:
-  // states: of the units, in their order, of elements of `type` in `device`'s memory. All but the vectors
-  // outlive it.
+  // states: of the units, in their order (no moments where a unit is frozen), of elements of `type` in
+  // `device`'s memory. All but the vectors outlive it.
   ParameterArrays(const device::Device& device, c10::ScalarType type,
                   const std::vector<fsdp::UnitShard>& units, const std::vector<fsdp::StateMemory>& states);
   ~ParameterArrays();
@@ -47,7 +47,7 @@ class ParameterArrays {
   void MakeShards();
 
   const std::vector<fsdp::UnitShard>& units_;
-  std::vector<at::Tensor> device_;  // per unit and kind: what is held of the unit
+  std::vector<at::Tensor> device_;  // per unit and kind: what is held of the unit; undefined: nothing
   std::vector<at::Tensor> host_;    // the same tensors where they are on the host
   std::deque<at::Tensor> pieces_;   // of the above, per parameter; shards point to its elements
   std::vector<Shard> owned_shards_;

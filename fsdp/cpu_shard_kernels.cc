@@ -45,13 +45,16 @@ class CpuUnitKernels final : public UnitKernels {
     std::fill_n(arrays.update_norms, geometry_.num_parameters, ParameterNorms{});
     const RunInputs& inputs = *arrays.inputs;
     const bool finite = arrays.outcome->finite;
-    const AdamWScalars<T> scalars(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
-                                  arrays.outcome->clip);
+    const AdamWScalars<T> decaying(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
+                                   arrays.outcome->clip);
+    AdamWScalars<T> constant = decaying;
+    constant.weight_decay = 0;
     const int64_t block_elements = kBlockChunks * geometry_.granule;
     T* const mean = static_cast<T*>(arrays.scratch);
     T* const update = mean + block_elements;
     for (const Piece& piece : geometry_.pieces) {
       ParameterNorms& norms = arrays.update_norms[piece.parameter];
+      const AdamWScalars<T>& scalars = piece.decays ? decaying : constant;
       ForEachChunk(piece.range, block_elements, [&](Range block) {
         const T* const sum = At(arrays.gradients, block.begin);
         T* const weight = At(arrays.weights, block.begin);

@@ -89,8 +89,10 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
     int64_t end = 0;
     if (__builtin_add_overflow(cursor, ElementsOf(parameter), &end))
       Refuse(parameter, "ends beyond 2^63 elements");
-    layout.parameters.push_back(
-        {.name = parameter.name, .shape = parameter.shape, .range = {.begin = cursor, .end = end}});
+    layout.parameters.push_back({.name = parameter.name,
+                                 .shape = parameter.shape,
+                                 .range = {.begin = cursor, .end = end},
+                                 .decays = parameter.decays});
     cursor = end;
   }
   layout.elements = RoundUp(cursor, granule, "the buffer");

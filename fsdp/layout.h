@@ -28,12 +28,14 @@ struct ParameterSpec {
   // Parameters that share a non-negative block within a unit are consecutive and lie without gaps, so that
   // one GEMM can use them as one matrix (q, k, v; gate, up).
   int block = -1;
+  bool decays = true;  // weight decay acts on it
 };
 
 struct Parameter {
   std::string name;
   std::vector<int64_t> shape;
-  Range range;  // in the unit's flat buffer
+  Range range;         // in the unit's flat buffer
+  bool decays = true;  // weight decay acts on it
 };
 
 struct Layout {

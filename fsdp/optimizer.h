@@ -17,8 +17,8 @@ struct AdamWConfig {
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
-  double weight_decay = 0;
-  double divisor = 1;  // contributions of a step: microbatches over all ranks
+  double weight_decay = 0;  // of the parameters that decay
+  double divisor = 1;       // contributions of a step: microbatches over all ranks
 };
 
 // What the formula needs for one element, in the type of the shard.

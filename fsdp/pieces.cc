@@ -7,7 +7,9 @@ std::vector<Piece> PiecesOf(const Layout& layout, Range owned) {
   std::vector<Piece> pieces;
   for (size_t i = 0; i < layout.parameters.size(); ++i) {
     const Range range = Intersect(layout.parameters[i].range, owned);
-    if (!range.empty()) pieces.push_back({.parameter = static_cast<int>(i), .range = range});
+    if (range.empty()) continue;
+    pieces.push_back(
+        {.parameter = static_cast<int>(i), .range = range, .decays = layout.parameters[i].decays});
   }
   return pieces;
 }

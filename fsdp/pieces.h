@@ -12,6 +12,7 @@ namespace tandem::fsdp {
 struct Piece {
   int parameter = 0;  // index in the layout
   Range range;
+  bool decays = true;  // weight decay acts on the parameter
 };
 
 // The pieces of `owned`, in the order of the buffer; parameters that do not reach into it are left out.

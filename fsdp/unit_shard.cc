@@ -144,6 +144,7 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
     }
   });
   Elements("weights", state.weights, held_.size(), types_.main).copy_(host);
+  if (state.exp_avg.begin == nullptr) return;  // frozen
   Elements("exp_avg", state.exp_avg, held_.size(), types_.main).zero_();
   Elements("exp_avg_sq", state.exp_avg_sq, held_.size(), types_.main).zero_();
 }

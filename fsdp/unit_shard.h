@@ -46,7 +46,7 @@ struct UnitTypes {
 // read.
 struct StateMemory {
   device::Memory weights;
-  device::Memory exp_avg;
+  device::Memory exp_avg;  // begin == nullptr, like exp_avg_sq: the unit is frozen
   device::Memory exp_avg_sq;
   device::Memory published;  // begin == nullptr where weights are not published
 };

@@ -30,6 +30,16 @@ void ResolveModel(v1::Model& model) {
       TANDEM_DEFAULT(model, head_dim, model.hidden_size() / heads);
     }
   }
+  if (model.has_moe()) {
+    v1::MixtureOfExperts& moe = *model.mutable_moe();
+    if (model.has_intermediate_size()) {
+      TANDEM_DEFAULT(moe, moe_intermediate_size, model.intermediate_size());
+    }
+    TANDEM_DEFAULT(moe, norm_topk_prob, true);
+    TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
+    TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);
+    TANDEM_DEFAULT(moe, router_z_loss_coef, 0);
+  }
   TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);
   TANDEM_DEFAULT(model, rope_theta, 10000);
   TANDEM_DEFAULT(model, tie_word_embeddings, false);
@@ -52,6 +62,7 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(optimizer, beta2, 0.95);
   TANDEM_DEFAULT(optimizer, epsilon, 1e-8);
   TANDEM_DEFAULT(optimizer, weight_decay, 0.1);
+  TANDEM_DEFAULT(optimizer, no_weight_decay, "*norm.weight,*.bias");
   v1::LearningRateSchedule& schedule = *training.mutable_schedule();
   TANDEM_DEFAULT(schedule, warmup_steps, 0);
   TANDEM_DEFAULT(schedule, decay, v1::DECAY_CONSTANT);
@@ -63,6 +74,8 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
     TANDEM_DEFAULT(training, validate_every_steps, held_out ? std::max<int64_t>(1, tenth) : 0);
   }
   TANDEM_DEFAULT(training, validation_batches, 16);
+  TANDEM_DEFAULT(training, nonfinite_gradients, v1::NONFINITE_GRADIENTS_SKIP);
+  TANDEM_DEFAULT(training, frozen, "none");
 }
 
 void ResolveParallelism(v1::Parallelism& parallelism) {

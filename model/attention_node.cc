@@ -137,7 +137,9 @@ class AttentionNode final : public DeclaredNode {
   }
 
   void Backward(AttentionBackward& t) const {
-    ops_.LinearBackwardWeight(t.grad_hidden, t.context, t.add, t.grad_weight_output, t.products);
+    if (t.grad_weight_output.defined()) {
+      ops_.LinearBackwardWeight(t.grad_hidden, t.context, t.add, t.grad_weight_output, t.products);
+    }
     ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, t.grad_context, t.products);
     NormAndRotateHeads(t);
     ops_.AttentionBackward(shape_, t.rotated, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
@@ -146,8 +148,10 @@ class AttentionNode final : public DeclaredNode {
       ops::HeadNormBackward(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, t.add,
                             t.grad_qkv, t.grad_query_norm, t.grad_key_norm);
     }
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.LinearBackwardWeight(t.grad_qkv, t.normed, t.add, t.grad_weight_qkv, t.products);
+    if (t.grad_weight_qkv.defined()) {
+      ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+      ops_.LinearBackwardWeight(t.grad_qkv, t.normed, t.add, t.grad_weight_qkv, t.products);
+    }
     ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
                          t.add, t.grad_norm);

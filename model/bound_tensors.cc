@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -88,6 +89,10 @@ void BoundTensors::AddValues(Role role, const std::vector<std::string>& names, b
 
 void BoundTensors::AddParts(Role role) {
   for (const PartSpec& part : declaration_.parts) {
+    if (role == Role::kParameterGradient && part.frozen) {
+      AddFrozen(part);
+      continue;
+    }
     const OperandMemory& operand = Next();
     if (operand.parameters.size() != part.parameters.size()) {
       throw std::logic_error(absl::StrCat(Where(), "part ", part.name, " has ", part.parameters.size(),
@@ -129,6 +134,19 @@ void BoundTensors::AddParts(Role role) {
   }
 }
 
+// Gradients without memory; those of vectors get theirs with the scratch.
+void BoundTensors::AddFrozen(const PartSpec& part) {
+  const std::string* block = nullptr;
+  for (const ParameterSpec& parameter : part.parameters) {
+    if (parameter.block.empty() || block == nullptr || *block != parameter.block) {
+      entries_.push_back(
+          {.role = Role::kParameterGradient,
+           .spec = {parameter.block.empty() ? parameter.name : parameter.block, parameter.shape}});
+    }
+    block = parameter.block.empty() ? nullptr : &parameter.block;
+  }
+}
+
 void BoundTensors::AddScratch(const PassSpec& spec) {
   const ScratchLayout layout = LayOutScratch(declaration_, spec, types_);
   const OperandMemory none;
@@ -137,6 +155,15 @@ void BoundTensors::AddScratch(const PassSpec& spec) {
     const TensorSpec& piece = layout.pieces[i];
     char* begin = operand.begin == nullptr ? nullptr : operand.begin + layout.offsets[i];
     CheckInside(piece.name, BytesOf(piece, types_), begin, operand);
+    const auto frozen = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.role == Role::kParameterGradient && entry.begin == nullptr &&
+             FrozenGradientScratch(entry.spec.name) == piece.name;
+    });
+    if (frozen != entries_.end()) {
+      frozen->begin = begin;
+      frozen->type = TypeOf(piece.type, types_);
+      continue;
+    }
     entries_.push_back({.role = i < layout.num_declared ? Role::kScratch : Role::kConverted,
                         .spec = piece,
                         .type = IsNumber(piece.type) ? TypeOf(piece.type, types_) : ComputeType::kFp32,

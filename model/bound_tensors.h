@@ -35,7 +35,7 @@ class BoundTensors {
   // Of a value with one reader: throws std::logic_error where the pass adds to it.
   at::Tensor OverwrittenGradient(const std::string& value);
   at::Tensor Parameter(const std::string& name);
-  at::Tensor ParameterGradient(const std::string& name);
+  at::Tensor ParameterGradient(const std::string& name);  // undefined: of a frozen matrix, nobody wants it
   at::Tensor Scratch(const std::string& name);
   ops::Workspace Work(const std::string& scratch);
 
@@ -66,6 +66,7 @@ class BoundTensors {
   const OperandMemory& Next();
   void AddValues(Role role, const std::vector<std::string>& names, bool writes);
   void AddParts(Role role);
+  void AddFrozen(const PartSpec& part);
   void AddScratch(const PassSpec& spec);
   void CheckRecompute() const;
   void CheckInside(const std::string& name, int64_t bytes, const char* begin,

@@ -49,6 +49,10 @@ int64_t SumOfUnits(const DecoderConfig& config, const Share& share) {
 
 }  // namespace
 
+bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
+  return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();
+}
+
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   // Parameters do not depend on the batch.
   const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1}, ComputeType::kFp32);
@@ -59,7 +63,8 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
     if (unit == units.end()) {
       unit = units.insert(units.end(), {.name = node.unit,
                                         .layer = node.layer < 0 ? layer++ : node.layer,
-                                        .experts = node.kind == schedules::NodeKind::kExperts});
+                                        .experts = node.kind == schedules::NodeKind::kExperts,
+                                        .frozen = IsFrozen(config, node.unit)});
     }
     AddParts(config.architecture, node, Declare(node.kind, shapes), *unit);
   }

@@ -36,6 +36,7 @@ struct DecoderConfig {
   double rope_theta = 10000;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
+  std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
   MixtureOfExperts moe;
 
   bool IsSparse(int64_t layer) const {
@@ -44,6 +45,8 @@ struct DecoderConfig {
   // Queries and keys are normalised head by head before they are rotated.
   bool NormsHeads() const { return architecture == Architecture::kQwen3Moe; }
 };
+
+bool IsFrozen(const DecoderConfig& config, const std::string& unit);
 
 // One microbatch: B sequences of S tokens.
 struct BatchShape {
@@ -72,6 +75,7 @@ struct UnitParameters {
   bool experts = false;  // sharded over the expert data parallel group
   std::vector<std::string> parts;
   std::vector<Parameter> parameters;
+  bool frozen = false;  // not trained
 };
 
 // Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless

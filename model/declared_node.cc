@@ -12,7 +12,10 @@ DeclaredNode::DeclaredNode(const NodeContext& context, NodeDeclaration declarati
       types_(context.types),
       ops_(context.ops),
       epsilon_(context.config.rms_norm_eps),
-      declaration_(std::move(declaration)) {}
+      declaration_([&] {
+        FreezeParts(context.config, context.unit, context.shapes, declaration);
+        return std::move(declaration);
+      }()) {}
 
 BoundPass DeclaredNode::Bind(Pass pass, absl::Span<const OperandMemory> operands) const {
   BoundTensors tensors(declaration_, pass, operands, types_, ops_);

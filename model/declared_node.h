@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "model/config.h"
 #include "model/decoder_shapes.h"
 #include "model/node.h"
@@ -16,6 +18,7 @@ struct NodeContext {
   const DecoderConfig& config;
   const DecoderShapes shapes;
   const NodeTypes types;
+  const std::string unit;      // that the node's own parts belong to
   const ops::Operations& ops;  // outlives the nodes
 };
 

@@ -20,8 +20,11 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
   }
   const auto context_of = [&](const std::string& unit) {
     const NodeTypes types(precision, unit);
-    return NodeContext{
-        .config = config, .shapes = {config, batch, types.unit.compute}, .types = types, .ops = ops};
+    return NodeContext{.config = config,
+                       .shapes = {config, batch, types.unit.compute},
+                       .types = types,
+                       .unit = unit,
+                       .ops = ops};
   };
   const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context_of(""));
   const std::map<NodeKind, std::function<std::unique_ptr<Node>(const NodeContext&)>> make = {

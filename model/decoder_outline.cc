@@ -48,6 +48,24 @@ std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const Unit
   return parts;
 }
 
+struct PartList {
+  void Add(UnitPart of, const PartSpec& part) {
+    parts.push_back(of);
+    for (const ParameterSpec& parameter : part.parameters) {
+      elements += NumElements(parameter.shape);
+    }
+  }
+
+  std::vector<UnitPart> parts;
+  int64_t elements = 0;  // of their parameters
+};
+
+// Of one node.
+struct NodeParts {
+  PartList read;     // by its passes
+  PartList trained;  // of those, what has gradients
+};
+
 class OutlineWriter {
  public:
   OutlineWriter(const DecoderConfig& config, BatchShape batch, const Precision& precision)
@@ -78,6 +96,7 @@ class OutlineWriter {
           {.name = units[i].name,
            .layer = units[i].layer,
            .group = units[i].experts ? schedules::UnitGroup::kExpert : schedules::UnitGroup::kDense,
+           .frozen = units[i].frozen,
            .precision = BytesOf(precision_.Of(units[i].name)),
            .parts = PartsOf(units[i], layouts[i]),
            .elements = layouts[i].elements});
@@ -92,7 +111,9 @@ class OutlineWriter {
 
   void AddNode(const DecoderNode& node) {
     const NodeTypes types(precision_, node.unit);
-    const NodeDeclaration declaration = Declare(node.kind, {config_, batch_, types.unit.compute});
+    const DecoderShapes shapes(config_, batch_, types.unit.compute);
+    NodeDeclaration declaration = Declare(node.kind, shapes);
+    FreezeParts(config_, node.unit, shapes, declaration);
     Values values;
     for (const InputSpec& input : declaration.inputs) {
       values[input.tensor.name] = latest_.at(input.from);
@@ -105,12 +126,12 @@ class OutlineWriter {
         outline_.losses.push_back(values[name]);
       }
     }
-    std::vector<UnitPart> parts;
-    int64_t parameters = 0;
+    NodeParts parts;
     for (const PartSpec& part : declaration.parts) {
-      parts.push_back(Find(part.unit.empty() ? node.unit : part.unit, part.name));
-      for (const ParameterSpec& parameter : part.parameters) {
-        parameters += NumElements(parameter.shape);
+      const UnitPart of = Find(part.unit.empty() ? node.unit : part.unit, part.name);
+      parts.read.Add(of, part);
+      if (!part.frozen) {
+        parts.trained.Add(of, part);
       }
     }
     const auto access = [&](const PassSpec& pass) {
@@ -118,9 +139,13 @@ class OutlineWriter {
       result.scratch = Fixed(LayOutScratch(declaration, pass, types).bytes);
       // In the device's memory: every operand once, scratch once each way.
       result.bytes_moved += 2.0 * static_cast<double>(result.scratch.expected);
-      const int parameter_bytes = (pass.parameters ? ElementBytes(types.unit.compute) : 0) +
-                                  (pass.parameter_gradients ? ElementBytes(types.unit.transport) : 0);
-      result.bytes_moved += static_cast<double>(parameters * parameter_bytes);
+      if (pass.parameters) {
+        result.bytes_moved += static_cast<double>(parts.read.elements * ElementBytes(types.unit.compute));
+      }
+      if (pass.parameter_gradients) {
+        result.bytes_moved +=
+            static_cast<double>(parts.trained.elements * ElementBytes(types.unit.transport));
+      }
       return result;
     };
     outline_.nodes.push_back({.name = node.name,
@@ -142,7 +167,7 @@ class OutlineWriter {
   }
 
   // Without scratch and what parameters move.
-  Access AccessOf(const PassSpec& pass, const Values& values, const std::vector<UnitPart>& parts) const {
+  Access AccessOf(const PassSpec& pass, const Values& values, const NodeParts& parts) const {
     Access access{.flops = pass.flops};
     const auto add = [&](const std::vector<std::string>& names, bool gradients, std::vector<ValueId>& ids) {
       for (const std::string& name : names) {
@@ -156,10 +181,10 @@ class OutlineWriter {
     add(pass.gradient_reads, true, access.gradient_reads);
     add(pass.gradient_writes, true, access.gradient_writes);
     if (pass.parameters) {
-      access.parameters = parts;
+      access.parameters = parts.read.parts;
     }
     if (pass.parameter_gradients) {
-      access.parameter_gradients = parts;
+      access.parameter_gradients = parts.trained.parts;
     }
     return access;
   }

@@ -79,10 +79,14 @@ class ExpertsNode final : public DeclaredNode {
     ops::GroupedLinearBackwardInput(ops_, t.counts, t.grad_made, t.weight_down, t.activated, t.products);
     ops::WeightedSwiGluBackward(t.gate_up, t.row_probabilities, t.activated, t.grad_gate_up, t.activated,
                                 t.grad_row_probabilities);
-    ops::GroupedLinearBackwardWeight(ops_, t.counts, t.grad_made, t.activated, t.add, t.grad_weight_down,
-                                     t.products);
-    ops::GroupedLinearBackwardWeight(ops_, t.counts, t.grad_gate_up, t.rows, t.add, t.grad_weight_gate_up,
-                                     t.products);
+    if (t.grad_weight_down.defined()) {
+      ops::GroupedLinearBackwardWeight(ops_, t.counts, t.grad_made, t.activated, t.add, t.grad_weight_down,
+                                       t.products);
+    }
+    if (t.grad_weight_gate_up.defined()) {
+      ops::GroupedLinearBackwardWeight(ops_, t.counts, t.grad_gate_up, t.rows, t.add, t.grad_weight_gate_up,
+                                       t.products);
+    }
     ops::GroupedLinearBackwardInput(ops_, t.counts, t.grad_gate_up, t.weight_gate_up, t.grad_rows,
                                     t.products);
   }

@@ -73,8 +73,10 @@ class HeadNode final : public DeclaredNode {
   }
 
   void Backward(HeadBackward& t) const {
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.LinearBackwardWeight(t.grad_logits, t.normed, t.add_weight, t.grad_weight, t.products);
+    if (t.grad_weight.defined()) {
+      ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+      ops_.LinearBackwardWeight(t.grad_logits, t.normed, t.add_weight, t.grad_weight, t.products);
+    }
     ops_.LinearBackwardInput(t.grad_logits, t.weight, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/at::Tensor(), t.add_x, t.grad_x,
                          t.add_norm, t.grad_norm);

@@ -81,9 +81,13 @@ class MlpNode final : public DeclaredNode {
     // `activated` is first the activation's gradient, then the activation itself.
     ops_.LinearBackwardInput(t.grad_hidden, t.weight_down, t.activated, t.products);
     ops_.SwiGluBackward(t.gate_up, t.activated, t.grad_gate_up, t.activated);
-    ops_.LinearBackwardWeight(t.grad_hidden, t.activated, t.add, t.grad_weight_down, t.products);
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.LinearBackwardWeight(t.grad_gate_up, t.normed, t.add, t.grad_weight_gate_up, t.products);
+    if (t.grad_weight_down.defined()) {
+      ops_.LinearBackwardWeight(t.grad_hidden, t.activated, t.add, t.grad_weight_down, t.products);
+    }
+    if (t.grad_weight_gate_up.defined()) {
+      ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+      ops_.LinearBackwardWeight(t.grad_gate_up, t.normed, t.add, t.grad_weight_gate_up, t.products);
+    }
     ops_.LinearBackwardInput(t.grad_gate_up, t.weight_gate_up, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
                          t.add, t.grad_norm);

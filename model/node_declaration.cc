@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/node_declaration.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace tandem::model {
@@ -81,6 +82,31 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
     layout.bytes += pieces * kPieceAlignment;
   }
   return layout;
+}
+
+std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
+
+void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
+                 NodeDeclaration& declaration) {
+  // Of a matrix of an expert: what is expected.
+  const double rows = declaration.kind == schedules::NodeKind::kExperts
+                          ? static_cast<double>(shapes.rows) / static_cast<double>(shapes.router.experts)
+                          : static_cast<double>(shapes.tokens);
+  for (PartSpec& part : declaration.parts) {
+    part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
+    if (!part.frozen || !declaration.backward.parameter_gradients) {
+      continue;
+    }
+    PassSpec& backward = declaration.backward;
+    for (const ParameterSpec& parameter : part.parameters) {
+      if (parameter.shape.size() == 1) {
+        backward.scratch.push_back({FrozenGradientScratch(parameter.name), parameter.shape});
+      } else {
+        const double product = 2.0 * rows * static_cast<double>(NumElements(parameter.shape));
+        backward.flops = std::max(0.0, backward.flops - product);
+      }
+    }
+  }
 }
 
 const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string& name) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/decoder_shapes.h"
 #include "schedules/program/outline.h"
 
 namespace tandem::model {
@@ -61,6 +62,7 @@ struct PartSpec {
   std::string unit;  // that the part belongs to; empty: the unit of the node itself, which this declaration
                      // adds it to
   std::vector<ParameterSpec> parameters;
+  bool frozen = false;  // no pass writes their gradients: a backward gets none (FreezeParts)
 };
 
 struct PassSpec {
@@ -83,6 +85,15 @@ struct NodeDeclaration {
   PassSpec backward;
   bool recomputes = false;  // outputs that were not kept can be computed again
 };
+
+// Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes
+// out of the same kernel as the input's: for it, the backward gets scratch that nobody reads. Those of
+// matrices are not computed, which `flops` no longer counts.
+void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
+                 NodeDeclaration& declaration);
+
+// The name of that scratch.
+std::string FrozenGradientScratch(const std::string& parameter);
 
 int64_t NumElements(const std::vector<int64_t>& shape);
 ComputeType TypeOf(ElementType element, const NodeTypes& types);  // not of kInt64 and kByte

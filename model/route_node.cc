@@ -93,9 +93,11 @@ class RouteNode final : public DeclaredNode {
   void Backward(RouteBackward& t) const {
     ops::RouteBackward(s_.router, t.logits, t.chosen, t.grad_probabilities, t.grad_logits);
     ops::RouterLossesBackward(s_.router, s_.router_losses, t.logits, t.grad_logits);
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.LinearBackwardWeight(t.grad_logits, Widened(t.normed, t.wide), t.add_router, t.grad_router,
-                              t.products);
+    if (t.grad_router.defined()) {
+      ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
+      ops_.LinearBackwardWeight(t.grad_logits, Widened(t.normed, t.wide), t.add_router, t.grad_router,
+                                t.products);
+    }
     // The router's share first, then what came through the experts.
     at::Tensor& share = s_.widens ? t.wide : t.grad_normed;
     ops_.LinearBackwardInput(t.grad_logits, Widened(t.router, t.wide_router), share, t.products);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job_plan.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "parallel/spec_grid.h"
 #include "plan/build_stage.h"
@@ -16,8 +20,31 @@
 namespace tandem::plan {
 namespace {
 
+model::Architecture ArchitectureOf(const std::string& model_type) {
+  static const std::map<std::string, model::Architecture> architectures = {
+      {"llama", model::Architecture::kLlama},
+      {"mixtral", model::Architecture::kMixtral},
+      {"qwen3_moe", model::Architecture::kQwen3Moe}};
+  const auto found = architectures.find(model_type);
+  if (found == architectures.end()) {
+    throw std::logic_error(absl::StrCat("model.model_type: no plan for ", model_type));
+  }
+  return found->second;
+}
+
+model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec) {
+  return {.router = {.experts = spec.num_experts(),
+                     .top_k = spec.num_experts_per_tok(),
+                     .normalize = spec.norm_topk_prob()},
+          .intermediate_size = spec.moe_intermediate_size(),
+          .decoder_sparse_step = spec.decoder_sparse_step(),
+          .router_aux_loss_coef = spec.router_aux_loss_coef(),
+          .router_z_loss_coef = spec.router_z_loss_coef()};
+}
+
 model::DecoderConfig Model(const v1::Model& spec) {
   return {
+      .architecture = ArchitectureOf(spec.model_type()),
       .hidden_size = spec.hidden_size(),
       .intermediate_size = spec.intermediate_size(),
       .num_hidden_layers = spec.num_hidden_layers(),
@@ -29,6 +56,7 @@ model::DecoderConfig Model(const v1::Model& spec) {
       .rope_theta = spec.rope_theta(),
       .tie_word_embeddings = spec.tie_word_embeddings(),
       .initializer_range = spec.initializer_range(),
+      .moe = spec.has_moe() ? Moe(spec.moe()) : model::MixtureOfExperts(),
   };
 }
 
@@ -89,6 +117,30 @@ std::string StrategyName(v1::Strategy strategy) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "STRATEGY_"));
 }
 
+// Of a field that is a list with commas between its words; "none" has none.
+std::vector<std::string> Words(const std::string& list) {
+  if (list == "none") {
+    return {};
+  }
+  std::vector<std::string> words;
+  for (const absl::string_view word : absl::StrSplit(list, ',', absl::SkipWhitespace())) {
+    words.emplace_back(absl::StripAsciiWhitespace(word));
+  }
+  return words;
+}
+
+bool StopsOnNonfinite(v1::NonfiniteGradients policy) {
+  switch (policy) {
+    case v1::NONFINITE_GRADIENTS_SKIP:
+      return false;
+    case v1::NONFINITE_GRADIENTS_STOP:
+      return true;
+    default:
+      throw std::logic_error(
+          absl::StrCat("training.nonfinite_gradients: no plan for ", v1::NonfiniteGradients_Name(policy)));
+  }
+}
+
 OptimizerConfig Optimizer(const v1::Training& spec) {
   return {
       .learning_rate = spec.optimizer().learning_rate(),
@@ -96,6 +148,7 @@ OptimizerConfig Optimizer(const v1::Training& spec) {
       .beta2 = spec.optimizer().beta2(),
       .epsilon = spec.optimizer().epsilon(),
       .weight_decay = spec.optimizer().weight_decay(),
+      .no_weight_decay = Words(spec.optimizer().no_weight_decay()),
       .clip_grad_norm = spec.clip_grad_norm(),
       .warmup_steps = spec.schedule().warmup_steps(),
       .decay = DecayOf(spec.schedule().decay()),
@@ -124,6 +177,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .validation_rounds = static_cast<int>((training.validation_batches() + spec.parallelism().ranks() - 1) /
                                             spec.parallelism().ranks()),
       .parameter_norms = spec.report().parameter_norms(),
+      .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),
@@ -135,12 +189,23 @@ TrainConfig Train(const v1::JobSpec& spec) {
   };
 }
 
-std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes) {
+bool Decays(const std::string& parameter, const OptimizerConfig& optimizer) {
+  return std::none_of(optimizer.no_weight_decay.begin(), optimizer.no_weight_decay.end(),
+                      [&](const std::string& pattern) {
+                        return fnmatch(pattern.c_str(), parameter.c_str(), /*flags=*/0) == 0;
+                      });
+}
+
+std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes,
+                                  const OptimizerConfig& optimizer) {
   std::vector<fsdp::Layout> layouts;
   for (const model::UnitParameters& unit : units) {
     std::vector<fsdp::ParameterSpec> items;
     for (const model::Parameter& parameter : unit.parameters) {
-      items.push_back({.name = parameter.name, .shape = parameter.shape, .block = parameter.block});
+      items.push_back({.name = parameter.name,
+                       .shape = parameter.shape,
+                       .block = parameter.block,
+                       .decays = Decays(parameter.name, optimizer)});
     }
     layouts.push_back(fsdp::MakeLayout(items, element_bytes));
   }
@@ -196,12 +261,13 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   JobPlan plan;
   plan.train = Train(resolved);
   plan.model = Model(resolved.model());
+  plan.model.frozen_units = Words(resolved.training().frozen());
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
   plan.precision = PrecisionOf(resolved.precision());
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
-  plan.layouts = Layouts(plan.units, aligned);
+  plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;
@@ -212,7 +278,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);
   plan.resumable_layouts = {plan.layout_digest};
   for (const int bytes : {4, 2}) {
-    const std::string digest = fsdp::LayoutDigest(Layouts(plan.units, bytes));
+    const std::string digest = fsdp::LayoutDigest(Layouts(plan.units, bytes, plan.train.optimizer));
     if (plan.precision.common.main == model::ComputeType::kFp32 && digest != plan.layout_digest) {
       plan.resumable_layouts.push_back(digest);
     }

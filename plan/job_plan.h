@@ -28,7 +28,8 @@ struct OptimizerConfig {
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  double clip_grad_norm = 0;  // 0: none
+  std::vector<std::string> no_weight_decay;  // patterns of the names of parameters that do not decay
+  double clip_grad_norm = 0;                 // 0: none
   int64_t warmup_steps = 0;
   Decay decay = Decay::kConstant;
   double min_learning_rate = 0;
@@ -58,6 +59,7 @@ struct TrainConfig {
   int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
   int validation_rounds = 0;       // of one validation: those, shared among the ranks and rounded up
   bool parameter_norms = false;
+  bool stop_on_nonfinite = false;  // otherwise the step is skipped
   OptimizerConfig optimizer;
   DataConfig data;
   CheckpointConfig checkpoint;

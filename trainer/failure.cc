@@ -63,6 +63,10 @@ Failure Describe(const std::exception_ptr& error) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, e.reason, e.what());
   } catch (const BuildMismatch& e) {
     return Own("BuildMismatch", e.what());
+  } catch (const NumericError& e) {
+    Failure failure = Make(FailureKind::kNumeric, link::ExitCode::kNumeric, "NonfiniteGradients", e.what());
+    failure.step = e.step;
+    return failure;
   } catch (const data::DataError& e) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, "InvalidData", e.what());
   } catch (const comm::CommError& e) {

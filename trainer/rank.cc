@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/exchange.h"
 #include "checkpoint/parameter_arrays.h"
 #include "data/corpus.h"
 #include "data/loader.h"
@@ -29,22 +31,44 @@ constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpo
 
 std::vector<ReportedParameter> Parameters(const plan::JobPlan& plan) {
   std::vector<ReportedParameter> parameters;
-  for (const fsdp::Layout& layout : plan.layouts) {
-    for (const fsdp::Parameter& parameter : layout.parameters) {
+  for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
+    if (plan.outline.units[unit].frozen) {
+      continue;
+    }
+    for (const fsdp::Parameter& parameter : plan.layouts[unit].parameters) {
       parameters.push_back({.name = parameter.name, .shape = parameter.shape});
     }
   }
   return parameters;
 }
 
-std::vector<int64_t> ParameterElements(const plan::JobPlan& plan) {
+std::vector<int64_t> ElementsOf(const std::vector<ReportedParameter>& parameters) {
   std::vector<int64_t> elements;
-  for (const fsdp::Layout& layout : plan.layouts) {
-    for (const fsdp::Parameter& parameter : layout.parameters) {
-      elements.push_back(parameter.range.size());
+  for (const ReportedParameter& parameter : parameters) {
+    elements.push_back(1);
+    for (const int64_t dim : parameter.shape) {
+      elements.back() *= dim;
     }
   }
   return elements;
+}
+
+constexpr size_t kMostNonfinite = 5;  // places that are named
+
+// "model.norm.weight (held by rank 1), ..."
+std::string NonfinitePlaces(const StepSummary& summary, const std::vector<ReportedParameter>& parameters) {
+  if (summary.nonfinite_at.empty()) {
+    return "report: {parameter_norms: true} would say where";
+  }
+  std::vector<std::string> places;
+  for (const NonfiniteGradient& at : summary.nonfinite_at) {
+    if (places.size() == kMostNonfinite) {
+      places.push_back(absl::StrCat(summary.nonfinite_at.size() - kMostNonfinite, " more"));
+      break;
+    }
+    places.push_back(absl::StrCat(parameters[at.parameter].name, " (held by rank ", at.rank, ")"));
+  }
+  return absl::StrJoin(places, ", ");
 }
 
 SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
@@ -149,6 +173,9 @@ class Rank::Impl {
       if (executor_.in_flight() == 2) {
         Await();
       }
+      if (nonfinite_step_ > 0) {
+        StopOnNonfinite();
+      }
       const RunSequence::Next next = sequence_->Decide(executor_.in_flight());
       switch (next.action) {
         case RunSequence::Action::kIssue:
@@ -249,8 +276,15 @@ class Rank::Impl {
       }
     }
     reporter_ = std::make_unique<Reporter>(
-        communicators_.report, ParameterElements(plan_),
-        [this](const StepSummary& summary) {
+        communicators_.report, ElementsOf(Parameters(plan_)),
+        [this, parameters = Parameters(plan_)](const StepSummary& summary) {
+          if (summary.nonfinite > 0) {  // otherwise finite squares whose sum is not
+            nonfinite_places_ = NonfinitePlaces(summary, parameters);
+            platform::Log(platform::LogLevel::kWarning, "gradients are not finite",
+                          {{"step", absl::StrCat(summary.step)},
+                           {"elements", absl::StrCat(summary.nonfinite)},
+                           {"where", nonfinite_places_}});
+          }
           if (metrics_ != nullptr) {
             metrics_->Append(summary);
           }
@@ -319,6 +353,9 @@ class Rank::Impl {
     if (profile.id != 0) {
       requests_.ProfileAgreed(profile.id);
     }
+    if (!record.outcome.finite && plan_.train.stop_on_nonfinite && nonfinite_step_ == 0) {
+      nonfinite_step_ = record.run.computed;
+    }
     sequence_->Ended({.checkpoint = (record.outcome.requests & kRequestCheckpoint) != 0,
                       .stop = (record.outcome.requests & kRequestStop) != 0,
                       .profile = profile});
@@ -328,6 +365,27 @@ class Rank::Impl {
                          .seconds = Lap(),
                          .nonfinite = record.outcome.nonfinite,
                          .losses = std::move(record.losses)};
+  }
+
+  // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's
+  // update is not issued. All ranks come here after the same run.
+  [[noreturn]] void StopOnNonfinite() {
+    while (executor_.in_flight() > 0) {
+      Await();
+    }
+    if (sequence_->step() < nonfinite_step_) {  // the update that skips it also says where they are
+      Issue({.kind = RunKind::kUpdate, .applied = nonfinite_step_});
+      Await();
+    }
+    if (report_.has_value() && report_->step == nonfinite_step_) {
+      SubmitReport();
+    }
+    FlushReports();
+    const std::string places =
+        checkpoint::ExchangeTexts(communicators_.report, config_.rank == 0 ? nonfinite_places_ : "")[0];
+    throw NumericError(absl::StrCat("gradients of step ", nonfinite_step_, " are not finite: ", places,
+                                    "; the step was not applied (training.nonfinite_gradients: stop)"),
+                       nonfinite_step_);
   }
 
   // The step whose update has ended, with the validation that followed it.
@@ -431,7 +489,10 @@ class Rank::Impl {
   // Of the step that was computed last: complete once the run that applies it has ended, and what follows
   // that.
   std::optional<StepRecord> report_;
-  std::string save_error_;  // of the newest save; empty: it succeeded
+  int64_t nonfinite_step_ = 0;  // whose gradients were not finite, where the job is to stop then
+  std::string nonfinite_places_ =
+      "the sum of their squares";  // of the newest such step; of the reporter's thread until it is flushed
+  std::string save_error_;         // of the newest save; empty: it succeeded
   std::string resumed_from_;
 
   const std::shared_ptr<const data::Corpus> corpus_;

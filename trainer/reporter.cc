@@ -140,6 +140,9 @@ void Reporter::Fold(const StepRecord& record) {
       for (int kind = 0; kind < 3; ++kind) {
         sums[kind].Add(fsdp::DoubleDouble{.high = in[2 * kind], .low = in[2 * kind + 1]});
       }
+      if (!std::isfinite(in[2])) {  // of the gradient
+        summary.nonfinite_at.push_back({.parameter = item, .rank = rank});
+      }
     }
     const double weight_squares = sums[0].value();
     summary.weight.push_back(std::sqrt(weight_squares));

@@ -34,6 +34,13 @@ struct StepRecord {
   std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in table order; empty: not wanted
 };
 
+// A parameter whose mean gradient is not finite, and a rank that holds such elements of it.
+struct NonfiniteGradient {
+  int64_t parameter = 0;  // in table order
+  int rank = 0;
+  bool operator==(const NonfiniteGradient&) const = default;
+};
+
 // One optimizer step of all ranks.
 struct StepSummary {
   int64_t step = 0;
@@ -50,6 +57,8 @@ struct StepSummary {
   std::vector<double> gradient;
   std::vector<double> update;
   std::vector<double> rms;
+  // Where gradients are not finite, in table order and by rank; empty where norms are not wanted.
+  std::vector<NonfiniteGradient> nonfinite_at;
 };
 
 // Brings what the ranks have seen of each step to rank 0 and folds it there, in the order of the global

@@ -55,7 +55,7 @@ class StageMemory {
 // The units of a plan as `rank` holds them. `backend` outlives them.
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend);
 
-// Weights and moments of each unit, which every program has at the same addresses.
+// Weights, and moments unless it is frozen, of each unit, which every program has at the same addresses.
 std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 
 }  // namespace tandem::trainer

@@ -35,6 +35,7 @@ struct Chunks {
     const int64_t place = piece.begin / length + (tile - piece.first_tile);
     tile_begin = place * length < piece.begin ? piece.begin : place * length;
     tile_end = (place + 1) * length > piece.end ? piece.end : (place + 1) * length;
+    decays = piece.decays;
     first = tile_begin / granule;
     last = (tile_end - 1) / granule;
   }
@@ -45,6 +46,7 @@ struct Chunks {
     return (chunk + 1) * granule > tile_end ? tile_end : (chunk + 1) * granule;
   }
   int64_t granule;
+  bool decays;
   int64_t tile_begin;
   int64_t tile_end;
   int64_t first;
@@ -179,8 +181,9 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = threadIdx.x % kLanes;
   const int group = threadIdx.x / kLanes;
   const RunInputs& inputs = *pointers.inputs;
-  const AdamWScalars<T> s(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
-                          pointers.outcome->clip);
+  AdamWScalars<T> s(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
+                    pointers.outcome->clip);
+  if (!chunks.decays) s.weight_decay = 0;
   const bool finite = pointers.outcome->finite;
   DoubleDouble sums[3];
   for (int64_t base = chunks.first; base <= chunks.last; base += kGroups) {

@@ -23,6 +23,7 @@ struct TiledPiece {
   int64_t end = 0;
   int first_tile = 0;
   int parameter = 0;
+  bool decays = true;  // weight decay acts on the parameter
 };
 
 // A rank's shard of a unit, cut into tiles of whole chunks. One block works on one tile at a time.

@@ -44,7 +44,8 @@ std::vector<cuda::TiledPiece> TiledPieces(const ShardGeometry& geometry, int& nu
     pieces.push_back({.begin = piece.range.begin,
                       .end = piece.range.end,
                       .first_tile = num_tiles,
-                      .parameter = piece.parameter});
+                      .parameter = piece.parameter,
+                      .decays = piece.decays});
     num_tiles += static_cast<int>((piece.range.end - 1) / length - piece.range.begin / length + 1);
   }
   return pieces;

@@ -42,7 +42,7 @@ TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
   std::cout << "seed " << seed << "\n";
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  for (int repeat = 0; repeat < 5000; ++repeat) {
+  for (int repeat = 0; repeat < 50'000; ++repeat) {
     const std::vector<ParameterSpec> parameters = RandomParameters(random);
     const int element_bytes = 1 << random() % 4;
     const int64_t granule = random() % 2 == 0 ? 64 : static_cast<int64_t>(random() % 200) + 1;

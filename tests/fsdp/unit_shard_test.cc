@@ -167,6 +167,58 @@ TEST_P(UnitShardTest, PaddingOfTheStateStaysZero) {
   }
 }
 
+// No rank draws numbers of its own: whatever a rank holds is its part of the one tensor.
+TEST_P(UnitShardTest, InitialWeightsArePartsOfOneTensorOnEveryMesh) {
+  const Layout layout = MixedLayout(GetParam());
+  const UnitTypes types = GetParam();
+  const auto weights = [&](const UnitMesh& mesh) {
+    const UnitShard unit("u", layout, mesh, types, Cpu(), CpuShardKernels());
+    at::Tensor held = at::full({unit.held().size()}, kNan, main());
+    const device::Memory memory{static_cast<char*>(held.mutable_data_ptr()), unit.held_bytes()};
+    unit.Initialize(17, test::Inits(layout, 0.02), {.weights = memory});
+    return held;
+  };
+  const at::Tensor whole = weights({});
+  for (const bool inner_shards : {true, false}) {
+    for (const bool outer_shards : {false, inner_shards}) {
+      for (int rank = 0; rank < 6; ++rank) {
+        const UnitMesh mesh{.inner = 3,
+                            .inner_rank = rank % 3,
+                            .outer = 2,
+                            .outer_rank = rank / 3,
+                            .inner_shards_optimizer = inner_shards,
+                            .outer_shards_optimizer = outer_shards};
+        const Range held = WithoutPadding(layout, HeldRange(layout, mesh));
+        EXPECT_TRUE(SameBits(weights(mesh).narrow(0, 0, held.size()).contiguous(),
+                             whole.narrow(0, held.begin, held.size()).contiguous()))
+            << rank;
+      }
+    }
+  }
+}
+
+// Without a gradient, weight decay alone moves weights.
+TEST_P(UnitShardTest, WeightDecayActsOnTheParametersThatDecay) {
+  const Layout layout =
+      MakeLayout({{.name = "matrix", .shape = {20, 33}}, {.name = "norm", .shape = {37}, .decays = false}},
+                 ElementBytes(GetParam()));
+  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
+    unit.Initialize(3, /*deviation=*/1);
+    const at::Tensor before = unit.weights();
+    unit.Reduce(at::zeros({GatheredElements(layout, 1)}, transport()), /*add=*/false, /*last=*/true);
+    unit.Norm(1, 0);
+    unit.OptimizerStep(1, /*learning_rate=*/0.5);
+    const std::vector<at::Tensor> old = Views(layout, before);
+    const at::Tensor after = unit.weights();
+    const std::vector<at::Tensor> moved = Views(layout, after);
+    EXPECT_TRUE(at::allclose(moved[0], old[0] * (1 - 0.5 * test::kAdamW.weight_decay)));
+    EXPECT_FALSE(at::allclose(moved[0], old[0]));
+    EXPECT_TRUE(SameBits(moved[1].contiguous(), old[1].contiguous()));
+    EXPECT_EQ(unit.norms()[1].update.value(), 0);
+  });
+}
+
 TEST_P(UnitShardTest, NormsAreThoseOfTheTensors) {
   const Layout layout = MixedLayout(GetParam());
   const Outcome before = Train(layout, GetParam(), 2, 2);

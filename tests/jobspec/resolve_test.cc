@@ -25,9 +25,10 @@ TEST(ResolveTest, FillsEveryDefault) {
          data { train: "/data" validation_fraction: 0.05 tokenizer: "bytes" }
          training { steps: 10 sequence_length: 16 micro_batch_size: 2 global_batch_size: 8 seed: 1
                     optimizer { name: OPTIMIZER_NAME_ADAMW learning_rate: 3e-4 beta1: 0.9 beta2: 0.95
-                                epsilon: 1e-8 weight_decay: 0.1 }
+                                epsilon: 1e-8 weight_decay: 0.1 no_weight_decay: "*norm.weight,*.bias" }
                     schedule { warmup_steps: 0 decay: DECAY_CONSTANT min_learning_rate: 0 }
-                    clip_grad_norm: 1 validate_every_steps: 1 validation_batches: 16 }
+                    clip_grad_norm: 1 validate_every_steps: 1 validation_batches: 16
+                    nonfinite_gradients: NONFINITE_GRADIENTS_SKIP frozen: "none" }
          parallelism { ranks: 1 tensor: 1 context: 1 pipeline: 1 expert: 1 expert_tensor: 1 replicas: 1
                        order: "tp-cp-ep-dp-pp" fsdp { strategy: STRATEGY_ZERO3 prefetch: 1 }
                        schedule: SCHEDULE_SEQUENTIAL }

@@ -5,12 +5,15 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/one_hot.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <limits>
@@ -25,7 +28,7 @@ std::string LayerPrefix(int layer) { return "model.layers." + std::to_string(lay
 
 AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
                                  const std::map<std::string, at::Tensor>& parameters)
-    : config_(config) {
+    : config_(config), router_losses_(at::zeros({}, at::kDouble)) {
   for (const auto& [name, parameter] : parameters) {
     parameters_[name] =
         parameter.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).requires_grad_();
@@ -33,6 +36,7 @@ AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
 }
 
 at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
+  router_losses_ = at::zeros({}, at::kDouble);
   at::Tensor x = Embedding(tokens);
   for (int layer = 0; layer < config_.num_hidden_layers; ++layer) {
     x = Attention(layer, x, tokens.size(0));
@@ -82,7 +86,8 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   const std::string prefix = LayerPrefix(layer) + (mixtral ? "block_sparse_moe." : "mlp.");
   const at::Tensor normed = Norm(x, LayerPrefix(layer) + "post_attention_layernorm");
   const ops::RouterConfig& router = config_.moe.router;
-  const at::Tensor scores = at::softmax(Project(normed, prefix + "gate"), -1);
+  const at::Tensor logits = Project(normed, prefix + "gate");
+  const at::Tensor scores = at::softmax(logits, -1);
   const auto given = chosen_.find(layer);
   const at::Tensor chosen =
       given == chosen_.end() ? std::get<1>(at::topk(scores, router.top_k, -1)) : given->second;
@@ -90,6 +95,12 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   if (router.normalize) {
     weights = weights / weights.sum(-1, /*keepdim=*/true);
   }
+  const auto tokens = static_cast<double>(x.size(0));
+  const at::Tensor counts = at::one_hot(chosen, router.experts).sum(at::IntArrayRef{0, 1});
+  const at::Tensor balance = (counts * scores.sum(0)).sum() * static_cast<double>(router.experts) /
+                             (static_cast<double>(router.top_k) * tokens * tokens);
+  router_losses_ = router_losses_ + balance * config_.moe.router_aux_loss_coef +
+                   at::logsumexp(logits, -1).square().mean() * config_.moe.router_z_loss_coef;
   at::Tensor sum = x;
   for (int64_t expert = 0; expert < router.experts; ++expert) {
     const std::string own = prefix + "experts." + std::to_string(expert) + ".";

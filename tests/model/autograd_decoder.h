@@ -22,8 +22,11 @@ class AutogradDecoder {
   // scores differ by a rounding. chosen: int64 [T, k].
   void Choose(int layer, const at::Tensor& chosen) { chosen_[layer] = chosen; }
 
-  // tokens: int64 [B, S + 1]. Without the routers' own losses.
+  // tokens: int64 [B, S + 1]. The routers' own losses are not in it; RouterLosses has those of all layers of
+  // the last call, times their coefficients.
   at::Tensor Loss(const at::Tensor& tokens) const;
+
+  const at::Tensor& RouterLosses() const { return router_losses_; }
 
   // What each kind of node computes.
   at::Tensor Embedding(const at::Tensor& tokens) const;
@@ -44,6 +47,7 @@ class AutogradDecoder {
   const DecoderConfig config_;
   std::map<std::string, at::Tensor> parameters_;
   std::map<int, at::Tensor> chosen_;  // by layer
+  mutable at::Tensor router_losses_;
 };
 
 }  // namespace tandem::model::test

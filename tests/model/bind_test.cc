@@ -54,7 +54,9 @@ DecoderConfig Sparse(DecoderConfig config, Architecture architecture, int64_t ex
   config.architecture = architecture;
   config.moe = {.router = {.experts = experts, .top_k = chosen, .normalize = normalize},
                 .intermediate_size = inner,
-                .decoder_sparse_step = step};
+                .decoder_sparse_step = step,
+                .router_aux_loss_coef = 0.1,
+                .router_z_loss_coef = 0.05};
   return config;
 }
 
@@ -152,7 +154,7 @@ TEST_P(BindTest, LossAndEveryGradientMatchAutograd) {
 
     const AutogradDecoder reference(shape.config, run.parameters());
     const at::Tensor expected = reference.Loss(tokens);
-    expected.backward();
+    (expected + reference.RouterLosses()).backward();
     EXPECT_NEAR(loss / expected.item<double>(), 1, tolerance);
     ASSERT_EQ(run.parameter_gradients().size(), reference.parameters().size());
     for (const auto& [name, parameter] : reference.parameters()) {
@@ -217,7 +219,10 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
     }
     const at::Tensor grad_output =
         is_head ? at::Tensor() : RandomNumbers(expected.sizes(), kSeed + 100 + step.first);
-    expected.backward(grad_output);
+    expected.backward(grad_output, /*keep_graph=*/true);
+    if (node.kind == schedules::NodeKind::kRoute) {
+      reference.RouterLosses().backward();
+    }
 
     if (!is_embedding) {
       run.value(input).copy_(x.detach().flatten());
@@ -312,7 +317,7 @@ TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
       }
     }
     const at::Tensor expected = reference.Loss(tokens);
-    expected.backward();
+    (expected + reference.RouterLosses()).backward();
     EXPECT_NEAR(loss / expected.item<double>(), 1, kBf16Tolerance / 4);
     for (const auto& [name, parameter] : reference.parameters()) {
       EXPECT_EQ(run.parameters().at(name).scalar_type() == at::kBFloat16,

@@ -3,10 +3,11 @@
 
 #include <torch/torch.h>  // the one file of the tests that needs autograd and the optimizer of LibTorch
 
+#include "tests/model/autograd_decoder.h"
+
 namespace tandem::parity {
 namespace {
 
-namespace F = torch::nn::functional;
 using torch::Tensor;
 
 std::vector<double> ToVector(const Tensor& tensor) {
@@ -14,43 +15,60 @@ std::vector<double> ToVector(const Tensor& tensor) {
   return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
 }
 
+std::map<std::string, Tensor> Parameters(const plan::JobPlan& plan,
+                                         const std::map<std::string, std::vector<double>>& weights) {
+  std::map<std::string, Tensor> parameters;
+  for (const auto& layout : plan.layouts) {
+    for (const auto& item : layout.parameters) {
+      parameters[item.name] =
+          torch::from_blob(const_cast<double*>(weights.at(item.name).data()), item.shape, torch::kDouble);
+    }
+  }
+  return parameters;
+}
+
 }  // namespace
 
 class AutogradModel::Impl {
  public:
   Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights)
-      : config_(plan.model), batch_(plan.batch), clip_(plan.train.optimizer.clip_grad_norm) {
-    std::vector<Tensor> all;
+      : batch_(plan.batch),
+        clip_(plan.train.optimizer.clip_grad_norm),
+        decoder_(plan.model, Parameters(plan, weights)) {
+    std::vector<Tensor> decaying;
+    std::vector<Tensor> constant;
     for (const auto& layout : plan.layouts) {
       for (const auto& item : layout.parameters) {
-        const Tensor weight =
-            torch::from_blob(const_cast<double*>(weights.at(item.name).data()), item.shape, torch::kDouble)
-                .clone()
-                .requires_grad_(true);
-        parameters_[item.name] = weight;
-        all.push_back(weight);
+        (item.decays ? decaying : constant).push_back(decoder_.parameters().at(item.name));
       }
     }
     const auto& o = plan.train.optimizer;
-    optimizer_ = std::make_unique<torch::optim::AdamW>(all, torch::optim::AdamWOptions(o.learning_rate)
-                                                                .betas({o.beta1, o.beta2})
-                                                                .eps(o.epsilon)
-                                                                .weight_decay(o.weight_decay));
+    const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
+      auto options = std::make_unique<torch::optim::AdamWOptions>(o.learning_rate);
+      options->betas({o.beta1, o.beta2}).eps(o.epsilon).weight_decay(weight_decay);
+      return torch::optim::OptimizerParamGroup(parameters, std::move(options));
+    };
+    optimizer_ = std::make_unique<torch::optim::AdamW>(
+        std::vector<torch::optim::OptimizerParamGroup>{group(decaying, o.weight_decay), group(constant, 0)},
+        torch::optim::AdamWOptions(o.learning_rate));
   }
 
   Step TrainStep(const std::vector<std::vector<int64_t>>& microbatches, double learning_rate) {
     optimizer_->zero_grad();
     Step step;
     Tensor mean = torch::zeros({}, torch::kDouble);
+    Tensor own =
+        torch::zeros({}, torch::kDouble);  // the routers' losses, which are not reported as the model's
     for (const auto& tokens : microbatches) {
       const Tensor ids = torch::from_blob(const_cast<int64_t*>(tokens.data()),
                                           {batch_.sequences, batch_.sequence_length + 1}, torch::kLong);
-      mean = mean + Loss(ids) / static_cast<double>(microbatches.size());
+      mean = mean + decoder_.Loss(ids) / static_cast<double>(microbatches.size());
+      own = own + decoder_.RouterLosses() / static_cast<double>(microbatches.size());
     }
-    mean.backward();
+    (mean + own).backward();
     step.loss = mean.item<double>();
     std::vector<Tensor> all;
-    for (const auto& [name, parameter] : parameters_) {
+    for (const auto& [name, parameter] : decoder_.parameters()) {
       step.gradients[name] = ToVector(parameter.grad());
       all.push_back(parameter);
     }
@@ -64,70 +82,16 @@ class AutogradModel::Impl {
 
   std::map<std::string, std::vector<double>> weights() const {
     std::map<std::string, std::vector<double>> weights;
-    for (const auto& [name, parameter] : parameters_) {
+    for (const auto& [name, parameter] : decoder_.parameters()) {
       weights[name] = ToVector(parameter);
     }
     return weights;
   }
 
  private:
-  const Tensor& P(const std::string& name) const { return parameters_.at(name); }
-
-  Tensor Norm(const Tensor& x, const Tensor& weight) const {
-    return x * torch::rsqrt(x.pow(2).mean(-1, true) + config_.rms_norm_eps) * weight;
-  }
-
-  // [B, heads, S, D], the halves of the head rotated (Hugging Face's convention).
-  Tensor Rope(const Tensor& x) const {
-    const int64_t half = config_.head_dim / 2;
-    const Tensor frequencies =
-        torch::pow(torch::full({half}, config_.rope_theta, torch::kDouble),
-                   torch::arange(half, torch::kDouble) * (-2.0 / static_cast<double>(config_.head_dim)));
-    const Tensor angles = torch::outer(torch::arange(x.size(2), torch::kDouble), frequencies);
-    const Tensor cos = angles.cos();
-    const Tensor sin = angles.sin();
-    const Tensor a = x.narrow(-1, 0, half);
-    const Tensor b = x.narrow(-1, half, half);
-    return torch::cat({a * cos - b * sin, b * cos + a * sin}, -1);
-  }
-
-  Tensor Attention(const Tensor& x, const std::string& prefix) const {
-    const int64_t b = x.size(0), s = x.size(1), d = config_.head_dim;
-    const auto heads = [&](const char* name, int64_t count) {
-      return F::linear(x, P(prefix + name)).view({b, s, count, d}).transpose(1, 2);
-    };
-    const int64_t groups = config_.num_attention_heads / config_.num_key_value_heads;
-    const Tensor q = Rope(heads("q_proj.weight", config_.num_attention_heads));
-    const Tensor k = Rope(heads("k_proj.weight", config_.num_key_value_heads)).repeat_interleave(groups, 1);
-    const Tensor v = heads("v_proj.weight", config_.num_key_value_heads).repeat_interleave(groups, 1);
-    const Tensor mask = torch::ones({s, s}, torch::kBool).triu(1);
-    const Tensor scores = (torch::matmul(q, k.transpose(-2, -1)) / std::sqrt(static_cast<double>(d)))
-                              .masked_fill(mask, -std::numeric_limits<double>::infinity());
-    const Tensor context = torch::matmul(torch::softmax(scores, -1), v).transpose(1, 2).reshape({b, s, -1});
-    return F::linear(context, P(prefix + "o_proj.weight"));
-  }
-
-  Tensor Loss(const Tensor& ids) const {
-    const Tensor inputs = ids.narrow(1, 0, batch_.sequence_length);
-    const Tensor targets = ids.narrow(1, 1, batch_.sequence_length);
-    Tensor x = F::embedding(inputs, P("model.embed_tokens.weight"));
-    for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
-      const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-      x = x + Attention(Norm(x, P(prefix + "input_layernorm.weight")), prefix + "self_attn.");
-      const Tensor y = Norm(x, P(prefix + "post_attention_layernorm.weight"));
-      const Tensor gated = torch::silu(F::linear(y, P(prefix + "mlp.gate_proj.weight"))) *
-                           F::linear(y, P(prefix + "mlp.up_proj.weight"));
-      x = x + F::linear(gated, P(prefix + "mlp.down_proj.weight"));
-    }
-    const std::string head = config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-    const Tensor logits = F::linear(Norm(x, P("model.norm.weight")), P(head));
-    return F::cross_entropy(logits.view({-1, config_.vocab_size}), targets.reshape({-1}));
-  }
-
-  const model::DecoderConfig config_;
   const model::BatchShape batch_;
   const double clip_;
-  std::map<std::string, Tensor> parameters_;
+  const model::test::AutogradDecoder decoder_;
   std::unique_ptr<torch::optim::AdamW> optimizer_;
 };
 

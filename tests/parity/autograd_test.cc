@@ -45,14 +45,15 @@ double Norm(const std::vector<double>& tensor) {
   return std::sqrt(squares);
 }
 
-// ‖a - b‖ / ‖b‖
+// ‖a - b‖ / ‖b‖; ‖a‖ where b is zeros: experts without tokens have no gradient.
 double Distance(const std::vector<double>& a, const std::vector<double>& b) {
   EXPECT_EQ(a.size(), b.size());
   double squares = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     squares += (a[i] - b[i]) * (a[i] - b[i]);
   }
-  return std::sqrt(squares) / Norm(b);
+  const double norm = Norm(b);
+  return std::sqrt(squares) / (norm > 0 ? norm : 1);
 }
 
 void ExpectNear(const Tensors& ours, const Tensors& theirs, const char* what) {
@@ -153,6 +154,25 @@ TEST(AutogradTest, OddSizesMatch) {
 
 TEST(AutogradTest, ClippedGradientsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 1, .steps = 3, .clip = 0.05});
+}
+
+TEST(AutogradTest, MixtralMatchesWithItsRoutersLosses) {
+  CompareWithAutograd(
+      {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "mixtral", .experts = 4});
+}
+
+// A dense layer on both sides of the sparse one, most experts without a token, heads normalised.
+TEST(AutogradTest, Qwen3MoeMatchesBetweenDenseLayers) {
+  CompareWithAutograd({.ranks = 3,
+                       .microbatches_per_rank = 1,
+                       .steps = 3,
+                       .layers = 3,
+                       .sequence_length = 5,
+                       .micro_batch_size = 1,
+                       .model_type = "qwen3_moe",
+                       .experts = 24,
+                       .experts_per_token = 3,
+                       .sparse_step = 2});
 }
 
 }  // namespace

@@ -26,6 +26,15 @@ struct JobOptions {
   double learning_rate = 3e-3;
   double clip = 1.0;
   bool tied = false;
+  std::string frozen = "none";  // units, joined by commas
+  bool stop_on_nonfinite = false;
+  std::string model_type = "llama";
+  int experts = 0;  // of the sparse layers, with other model types
+  int experts_per_token = 2;
+  int64_t expert_inner = 20;      // of qwen3_moe; mixtral's is `inner`
+  int64_t sparse_step = 1;        // of qwen3_moe
+  double router_aux_loss = 0.05;  // coefficients
+  double router_z_loss = 0.01;
   bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64

@@ -13,6 +13,7 @@
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
 #include "trainer/backend.h"
+#include "trainer/failure.h"
 
 namespace tandem::parity {
 namespace {
@@ -83,9 +84,10 @@ class InfiniteGradientBackend final : public trainer::Backend {
   const InfiniteGradientKernels kernels_;
 };
 
-JobRun RunOn(int ranks, int64_t steps) {
+JobRun RunOn(int ranks, int64_t steps, bool stop = false) {
   const int rounds = kMicrobatchesOfAStep / ranks;
-  plan::JobPlan plan = MakeJob({.ranks = ranks, .microbatches_per_rank = rounds, .steps = 6, .layers = 1});
+  plan::JobPlan plan = MakeJob(
+      {.ranks = ranks, .microbatches_per_rank = rounds, .steps = 6, .layers = 1, .stop_on_nonfinite = stop});
   plan.train.optimizer.decay = plan::Decay::kConstant;  // so that a shorter job has the same learning rates
   plan.train.steps = steps;
   return RunJob(plan, {.make_backend = [rounds](int) -> std::unique_ptr<trainer::Backend> {
@@ -103,6 +105,38 @@ TEST(NonfiniteGradientTest, OfOneRankIsSkippedByAllAndChangesNothingButTheCount)
     EXPECT_EQ(before.steps.back().nonfinite, 0);
     for (const double update : at.steps.back().update) {
       EXPECT_EQ(update, 0);
+    }
+  }
+}
+
+// kBadElement is in the second parameter of the layer, and with three ranks in the first one's shard.
+constexpr char kPlace[] = "model.layers.0.self_attn.q_proj.weight";
+
+TEST(NonfiniteGradientTest, ParameterAndRankAreNamed) {
+  const JobRun run = RunOn(3, kBadStep);
+  const trainer::StepSummary& step = run.steps.back();
+  ASSERT_EQ(step.nonfinite_at.size(), 1u);
+  EXPECT_EQ(step.nonfinite_at[0].rank, 0);
+  const plan::JobPlan plan = MakeJob({.layers = 1});
+  EXPECT_EQ(
+      plan.layouts[1].parameters[step.nonfinite_at[0].parameter - plan.layouts[0].parameters.size()].name,
+      kPlace);
+  EXPECT_TRUE(run.steps.front().nonfinite_at.empty());
+}
+
+TEST(NonfiniteGradientTest, WhereTheJobIsToStopItFailsInThatStepOnEveryRankAndSaysWhere) {
+  for (const int ranks : {1, 3}) {
+    for (const int64_t steps : {kBadStep, int64_t{6}}) {  // the last step, and one with more to come
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << steps << " steps");
+      try {
+        RunOn(ranks, steps, /*stop=*/true);
+        FAIL() << "went on";
+      } catch (const trainer::NumericError& error) {
+        EXPECT_EQ(error.step, kBadStep);
+        EXPECT_EQ(std::string(error.what()),
+                  std::string("gradients of step 3 are not finite: ") + kPlace +
+                      " (held by rank 0); the step was not applied (training.nonfinite_gradients: stop)");
+      }
     }
   }
 }

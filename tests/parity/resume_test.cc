@@ -102,6 +102,28 @@ TEST(ResumeTest, EveryStepCanBeGoneOnFromOnAnyNumberOfRanks) {
   }
 }
 
+// A frozen unit has weights and no moments.
+TEST(ResumeTest, FrozenUnitsStayFrozenAndCannotBeThawed) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.frozen = "embedding";
+  options.checkpoint_every_steps = 3;
+  const JobRun whole = RunJob(MakeJob(options));
+  options.resume = folder.path() + "/step-3";
+  ExpectSameBits(Tail(whole, 4), RunJob(MakeJob(options)));
+  options.frozen = "none";
+  try {
+    RunJob(MakeJob(options));
+    FAIL() << "it started";
+  } catch (const checkpoint::CheckpointError& error) {
+    EXPECT_EQ(
+        error.what(),
+        "checkpoint " + folder.path() +
+            "/step-3: it has no array model.embed_tokens.weight/exp_avg; a unit that was frozen when it "
+            "was saved has weights only: freeze it here too (training.frozen), or start from step 1");
+  }
+}
+
 // "step-6" and "step-8" of the other job would otherwise be told, and resumed from, as this one's.
 TEST(ResumeTest, ADirectoryWithLaterCheckpointsOfAnotherJobIsRefused) {
   const TemporaryFolder folder;

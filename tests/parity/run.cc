@@ -209,6 +209,9 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       const fsdp::UnitShard& unit = trainer.units()[u];
       const fsdp::StateMemory state = trainer.StateOf(u);
       const auto put = [&](const char* what, device::Memory memory) {
+        if (memory.begin == nullptr) {
+          return;  // of a frozen unit
+        }
         const at::Tensor shard = device::FlatTensorIn(backend->device(), memory,
                                                       trainer::ElementTypeOf(plan.precision.common.main));
         const fsdp::Range held = fsdp::WithoutPadding(unit.layout(), unit.held());

@@ -130,6 +130,55 @@ TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
   }
 }
 
+TEST(JobPlanTest, WeightDecayLeavesOutTheParametersThatPatternsName) {
+  const auto constant = [](const v1::JobSpec& job) {
+    std::vector<std::string> names;
+    for (const fsdp::Layout& layout : MakeJobPlan(job).layouts) {
+      for (const fsdp::Parameter& parameter : layout.parameters) {
+        if (!parameter.decays) {
+          names.push_back(parameter.name);
+        }
+      }
+    }
+    return names;
+  };
+  v1::JobSpec job = TestJob();
+  std::vector<std::string> norms;
+  for (const std::string layer : {"0", "1", "2", "3"}) {
+    norms.push_back("model.layers." + layer + ".input_layernorm.weight");
+    norms.push_back("model.layers." + layer + ".post_attention_layernorm.weight");
+  }
+  norms.push_back("model.norm.weight");
+  EXPECT_EQ(constant(job), norms) << "the default";
+  job.mutable_training()->mutable_optimizer()->set_no_weight_decay("none");
+  EXPECT_EQ(constant(job), std::vector<std::string>());
+  job.mutable_training()->mutable_optimizer()->set_no_weight_decay("model.norm.*, lm_head*");
+  EXPECT_EQ(constant(job), (std::vector<std::string>{"model.norm.weight", "lm_head.weight"}));
+}
+
+TEST(JobPlanTest, AFrozenUnitHasWeightsAndNothingElse) {
+  v1::JobSpec job = TestJob();
+  job.mutable_training()->set_frozen("layers.1");
+  const JobPlan plan = MakeJobPlan(job);
+  const int frozen = 2;
+  ASSERT_EQ(plan.units[frozen].name, "layers.1");
+  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+    using schedules::BufferKind;
+    const bool of_unit = buffer.kind == BufferKind::kGradients ||
+                         buffer.kind == BufferKind::kOptimizerState ||
+                         buffer.kind == BufferKind::kContribution || buffer.kind == BufferKind::kStaging ||
+                         buffer.kind == BufferKind::kNormTerms || buffer.kind == BufferKind::kUpdateNorms;
+    EXPECT_FALSE(of_unit && buffer.subject == frozen) << buffer.name;
+  }
+  using schedules::Opcode;
+  EXPECT_EQ(Count(plan.stage.train, Opcode::kOptimizerStep, frozen), 0);
+  EXPECT_EQ(Count(plan.stage.train, Opcode::kReduceGradients, frozen), 0);
+  EXPECT_EQ(Count(plan.stage.train, Opcode::kUnshard, frozen),
+            Count(plan.stage.train, Opcode::kUnshard, frozen + 1))
+      << "the gradient of its input needs it in the backward as well";
+  EXPECT_LT(plan.stage.arena_bytes, MakeJobPlan(TestJob()).stage.arena_bytes);
+}
+
 TEST(JobPlanTest, AllProgramsHaveTheSamePersistentBuffersAtTheSameAddresses) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   const auto persistent = [](const schedules::Program& program) {

@@ -26,6 +26,8 @@ TEST(FailureTest, EveryKindHasItsClassAndExitCode) {
   EXPECT_EQ(Of(comm::CommError("lost")).exit_code, ExitCode::kPeerLost);
   EXPECT_EQ(Of(comm::CommError("lost")).kind, FailureKind::kPeerLost);
   EXPECT_EQ(Of(device::OutOfMemory("full")).exit_code, ExitCode::kOutOfMemory);
+  EXPECT_EQ(Of(NumericError("NaN", 7)).exit_code, ExitCode::kNumeric);
+  EXPECT_EQ(Of(NumericError("NaN", 7)).step, 7);
   EXPECT_EQ(Of(std::bad_alloc()).kind, FailureKind::kOutOfMemory);
   EXPECT_FALSE(Of(checkpoint::CheckpointError("disk")).has_exit_code);
   EXPECT_EQ(Of(checkpoint::CheckpointError("disk")).kind, FailureKind::kInfrastructure);

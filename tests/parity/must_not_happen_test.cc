@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "tests/parity/expect_close.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// What has gone wrong in systems like this one, as regression tests of whole jobs. What a program may not do
+// (a gather before the optimizer has written, a reduction twice or too early, memory given to two) its check
+// refuses: tests/schedules/check; every strategy in every combination: matrix_test.cc.
+
+constexpr const char* kStrategies[] = {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"};
+
+JobOptions Tiny(const std::string& strategy, int ranks, int rounds) {
+  return {.strategy = strategy,
+          .ranks = ranks,
+          .replicas = strategy[0] == 'h' ? 2 : 1,
+          .microbatches_per_rank = rounds,
+          .layers = 1,
+          .hidden = 16,
+          .inner = 16,
+          .heads = 2,
+          .kv_heads = 1,
+          .sequence_length = 8,
+          .fp64 = true};
+}
+
+// The head is one row: one granule, which one of eight ranks owns.
+TEST(MustNotHappenTest, EmptyShardsDisturbTheirNeighbours) {
+  for (const char* strategy : kStrategies) {
+    SCOPED_TRACE(strategy);
+    JobOptions options = Tiny(strategy, 8, 1);
+    options.tied = true;
+    const plan::JobPlan plan = MakeJob(options);
+    options.strategy = "zero3";
+    options.ranks = options.replicas = 1;
+    options.microbatches_per_rank = 8;
+    ExpectClose(plan, RunJob(MakeJob(options)), RunJob(plan, {.fill_with_nan = true}), kFp64);
+  }
+}
+
+// Averages and scalings by collectives are unreliable in groups of one rank.
+TEST(MustNotHappenTest, AGroupOfOneRankScalesItsGradientsOtherwise) {
+  const JobRun one = RunJob(MakeJob(Tiny("zero3", 1, 3)));
+  for (const char* strategy : {"replicate", "zero1", "zero2"}) {
+    SCOPED_TRACE(strategy);
+    ExpectSameBits(one, RunJob(MakeJob(Tiny(strategy, 1, 3))));
+  }
+}
+
+TEST(MustNotHappenTest, AReplicatedGradientIsOverwrittenOrReducedByEveryMicrobatch) {
+  const JobRun one = RunJob(MakeJob(Tiny("zero3", 1, 6)));
+  for (const char* strategy : {"replicate", "zero1"}) {
+    SCOPED_TRACE(strategy);
+    const plan::JobPlan plan = MakeJob(Tiny(strategy, 2, 3));
+    const JobRun run = RunJob(plan, {.fill_with_nan = true});
+    ExpectClose(plan, one, run, kFp64);
+    const std::vector<Collective>& made = run.collectives.at("dp_cp");
+    const auto exchanges = std::count_if(made.begin(), made.end(), [](const Collective& collective) {
+      return collective.operation != "AllGather";
+    });
+    EXPECT_EQ(exchanges, static_cast<int64_t>(plan.train.steps * plan.units.size()));
+  }
+}
+
+TEST(MustNotHappenTest, ReplicasDriftApart) {
+  for (const char* strategy : {"replicate", "hsdp", "hfsdp"}) {
+    SCOPED_TRACE(strategy);
+    JobOptions options = Tiny(strategy, 4, 2);
+    options.steps = 20;
+    options.fp64 = false;
+    const JobRun run = RunJob(MakeJob(options));
+    EXPECT_EQ(run.unequal_replicas, std::set<std::string>());
+    EXPECT_LT(run.steps.back().loss, run.steps.front().loss);
+  }
+}
+
+// Against the squares of the gathered tensors.
+TEST(MustNotHappenTest, NormsCountWhatSeveralRanksHoldMoreThanOnce) {
+  for (const char* strategy : kStrategies) {
+    SCOPED_TRACE(strategy);
+    const plan::JobPlan plan = MakeJob(Tiny(strategy, 4, 1));
+    const JobRun run = RunJob(plan);
+    size_t item = 0;
+    for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+      const std::string& weights = run.arrays.at(plan.units[unit].name + "/weights");
+      for (const fsdp::Parameter& parameter : plan.layouts[unit].parameters) {
+        double squares = 0;
+        for (int64_t i = parameter.range.begin; i < parameter.range.end; ++i) {
+          double value = 0;
+          std::memcpy(&value, weights.data() + i * sizeof(double), sizeof(double));
+          squares += value * value;
+        }
+        const double norm = run.steps.back().weight.at(item++);
+        EXPECT_NEAR(norm, std::sqrt(squares), 1e-12 * norm) << parameter.name;
+      }
+    }
+  }
+}
+
+// Loaded weights must reach what is gathered, published and read, under every strategy.
+TEST(MustNotHappenTest, ALoadedCheckpointLeavesGatheredWeightsStale) {
+  for (const char* strategy : kStrategies) {
+    SCOPED_TRACE(strategy);
+    const TemporaryFolder folder;
+    JobOptions options = Tiny(strategy, 4, 1);
+    options.steps = 4;
+    options.validate_every_steps = 2;
+    options.checkpoint_directory = folder.path();
+    options.checkpoint_every_steps = 2;
+    const JobRun whole = RunJob(MakeJob(options));
+    options.resume = folder.path() + "/step-2";
+    const JobRun again = RunJob(MakeJob(options));
+    ASSERT_EQ(again.steps.size(), 2u);
+    EXPECT_EQ(again.steps[0].loss, whole.steps[2].loss);
+    EXPECT_EQ(again.steps[1].loss, whole.steps[3].loss);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::parity
