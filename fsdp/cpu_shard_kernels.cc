@@ -85,7 +85,7 @@ class CpuUnitKernels final : public UnitKernels {
   // Also after a step that leaves the weights as they are: what is published is written as a whole.
   void PublishBlock(const T* weight, Range block, void* published) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (geometry_.publishes_bf16) {
+      if (published != nullptr) {
         Publish(weight, block.size(), static_cast<Bf16*>(published) + (block.begin - geometry_.begin));
       }
     }

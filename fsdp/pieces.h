@@ -13,6 +13,7 @@ struct Piece {
   int parameter = 0;  // index in the layout
   Range range;
   bool decays = true;  // weight decay acts on the parameter
+  bool operator==(const Piece&) const = default;
 };
 
 // The pieces of `owned`, in the order of the buffer; parameters that do not reach into it are left out.

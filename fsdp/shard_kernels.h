@@ -15,15 +15,15 @@ namespace tandem::fsdp {
 
 // Where one rank's shard of a unit lies.
 struct ShardGeometry {
-  bool fp64 = false;            // weights, moments and accumulator; or fp32
-  bool reduces_bf16 = false;    // contributions; or as the accumulator
-  bool publishes_bf16 = false;  // from fp32 weights; or nothing
-  int64_t begin = 0;            // flat coordinate of the first element
+  bool fp64 = false;          // weights, moments and accumulator; or fp32
+  bool reduces_bf16 = false;  // contributions; or as the accumulator
+  int64_t begin = 0;          // flat coordinate of the first element
   int64_t shard_elements = 0;
   int num_ranks = 1;
   int64_t granule = 64;
   int num_parameters = 0;
   std::vector<Piece> pieces;
+  bool operator==(const ShardGeometry&) const = default;
 };
 
 // The arrays of a shard that OptimizerStep works on, in the device's memory, like all pointers here.
@@ -32,7 +32,7 @@ struct OptimizerArrays {
   void* weights = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
-  void* published = nullptr;  // the weights in bfloat16; null where nothing is published
+  void* published = nullptr;  // the fp32 weights in bfloat16; null where nothing is published
   const NormOutcome* outcome = nullptr;
   const RunInputs* inputs = nullptr;
   ParameterNorms* update_norms = nullptr;  // [num_parameters]

@@ -57,16 +57,24 @@ UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, Unit
                                 "; units are Double in all three, or Float with Float or BFloat16 for "
                                 "compute and transport");
   }
-  const auto on = [&](Range range, int num_ranks, c10::ScalarType reduced) -> std::shared_ptr<UnitKernels> {
-    return kernels.MakeUnit({.fp64 = types.main == c10::ScalarType::Double,
-                             .reduces_bf16 = reduced == c10::ScalarType::BFloat16,
-                             .publishes_bf16 = types.compute == c10::ScalarType::BFloat16,
-                             .begin = range.begin,
-                             .shard_elements = range.size(),
-                             .num_ranks = num_ranks,
-                             .granule = layout_.granule,
-                             .num_parameters = static_cast<int>(layout_.parameters.size()),
-                             .pieces = PiecesOf(layout_, range)});
+  // On one rank most are the same.
+  std::vector<std::pair<ShardGeometry, std::shared_ptr<UnitKernels>>> made;
+  const auto on = [&](Range range, int num_ranks, c10::ScalarType reduced) {
+    ShardGeometry geometry{.fp64 = types.main == c10::ScalarType::Double,
+                           .reduces_bf16 = reduced == c10::ScalarType::BFloat16,
+                           .begin = range.begin,
+                           .shard_elements = range.size(),
+                           .num_ranks = num_ranks,
+                           .granule = layout_.granule,
+                           .num_parameters = static_cast<int>(layout_.parameters.size()),
+                           .pieces = PiecesOf(layout_, range)};
+    for (const auto& [other, unit] : made) {
+      if (other == geometry) {
+        return unit;
+      }
+    }
+    made.emplace_back(geometry, kernels.MakeUnit(geometry));
+    return made.back().second;
   };
   accumulate_ = on({.begin = 0, .end = PaddedElements(layout_, mesh_)}, 1, types.transport);
   fold_ = on(ShardRange(layout_, mesh_), mesh_.inner, types.transport);
@@ -78,16 +86,8 @@ UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, Unit
 UnitShard::~UnitShard() = default;
 UnitShard::UnitShard(UnitShard&&) noexcept = default;
 
-int64_t UnitShard::held_bytes() const { return held_.size() * ElementBytes(types_.main); }
 int64_t UnitShard::published_bytes() const {
   return types_.compute == types_.main ? 0 : held_.size() * ElementBytes(types_.compute);
-}
-int64_t UnitShard::accumulator_bytes() const { return accumulator_.size() * ElementBytes(types_.main); }
-int64_t UnitShard::gathered_bytes() const {
-  return PaddedElements(layout_, mesh_) * ElementBytes(types_.compute);
-}
-int64_t UnitShard::contribution_bytes() const {
-  return PaddedElements(layout_, mesh_) * ElementBytes(types_.transport);
 }
 
 void UnitShard::CheckBytes(const char* what, device::Memory memory, int64_t bytes) const {

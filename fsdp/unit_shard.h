@@ -84,16 +84,11 @@ class UnitShard {
 
   const std::string& name() const { return name_; }
   const Layout& layout() const { return layout_; }
-  const UnitMesh& mesh() const { return mesh_; }
   Range held() const { return held_; }                          // of weights and moments, padding included
   const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in what is held
   // No other rank has it; part of what is held. Padding excluded.
   Range owned() const { return WithoutPadding(layout_, PieceRange(layout_, mesh_)); }
-  int64_t held_bytes() const;
   int64_t published_bytes() const;  // of what is held; 0 where weights are not published
-  int64_t accumulator_bytes() const;
-  int64_t gathered_bytes() const;      // of parameters
-  int64_t contribution_bytes() const;  // in the transport type
 
   // Weights as `inits`, one for each parameter of the layout, say; moments zero. Every element depends on
   // seed, parameter name and its global index alone (initialize.h). Computed on the host; blocks.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -11,6 +13,9 @@ namespace tandem::model {
 
 // How the trainer hands a node its memory: once, when a program is bound. A pass of a node is then a call on
 // tensors at fixed addresses.
+
+// LibTorch's name of a type of elements.
+c10::ScalarType ScalarTypeOf(ComputeType type);
 
 enum class Pass : uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight };
 

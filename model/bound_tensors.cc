@@ -13,18 +13,6 @@
 namespace tandem::model {
 namespace {
 
-at::ScalarType ScalarTypeOf(ComputeType type) {
-  switch (type) {
-    case ComputeType::kFp32:
-      return at::kFloat;
-    case ComputeType::kFp64:
-      return at::kDouble;
-    case ComputeType::kBf16:
-      return at::kBFloat16;
-  }
-  throw std::logic_error("no such type of elements");
-}
-
 bool IsNumber(ElementType element) { return element != ElementType::kInt64 && element != ElementType::kByte; }
 
 }  // namespace
@@ -164,7 +152,7 @@ void BoundTensors::AddScratch(const PassSpec& spec) {
       frozen->type = TypeOf(piece.type, types_);
       continue;
     }
-    entries_.push_back({.role = i < layout.num_declared ? Role::kScratch : Role::kConverted,
+    entries_.push_back({.role = i < spec.scratch.size() ? Role::kScratch : Role::kConverted,
                         .spec = piece,
                         .type = IsNumber(piece.type) ? TypeOf(piece.type, types_) : ComputeType::kFp32,
                         .begin = begin});
@@ -199,12 +187,19 @@ void BoundTensors::CheckInside(const std::string& name, int64_t bytes, const cha
   }
 }
 
-BoundTensors::Entry& BoundTensors::Find(Role role, const std::string& name) {
+BoundTensors::Entry* BoundTensors::TryFind(Role role, const std::string& name) {
   for (Entry& entry : entries_) {
     if (entry.role == role && entry.spec.name == name) {
       entry.used = true;
-      return entry;
+      return &entry;
     }
+  }
+  return nullptr;
+}
+
+BoundTensors::Entry& BoundTensors::Find(Role role, const std::string& name) {
+  if (Entry* const entry = TryFind(role, name)) {
+    return *entry;
   }
   throw std::logic_error(absl::StrCat(Where(), name, " is not declared"));
 }
@@ -224,19 +219,18 @@ at::Tensor BoundTensors::TensorOf(Role role, const std::string& name) {
   if (entry.begin == nullptr) {
     return {};
   }
-  if ((role == Role::kValue || role == Role::kGradient) && IsConverted(entry.spec, types_)) {
-    return Converted(entry, role == Role::kValue ? name : GradientName(name));
-  }
-  if (role == Role::kParameterGradient && entry.spec.type == ElementType::kStatistics &&
-      entry.type != TypeOf(ElementType::kStatistics, types_)) {
-    return Converted(entry, GradientName(name));
+  const bool is_gradient = role == Role::kGradient || role == Role::kParameterGradient;
+  if (is_gradient || role == Role::kValue) {
+    const Entry* const scratch = TryFind(Role::kConverted, is_gradient ? GradientName(name) : name);
+    if (scratch != nullptr && scratch->type != entry.type) {
+      return Converted(entry, *scratch);
+    }
   }
   return TensorAt(entry.begin, entry.spec, entry.type);
 }
 
 // What the code gets in the place of the entry.
-at::Tensor BoundTensors::Converted(const Entry& entry, const std::string& name) {
-  const Entry& scratch = Find(Role::kConverted, name);
+at::Tensor BoundTensors::Converted(const Entry& entry, const Entry& scratch) {
   const at::Tensor stored = TensorAt(entry.begin, entry.spec, entry.type);
   at::Tensor converted = TensorAt(scratch.begin, scratch.spec, scratch.type);
   if (!entry.writes || entry.adds) {

@@ -72,9 +72,10 @@ class BoundTensors {
   void CheckInside(const std::string& name, int64_t bytes, const char* begin,
                    const OperandMemory& operand) const;
   Entry& Find(Role role, const std::string& name);
+  Entry* TryFind(Role role, const std::string& name);  // null: it is not declared
   at::Tensor TensorAt(char* begin, const TensorSpec& spec, ComputeType type) const;
   at::Tensor TensorOf(Role role, const std::string& name);
-  at::Tensor Converted(const Entry& entry, const std::string& scratch);
+  at::Tensor Converted(const Entry& entry, const Entry& scratch);
   // "mlp backward: ": where a message is about.
   std::string Where() const;
 

@@ -14,11 +14,10 @@ namespace {
 
 using schedules::Access;
 using schedules::Bytes;
+using schedules::Fixed;
 using schedules::Outline;
 using schedules::UnitPart;
 using schedules::ValueId;
-
-Bytes Fixed(int64_t bytes) { return {.expected = bytes, .bound = bytes}; }
 
 schedules::UnitPrecision BytesOf(const UnitTypes& types) {
   return {.main = ElementBytes(types.main),

@@ -49,17 +49,13 @@ int64_t BytesOf(const TensorSpec& spec, const NodeTypes& types) {
   }
 }
 
-bool IsConverted(const TensorSpec& value, const NodeTypes& types) {
-  return value.type == ElementType::kHidden && types.hidden != types.unit.compute;
-}
-
 ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& pass,
                             const NodeTypes& types) {
-  ScratchLayout layout{.pieces = pass.scratch, .num_declared = pass.scratch.size()};
+  ScratchLayout layout{.pieces = pass.scratch};
   const auto add_converted = [&](const std::vector<std::string>& names, bool gradients) {
     for (const std::string& name : names) {
       const TensorSpec& value = ValueOf(declaration, name);
-      if (IsConverted(value, types)) {
+      if (value.type == ElementType::kHidden && types.hidden != types.unit.compute) {
         layout.pieces.push_back({gradients ? GradientName(name) : name, value.shape});
       }
     }

@@ -99,15 +99,11 @@ int64_t NumElements(const std::vector<int64_t>& shape);
 ComputeType TypeOf(ElementType element, const NodeTypes& types);  // not of kInt64 and kByte
 int64_t BytesOf(const TensorSpec& spec, const NodeTypes& types);
 
-// The type in which the node's code gets a value, where it is not the one that it is stored in.
-bool IsConverted(const TensorSpec& value, const NodeTypes& types);
-
 // The memory of a pass while it runs: the scratch that it declares, and behind it a tensor for each operand
-// that the code gets in another type: "x", "gradient of x", "gradient of norm". Pieces begin at multiples of
-// 256 bytes.
+// that the code gets in another type than it is stored in: "x", "gradient of x", "gradient of norm". Pieces
+// begin at multiples of 256 bytes.
 struct ScratchLayout {
   std::vector<TensorSpec> pieces;
-  size_t num_declared = 0;  // of the pieces: the others are conversions
   std::vector<int64_t> offsets;
   int64_t bytes = 0;
 };

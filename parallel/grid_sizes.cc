@@ -36,18 +36,15 @@ int64_t ExpertModelRanks(const GridSizes& sizes) {
 Grids GridsOf(const GridSizes& sizes) {
   const int dense_data = static_cast<int>(sizes.world / DenseModelRanks(sizes));
   const int expert_data = static_cast<int>(sizes.world / ExpertModelRanks(sizes));
-  absl::StatusOr<RankGrid> dense =
-      RankGrid::Make({.tp = sizes.tensor, .cp = sizes.context, .dp = dense_data, .pp = sizes.pipeline},
-                     sizes.order, sizes.rank_offset);
-  absl::StatusOr<RankGrid> expert =
-      RankGrid::Make({.tp = sizes.expert_tensor, .ep = sizes.expert, .dp = expert_data, .pp = sizes.pipeline},
-                     sizes.order, sizes.rank_offset);
-  TANDEM_CHECK(dense.ok() && expert.ok(), "sizes without violations make two grids");
-  return Grids{.sizes = sizes,
-               .dense = *std::move(dense),
-               .expert = *std::move(expert),
-               .dense_data = dense_data,
-               .expert_data = expert_data};
+  return Grids{
+      .sizes = sizes,
+      .dense = RankGrid({.tp = sizes.tensor, .cp = sizes.context, .dp = dense_data, .pp = sizes.pipeline},
+                        sizes.order, sizes.rank_offset),
+      .expert =
+          RankGrid({.tp = sizes.expert_tensor, .ep = sizes.expert, .dp = expert_data, .pp = sizes.pipeline},
+                   sizes.order, sizes.rank_offset),
+      .dense_data = dense_data,
+      .expert_data = expert_data};
 }
 
 class GridChecker {

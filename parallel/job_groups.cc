@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/job_groups.h"
 
+#include <algorithm>
 #include <map>
 
 #include "parallel/process_groups.h"
@@ -24,6 +25,11 @@ std::vector<std::string> NamesOf(const GridSizes& sizes) {
 }
 
 }  // namespace
+
+int PlaceIn(const Group& group, int rank) {
+  const auto member = std::find(group.ranks.begin(), group.ranks.end(), rank);
+  return member == group.ranks.end() ? -1 : static_cast<int>(member - group.ranks.begin());
+}
 
 absl::StatusOr<ProcessGroups> JobGroups(const GridSizes& sizes) {
   GridSizes with_clones = sizes;

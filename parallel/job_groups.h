@@ -19,6 +19,9 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
+// Where `rank` is among the group's members; -1: it is none of them.
+int PlaceIn(const Group& group, int rank);
+
 // The groups that the ranks of a job create communicators from: those of its data-parallel meshes
 // (data_parallel_mesh.h) with a clone each for gathers, whatever `sizes` says of clones; with experts "ep";
 // the norm's; and "report". InvalidArgument with the first of CheckGrid's violations.

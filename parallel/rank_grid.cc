@@ -41,17 +41,11 @@ absl::StatusOr<std::vector<std::string>> ParseOrder(std::string_view order) {
   return names;
 }
 
-absl::StatusOr<RankGrid> RankGrid::Make(const Sizes& sizes, std::string_view order, int offset) {
+RankGrid::RankGrid(const Sizes& sizes, std::string_view order, int offset) : offset_(offset) {
   absl::StatusOr<std::vector<std::string>> names = ParseOrder(order);
-  if (!names.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("order: ", std::string(order),
-                                                   " is not allowed; allowed: ", kAllowedOrder, "; ",
-                                                   names.status().message()));
-  }
-  if (sizes.ep > 1 && sizes.cp > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("one grid cannot have both ep ", sizes.ep, " and cp ", sizes.cp));
-  }
+  TANDEM_CHECK(names.ok(), "an order names axes, each once");
+  TANDEM_CHECK(sizes.ep == 1 || sizes.cp == 1, "experts have a grid of their own");
+  TANDEM_CHECK(offset >= 0, "ranks count from 0");
   const auto size_of = [&](const std::string& name) {
     return name == "tp"   ? sizes.tp
            : name == "cp" ? sizes.cp
@@ -60,32 +54,18 @@ absl::StatusOr<RankGrid> RankGrid::Make(const Sizes& sizes, std::string_view ord
                           : sizes.pp;
   };
   for (const std::string& name : AxisNames()) {
-    if (size_of(name) < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(name, " has size ", size_of(name), ", must be ≥ 1"));
-    }
+    TANDEM_CHECK(size_of(name) >= 1, "every axis has a size");
     if (!Contains(*names, name)) {
-      if (size_of(name) > 1) {
-        return absl::InvalidArgumentError(absl::StrCat("order ", std::string(order), " leaves out ", name,
-                                                       ", whose size is ", size_of(name)));
-      }
+      TANDEM_CHECK(size_of(name) == 1, "the order has every axis that is long");
       names->push_back(name);
     }
   }
-  if (offset < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the first rank is ", offset, ", must be ≥ 0"));
-  }
-  RankGrid grid;
-  grid.offset_ = offset;
   int64_t stride = 1;
   for (const std::string& name : *names) {
-    grid.axes_.push_back({.name = name, .size = size_of(name), .stride = static_cast<int>(stride)});
+    axes_.push_back({.name = name, .size = size_of(name), .stride = static_cast<int>(stride)});
     stride *= size_of(name);
-    if (stride > std::numeric_limits<int>::max() - offset) {
-      return absl::InvalidArgumentError("the grid has more ranks than can be counted");
-    }
+    TANDEM_CHECK(stride <= std::numeric_limits<int>::max() - offset, "ranks can be counted");
   }
-  grid.num_ranks_ = static_cast<int>(stride);
-  return grid;
 }
 
 std::vector<RankList> RankGrid::Groups(std::string_view axes) const {

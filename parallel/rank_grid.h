@@ -23,17 +23,15 @@ class RankGrid {
   };
 
   // rank = offset + Σ index × stride. `order` names axes, joined by '-', in any case; the leftmost varies
-  // fastest. An axis that it leaves out must have size 1. InvalidArgument: a size below 1, an unknown or
-  // repeated name, an axis left out, more ranks than an int holds, ep and cp in one grid (experts have a grid
-  // of their own).
-  static absl::StatusOr<RankGrid> Make(const Sizes& sizes, std::string_view order, int offset);
+  // fastest. Requires what CheckGrid finds no violation in: sizes and an offset in range, an order that
+  // parses and leaves out no axis of more than one rank; and ep or cp of size 1 (experts have a grid of their
+  // own).
+  RankGrid(const Sizes& sizes, std::string_view order, int offset);
 
   // "dp-cp": every group whose members differ in these axes only. Members and groups count in the order of
   // the grid, whatever the order of the query; every rank is in exactly one group. Requires known, distinct
   // names.
   std::vector<RankList> Groups(std::string_view axes) const;
-
-  int num_ranks() const { return num_ranks_; }
 
  private:
   struct Axis {
@@ -42,11 +40,8 @@ class RankGrid {
     int stride = 1;
   };
 
-  RankGrid() = default;
-
   std::vector<Axis> axes_;  // fastest first
   int offset_ = 0;
-  int num_ranks_ = 1;
 };
 
 inline constexpr char kAllowedOrder[] = "tp, cp, ep, dp and pp, each at most once, joined by -";

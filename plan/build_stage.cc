@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/build_stage.h"
 
-#include <algorithm>
-#include <map>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -40,14 +38,6 @@ std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layo
   return result;
 }
 
-std::map<std::string, int> GroupRanks(const std::vector<parallel::Group>& groups) {
-  std::map<std::string, int> ranks;
-  for (const parallel::Group& group : groups) {
-    ranks[group.name] = static_cast<int>(group.ranks.size());
-  }
-  return ranks;
-}
-
 schedules::MeshAxes Axes(const absl::StatusOr<parallel::DataParallelMesh>& mesh) {
   RequireOk(mesh.status());
   return {.inner = mesh->inner,
@@ -60,22 +50,20 @@ schedules::MeshAxes Axes(const absl::StatusOr<parallel::DataParallelMesh>& mesh)
 // The place of `rank` in the one of the groups of that name that it is in.
 int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, int rank) {
   for (const parallel::Group& group : groups) {
-    const auto member = std::find(group.ranks.begin(), group.ranks.end(), rank);
-    if (group.name == name && member != group.ranks.end()) {
-      return static_cast<int>(member - group.ranks.begin());
+    const int place = group.name == name ? parallel::PlaceIn(group, rank) : -1;
+    if (place >= 0) {
+      return place;
     }
   }
   throw std::logic_error(absl::StrCat("rank ", rank, " is in no group ", name));
 }
 
-schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const parallel::GridSizes& grid,
-                                  int prefetch, const JobPlan& plan) {
-  const absl::StatusOr<parallel::ProcessGroups> groups = parallel::JobGroups(grid);
-  RequireOk(groups.status());
-  const schedules::MeshAxes dense = Axes(parallel::DenseMesh(*groups));
+schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const parallel::ProcessGroups& groups,
+                                  const std::string& norm_group, int prefetch, const JobPlan& plan) {
+  const schedules::MeshAxes dense = Axes(parallel::DenseMesh(groups));
   const schedules::MeshAxes expert =
-      groups->Find("expt_dp") == nullptr ? dense : Axes(parallel::ExpertMesh(*groups));
-  schedules::BuildOptions options{
+      groups.Find("expt_dp") == nullptr ? dense : Axes(parallel::ExpertMesh(groups));
+  return {
       .num_microbatches = plan.train.microbatches_per_rank,
       .num_validation_microbatches = Validates(plan.train) ? plan.train.validation_rounds : 0,
       .strategy = strategy,
@@ -83,11 +71,10 @@ schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const par
       .dense = dense,
       .expert = expert,
       .rings = {.inputs_bytes = fsdp::InputsBytes(), .outcome_bytes = fsdp::OutcomeBytes(plan.train.ranks)},
-      .norm_group = parallel::NormGroup(grid),
+      .norm_group = norm_group,
       .parameter_norms = plan.train.parameter_norms,
       .prefetch = prefetch,
   };
-  return options;
 }
 
 std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
@@ -109,9 +96,9 @@ std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
 }  // namespace
 
 fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank) {
-  const bool expert = plan.outline.units.at(unit).group == schedules::UnitGroup::kExpert;
-  const schedules::MeshAxes& axes = expert ? plan.options.expert : plan.options.dense;
-  const schedules::Strategy& strategy = expert ? plan.options.expert_strategy : plan.options.strategy;
+  const schedules::Unit& placed = plan.outline.units.at(unit);
+  const schedules::MeshAxes& axes = schedules::AxesOf(plan.options, placed);
+  const schedules::Strategy& strategy = schedules::PlacementOf(plan.options, placed);
   return {.inner = axes.inner,
           .inner_rank = RankIn(plan.groups, axes.inner_group, rank),
           .outer = axes.outer,
@@ -124,11 +111,10 @@ void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, in
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
   plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.precision, UnitLayouts(plan.layouts));
-  absl::StatusOr<std::vector<parallel::Group>> groups = parallel::BuildProcessGroups(grid);
+  const absl::StatusOr<parallel::ProcessGroups> groups = parallel::JobGroups(grid);
   RequireOk(groups.status());
-  plan.groups = *std::move(groups);
-  plan.group_ranks = GroupRanks(plan.groups);
-  plan.options = OptionsOf(*placements, grid, prefetch, plan);
+  plan.groups = parallel::Listed(*groups);
+  plan.options = OptionsOf(*placements, *groups, parallel::NormGroup(grid), prefetch, plan);
   BuildPrograms(plan);
 }
 

@@ -8,7 +8,7 @@
 
 namespace tandem::plan {
 
-// Sets outline, group_ranks, options and stage of a plan whose other members are set: the step program, built
+// Sets outline, groups, options and stage of a plan whose other members are set: the step program, built
 // and checked. strategy: a name of schedules::Strategies(). Throws std::logic_error where the check refuses
 // it (a bug of ours, with the check's text).
 void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan);

@@ -8,7 +8,6 @@
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -170,7 +169,6 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .steps = training.steps(),
       .seed = training.seed(),
       .ranks = spec.parallelism().ranks(),
-      .replicas = spec.parallelism().replicas(),
       .microbatches_per_rank = static_cast<int>(training.global_batch_size() / sequences_of_a_round),
       .validate_every_steps = training.validate_every_steps(),
       .validation_batches = training.validation_batches(),
@@ -221,6 +219,15 @@ int64_t TokensPerStep(const JobPlan& plan) {
 
 double ContributionsPerStep(const JobPlan& plan) {
   return static_cast<double>(plan.train.microbatches_per_rank) * plan.train.ranks;
+}
+
+int GroupRanks(const JobPlan& plan, const std::string& name) {
+  for (const parallel::Group& group : plan.groups) {
+    if (group.name == name) {
+      return static_cast<int>(group.ranks.size());
+    }
+  }
+  throw std::logic_error(absl::StrCat("the plan has no process group ", name));
 }
 
 std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan) {
@@ -277,10 +284,11 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.program_digest = platform::Sha256Of(texts);
   plan.layout_digest = fsdp::LayoutDigest(plan.layouts);
   plan.resumable_layouts = {plan.layout_digest};
-  for (const int bytes : {4, 2}) {
-    const std::string digest = fsdp::LayoutDigest(Layouts(plan.units, bytes, plan.train.optimizer));
-    if (plan.precision.common.main == model::ComputeType::kFp32 && digest != plan.layout_digest) {
-      plan.resumable_layouts.push_back(digest);
+  if (plan.precision.common.main == model::ComputeType::kFp32) {
+    const std::string other =
+        fsdp::LayoutDigest(Layouts(plan.units, aligned == 4 ? 2 : 4, plan.train.optimizer));
+    if (other != plan.layout_digest) {
+      plan.resumable_layouts.push_back(other);
     }
   }
   return plan;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -53,7 +52,6 @@ struct TrainConfig {
   int64_t steps = 0;
   uint64_t seed = 0;
   int ranks = 0;
-  int replicas = 1;               // of the sharded group: ranks of the outer axis
   int microbatches_per_rank = 0;  // rounds of one step
   int64_t validate_every_steps = 0;
   int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
@@ -73,9 +71,8 @@ struct JobPlan {
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
-  std::vector<parallel::Group> groups;     // every process group, in creation order
-  std::map<std::string, int> group_ranks;  // of each, by name
-  schedules::BuildOptions options;         // what `stage` is built with
+  std::vector<parallel::Group> groups;  // every process group, in creation order
+  schedules::BuildOptions options;      // what `stage` is built with
   schedules::StagePrograms stage;
   std::string program_digest;  // SHA-256 of the texts of all programs
   std::string layout_digest;
@@ -97,6 +94,9 @@ int64_t TokensPerStep(const JobPlan& plan);
 
 // Microbatches of a step over all ranks, which the mean of the gradients divides by.
 double ContributionsPerStep(const JobPlan& plan);
+
+// Ranks of each of the groups of that name, which the plan has.
+int GroupRanks(const JobPlan& plan, const std::string& name);
 
 // What the programs communicate with: every use once, in the order of the programs and of their lists, the
 // same on all ranks. Communicators are made in it, those of clones last (comm/communicators.h).

@@ -74,6 +74,8 @@ struct Role {
   schedules::BufferKind kind;
   int schedules::UnitPrecision::*bytes;
   int copies;
+  // Only the staging of a reduction that a run has one of: of accumulated gradients, or over the outer axis.
+  bool once_a_run = false;
 };
 
 constexpr Role kRoles[] = {
@@ -86,6 +88,7 @@ constexpr Role kRoles[] = {
     {schedules::BufferKind::kContribution, &schedules::UnitPrecision::transport, 1},
     {schedules::BufferKind::kFullGradient, &schedules::UnitPrecision::main, 1},
     {schedules::BufferKind::kStaging, &schedules::UnitPrecision::transport, 1},
+    {schedules::BufferKind::kStaging, &schedules::UnitPrecision::main, 1, /*once_a_run=*/true},
 };
 
 // "1/4 of the unit", "all of the unit", "98.2 % of the unit"
@@ -104,13 +107,17 @@ void AppendBuffers(const JobPlan& plan, int unit, int64_t padded, std::string& t
   for (const Role& role : kRoles) {
     const std::vector<schedules::Buffer>& buffers = plan.stage.train.buffers;
     const auto buffer = std::find_if(buffers.begin(), buffers.end(), [&](const schedules::Buffer& each) {
-      return each.kind == role.kind && each.subject == unit;
+      const bool staging = role.kind == schedules::BufferKind::kStaging;
+      return each.kind == role.kind && each.subject == unit &&
+             (!staging || role.once_a_run == (each.microbatch < 0));
     });
     if (buffer != buffers.end()) {
       const int64_t element = precision.*role.bytes;
-      absl::StrAppendFormat(&text, "    %-22s %12s  %s, %d B an element\n", schedules::ToText(role.kind),
-                            SizeText(buffer->bytes.bound),
-                            PartText(buffer->bytes.bound, padded * element * role.copies), element);
+      absl::StrAppendFormat(
+          &text, "    %-22s %12s  %s, %d B an element\n",
+          absl::StrCat(schedules::ToText(role.kind), role.once_a_run ? ", once a step" : ""),
+          SizeText(buffer->bytes.bound), PartText(buffer->bytes.bound, padded * element * role.copies),
+          element);
     }
   }
 }

@@ -206,7 +206,7 @@ void AppendPrograms(const JobPlan& plan, std::string& text) {
   AppendRow(text, "communicators",
             absl::StrJoin(CommunicatorUses(plan), ", ",
                           [&](std::string* out, const schedules::CommunicatorUse& use) {
-                            const int ranks = plan.group_ranks.at(use.group);
+                            const int ranks = GroupRanks(plan, use.group);
                             absl::StrAppend(out, use.purpose, " (", use.group, ", ", ranks,
                                             ranks == 1 ? " rank)" : " ranks)");
                           }));
@@ -289,7 +289,7 @@ json CommunicatorsJson(const JobPlan& plan) {
   for (const schedules::CommunicatorUse& use : CommunicatorUses(plan)) {
     communicators.push_back({{"group", use.group},
                              {"purpose", use.purpose},
-                             {"ranks", plan.group_ranks.at(use.group)},
+                             {"ranks", GroupRanks(plan, use.group)},
                              {"window", use.window}});
   }
   return communicators;

@@ -27,8 +27,6 @@ using schedules::Program;
 
 namespace {
 
-constexpr uint8_t kNanByte = 0xFF;
-
 // The operands of one instruction in runs of one parity, taken in their order (schedules/program/program.h).
 class OperandReader {
  public:
@@ -136,7 +134,7 @@ Call Binder::Bind(const Program& program, const Instruction& instruction, int pa
   }
   return [&device = backend_.device(), overwritten, call] {
     for (const Memory& memory : overwritten) {
-      device.Fill(memory.begin, kNanByte, memory.bytes);
+      device.Fill(memory.begin, device::kNanByte, memory.bytes);
     }
     call();
   };
@@ -203,8 +201,8 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
     case Opcode::kRound: {
       const model::UnitTypes& types = TypesOf(plan_, instruction.target);
       const Memory collected = operands.Take(BufferKind::kCollected);
-      return fsdp::BindRound(device, collected, ElementTypeOf(types.main),
-                             operands.Take(BufferKind::kContribution), ElementTypeOf(types.transport));
+      return fsdp::BindRound(device, collected, model::ScalarTypeOf(types.main),
+                             operands.Take(BufferKind::kContribution), model::ScalarTypeOf(types.transport));
     }
     case Opcode::kReduceOuter: {
       const Memory gradients = operands.Take(BufferKind::kGradients);
@@ -276,7 +274,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       }
       return [&device, dead] {
         for (const Memory& memory : dead) {
-          device.Fill(memory.begin, kNanByte, memory.bytes);
+          device.Fill(memory.begin, device::kNanByte, memory.bytes);
         }
       };
     }

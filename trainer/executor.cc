@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "trainer/backend.h"
 #include "trainer/binder.h"
 #include "trainer/bound_program.h"
+#include "trainer/collective_log.h"
 #include "trainer/failure.h"
 #include "trainer/progress.h"
 #include "trainer/run_memory.h"
@@ -29,9 +29,6 @@ using schedules::Opcode;
 using schedules::Program;
 
 namespace {
-
-// Of an instruction whose call has not returned: how many collectives it starts is not known yet.
-constexpr uint64_t kNotKnown = UINT64_MAX;
 
 // Where a program's communicator is among those of all programs.
 int Find(const std::vector<schedules::CommunicatorUse>& uses, const schedules::CommunicatorUse& wanted) {
@@ -56,16 +53,11 @@ class Executor::Impl {
         page_(page),
         options_(options),
         device_(backend.device()),
+        collectives_(communicators, page),
         progress_(page, !device_.finishes_in_calls()),
         run_memory_(plan, memory),
         binder_(plan, nodes, units, memory, backend, options.fill_with_nan,
                 [this](int parity, int microbatch) { reader_.Await(slots_[parity].number, microbatch); }) {
-    if (communicators.size() > link::SharedPage::kMaxCommunicators) {
-      throw std::logic_error(absl::StrCat("the shared page counts the collectives of ",
-                                          link::SharedPage::kMaxCommunicators,
-                                          " communicators, the programs use ", communicators.size()));
-    }
-    page_.num_communicators.store(static_cast<int32_t>(communicators.size()), std::memory_order_relaxed);
     for (const int parity : {0, 1}) {
       slots_[parity].executor = this;
       slots_[parity].parity = parity;
@@ -98,11 +90,8 @@ class Executor::Impl {
     WithPlace([this] { error_.RethrowIfSet(); });
     const int64_t number = next_++;
     Slot& slot = slots_[number % 2];
-    {
-      const std::lock_guard<std::mutex> lock(mu_);
-      slot.number = number;
-      slot.collectives.clear();
-    }
+    slot.number = number;
+    collectives_.Begin(slot.parity, number);
     slot.bound = ProgramOf(request.run.kind);
     slot.request = request;
     slot.step = step;
@@ -153,20 +142,16 @@ class Executor::Impl {
   }
 
   std::exception_ptr FailHungCollective(const std::exception_ptr& error) {
-    for (const Collective& collective : Collectives()) {
-      const comm::Communicator& communicator = *collective.communicator;
-      if (collective.last_sequence <= communicator.num_ended()) {
-        continue;
-      }
-      const std::exception_ptr reported = std::make_exception_ptr(InstructionError(
+    std::exception_ptr reported = error;
+    if (const std::optional<CollectiveLog::Entry> pending = collectives_.OldestPending()) {
+      const comm::Communicator& communicator = *pending->communicator;
+      reported = std::make_exception_ptr(InstructionError(
           std::make_exception_ptr(comm::CommError(absl::StrCat("group ", communicator.name(), " rank ",
                                                                communicator.rank(), ": ", Message(error)))),
-          collective.step, schedules::ToText(*collective.instruction, plan_.outline), communicator.name()));
-      Fail(reported);
-      return reported;
+          pending->step, schedules::ToText(*pending->instruction, plan_.outline), communicator.name()));
     }
-    Fail(error);
-    return error;
+    Fail(reported);
+    return reported;
   }
 
  private:
@@ -198,19 +183,11 @@ class Executor::Impl {
     std::unique_ptr<device::Stream> stream;
   };
 
-  // The collectives of one instruction that has been issued.
-  struct Collective {
-    comm::Communicator* communicator = nullptr;
-    uint64_t last_sequence = kNotKnown;  // how many the communicator has started with them
-    const Instruction* instruction = nullptr;
-    int64_t step = 0;
-  };
-
   // A run in flight, by parity.
   struct Slot {
     Impl* executor = nullptr;
     int parity = 0;
-    int64_t number = -1;  // written under mu_: a watchdog asks which run is older
+    int64_t number = -1;
     Bound* bound = nullptr;
     RunRequest request;
     int64_t step = 0;                  // of a validation
@@ -218,7 +195,6 @@ class Executor::Impl {
     std::vector<device::Event> ends;   // by stream: of all of the run's work on it
     device::Event end;                 // of all of them
     device::Stream* end_stream = nullptr;
-    std::vector<Collective> collectives;  // as they were issued; mu_
     std::unique_ptr<StepRecorder> recorder;
   };
 
@@ -329,16 +305,19 @@ class Executor::Impl {
 
   void Run(Slot& slot, const BoundInstruction& bound) {
     try {
-      const bool communicates = bound.instruction->communicator >= 0;
-      const size_t collective = communicates ? NoteStart(slot, bound) : 0;
+      const int communicator = bound.instruction->communicator;
+      const int use = communicator < 0 ? -1 : slot.bound->uses_of[communicator];
+      const size_t entry = use < 0 ? 0
+                                   : collectives_.Starts(slot.parity, use, *bound.instruction,
+                                                         StepOf(slot, *bound.instruction));
       const Call& call = bound.calls[slot.parity];
       if (slot.recorder == nullptr) {
         call();
       } else {
         slot.recorder->Run(bound.index, call);
       }
-      if (communicates) {
-        NoteStarted(slot, bound, collective);
+      if (use >= 0) {
+        collectives_.Started(slot.parity, use, entry);
       }
       if (device_.finishes_in_calls()) {
         NoteFinished(slot, bound);
@@ -360,27 +339,6 @@ class Executor::Impl {
       return slot.step;
     }
     return instruction.opcode == Opcode::kOptimizerStep || run.computed == 0 ? run.applied : run.computed;
-  }
-
-  // Before the call of an instruction that communicates; returns where its collectives are noted.
-  size_t NoteStart(Slot& slot, const BoundInstruction& bound) {
-    const int use = slot.bound->uses_of[bound.instruction->communicator];
-    comm::Communicator& communicator = communicators_[use];
-    page_.collectives[use].store(communicator.num_collectives() + 1, std::memory_order_relaxed);
-    const std::lock_guard<std::mutex> lock(mu_);
-    slot.collectives.push_back({.communicator = &communicator,
-                                .instruction = bound.instruction,
-                                .step = StepOf(slot, *bound.instruction)});
-    return slot.collectives.size() - 1;
-  }
-
-  // Behind the call, which has started all of them.
-  void NoteStarted(Slot& slot, const BoundInstruction& bound, size_t collective) {
-    const int use = slot.bound->uses_of[bound.instruction->communicator];
-    const uint64_t sequence = communicators_[use].num_collectives();
-    page_.collectives[use].store(sequence, std::memory_order_relaxed);
-    const std::lock_guard<std::mutex> lock(mu_);
-    slot.collectives[collective].last_sequence = sequence;
   }
 
   // The streams that copy to and from the host go ahead into the next run, where the page would jump to and
@@ -433,21 +391,12 @@ class Executor::Impl {
     }
   }
 
-  // Of the runs in flight, the older one's first.
-  std::vector<Collective> Collectives() {
-    const std::lock_guard<std::mutex> lock(mu_);
-    const Slot& older = slots_[0].number < slots_[1].number ? slots_[0] : slots_[1];
-    const Slot& newer = &older == slots_.data() ? slots_[1] : slots_[0];
-    std::vector<Collective> collectives = older.collectives;
-    collectives.insert(collectives.end(), newer.collectives.begin(), newer.collectives.end());
-    return collectives;
-  }
-
   const plan::JobPlan& plan_;
   comm::Communicators& communicators_;
   link::SharedPage& page_;
   const ExecutorOptions options_;
   device::Device& device_;
+  CollectiveLog collectives_;
   Progress progress_;
   RunMemory run_memory_;
   BatchReader reader_;
@@ -458,7 +407,6 @@ class Executor::Impl {
   int in_flight_ = 0;
   std::array<Slot, 2> slots_;  // by parity
   std::optional<RecordedRun> recorded_;
-  std::mutex mu_;
 
   device::StreamError error_;
   // Last: joined before anything that their work uses is gone.

@@ -30,18 +30,12 @@ std::string GroupText(const std::vector<parallel::Group>& groups, size_t index) 
                                    " in this trainer's plan; install controller and workers from one build"));
 }
 
-// -1: it is no member.
-int PlaceIn(const parallel::Group& group, int rank) {
-  const auto member = std::find(group.ranks.begin(), group.ranks.end(), rank);
-  return member == group.ranks.end() ? -1 : static_cast<int>(member - group.ranks.begin());
-}
-
 }  // namespace
 
 RankGroups GroupsOfRank(const std::vector<parallel::Group>& all, int rank) {
   RankGroups groups{.all = all, .own = {}};
   for (size_t i = 0; i < all.size(); ++i) {
-    if (PlaceIn(all[i], rank) >= 0) {
+    if (parallel::PlaceIn(all[i], rank) >= 0) {
       groups.own.push_back(static_cast<int>(i));
     }
   }
@@ -66,7 +60,7 @@ std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank) 
     memberships.push_back(
         {.group = group.name,
          .prefix = absl::StrCat("group/", index, "/"),
-         .rank = PlaceIn(group, rank),
+         .rank = parallel::PlaceIn(group, rank),
          .size = static_cast<int>(group.ranks.size()),
          .clone_of = group.clone_of < 0 ? "" : groups.all[static_cast<size_t>(group.clone_of)].name});
   }

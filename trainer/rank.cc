@@ -118,7 +118,7 @@ class Rank::Impl {
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
         states_(StatesOf(plan, memory_)),
-        arrays_(backend.device(), ElementTypeOf(plan.precision.common.main), units_, states_),
+        arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_),
         executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(memory_.region())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",

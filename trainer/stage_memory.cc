@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/stage_memory.h"
 
-#include <c10/core/ScalarType.h>
-
-#include <stdexcept>
 #include <utility>
 
 #include "device/device.h"
+#include "model/bound_pass.h"
 #include "plan/job_plan.h"
 #include "trainer/backend.h"
 
@@ -15,18 +13,6 @@ namespace tandem::trainer {
 using schedules::Buffer;
 using schedules::Operand;
 using schedules::Program;
-
-c10::ScalarType ElementTypeOf(model::ComputeType type) {
-  switch (type) {
-    case model::ComputeType::kFp32:
-      return c10::ScalarType::Float;
-    case model::ComputeType::kFp64:
-      return c10::ScalarType::Double;
-    case model::ComputeType::kBf16:
-      return c10::ScalarType::BFloat16;
-  }
-  throw std::logic_error("no trainer computes in this type");
-}
 
 StageMemory::StageMemory(const schedules::StagePrograms& stage, device::Device& device,
                          std::shared_ptr<device::Region> arena, bool fill_with_nan)
@@ -56,9 +42,9 @@ std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Back
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const model::UnitTypes& types = plan.precision.Of(plan.units[unit].name);
     units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan::MeshOf(plan, unit, rank),
-                       fsdp::UnitTypes{.main = ElementTypeOf(types.main),
-                                       .compute = ElementTypeOf(types.compute),
-                                       .transport = ElementTypeOf(types.transport)},
+                       fsdp::UnitTypes{.main = model::ScalarTypeOf(types.main),
+                                       .compute = model::ScalarTypeOf(types.compute),
+                                       .transport = model::ScalarTypeOf(types.transport)},
                        backend.device(), backend.shard_kernels());
   }
   return units;

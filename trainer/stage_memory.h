@@ -24,9 +24,6 @@ namespace tandem::trainer {
 
 class Backend;
 
-// LibTorch's name of a type of elements.
-c10::ScalarType ElementTypeOf(model::ComputeType type);
-
 // The memory of one rank's programs: the arena and the pinned host memory, as large as the programs say, and
 // where each buffer lies in them. A buffer has one address, the same in every run. Immutable after
 // construction.

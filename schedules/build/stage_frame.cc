@@ -26,7 +26,7 @@ class Builder {
     }
     for (size_t state = 0; state < outline_.states.size(); ++state) {
       frame_.states.push_back(Add(outline_.states[state].name, BufferKind::kNodeState,
-                                  static_cast<int>(state), Life::kPersistent, outline_.states[state].bytes));
+                                  static_cast<int>(state), outline_.states[state].bytes));
     }
     frame_.norm = Communicator(options_.norm_group, "norm", false);
     AddRings();
@@ -54,12 +54,12 @@ class Builder {
     return static_cast<CommunicatorId>(frame_.communicators.size()) - 1;
   }
 
-  BufferId Add(const std::string& name, BufferKind kind, int subject, Life life, int64_t bytes,
+  BufferId Add(const std::string& name, BufferKind kind, int subject, int64_t bytes,
                std::vector<BufferPart> parts = {}) {
     frame_.buffers.push_back({.name = name,
                               .kind = kind,
                               .subject = subject,
-                              .life = life,
+                              .life = InfoOf(kind).life,
                               .bytes = {bytes, bytes},
                               .alignment = kAlignment,
                               .parts = std::move(parts)});
@@ -101,12 +101,12 @@ class Builder {
   void AddUnit(UnitId id) {
     const Unit& unit = outline_.units[id];
     const UnitSizes& sizes = options_.units[id];
-    const MeshAxes& axes = unit.group == UnitGroup::kExpert ? options_.expert : options_.dense;
+    const MeshAxes& axes = AxesOf(options_, unit);
     UnitFrame frame{.memory = MemoryOf(outline_, options_, id)};
     const UnitMemory& memory = frame.memory;
     const auto persistent = [&](const char* what, BufferKind kind, int64_t bytes,
                                 std::vector<BufferPart> parts = {}) {
-      return Add(absl::StrCat(unit.name, " ", what), kind, id, Life::kPersistent, bytes, std::move(parts));
+      return Add(absl::StrCat(unit.name, " ", what), kind, id, bytes, std::move(parts));
     };
     // Where nothing is gathered, nodes read parts of these.
     const std::vector<BufferPart> read_parts =
@@ -131,7 +131,7 @@ class Builder {
           persistent("optimizer state", BufferKind::kOptimizerState, memory.optimizer_state,
                      {{"exp_avg", 0, moment}, {"exp_avg_sq", moment, memory.optimizer_state}});
       const auto ring = [&](const char* what, BufferKind kind, int64_t bytes) {
-        return Add(absl::StrCat(unit.name, " ", what), kind, id, Life::kRing, bytes);
+        return Add(absl::StrCat(unit.name, " ", what), kind, id, bytes);
       };
       frame.norm_terms = ring("norm terms", BufferKind::kNormTerms, sizes.norm_terms_bytes);
       frame.update_norms = ring("update norms", BufferKind::kUpdateNorms, sizes.update_norms_bytes);
@@ -164,8 +164,8 @@ class Builder {
                                         int subject, int64_t bytes,
                                         const std::vector<BufferPart>& parts = {}) {
     const int64_t total = parts.empty() ? bytes : parts.back().end;
-    const BufferId device = Add(name, kind, subject, Life::kRing, total, parts);
-    return {device, Add(absl::StrCat(name, " (host)"), host_kind, subject, Life::kRing, total, parts)};
+    const BufferId device = Add(name, kind, subject, total, parts);
+    return {device, Add(absl::StrCat(name, " (host)"), host_kind, subject, total, parts)};
   }
 
   void AddRings() {
@@ -199,9 +199,8 @@ class Builder {
 UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId id) {
   const Unit& unit = outline.units[id];
   const UnitSizes& sizes = options.units[id];
-  const bool expert = unit.group == UnitGroup::kExpert;
-  const MeshAxes& axes = expert ? options.expert : options.dense;
-  const Strategy& strategy = expert ? options.expert_strategy : options.strategy;
+  const MeshAxes& axes = AxesOf(options, unit);
+  const Strategy& strategy = PlacementOf(options, unit);
   const bool replicates = strategy.inner.optimizer == Placement::kReplicate;
   const bool outer_shards = strategy.outer.optimizer == Placement::kShard;
   TANDEM_CHECK(!replicates || strategy.inner.parameters == Placement::kReplicate,

@@ -35,8 +35,7 @@ Meeting MeetingOf(const Outline& outline, const BuildOptions& options, const Ins
   if (InfoOf(in.opcode).target != TargetKind::kUnit) {
     return {};
   }
-  const bool expert = outline.units[in.target].group == UnitGroup::kExpert;
-  const MeshAxes& mesh = expert ? options.expert : options.dense;
+  const MeshAxes& mesh = AxesOf(options, outline.units[in.target]);
   switch (in.opcode) {
     case Opcode::kUnshard:
       return {true, mesh.gather_group, "gather"};

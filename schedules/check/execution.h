@@ -55,7 +55,6 @@ class Execution {
   const Cells cells_;
   std::vector<Symbol> state_;  // per cell
   Sent sent_;
-  int num_garbage_ = 0;
   std::vector<Symbol> scratch_;
 };
 

@@ -176,8 +176,7 @@ class Shapes {
     const bool accumulated = strategy.inner.gradients != Placement::kShard;
     const bool outer_sharded = strategy.outer.optimizer == Placement::kShard;
     // Elements of the whole unit, of what this rank reduces, and of what it updates.
-    const int64_t all =
-        sizes.shard_elements * (unit.group == UnitGroup::kExpert ? options_.expert : options_.dense).inner;
+    const int64_t all = sizes.shard_elements * AxesOf(options_, unit).inner;
     const int64_t reduced = replicated ? all : sizes.shard_elements;
     const int64_t updated = outer_sharded ? sizes.outer_shard_elements : reduced;
     const BufferKind published = IsPublished(unit) ? BufferKind::kPublished : BufferKind::kWeights;
@@ -248,10 +247,6 @@ class Shapes {
 void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
               bool validates, std::vector<OperandShape>& shapes) {
   Shapes(outline, options, instruction, validates, shapes).List();
-}
-
-const Strategy& PlacementOf(const BuildOptions& options, const Unit& unit) {
-  return unit.group == UnitGroup::kExpert ? options.expert_strategy : options.strategy;
 }
 
 bool IsPublished(const Unit& unit) { return !unit.frozen && unit.precision.compute != unit.precision.main; }

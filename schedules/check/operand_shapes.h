@@ -29,9 +29,6 @@ inline bool Allows(uint64_t bits, int value) { return (bits >> value & 1) != 0; 
 void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
               bool validates, std::vector<OperandShape>& shapes);
 
-// How the shards of a unit are placed.
-const Strategy& PlacementOf(const BuildOptions& options, const Unit& unit);
-
 // The unit has a copy in the compute type beside its main weights.
 bool IsPublished(const Unit& unit);
 

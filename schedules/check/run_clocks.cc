@@ -49,12 +49,9 @@ RunClocks::RunClocks(const Program& program, absl::Span<const Program* const> st
     for (const Wait& wait : instruction.waits) {
       clocks_.Wait(instruction.stream, wait.instruction + num_former_);
     }
-    const int number = clocks_.Issue(instruction.stream);
+    const int number = clocks_.Issue(instruction);
     instructions_[instruction.stream].push_back(i);
     if (instruction.opcode == Opcode::kHostWait) {
-      for (int s = 0; s < own_streams; ++s) {
-        clocks_.Wait(s, number);
-      }
       for (int s = 0; s < num_streams(); ++s) {
         host_known_.push_back(std::max(host_known_[epoch * num_streams() + s], clocks_.End(number)[s]));
       }

@@ -56,7 +56,7 @@ PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persiste
       const Buffer& buffer = program.buffers[id];
       if (buffer.life == Life::kLocal && IsHost(buffer.kind) == on_host) {
         TANDEM_CHECK(order.first(id) >= 0, "every local is touched");
-        bytes[id] = RoundUp(buffer.bytes.bound, buffer.alignment);
+        bytes[id] = RingStride(buffer);
         buffers.push_back(id);
       }
     }

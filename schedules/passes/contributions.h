@@ -12,7 +12,7 @@ namespace tandem::schedules {
 
 // Appends a local buffer to the program.
 BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subject, int microbatch,
-                   int64_t bytes, std::vector<BufferPart> parts = {});
+                   Bytes bytes, std::vector<BufferPart> parts = {});
 
 // What becomes of gradients (gradients.cc): buffers that the passes write them to, and what follows the last
 // write of each. Appends to the program that the passes are appended to.

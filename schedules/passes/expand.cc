@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/check.h"
+#include "schedules/passes/contributions.h"
 #include "schedules/passes/passes.h"
 #include "schedules/program/pass_operand.h"
 #include "schedules/program/text.h"
@@ -44,16 +45,6 @@ class Expander {
  private:
   size_t Index(ValueId value, int microbatch) const { return microbatch * num_values_ + value; }
 
-  BufferId Add(std::string name, BufferKind kind, int subject, int microbatch, Bytes bytes) {
-    program_.buffers.push_back({.name = std::move(name),
-                                .kind = kind,
-                                .subject = subject,
-                                .microbatch = microbatch,
-                                .life = Life::kLocal,
-                                .bytes = bytes});
-    return static_cast<BufferId>(program_.buffers.size()) - 1;
-  }
-
   void Load(int microbatch) {
     if (loaded_[microbatch]) {
       return;
@@ -87,8 +78,8 @@ class Expander {
     BufferId& buffer = values_[Index(id, microbatch)];
     TANDEM_CHECK(again == (buffer >= 0), absl::StrCat(value.name, " has one producer"));
     const BufferKind kinds[] = {BufferKind::kActivation, BufferKind::kAllToAll, BufferKind::kSizes};
-    buffer = Add(absl::StrCat(value.name, again ? " again mb " : " mb ", microbatch),
-                 kinds[static_cast<int>(value.kind)], id, microbatch, value.bytes);
+    buffer = AddBuffer(program_, absl::StrCat(value.name, again ? " again mb " : " mb ", microbatch),
+                       kinds[static_cast<int>(value.kind)], id, microbatch, value.bytes);
     return {buffer, -1, Mode::kWrites};
   }
 
@@ -104,8 +95,9 @@ class Expander {
     if (buffer >= 0) {
       return {buffer, -1, Mode::kAdds};
     }
-    buffer = Add(absl::StrCat("d(", outline_.values[value].name, ") mb ", microbatch),
-                 BufferKind::kActivationGradient, value, microbatch, outline_.values[value].gradient_bytes);
+    buffer =
+        AddBuffer(program_, absl::StrCat("d(", outline_.values[value].name, ") mb ", microbatch),
+                  BufferKind::kActivationGradient, value, microbatch, outline_.values[value].gradient_bytes);
     return {buffer, -1, Mode::kWrites};
   }
 
@@ -158,9 +150,11 @@ class Expander {
         break;
     }
     const Node& node = outline_.nodes[pass.target];
-    return {Add(absl::StrCat("scratch of ", ToText(pass.opcode), " ", node.name, " mb ", pass.microbatch),
-                BufferKind::kScratch, pass.target, pass.microbatch, AccessOf(node, pass.opcode).scratch),
-            -1, Mode::kWrites};
+    return {
+        AddBuffer(program_,
+                  absl::StrCat("scratch of ", ToText(pass.opcode), " ", node.name, " mb ", pass.microbatch),
+                  BufferKind::kScratch, pass.target, pass.microbatch, AccessOf(node, pass.opcode).scratch),
+        -1, Mode::kWrites};
   }
 
   void Exchange(const NodePass& pass) {

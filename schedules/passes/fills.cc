@@ -2,23 +2,18 @@
 #include <utility>
 #include <vector>
 
+#include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"
 
 namespace tandem::schedules {
 
 void InsertFills(Program& program) {
   const int num_instructions = static_cast<int>(program.instructions.size());
-  std::vector<int> last_access(program.buffers.size(), -1);
-  for (int i = 0; i < num_instructions; ++i) {
-    for (const Operand& operand : program.instructions[i].operands) {
-      last_access[operand.buffer] = i;
-    }
-  }
+  const std::vector<LocalLife> lives = LocalLives(program);
   std::vector<std::vector<BufferId>> ends(num_instructions);
-  for (BufferId id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
-    const Buffer& buffer = program.buffers[id];
-    if (buffer.life == Life::kLocal && !IsHost(buffer.kind) && last_access[id] >= 0) {
-      ends[last_access[id]].push_back(id);
+  for (BufferId id = 0; id < static_cast<int>(lives.size()); ++id) {
+    if (lives[id].last >= 0) {
+      ends[lives[id].last].push_back(id);
     }
   }
   std::vector<Instruction> result;

@@ -11,13 +11,13 @@
 namespace tandem::schedules {
 
 BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subject, int microbatch,
-                   int64_t bytes, std::vector<BufferPart> parts) {
+                   Bytes bytes, std::vector<BufferPart> parts) {
   program.buffers.push_back({.name = std::move(name),
                              .kind = kind,
                              .subject = subject,
                              .microbatch = microbatch,
                              .life = Life::kLocal,
-                             .bytes = {bytes, bytes},
+                             .bytes = bytes,
                              .parts = std::move(parts)});
   return static_cast<BufferId>(program.buffers.size()) - 1;
 }
@@ -61,7 +61,7 @@ BufferId Contributions::Contribution(UnitId id, int microbatch) {
   if (buffer < 0) {
     const Unit& unit = outline_.units[id];
     buffer = AddBuffer(program_, absl::StrCat(unit.name, " contribution mb ", microbatch),
-                       BufferKind::kContribution, id, microbatch, frame_.units[id].memory.contribution,
+                       BufferKind::kContribution, id, microbatch, Fixed(frame_.units[id].memory.contribution),
                        PartsOf(unit, unit.precision.transport));
   }
   return buffer;
@@ -73,7 +73,7 @@ BufferId Contributions::Collected(UnitId id, int microbatch) {
     const Unit& unit = outline_.units[id];
     buffer =
         AddBuffer(program_, absl::StrCat(unit.name, " collected mb ", microbatch), BufferKind::kCollected, id,
-                  microbatch, frame_.units[id].memory.collected, PartsOf(unit, unit.precision.main));
+                  microbatch, Fixed(frame_.units[id].memory.collected), PartsOf(unit, unit.precision.main));
   }
   return buffer;
 }
@@ -143,7 +143,7 @@ void Contributions::Complete(UnitId id, int microbatch) {
   }
   if (first) {
     full_[id] = AddBuffer(program_, absl::StrCat(outline_.units[id].name, " full gradient"),
-                          BufferKind::kFullGradient, id, -1, memory.collected);
+                          BufferKind::kFullGradient, id, -1, Fixed(memory.collected));
   }
   Emit(Opcode::kAccumulate, id, microbatch, frame_.compute, -1).operands = {
       {contribution, -1, Mode::kReads}, {full_[id], -1, first ? Mode::kWrites : Mode::kAdds}};
@@ -159,7 +159,7 @@ void Contributions::Reduce(UnitId id, int microbatch, BufferId gradient, int64_t
   const BufferId staging = AddBuffer(
       program_,
       microbatch < 0 ? absl::StrCat(name, " staging") : absl::StrCat(name, " staging mb ", microbatch),
-      BufferKind::kStaging, id, microbatch, staging_bytes);
+      BufferKind::kStaging, id, microbatch, Fixed(staging_bytes));
   const bool first = microbatch < 0 || completed_[id] == 1;
   Instruction& reduce = Emit(Opcode::kReduceGradients, id, microbatch, frame_.reduce, frame.reduce);
   reduce.operands = {{gradient, -1, Mode::kReads},
@@ -173,7 +173,7 @@ void Contributions::Reduce(UnitId id, int microbatch, BufferId gradient, int64_t
     return;
   }
   const BufferId outer_staging = AddBuffer(program_, absl::StrCat(name, " outer staging"),
-                                           BufferKind::kStaging, id, -1, frame.memory.outer_staging);
+                                           BufferKind::kStaging, id, -1, Fixed(frame.memory.outer_staging));
   Emit(Opcode::kReduceOuter, id, -1, frame_.outer, frame.outer_reduce).operands = {
       {frame.gradients, -1, Mode::kAdds},
       {outer_staging, -1, Mode::kWrites},

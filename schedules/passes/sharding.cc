@@ -88,7 +88,7 @@ class Sharder {
       const int64_t scratch = options_.units[id].optimizer_scratch_bytes;
       if (scratch > 0) {
         step.operands.push_back({AddBuffer(program_, absl::StrCat("scratch of optimizer ", unit.name),
-                                           BufferKind::kScratch, id, -1, scratch),
+                                           BufferKind::kScratch, id, -1, Fixed(scratch)),
                                  -1, Mode::kWrites});
       }
       if (frame.host_update_norms >= 0) {
@@ -149,7 +149,7 @@ class Sharder {
       }
       outer_gathered_[span.unit] =
           AddBuffer(program_, absl::StrCat(outline_.units[span.unit].name, " shard"),
-                    BufferKind::kOuterGathered, span.unit, -1, frame.memory.outer_gathered);
+                    BufferKind::kOuterGathered, span.unit, -1, Fixed(frame.memory.outer_gathered));
       Emit(Opcode::kUnshardOuter, span.unit, frame_.outer, frame.outer_gather).operands = {
           {frame.shard(), -1, Mode::kReads}, {outer_gathered_[span.unit], -1, Mode::kWrites}};
     }
@@ -164,7 +164,7 @@ class Sharder {
     }
     gathered_[id] =
         AddBuffer(program_, absl::StrCat(unit.name, " parameters, gather ", number), BufferKind::kGathered,
-                  id, -1, frame.memory.gathered, PartsOf(unit, unit.precision.compute));
+                  id, -1, Fixed(frame.memory.gathered), PartsOf(unit, unit.precision.compute));
     Instruction& gather = Emit(Opcode::kUnshard, id, frame_.gather, frame.gather);
     gather.microbatch = frame.memory.gathers_once ? -1 : microbatch;
     gather.operands = {{outer_gathered_[id] >= 0 ? outer_gathered_[id] : frame.shard(), -1, Mode::kReads},

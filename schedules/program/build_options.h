@@ -53,4 +53,12 @@ struct BuildOptions {
   bool fill_after_last_access = false;  // tests: what nobody reads any more becomes NaN
 };
 
+// Where the unit is placed, and the mesh that it is placed on.
+inline const Strategy& PlacementOf(const BuildOptions& options, const Unit& unit) {
+  return OfGroup(unit.group, options.strategy, options.expert_strategy);
+}
+inline const MeshAxes& AxesOf(const BuildOptions& options, const Unit& unit) {
+  return OfGroup(unit.group, options.dense, options.expert);
+}
+
 }  // namespace tandem::schedules

@@ -22,6 +22,8 @@ struct Bytes {
   bool operator==(const Bytes&) const = default;
 };
 
+inline Bytes Fixed(int64_t bytes) { return {bytes, bytes}; }
+
 enum class ValueKind : uint8_t {
   kActivation,
   kAllToAll,  // lives in memory that a communicator registered
@@ -103,6 +105,12 @@ struct Node {
 
 // Which data parallel group a unit is sharded over.
 enum class UnitGroup : uint8_t { kDense, kExpert };
+
+// Of what there is one for each group: the one for `group`.
+template <typename T>
+const T& OfGroup(UnitGroup group, const T& dense, const T& expert) {
+  return group == UnitGroup::kExpert ? expert : dense;
+}
 
 // Bytes of one element, by role.
 struct UnitPrecision {

@@ -46,15 +46,17 @@ class VectorClocks {
     }
   }
 
-  // Issues the next instruction, after its waits. What is issued after a host wait knows that it has ended.
-  void Issue(const Instruction& instruction) {
+  // Issues the next instruction, after its waits; returns its number, from 0. What is issued after a host
+  // wait knows that it has ended.
+  int Issue(const Instruction& instruction) {
     const int issued = Issue(instruction.stream);
     for (int s = 0; s < num_streams_ && instruction.opcode == Opcode::kHostWait; ++s) {
       Wait(s, issued);
     }
+    return issued;
   }
 
-  // Issues the next instruction, after its waits; returns its number, from 0.
+  // The same of an instruction that is no host wait.
   int Issue(int stream) {
     const int place = ++now_[stream * num_streams_ + stream];
     const auto begin = now_.begin() + stream * num_streams_;

@@ -54,8 +54,7 @@ double AccumulatorBytes(const Program& program, const Instruction& instruction) 
 // Where the gradients that the instruction reduces are placed.
 const Strategy& PlacementOf(const Outline& outline, const Instruction& instruction,
                             const Workload& workload) {
-  return outline.units[instruction.target].group == UnitGroup::kExpert ? workload.expert_strategy
-                                                                       : workload.strategy;
+  return OfGroup(outline.units[instruction.target].group, workload.strategy, workload.expert_strategy);
 }
 
 double LinkBytes(const Outline& outline, const Program& program, const Instruction& instruction,

@@ -42,8 +42,8 @@ struct RankUnits {
     }
     for (const fsdp::UnitShard& unit : units) {
       const auto memory = [&] {
-        tensors.push_back(at::full({unit.held_bytes() / 4}, -1, at::kFloat));
-        return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), unit.held_bytes()};
+        tensors.push_back(at::full({unit.held().size()}, -1, at::kFloat));
+        return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), unit.held().size() * 4};
       };
       states.push_back({memory(), memory(), memory()});
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/spinning_backend.h"
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <random>
@@ -10,8 +8,9 @@
 #include <utility>
 
 #include "device/cuda/device.h"
-#include "ops/operations.h"
 #include "tests/cuda/spin.h"
+#include "tests/device/forwarding_device.h"
+#include "tests/trainer/forwarding_backend.h"
 
 namespace tandem::cuda {
 namespace {
@@ -38,47 +37,26 @@ class SpinningStream final : public device::Stream {
   std::mt19937_64 engine_;
 };
 
-class SpinningDevice final : public device::Device {
+class SpinningDevice final : public device::ForwardingDevice {
  public:
-  SpinningDevice(device::Device& inner, uint64_t seed) : inner_(inner), engine_(seed) {}
+  SpinningDevice(device::Device& inner, uint64_t seed) : ForwardingDevice(inner), engine_(seed) {}
 
-  c10::Device torch_device() const override { return inner_.torch_device(); }
-  bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
   std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError error) override {
-    return std::make_unique<SpinningStream>(inner_.MakeStream(name, std::move(error)), engine_());
+    return std::make_unique<SpinningStream>(ForwardingDevice::MakeStream(name, std::move(error)), engine_());
   }
-  std::unique_ptr<device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
-  std::unique_ptr<device::Region> ReserveHost(int64_t bytes) override { return inner_.ReserveHost(bytes); }
-  void CopyToDevice(void* device, const void* host, int64_t bytes) override {
-    inner_.CopyToDevice(device, host, bytes);
-  }
-  void CopyToHost(void* host, const void* device, int64_t bytes) override {
-    inner_.CopyToHost(host, device, bytes);
-  }
-  void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
-  std::unique_ptr<device::TimeMark> MarkTime() override { return inner_.MarkTime(); }
-  void Synchronize() override { inner_.Synchronize(); }
 
  private:
-  device::Device& inner_;
   std::mt19937_64 engine_;
 };
 
-class SpinningBackend final : public trainer::Backend {
+class SpinningBackend final : public trainer::ForwardingBackend {
  public:
   SpinningBackend(int index, uint64_t seed)
-      : inner_(trainer::MakeCudaBackend(index)), device_(inner_->device(), seed) {}
+      : ForwardingBackend(trainer::MakeCudaBackend(index)), device_(inner().device(), seed) {}
 
   device::Device& device() override { return device_; }
-  const ops::Operations& operations() const override { return inner_->operations(); }
-  const fsdp::ShardKernels& shard_kernels() const override { return inner_->shard_kernels(); }
-  std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) override {
-    return inner_->MakeCommunicatorFactory(std::move(rendezvous));
-  }
-  bool needs_watchdog() const override { return inner_->needs_watchdog(); }
 
  private:
-  const std::unique_ptr<trainer::Backend> inner_;
   SpinningDevice device_;
 };
 

@@ -32,6 +32,16 @@ std::vector<ParameterInit> Inits(const Layout& layout, double deviation) {
   return inits;
 }
 
+UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const UnitTypes& types) {
+  const auto bytes = [](int64_t elements, at::ScalarType type) {
+    return elements * static_cast<int64_t>(c10::elementSize(type));
+  };
+  return {.held = bytes(HeldRange(layout, mesh).size(), types.main),
+          .accumulator = bytes(AccumulatorRange(layout, mesh).size(), types.main),
+          .gathered = bytes(PaddedElements(layout, mesh), types.compute),
+          .contribution = bytes(PaddedElements(layout, mesh), types.transport)};
+}
+
 TestUnit::TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& comm, device::Device& device,
                    const ShardKernels& kernels, AdamWConfig config)
     : types_(types),
@@ -40,29 +50,28 @@ TestUnit::TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& co
       config_(config),
       unit_("unit", layout, {.inner = comm.size(), .inner_rank = comm.rank()}, types, device, kernels),
       kernels_(kernels) {
-  const UnitBufferBytes bytes =
-      BufferBytesOf(layout, unit_.mesh(), static_cast<int>(c10::elementSize(types.main)));
+  const UnitMesh mesh{.inner = comm.size(), .inner_rank = comm.rank()};
+  const UnitBytes unit = BytesOf(layout, mesh, types);
+  const UnitBufferBytes bytes = BufferBytesOf(layout, mesh, static_cast<int>(c10::elementSize(types.main)));
   const int64_t small = bytes.norm_terms + bytes.update_norms + bytes.optimizer_scratch + InputsBytes() +
                         OutcomeBytes(comm.size()) + 16 * 256;
   arena_ = std::make_unique<device::StaticArena>(
       device,
-      device.Reserve(small + 4 * unit_.held_bytes() + unit_.published_bytes() + unit_.gathered_bytes() +
-                     2 * unit_.contribution_bytes()),
+      device.Reserve(small + 4 * unit.held + unit_.published_bytes() + unit.gathered + 2 * unit.contribution),
       /*fill_with_nan=*/true);
-  reduce_ = {.contribution = Next(unit_.contribution_bytes()),
-             .staging = Next(unit_.contribution_bytes()),
-             .gradients = Next(unit_.held_bytes()),
+  reduce_ = {.contribution = Next(unit.contribution),
+             .staging = Next(unit.contribution),
+             .gradients = Next(unit.held),
              .norm_terms = Next(bytes.norm_terms)};
-  optimizer_ = {.gradients = reduce_.gradients,
-                .outcome = Next(OutcomeBytes(comm.size())),
-                .inputs = Next(InputsBytes()),
-                .state = {.weights = Next(unit_.held_bytes()),
-                          .exp_avg = Next(unit_.held_bytes()),
-                          .exp_avg_sq = Next(unit_.held_bytes())},
-                .update_norms = Next(bytes.update_norms),
-                .scratch = Next(bytes.optimizer_scratch)};
+  optimizer_ = {
+      .gradients = reduce_.gradients,
+      .outcome = Next(OutcomeBytes(comm.size())),
+      .inputs = Next(InputsBytes()),
+      .state = {.weights = Next(unit.held), .exp_avg = Next(unit.held), .exp_avg_sq = Next(unit.held)},
+      .update_norms = Next(bytes.update_norms),
+      .scratch = Next(bytes.optimizer_scratch)};
   if (unit_.published_bytes() > 0) optimizer_.state.published = Next(unit_.published_bytes());
-  gathered_ = Next(unit_.gathered_bytes());
+  gathered_ = Next(unit.gathered);
   for (const bool add : {false, true}) {
     for (const bool last : {false, true}) {
       ReduceMemory memory = reduce_;

@@ -25,6 +25,15 @@ std::vector<at::Tensor> Views(const Layout& layout, const at::Tensor& flat);
 // Two-dimensional parameters are normal, the others ones.
 std::vector<ParameterInit> Inits(const Layout& layout, double deviation);
 
+// Bytes of a unit's memory on one rank, by role.
+struct UnitBytes {
+  int64_t held = 0;  // of weights; of each moment
+  int64_t accumulator = 0;
+  int64_t gathered = 0;
+  int64_t contribution = 0;
+};
+UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const UnitTypes& types);
+
 inline constexpr AdamWConfig kAdamW{
     .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .divisor = 1};
 

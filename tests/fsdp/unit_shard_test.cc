@@ -174,7 +174,8 @@ TEST_P(UnitShardTest, InitialWeightsArePartsOfOneTensorOnEveryMesh) {
   const auto weights = [&](const UnitMesh& mesh) {
     const UnitShard unit("u", layout, mesh, types, Cpu(), CpuShardKernels());
     at::Tensor held = at::full({unit.held().size()}, kNan, main());
-    const device::Memory memory{static_cast<char*>(held.mutable_data_ptr()), unit.held_bytes()};
+    const device::Memory memory{static_cast<char*>(held.mutable_data_ptr()),
+                                static_cast<int64_t>(held.nbytes())};
     unit.Initialize(17, test::Inits(layout, 0.02), {.weights = memory});
     return held;
   };
@@ -347,7 +348,9 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   const UnitTypes types = GetParam();
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
-  const UnitShard unit("layers.3", layout, {.inner = 2}, types, Cpu(), CpuShardKernels());
+  const UnitMesh mesh{.inner = 2};
+  const test::UnitBytes bytes = test::BytesOf(layout, mesh, types);
+  const UnitShard unit("layers.3", layout, mesh, types, Cpu(), CpuShardKernels());
   const auto message = [](const auto& bind) {
     try {
       bind();
@@ -356,11 +359,11 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
     }
     return std::string("accepted");
   };
-  const device::Memory shard{begin, unit.held_bytes()};
-  const device::Memory gathered{begin, unit.gathered_bytes()};
-  const int64_t gathered_shard = unit.gathered_bytes() / 2;  // of each of the ranks
+  const device::Memory shard{begin, bytes.held};
+  const device::Memory gathered{begin, bytes.gathered};
+  const int64_t gathered_shard = bytes.gathered / 2;  // of each of the ranks
   const device::Memory sent{begin, gathered_shard};
-  const device::Memory contribution{begin, unit.contribution_bytes()};
+  const device::Memory contribution{begin, bytes.contribution};
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     EXPECT_EQ(message([&] { unit.BindUnshard(comm, sent, gathered); }),
               "unit layers.3: placed as rank 0 of 2, in group test this is rank 0 of 1");
@@ -377,7 +380,7 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
                 unit.BindReduceGradients(comm, {contribution, false, contribution, shard, {begin, 8}}, false);
               }),
               "unit layers.3: norm terms needs " +
-                  std::to_string(BufferBytesOf(layout, unit.mesh(), static_cast<int>(element)).norm_terms) +
+                  std::to_string(BufferBytesOf(layout, mesh, static_cast<int>(element)).norm_terms) +
                   " bytes, there are 8");
   });
   EXPECT_EQ(message([&] { unit.BindOptimizerStep({}, test::kAdamW); }),
@@ -430,12 +433,13 @@ TEST_P(UnitShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
 TEST_P(UnitShardTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
   const Layout layout = MixedLayout(GetParam());
   const UnitMesh mesh{.inner = 2, .inner_rank = 0, .outer = 2, .outer_rank = 1};
+  const test::UnitBytes bytes = test::BytesOf(layout, mesh, GetParam());
   const UnitShard unit("layers.3", layout, mesh, GetParam(), Cpu(), CpuShardKernels());
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
-  const int64_t shard = unit.gathered_bytes() / mesh.inner;  // in the compute type
-  const device::Memory contribution{begin, unit.contribution_bytes()};
-  const device::Memory accumulator{begin, unit.accumulator_bytes()};
+  const int64_t shard = bytes.gathered / mesh.inner;  // in the compute type
+  const device::Memory contribution{begin, bytes.contribution};
+  const device::Memory accumulator{begin, bytes.accumulator};
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     const auto expect_right_place = [&](int rank, const auto& bind) {
       std::string said;
@@ -449,7 +453,7 @@ TEST_P(UnitShardTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
                                           : "unit layers.3: placed as rank " + std::to_string(rank) +
                                                 " of 2, in group test this is rank " + other + " of 2");
     };
-    expect_right_place(0, [&] { unit.BindUnshard(comm, {begin, shard}, {begin, unit.gathered_bytes()}); });
+    expect_right_place(0, [&] { unit.BindUnshard(comm, {begin, shard}, {begin, bytes.gathered}); });
     expect_right_place(0, [&] {
       unit.BindReduceGradients(comm, {contribution, false, contribution, accumulator, {}}, false);
     });

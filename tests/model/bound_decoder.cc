@@ -21,10 +21,6 @@ constexpr int64_t kGuardBytes = 256;
 constexpr int64_t kAlignment = 64;  // elements: 128 bytes of the narrowest
 constexpr int kUntouched = 0xFF;    // NaN in every type
 
-at::ScalarType ScalarTypeOf(ComputeType type) {
-  return type == ComputeType::kFp64 ? at::kDouble : type == ComputeType::kBf16 ? at::kBFloat16 : at::kFloat;
-}
-
 // Of a value of that name, which says the node and the output.
 at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) {
   const size_t dot = name.rfind('.');

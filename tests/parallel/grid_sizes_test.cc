@@ -71,6 +71,9 @@ TEST(GridSizesTest, TheOrderHasEveryAxisThatIsLong) {
             "order: tp-xp-dp" + allowed + "xp is none of them\n");
   EXPECT_EQ(Violations({.world = 8, .order = "tp--dp"}),
             "order: tp--dp" + allowed + "an empty name is none of them\n");
+  EXPECT_EQ(Violations({.world = 8, .order = ""}), "order: " + allowed + "an empty name is none of them\n");
+  EXPECT_EQ(Violations({.world = 8, .order = "tp-dp-"}),
+            "order: tp-dp-" + allowed + "an empty name is none of them\n");
   EXPECT_EQ(Violations({.world = 8, .order = "tp-tp"}), "order: tp-tp" + allowed + "tp is there twice\n");
   EXPECT_EQ(Violations({.world = 8, .tensor = 2, .expert = 2, .order = "cp-pp"}),
             "order: cp-pp" + allowed + "tp is missing, and there are 2 ranks along it\n" + "order: cp-pp" +

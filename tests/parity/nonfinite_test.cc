@@ -5,13 +5,12 @@
 #include <memory>
 #include <utility>
 
-#include "device/device.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
-#include "ops/operations.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
+#include "tests/trainer/forwarding_backend.h"
 #include "trainer/backend.h"
 #include "trainer/failure.h"
 
@@ -67,20 +66,14 @@ class InfiniteGradientKernels final : public fsdp::ShardKernels {
   const int rounds_;
 };
 
-class InfiniteGradientBackend final : public trainer::Backend {
+class InfiniteGradientBackend final : public trainer::ForwardingBackend {
  public:
-  explicit InfiniteGradientBackend(int rounds) : kernels_(rounds) {}
+  explicit InfiniteGradientBackend(int rounds)
+      : ForwardingBackend(trainer::MakeCpuBackend()), kernels_(rounds) {}
 
-  device::Device& device() override { return cpu_->device(); }
-  const ops::Operations& operations() const override { return cpu_->operations(); }
   const fsdp::ShardKernels& shard_kernels() const override { return kernels_; }
-  std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) override {
-    return cpu_->MakeCommunicatorFactory(std::move(rendezvous));
-  }
-  bool needs_watchdog() const override { return false; }
 
  private:
-  const std::unique_ptr<trainer::Backend> cpu_ = trainer::MakeCpuBackend();
   const InfiniteGradientKernels kernels_;
 };
 

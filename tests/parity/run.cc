@@ -16,6 +16,7 @@
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
+#include "model/bound_pass.h"
 #include "platform/files.h"
 #include "trainer/memberships.h"
 #include "trainer/rank.h"
@@ -212,8 +213,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
         if (memory.begin == nullptr) {
           return;  // of a frozen unit
         }
-        const at::Tensor shard = device::FlatTensorIn(backend->device(), memory,
-                                                      trainer::ElementTypeOf(plan.precision.common.main));
+        const at::Tensor shard =
+            device::FlatTensorIn(backend->device(), memory, model::ScalarTypeOf(plan.precision.common.main));
         const fsdp::Range held = fsdp::WithoutPadding(unit.layout(), unit.held());
         Put(unit.name() + "/" + what, shard.narrow(0, 0, held.size()), held.begin, unit.layout().elements,
             run);

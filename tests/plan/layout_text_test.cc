@@ -58,6 +58,26 @@ TEST(LayoutTextTest, EachBufferSaysWhichPartOfTheUnitItHolds) {
   EXPECT_EQ(part(hsdp, "weights"), "1/3");
 }
 
+// Contributions travel in the transport type, sums of them in the main type.
+TEST(LayoutTextTest, StagingHasTheTypeOfWhatIsReduced) {
+  const auto row = [](const std::string& parallelism, const std::string& buffer) {
+    const std::string text = LayoutText(MakeJobPlan(TestJob(parallelism, "{compute: bf16}")));
+    const size_t begin = text.find("    " + buffer + " ", text.find("  layers.0: "));
+    return begin < text.find("  layers.1: ") ? text.substr(begin, text.find('\n', begin) - begin) : "";
+  };
+  const std::string of_run = "staging, once a step";
+  for (const char* strategy : {"replicate", "zero1"}) {
+    const std::string parallelism = std::string("{ranks: 6, fsdp: {strategy: ") + strategy + "}}";
+    EXPECT_THAT(row(parallelism, of_run), HasSubstr("  all of the unit, 4 B an element")) << strategy;
+    EXPECT_EQ(row(parallelism, "staging"), "") << strategy;
+  }
+  EXPECT_THAT(row("{ranks: 6}", "staging"), HasSubstr("  all of the unit, 2 B an element"));
+  EXPECT_EQ(row("{ranks: 6}", of_run), "");
+  const std::string hsdp = "{ranks: 6, replicas: 2, fsdp: {strategy: hsdp}}";
+  EXPECT_THAT(row(hsdp, "staging"), HasSubstr("  all of the unit, 2 B an element"));
+  EXPECT_THAT(row(hsdp, of_run), HasSubstr("  1/3 of the unit, 4 B an element"));
+}
+
 TEST(LayoutTextTest, EveryParameterAndThePaddingOfEveryUnitIsThere) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   const std::string text = LayoutText(plan);

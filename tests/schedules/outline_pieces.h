@@ -11,8 +11,6 @@ namespace tandem::schedules {
 
 // What the outlines of test_outlines.h are put together from.
 
-inline Bytes Fixed(int64_t bytes) { return {bytes, bytes}; }
-
 inline int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/executor.h"
 
-#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -18,13 +16,15 @@
 #include <vector>
 
 #include "comm/communicators.h"
-#include "comm/thread_communicator.h"
 #include "device/device.h"
 #include "fsdp/unit_shard.h"
 #include "model/node.h"
 #include "ops/operations.h"
 #include "tests/parity/job.h"
 #include "tests/trainer/counted_allocations.h"
+#include "tests/trainer/hanging_communicator.h"
+#include "tests/trainer/issuing_backend.h"
+#include "tests/trainer/issuing_thread_streams.h"
 #include "trainer/backend.h"
 #include "trainer/bound_program.h"
 #include "trainer/failure.h"
@@ -34,175 +34,6 @@
 
 namespace tandem::trainer {
 namespace {
-
-// A group of one rank; with `hang`, all-gathers are started, as a GPU does, and never end. With two_at_once
-// each of them is two collectives, of which the second hangs.
-class HangingCommunicator final : public comm::Communicator {
- public:
-  explicit HangingCommunicator(std::string name)
-      : inner_(std::move(comm::MakeThreadCommunicators(name, 1)[0])) {}
-
-  const std::string& name() const override { return inner_->name(); }
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    if (!hang || two_at_once) {
-      inner_->AllGather(input, output);
-    }
-    hanging_ += hang ? 1 : 0;
-  }
-  void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
-  void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
-  void Abort() override { inner_->Abort(); }
-  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
-  void CheckPending() override {}
-  uint64_t num_collectives() const override { return inner_->num_collectives() + hanging_; }
-  uint64_t num_ended() const override { return inner_->num_ended(); }
-
-  std::atomic<bool> hang{false};
-  bool two_at_once = false;
-
- private:
-  const std::unique_ptr<comm::Communicator> inner_;
-  std::atomic<uint64_t> hanging_{0};
-};
-
-// Makes them, and keeps them in reach by their group's name.
-class HangingFactory final : public comm::CommunicatorFactory {
- public:
-  std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership, comm::Communicator*) override {
-    auto communicator = std::make_unique<HangingCommunicator>(membership.group);
-    made[membership.group] = communicator.get();
-    return communicator;
-  }
-  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
-    return device.Reserve(bytes);
-  }
-
-  std::map<std::string, HangingCommunicator*> made;
-};
-
-// As on a GPU, work runs in Enqueue, on the issuing thread, and after an error of the device every use of a
-// stream throws again.
-class IssuingThreadStream final : public device::Stream {
- public:
-  explicit IssuingThreadStream(device::StreamError error) : error_(std::move(error)) {}
-
-  void Enqueue(std::function<void()> work) override {
-    if (error_.is_set()) {
-      return;
-    }
-    try {
-      const c10::InferenceMode no_gradients;
-      work();
-    } catch (...) {
-      error_.Set(std::current_exception());
-    }
-  }
-  device::Event Record() override {
-    if (error_.is_set()) {
-      throw std::runtime_error("recording an event: the device has failed");
-    }
-    return {};
-  }
-  void Wait(const device::Event&) override {}
-  void Synchronize() override { error_.RethrowIfSet(); }
-  void Synchronize(const device::Event&) override { error_.RethrowIfSet(); }
-
- private:
-  device::StreamError error_;
-};
-
-class IssuingThreadStreams final : public device::StreamFactory {
- public:
-  std::unique_ptr<device::Stream> MakeStream(const std::string&, device::StreamError error) override {
-    return std::make_unique<IssuingThreadStream>(std::move(error));
-  }
-};
-
-// What a stream of a device that only issues does: run work in Enqueue, or not at all; what was issued is
-// finished when the test says so. Outlives the stream, as events do.
-class IssuedWork final : public device::Event::State {
- public:
-  bool IsReached() override { return finished; }
-
-  bool runs = true;
-  std::atomic<bool> finished{true};
-  std::atomic<bool> failed{false};
-
- private:
-  void Recycle() override {}
-};
-
-class IssuingStream final : public device::Stream {
- public:
-  explicit IssuingStream(IssuedWork& issued) : issued_(issued) {}
-
-  void Enqueue(std::function<void()> work) override {
-    if (issued_.runs) {
-      const c10::InferenceMode no_gradients;
-      work();
-    }
-  }
-  device::Event Record() override { return device::Event(&issued_); }
-  void Wait(const device::Event&) override {}
-  void Synchronize() override { Synchronize(device::Event()); }
-  void Synchronize(const device::Event&) override {
-    while (!issued_.finished) {
-      std::this_thread::yield();
-    }
-    if (issued_.failed) {
-      throw device::DeviceError("an illegal address");
-    }
-  }
-
- private:
-  IssuedWork& issued_;
-};
-
-class IssuingDevice final : public device::Device {
- public:
-  explicit IssuingDevice(device::Device& inner) : inner_(inner) {}
-
-  c10::Device torch_device() const override { return inner_.torch_device(); }
-  bool finishes_in_calls() const override { return false; }
-  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError) override {
-    return std::make_unique<IssuingStream>(streams[name]);
-  }
-  std::unique_ptr<device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
-  std::unique_ptr<device::Region> ReserveHost(int64_t bytes) override { return inner_.ReserveHost(bytes); }
-  void CopyToDevice(void* to, const void* host, int64_t bytes) override {
-    inner_.CopyToDevice(to, host, bytes);
-  }
-  void CopyToHost(void* host, const void* from, int64_t bytes) override {
-    inner_.CopyToHost(host, from, bytes);
-  }
-  void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
-  std::unique_ptr<device::TimeMark> MarkTime() override { return inner_.MarkTime(); }
-  void Synchronize() override { inner_.Synchronize(); }
-
-  std::map<std::string, IssuedWork> streams;  // by name
-
- private:
-  device::Device& inner_;
-};
-
-class IssuingBackend final : public Backend {
- public:
-  device::Device& device() override { return issuing; }
-  const ops::Operations& operations() const override { return inner_->operations(); }
-  const fsdp::ShardKernels& shard_kernels() const override { return inner_->shard_kernels(); }
-  std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) override {
-    return inner_->MakeCommunicatorFactory(std::move(rendezvous));
-  }
-  bool needs_watchdog() const override { return false; }
-
- private:
-  const std::unique_ptr<Backend> inner_ = MakeCpuBackend();
-
- public:
-  IssuingDevice issuing{inner_->device()};
-};
 
 // One rank on a plan, without the loop around it.
 class ExecutorTest : public testing::Test {

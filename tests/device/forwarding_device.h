@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "device/device.h"
+
+namespace tandem::device {
+
+// Another device, which outlives it: the base of fakes, which override what is different.
+class ForwardingDevice : public Device {
+ public:
+  explicit ForwardingDevice(Device& inner) : inner_(inner) {}
+
+  c10::Device torch_device() const override { return inner_.torch_device(); }
+  bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
+  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override {
+    return inner_.MakeStream(name, std::move(error));
+  }
+  std::unique_ptr<Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
+  std::unique_ptr<Region> ReserveHost(int64_t bytes) override { return inner_.ReserveHost(bytes); }
+  void CopyToDevice(void* to, const void* host, int64_t bytes) override {
+    inner_.CopyToDevice(to, host, bytes);
+  }
+  void CopyToHost(void* host, const void* from, int64_t bytes) override {
+    inner_.CopyToHost(host, from, bytes);
+  }
+  void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
+  std::unique_ptr<TimeMark> MarkTime() override { return inner_.MarkTime(); }
+  void Synchronize() override { inner_.Synchronize(); }
+
+ private:
+  Device& inner_;
+};
+
+}  // namespace tandem::device

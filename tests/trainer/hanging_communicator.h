@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "comm/communicator_factory.h"
+#include "comm/thread_communicator.h"
+#include "device/device.h"
+
+namespace tandem::trainer {
+
+// A group of one rank; with `hang`, all-gathers are started, as a GPU does, and never end. With two_at_once
+// each of them is two collectives, of which the second hangs.
+class HangingCommunicator final : public comm::Communicator {
+ public:
+  explicit HangingCommunicator(std::string name)
+      : inner_(std::move(comm::MakeThreadCommunicators(name, 1)[0])) {}
+
+  const std::string& name() const override { return inner_->name(); }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void AllGather(const at::Tensor& input, at::Tensor& output) override {
+    if (!hang || two_at_once) {
+      inner_->AllGather(input, output);
+    }
+    hanging_ += hang ? 1 : 0;
+  }
+  void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
+  void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
+  void Abort() override { inner_->Abort(); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
+  void CheckPending() override {}
+  uint64_t num_collectives() const override { return inner_->num_collectives() + hanging_; }
+  uint64_t num_ended() const override { return inner_->num_ended(); }
+
+  std::atomic<bool> hang{false};
+  bool two_at_once = false;
+
+ private:
+  const std::unique_ptr<comm::Communicator> inner_;
+  std::atomic<uint64_t> hanging_{0};
+};
+
+// Makes them, and keeps them in reach by their group's name.
+class HangingFactory final : public comm::CommunicatorFactory {
+ public:
+  std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership, comm::Communicator*) override {
+    auto communicator = std::make_unique<HangingCommunicator>(membership.group);
+    made[membership.group] = communicator.get();
+    return communicator;
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return device.Reserve(bytes);
+  }
+
+  std::map<std::string, HangingCommunicator*> made;
+};
+
+}  // namespace tandem::trainer
