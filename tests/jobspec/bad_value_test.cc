@@ -123,32 +123,32 @@ const BadSpec kRequired[] = {
      "token uses\n"},
     {"more experts for a token than there are", "preset: llama-tiny",
      "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 5}",
-     "job.yaml:1:70: model.moe.num_experts_per_tok: 5 is not allowed; allowed: 1 to num_experts 4; use a "
+     "job.yaml:1:72: model.moe.num_experts_per_tok: 5 is not allowed; allowed: 1 to num_experts 4; use a "
      "smaller number\n"},
     {"one expert a token, normalised", "preset: llama-tiny",
      "preset: llama-tiny, model_type: qwen3_moe, moe: {num_experts: 4, num_experts_per_tok: 1}",
-     "job.yaml:1:72: model.moe.num_experts_per_tok: 1 is not allowed; allowed: 2 or more with "
+     "job.yaml:1:74: model.moe.num_experts_per_tok: 1 is not allowed; allowed: 2 or more with "
      "norm_topk_prob: "
      "true (the default); divided by their sum, the probability of one expert is always 1, and the router "
      "would never learn: use more, or norm_topk_prob: false\n"},
     {"a mixtral that is none", "preset: llama-tiny",
      "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
      "moe_intermediate_size: 7, norm_topk_prob: false, decoder_sparse_step: 2}",
-     "job.yaml:1:94: model.moe.moe_intermediate_size: 7 is not allowed; allowed: intermediate_size 352 with "
+     "job.yaml:1:96: model.moe.moe_intermediate_size: 7 is not allowed; allowed: intermediate_size 352 with "
      "model_type mixtral; omit the key, or use model_type: qwen3_moe\n"
-     "job.yaml:1:120: model.moe.norm_topk_prob: false is not allowed; allowed: true with model_type mixtral; "
+     "job.yaml:1:122: model.moe.norm_topk_prob: false is not allowed; allowed: true with model_type mixtral; "
      "omit the key, or use model_type: qwen3_moe\n"
-     "job.yaml:1:143: model.moe.decoder_sparse_step: 2 is not allowed; allowed: 1 with model_type mixtral; "
+     "job.yaml:1:145: model.moe.decoder_sparse_step: 2 is not allowed; allowed: 1 with model_type mixtral; "
      "omit the key, or use model_type: qwen3_moe\n"},
     {"no sparse layer", "preset: llama-tiny",
      "preset: llama-tiny, model_type: qwen3_moe, moe: {num_experts: 4, num_experts_per_tok: 2, "
      "decoder_sparse_step: 5}",
-     "job.yaml:1:96: model.moe.decoder_sparse_step: 5 is not allowed; allowed: 1 to num_hidden_layers 4 (of "
+     "job.yaml:1:98: model.moe.decoder_sparse_step: 5 is not allowed; allowed: 1 to num_hidden_layers 4 (of "
      "preset llama-tiny); no layer is sparse: use a smaller number, or model_type: llama\n"},
     {"a loss that grows with the load", "preset: llama-tiny",
      "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
      "router_aux_loss_coef: -1}",
-     "job.yaml:1:94: model.moe.router_aux_loss_coef: -1 is not allowed; allowed: at least 0 and at most 100; "
+     "job.yaml:1:96: model.moe.router_aux_loss_coef: -1 is not allowed; allowed: 0 to 100; "
      "use a larger number\n"},
     {"experts on GPUs", "model: {preset: llama-tiny}",
      "resources: {device: cuda}\nmodel: {preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, "
