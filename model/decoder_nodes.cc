@@ -32,7 +32,6 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {NodeKind::kAttention, [&](const NodeContext& context) { return MakeAttentionNode(context, tables); }},
       {NodeKind::kMlp, MakeMlpNode},
       {NodeKind::kRoute, MakeRouteNode},
-      {NodeKind::kPermute, MakePermuteNode},
       {NodeKind::kExperts, MakeExpertsNode},
       {NodeKind::kFinish, MakeFinishNode},
       {NodeKind::kHead, MakeHeadNode},

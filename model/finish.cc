@@ -3,16 +3,15 @@
 
 namespace tandem::model {
 
-// hidden = x + the sum of what its experts made of each token.
+// hidden = x + what its experts made of each token.
 NodeDeclaration DeclareFinish(const DecoderShapes& s) {
   return {
       .kind = schedules::NodeKind::kFinish,
       .inputs = {HiddenState("x", s),
-                 {.tensor = {"made", {s.rows, s.hidden}, ElementType::kHidden}, .from = "made"},
-                 {.tensor = {"row_of", {s.rows}, ElementType::kInt64}, .from = "row_of"}},
+                 {.tensor = {"made", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "made"}},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
-      .forward = {.reads = {"x", "made", "row_of"}, .writes = {"hidden"}},
-      .backward = {.reads = {"row_of"}, .gradient_reads = {"hidden"}, .gradient_writes = {"x", "made"}},
+      .forward = {.reads = {"x", "made"}, .writes = {"hidden"}},
+      .backward = {.gradient_reads = {"hidden"}, .gradient_writes = {"x", "made"}},
       .recomputes = true,
   };
 }

@@ -4,7 +4,6 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
-#include "ops/permute.h"
 
 namespace tandem::model {
 namespace {
@@ -15,20 +14,18 @@ class FinishNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [this, x = in.Value("x"), made = in.Value("made"), row_of = in.Value("row_of"),
-            hidden = in.Value("hidden")]() mutable {
-      if (!hidden.defined()) {
-        return;  // it was kept
+    return [this, x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden")]() mutable {
+      if (hidden.defined()) {  // otherwise it was kept
+        hidden.copy_(made);
+        ops_.ResidualAdd(x, hidden);
       }
-      ops::Unpermute(made, row_of, /*add=*/false, hidden);
-      ops_.ResidualAdd(x, hidden);
     };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
-    return [this, row_of = in.Value("row_of"), grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
+    return [this, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
             add_x = in.AddsToGradient("x"), grad_made = in.OverwrittenGradient("made")]() mutable {
-      ops::Permute(grad_hidden, row_of, grad_made);
+      grad_made.copy_(grad_hidden);
       if (add_x) {
         ops_.ResidualAdd(grad_hidden, grad_x);
       } else {

@@ -19,7 +19,6 @@ constexpr Kind kKinds[] = {
     {NodeKind::kAttention, "attention", DeclareAttention},
     {NodeKind::kMlp, "mlp", DeclareMlp},
     {NodeKind::kRoute, "route", DeclareRoute},
-    {NodeKind::kPermute, "permute", DeclarePermute},
     {NodeKind::kExperts, "experts", DeclareExperts},
     {NodeKind::kFinish, "finish", DeclareFinish},
     {NodeKind::kHead, "head", DeclareHead},
@@ -28,8 +27,8 @@ constexpr Kind kKinds[] = {
 // What the layers of a decoder are made of, in forward order.
 const std::vector<NodeKind>& LayerNodes(bool sparse) {
   static const std::vector<NodeKind> dense_layer = {NodeKind::kAttention, NodeKind::kMlp};
-  static const std::vector<NodeKind> sparse_layer = {
-      NodeKind::kAttention, NodeKind::kRoute, NodeKind::kPermute, NodeKind::kExperts, NodeKind::kFinish};
+  static const std::vector<NodeKind> sparse_layer = {NodeKind::kAttention, NodeKind::kRoute,
+                                                     NodeKind::kExperts, NodeKind::kFinish};
   return sparse ? sparse_layer : dense_layer;
 }
 

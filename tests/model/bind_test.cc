@@ -174,7 +174,6 @@ std::vector<Step> StepsOf(const schedules::Outline& outline) {
   std::vector<Step> steps;
   for (int i = 0; i < static_cast<int>(outline.nodes.size()); ++i) {
     switch (outline.nodes[i].kind) {
-      case schedules::NodeKind::kPermute:
       case schedules::NodeKind::kExperts:
       case schedules::NodeKind::kFinish:
         steps.back().last = i;
@@ -447,11 +446,6 @@ TEST_P(BindTest, RecomputeGivesTheBitsOfTheForward) {
           break;
         case schedules::NodeKind::kRoute:
           sets = {{"normed"}, {"normed", "logits"}, {"normed", "logits", "chosen", "probabilities"}};
-          break;
-        case schedules::NodeKind::kPermute:
-          sets = {{"row_of", "counts"},
-                  {"rows", "row_of", "counts"},
-                  {"rows", "row_probabilities", "row_of", "counts"}};
           break;
         case schedules::NodeKind::kExperts:
           sets = {{"gate_up"}, {"gate_up", "made"}};

@@ -25,18 +25,18 @@ constexpr int kUntouched = 0xFF;    // NaN in every type
 at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) {
   const size_t dot = name.rfind('.');
   const std::string output = name.substr(dot + 1);
-  if (output == "tokens" || output == "chosen" || output == "row_of" || output == "counts") {
+  if (output == "tokens" || output == "chosen") {
     return at::kLong;
   }
   if (output == "loss") {
     return at::kDouble;
   }
-  if (output == "hidden" || output == "normed" || output == "rows" || output == "made") {
+  if (output == "hidden" || output == "normed" || output == "made") {
     return ScalarTypeOf(precision.hidden());
   }
   const std::string node = name.substr(0, dot);
   const ComputeType compute = precision.Of(node.substr(0, node.rfind('.'))).compute;
-  const bool statistics = output == "lse" || output == "logits" || output.ends_with("probabilities");
+  const bool statistics = output == "lse" || output == "logits" || output == "probabilities";
   return ScalarTypeOf(statistics ? MainType(compute) : compute);
 }
 
