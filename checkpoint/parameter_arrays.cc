@@ -21,12 +21,15 @@ constexpr std::array kUnitSuffixes = {"/weights", "/exp_avg", "/exp_avg_sq"};
 ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType type,
                                  const std::vector<fsdp::UnitShard>& units,
                                  const std::vector<fsdp::StateMemory>& states)
-    : units_(units) {
+    : units_(units), type_(type) {
   if (states.size() != units.size()) throw std::invalid_argument("a state for each unit is needed");
-  for (const fsdp::StateMemory& state : states) {
-    for (const device::Memory& memory : {state.weights, state.exp_avg, state.exp_avg_sq}) {
-      device_.push_back(memory.begin == nullptr ? at::Tensor() : device::FlatTensorIn(device, memory, type));
-    }
+  const auto add = [&](const device::Memory& memory, c10::ScalarType held) {
+    device_.push_back(memory.begin == nullptr ? at::Tensor() : device::FlatTensorIn(device, memory, held));
+  };
+  for (size_t u = 0; u < units.size(); ++u) {
+    add(states[u].weights, units[u].weights_type());
+    add(states[u].exp_avg, type);
+    add(states[u].exp_avg_sq, type);
   }
 }
 
@@ -42,8 +45,10 @@ void ParameterArrays::MakeShards() {
         host_.emplace_back();
         continue;
       }
-      host_.push_back(on_device.is_cpu() ? on_device
-                                         : at::zeros_like(on_device, on_device.options().device(at::kCPU)));
+      const bool is_there = on_device.is_cpu() && on_device.scalar_type() == type_;
+      host_.push_back(is_there
+                          ? on_device
+                          : at::zeros_like(on_device, on_device.options().dtype(type_).device(at::kCPU)));
       const auto piece_of = [&](fsdp::Range range) {
         return &pieces_.emplace_back(host_.back().narrow(0, range.begin - unit.held().begin, range.size()));
       };
@@ -85,13 +90,13 @@ const std::vector<Shard>& ParameterArrays::unit_shards() {
 void ParameterArrays::FromDevice() {
   MakeShards();
   for (size_t i = 0; i < device_.size(); ++i) {
-    if (device_[i].defined() && !device_[i].is_cpu()) host_[i].copy_(device_[i]);
+    if (device_[i].defined() && !host_[i].is_same(device_[i])) host_[i].copy_(device_[i]);
   }
 }
 
 void ParameterArrays::ToDevice() {
   for (size_t i = 0; i < host_.size(); ++i) {
-    if (device_[i].defined() && !device_[i].is_cpu()) device_[i].copy_(host_[i]);
+    if (device_[i].defined() && !host_[i].is_same(device_[i])) device_[i].copy_(host_[i]);
   }
 }
 

@@ -24,8 +24,9 @@ namespace tandem::checkpoint {
 // in flight.
 class ParameterArrays {
  public:
-  // states: of the units, in their order (no moments where a unit is frozen), of elements of `type` in
-  // `device`'s memory. All but the vectors outlive it.
+  // states: of the units, in their order, in `device`'s memory. Elements of checkpoints and of what is held
+  // are of `type`, but a frozen unit holds weights of its own type, and no moments. All but the vectors
+  // outlive it.
   ParameterArrays(const device::Device& device, c10::ScalarType type,
                   const std::vector<fsdp::UnitShard>& units, const std::vector<fsdp::StateMemory>& states);
   ~ParameterArrays();
@@ -47,6 +48,7 @@ class ParameterArrays {
   void MakeShards();
 
   const std::vector<fsdp::UnitShard>& units_;
+  const c10::ScalarType type_;
   std::vector<at::Tensor> device_;  // per unit and kind: what is held of the unit; undefined: nothing
   std::vector<at::Tensor> host_;    // the same tensors where they are on the host
   std::deque<at::Tensor> pieces_;   // of the above, per parameter; shards point to its elements

@@ -10,10 +10,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "config/flags.h"
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
 #include "platform/failpoint.h"
@@ -78,11 +80,8 @@ int main(int argc, char** argv) {
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N, comma-separated: die there");
 #endif
   app.set_version_flag("--version", tandem::platform::BuildVersion());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    // Help and version are "errors" of code 0.
-    return app.exit(error) == 0 ? 0 : 2;
+  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) {
+    return *code;
   }
 
   absl::ParseDuration(worker_timeout, &options.limits.worker_timeout);

@@ -87,7 +87,7 @@ UnitShard::~UnitShard() = default;
 UnitShard::UnitShard(UnitShard&&) noexcept = default;
 
 int64_t UnitShard::published_bytes() const {
-  return types_.compute == types_.main ? 0 : held_.size() * ElementBytes(types_.compute);
+  return types_.compute == weights_type() ? 0 : held_.size() * ElementBytes(types_.compute);
 }
 
 void UnitShard::CheckBytes(const char* what, device::Memory memory, int64_t bytes) const {
@@ -143,7 +143,7 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
                           host.mutable_data_ptr<T>() + (piece.range.begin - held_.begin));
     }
   });
-  Elements("weights", state.weights, held_.size(), types_.main).copy_(host);
+  Elements("weights", state.weights, held_.size(), weights_type()).copy_(host);
   if (state.exp_avg.begin == nullptr) return;  // frozen
   Elements("exp_avg", state.exp_avg, held_.size(), types_.main).zero_();
   Elements("exp_avg_sq", state.exp_avg_sq, held_.size(), types_.main).zero_();
@@ -152,7 +152,7 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
 void UnitShard::Publish(const StateMemory& state) const {
   if (published_bytes() > 0) {
     Elements("published", state.published, held_.size(), types_.compute)
-        .copy_(Elements("weights", state.weights, held_.size(), types_.main));
+        .copy_(Elements("weights", state.weights, held_.size(), weights_type()));
   }
 }
 

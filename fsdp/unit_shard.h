@@ -32,12 +32,13 @@ struct UnitNormTerms;
 using BoundCall = std::function<void()>;
 
 // Element types of a unit, by role. All three are fp64, or main is fp32 and the others are fp32 or bf16.
-// Where compute is not main, weights are published: a shard of them in the compute type, which is what is
-// gathered.
+// Where compute is not main, weights that are updated are published: a shard of them in the compute type,
+// which is what is gathered.
 struct UnitTypes {
   c10::ScalarType main;       // weights, moments, accumulator
   c10::ScalarType compute;    // published shard, gathered parameters
   c10::ScalarType transport;  // contribution and staging
+  bool frozen = false;        // never updated: weights are of the compute type, and are what is gathered
 };
 
 // The memory of one instruction, by role. A shard is [ShardElements], what is held (weights, moments)
@@ -84,6 +85,7 @@ class UnitShard {
 
   const std::string& name() const { return name_; }
   const Layout& layout() const { return layout_; }
+  c10::ScalarType weights_type() const { return types_.frozen ? types_.compute : types_.main; }
   Range held() const { return held_; }                          // of weights and moments, padding included
   const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in what is held
   // No other rank has it; part of what is held. Padding excluded.

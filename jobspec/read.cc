@@ -264,7 +264,7 @@ ReadResult ReadText(std::string_view text, const std::string& file) {
   result.file = file;
   YamlNode root;
   YamlProblem problem;
-  if (!ParseYaml(text, root, problem)) {
+  if (!ParseYaml(text, "job spec", root, problem)) {
     RefuseAll(result, problem.sentence, "", problem.remedy, problem.line, problem.column);
   } else if (root.kind != YamlNode::Kind::kMap || root.anchor || !root.tag.empty()) {
     RefuseAll(result, "the text is not a block of keys",

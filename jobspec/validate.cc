@@ -363,13 +363,8 @@ class Validator : private FieldChecker {
         return;
       }
     }
-    const v1::Precision& precision = spec().precision();
-    const auto lower = [](v1::ComputeType type) { return type == v1::COMPUTE_TYPE_BF16; };
     if (units.empty()) {
       Refuse("training.frozen", "nothing is left to train: take a unit out");
-    } else if (lower(precision.compute()) || lower(precision.embedding().compute()) ||
-               lower(precision.head().compute())) {
-      Refuse("training.frozen", "not built yet: frozen units of jobs that compute in bf16; use fp32");
     }
   }
 

@@ -83,6 +83,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
     Level& level = levels_.back();
     if (level.node.kind != YamlNode::Kind::kMap) {
+      level.node.elements.push_back(std::move(node));
       return;
     }
     if (!level.has_key) {
@@ -144,10 +145,10 @@ bool CheckCharacters(std::string_view text, YamlProblem& problem) {
 
 }  // namespace
 
-bool ParseYaml(std::string_view text, YamlNode& root, YamlProblem& problem) {
+bool ParseYaml(std::string_view text, const std::string& what, YamlNode& root, YamlProblem& problem) {
   if (text.size() > kMaxBytes) {
     problem = {absl::StrCat("the text has more than ", kMaxBytes, " bytes"),
-               "a job spec is a few lines: is this the right file?"};
+               absl::StrCat("a ", what, " is a few lines: is this the right file?")};
     return false;
   }
   if (text.starts_with("\xEF\xBB\xBF")) {
@@ -161,18 +162,19 @@ bool ParseYaml(std::string_view text, YamlNode& root, YamlProblem& problem) {
     YAML::Parser parser(stream);
     TreeBuilder builder(root);
     if (!parser.HandleNextDocument(builder)) {
-      problem = {"the text is empty", "write a job spec in YAML or JSON"};
+      problem = {"the text is empty", absl::StrCat("write a ", what, " in YAML or JSON")};
       return false;
     }
     YamlNode second;
     TreeBuilder second_builder(second);
     if (parser.HandleNextDocument(second_builder)) {
-      problem = {"a second document starts", "put one job in a file", second.line, second.column};
+      problem = {"a second document starts", absl::StrCat("put one ", what, " in a file"), second.line,
+                 second.column};
       return false;
     }
   } catch (const TooDeep& at) {
-    problem = {absl::StrCat("more than ", kMaxDepth, " levels of nesting"), "a job spec has four", at.line,
-               at.column};
+    problem = {absl::StrCat("more than ", kMaxDepth, " levels of nesting"),
+               absl::StrCat("a ", what, " has a few"), at.line, at.column};
     return false;
   } catch (const YAML::Exception& error) {
     problem = {absl::StrCat("not YAML: ", error.msg), "mend the text; JSON is read, too"};

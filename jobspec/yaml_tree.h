@@ -21,6 +21,7 @@ struct YamlNode {
   int line = 0;
   int column = 0;
   std::vector<YamlEntry> entries;  // of a map, in file order, duplicates included
+  std::vector<YamlNode> elements;  // of a sequence
 };
 
 struct YamlEntry {
@@ -35,9 +36,9 @@ struct YamlProblem {
   int column = 0;
 };
 
-// Parses one document. Refuses (returns false, fills `problem`) what is not YAML, more than 1 MiB, more than
-// 32 levels, invalid UTF-8, control characters, an empty text, a second document. Elements of sequences are
-// not kept: no spec has any.
-bool ParseYaml(std::string_view text, YamlNode& root, YamlProblem& problem);
+// Parses one document, which messages call a `what`: "job spec". Refuses (returns false, fills `problem`)
+// what is not YAML, more than 1 MiB, more than 32 levels, invalid UTF-8, control characters, an empty text, a
+// second document.
+bool ParseYaml(std::string_view text, const std::string& what, YamlNode& root, YamlProblem& problem);
 
 }  // namespace tandem::jobspec

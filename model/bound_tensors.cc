@@ -97,10 +97,9 @@ void BoundTensors::AddParts(Role role) {
     for (size_t i = 0; i < part.parameters.size(); ++i) {
       const ParameterSpec& parameter = part.parameters[i];
       char* begin = operand.parameters[i];
-      const TensorSpec spec{parameter.block.empty() ? parameter.name : parameter.block, parameter.shape,
-                            role == Role::kParameterGradient && parameter.gradient_is_statistics
-                                ? ElementType::kStatistics
-                                : ElementType::kCompute};
+      const TensorSpec spec{
+          parameter.block.empty() ? parameter.name : parameter.block, parameter.shape,
+          role == Role::kParameterGradient ? GradientType(parameter) : ElementType::kCompute};
       CheckInside(spec.name, bytes_of(spec), begin, operand);
       if (before != nullptr && !parameter.block.empty() && parameter.block == before->block) {
         Entry& block = entries_.back();
@@ -127,9 +126,9 @@ void BoundTensors::AddFrozen(const PartSpec& part) {
   const std::string* block = nullptr;
   for (const ParameterSpec& parameter : part.parameters) {
     if (parameter.block.empty() || block == nullptr || *block != parameter.block) {
-      entries_.push_back(
-          {.role = Role::kParameterGradient,
-           .spec = {parameter.block.empty() ? parameter.name : parameter.block, parameter.shape}});
+      entries_.push_back({.role = Role::kParameterGradient,
+                          .spec = {parameter.block.empty() ? parameter.name : parameter.block,
+                                   parameter.shape, GradientType(parameter)}});
     }
     block = parameter.block.empty() ? nullptr : &parameter.block;
   }

@@ -66,7 +66,7 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
   add_converted(pass.gradient_writes, true);
   for (const PartSpec& part : declaration.parts) {
     for (const ParameterSpec& parameter : part.parameters) {
-      if (pass.parameter_gradients && parameter.gradient_is_statistics &&
+      if (pass.parameter_gradients && !part.frozen && parameter.gradient_is_statistics &&
           types.unit.transport != TypeOf(ElementType::kStatistics, types)) {
         layout.pieces.push_back({GradientName(parameter.name), parameter.shape, ElementType::kStatistics});
       }
@@ -78,6 +78,10 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
     layout.bytes += pieces * kPieceAlignment;
   }
   return layout;
+}
+
+ElementType GradientType(const ParameterSpec& parameter) {
+  return parameter.gradient_is_statistics ? ElementType::kStatistics : ElementType::kCompute;
 }
 
 std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
@@ -96,7 +100,8 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, const Dec
     PassSpec& backward = declaration.backward;
     for (const ParameterSpec& parameter : part.parameters) {
       if (parameter.shape.size() == 1) {
-        backward.scratch.push_back({FrozenGradientScratch(parameter.name), parameter.shape});
+        backward.scratch.push_back(
+            {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(parameter)});
       } else {
         const double product = 2.0 * rows * static_cast<double>(NumElements(parameter.shape));
         backward.flops = std::max(0.0, backward.flops - product);

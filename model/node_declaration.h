@@ -92,6 +92,9 @@ struct NodeDeclaration {
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration);
 
+// What the code gets the gradient in, where its buffer allows.
+ElementType GradientType(const ParameterSpec& parameter);
+
 // The name of that scratch.
 std::string FrozenGradientScratch(const std::string& parameter);
 

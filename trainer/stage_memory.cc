@@ -44,7 +44,8 @@ std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Back
     units.emplace_back(plan.units[unit].name, plan.layouts[unit], plan::MeshOf(plan, unit, rank),
                        fsdp::UnitTypes{.main = model::ScalarTypeOf(types.main),
                                        .compute = model::ScalarTypeOf(types.compute),
-                                       .transport = model::ScalarTypeOf(types.transport)},
+                                       .transport = model::ScalarTypeOf(types.transport),
+                                       .frozen = plan.outline.units[unit].frozen},
                        backend.device(), backend.shard_kernels());
   }
   return units;

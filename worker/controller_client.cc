@@ -120,6 +120,7 @@ class ControllerClient::Session {
       if (!changed_.wait_for(lock, kLongestDial, [this] { return opened_; })) context_.TryCancel();
       changed_.wait(lock, [this] { return opened_; });
     }
+    if (stream_ == nullptr) return;  // the session ends before it was opened
     while (const std::optional<v1::WorkerMessage> message = outbox_.Take(absl::InfiniteDuration())) {
       if (!stream_->Write(*message)) return;
     }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "proto/protocol.h"
 #include "proto/time.h"
 #include "worker/cause.h"
 #include "worker/turn.h"
@@ -192,8 +193,8 @@ class Converger {
       hello.set_worker_id(state_.settings.worker_id);
       hello.set_incarnation(state_.settings.incarnation);
       hello.set_build(state_.settings.build);
-      hello.set_protocol_min(kProtocol);
-      hello.set_protocol_max(kProtocol);
+      hello.set_protocol_min(proto::kProtocol);
+      hello.set_protocol_max(proto::kProtocol);
       hello.set_highest_term(state_.highest_term);
       hello.set_store_id(state_.store_id);
       *hello.mutable_now() = proto::ToProto(now_);

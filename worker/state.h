@@ -162,8 +162,6 @@ struct WorkerState {
   bool exit_sent = false;
 };
 
-inline constexpr int kProtocol = 1;
-
 // Null where it is not live.
 AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key);
 RankState* FindRank(WorkerState& state, const RankKey& key);

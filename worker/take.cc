@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/protocol.h"
 #include "proto/time.h"
 #include "worker/cause.h"
 #include "worker/turn.h"
@@ -248,9 +249,9 @@ class Taker {
                           ") than the one whose ranks run here (store ", state_.store_id,
                           "), and would stop them; the worker waits for that one, or for their end");
     }
-    if (welcome.protocol() != kProtocol) {
+    if (welcome.protocol() != proto::kProtocol) {
       return absl::StrCat("the controller speaks protocol ", welcome.protocol(), ", this worker only ",
-                          kProtocol);
+                          proto::kProtocol);
     }
     return "";
   }

@@ -3,12 +3,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,9 +19,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "config/flags.h"
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
+#include "platform/descriptor_limit.h"
 #include "platform/failpoint.h"
 #include "platform/files.h"
 #include "platform/host_name.h"
@@ -80,15 +82,6 @@ std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
   return slots;
 }
 
-// Every rank and every log that is read costs a few descriptors.
-void RaiseDescriptorLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
-}
-
 // One line where there is one violation; several are joined, since a cause is one line.
 std::string CheckFiles(const tandem::v1::JobSpec& resolved) {
   const std::string text = tandem::jobspec::ToText(tandem::jobspec::CheckFiles(resolved));
@@ -131,7 +124,7 @@ int main(int argc, char** argv) {
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there");
 #endif
   app.set_version_flag("--version", "tandem-worker " + platform::BuildVersion());
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) return *code;
   platform::SetLogComponent("worker");
 #ifdef TANDEM_FAILPOINTS
   if (!failpoints.empty()) {
@@ -154,7 +147,7 @@ int main(int argc, char** argv) {
   for (tandem::v1::Slot& slot : CpuSlots(slots, static_cast<int>(all_slots.size()))) {
     all_slots.push_back(std::move(slot));
   }
-  RaiseDescriptorLimit();
+  platform::RaiseDescriptorLimit();  // every rank and every log that is read costs a few
   // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
   // way.
   setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);

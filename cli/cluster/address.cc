@@ -22,11 +22,6 @@
 
 namespace tandem::cli {
 
-bool Address::is_here() const {
-  return absl::StartsWith(target, "unix:") || absl::StartsWith(target, "127.") ||
-         absl::StartsWith(target, "localhost:") || absl::StartsWith(target, "[::1]:");
-}
-
 absl::Status CheckAddress(const std::string& text, const std::string& where) {
   absl::string_view path = text;
   if (absl::ConsumePrefix(&path, "unix:")) {

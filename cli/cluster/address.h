@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/terminal/environment.h"
+#include "platform/local_address.h"
 
 namespace tandem::cli {
 
@@ -15,7 +16,7 @@ struct Address {
   Source source = Source::kDefault;
 
   // The controller's machine is this one, so the paths of a job mean the same here and there.
-  bool is_here() const;
+  bool is_here() const { return platform::IsLocalAddress(target); }
 };
 
 inline constexpr char kDefaultAddress[] = "127.0.0.1:7471";

@@ -10,25 +10,16 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/cluster/address.h"
+#include "cli/cluster/watch_stream.h"
 #include "tandem/v1/jobs.pb.h"
 
 namespace tandem::cli {
 
-// A watch that is open. Not thread-safe; must not outlive its Client.
-class WatchStream {
- public:
-  enum class Event { kResponse, kTimeout, kClosed };
-
-  virtual ~WatchStream() = default;
-
-  // Waits for the next response until `deadline`. kClosed: status() says why, and so do all later calls.
-  virtual Event Next(absl::Time deadline, v1::WatchResponse& response) = 0;
-  virtual const absl::Status& status() const = 0;
-};
+class Connection;
 
 // The users' service of one controller. Unary calls wait 10 s at most and are repeated twice where the
-// connection fails (all are idempotent: Submit by its request id). Errors carry the controller's text;
-// Unavailable where nobody answers. Not thread-safe.
+// connection fails (all are idempotent: Submit by its request id). Limits go by the steady clock. Errors
+// carry the controller's text; Unavailable where nobody answers. Not thread-safe.
 class Client {
  public:
   explicit Client(Address address);
@@ -60,8 +51,6 @@ class Client {
   std::unique_ptr<WatchStream> Watch(const v1::WatchRequest& request);
 
  private:
-  struct Connection;  // keeps gRPC out of this header
-
   const Address address_;
   std::unique_ptr<Connection> connection_;
 };

@@ -100,7 +100,7 @@ class Follower {
       if (absl::Status keep = keep_going_(); !keep.ok()) {
         return keep;
       }
-      const WatchStream::Event event = stream->Next(absl::Now() + kTick, response);
+      const WatchStream::Event event = stream->Next(kTick, response);
       const absl::Time now = clock_.Now();
       if (event == WatchStream::Event::kResponse) {
         quiet_since = now;

@@ -20,7 +20,6 @@ struct Submit {
   std::string request_id;  // empty: none
   v1::JobSpec submitted;
   v1::JobSpec resolved;
-  std::string submitted_digest;  // what makes two bodies the same
   std::string resolved_digest;
 };
 

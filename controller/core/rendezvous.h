@@ -32,8 +32,6 @@ class Rendezvous {
   // Drops the spaces of attempts that are not live any more.
   void Retain(const State& state);
 
-  size_t num_spaces() const { return spaces_.size(); }
-
  private:
   struct Space {
     std::map<std::string, std::string> values;

@@ -4,7 +4,6 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -36,6 +35,8 @@
 #include "controller/rpc/workers_service.h"
 #include "controller/store/history.h"
 #include "controller/store/store.h"
+#include "platform/descriptor_limit.h"
+#include "platform/local_address.h"
 #include "platform/log.h"
 #include "platform/steady_condition.h"
 #include "proto/names.h"
@@ -49,18 +50,6 @@ constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and bat
 constexpr int64_t kMostUnfinishedBytes = int64_t{128} << 20;  // of messages, on all connections of an address
 constexpr int kMostCallsOfAConnection = 1000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
-
-// Every connection, watch and log that is read costs one.
-void RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-      platform::Log(platform::LogLevel::kWarning, "RLIMIT_NOFILE could not be raised",
-                    {{"error", std::strerror(errno)}});
-    }
-  }
-}
 
 absl::Status CheckHostAndPort(const std::string& address, const std::string& flag) {
   const size_t colon = address.rfind(':');
@@ -98,11 +87,6 @@ absl::Status CheckAddress(const std::string& address) {
     return absl::OkStatus();
   }
   return CheckHostAndPort(address, "--listen");
-}
-
-bool IsLocal(const std::string& address) {
-  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "127.") ||
-         absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
 }
 
 void SetArguments(grpc::ServerBuilder& builder) {
@@ -237,7 +221,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       return status;
     }
   }
-  RaiseDescriptorLimit();
+  platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
   auto parts = std::make_unique<Parts>(clock, random);
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.state_directory, random);
   if (!store.ok()) {
@@ -333,7 +317,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     return absl::InternalError("the gRPC server did not start");
   }
   for (const std::string& address : options.listen) {
-    if (!IsLocal(address)) {
+    if (!platform::IsLocalAddress(address)) {
       platform::Log(
           platform::LogLevel::kWarning,
           "plain TCP: there is no TLS yet, so whoever reaches this address can run jobs as this user",

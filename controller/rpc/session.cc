@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/log.h"
+#include "proto/protocol.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
 
-constexpr int kProtocol = 1;
 constexpr size_t kMostUncommittedMessages = 1024;  // messages; more are not read until some are
 
 bool GoodWorkerId(const std::string& id) {
@@ -224,11 +224,11 @@ void Session::HandleHello() {
                    /*final=*/true));
     return;
   }
-  if (hello.protocol_min() > kProtocol || hello.protocol_max() < kProtocol) {
+  if (hello.protocol_min() > proto::kProtocol || hello.protocol_max() < proto::kProtocol) {
     Refuse(Refusal("ProtocolMismatch",
                    absl::StrCat("worker ", hello.worker_id(), " (build ", hello.build(),
                                 ") speaks protocols ", hello.protocol_min(), " to ", hello.protocol_max(),
-                                ", this controller ", kProtocol, "; run the same build on both"),
+                                ", this controller ", proto::kProtocol, "; run the same build on both"),
                    /*final=*/true));
     return;
   }
@@ -289,7 +289,7 @@ void Session::HandleHello() {
                    *welcome.mutable_orphan_timeout() = proto::ToProto(options.orphan_timeout);
                  }
                  *welcome.mutable_heartbeat_interval() = proto::ToProto(options.heartbeat_interval);
-                 welcome.set_protocol(kProtocol);
+                 welcome.set_protocol(proto::kProtocol);
                  *welcome.mutable_assignments() = std::move(reply.assignments);
                  {
                    const absl::MutexLock lock(&self->mu_);

@@ -2,6 +2,7 @@
 #include "controller/store/history.h"
 
 #include "absl/strings/str_cat.h"
+#include "controller/store/rows.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
 
@@ -349,34 +350,25 @@ void History::Commit() {
 }
 
 absl::Status History::AddNorms(const std::string& job, v1::StepReport& report) {
-  Statement& query = statements_->get_norms;
-  query.Bind(job).Bind(report.step());
-  bool readable = true;
-  if (query.Next() && query.Int(0) == report.attempt()) {
-    readable = report.mutable_norms()->ParseFromString(query.Bytes(1));
+  using OfAttempt = std::pair<int64_t, v1::Norms>;
+  statements_->get_norms.Bind(job).Bind(report.step());
+  absl::StatusOr<std::optional<OfAttempt>> found =
+      ReadRow<OfAttempt>(statements_->get_norms, Unreadable(), [](const Statement& row, OfAttempt& out) {
+        out.first = row.Int(0);
+        return out.second.ParseFromString(row.Bytes(1));
+      });
+  if (found.ok() && found->has_value() && (*found)->first == report.attempt()) {
+    *report.mutable_norms() = std::move((*found)->second);
   }
-  absl::Status status = query.Finish();
-  return status.ok() && !readable ? Unreadable() : status;
+  return found.status();
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> History::Read(const std::string& job, Statement& query,
                                                           bool norms) {
-  std::vector<v1::StepReport> out;
-  bool readable = true;
-  while (query.Next()) {
-    readable = out.emplace_back().ParseFromString(query.Bytes(0)) && readable;
-  }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
-  if (!readable) {
-    return Unreadable();
-  }
-  if (norms) {
-    for (v1::StepReport& report : out) {
-      if (absl::Status status = AddNorms(job, report); !status.ok()) {
-        return status;
-      }
+  absl::StatusOr<std::vector<v1::StepReport>> out = ReadRows<v1::StepReport>(query, Unreadable());
+  for (size_t i = 0; norms && out.ok() && i < out->size(); ++i) {
+    if (absl::Status status = AddNorms(job, (*out)[i]); !status.ok()) {
+      return status;
     }
   }
   return out;
@@ -435,20 +427,8 @@ absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::stri
   if (!damage_.ok()) {
     return damage_;
   }
-  Statement& query = statements_->get_table;
-  query.Bind(digest);
-  std::optional<v1::ParameterTable> out;
-  bool readable = true;
-  if (query.Next()) {
-    readable = out.emplace().ParseFromString(query.Bytes(0));
-  }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
-  if (!readable) {
-    return Unreadable();
-  }
-  return out;
+  statements_->get_table.Bind(digest);
+  return ReadRow<v1::ParameterTable>(statements_->get_table, Unreadable());
 }
 
 absl::StatusOr<History::Position> History::Last(const std::string& job) {

@@ -116,10 +116,6 @@ std::string Statement::Bytes(int column) const {
   return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), size);
 }
 
-bool Statement::IsNull(int column) const {
-  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
-}
-
 absl::Status Statement::Finish() {
   if (statement_ != nullptr) {
     sqlite3_reset(statement_.get());

@@ -37,7 +37,6 @@ class Statement {
   bool Next();
   int64_t Int(int column) const;
   std::string Bytes(int column) const;
-  bool IsNull(int column) const;
 
   // Ends a query early or after its last row: its error, if it had one.
   absl::Status Finish();

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/decide.h"
+#include "controller/store/rows.h"
 
 namespace tandem::controller {
 namespace {
@@ -80,6 +81,10 @@ absl::Status MakeDirectory(const std::string& directory) {
         absl::StrCat("cannot write the state directory ", directory, ": ", std::strerror(errno)));
   }
   return absl::OkStatus();
+}
+
+bool ParseEntry(const Statement& row, JobEntry& out) {
+  return out.job.ParseFromString(row.Bytes(0)) && out.runtime.ParseFromString(row.Bytes(1));
 }
 
 }  // namespace
@@ -224,19 +229,17 @@ absl::StatusOr<State> Store::ReadState() {
   }
   state.last_seq = last_seq_;
   Statement live = db_->Prepare("SELECT job, runtime FROM jobs WHERE live = 1 ORDER BY submitted");
-  while (live.Next()) {
-    JobEntry entry;
-    if (!entry.job.ParseFromString(live.Bytes(0)) || !entry.runtime.ParseFromString(live.Bytes(1))) {
-      return DataLoss(path_, "a job");
-    }
+  absl::StatusOr<std::vector<JobEntry>> entries =
+      ReadRows<JobEntry>(live, DataLoss(path_, "a job"), ParseEntry);
+  if (!entries.ok()) {
+    return entries.status();
+  }
+  for (JobEntry& entry : *entries) {
     if (entry.job.state() == v1::JOB_STATE_QUEUED) {
       state.queue.insert({entry.runtime.submitted_seq(), entry.job.id()});
     }
     const std::string id = entry.job.id();
     state.jobs.emplace(id, std::move(entry));
-  }
-  if (absl::Status status = live.Finish(); !status.ok()) {
-    return status;
   }
   return state;
 }
@@ -303,35 +306,16 @@ absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vecto
   return absl::OkStatus();
 }
 
-namespace {
-
-absl::StatusOr<std::optional<v1::Job>> One(const std::string& path, Statement& query) {
-  std::optional<v1::Job> out;
-  bool readable = true;
-  if (query.Next()) {
-    out.emplace();
-    readable = out->ParseFromString(query.Bytes(0));
-  }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
-  if (!readable) {
-    return DataLoss(path, "a job");
-  }
-  return out;
-}
-
-}  // namespace
-
 absl::StatusOr<std::optional<v1::Job>> Store::Find(const std::string& id_or_name) {
   const absl::MutexLock lock(&mu_);
   statements_->find_id.Bind(id_or_name);
-  absl::StatusOr<std::optional<v1::Job>> out = One(path_, statements_->find_id);
+  absl::StatusOr<std::optional<v1::Job>> out =
+      ReadRow<v1::Job>(statements_->find_id, DataLoss(path_, "a job"));
   if (!out.ok() || out->has_value()) {
     return out;
   }
   statements_->find_name.Bind(id_or_name);
-  return One(path_, statements_->find_name);
+  return ReadRow<v1::Job>(statements_->find_name, DataLoss(path_, "a job"));
 }
 
 absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
@@ -346,18 +330,13 @@ absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
   const bool hexadecimal = text.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (hexadecimal && text.size() >= kLeastIdPrefix) {
     const absl::MutexLock lock(&mu_);
-    Statement& query = statements_->find_prefix;
-    query.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
-    bool readable = true;
-    while (query.Next()) {
-      readable = candidates.emplace_back().ParseFromString(query.Bytes(0)) && readable;
+    statements_->find_prefix.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
+    absl::StatusOr<std::vector<v1::Job>> jobs =
+        ReadRows<v1::Job>(statements_->find_prefix, DataLoss(path_, "a job"));
+    if (!jobs.ok()) {
+      return jobs.status();
     }
-    if (absl::Status status = query.Finish(); !status.ok()) {
-      return status;
-    }
-    if (!readable) {
-      return DataLoss(path_, "a job");
-    }
+    candidates = *std::move(jobs);
   }
   if (candidates.empty()) {
     return absl::NotFoundError(absl::StrCat("no job ", text, "; `tandem get jobs` lists them"));
@@ -375,21 +354,8 @@ absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
 
 absl::StatusOr<std::optional<JobEntry>> Store::Row(const std::string& id) {
   const absl::MutexLock lock(&mu_);
-  Statement& query = statements_->find_row;
-  query.Bind(id);
-  std::optional<JobEntry> out;
-  bool readable = true;
-  if (query.Next()) {
-    out.emplace();
-    readable = out->job.ParseFromString(query.Bytes(0)) && out->runtime.ParseFromString(query.Bytes(1));
-  }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
-  if (!readable) {
-    return DataLoss(path_, "a job");
-  }
-  return out;
+  statements_->find_row.Bind(id);
+  return ReadRow<JobEntry>(statements_->find_row, DataLoss(path_, "a job"), ParseEntry);
 }
 
 absl::Status Store::CheckInPlace() const {
@@ -401,7 +367,7 @@ absl::StatusOr<std::optional<v1::Job>> Store::FindRequest(const std::string& own
                                                           const std::string& request_id) {
   const absl::MutexLock lock(&mu_);
   statements_->find_request.Bind(owner).Bind(request_id);
-  return One(path_, statements_->find_request);
+  return ReadRow<v1::Job>(statements_->find_request, DataLoss(path_, "a job"));
 }
 
 absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t before, int limit,
@@ -419,18 +385,11 @@ absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t bef
   absl::StrAppend(&sql, " ORDER BY submitted DESC LIMIT ?");
   Statement query = db_->Prepare(sql);
   query.Bind(before > 0 ? before : INT64_MAX).Bind(limit);
-  std::vector<std::pair<int64_t, v1::Job>> out;
-  while (query.Next()) {
-    auto& [seq, job] = out.emplace_back();
-    seq = query.Int(0);
-    if (!job.ParseFromString(query.Bytes(1))) {
-      return DataLoss(path_, "a job");
-    }
-  }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
-  return out;
+  using Listed = std::pair<int64_t, v1::Job>;
+  return ReadRows<Listed>(query, DataLoss(path_, "a job"), [](const Statement& row, Listed& out) {
+    out.first = row.Int(0);
+    return out.second.ParseFromString(row.Bytes(1));
+  });
 }
 
 absl::StatusOr<std::vector<v1::Event>> Store::Events(const std::string& job_id, int64_t seq, int limit) {
@@ -440,18 +399,7 @@ absl::StatusOr<std::vector<v1::Event>> Store::Events(const std::string& job_id, 
     query.Bind(job_id);
   }
   query.Bind(seq).Bind(limit);
-  std::vector<v1::Event> out;
-  bool readable = true;
-  while (query.Next()) {
-    readable = out.emplace_back().ParseFromString(query.Bytes(0)) && readable;
-  }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
-  if (!readable) {
-    return DataLoss(path_, "an event");
-  }
-  return out;
+  return ReadRows<v1::Event>(query, DataLoss(path_, "an event"));
 }
 
 int64_t Store::LastSeq() const {

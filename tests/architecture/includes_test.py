@@ -15,13 +15,14 @@ TORCH_FREE = {
     "link": {"platform", "proto"},
     "parallel": {"platform", "proto"},
     "jobspec": {"platform", "proto", "parallel"},
+    "config": {"platform", "jobspec"},
     "schedules": {"platform", "proto"},
     "fsdp:": {"platform", "parallel"},
     "ops:": set(),
     "model:": {"platform", "schedules", "parallel", "ops:"},
     "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "fsdp:", "model:"},
-    "controller": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan"},
-    "worker": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan"},
+    "controller": {"platform", "proto", "link", "jobspec", "config", "parallel", "schedules", "plan"},
+    "worker": {"platform", "proto", "link", "jobspec", "config", "parallel", "schedules", "plan"},
     "cli": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan", "fsdp:", "model:"},
 }
 TORCH_HALF = {

@@ -54,6 +54,14 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     return stub_->Submit(&context, request, &job);
   }
 
+  grpc::Status Get(const std::string& id_or_name, v1::Job& job) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::GetJobRequest request;
+    request.set_job(id_or_name);
+    return stub_->GetJob(&context, request, &job);
+  }
+
   // Watches until the job has ended, or the stream breaks.
   grpc::Status Follow(const std::string& name, v1::Job& job, int64_t* reports = nullptr) {
     grpc::ClientContext context;

@@ -1,50 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole controller in this process, over real gRPC, with workers that pretend.
+// What users ask of the whole controller.
 
 #include <gmock/gmock.h>
 #include <grpcpp/impl/client_unary_call.h>
 #include <gtest/gtest.h>
 
-#include <set>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "controller/rpc/server.h"
 #include "controller/runtime.pb.h"
 #include "jobspec/jobspec.h"
-#include "platform/clock.h"
-#include "proto/time.h"
 #include "tests/controller/http_client.h"
-#include "tests/controller/job_client.h"
+#include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
-#include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class ServiceTest : public ::testing::Test {
- protected:
-  explicit ServiceTest(const Limits& limits = {}) {
-    ServerOptions options;
-    options.limits = limits;
-    options.state_directory = folder_.path();
-    options.listen = {"127.0.0.1:0"};
-    options.metrics_listen = "off";
-    options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
-    EXPECT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    client_ = std::make_unique<JobClient>(server_->addresses().at(0));
-  }
-  const std::string& address() { return server_->addresses().at(0); }
-
-  TempFolder folder_;
-  std::unique_ptr<Server> server_;
-  std::unique_ptr<JobClient> client_;
-};
 
 TEST_F(ServiceTest, AJobRunsToSucceeded) {
   SimulatedWorker a("a", address(), {});
@@ -216,22 +192,17 @@ TEST_F(ServiceTest, AnIdMayBeCutToABeginningThatNoOtherHas) {
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
   const std::string id = job.id();
-  const auto get = [&](const std::string& text, v1::Job& found) {
-    grpc::ClientContext context;
-    v1::GetJobRequest request;
-    request.set_job(text);
-    return client_->stub().GetJob(&context, request, &found);
-  };
   for (const size_t length : {4U, 7U, 12U}) {
     v1::Job found;
-    ASSERT_TRUE(get(id.substr(0, length), found).ok()) << length;
+    ASSERT_TRUE(client_->Get(id.substr(0, length), found).ok()) << length;
     EXPECT_EQ(found.id(), id);
   }
-  EXPECT_EQ(get(id.substr(0, 3), job).error_code(), grpc::StatusCode::NOT_FOUND) << "too short to mean it";
-  EXPECT_EQ(get(id + "0", job).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(client_->Get(id.substr(0, 3), job).error_code(), grpc::StatusCode::NOT_FOUND)
+      << "too short to mean it";
+  EXPECT_EQ(client_->Get(id + "0", job).error_code(), grpc::StatusCode::NOT_FOUND);
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf(id.substr(0, 5), 1), "", job).ok());
   const std::string named = job.id();
-  ASSERT_TRUE(get(id.substr(0, 5), job).ok());
+  ASSERT_TRUE(client_->Get(id.substr(0, 5), job).ok());
   EXPECT_EQ(job.id(), named) << "a name comes first";
 
   grpc::ClientContext context;
@@ -245,44 +216,12 @@ TEST_F(ServiceTest, AnIdMayBeCutToABeginningThatNoOtherHas) {
   context.TryCancel();
 }
 
-TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
-  auto a = std::make_unique<SimulatedWorker>("a", address(),
-                                             SimulatedWorker::Script{.log_line = "hello from a\n"});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("logs", 1), "", job).ok());
-  ASSERT_TRUE(client_->Follow("logs", job).ok());
-  v1::LogRequest request;
-  request.set_job("logs");
-  const auto read = [&](v1::LogChunk& chunk) {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    const auto stream = client_->stub().ReadLog(&context, request);
-    const bool one = stream->Read(&chunk);
-    v1::LogChunk more;
-    EXPECT_FALSE(stream->Read(&more));
-    EXPECT_TRUE(stream->Finish().ok());
-    return one;
-  };
-  v1::LogChunk chunk;
-  ASSERT_TRUE(read(chunk));
-  EXPECT_EQ(chunk.data(), "hello from a\n");
-  a.reset();
-  JobClient::Until([&] { return read(chunk) && !chunk.error().empty(); });
-  EXPECT_THAT(chunk.error(), HasSubstr("worker a is not connected"));
-}
-
 // Nothing else happens on this controller that could wake the stream.
 TEST_F(ServiceTest, AWatchThatBeginsInAStandstillHearsOfIt) {
   const SimulatedWorker a("a", address(), {.hold = true, .stopped_for = 60});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  v1::GetJobRequest get;
-  get.set_job("held");
-  JobClient::Until([&] {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    return client_->stub().GetJob(&context, get, &job).ok() && job.progress().stalled();
-  });
+  JobClient::Until([&] { return client_->Get("held", job).ok() && job.progress().stalled(); });
   EXPECT_GE(job.progress().age().seconds(), 60);
   EXPECT_EQ(job.progress().worker(), "a");
   grpc::ClientContext context;
@@ -299,199 +238,6 @@ TEST_F(ServiceTest, AWatchThatBeginsInAStandstillHearsOfIt) {
   EXPECT_TRUE(response.progress().stopped());
   context.TryCancel();
   stream->Finish();
-}
-
-class ProfileTest : public ServiceTest {
- protected:
-  // What comes of so many steps of a job, and the status at the end.
-  grpc::Status Profile(const std::string& job, int steps, std::vector<v1::ProfileChunk>& chunks) {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    v1::ProfileRequest request;
-    request.set_job(job);
-    request.set_steps(steps);
-    const auto stream = client_->stub().Profile(&context, request);
-    v1::ProfileChunk chunk;
-    chunks.clear();
-    while (stream->Read(&chunk)) {
-      chunks.push_back(chunk);
-    }
-    return stream->Finish();
-  }
-
-  void StartJob() {
-    v1::Job job;
-    ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 2), "", job).ok());
-    JobClient::Until([&] {
-      grpc::ClientContext context;
-      JobClient::SetDeadline(context);
-      v1::GetJobRequest request;
-      request.set_job("held");
-      return client_->stub().GetJob(&context, request, &job).ok() && job.state() == v1::JOB_STATE_RUNNING;
-    });
-  }
-};
-
-TEST_F(ProfileTest, TimelinesOfAllRanksAreRelayedWithTheirRanks) {
-  const SimulatedWorker a("a", address(), {.hold = true, .timelines = 2});
-  const SimulatedWorker b("b", address(), {.hold = true, .timelines = 2});
-  StartJob();
-  std::vector<v1::ProfileChunk> chunks;
-  ASSERT_TRUE(Profile("held", 2, chunks).ok());
-  std::set<std::pair<int, int64_t>> seen;
-  for (const v1::ProfileChunk& chunk : chunks) {
-    EXPECT_EQ(chunk.error(), "");
-    seen.emplace(chunk.rank(), chunk.timeline().step());
-  }
-  EXPECT_EQ(seen, (std::set<std::pair<int, int64_t>>{{0, 1}, {0, 2}, {1, 1}, {1, 2}}));
-}
-
-TEST_F(ProfileTest, AWorkerThatSendsTooLittleIsNamed) {
-  const SimulatedWorker a("a", address(), {.slots = 2, .hold = true, .timelines = 1});
-  StartJob();
-  std::vector<v1::ProfileChunk> chunks;
-  ASSERT_TRUE(Profile("held", 2, chunks).ok());
-  int errors = 0;
-  for (const v1::ProfileChunk& chunk : chunks) {
-    if (!chunk.error().empty()) {
-      EXPECT_EQ(chunk.error(), "worker a stopped sending before every step had come");
-      ++errors;
-    }
-  }
-  EXPECT_EQ(errors, 2);
-}
-
-TEST_F(ProfileTest, WhatDoesNotRunIsRefused) {
-  std::vector<v1::ProfileChunk> chunks;
-  EXPECT_EQ(Profile("nobody", 2, chunks).error_code(), grpc::StatusCode::NOT_FOUND);
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("waits", 1), "", job).ok());
-  const grpc::Status waits = Profile("waits", 2, chunks);
-  EXPECT_EQ(waits.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_THAT(waits.error_message(), HasSubstr("is not running: QUEUED; try again when it runs"));
-  for (const int steps : {0, 17}) {
-    EXPECT_EQ(Profile("waits", steps, chunks).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  }
-}
-
-class TimeoutTest : public ServiceTest {
- protected:
-  static constexpr absl::Duration kTimeout = absl::Seconds(2);
-  TimeoutTest() : ServiceTest({.worker_timeout = kTimeout}) {}
-};
-
-// A frozen machine, or a connection that is half open: nothing comes, and nothing says that nothing will.
-TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
-  const SimulatedWorker a("a", address(), {.hold = true, .mute = true});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  ASSERT_TRUE(client_->Follow("held", job).ok());
-  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(job.reason(), "WorkerLost");
-  grpc::ClientContext context;
-  v1::ListEventsRequest request;
-  request.set_job("held");
-  v1::ListEventsResponse events;
-  ASSERT_TRUE(client_->stub().ListEvents(&context, request, &events).ok());
-  absl::Time running;  // the last message of the worker led to it
-  absl::Time stopping;
-  for (const v1::Event& event : events.events()) {
-    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = proto::FromProto(event.time());
-    if (event.to() == v1::JOB_STATE_STOPPING) {
-      break;
-    }
-  }
-  EXPECT_GE(stopping - running, kTimeout);
-  EXPECT_LE(stopping - running, 1.25 * kTimeout);
-}
-
-TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
-  SimulatedWorker first("a", address(), {});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
-  ASSERT_TRUE(client_->Follow("one", job).ok());
-  SimulatedWorker second("a", address(), {});
-  JobClient::Until([&] { return !second.refused().empty(); });
-  EXPECT_EQ(second.refused(), "WorkerIdInUse");
-}
-
-// As one that runs on an old copy of its state must not take workers back to the past.
-TEST_F(ServiceTest, AWorkerThatHasSeenALaterTermOfThisStoreIsTurnedAway) {
-  grpc::ClientContext info_context;
-  v1::ServerInfo info;
-  ASSERT_TRUE(client_->stub().GetServerInfo(&info_context, {}, &info).ok());
-  const auto workers =
-      v1::Workers::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
-  for (const std::string& store : {info.store_id(), std::string("another")}) {
-    grpc::ClientContext context;
-    const auto stream = workers->Session(&context);
-    v1::WorkerMessage hello;
-    hello.mutable_hello()->set_worker_id("w");
-    hello.mutable_hello()->set_protocol_min(1);
-    hello.mutable_hello()->set_protocol_max(1);
-    hello.mutable_hello()->set_store_id(store);
-    hello.mutable_hello()->set_highest_term(1000);
-    ASSERT_TRUE(stream->Write(hello));
-    v1::ControllerMessage answer;
-    ASSERT_TRUE(stream->Read(&answer));
-    if (store == info.store_id()) {
-      EXPECT_EQ(answer.refused().reason(), "OldTerm") << answer.DebugString();
-    } else {
-      EXPECT_TRUE(answer.has_welcome()) << "terms of two stores cannot be compared: " << answer.DebugString();
-    }
-    context.TryCancel();
-  }
-}
-
-TEST_F(ServiceTest, WorkersAreListed) {
-  SimulatedWorker b("b", address(), {.slots = 2});
-  SimulatedWorker a("a", address(), {});
-  v1::ListWorkersResponse response;
-  JobClient::Until([&] {
-    grpc::ClientContext context;
-    response.Clear();
-    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
-    return response.workers_size() == 2;
-  });
-  EXPECT_EQ(response.workers(0).id(), "a");
-  EXPECT_EQ(response.workers(1).slots(), 2);
-  EXPECT_TRUE(response.workers(0).schedulable());
-  EXPECT_EQ(response.workers(0).device(), v1::DEVICE_CPU);
-}
-
-TEST_F(ServiceTest, ReportsOfWhatIsNotHereAreNotAcknowledged) {
-  const SimulatedWorker a("a", address(), {.hold = true});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  JobClient::Until([&] { return !a.starts().empty(); });
-  grpc::ClientContext context;
-  JobClient::SetDeadline(context);
-  const auto workers = v1::Workers::NewStub(client_->channel());
-  const auto stream = workers->Reports(&context);
-  const std::string ours = job.id();
-  const std::pair<std::string, int> attempts[] = {{"0123456789ab", 1}, {ours, 2}, {ours, 0}, {ours, 1}};
-  for (const auto& [id, attempt] : attempts) {
-    v1::ReportBatch batch;
-    batch.mutable_id()->set_job_id(id);
-    batch.mutable_id()->set_attempt(attempt);
-    batch.set_seq(1);
-    v1::StepReport& report = *batch.add_reports();
-    report.set_step(1);
-    report.set_loss(attempt);
-    ASSERT_TRUE(stream->Write(batch));
-  }
-  v1::ReportAck ack;
-  ASSERT_TRUE(stream->Read(&ack));
-  EXPECT_EQ(ack.id().job_id(), ours);
-  EXPECT_EQ(ack.id().attempt(), 1) << "the worker keeps the others for the controller whose they are";
-  grpc::ClientContext list_context;
-  v1::ListReportsRequest request;
-  request.set_job(ours);
-  v1::ListReportsResponse reports;
-  ASSERT_TRUE(client_->stub().ListReports(&list_context, request, &reports).ok());
-  ASSERT_EQ(reports.reports_size(), 1);
-  EXPECT_EQ(reports.reports(0).loss(), 1);
-  context.TryCancel();
 }
 
 TEST_F(ServiceTest, AStuckWatcherBlocksNobody) {

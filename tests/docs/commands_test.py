@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
 def run(command, docs, binaries):
     done = subprocess.run(command, shell=True, cwd=docs, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env={**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}, timeout=60)
-    return [line.rstrip() for line in done.stdout.splitlines()]
+    return [line.rstrip() for line in done.stdout.rstrip().splitlines()]
 
 
 def elided(expected, printed):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every file and folder that a page names is there: links, and paths in `code`.
+"""Every file, folder and test that a page names is there: links, and paths and SuiteTest.Names in `code`.
 
 A path that begins with a folder of the repository must exist. In tables of CONTRIBUTING.md a name without a folder is
 in the folder that was named last; NAME and KIND stand for what the reader adds.
@@ -15,10 +15,12 @@ import sys
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
+TEST = re.compile(r"(\w+Test)\.(\w+)")
+DEFINED = re.compile(r"^TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", flags=re.M)
 SOURCE = re.compile(r"[\w-]+\.(?:cc|h|cu|cuh|py|proto|md|sh|yaml)|CMakeLists\.txt")
 
 
-def missing(root, page):
+def missing(root, page, tests):
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
     for link in LINK.findall(text):
         if "://" not in link and not (page.parent / link).exists():
@@ -27,7 +29,10 @@ def missing(root, page):
     for line in text.splitlines():
         folder = root
         for code in CODE.findall(line):
-            if not PATH.fullmatch(code):
+            test = TEST.fullmatch(code)
+            if test and test.groups() not in tests:
+                yield f"the test `{code}`"
+            if test or not PATH.fullmatch(code):
                 continue
             first = code.split("/")[0]
             if re.search("NAME|KIND", code):
@@ -49,8 +54,10 @@ def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     listed = subprocess.run(["git", "-C", root, "ls-files", "*.md"], capture_output=True, text=True, check=False)
     pages = [root / name for name in listed.stdout.split()] or [*root.glob("*.md"), *root.glob("docs/*.md")]
-    found = [f"{page.relative_to(root)} names {what}, which is not there" for page in pages for what in missing(root, page)]
-    print("\n".join(found) or f"all paths in {len(pages)} pages are there")
+    tests = {test for source in root.glob("tests/**/*.cc") for test in DEFINED.findall(source.read_text())}
+    found = [f"{page.relative_to(root)} names {what}, which is not there" for page in pages
+             for what in missing(root, page, tests)]
+    print("\n".join(found) or f"all paths and tests in {len(pages)} pages are there")
     return 1 if found or not pages else 0
 
 

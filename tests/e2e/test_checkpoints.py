@@ -131,6 +131,30 @@ def test_a_fifo_in_the_newest_checkpoint_is_passed_over_and_everybody_is_shown_t
     assert "it is a FIFO" in cluster.cli("watch", "again").stdout
 
 
+def test_a_resume_with_another_seed_or_other_text_says_so_and_one_with_the_same_does_not(start, tmp_path):
+    directory = tmp_path / "run"
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox " * 5000)
+    cluster = start()
+
+    def resumed(name, steps, **training):
+        spec = directory_job(name, directory, steps=steps, resume="newest" if steps > 10 else None, **training)
+        spec["data"]["train"] = str(text)
+        cluster.submit(spec)
+        job = cluster.wait_state(name, "SUCCEEDED")
+        return [warning["message"] for warning in job.get("checkpoints", {}).get("resume", [])]
+
+    assert resumed("first", 10) == []
+    assert resumed("same", 20) == []
+    (seed,) = resumed("other-seed", 30, seed=8)
+    assert "training.seed is 8, and was 7 up to step 20" in seed
+    assert "ResumedWithOtherSeed" in reasons(cluster, "other-seed") and seed in cluster.cli("describe", "other-seed").stdout
+    text.write_text("a lazy dog sleeps on " * 5000)
+    (data,) = resumed("other-text", 40, seed=8)
+    assert "the text is not what it was up to step 30" in data
+    assert "ResumedWithOtherData" in reasons(cluster, "other-text")
+
+
 def test_a_fifo_in_place_of_metrics_or_text_ends_the_job_with_its_name(start, tmp_path):
     cluster = start()
     (tmp_path / "run").mkdir()

@@ -22,7 +22,7 @@ const BadSpec kStructure[] = {
     {"two documents", "",
      "--- \n"
      "name: b",
-     "job.yaml:5:1: a second document starts; put one job in a file\n"},
+     "job.yaml:5:1: a second document starts; put one job spec in a file\n"},
     {"tab indentation", "*",
      "model:\n"
      "\tpreset: llama-tiny\n",

@@ -31,7 +31,9 @@ AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
     : config_(config), router_losses_(at::zeros({}, at::kDouble)) {
   for (const auto& [name, parameter] : parameters) {
     parameters_[name] =
-        parameter.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).requires_grad_();
+        parameter.requires_grad()
+            ? parameter
+            : parameter.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).requires_grad_();
   }
 }
 

@@ -15,7 +15,8 @@ namespace tandem::model::test {
 // [B, heads, S, d].
 class AutogradDecoder {
  public:
-  // Copies of the parameters, by Hugging Face name, which collect gradients.
+  // Parameters by Hugging Face name: those that collect gradients as they are, copies of the others, which
+  // do.
   AutogradDecoder(const DecoderConfig& config, const std::map<std::string, at::Tensor>& parameters);
 
   // From now on these experts see the tokens of the layer, whatever the scores are: a choice may differ where

@@ -4,6 +4,7 @@
 #include <torch/torch.h>  // the one file of the tests that needs autograd and the optimizer of LibTorch
 
 #include "tests/model/autograd_decoder.h"
+#include "tests/parity/run.h"
 
 namespace tandem::parity {
 namespace {
@@ -15,32 +16,34 @@ std::vector<double> ToVector(const Tensor& tensor) {
   return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
 }
 
-std::map<std::string, Tensor> Parameters(const plan::JobPlan& plan,
-                                         const std::map<std::string, std::vector<double>>& weights) {
-  std::map<std::string, Tensor> parameters;
-  for (const auto& layout : plan.layouts) {
-    for (const auto& item : layout.parameters) {
-      parameters[item.name] =
-          torch::from_blob(const_cast<double*>(weights.at(item.name).data()), item.shape, torch::kDouble);
-    }
-  }
-  return parameters;
-}
-
 }  // namespace
 
 class AutogradModel::Impl {
  public:
-  Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights)
-      : batch_(plan.batch),
-        clip_(plan.train.optimizer.clip_grad_norm),
-        decoder_(plan.model, Parameters(plan, weights)) {
+  Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights, int experts)
+      : batch_(plan.batch), clip_(plan.train.optimizer.clip_grad_norm) {
     std::vector<Tensor> decaying;
     std::vector<Tensor> constant;
-    for (const auto& layout : plan.layouts) {
-      for (const auto& item : layout.parameters) {
-        (item.decays ? decaying : constant).push_back(decoder_.parameters().at(item.name));
+    std::vector<std::map<std::string, Tensor>> of_expert(experts);
+    const auto add = [&](const fsdp::Parameter& item, const std::string& name) {
+      const Tensor weight =
+          torch::from_blob(const_cast<double*>(weights.at(name).data()), item.shape, torch::kDouble)
+              .clone()
+              .requires_grad_(true);
+      parameters_[name] = weight;
+      (item.decays ? decaying : constant).push_back(weight);
+      return weight;
+    };
+    for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
+      for (const fsdp::Parameter& item : plan.layouts[unit].parameters) {
+        Tensor weight = IsOfOneExpert(plan, unit) ? Tensor() : add(item, item.name);
+        for (int e = 0; e < experts; ++e) {
+          of_expert[e][item.name] = IsOfOneExpert(plan, unit) ? add(item, OfExpert(item.name, e)) : weight;
+        }
       }
+    }
+    for (const std::map<std::string, Tensor>& parameters : of_expert) {
+      decoders_.emplace_back(plan.model, parameters);
     }
     const auto& o = plan.train.optimizer;
     const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
@@ -58,17 +61,18 @@ class AutogradModel::Impl {
     Step step;
     Tensor mean = torch::zeros({}, torch::kDouble);
     Tensor own =
-        torch::zeros({}, torch::kDouble);  // the routers' losses, which are not reported as the model's
-    for (const auto& tokens : microbatches) {
-      const Tensor ids = torch::from_blob(const_cast<int64_t*>(tokens.data()),
+        torch::zeros({}, torch::kDouble);  // the routers' losses: no part of the one that is reported
+    for (size_t i = 0; i < microbatches.size(); ++i) {
+      const model::test::AutogradDecoder& decoder = decoders_[i % decoders_.size()];
+      const Tensor ids = torch::from_blob(const_cast<int64_t*>(microbatches[i].data()),
                                           {batch_.sequences, batch_.sequence_length + 1}, torch::kLong);
-      mean = mean + decoder_.Loss(ids) / static_cast<double>(microbatches.size());
-      own = own + decoder_.RouterLosses() / static_cast<double>(microbatches.size());
+      mean = mean + decoder.Loss(ids) / static_cast<double>(microbatches.size());
+      own = own + decoder.RouterLosses() / static_cast<double>(microbatches.size());
     }
     (mean + own).backward();
     step.loss = mean.item<double>();
     std::vector<Tensor> all;
-    for (const auto& [name, parameter] : decoder_.parameters()) {
+    for (const auto& [name, parameter] : parameters_) {
       step.gradients[name] = ToVector(parameter.grad());
       all.push_back(parameter);
     }
@@ -82,7 +86,7 @@ class AutogradModel::Impl {
 
   std::map<std::string, std::vector<double>> weights() const {
     std::map<std::string, std::vector<double>> weights;
-    for (const auto& [name, parameter] : decoder_.parameters()) {
+    for (const auto& [name, parameter] : parameters_) {
       weights[name] = ToVector(parameter);
     }
     return weights;
@@ -91,13 +95,18 @@ class AutogradModel::Impl {
  private:
   const model::BatchShape batch_;
   const double clip_;
-  const model::test::AutogradDecoder decoder_;
+  std::map<std::string, Tensor> parameters_;
+  std::vector<model::test::AutogradDecoder> decoders_;  // one for each expert; they share the parameters
   std::unique_ptr<torch::optim::AdamW> optimizer_;
 };
 
+std::string OfExpert(const std::string& parameter, int expert) {
+  return parameter + " of expert " + std::to_string(expert);
+}
+
 AutogradModel::AutogradModel(const plan::JobPlan& plan,
-                             const std::map<std::string, std::vector<double>>& weights)
-    : impl_(std::make_unique<Impl>(plan, weights)) {}
+                             const std::map<std::string, std::vector<double>>& weights, int experts)
+    : impl_(std::make_unique<Impl>(plan, weights, experts)) {}
 
 AutogradModel::~AutogradModel() = default;
 

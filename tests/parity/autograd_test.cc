@@ -22,25 +22,43 @@ namespace {
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
+// Of a unit's parameter, one for each expert that has it.
+std::vector<std::string> NamesOf(const plan::JobPlan& plan, size_t unit, const std::string& parameter,
+                                 int experts) {
+  if (!IsOfOneExpert(plan, unit)) {
+    return {parameter};
+  }
+  std::vector<std::string> names;
+  for (int expert = 0; expert < experts; ++expert) {
+    names.push_back(OfExpert(parameter, expert));
+  }
+  return names;
+}
+
 // The parameters of the arrays "<unit><suffix>", by Hugging Face name.
-Tensors ByName(const plan::JobPlan& plan, const JobRun& run, const std::string& suffix) {
+Tensors ByName(const plan::JobPlan& plan, const JobRun& run, const std::string& suffix, int experts) {
   Tensors tensors;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    const std::string& bytes = run.arrays.at(plan.units[unit].name + suffix);
     for (const fsdp::Parameter& item : plan.layouts[unit].parameters) {
-      std::vector<double>& tensor = tensors[item.name];
-      tensor.resize(item.range.size());
-      std::memcpy(tensor.data(), bytes.data() + item.range.begin * sizeof(double),
-                  tensor.size() * sizeof(double));
+      const std::vector<std::string> names = NamesOf(plan, unit, item.name, experts);
+      for (size_t i = 0; i < names.size(); ++i) {
+        const std::string array = plan.units[unit].name + (names.size() > 1 ? ExpertSuffix(i) : "") + suffix;
+        std::vector<double>& tensor = tensors[names[i]];
+        tensor.resize(item.range.size());
+        std::memcpy(tensor.data(), run.arrays.at(array).data() + item.range.begin * sizeof(double),
+                    tensor.size() * sizeof(double));
+      }
     }
   }
   return tensors;
 }
 
-double Norm(const std::vector<double>& tensor) {
+double Norm(const Tensors& tensors, const std::vector<std::string>& names) {
   double squares = 0;
-  for (const double element : tensor) {
-    squares += element * element;
+  for (const std::string& name : names) {
+    for (const double element : tensors.at(name)) {
+      squares += element * element;
+    }
   }
   return std::sqrt(squares);
 }
@@ -49,11 +67,12 @@ double Norm(const std::vector<double>& tensor) {
 double Distance(const std::vector<double>& a, const std::vector<double>& b) {
   EXPECT_EQ(a.size(), b.size());
   double squares = 0;
+  double length = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     squares += (a[i] - b[i]) * (a[i] - b[i]);
+    length += b[i] * b[i];
   }
-  const double norm = Norm(b);
-  return std::sqrt(squares) / (norm > 0 ? norm : 1);
+  return std::sqrt(squares / (length > 0 ? length : 1));
 }
 
 void ExpectNear(const Tensors& ours, const Tensors& theirs, const char* what) {
@@ -75,8 +94,11 @@ void CompareWithAutograd(JobOptions options) {
   plan::JobPlan plan = MakeJob(options);
   plan.train.optimizer.decay = plan::Decay::kConstant;
   const int rounds = plan.train.microbatches_per_rank * plan.train.ranks;
+  const auto by_name = [&](const JobRun& run, const std::string& suffix) {
+    return ByName(plan, run, suffix, options.experts);
+  };
 
-  AutogradModel reference(plan, ByName(plan, RunFirst(plan, 0), "/weights"));
+  AutogradModel reference(plan, by_name(RunFirst(plan, 0), "/weights"), options.experts);
   const auto corpus = std::make_shared<data::Corpus>(data::CorpusSource{
       .train = plan.train.data.train, .validation_fraction = plan.train.data.validation_fraction});
   const data::Loader loader(corpus, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length);
@@ -97,24 +119,27 @@ void CompareWithAutograd(JobOptions options) {
     EXPECT_NEAR(step.loss, expected.loss, 1e-12 * expected.loss);
     EXPECT_NEAR(step.grad_norm, expected.grad_norm, 1e-11 * expected.grad_norm);
     size_t item = 0;
-    for (const fsdp::Layout& layout : plan.layouts) {
-      for (const fsdp::Parameter& named : layout.parameters) {
-        const double gradient = Norm(expected.gradients.at(named.name));
+    for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
+      for (const fsdp::Parameter& named : plan.layouts[unit].parameters) {
+        const std::vector<std::string> names = NamesOf(plan, unit, named.name, options.experts);
+        const double gradient = Norm(expected.gradients, names);
         EXPECT_NEAR(step.gradient[item], gradient, 1e-11 * gradient) << "gradient norm of " << named.name;
-        const double weight = Norm(expected_weights.at(named.name));
+        const double weight = Norm(expected_weights, names);
         EXPECT_NEAR(step.weight[item], weight, 1e-11 * weight) << "weight norm of " << named.name;
-        EXPECT_NEAR(step.rms[item], weight / std::sqrt(named.range.size()), 1e-11 * weight);
+        if (names.size() == 1) {
+          EXPECT_NEAR(step.rms[item], weight / std::sqrt(named.range.size()), 1e-11 * weight);
+        }
         ++item;
       }
     }
 
     const JobRun until_here = RunFirst(plan, step.step);
-    ExpectNear(ByName(plan, until_here, "/weights"), expected_weights, "weight");
+    ExpectNear(by_name(until_here, "/weights"), expected_weights, "weight");
     if (step.step == 1) {
       // Adam's first moment is then (1 - beta1) times the clipped gradient: the gradient itself, element by
       // element.
       const double clip = std::min(1.0, plan.train.optimizer.clip_grad_norm / (expected.grad_norm + 1e-6));
-      Tensors gradients = ByName(plan, until_here, "/exp_avg");
+      Tensors gradients = by_name(until_here, "/exp_avg");
       for (auto& [name, tensor] : gradients) {
         for (double& element : tensor) {
           element /= (1 - plan.train.optimizer.beta1) * clip;
@@ -152,13 +177,31 @@ TEST(AutogradTest, OddSizesMatch) {
                        .prefetch = 2});
 }
 
+// Experts are divided by all microbatches, not by those that they saw, and are in one norm with the rest,
+// once.
+class ExpertGroupAutogradTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ExpertGroupAutogradTest, UnitsInTheExpertGroupMatch) {
+  CompareWithAutograd({.strategy = GetParam(),
+                       .ranks = GetParam()[0] == 'h' ? 8 : 4,
+                       .replicas = GetParam()[0] == 'h' ? 2 : 1,
+                       .experts = 2,
+                       .microbatches_per_rank = 2,
+                       .steps = 3,
+                       .clip = 0.05});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExpertGroupAutogradTest,
+                         testing::Values("replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"),
+                         [](const auto& info) { return info.param; });
+
 TEST(AutogradTest, ClippedGradientsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 1, .steps = 3, .clip = 0.05});
 }
 
 TEST(AutogradTest, MixtralMatchesWithItsRoutersLosses) {
   CompareWithAutograd(
-      {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "mixtral", .experts = 4});
+      {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "mixtral", .num_experts = 4});
 }
 
 // A dense layer on both sides of the sparse one, most experts without a token, heads normalised.
@@ -170,7 +213,7 @@ TEST(AutogradTest, Qwen3MoeMatchesBetweenDenseLayers) {
                        .sequence_length = 5,
                        .micro_batch_size = 1,
                        .model_type = "qwen3_moe",
-                       .experts = 24,
+                       .num_experts = 24,
                        .experts_per_token = 3,
                        .sparse_step = 2});
 }

@@ -3,17 +3,27 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 namespace tandem::parity {
 namespace {
 
-void ExpectNear(double a, double b, double tolerance, const std::string& what) {
-  EXPECT_LE(std::abs(a - b), tolerance * std::abs(a)) << what << ": " << a << " and " << b;
+using Kind = double Tolerance::*;
+
+// Gets every quantity of two runs that is to be close, and how far the two are from each other, relative to
+// the first run's.
+using Visit = std::function<void(Kind kind, const std::string& what, double distance)>;
+
+void VisitNumbers(Kind kind, const std::string& what, double a, double b, const Visit& visit) {
+  visit(kind, absl::StrCat(what, ": ", a, " and ", b), a == b ? 0 : std::abs(a - b) / std::abs(a));
 }
 
 template <typename T>
@@ -32,51 +42,64 @@ double RelativeDistance(const std::string& a, const std::string& b) {
   return distance == 0 ? 0 : std::sqrt(distance / length);
 }
 
-void ExpectCloseSteps(const trainer::StepSummary& x, const trainer::StepSummary& y,
-                      const Tolerance& tolerance) {
-  SCOPED_TRACE(testing::Message() << "step " << x.step);
-  const double norm = x.step <= 1 ? tolerance.first_norm : tolerance.later_norm;
+void VisitSteps(const trainer::StepSummary& x, const trainer::StepSummary& y, const Visit& visit) {
+  const std::string step = absl::StrCat("step ", x.step, ": ");
+  const Kind norm = x.step <= 1 ? &Tolerance::first_norm : &Tolerance::later_norm;
   EXPECT_EQ(x.step, y.step);
-  EXPECT_EQ(x.nonfinite, y.nonfinite);
-  ExpectNear(x.loss, y.loss, tolerance.loss, "loss");
+  EXPECT_EQ(x.nonfinite, y.nonfinite) << step;
+  VisitNumbers(&Tolerance::loss, step + "loss", x.loss, y.loss, visit);
   const std::optional<double> v = ValidationLossOf(x);
   const std::optional<double> w = ValidationLossOf(y);
-  EXPECT_EQ(v.has_value(), w.has_value()) << "only one run has a validation loss";
+  EXPECT_EQ(v.has_value(), w.has_value()) << step << "only one run has a validation loss";
   if (v && w) {
-    ExpectNear(*v, *w, tolerance.loss, "validation loss");
+    VisitNumbers(&Tolerance::loss, step + "validation loss", *v, *w, visit);
   }
-  ExpectNear(x.grad_norm, y.grad_norm, norm, "gradient norm");
+  VisitNumbers(norm, step + "gradient norm", x.grad_norm, y.grad_norm, visit);
   ASSERT_EQ(x.weight.size(), y.weight.size());
-  for (size_t item = 0; item < x.weight.size(); ++item) {
-    SCOPED_TRACE(testing::Message() << "parameter " << item);
-    ExpectNear(x.weight[item], y.weight[item], norm, "norm of the weight");
-    ExpectNear(x.gradient[item], y.gradient[item], norm, "norm of the gradient");
-    ExpectNear(x.update[item], y.update[item], norm, "norm of the update");
+  for (size_t i = 0; i < x.weight.size(); ++i) {
+    const std::string of = absl::StrCat(" of parameter ", i);
+    VisitNumbers(norm, step + "norm of the weight" + of, x.weight[i], y.weight[i], visit);
+    VisitNumbers(norm, step + "norm of the gradient" + of, x.gradient[i], y.gradient[i], visit);
+    VisitNumbers(norm, step + "norm of the update" + of, x.update[i], y.update[i], visit);
+  }
+}
+
+void VisitRuns(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, const Visit& visit) {
+  EXPECT_EQ(a.unequal_replicas, std::set<std::string>());
+  EXPECT_EQ(b.unequal_replicas, std::set<std::string>());
+  EXPECT_EQ(a.start.has_value(), b.start.has_value()) << "only one run has a step 0";
+  if (a.start && b.start) {
+    VisitSteps(*a.start, *b.start, visit);
+  }
+  ASSERT_EQ(a.steps.size(), b.steps.size());
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    VisitSteps(a.steps[i], b.steps[i], visit);
+  }
+  ASSERT_EQ(a.arrays.size(), b.arrays.size());
+  for (const auto& [name, bytes] : a.arrays) {
+    const auto found = b.arrays.find(name);
+    ASSERT_TRUE(found != b.arrays.end() && found->second.size() == bytes.size()) << name;
+    visit(&Tolerance::state, name,
+          plan.precision.hidden() == model::ComputeType::kFp64
+              ? RelativeDistance<double>(bytes, found->second)
+              : RelativeDistance<float>(bytes, found->second));
   }
 }
 
 }  // namespace
 
 void ExpectClose(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, const Tolerance& tolerance) {
-  EXPECT_EQ(a.unequal_replicas, std::set<std::string>());
-  EXPECT_EQ(b.unequal_replicas, std::set<std::string>());
-  EXPECT_EQ(a.start.has_value(), b.start.has_value()) << "only one run has a step 0";
-  if (a.start && b.start) {
-    ExpectCloseSteps(*a.start, *b.start, tolerance);
-  }
-  ASSERT_EQ(a.steps.size(), b.steps.size());
-  for (size_t i = 0; i < a.steps.size(); ++i) {
-    ExpectCloseSteps(a.steps[i], b.steps[i], tolerance);
-  }
-  ASSERT_EQ(a.arrays.size(), b.arrays.size());
-  for (const auto& [name, bytes] : a.arrays) {
-    const auto found = b.arrays.find(name);
-    ASSERT_TRUE(found != b.arrays.end() && found->second.size() == bytes.size()) << name;
-    const double distance = plan.precision.hidden() == model::ComputeType::kFp64
-                                ? RelativeDistance<double>(bytes, found->second)
-                                : RelativeDistance<float>(bytes, found->second);
-    EXPECT_LE(distance, tolerance.state) << name;
-  }
+  VisitRuns(plan, a, b, [&](Kind kind, const std::string& what, double distance) {
+    EXPECT_LE(distance, tolerance.*kind) << what;
+  });
+}
+
+Tolerance DistanceBetween(const plan::JobPlan& plan, const JobRun& a, const JobRun& b) {
+  Tolerance largest;
+  VisitRuns(plan, a, b, [&](Kind kind, const std::string&, double distance) {
+    largest.*kind = std::max(largest.*kind, distance);
+  });
+  return largest;
 }
 
 }  // namespace tandem::parity

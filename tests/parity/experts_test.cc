@@ -14,7 +14,7 @@ namespace {
 // Sparse layers in jobs: their numbers are those of one rank, whoever shares the work (matrix_test.cc has
 // every placement).
 
-JobOptions Mixtral(int64_t steps) { return {.steps = steps, .model_type = "mixtral", .experts = 4}; }
+JobOptions Mixtral(int64_t steps) { return {.steps = steps, .model_type = "mixtral", .num_experts = 4}; }
 
 TEST(ExpertsTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
   const JobRun one = RunOn(1, Mixtral(10));

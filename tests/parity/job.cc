@@ -26,9 +26,21 @@ void AddUnusedUnit(plan::JobPlan& plan) {
   const fsdp::Layout& layout = plan.layouts.back();
   plan.outline.units.push_back({.name = "unused",
                                 .layer = layer,
-                                .precision = plan.outline.units[0].precision,
+                                .precision = plan.outline.units[1].precision,
                                 .parts = {{"unused", 0, layout.parameters[0].range.end}},
                                 .elements = layout.elements});
+  plan::BuildPrograms(plan);
+}
+
+// Places layer 1 in the expert group: the ranks of an EP group have a layer of their own each, and those of
+// an expert data-parallel group share one. No token is exchanged: a rank's microbatches go through its own.
+// What the layer is made of is dense; what it has of an expert is its groups, its gathers and reductions on
+// them, its divisor and its part in the norm.
+void AddExperts(const JobOptions& options, plan::JobPlan& plan) {
+  plan::BuildStage(plan.options.strategy.name,
+                   {.world = options.ranks, .expert = options.experts, .replicas = options.replicas},
+                   options.prefetch, plan);
+  plan.outline.units.at(2).group = schedules::UnitGroup::kExpert;
   plan::BuildPrograms(plan);
 }
 
@@ -46,9 +58,9 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   model.set_vocab_size(256);
   model.set_tie_word_embeddings(options.tied);
   model.set_model_type(options.model_type);
-  if (options.experts > 0) {
+  if (options.num_experts > 0) {
     v1::MixtureOfExperts& moe = *model.mutable_moe();
-    moe.set_num_experts(options.experts);
+    moe.set_num_experts(options.num_experts);
     moe.set_num_experts_per_tok(options.experts_per_token);
     if (options.model_type == "qwen3_moe") {
       moe.set_moe_intermediate_size(options.expert_inner);
@@ -102,6 +114,9 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     throw std::logic_error(jobspec::ToText(violations));
   }
   plan::JobPlan plan = plan::MakeJobPlan(jobspec::Resolve(spec));
+  if (options.experts > 1) {
+    AddExperts(options, plan);
+  }
   if (options.unused_unit) {
     AddUnusedUnit(plan);
   }

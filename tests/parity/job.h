@@ -13,6 +13,7 @@ struct JobOptions {
   std::string strategy = "zero3";
   int ranks = 1;
   int replicas = 1;
+  int experts = 1;  // more: layer 1 is in the expert group, as many layers as that (see AddExperts)
   int microbatches_per_rank = 1;
   int64_t steps = 3;
   int64_t layers = 2;
@@ -29,7 +30,7 @@ struct JobOptions {
   std::string frozen = "none";  // units, joined by commas
   bool stop_on_nonfinite = false;
   std::string model_type = "llama";
-  int experts = 0;  // of the sparse layers, with other model types
+  int num_experts = 0;  // of the sparse layers, with other model types
   int experts_per_token = 2;
   int64_t expert_inner = 20;      // of qwen3_moe; mixtral's is `inner`
   int64_t sparse_step = 1;        // of qwen3_moe

@@ -15,9 +15,10 @@
 namespace tandem::parity {
 namespace {
 
-// What has gone wrong in systems like this one, as regression tests of whole jobs. What a program may not do
-// (a gather before the optimizer has written, a reduction twice or too early, memory given to two) its check
-// refuses: tests/schedules/check; every strategy in every combination: matrix_test.cc.
+// What has gone wrong in systems like this one, as regression tests of whole jobs; docs/regressions.md lists
+// all of them. What a program may not do (a gather before the optimizer has written, a reduction twice or too
+// early, memory given to two) its check refuses: tests/schedules/check; every strategy in every combination:
+// matrix_test.cc.
 
 constexpr const char* kStrategies[] = {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"};
 
@@ -75,13 +76,35 @@ TEST(MustNotHappenTest, AReplicatedGradientIsOverwrittenOrReducedByEveryMicrobat
 
 TEST(MustNotHappenTest, ReplicasDriftApart) {
   for (const char* strategy : {"replicate", "hsdp", "hfsdp"}) {
-    SCOPED_TRACE(strategy);
-    JobOptions options = Tiny(strategy, 4, 2);
-    options.steps = 20;
-    options.fp64 = false;
-    const JobRun run = RunJob(MakeJob(options));
-    EXPECT_EQ(run.unequal_replicas, std::set<std::string>());
-    EXPECT_LT(run.steps.back().loss, run.steps.front().loss);
+    for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
+      SCOPED_TRACE(testing::Message() << strategy << " " << precision);
+      JobOptions options = Tiny(strategy, 4, 2);
+      options.steps = 20;
+      options.fp64 = false;
+      options.precision = precision;
+      const JobRun run = RunJob(MakeJob(options));
+      EXPECT_EQ(run.arrays.contains("head/published"), options.precision != "");
+      EXPECT_EQ(run.unequal_replicas, std::set<std::string>());
+      EXPECT_LT(run.steps.back().loss, run.steps.front().loss);
+    }
+  }
+}
+
+TEST(MustNotHappenTest, AParameterBelongsToTwoUnitsOrToNone) {
+  for (const bool tied : {false, true}) {
+    JobOptions options = Tiny("zero3", 1, 1);
+    options.tied = tied;
+    const plan::JobPlan plan = MakeJob(options);
+    std::set<std::string> names;
+    int64_t elements = 0;
+    for (const fsdp::Layout& layout : plan.layouts) {
+      for (const fsdp::Parameter& parameter : layout.parameters) {
+        EXPECT_TRUE(names.insert(parameter.name).second) << parameter.name;
+        elements += parameter.range.size();
+      }
+    }
+    EXPECT_EQ(elements, model::NumParameters(plan.model));
+    EXPECT_EQ(names.contains("lm_head.weight"), !tied);
   }
 }
 

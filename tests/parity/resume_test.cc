@@ -102,10 +102,13 @@ TEST(ResumeTest, EveryStepCanBeGoneOnFromOnAnyNumberOfRanks) {
   }
 }
 
-// A frozen unit has weights and no moments.
-TEST(ResumeTest, FrozenUnitsStayFrozenAndCannotBeThawed) {
+// A frozen unit has weights, of the type that it computes in, and no moments.
+class FrozenResumeTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(FrozenResumeTest, FrozenUnitsStayFrozenAndCannotBeThawedAndMoreCanBeFrozen) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());
+  options.precision = GetParam();
   options.frozen = "embedding";
   options.checkpoint_every_steps = 3;
   const JobRun whole = RunJob(MakeJob(options));
@@ -122,7 +125,15 @@ TEST(ResumeTest, FrozenUnitsStayFrozenAndCannotBeThawed) {
             "/step-3: it has no array model.embed_tokens.weight/exp_avg; a unit that was frozen when it "
             "was saved has weights only: freeze it here too (training.frozen), or start from step 1");
   }
+  options.frozen = "embedding,layers.0";
+  const JobRun more = RunJob(MakeJob(options));
+  EXPECT_EQ(more.resumed_step, 3);
+  EXPECT_EQ(more.steps.front().loss, whole.steps[3].loss);
+  EXPECT_NE(more.steps.back().loss, whole.steps.back().loss);
 }
+
+INSTANTIATE_TEST_SUITE_P(Precisions, FrozenResumeTest, testing::Values("", "compute: COMPUTE_TYPE_BF16"),
+                         [](const auto& info) { return info.param.empty() ? "fp32" : "bf16"; });
 
 // "step-6" and "step-8" of the other job would otherwise be told, and resumed from, as this one's.
 TEST(ResumeTest, ADirectoryWithLaterCheckpointsOfAnotherJobIsRefused) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -140,7 +141,20 @@ void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, in
   }
 }
 
+// A rank's place in its EP group.
+size_t ExpertOf(const std::vector<comm::Membership>& memberships) {
+  const auto ep = std::find_if(memberships.begin(), memberships.end(),
+                               [](const comm::Membership& membership) { return membership.group == "ep"; });
+  return static_cast<size_t>(ep->rank);
+}
+
 }  // namespace
+
+bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
+  return plan.outline.units[unit].group == schedules::UnitGroup::kExpert && plan.group_ranks.contains("ep");
+}
+
+std::string ExpertSuffix(size_t expert) { return absl::StrCat("/expert ", expert); }
 
 std::optional<double> ValidationLossOf(const trainer::StepSummary& step) {
   const auto found = step.scalars.find("validation_loss");
@@ -209,19 +223,23 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     for (size_t u = 0; options.arrays && u < trainer.units().size(); ++u) {
       const fsdp::UnitShard& unit = trainer.units()[u];
       const fsdp::StateMemory state = trainer.StateOf(u);
-      const auto put = [&](const char* what, device::Memory memory) {
+      const std::string name =
+          unit.name() + (IsOfOneExpert(plan, u) ? ExpertSuffix(ExpertOf(memberships)) : "");
+      const at::ScalarType main = model::ScalarTypeOf(plan.precision.common.main);
+      const auto put = [&](const char* what, device::Memory memory, at::ScalarType type) {
         if (memory.begin == nullptr) {
-          return;  // of a frozen unit
+          return;  // a frozen unit has no moments, one that computes in the main type publishes nothing
         }
-        const at::Tensor shard =
-            device::FlatTensorIn(backend->device(), memory, model::ScalarTypeOf(plan.precision.common.main));
-        const fsdp::Range held = fsdp::WithoutPadding(unit.layout(), unit.held());
-        Put(unit.name() + "/" + what, shard.narrow(0, 0, held.size()), held.begin, unit.layout().elements,
-            run);
+        const at::Tensor shard = device::FlatTensorIn(backend->device(), memory, type).to(main);
+        for (const fsdp::Piece& piece : unit.pieces()) {  // gaps between them hold anything
+          Put(name + "/" + what, shard.narrow(0, piece.range.begin - unit.held().begin, piece.range.size()),
+              piece.range.begin, unit.layout().elements, run);
+        }
       };
-      put("weights", state.weights);
-      put("exp_avg", state.exp_avg);
-      put("exp_avg_sq", state.exp_avg_sq);
+      put("weights", state.weights, unit.weights_type());
+      put("published", state.published, model::ScalarTypeOf(plan.precision.Of(unit.name()).compute));
+      put("exp_avg", state.exp_avg, main);
+      put("exp_avg_sq", state.exp_avg_sq, main);
     }
   });
   return run;

@@ -37,7 +37,8 @@ struct ProfiledStep {
 struct JobRun {
   std::optional<trainer::StepSummary> start;  // step 0: the validation before the first update
   std::vector<trainer::StepSummary> steps;
-  // "<unit>/weights", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole arrays.
+  // "<unit>/weights", "<unit>/published", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole
+  // arrays, in the main type. An expert's are "<unit>/expert 0/weights".
   std::map<std::string, std::string> arrays;
   std::map<std::string, std::vector<bool>> known;  // their elements that some rank holds
   std::set<std::string> unequal_replicas;          // arrays that two ranks hold differently
@@ -55,6 +56,12 @@ struct JobRun {
 };
 
 // None where no validation followed the step.
+// In the names of arrays of units in the expert group.
+std::string ExpertSuffix(size_t expert);
+
+// Whether each rank of an EP group has parameters of its own under the unit's names.
+bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit);
+
 std::optional<double> ValidationLossOf(const trainer::StepSummary& step);
 
 struct RunOptions {

@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "platform/fake_clock.h"
+#include "proto/protocol.h"
 #include "worker/step.h"
 
 namespace tandem::worker {
@@ -84,7 +85,7 @@ class CoreHarness {
     v1::ControllerMessage message;
     message.mutable_welcome()->set_term(term);
     message.mutable_welcome()->set_store_id(store_id);
-    message.mutable_welcome()->set_protocol(kProtocol);
+    message.mutable_welcome()->set_protocol(proto::kProtocol);
     message.mutable_welcome()->mutable_orphan_timeout()->set_seconds(600);
     message.mutable_welcome()->mutable_heartbeat_interval()->set_seconds(1);
     message.mutable_welcome()->mutable_assignments();

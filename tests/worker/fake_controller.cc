@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "proto/protocol.h"
 
 namespace tandem::worker {
 
@@ -108,7 +109,7 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
       }
       v1::Welcome& welcome = *answer.mutable_welcome();
       welcome.set_term(term_);
-      welcome.set_protocol(kProtocol);
+      welcome.set_protocol(proto::kProtocol);
       welcome.mutable_orphan_timeout()->set_seconds(600);
       welcome.mutable_heartbeat_interval()->set_nanos(200'000'000);
       *welcome.mutable_assignments() = Wanted();

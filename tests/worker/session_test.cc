@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/protocol.h"
 #include "tests/worker/core_harness.h"
 #include "worker/step.h"
 
@@ -52,7 +53,7 @@ TEST(SessionTest, HelloWithTheInventoryComesFirst) {
   EXPECT_EQ(hello.incarnation(), 5u);
   EXPECT_EQ(hello.inventory().slots_size(), 4);
   EXPECT_EQ(hello.inventory().data_address(), "10.0.0.7");
-  EXPECT_EQ(hello.protocol_max(), kProtocol);
+  EXPECT_EQ(hello.protocol_max(), proto::kProtocol);
 }
 
 TEST(SessionTest, MessagesAreCountedFrom1InEverySession) {
@@ -241,7 +242,7 @@ TEST(SessionTest, WithoutOrphanTimeoutThereIsNoDeadline) {
   CoreHarness core;
   core.Feed(Connected{});
   v1::ControllerMessage message;
-  message.mutable_welcome()->set_protocol(kProtocol);
+  message.mutable_welcome()->set_protocol(proto::kProtocol);
   core.FromControllerMessage(message);
   EXPECT_EQ(core.Take<RenewDeadline>().at(0).after, absl::InfiniteDuration());
 }

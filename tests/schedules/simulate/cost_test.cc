@@ -10,6 +10,28 @@
 namespace tandem::schedules {
 namespace {
 
+// A program that a test may change before it asks what an instruction of it costs.
+class CostTest : public testing::Test {
+ protected:
+  Cost Of(const Instruction& instruction, const Workload& workload = HandWorkload()) const {
+    return CostModel(outline_, program_, workload, profile_).Of(instruction);
+  }
+  Cost OfFirst(const Workload& workload = HandWorkload()) const {
+    return Of(program_.instructions[0], workload);
+  }
+
+  // Domains of 8 ranks, and a slower network between them.
+  void SpreadOverMachines() {
+    profile_.link = {.max_ranks = 8, .bytes_per_second = 4e9, .latency_seconds = 1e-6, .hop_seconds = 1e-6};
+    profile_.network = {.bytes_per_second = 1e9, .latency_seconds = 2e-6, .hop_seconds = 10e-6};
+    program_.buffers[2].bytes = {16000, 16000};
+  }
+
+  Outline outline_ = HandOutline();
+  Program program_ = HandProgram();
+  DeviceProfile profile_ = HandProfile();
+};
+
 // An instruction on buffers of 1000 bytes, one for each operand.
 Work WorkOn(Opcode opcode, const std::vector<std::pair<BufferKind, Mode>>& operands, int ranks) {
   Program program = HandProgram();
@@ -22,14 +44,14 @@ Work WorkOn(Opcode opcode, const std::vector<std::pair<BufferKind, Mode>>& opera
   return WorkOf(HandOutline(), program, instruction, HandWorkload(ranks));
 }
 
-TEST(CostTest, AGatherMovesWhatItWritesAndOneRankCopies) {
+TEST_F(CostTest, AGatherMovesWhatItWritesAndOneRankCopies) {
   const std::vector<std::pair<BufferKind, Mode>> operands = {{BufferKind::kWeights, Mode::kReads},
                                                              {BufferKind::kGathered, Mode::kWrites}};
   EXPECT_EQ(WorkOn(Opcode::kUnshard, operands, 8), (Work{.link_bytes = 1000, .ranks = 8}));
   EXPECT_EQ(WorkOn(Opcode::kUnshard, operands, 1), (Work{.bytes = 2000}));
 }
 
-TEST(CostTest, AReductionExchangesWhatItReadsAndFoldsIt) {
+TEST_F(CostTest, AReductionExchangesWhatItReadsAndFoldsIt) {
   const auto reduce = [](Mode mode, int ranks) {
     return WorkOn(Opcode::kReduceGradients,
                   {{BufferKind::kContribution, Mode::kReads},
@@ -42,7 +64,7 @@ TEST(CostTest, AReductionExchangesWhatItReadsAndFoldsIt) {
   EXPECT_EQ(reduce(Mode::kAdds, 1), (Work{.bytes = 3000}));
 }
 
-TEST(CostTest, AReductionGathersTheSumWhereEveryRankOfTheAxisKeepsIt) {
+TEST_F(CostTest, AReductionGathersTheSumWhereEveryRankOfTheAxisKeepsIt) {
   const auto link_bytes = [](Opcode opcode, const char* dense, const char* expert, UnitGroup group) {
     Program program = HandProgram();
     program.buffers = {{.kind = BufferKind::kFullGradient, .bytes = {3000, 3000}},
@@ -75,7 +97,7 @@ TEST(CostTest, AReductionGathersTheSumWhereEveryRankOfTheAxisKeepsIt) {
   EXPECT_EQ(link_bytes(Opcode::kReduceOuter, "hfsdp", "hsdp", kDense), 1000);
 }
 
-TEST(CostTest, AnOptimizerStepMovesSevenShards) {
+TEST_F(CostTest, AnOptimizerStepMovesSevenShards) {
   EXPECT_EQ(WorkOn(Opcode::kOptimizerStep,
                    {{BufferKind::kGradients, Mode::kReads},
                     {BufferKind::kWeights, Mode::kAdds},
@@ -85,75 +107,53 @@ TEST(CostTest, AnOptimizerStepMovesSevenShards) {
             (Work{.bytes = 7000}));
 }
 
-TEST(CostTest, APartCountsItsOwnBytes) {
-  Program program = HandProgram();
-  program.buffers = {
+TEST_F(CostTest, APartCountsItsOwnBytes) {
+  program_.buffers = {
       {.kind = BufferKind::kContribution, .bytes = {1000, 1000}, .parts = {{"a", 0, 100}, {"b", 100, 350}}}};
   const Instruction zero{
       .opcode = Opcode::kZero, .target = 0, .operands = {{.buffer = 0, .part = 1, .mode = Mode::kWrites}}};
-  EXPECT_EQ(WorkOf(HandOutline(), program, zero, HandWorkload()), (Work{.bytes = 250}));
+  EXPECT_EQ(WorkOf(outline_, program_, zero, HandWorkload()), (Work{.bytes = 250}));
 }
 
-TEST(CostTest, ANodePassCostsWhatItsNodeDeclares) {
-  Outline outline = HandOutline();
-  outline.nodes[0].backward_weight = {.flops = 77, .bytes_moved = 88};
+TEST_F(CostTest, ANodePassCostsWhatItsNodeDeclares) {
+  outline_.nodes[0].backward_weight = {.flops = 77, .bytes_moved = 88};
   const Instruction weight{.opcode = Opcode::kBackwardWeight, .target = 0};
-  EXPECT_EQ(WorkOf(outline, HandProgram(), weight, HandWorkload()), (Work{.flops = 77, .bytes = 88}));
-  outline.nodes[0].forward = {.link_bytes = 99};
+  EXPECT_EQ(WorkOf(outline_, program_, weight, HandWorkload()), (Work{.flops = 77, .bytes = 88}));
+  outline_.nodes[0].forward = {.link_bytes = 99};
   const Instruction dispatch{.opcode = Opcode::kForward, .target = 0, .communicator = 1};
-  EXPECT_EQ(WorkOf(outline, HandProgram(), dispatch, HandWorkload(4)), (Work{.link_bytes = 99, .ranks = 4}));
+  EXPECT_EQ(WorkOf(outline_, program_, dispatch, HandWorkload(4)), (Work{.link_bytes = 99, .ranks = 4}));
 }
 
-TEST(CostTest, WhatGoesToAPeerGoesThereWhole) {
-  DeviceProfile profile = HandProfile();
-  Program program = HandProgram();
-  program.instructions = {
-      {.opcode = Opcode::kSend, .target = 0, .communicator = 0, .operands = {{.buffer = 5}}}};
-  const Outline outline = HandOutline();
-  const Workload workload = HandWorkload(64);
-  EXPECT_NEAR(CostModel(outline, program, workload, profile).Of(program.instructions[0]).seconds, 600e-9,
-              1e-15);
+TEST_F(CostTest, WhatGoesToAPeerGoesThereWhole) {
+  const Instruction send{
+      .opcode = Opcode::kSend, .target = 0, .communicator = 0, .operands = {{.buffer = 5}}};
+  EXPECT_NEAR(Of(send, HandWorkload(64)).seconds, 600e-9, 1e-15);
 }
 
-TEST(CostTest, WhatOnlyTheHostDoesCostsNothing) {
-  DeviceProfile profile = HandProfile();
-  profile.overhead_seconds = 1;
-  const Program program = HandProgram();
-  const Outline outline = HandOutline();
-  const Workload workload = HandWorkload();
-  const Cost cost =
-      CostModel(outline, program, workload, profile).Of({.opcode = Opcode::kHostWait, .target = 0});
+TEST_F(CostTest, WhatOnlyTheHostDoesCostsNothing) {
+  profile_.overhead_seconds = 1;
+  const Cost cost = Of({.opcode = Opcode::kHostWait, .target = 0});
   EXPECT_EQ(cost.seconds, 0);
   EXPECT_EQ(cost.source, CostSource::kNothing);
 }
 
-TEST(CostTest, KindsForgetNumbersAndMicrobatchesAndSayWhatAdds) {
-  Program program = HandProgram();
-  const Outline outline = HandOutline();
-  EXPECT_EQ(KindOf(outline, program, program.instructions[0]), "unshard layers.*");
-  EXPECT_EQ(KindOf(outline, program, program.instructions[1]), "forward layers.*.a");
-  program.buffers[1].kind = BufferKind::kGradients;
+TEST_F(CostTest, KindsForgetNumbersAndMicrobatchesAndSayWhatAdds) {
+  EXPECT_EQ(KindOf(outline_, program_, program_.instructions[0]), "unshard layers.*");
+  EXPECT_EQ(KindOf(outline_, program_, program_.instructions[1]), "forward layers.*.a");
+  program_.buffers[1].kind = BufferKind::kGradients;
   const Instruction reduce{.opcode = Opcode::kReduceGradients,
                            .target = 1,
                            .communicator = 1,
                            .operands = {{.buffer = 1, .mode = Mode::kAdds}}};
-  EXPECT_EQ(KindOf(outline, program, reduce), "reduce layers.* add");
+  EXPECT_EQ(KindOf(outline_, program_, reduce), "reduce layers.* add");
   const Instruction optimizer{
       .opcode = Opcode::kOptimizerStep, .target = 0, .operands = {{.buffer = 0, .mode = Mode::kAdds}}};
-  EXPECT_EQ(KindOf(outline, program, optimizer), "optimizer layers.*") << "it always adds to the weights";
+  EXPECT_EQ(KindOf(outline_, program_, optimizer), "optimizer layers.*") << "it always adds to the weights";
 }
 
-TEST(CostTest, ACollectiveBeyondTheDomainPaysTheNetwork) {
-  DeviceProfile profile = HandProfile();
-  profile.link = {.max_ranks = 8, .bytes_per_second = 4e9, .latency_seconds = 1e-6, .hop_seconds = 1e-6};
-  profile.network = {.bytes_per_second = 1e9, .latency_seconds = 2e-6, .hop_seconds = 10e-6};
-  const Outline outline = HandOutline();
-  Program program = HandProgram();
-  program.buffers[2].bytes = {16000, 16000};
-  const auto micros = [&](int ranks) {
-    const Workload workload = HandWorkload(ranks);
-    return CostModel(outline, program, workload, profile).Of(program.instructions[0]).seconds * 1e6;
-  };
+TEST_F(CostTest, ACollectiveBeyondTheDomainPaysTheNetwork) {
+  SpreadOverMachines();
+  const auto micros = [this](int ranks) { return OfFirst(HandWorkload(ranks)).seconds * 1e6; };
   EXPECT_NEAR(micros(8), 1 + 7 * 1 + 14000 / 4e3, 1e-9);
   // 2 machines of 8: 14 hops within, 1 between; 15/16 of the bytes at the slower rate.
   EXPECT_NEAR(micros(16), 2 + 14 * 1 + 1 * 10 + 15000 / 1e3, 1e-9);
@@ -162,16 +162,10 @@ TEST(CostTest, ACollectiveBeyondTheDomainPaysTheNetwork) {
 
 // Replicas are as many ranks apart as a replica has: the smaller the part of a machine that a group has, the
 // smaller its part of the adapters.
-TEST(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
-  DeviceProfile profile = HandProfile();
-  profile.link = {.max_ranks = 8, .bytes_per_second = 4e9, .latency_seconds = 1e-6, .hop_seconds = 1e-6};
-  profile.network = {.bytes_per_second = 1e9, .latency_seconds = 2e-6, .hop_seconds = 10e-6};
-  const Outline outline = HandOutline();
-  Program program = HandProgram();
-  program.buffers[2].bytes = {16000, 16000};
-  const auto micros = [&](const GroupShape& shape) {
-    const Workload workload{.compute = "fp32", .groups = {{"dp_cp_ag", shape}}};
-    return CostModel(outline, program, workload, profile).Of(program.instructions[0]).seconds * 1e6;
+TEST_F(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
+  SpreadOverMachines();
+  const auto micros = [this](const GroupShape& shape) {
+    return OfFirst({.compute = "fp32", .groups = {{"dp_cp_ag", shape}}}).seconds * 1e6;
   };
   EXPECT_NEAR(micros({.ranks = 8, .stride = 1}), 1 + 7 * 1 + 14000 / 4e3, 1e-9);
   EXPECT_NEAR(micros({.ranks = 2, .stride = 4}), 1 + 1 * 1 + 8000 / 4e3, 1e-9) << "two ranks of one machine";
@@ -180,38 +174,26 @@ TEST(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
   EXPECT_NEAR(micros({.ranks = 8, .stride = 64}), 2 + 7 * 10 + 14000 / (1e3 / 8), 1e-9);
 }
 
-TEST(CostTest, AGroupHasItsOwnSize) {
-  const Outline outline = HandOutline();
-  const Program program = HandProgram();
+TEST_F(CostTest, AGroupHasItsOwnSize) {
   const Workload workload{.compute = "fp32", .groups = {{"dp_cp", {64}}, {"dp_cp_ag", {4}}}};
-  EXPECT_EQ(WorkOf(outline, program, program.instructions[0], workload).ranks, 4);
+  EXPECT_EQ(WorkOf(outline_, program_, program_.instructions[0], workload).ranks, 4);
 }
 
-TEST(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
-  DeviceProfile profile = HandProfile();
-  profile.measured = {{.kind = "forward layers.*.a", .seconds = 10e-6, .flops = 2000, .samples = 3}};
-  const Outline outline = HandOutline();
-  const Program program = HandProgram();
-  const Workload workload = HandWorkload();
-  const CostModel costs(outline, program, workload, profile);
-  const Cost scaled = costs.Of(program.instructions[1]);
+TEST_F(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
+  profile_.measured = {{.kind = "forward layers.*.a", .seconds = 10e-6, .flops = 2000, .samples = 3}};
+  const Cost scaled = Of(program_.instructions[1]);
   EXPECT_EQ(scaled.source, CostSource::kScaled);
   EXPECT_NEAR(scaled.seconds, 20e-6, 1e-12);
-  EXPECT_EQ(costs.Of(program.instructions[3]).source, CostSource::kEstimated);
-  profile.measured.push_back({.kind = "forward layers.*.a", .seconds = 7e-6, .flops = 4000, .samples = 3});
-  const Cost measured = costs.Of(program.instructions[1]);
+  EXPECT_EQ(Of(program_.instructions[3]).source, CostSource::kEstimated);
+  profile_.measured.push_back({.kind = "forward layers.*.a", .seconds = 7e-6, .flops = 4000, .samples = 3});
+  const Cost measured = Of(program_.instructions[1]);
   EXPECT_EQ(measured.source, CostSource::kMeasured);
   EXPECT_EQ(measured.seconds, 7e-6);
 }
 
-TEST(CostTest, ATimeOfOneRankSaysNothingOfACollective) {
-  DeviceProfile profile = HandProfile();
-  profile.measured = {{.kind = "unshard layers.*", .seconds = 1, .bytes = 4000, .samples = 1}};
-  const Outline outline = HandOutline();
-  const Program program = HandProgram();
-  const Workload workload = HandWorkload();
-  EXPECT_EQ(CostModel(outline, program, workload, profile).Of(program.instructions[0]).source,
-            CostSource::kEstimated);
+TEST_F(CostTest, ATimeOfOneRankSaysNothingOfACollective) {
+  profile_.measured = {{.kind = "unshard layers.*", .seconds = 1, .bytes = 4000, .samples = 1}};
+  EXPECT_EQ(OfFirst().source, CostSource::kEstimated);
 }
 
 }  // namespace

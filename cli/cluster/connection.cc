@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/cluster/connection.h"
+
+#include <grpc/support/log.h>
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "platform/clock.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr int kTries = 3;
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+// A busy controller, or one far away, is not an absent one.
+constexpr int kLongestDialMs = 10'000;
+
+}  // namespace
+
+absl::Status ToStatus(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+CallLimit::CallLimit(grpc::ClientContext& context, absl::Duration limit) {
+  if (limit == absl::InfiniteDuration()) {
+    return;
+  }
+  thread_ = std::thread([this, &context, limit] {
+    std::unique_lock lock(mu_);
+    if (!changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return ended_; })) {
+      passed_ = true;
+      context.TryCancel();
+    }
+  });
+}
+
+CallLimit::~CallLimit() {
+  {
+    const std::lock_guard lock(mu_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+bool CallLimit::passed() const {
+  const std::lock_guard lock(mu_);
+  return passed_;
+}
+
+Connection::Connection(std::string target) : target_(std::move(target)) {
+  // Errors reach the user through statuses; gRPC's own log would tear the display.
+  gpr_set_log_function([](gpr_log_func_args*) {});
+  Dial();
+}
+
+void Connection::Dial() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kLongestDialMs);
+  // A second connection to the same address must not share the back-off of the first.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  if (!absl::StartsWith(target_, "unix:")) {
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  }
+  stub_ =
+      v1::Jobs::NewStub(grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
+}
+
+absl::Status Connection::Call(absl::Duration limit, const Once& once) {
+  const platform::Clock& clock = platform::SteadyClock();
+  const absl::Time deadline = clock.Now() + limit;
+  absl::Duration pause = kFirstPause;
+  for (int tries = 1;; ++tries, pause *= 2) {
+    grpc::ClientContext context;
+    bool began = false;
+    grpc::Status status;
+    {
+      const CallLimit call_limit(context, deadline - clock.Now());
+      status = once(*stub_, context, began);
+      if (call_limit.passed()) {
+        return absl::DeadlineExceededError("no answer in time");
+      }
+    }
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
+      return ToStatus(status);
+    }
+    Dial();
+    if (began || tries == kTries || clock.Now() + pause >= deadline) {
+      return ToStatus(status);
+    }
+    absl::SleepFor(pause);
+  }
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tandem/v1/jobs.grpc.pb.h"
+
+namespace tandem::cli {
+
+absl::Status ToStatus(const grpc::Status& status);
+
+// Cancels a call that lasts longer than `limit`, by the steady clock. gRPC's own deadlines, back-offs and
+// keepalives sleep until a time of the machine's clock where it is built on Abseil's mutexes, as Debian's is:
+// they end an hour late if somebody sets that clock back by an hour.
+class CallLimit {
+ public:
+  // `context` outlives this object.
+  CallLimit(grpc::ClientContext& context, absl::Duration limit);
+  ~CallLimit();
+
+  bool passed() const;
+
+ private:
+  mutable std::mutex mu_;
+  std::condition_variable changed_;
+  bool ended_ = false;   // guarded by mu_
+  bool passed_ = false;  // guarded by mu_
+  std::thread thread_;
+};
+
+// A way to one controller's users' service. Not thread-safe.
+class Connection {
+ public:
+  explicit Connection(std::string target);
+
+  // One try of a call: sets `began` when an answer has begun, after which the call is not made again.
+  using Once = std::function<grpc::Status(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began)>;
+
+  // Makes a call, and twice again while nobody is there to take it: over a new connection each time, after a
+  // pause. DeadlineExceeded after `limit`, which counts for all of it.
+  absl::Status Call(absl::Duration limit, const Once& once);
+
+ private:
+  void Dial();
+
+  const std::string target_;
+  std::unique_ptr<v1::Jobs::Stub> stub_;
+};
+
+}  // namespace tandem::cli

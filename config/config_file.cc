@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/config_file.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "jobspec/text.h"
+#include "jobspec/yaml_tree.h"
+
+namespace tandem::config {
+namespace {
+
+using jobspec::YamlNode;
+
+bool IsPlainValue(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::kScalar && !node.anchor && node.tag.empty();
+}
+
+constexpr char kNoValue[] = "a value is a text, or a list of texts, without anchors, aliases and tags";
+
+// Why a node is no value; empty: it is, and `setting` has it.
+std::string TakeValue(const YamlNode& node, Setting& setting) {
+  if (node.kind == YamlNode::Kind::kNull) {
+    return "it has no value; leave the line out to have the default";
+  }
+  if (IsPlainValue(node)) {
+    setting.values = {node.text};
+    return "";
+  }
+  if (node.kind != YamlNode::Kind::kSequence || node.anchor || !node.tag.empty()) {
+    return kNoValue;
+  }
+  setting.list = true;
+  for (const YamlNode& element : node.elements) {
+    if (!IsPlainValue(element)) {
+      return kNoValue;
+    }
+    setting.values.push_back(element.text);
+  }
+  return setting.values.empty() ? "the list is empty; leave the line out to have the default" : "";
+}
+
+}  // namespace
+
+std::string Problem::In(const std::string& file) const {
+  return line > 0 ? absl::StrCat(file, ":", line, ":", column, ": ", text) : absl::StrCat(file, ": ", text);
+}
+
+Problem ProblemWith(const Setting& setting, const std::string& sentence) {
+  return {.line = setting.line,
+          .column = setting.column,
+          .text = absl::StrCat(jobspec::Shown(setting.key), ": ", sentence)};
+}
+
+ConfigFile ReadConfigText(std::string_view text) {
+  ConfigFile out;
+  YamlNode root;
+  jobspec::YamlProblem problem;
+  if (!jobspec::ParseYaml(text, "config file", root, problem)) {
+    out.problems.push_back(
+        {problem.line, problem.column, absl::StrCat(problem.sentence, "; ", problem.remedy)});
+    return out;
+  }
+  if (root.kind != YamlNode::Kind::kMap) {
+    out.problems.push_back({root.line, root.column, "lines of the form `flag: value` are expected"});
+    return out;
+  }
+  std::map<std::string, int> lines;  // key → where it stood first
+  for (const jobspec::YamlEntry& entry : root.entries) {
+    const YamlNode& key = entry.key;
+    Setting setting{.key = key.text, .values = {}, .line = key.line, .column = key.column};
+    std::string why;
+    if (!IsPlainValue(key)) {
+      why = "a key is the name of a flag";
+    } else if (const auto [first, fresh] = lines.emplace(key.text, key.line); !fresh) {
+      why = absl::StrCat("it stands twice, first in line ", first->second);
+    } else {
+      why = TakeValue(entry.value, setting);
+    }
+    if (why.empty()) {
+      out.settings.push_back(std::move(setting));
+    } else {
+      out.problems.push_back(ProblemWith(setting, why));
+    }
+  }
+  return out;
+}
+
+}  // namespace tandem::config

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "config/config_file.h"
+#include "jobspec/text.h"
+#include "platform/files.h"
+
+namespace tandem::config {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int64_t kMostBytes = 1 << 20;
+
+// What the command line says of flags, before it is parsed: their names, and the file.
+struct CommandLine {
+  std::set<std::string> flags;  // without "--"
+  std::string config;           // empty: none
+};
+
+CommandLine Look(int argc, const char* const* argv) {
+  CommandLine out;
+  for (int i = 1; i < argc; ++i) {
+    std::string_view word = argv[i];
+    if (!word.starts_with("--")) {
+      continue;
+    }
+    word.remove_prefix(2);
+    const size_t equals = word.find('=');
+    const std::string name(word.substr(0, equals));
+    out.flags.insert(name);
+    if (name == "config") {
+      out.config = equals != std::string_view::npos ? std::string(word.substr(equals + 1))
+                   : i + 1 < argc                   ? argv[i + 1]
+                                                    : "";
+    }
+  }
+  return out;
+}
+
+// What a file may set: all that the command line takes but these.
+std::vector<std::string> Keys(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_single_name();
+    if (name != "help" && name != "version" && name != "config") {
+      out.push_back(name);
+    }
+  }
+  return out;
+}
+
+// CLI11's words without the flag's name, which stands before them already.
+std::string Sentence(std::string_view what, const std::string& key) {
+  const std::string name = absl::StrCat("--", key, ": ");
+  if (what.starts_with(name)) {
+    what.remove_prefix(name.size());
+  }
+  std::string out = jobspec::Shown(what, 300);
+  if (!out.empty()) {
+    out[0] = absl::ascii_tolower(static_cast<unsigned char>(out[0]));
+  }
+  return out;
+}
+
+// Why a setting is refused; empty: `option` has it.
+std::string Take(const Setting& setting, CLI::Option& option) {
+  if (setting.list && option.get_items_expected_max() <= 1) {
+    return "a list is given, and this flag takes one value";
+  }
+  try {
+    for (const std::string& value : setting.values) {
+      option.add_result(value);
+    }
+    option.run_callback();
+    return "";
+  } catch (const CLI::ConversionError&) {
+    return absl::StrCat("\"", jobspec::Shown(absl::StrJoin(setting.values, ", ")),
+                        "\" is not a value of this flag; see --help");
+  } catch (const CLI::ParseError& error) {
+    return Sentence(error.what(), setting.key);
+  }
+}
+
+// What is wrong with the file that --config names, a line each, in its order; else `app` has its settings.
+std::vector<std::string> Apply(CLI::App& app, const CommandLine& line) {
+  const absl::StatusOr<std::string> text =
+      platform::ReadAtMost(platform::SystemFiles(), line.config, kMostBytes);
+  if (!text.ok()) {
+    return {absl::StrCat("--config: ", std::string(text.status().message()))};
+  }
+  ConfigFile file = ReadConfigText(*text);
+  const std::vector<std::string> keys = Keys(app);
+  for (const Setting& setting : file.settings) {
+    if (std::find(keys.begin(), keys.end(), setting.key) == keys.end()) {
+      file.problems.push_back(
+          ProblemWith(setting, absl::StrCat("there is no such flag; allowed: ", absl::StrJoin(keys, ", "))));
+      continue;
+    }
+    CLI::Option& option = *app.get_option("--" + setting.key);
+    const std::string why = Take(setting, option);
+    if (!why.empty()) {
+      file.problems.push_back(ProblemWith(setting, why));
+    }
+    if (!why.empty() || line.flags.contains(setting.key)) {
+      option.clear();
+    }
+  }
+  std::stable_sort(file.problems.begin(), file.problems.end(),
+                   [](const Problem& a, const Problem& b) { return a.line < b.line; });
+  std::vector<std::string> out;
+  for (const Problem& problem : file.problems) {
+    out.push_back(problem.In(line.config));
+  }
+  return out;
+}
+
+int Refuse(const CLI::App& app, const std::vector<std::string>& lines) {
+  for (const std::string& text : lines) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), text.c_str());
+  }
+  return kUsage;
+}
+
+}  // namespace
+
+std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) {
+  std::string config;
+  app.add_option("--config", config,
+                 "YAML file of flags, `slots: 4` for --slots 4; what stands on the command line wins")
+      ->type_name("FILE");
+  const CommandLine line = Look(argc, argv);
+  const bool asks = line.flags.contains("help") || line.flags.contains("version");
+  if (!line.config.empty() && !asks) {
+    if (const std::vector<std::string> problems = Apply(app, line); !problems.empty()) {
+      return Refuse(app, problems);
+    }
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {
+      return app.exit(error);  // help and version, which are "errors" of code 0
+    }
+    return Refuse(app,
+                  {absl::StrCat(jobspec::Shown(error.what(), 300), "; see ", app.get_name(), " --help")});
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem::config

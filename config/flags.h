@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+namespace CLI {
+class App;
+}
+
+namespace tandem::config {
+
+// Gives the options of `app` what the command line says, and those that are not in it what the file says that
+// --config names (config_file.h): each key is the name of an option. Adds --config to `app`, and asks of the
+// file what the options ask of the command line; what it says of an option that the command line has is
+// checked too, though it has no effect.
+// nullopt: go on. Else the code to exit with: 0 after --help and --version, 2 after a usage error, whose
+// lines (all those of a file at once) stand on standard error.
+std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv);
+
+}  // namespace tandem::config

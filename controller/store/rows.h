@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <google/protobuf/message_lite.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "controller/store/sqlite.h"
+
+namespace tandem::controller {
+
+// Takes a row whose first column is a message.
+struct ParseMessage {
+  bool operator()(const Statement& row, google::protobuf::MessageLite& out) const {
+    return out.ParseFromString(row.Bytes(0));
+  }
+};
+
+// What a bound query finds, in its order. `parse(row, out)`: false where the row cannot be read, for which
+// the answer is then `unreadable`. An error of the query itself comes before that.
+template <typename Row, typename Parse = ParseMessage>
+absl::StatusOr<std::vector<Row>> ReadRows(Statement& query, const absl::Status& unreadable,
+                                          const Parse& parse = {}) {
+  std::vector<Row> out;
+  bool readable = true;
+  while (query.Next()) {
+    readable = parse(std::as_const(query), out.emplace_back()) && readable;
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  if (!readable) {
+    return unreadable;
+  }
+  return out;
+}
+
+// The same of a query that finds one row at most.
+template <typename Row, typename Parse = ParseMessage>
+absl::StatusOr<std::optional<Row>> ReadRow(Statement& query, const absl::Status& unreadable,
+                                           const Parse& parse = {}) {
+  absl::StatusOr<std::vector<Row>> rows = ReadRows<Row>(query, unreadable, parse);
+  if (!rows.ok()) {
+    return rows.status();
+  }
+  return rows->empty() ? std::nullopt : std::optional<Row>(std::move(rows->front()));
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace tandem::platform {
+
+// Lets this process have as many file descriptors as the machine allows it; the log says where that fails.
+void RaiseDescriptorLimit();
+
+}  // namespace tandem::platform

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the controller asks of workers for users who wait: logs and timelines.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/controller/service_fixture.h"
+#include "tests/controller/simulated_worker.h"
+
+namespace tandem::controller {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
+  auto a = std::make_unique<SimulatedWorker>("a", address(),
+                                             SimulatedWorker::Script{.log_line = "hello from a\n"});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("logs", 1), "", job).ok());
+  ASSERT_TRUE(client_->Follow("logs", job).ok());
+  v1::LogRequest request;
+  request.set_job("logs");
+  const auto read = [&](v1::LogChunk& chunk) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    const auto stream = client_->stub().ReadLog(&context, request);
+    const bool one = stream->Read(&chunk);
+    v1::LogChunk more;
+    EXPECT_FALSE(stream->Read(&more));
+    EXPECT_TRUE(stream->Finish().ok());
+    return one;
+  };
+  v1::LogChunk chunk;
+  ASSERT_TRUE(read(chunk));
+  EXPECT_EQ(chunk.data(), "hello from a\n");
+  a.reset();
+  JobClient::Until([&] { return read(chunk) && !chunk.error().empty(); });
+  EXPECT_THAT(chunk.error(), HasSubstr("worker a is not connected"));
+}
+
+class ProfileTest : public ServiceTest {
+ protected:
+  // What comes of so many steps of a job, and the status at the end.
+  grpc::Status Profile(const std::string& job, int steps, std::vector<v1::ProfileChunk>& chunks) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    v1::ProfileRequest request;
+    request.set_job(job);
+    request.set_steps(steps);
+    const auto stream = client_->stub().Profile(&context, request);
+    v1::ProfileChunk chunk;
+    chunks.clear();
+    while (stream->Read(&chunk)) {
+      chunks.push_back(chunk);
+    }
+    return stream->Finish();
+  }
+
+  void StartJob() {
+    v1::Job job;
+    ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 2), "", job).ok());
+    JobClient::Until([&] { return client_->Get("held", job).ok() && job.state() == v1::JOB_STATE_RUNNING; });
+  }
+};
+
+TEST_F(ProfileTest, TimelinesOfAllRanksAreRelayedWithTheirRanks) {
+  const SimulatedWorker a("a", address(), {.hold = true, .timelines = 2});
+  const SimulatedWorker b("b", address(), {.hold = true, .timelines = 2});
+  StartJob();
+  std::vector<v1::ProfileChunk> chunks;
+  ASSERT_TRUE(Profile("held", 2, chunks).ok());
+  std::set<std::pair<int, int64_t>> seen;
+  for (const v1::ProfileChunk& chunk : chunks) {
+    EXPECT_EQ(chunk.error(), "");
+    seen.emplace(chunk.rank(), chunk.timeline().step());
+  }
+  EXPECT_EQ(seen, (std::set<std::pair<int, int64_t>>{{0, 1}, {0, 2}, {1, 1}, {1, 2}}));
+}
+
+TEST_F(ProfileTest, AWorkerThatSendsTooLittleIsNamed) {
+  const SimulatedWorker a("a", address(), {.slots = 2, .hold = true, .timelines = 1});
+  StartJob();
+  std::vector<v1::ProfileChunk> chunks;
+  ASSERT_TRUE(Profile("held", 2, chunks).ok());
+  int errors = 0;
+  for (const v1::ProfileChunk& chunk : chunks) {
+    if (!chunk.error().empty()) {
+      EXPECT_EQ(chunk.error(), "worker a stopped sending before every step had come");
+      ++errors;
+    }
+  }
+  EXPECT_EQ(errors, 2);
+}
+
+TEST_F(ProfileTest, WhatDoesNotRunIsRefused) {
+  std::vector<v1::ProfileChunk> chunks;
+  EXPECT_EQ(Profile("nobody", 2, chunks).error_code(), grpc::StatusCode::NOT_FOUND);
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("waits", 1), "", job).ok());
+  const grpc::Status waits = Profile("waits", 2, chunks);
+  EXPECT_EQ(waits.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(waits.error_message(), HasSubstr("is not running: QUEUED; try again when it runs"));
+  for (const int steps : {0, 17}) {
+    EXPECT_EQ(Profile("waits", steps, chunks).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::controller

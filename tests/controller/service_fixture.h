@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "controller/rpc/server.h"
+#include "platform/clock.h"
+#include "platform/random.h"
+#include "tests/controller/job_client.h"
+#include "tests/controller/temp_folder.h"
+
+namespace tandem::controller {
+
+// The whole controller in this process, over real gRPC; workers are the test's to pretend.
+class ServiceTest : public ::testing::Test {
+ protected:
+  explicit ServiceTest(const Limits& limits = {}) {
+    ServerOptions options;
+    options.limits = limits;
+    options.state_directory = folder_.path();
+    options.listen = {"127.0.0.1:0"};
+    options.metrics_listen = "off";
+    options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
+    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    client_ = std::make_unique<JobClient>(server_->addresses().at(0));
+  }
+  const std::string& address() { return server_->addresses().at(0); }
+
+  TempFolder folder_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<JobClient> client_;
+};
+
+}  // namespace tandem::controller

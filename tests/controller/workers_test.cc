@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sessions and reports of workers with the whole controller.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "proto/time.h"
+#include "tests/controller/service_fixture.h"
+#include "tests/controller/simulated_worker.h"
+
+namespace tandem::controller {
+namespace {
+
+class TimeoutTest : public ServiceTest {
+ protected:
+  static constexpr absl::Duration kTimeout = absl::Seconds(2);
+  TimeoutTest() : ServiceTest({.worker_timeout = kTimeout}) {}
+};
+
+// A frozen machine, or a connection that is half open: nothing comes, and nothing says that nothing will.
+TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
+  const SimulatedWorker a("a", address(), {.hold = true, .mute = true});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  ASSERT_TRUE(client_->Follow("held", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.reason(), "WorkerLost");
+  grpc::ClientContext context;
+  v1::ListEventsRequest request;
+  request.set_job("held");
+  v1::ListEventsResponse events;
+  ASSERT_TRUE(client_->stub().ListEvents(&context, request, &events).ok());
+  absl::Time running;  // the last message of the worker led to it
+  absl::Time stopping;
+  for (const v1::Event& event : events.events()) {
+    (event.to() == v1::JOB_STATE_RUNNING ? running : stopping) = proto::FromProto(event.time());
+    if (event.to() == v1::JOB_STATE_STOPPING) {
+      break;
+    }
+  }
+  EXPECT_GE(stopping - running, kTimeout);
+  EXPECT_LE(stopping - running, 1.25 * kTimeout);
+}
+
+TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
+  SimulatedWorker first("a", address(), {});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  ASSERT_TRUE(client_->Follow("one", job).ok());
+  SimulatedWorker second("a", address(), {});
+  JobClient::Until([&] { return !second.refused().empty(); });
+  EXPECT_EQ(second.refused(), "WorkerIdInUse");
+}
+
+// As one that runs on an old copy of its state must not take workers back to the past.
+TEST_F(ServiceTest, AWorkerThatHasSeenALaterTermOfThisStoreIsTurnedAway) {
+  grpc::ClientContext info_context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(client_->stub().GetServerInfo(&info_context, {}, &info).ok());
+  const auto workers =
+      v1::Workers::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  for (const std::string& store : {info.store_id(), std::string("another")}) {
+    grpc::ClientContext context;
+    const auto stream = workers->Session(&context);
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id("w");
+    hello.mutable_hello()->set_protocol_min(1);
+    hello.mutable_hello()->set_protocol_max(1);
+    hello.mutable_hello()->set_store_id(store);
+    hello.mutable_hello()->set_highest_term(1000);
+    ASSERT_TRUE(stream->Write(hello));
+    v1::ControllerMessage answer;
+    ASSERT_TRUE(stream->Read(&answer));
+    if (store == info.store_id()) {
+      EXPECT_EQ(answer.refused().reason(), "OldTerm") << answer.DebugString();
+    } else {
+      EXPECT_TRUE(answer.has_welcome()) << "terms of two stores cannot be compared: " << answer.DebugString();
+    }
+    context.TryCancel();
+  }
+}
+
+TEST_F(ServiceTest, WorkersAreListed) {
+  SimulatedWorker b("b", address(), {.slots = 2});
+  SimulatedWorker a("a", address(), {});
+  v1::ListWorkersResponse response;
+  JobClient::Until([&] {
+    grpc::ClientContext context;
+    response.Clear();
+    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    return response.workers_size() == 2;
+  });
+  EXPECT_EQ(response.workers(0).id(), "a");
+  EXPECT_EQ(response.workers(1).slots(), 2);
+  EXPECT_TRUE(response.workers(0).schedulable());
+  EXPECT_EQ(response.workers(0).device(), v1::DEVICE_CPU);
+}
+
+TEST_F(ServiceTest, ReportsOfWhatIsNotHereAreNotAcknowledged) {
+  const SimulatedWorker a("a", address(), {.hold = true});
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  JobClient::Until([&] { return !a.starts().empty(); });
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  const auto workers = v1::Workers::NewStub(client_->channel());
+  const auto stream = workers->Reports(&context);
+  const std::string ours = job.id();
+  const std::pair<std::string, int> attempts[] = {{"0123456789ab", 1}, {ours, 2}, {ours, 0}, {ours, 1}};
+  for (const auto& [id, attempt] : attempts) {
+    v1::ReportBatch batch;
+    batch.mutable_id()->set_job_id(id);
+    batch.mutable_id()->set_attempt(attempt);
+    batch.set_seq(1);
+    v1::StepReport& report = *batch.add_reports();
+    report.set_step(1);
+    report.set_loss(attempt);
+    ASSERT_TRUE(stream->Write(batch));
+  }
+  v1::ReportAck ack;
+  ASSERT_TRUE(stream->Read(&ack));
+  EXPECT_EQ(ack.id().job_id(), ours);
+  EXPECT_EQ(ack.id().attempt(), 1) << "the worker keeps the others for the controller whose they are";
+  grpc::ClientContext list_context;
+  v1::ListReportsRequest request;
+  request.set_job(ours);
+  v1::ListReportsResponse reports;
+  ASSERT_TRUE(client_->stub().ListReports(&list_context, request, &reports).ok());
+  ASSERT_EQ(reports.reports_size(), 1);
+  EXPECT_EQ(reports.reports(0).loss(), 1);
+  context.TryCancel();
+}
+
+}  // namespace
+}  // namespace tandem::controller

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The alert rules with a real Prometheus (when each fires is tried in tests/deploy), and what the dashboard asks for."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import urllib.request
+
+from cluster import free_port, tiny_job, wait_for
+
+DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy"
+RULES = DEPLOY / "prometheus/alerts.yaml"
+
+
+def dashboard_queries():
+    dashboard = json.loads((DEPLOY / "grafana/tandem.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    return queries + [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
+
+
+def test_every_series_that_a_rule_or_the_dashboard_asks_for_is_there(start):
+    port = free_port()
+    start(workers=0, metrics=f"127.0.0.1:{port}")
+    scrape = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+    exprs = re.findall(r"^ +expr: (.*)$", RULES.read_text(), re.M)
+    names = {name for expr in exprs + dashboard_queries() for name in re.findall(r"\b(?:tandem|process|grpc_server)_\w+", expr)}
+    assert len(names) >= 20
+    types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", scrape, re.M))
+    there = set(types) | {f"{name}_bucket" for name, kind in types.items() if kind == "histogram"}
+    assert names <= there, names - there
+    labels = {label for expr in exprs for label in re.findall(r'(tandem_\w+\{\w+="\w+")', expr)}
+    assert len(labels) == 3
+    for label in labels:
+        assert label in scrape
+
+
+def test_prometheus_fires_for_a_stopped_rank_and_stops_when_it_goes_on(start, tmp_path):
+    target, web = free_port(), free_port()
+    cluster = start(metrics=f"127.0.0.1:{target}")
+    # The same rules, sooner.
+    (tmp_path / "alerts.yaml").write_text(re.sub(r"for: \d+m", "for: 2s", RULES.read_text()))
+    config = tmp_path / "prometheus.yml"
+    config.write_text("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [alerts.yaml]\n"
+                      f"scrape_configs: [{{job_name: tandem, static_configs: [{{targets: ['127.0.0.1:{target}']}}]}}]\n")
+    prometheus = subprocess.Popen(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/tsdb",
+                                   f"--web.listen-address=127.0.0.1:{web}"], stderr=subprocess.DEVNULL)
+
+    def firing():
+        try:
+            answer = json.load(urllib.request.urlopen(f"http://127.0.0.1:{web}/api/v1/alerts", timeout=5))
+        except OSError:
+            return None
+        return [(alert["labels"]["alertname"], alert["labels"].get("job_name")) for alert in answer["data"]["alerts"]
+                if alert["state"] == "firing"]
+
+    pid = None
+    try:
+        cluster.submit(tiny_job("watched", steps=1_000_000))
+        wait_for("some steps", lambda: cluster.step("watched") >= 5, 60)
+        wait_for("Prometheus answers, and nothing is wrong", lambda: firing() == [], 30)
+        pid = cluster.trainers()[0]
+        os.kill(pid, signal.SIGSTOP)
+        wait_for("the alert", lambda: firing() == [("TandemJobStalled", "watched")], 30)
+        os.kill(pid, signal.SIGCONT)
+        wait_for("its end", lambda: firing() == [], 30)
+    finally:
+        if pid is not None:
+            os.kill(pid, signal.SIGCONT)
+        prometheus.terminate()
+        prometheus.wait()
