@@ -151,7 +151,9 @@ size_t ExpertOf(const std::vector<comm::Membership>& memberships) {
 }  // namespace
 
 bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
-  return plan.outline.units[unit].group == schedules::UnitGroup::kExpert && plan.group_ranks.contains("ep");
+  return plan.outline.units[unit].group == schedules::UnitGroup::kExpert &&
+         std::any_of(plan.groups.begin(), plan.groups.end(),
+                     [](const parallel::Group& group) { return group.name == "ep"; });
 }
 
 std::string ExpertSuffix(size_t expert) { return absl::StrCat("/expert ", expert); }
