@@ -2,6 +2,7 @@
 #include "fsdp/layout.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -33,6 +34,20 @@ int64_t RoundUp(int64_t value, int64_t multiple, const std::string& what) {
     throw std::invalid_argument("layout: " + what + " ends beyond 2^63 elements");
   }
   return rounded / multiple * multiple;
+}
+
+// 1: its rows may be split.
+int64_t WholeRow(const ParameterSpec& parameter) {
+  return parameter.whole_rows ? ElementsOf(parameter) / parameter.shape[0] : 1;
+}
+
+int64_t CommonMultiple(int64_t a, int64_t b, const ParameterSpec& parameter) {
+  int64_t multiple = 0;
+  if (__builtin_mul_overflow(a / std::gcd(a, b), b, &multiple)) {
+    Refuse(parameter, "has rows of " + std::to_string(b) + " elements, which with the others of the unit " +
+                          "have no common multiple below 2^63");
+  }
+  return multiple;
 }
 
 // Feeds integers and length-prefixed strings, so that no two different lists give the same bytes.
@@ -73,6 +88,7 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
   std::set<std::string_view> names;
   std::set<int> closed_blocks;  // a block that ended cannot go on later
   int open_block = -1;
+  int64_t block_row = 1;
   int64_t cursor = 0;
   for (const ParameterSpec& parameter : parameters) {
     if (parameter.name.empty()) Refuse(parameter, "has no name");
@@ -84,8 +100,14 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
         Refuse(parameter, "continues block " + std::to_string(parameter.block) + " after another parameter");
       }
       open_block = parameter.block;
-      cursor = RoundUp(cursor, alignment, "parameter '" + parameter.name + "'");
+      block_row = WholeRow(parameter);
+      cursor = RoundUp(cursor, CommonMultiple(alignment, block_row, parameter),
+                       "parameter '" + parameter.name + "'");
+    } else if (WholeRow(parameter) != block_row) {
+      Refuse(parameter, "is to stay whole in rows of " + std::to_string(WholeRow(parameter)) +
+                            " elements, and its block in rows of " + std::to_string(block_row));
     }
+    layout.granule = CommonMultiple(layout.granule, block_row, parameter);
     int64_t end = 0;
     if (__builtin_add_overflow(cursor, ElementsOf(parameter), &end))
       Refuse(parameter, "ends beyond 2^63 elements");
@@ -95,7 +117,12 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
                                  .decays = parameter.decays});
     cursor = end;
   }
-  layout.elements = RoundUp(cursor, granule, "the buffer");
+  layout.elements = RoundUp(cursor, layout.granule, "the buffer");
+  if (layout.granule > std::max(cursor, granule)) {
+    throw std::invalid_argument("layout: rows that stay whole have a common multiple of " +
+                                std::to_string(layout.granule) + " elements, the unit has only " +
+                                std::to_string(cursor) + "; put them into units of their own");
+  }
   return layout;
 }
 

@@ -29,6 +29,9 @@ struct ParameterSpec {
   // one GEMM can use them as one matrix (q, k, v; gate, up).
   int block = -1;
   bool decays = true;  // weight decay acts on it
+  // No shard boundary splits a row, all elements of one index of the first dim: its optimizer or quantiser
+  // works on whole ones. The granule of the unit becomes a multiple of the row, which costs padding.
+  bool whole_rows = false;
 };
 
 struct Parameter {
@@ -44,9 +47,11 @@ struct Layout {
   int64_t granule = 64;
 };
 
-// Parameters start at multiples of 128 bytes (of `element_bytes`-byte elements), parameters of one block but
-// its first excepted. Throws std::invalid_argument for an empty or negative dim, an overflow, or blocks that
-// are not consecutive.
+// Parameters start at multiples of 128 bytes (of `element_bytes`-byte elements) and, where those are to stay
+// whole, of their rows; parameters of one block but its first excepted. The layout's granule is the least
+// common multiple of `granule` and of the rows that stay whole. Throws std::invalid_argument for an empty or
+// negative dim, an overflow, blocks that are not consecutive or whose rows differ and are to stay whole, or
+// rows whose common multiple is larger than the unit: one rank would own all of it.
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
 
 // Elements of one of `num_ranks` equal shards of the padded buffer: a multiple of the granule.
