@@ -202,7 +202,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: tandem-bench-seam JOB.yaml WARMUP_STEPS\n");
     return 2;
   }
-  const tandem::plan::JobPlan plan = tandem::plan::MakeJobPlan(tandem::bench::ReadJobOrExit(argv[1]));
+  tandem::v1::JobSpec job = tandem::bench::ReadJobOrExit(argv[1]);
+  job.mutable_resources()->set_device(tandem::v1::DEVICE_CUDA);
+  const tandem::plan::JobPlan plan = tandem::plan::MakeJobPlan(job);
   if (plan.train.validate_every_steps > 0 || !plan.train.checkpoint.directory.empty()) {
     std::fprintf(
         stderr,

@@ -13,6 +13,7 @@
 #include <deque>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,10 +47,11 @@ ncclConfig_t Config(const std::string& name) {
   return config;
 }
 
-// A collective that has been started, and the point in the stream behind it.
+// A collective that has been started, and the points in the stream before and behind it.
 struct Pending {
   const char* operation = "";
   uint64_t sequence = 0;
+  cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
 };
 
@@ -106,8 +108,7 @@ class NcclCommunicator final : public Communicator {
     } catch (const CommError&) {
       Abort();
     }
-    for (const Pending& pending : pending_) cudaEventDestroy(pending.end);
-    for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
   }
 
   const std::string& name() const override { return name_; }
@@ -209,7 +210,7 @@ class NcclCommunicator final : public Communicator {
     ncclCommGetAsyncError(comm_, &state);
     const std::string where = Where(pending_.empty() ? "idle" : pending_.front().operation);
     Check(state, where);
-    if (!pending_.empty() && platform::SteadyClock().Now() - oldest_since_ > timeout_) {
+    if (IsLate()) {
       throw CommError(where + " number " + std::to_string(pending_.front().sequence) +
                       ": not all ranks took part within " + absl::FormatDuration(timeout_));
     }
@@ -282,34 +283,52 @@ class NcclCommunicator final : public Communicator {
       ++num_collectives_;
       return;
     }
+    Pending pending{.operation = call.operation, .sequence = sequence};
     {
       const std::lock_guard lock(mu_);
       ThrowIfAborted(where);
+      pending.begin = Mark(stream);
       Check(launch(comm_, stream), where);
     }
     AwaitStart(where);
-    Pending pending{.operation = call.operation, .sequence = sequence};
     const std::lock_guard lock(mu_);
-    if (free_events_.empty()) {
-      device::CheckCuda(cudaEventCreateWithFlags(&pending.end, cudaEventDisableTiming), "making an event");
-    } else {
-      pending.end = free_events_.back();
-      free_events_.pop_back();
-    }
-    device::CheckCuda(cudaEventRecord(pending.end, stream), "recording an event");
-    if (pending_.empty()) oldest_since_ = platform::SteadyClock().Now();
+    pending.end = Mark(stream);
     pending_.push_back(pending);
     ++num_collectives_;
+  }
+
+  // Requires mu_. An event behind all that `stream` has been given.
+  cudaEvent_t Mark(cudaStream_t stream) {
+    if (free_events_.empty()) {
+      cudaEvent_t made = nullptr;
+      device::CheckCuda(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "making an event");
+      events_.push_back(made);
+      free_events_.push_back(made);
+    }
+    const cudaEvent_t event = free_events_.back();
+    free_events_.pop_back();
+    device::CheckCuda(cudaEventRecord(event, stream), "recording an event");
+    return event;
   }
 
   // Requires mu_. Forgets what has ended; an error of the GPU is for the stream to tell.
   void Prune() {
     while (!pending_.empty() && cudaEventQuery(pending_.front().end) == cudaSuccess) {
+      free_events_.push_back(pending_.front().begin);
       free_events_.push_back(pending_.front().end);
       pending_.pop_front();
-      oldest_since_ = platform::SteadyClock().Now();
+      oldest_reached_.reset();
     }
     num_ended_ = num_collectives_ - pending_.size();
+  }
+
+  // Requires mu_, and Prune. Runs are enqueued ahead of the GPU: a collective may be pending for a whole step
+  // before the GPU comes to it, and no peer is missing meanwhile.
+  bool IsLate() {
+    if (pending_.empty()) return false;
+    const absl::Time now = platform::SteadyClock().Now();
+    if (!oldest_reached_ && cudaEventQuery(pending_.front().begin) == cudaSuccess) oldest_reached_ = now;
+    return oldest_reached_ && now - *oldest_reached_ > timeout_;
   }
 
   void Farewell() {
@@ -350,9 +369,10 @@ class NcclCommunicator final : public Communicator {
     std::shared_ptr<const device::Region> region;  // is there as long as the window
   };
   std::vector<Window> windows_;
-  std::deque<Pending> pending_;           // mu_
-  std::vector<cudaEvent_t> free_events_;  // of collectives that have ended; mu_
-  absl::Time oldest_since_;               // since when the first of them is the first; mu_
+  std::deque<Pending> pending_;               // mu_
+  std::vector<cudaEvent_t> events_;           // all that were made; mu_
+  std::vector<cudaEvent_t> free_events_;      // those of collectives that have ended; mu_
+  std::optional<absl::Time> oldest_reached_;  // since when the GPU is at the first that is pending; mu_
   std::atomic<uint64_t> num_collectives_{0};
   std::atomic<uint64_t> num_ended_{0};
 };

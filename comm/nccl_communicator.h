@@ -13,7 +13,8 @@ namespace tandem::comm {
 
 // Groups of ranks with a GPU each, over NCCL. Collectives are enqueued on the current stream of GPU `device`
 // (an index among those that this process sees) and never block the host for longer than NCCL takes to start
-// them. Nothing here waits for ever: creation, starts, and what is pending end with a CommError at `timeout`.
+// them. Nothing here waits forever: creation, starts, and what is pending end with a CommError at `timeout`,
+// which counts from when the GPU has reached a collective, however long before that it was enqueued.
 //
 // NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watchdog does.
 // Abort returns within 0.3 s even where NCCL does not; such a process must then be left.

@@ -54,7 +54,17 @@ void Watchdog::Run() {
 void Watchdog::LookAfterPending() {
   try {
     while (!Leaving(interval_ / 10)) {
-      for (Communicator* communicator : watched_) communicator->CheckPending();
+      // Each is looked at, also behind the first that fails: which collective is reported as the oldest that
+      // has not ended depends on what all of them have seen end.
+      std::exception_ptr first;
+      for (Communicator* communicator : watched_) {
+        try {
+          communicator->CheckPending();
+        } catch (...) {
+          if (!first) first = std::current_exception();
+        }
+      }
+      if (first) std::rethrow_exception(first);
     }
   } catch (...) {
     Lost();

@@ -33,6 +33,9 @@ CommandLine Look(int argc, const char* const* argv) {
   CommandLine out;
   for (int i = 1; i < argc; ++i) {
     std::string_view word = argv[i];
+    if (word == "-h") {
+      out.flags.insert("help");
+    }
     if (!word.starts_with("--")) {
       continue;
     }

@@ -10,8 +10,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -84,6 +86,11 @@ int main(int argc, char** argv) {
     return *code;
   }
 
+  std::error_code error;
+  options.state_directory = std::filesystem::absolute(options.state_directory, error).string();
+  if (error) {
+    return Fail(absl::StrCat("--state: ", error.message()));
+  }
   absl::ParseDuration(worker_timeout, &options.limits.worker_timeout);
   absl::ParseDuration(start_timeout, &options.limits.start_timeout);
   absl::ParseDuration(orphan_timeout, &options.orphan_timeout);

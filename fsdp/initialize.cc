@@ -4,10 +4,19 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <thread>
+#include <vector>
 
 #include "fsdp/philox.h"
 
 namespace tandem::fsdp {
+namespace {
+
+// An element takes 30 ns, and a model has billions; each is a pure function, so that any thread may write it.
+constexpr int64_t kElementsOfAThread = 1 << 19;
+constexpr int64_t kMostThreads = 16;  // of one rank of those of a machine
+
+}  // namespace
 
 template <typename T>
 void InitializeParameter(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
@@ -17,10 +26,20 @@ void InitializeParameter(uint64_t seed, const Parameter& parameter, const Parame
     return;
   }
   const uint64_t stream = XXH3_64bits(parameter.name.data(), parameter.name.size());
-  for (int64_t i = part.begin; i < part.end; ++i) {
-    const double normal = PhiloxNormal(seed, stream, static_cast<uint64_t>(i - parameter.range.begin));
-    values[i - part.begin] = static_cast<T>(init.deviation * normal);
+  const auto write = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const double normal = PhiloxNormal(seed, stream, static_cast<uint64_t>(i - parameter.range.begin));
+      values[i - part.begin] = static_cast<T>(init.deviation * normal);
+    }
+  };
+  const int64_t num_threads = std::clamp<int64_t>(std::min(part.size() / kElementsOfAThread, kMostThreads), 1,
+                                                  std::max(1U, std::thread::hardware_concurrency()));
+  const int64_t share = (part.size() + num_threads - 1) / num_threads;
+  std::vector<std::jthread> threads;
+  for (int64_t begin = part.begin + share; begin < part.end; begin += share) {
+    threads.emplace_back(write, begin, std::min(begin + share, part.end));
   }
+  write(part.begin, std::min(part.begin + share, part.end));
 }
 
 template void InitializeParameter(uint64_t, const Parameter&, const ParameterInit&, Range, float*);

@@ -41,7 +41,8 @@ struct OptimizerArrays {
 
 // The loops over one unit's shard. Every addition has the same order on each kind of device and for any
 // number of ranks: contributions in rank order, squares by chunks that end at multiples of the granule, in
-// eight lanes each (norms.h), chunks as a DoubleDouble. Runs on the current stream.
+// eight lanes each (norms.h), chunks as a DoubleDouble. Runs on the current stream; keeps nothing between
+// calls, so that several streams may use it.
 class UnitKernels {
  public:
   virtual ~UnitKernels() = default;

@@ -25,6 +25,9 @@ constexpr TextRule kTextRules[] = {
     {"training.frozen",
      "none, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has "
      "them, head"},
+    {"training.recompute", "off, layer, or kinds of nodes joined by commas: attention, mlp"},
+    {"parallelism.fsdp.keep_gathered",
+     "none, all, or units joined by commas: embedding, layers.0 to the last layer, head"},
     {"parallelism.order", "tp, cp, ep, dp and pp, each at most once, joined by -"},
     {"checkpoint.directory", "absolute path of a folder"},
     {"checkpoint.resume", "newest, none, or the absolute path of one checkpoint"},

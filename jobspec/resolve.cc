@@ -76,6 +76,7 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(training, validation_batches, 16);
   TANDEM_DEFAULT(training, nonfinite_gradients, v1::NONFINITE_GRADIENTS_SKIP);
   TANDEM_DEFAULT(training, frozen, "none");
+  TANDEM_DEFAULT(training, recompute, "off");
 }
 
 void ResolveParallelism(v1::Parallelism& parallelism) {
@@ -90,6 +91,7 @@ void ResolveParallelism(v1::Parallelism& parallelism) {
   TANDEM_DEFAULT(fsdp, strategy, v1::STRATEGY_ZERO3);
   TANDEM_DEFAULT(parallelism, replicas, HasReplicas(fsdp.strategy()) ? 2 : 1);
   TANDEM_DEFAULT(fsdp, prefetch, 1);
+  TANDEM_DEFAULT(fsdp, keep_gathered, "none");
   TANDEM_DEFAULT(parallelism, schedule, v1::SCHEDULE_SEQUENTIAL);
 }
 

@@ -60,6 +60,15 @@ constexpr struct {
     {"resume_from", "checkpoint.resume"},
 };
 
+// Other names of a value.
+constexpr struct {
+  const char* text;
+  const char* value;
+} kValueSynonyms[] = {
+    {"gpu", "cuda"},     {"nvidia", "cuda"}, {"bfloat16", "bf16"}, {"float32", "fp32"},
+    {"float64", "fp64"}, {"fsdp", "zero3"},  {"zero4", "zero3"},   {"ddp", "replicate"},
+};
+
 // Insertions, deletions, substitutions and swaps of neighbours that turn one word into the other.
 int EditDistance(const std::string& a, const std::string& b) {
   std::vector<std::vector<int>> cost(a.size() + 1, std::vector<int>(b.size() + 1));
@@ -220,6 +229,12 @@ std::string Closest(const std::string& word, const std::vector<std::string>& can
     return "";
   }
   const std::string normal = Normal(word);
+  for (const auto& synonym : kValueSynonyms) {
+    if (normal == synonym.text &&
+        std::find(candidates.begin(), candidates.end(), synonym.value) != candidates.end()) {
+      return synonym.value;
+    }
+  }
   std::string best;
   int best_distance = std::max<int>(1, static_cast<int>(normal.size()) / 3) + 1;
   for (const std::string& candidate : candidates) {

@@ -2,6 +2,7 @@
 #include "jobspec/validate.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "absl/strings/ascii.h"
@@ -344,8 +345,51 @@ class Validator : private FieldChecker {
         }
       }
     }
-    if (!Usable({"training.frozen", "model.num_hidden_layers"}) || spec().training().frozen() == "none") {
+    CheckRecompute(words(spec().training().recompute()));
+    CheckKeepGathered(words(spec().parallelism().fsdp().keep_gathered()));
+    CheckFrozen(words(spec().training().frozen()));
+  }
+
+  void CheckRecompute(const std::vector<std::string>& words) {
+    constexpr char kPath[] = "training.recompute";
+    if (!Usable({kPath}) || words == std::vector<std::string>{"off"} ||
+        words == std::vector<std::string>{"layer"}) {
       return;
+    }
+    std::set<std::string> kinds = {"attention", "mlp"};
+    for (const std::string& word : words) {
+      if (kinds.erase(word) > 0) {
+        continue;
+      }
+      Refuse(kPath, word == "off" || word == "layer"
+                        ? absl::StrCat(word, " stands alone: leave the others out")
+                        : absl::StrCat(Shown(word), " is no kind of node of a layer, or is there twice"));
+      return;
+    }
+  }
+
+  void CheckKeepGathered(const std::vector<std::string>& words) {
+    constexpr char kPath[] = "parallelism.fsdp.keep_gathered";
+    if (!Usable({kPath, "parallelism.fsdp.strategy"}) || words == std::vector<std::string>{"none"}) {
+      return;
+    }
+    const v1::Strategy strategy = spec().parallelism().fsdp().strategy();
+    if (strategy != v1::STRATEGY_ZERO3 && !HasReplicas(strategy)) {
+      Refuse(kPath, ValueText(FindValue(spec(), kPath)),
+             absl::StrCat("none with fsdp.strategy ",
+                          EnumText(*v1::Strategy_descriptor()->FindValueByNumber(strategy))),
+             "it keeps weights through the step anyway: omit the key, or use zero3, hsdp or hfsdp");
+    } else if (words != std::vector<std::string>{"all"}) {
+      UnitsWithout(kPath, words);
+    }
+  }
+
+  // The units of the model that are none of `words`. Refuses the value that stands at `path` where a word is
+  // no unit; returns then nothing, as where the model is not known.
+  std::optional<std::set<std::string>> UnitsWithout(std::string_view path,
+                                                    const std::vector<std::string>& words) {
+    if (!Usable({path, "model.num_hidden_layers"})) {
+      return std::nullopt;
     }
     std::set<std::string> units = {"embedding", "head"};
     for (int64_t layer = 0; layer < spec().model().num_hidden_layers(); ++layer) {
@@ -355,15 +399,23 @@ class Validator : private FieldChecker {
         units.insert(absl::StrCat("layers.", layer, ".experts"));
       }
     }
-    for (const std::string& word : words(spec().training().frozen())) {
+    for (const std::string& word : words) {
       if (units.erase(word) == 0) {
-        Refuse("training.frozen",
+        Refuse(path,
                absl::StrCat(Shown(word), " is no unit of this model, or is there twice; its layers are 0 to ",
                             spec().model().num_hidden_layers() - 1));
-        return;
+        return std::nullopt;
       }
     }
-    if (units.empty()) {
+    return units;
+  }
+
+  void CheckFrozen(const std::vector<std::string>& words) {
+    if (words == std::vector<std::string>{"none"}) {
+      return;
+    }
+    const std::optional<std::set<std::string>> trained = UnitsWithout("training.frozen", words);
+    if (trained.has_value() && trained->empty()) {
       Refuse("training.frozen", "nothing is left to train: take a unit out");
     }
   }

@@ -12,11 +12,12 @@ namespace tandem::model {
 // log-sum-exps; the backward recomputes the norm. Where heads are normalised before they are rotated, q, k
 // and v are kept as they were before, and rotated again.
 NodeDeclaration DeclareAttention(const DecoderShapes& s) {
-  const double projections = s.ProductFlops(s.hidden, s.qkv) + s.ProductFlops(s.query, s.hidden);
+  const double output = s.ProductFlops(s.query, s.hidden);
+  const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
   // Two products of [S, d] x [d, S] a head, of which causality leaves half; the backward has five.
   const double scores = s.ProductFlops(s.length, s.query);
-  const int64_t forward_work = ops::AttentionWorkElements(s.length, s.head_dim, s.statistics_bytes);
-  const int64_t backward_work = ops::AttentionBackwardWorkElements(s.length, s.head_dim, s.statistics_bytes);
+  const int64_t forward_work = ops::AttentionWorkBytes(s.device, s.attention(), s.compute_bytes);
+  const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, s.attention(), s.compute_bytes);
   std::vector<ParameterSpec> parameters = {
       {.name = "norm", .shape = {s.hidden}, .init = Init::kOnes, .gradient_is_statistics = true},
       {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
@@ -25,15 +26,16 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
       {.name = "output", .shape = {s.hidden, s.query}}};
   std::vector<TensorSpec> forward_scratch = {
       {"normed", {s.tokens, s.hidden}},
-      {"work", {forward_work}, ElementType::kStatistics},
-      {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}};
+      {"work", {forward_work}, ElementType::kByte},
+      {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
   std::vector<TensorSpec> backward_scratch = {
       {"normed", {s.tokens, s.hidden}},
       {"grad_normed", {s.tokens, s.hidden}},
       {"grad_context", {s.tokens, s.query}},
       {"grad_qkv", {s.tokens, s.qkv}},
-      {"work", {backward_work}, ElementType::kStatistics},
-      {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}};
+      {"work", {backward_work}, ElementType::kByte},
+      NormWork(s),
+      {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
   if (s.norms_heads) {
     for (const char* name : {"query_norm", "key_norm"}) {
       parameters.push_back(
@@ -47,9 +49,12 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
                    .gradient = true,
-                   .computed_from = {"context"}},
+                   .computed_from = {"context"},
+                   .flops = output},
                   {.tensor = {"qkv", {s.tokens, s.qkv}}},
-                  {.tensor = {"context", {s.tokens, s.query}}, .computed_from = {"qkv", "lse"}},
+                  {.tensor = {"context", {s.tokens, s.query}},
+                   .computed_from = {"qkv", "lse"},
+                   .flops = scores},
                   {.tensor = {"lse", {s.sequences, s.heads, s.length}, ElementType::kStatistics},
                    .computed_from = {"qkv", "context"}}},
       .parts = {{.name = "attention", .parameters = std::move(parameters)}},

@@ -38,8 +38,9 @@ struct AttentionForward {
   at::Tensor x, hidden, qkv, context, lse;
   at::Tensor norm, weight_qkv, weight_output;
   at::Tensor query_norm, key_norm;  // undefined where heads are not normalised
-  at::Tensor normed, work;
+  at::Tensor normed;
   at::Tensor rotated;  // may be qkv itself
+  ops::Workspace work;
   ops::Workspace products;
 };
 
@@ -51,8 +52,9 @@ struct AttentionBackward {
   at::Tensor query_norm, key_norm;
   at::Tensor grad_norm, grad_weight_qkv, grad_weight_output, grad_query_norm, grad_key_norm;
   bool add = false;  // to the parameters' gradients
-  at::Tensor normed, grad_normed, grad_context, grad_qkv, work;
+  at::Tensor normed, grad_normed, grad_context, grad_qkv;
   at::Tensor rotated;
+  ops::Workspace work, norm_work;
   ops::Workspace products;
 };
 
@@ -61,7 +63,9 @@ class AttentionNode final : public DeclaredNode {
   AttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
       : DeclaredNode(context, DeclareAttention(context.shapes)),
         tables_(std::move(tables)),
-        shape_{s_.sequences, s_.length, s_.heads, s_.kv_heads, s_.head_dim} {}
+        shape_(s_.attention()) {
+    ops_.PrepareAttention(shape_, s_.compute_bytes);
+  }
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
@@ -74,7 +78,7 @@ class AttentionNode final : public DeclaredNode {
                        .weight_qkv = in.Parameter("qkv"),
                        .weight_output = in.Parameter("output"),
                        .normed = in.Scratch("normed"),
-                       .work = in.Scratch("work"),
+                       .work = in.Work("work"),
                        .products = in.Work("products")};
     t.rotated = t.qkv;
     if (s_.norms_heads) {
@@ -104,7 +108,8 @@ class AttentionNode final : public DeclaredNode {
                         .grad_normed = in.Scratch("grad_normed"),
                         .grad_context = in.Scratch("grad_context"),
                         .grad_qkv = in.Scratch("grad_qkv"),
-                        .work = in.Scratch("work"),
+                        .work = in.Work("work"),
+                        .norm_work = in.Work("norm_work"),
                         .products = in.Work("products")};
     t.rotated = t.qkv;
     if (s_.norms_heads) {
@@ -120,7 +125,7 @@ class AttentionNode final : public DeclaredNode {
   // A recompute leaves out what was kept, from the end.
   void Forward(AttentionForward& t) const {
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.Linear(t.normed, t.weight_qkv, t.qkv, t.products);
+    ops_.Linear(t.normed, t.weight_qkv, /*residual=*/at::Tensor(), t.qkv, t.products);
     if (!s_.norms_heads) {
       Rotate(t.qkv);
     }
@@ -132,8 +137,7 @@ class AttentionNode final : public DeclaredNode {
     if (!t.hidden.defined()) {
       return;
     }
-    ops_.Linear(t.context, t.weight_output, t.hidden, t.products);
-    ops_.ResidualAdd(t.x, t.hidden);
+    ops_.Linear(t.context, t.weight_output, /*residual=*/t.x, t.hidden, t.products);
   }
 
   void Backward(AttentionBackward& t) const {
@@ -154,7 +158,7 @@ class AttentionNode final : public DeclaredNode {
     }
     ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
-                         t.add, t.grad_norm);
+                         t.add, t.grad_norm, t.norm_work);
   }
 
   void Rotate(at::Tensor& qkv) const {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "model/precision.h"
+
+namespace c10 {
+enum class ScalarType : int8_t;
+}
 
 namespace tandem::model {
 

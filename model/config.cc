@@ -55,7 +55,8 @@ bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
 
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   // Parameters do not depend on the batch.
-  const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1}, ComputeType::kFp32);
+  const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1}, ComputeType::kFp32,
+                             DeviceKind::kCpu);
   std::vector<UnitParameters> units;
   int layer = static_cast<int>(config.num_hidden_layers);
   for (const DecoderNode& node : DecoderNodeList(config)) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/precision.h"
+#include "ops/device_kind.h"
 #include "ops/router_config.h"
 
 namespace tandem::model {
@@ -47,6 +48,8 @@ struct DecoderConfig {
 };
 
 bool IsFrozen(const DecoderConfig& config, const std::string& unit);
+
+using ops::DeviceKind;  // what the model computes on: work memory is by the device
 
 // One microbatch: B sequences of S tokens.
 struct BatchShape {

@@ -18,10 +18,11 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
   if ((config.moe.router.experts > 0 || config.NormsHeads()) && !ops.device().is_cpu()) {
     throw std::invalid_argument("mixture of experts on GPUs is not built yet: use resources: {device: cpu}");
   }
+  const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
   const auto context_of = [&](const std::string& unit) {
     const NodeTypes types(precision, unit);
     return NodeContext{.config = config,
-                       .shapes = {config, batch, types.unit.compute},
+                       .shapes = {config, batch, types.unit.compute, device},
                        .types = types,
                        .unit = unit,
                        .ops = ops};

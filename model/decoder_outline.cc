@@ -47,6 +47,15 @@ std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const Unit
   return parts;
 }
 
+double FlopsOf(const NodeDeclaration& declaration, const std::string& output) {
+  for (const OutputSpec& spec : declaration.outputs) {
+    if (spec.tensor.name == output) {
+      return spec.flops;
+    }
+  }
+  return 0;
+}
+
 struct PartList {
   void Add(UnitPart of, const PartSpec& part) {
     parts.push_back(of);
@@ -67,12 +76,12 @@ struct NodeParts {
 
 class OutlineWriter {
  public:
-  OutlineWriter(const DecoderConfig& config, BatchShape batch, const Precision& precision)
-      : config_(config), batch_(batch), precision_(precision) {}
+  OutlineWriter(const DecoderConfig& config, BatchShape batch, const Precision& precision, DeviceKind device)
+      : config_(config), batch_(batch), precision_(precision), device_(device) {}
 
   Outline Write(const std::vector<UnitLayout>& layouts) {
     AddUnits(layouts);
-    const TensorSpec tokens = BatchTokens({config_, batch_, precision_.hidden()}).tensor;
+    const TensorSpec tokens = BatchTokens({config_, batch_, precision_.hidden(), device_}).tensor;
     outline_.batch = AddValue(tokens.name, BytesOf(tokens, {precision_, ""}), /*gradient=*/false);
     latest_[tokens.name] = outline_.batch;
     for (const DecoderNode& node : DecoderNodeList(config_)) {
@@ -110,7 +119,7 @@ class OutlineWriter {
 
   void AddNode(const DecoderNode& node) {
     const NodeTypes types(precision_, node.unit);
-    const DecoderShapes shapes(config_, batch_, types.unit.compute);
+    const DecoderShapes shapes(config_, batch_, types.unit.compute, device_);
     NodeDeclaration declaration = Declare(node.kind, shapes);
     FreezeParts(config_, node.unit, shapes, declaration);
     Values values;
@@ -147,11 +156,17 @@ class OutlineWriter {
       }
       return result;
     };
-    outline_.nodes.push_back({.name = node.name,
-                              .kind = node.kind,
-                              .layer = node.layer,
-                              .forward = access(declaration.forward),
-                              .backward = access(declaration.backward)});
+    schedules::Node& added = outline_.nodes.emplace_back();
+    added.name = node.name;
+    added.kind = node.kind;
+    added.layer = node.layer;
+    added.compute = ToText(types.unit.compute);
+    added.forward = access(declaration.forward);
+    added.backward = access(declaration.backward);
+    added.recomputes = declaration.recomputes;
+    for (const std::string& name : declaration.forward.writes) {
+      added.write_flops.push_back(FlopsOf(declaration, name));
+    }
   }
 
   UnitPart Find(const std::string& unit, const std::string& part) const {
@@ -191,6 +206,7 @@ class OutlineWriter {
   const DecoderConfig& config_;
   const BatchShape batch_;
   const Precision& precision_;
+  const DeviceKind device_;
   Outline outline_;
   Values latest_;  // value of each name that a node behind may read
 };
@@ -198,8 +214,8 @@ class OutlineWriter {
 }  // namespace
 
 Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
-                       const std::vector<UnitLayout>& layouts) {
-  return OutlineWriter(config, batch, precision).Write(layouts);
+                       DeviceKind device, const std::vector<UnitLayout>& layouts) {
+  return OutlineWriter(config, batch, precision, device).Write(layouts);
 }
 
 }  // namespace tandem::model

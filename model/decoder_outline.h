@@ -20,10 +20,11 @@ struct UnitLayout {
   int64_t elements = 0;           // of the buffer, gaps included
 };
 
-// The outline of one rank's model, made from what its kinds of nodes declare (node_declaration.h). layouts:
+// The outline of one rank's model on one kind of device, made from what its kinds of nodes declare
+// (node_declaration.h). layouts:
 // of the units of DecoderUnits(config), in their order. Throws std::logic_error where they do not fit each
 // other.
 schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
-                                  const std::vector<UnitLayout>& layouts);
+                                  DeviceKind device, const std::vector<UnitLayout>& layouts);
 
 }  // namespace tandem::model

@@ -3,7 +3,8 @@
 
 namespace tandem::model {
 
-DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute)
+DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute,
+                             DeviceKind device)
     : sequences(batch.sequences),
       length(batch.sequence_length),
       tokens(batch.sequences * batch.sequence_length),
@@ -17,7 +18,7 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       key(kv_heads * head_dim),
       qkv(query + 2 * key),
       compute_bytes(ElementBytes(compute)),
-      statistics_bytes(ElementBytes(MainType(compute))),
+      device(device),
       tied(config.tie_word_embeddings),
       norms_heads(config.NormsHeads()),
       router(config.moe.router),
@@ -27,6 +28,6 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       chosen(router.top_k),
       rows(tokens * chosen),
       expert_inner(config.moe.intermediate_size),
-      widens(compute_bytes < statistics_bytes) {}
+      widens(compute == ComputeType::kBf16) {}
 
 }  // namespace tandem::model

@@ -4,12 +4,13 @@
 #include <cstdint>
 
 #include "model/config.h"
+#include "ops/attention.h"
 
 namespace tandem::model {
 
 // The dimensions of a decoder's tensors, for what its nodes declare. In elements unless they say bytes.
 struct DecoderShapes {
-  DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute);
+  DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute, DeviceKind device);
 
   int64_t sequences;  // B
   int64_t length;     // S
@@ -19,20 +20,22 @@ struct DecoderShapes {
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
-  int64_t vocabulary;        // V
-  int64_t query;             // heads * head_dim
-  int64_t key;               // kv_heads * head_dim
-  int64_t qkv;               // query + 2 * key
-  int64_t compute_bytes;     // of an element
-  int64_t statistics_bytes;  // of an element of what is summed and normalised in
-  bool tied;                 // the head's matrix is the embedding's
-  bool norms_heads;          // DecoderConfig::NormsHeads
+  int64_t vocabulary;     // V
+  int64_t query;          // heads * head_dim
+  int64_t key;            // kv_heads * head_dim
+  int64_t qkv;            // query + 2 * key
+  int64_t compute_bytes;  // of an element
+  DeviceKind device;
+  bool tied;         // the head's matrix is the embedding's
+  bool norms_heads;  // DecoderConfig::NormsHeads
   ops::RouterConfig router;
   ops::RouterLossConfig router_losses;
   int64_t chosen;        // k: experts of a token
   int64_t rows;          // T * k: of all experts together
   int64_t expert_inner;  // of an expert
   bool widens;           // statistics are of a wider type than what is computed in
+
+  ops::AttentionShape attention() const { return {sequences, length, heads, kv_heads, head_dim}; }
 
   // Floating point operations of a product with T rows.
   double ProductFlops(int64_t inputs, int64_t outputs) const {

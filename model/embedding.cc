@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/node_kinds.h"
+#include "ops/row_work.h"
 
 namespace tandem::model {
 
@@ -11,7 +12,11 @@ NodeDeclaration DeclareEmbedding(const DecoderShapes& s) {
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
       .parts = {{.name = "embedding", .parameters = {{"table", {s.vocabulary, s.hidden}}}}},
       .forward = {.reads = {"tokens"}, .writes = {"hidden"}, .parameters = true},
-      .backward = {.reads = {"tokens"}, .gradient_reads = {"hidden"}, .parameter_gradients = true},
+      .backward =
+          {.reads = {"tokens"},
+           .gradient_reads = {"hidden"},
+           .parameter_gradients = true,
+           .scratch = {{"work", {ops::EmbeddingBackwardWorkBytes(s.device, s.tokens)}, ElementType::kByte}}},
       .recomputes = true,
   };
 }

@@ -21,9 +21,10 @@ class EmbeddingNode final : public DeclaredNode {
 
   BoundPass BindBackward(BoundTensors& in) const override {
     return [this, inputs = Inputs(in.Value("tokens")), grad_hidden = in.Gradient("hidden"),
-            add = in.AddsToParameterGradient("table"), grad_table = in.ParameterGradient("table")]() mutable {
+            add = in.AddsToParameterGradient("table"), grad_table = in.ParameterGradient("table"),
+            work = in.Work("work")]() mutable {
       if (grad_table.defined()) {
-        ops_.EmbeddingBackward(inputs, grad_hidden, add, grad_table);
+        ops_.EmbeddingBackward(inputs, grad_hidden, add, grad_table, work);
       }
     };
   }

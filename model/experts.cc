@@ -18,7 +18,7 @@ std::vector<TensorSpec> SortedScratch(const DecoderShapes& s) {
       {"rows", {s.rows, s.hidden}},
       {"row_probabilities", {s.rows, 1}, ElementType::kStatistics},
       {"activated", {s.rows, s.expert_inner}},  // backward: first its gradient, then the activation itself
-      {"products", {ops::LinearWorkBytes(s.compute_bytes)}, ElementType::kByte}};
+      {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
 }
 
 }  // namespace

@@ -14,20 +14,20 @@ class FinishNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [this, x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden")]() mutable {
+    return [x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden")]() mutable {
       if (hidden.defined()) {  // otherwise it was kept
         hidden.copy_(made);
-        ops_.ResidualAdd(x, hidden);
+        hidden.add_(x);
       }
     };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
-    return [this, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
-            add_x = in.AddsToGradient("x"), grad_made = in.OverwrittenGradient("made")]() mutable {
+    return [grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"),
+            grad_made = in.OverwrittenGradient("made")]() mutable {
       grad_made.copy_(grad_hidden);
       if (add_x) {
-        ops_.ResidualAdd(grad_hidden, grad_x);
+        grad_x.add_(grad_hidden);
       } else {
         grad_x.copy_(grad_hidden);
       }

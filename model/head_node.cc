@@ -26,6 +26,7 @@ struct HeadBackward {
   bool add_norm = false;
   bool add_weight = false;
   at::Tensor normed, grad_normed;
+  ops::Workspace norm_work;
   ops::Workspace products;
 };
 
@@ -60,6 +61,7 @@ class HeadNode final : public DeclaredNode {
                    .add_weight = in.AddsToParameterGradient("weight"),
                    .normed = in.Scratch("normed"),
                    .grad_normed = in.Scratch("grad_normed"),
+                   .norm_work = in.Work("norm_work"),
                    .products = in.Work("products")};
     return [this, t]() mutable { Backward(t); };
   }
@@ -67,9 +69,8 @@ class HeadNode final : public DeclaredNode {
   void Forward(HeadForward& t) const {
     at::Tensor& logits = t.grad_logits;
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.Linear(t.normed, t.weight, logits, t.products);
-    ops_.CrossEntropy(logits, t.targets, t.lse, t.loss);
-    ops_.CrossEntropyBackward(logits, t.targets, t.lse, t.grad_logits);
+    ops_.Linear(t.normed, t.weight, /*residual=*/at::Tensor(), logits, t.products);
+    ops_.CrossEntropy(logits, t.targets, t.lse, t.loss, t.grad_logits);
   }
 
   void Backward(HeadBackward& t) const {
@@ -79,7 +80,7 @@ class HeadNode final : public DeclaredNode {
     }
     ops_.LinearBackwardInput(t.grad_logits, t.weight, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/at::Tensor(), t.add_x, t.grad_x,
-                         t.add_norm, t.grad_norm);
+                         t.add_norm, t.grad_norm, t.norm_work);
   }
 
   // [B, S] of [B, S + 1]: each token is predicted from those before it.

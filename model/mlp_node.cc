@@ -24,6 +24,7 @@ struct MlpBackward {
   at::Tensor grad_norm, grad_weight_gate_up, grad_weight_down;
   bool add = false;  // to the parameters' gradients
   at::Tensor normed, grad_normed, activated, grad_gate_up;
+  ops::Workspace norm_work;
   ops::Workspace products;
 };
 
@@ -62,19 +63,19 @@ class MlpNode final : public DeclaredNode {
                   .grad_normed = in.Scratch("grad_normed"),
                   .activated = in.Scratch("activated"),
                   .grad_gate_up = in.Scratch("grad_gate_up"),
+                  .norm_work = in.Work("norm_work"),
                   .products = in.Work("products")};
     return [this, t]() mutable { Backward(t); };
   }
 
   void Forward(MlpForward& t) const {
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.Linear(t.normed, t.weight_gate_up, t.gate_up, t.products);
+    ops_.Linear(t.normed, t.weight_gate_up, /*residual=*/at::Tensor(), t.gate_up, t.products);
     if (!t.hidden.defined()) {
       return;  // recomputed for the backward, which does not read it
     }
     ops_.SwiGlu(t.gate_up, t.activated);
-    ops_.Linear(t.activated, t.weight_down, t.hidden, t.products);
-    ops_.ResidualAdd(t.x, t.hidden);
+    ops_.Linear(t.activated, t.weight_down, /*residual=*/t.x, t.hidden, t.products);
   }
 
   void Backward(MlpBackward& t) const {
@@ -90,7 +91,7 @@ class MlpNode final : public DeclaredNode {
     }
     ops_.LinearBackwardInput(t.grad_gate_up, t.weight_gate_up, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
-                         t.add, t.grad_norm);
+                         t.add, t.grad_norm, t.norm_work);
   }
 };
 

@@ -44,6 +44,7 @@ struct OutputSpec {
   bool loss = false;  // of the microbatch: one double
   // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
   std::vector<std::string> computed_from;
+  double flops = 0;  // of the forward's, what a recompute without this output saves
 };
 
 struct ParameterSpec {

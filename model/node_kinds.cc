@@ -3,6 +3,8 @@
 
 #include <stdexcept>
 
+#include "ops/row_work.h"
+
 namespace tandem::model {
 namespace {
 
@@ -53,6 +55,12 @@ InputSpec BatchTokens(const DecoderShapes& shapes) {
 
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes) {
   return {.tensor = {name, {shapes.tokens, shapes.hidden}, ElementType::kHidden}, .from = "hidden"};
+}
+
+TensorSpec NormWork(const DecoderShapes& shapes) {
+  return {"norm_work",
+          {ops::RmsNormBackwardWorkBytes(shapes.device, shapes.tokens, shapes.hidden, shapes.compute_bytes)},
+          ElementType::kByte};
 }
 
 NodeDeclaration Declare(NodeKind kind, const DecoderShapes& shapes) { return InfoOf(kind).declare(shapes); }

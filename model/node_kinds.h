@@ -25,6 +25,9 @@ NodeDeclaration DeclareHead(const DecoderShapes& shapes);
 InputSpec BatchTokens(const DecoderShapes& shapes);                           // "tokens": [B, S + 1]
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes);  // [T, H]
 
+// Scratch of the backward of a norm over hidden states: "norm_work".
+TensorSpec NormWork(const DecoderShapes& shapes);
+
 NodeDeclaration Declare(schedules::NodeKind kind, const DecoderShapes& shapes);
 
 // One node of a decoder, and the unit that its parameters belong to.

@@ -11,12 +11,14 @@ namespace tandem::model {
 // norm, and adds the gradients of the router's own losses.
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   const double flops = s.ProductFlops(s.hidden, s.router.experts);
-  const TensorSpec products{"products", {ops::LinearWorkBytes(s.statistics_bytes)}, ElementType::kByte};
+  const TensorSpec products{
+      "products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte};
   std::vector<TensorSpec> forward_scratch = {products};
   std::vector<TensorSpec> backward_scratch = {
       {"normed", {s.tokens, s.hidden}},
       {"grad_normed", {s.tokens, s.hidden}},
       {"grad_logits", {s.tokens, s.router.experts}, ElementType::kStatistics},
+      NormWork(s),
       products};
   if (s.widens) {
     const TensorSpec wide{"wide", {s.tokens, s.hidden}, ElementType::kStatistics};

@@ -27,7 +27,7 @@ struct RouteBackward {
   bool add_norm = false;
   bool add_router = false;
   at::Tensor normed, grad_normed, grad_logits, wide, wide_router;
-  ops::Workspace products;
+  ops::Workspace products, norm_work;
 };
 
 class RouteNode final : public DeclaredNode {
@@ -70,7 +70,8 @@ class RouteNode final : public DeclaredNode {
                     .grad_logits = in.Scratch("grad_logits"),
                     .wide = s_.widens ? in.Scratch("wide") : at::Tensor(),
                     .wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(),
-                    .products = in.Work("products")};
+                    .products = in.Work("products"),
+                    .norm_work = in.Work("norm_work")};
     return [this, t]() mutable { Backward(t); };
   }
 
@@ -83,7 +84,8 @@ class RouteNode final : public DeclaredNode {
     if (!t.logits.defined()) {
       return;
     }
-    ops_.Linear(Widened(t.normed, t.wide), Widened(t.router, t.wide_router), t.logits, t.products);
+    ops_.Linear(Widened(t.normed, t.wide), Widened(t.router, t.wide_router), /*residual=*/at::Tensor(),
+                t.logits, t.products);
     if (!t.chosen.defined()) {
       return;
     }
@@ -104,9 +106,9 @@ class RouteNode final : public DeclaredNode {
     if (s_.widens) {
       t.grad_normed.copy_(share);
     }
-    ops_.ResidualAdd(t.grad_normed_in, t.grad_normed);
+    t.grad_normed.add_(t.grad_normed_in);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/at::Tensor(), t.add_x, t.grad_x,
-                         t.add_norm, t.grad_norm);
+                         t.add_norm, t.grad_norm, t.norm_work);
   }
 
   // In the type of statistics.

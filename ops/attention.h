@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+
+#include "ops/workspace.h"
 
 namespace at {
 class Tensor;
@@ -17,16 +20,20 @@ struct AttentionShape {
   int64_t head_dim = 0;  // d
 };
 
+inline double AttentionScale(const AttentionShape& shape) {
+  return 1 / std::sqrt(static_cast<double>(shape.head_dim));
+}
+
 // Causal attention with scale 1 / sqrt(d). q, k and v are the columns, in this order, of
 // qkv: [B * S, (heads + 2 * kv_heads) * d]; context: [B * S, heads * d]; lse: [B, heads, S], the logarithms
-// of the sums of exponentials. work: at least AttentionWorkElements (attention_work.h). lse and work are of
-// float where the rest is of bfloat16: scores are not rounded.
+// of the sums of exponentials. work: at least AttentionWorkBytes (attention_work.h). lse is of float where
+// the rest is of bfloat16.
 void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
-               at::Tensor& work);
+               Workspace work);
 
-// Overwrites grad_qkv. work: at least AttentionBackwardWorkElements.
+// Overwrites grad_qkv. work: at least AttentionBackwardWorkBytes.
 void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
                        const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
-                       at::Tensor& work);
+                       Workspace work);
 
 }  // namespace tandem::ops

@@ -20,34 +20,26 @@ class Cpu final : public Operations {
   c10::Device device() const override { return c10::Device(c10::kCPU); }
   at::Tensor Constant(const at::Tensor& host) const override { return host; }
 
-  void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace work) const override {
-    if (x.scalar_type() == at::kBFloat16) {
-      MultiplyInTiles(x, weight.t(), /*add=*/false, y, work);
-    } else {
-      ops::Linear(x, weight, y);
+  void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual, at::Tensor& y,
+              Workspace work) const override {
+    Product(x, weight.t(), /*add=*/false, y, work);
+    if (residual.defined()) {
+      ResidualAdd(residual, y);
     }
   }
   void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
                            Workspace work) const override {
-    if (grad_y.scalar_type() == at::kBFloat16) {
-      MultiplyInTiles(grad_y, weight, /*add=*/false, grad_x, work);
-    } else {
-      ops::LinearBackwardInput(grad_y, weight, grad_x);
-    }
+    Product(grad_y, weight, /*add=*/false, grad_x, work);
   }
   void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
                             Workspace work) const override {
-    if (grad_y.scalar_type() == at::kBFloat16) {
-      MultiplyInTiles(grad_y.t(), x, add, grad_weight, work);
-    } else {
-      ops::LinearBackwardWeight(grad_y, x, add, grad_weight);
-    }
+    Product(grad_y.t(), x, add, grad_weight, work);
   }
   void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const override {
     ops::Embedding(tokens, weight, output);
   }
   void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
-                         at::Tensor& grad_weight) const override {
+                         at::Tensor& grad_weight, Workspace) const override {
     ops::EmbeddingBackward(tokens, grad_output, add, grad_weight);
   }
   void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::Tensor& y) const override {
@@ -55,7 +47,7 @@ class Cpu final : public Operations {
   }
   void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
                        double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
-                       bool add_weight, at::Tensor& grad_weight) const override {
+                       bool add_weight, at::Tensor& grad_weight, Workspace) const override {
     ops::RmsNormBackward(grad_y, x, weight, epsilon, residual, add_x, grad_x, add_weight, grad_weight);
   }
   void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x) const override {
@@ -65,13 +57,14 @@ class Cpu final : public Operations {
                     at::Tensor& grad) const override {
     ops::RopeBackward(cosines, sines, heads, grad);
   }
+  void PrepareAttention(const AttentionShape&, int64_t) const override {}
   void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
-                 at::Tensor& work) const override {
+                 Workspace work) const override {
     ops::Attention(shape, qkv, context, lse, work);
   }
   void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
                          const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
-                         at::Tensor& work) const override {
+                         Workspace work) const override {
     ops::AttentionBackward(shape, qkv, context, lse, grad_context, grad_qkv, work);
   }
   void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const override {
@@ -81,15 +74,21 @@ class Cpu final : public Operations {
                       at::Tensor& activated) const override {
     ops::SwiGluBackward(gate_up, grad_activated, grad_gate_up, activated);
   }
-  void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
-                    at::Tensor& loss) const override {
+  void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse, at::Tensor& loss,
+                    at::Tensor& grad_logits) const override {
     ops::CrossEntropy(logits, targets, lse, loss);
-  }
-  void CrossEntropyBackward(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& lse,
-                            at::Tensor& grad_logits) const override {
     ops::CrossEntropyBackward(logits, targets, lse, grad_logits);
   }
-  void ResidualAdd(const at::Tensor& x, at::Tensor& y) const override { ops::ResidualAdd(x, y); }
+
+ private:
+  static void Product(const at::Tensor& a, const at::Tensor& b, bool add, at::Tensor& output,
+                      Workspace work) {
+    if (a.scalar_type() == at::kBFloat16) {
+      MultiplyInTiles(a, b, add, output, work);
+    } else {
+      Multiply(a, b, add, output);
+    }
+  }
 };
 
 }  // namespace

@@ -20,13 +20,14 @@ void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tenso
   CheckElements("loss", loss, 1);
   WithElementType(logits, [&]<typename E>(E) {
     using T = Arithmetic<E>;
+    const cpu::Kernels<E>& kernels = cpu::BestKernels<E>();
     const E* in = ElementsOf<E>(logits);
     T* sums = MutableElementsOf<Arithmetic<E>>(lse);
-    cpu::BestKernels<E>().log_sum_exp(in, rows, columns, sums);
+    kernels.log_sum_exp(in, rows, columns, sums);
     double total = 0;
     grid.ForEach(columns, [&](int64_t row, int64_t id) {
       T logit = 0;
-      cpu::BestKernels<E>().widen(in + row * columns + id, 1, &logit);
+      kernels.widen(in + row * columns + id, 1, &logit);
       total += static_cast<double>(sums[row]) - static_cast<double>(logit);
     });
     *loss.mutable_data_ptr<double>() = total / static_cast<double>(rows);

@@ -78,9 +78,10 @@ void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, 
       }
     }
     using T = Arithmetic<E>;
+    const cpu::Kernels<E>& kernels = cpu::BestKernels<E>();
     T* rows = MutableElementsOf<T>(grad_weight);
     grid.ForEach(vocabulary, [&](int64_t row, int64_t id) {
-      cpu::BestKernels<E>().accumulate(in + row * columns, columns, rows + id * columns);
+      kernels.accumulate(in + row * columns, columns, rows + id * columns);
     });
   });
 }

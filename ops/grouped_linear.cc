@@ -48,7 +48,8 @@ void GroupedLinear(const Operations& ops, const at::Tensor& counts, const at::Te
   Groups(counts, x.size(0), weight).ForEach([&](int64_t row, int64_t rows, int64_t first, int64_t outputs) {
     if (rows > 0) {
       at::Tensor out = y.narrow(0, row, rows);
-      ops.Linear(x.narrow(0, row, rows), weight.narrow(0, first, outputs), out, work);
+      ops.Linear(x.narrow(0, row, rows), weight.narrow(0, first, outputs), /*residual=*/at::Tensor(), out,
+                 work);
     }
   });
 }

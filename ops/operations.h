@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/attention.h"
+#include "ops/workspace.h"
 
 namespace at {
 class Tensor;
@@ -14,19 +15,14 @@ struct Device;
 
 namespace tandem::ops {
 
-// Memory of the device, aligned to 256 bytes, that a matrix product may use while it runs; at least
-// LinearWorkBytes (linear_work.h). Products on one stream may share it.
-struct Workspace {
-  void* begin = nullptr;
-  int64_t bytes = 0;
-};
-
 // The forward and backward pairs on one kind of device. Each method is what the function of its name says
 // (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. Deterministic: the
 // same inputs give the same bits, on the same kind of device. Thread-safe.
 //
 // Elements are float, double or bfloat16. Of bfloat16, sums, statistics and exponentials are computed in
-// float and results are rounded once; lse, tables, work memory and a norm's grad_weight are then of float.
+// float and results are rounded once; lse, tables and a norm's grad_weight are then of float.
+//
+// `work`: at least what linear_work.h, row_work.h and attention_work.h say for the device.
 class Operations {
  public:
   virtual ~Operations() = default;
@@ -41,45 +37,52 @@ class Operations {
   // which of bfloat16 operands may also be of float; c10::Error names the types otherwise. An output
   // is written, or with `add` added to, where it lies: a weight's gradient goes straight into the
   // contribution, and no product keeps a copy of it. The bits depend on shapes and types alone, not on
-  // addresses.
-  virtual void Linear(const at::Tensor& x, const at::Tensor& weight, at::Tensor& y, Workspace work) const = 0;
+  // addresses that are multiples of 16 bytes.
+  //
+  // y = residual + x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: as y, of its type, contiguous like it;
+  // or undefined: none.
+  virtual void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual,
+                      at::Tensor& y, Workspace work) const = 0;
+  // grad_x = grad_y W.
   virtual void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
                                    Workspace work) const = 0;
+  // grad_weight (+)= grad_y^T x.
   virtual void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add,
                                     at::Tensor& grad_weight, Workspace work) const = 0;
 
   virtual void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const = 0;
   virtual void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
-                                 at::Tensor& grad_weight) const = 0;
+                                 at::Tensor& grad_weight, Workspace work) const = 0;
 
   virtual void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
                        at::Tensor& y) const = 0;
   virtual void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
                                double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
-                               bool add_weight, at::Tensor& grad_weight) const = 0;
+                               bool add_weight, at::Tensor& grad_weight, Workspace work) const = 0;
 
   virtual void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
                     at::Tensor& x) const = 0;
   virtual void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
                             at::Tensor& grad) const = 0;
 
+  // What the first call of each of the two would do once: choose kernels of this shape for the current
+  // device. Throws c10::Error where there are none, or they need more work memory than was promised.
+  virtual void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const = 0;
   virtual void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context,
-                         at::Tensor& lse, at::Tensor& work) const = 0;
+                         at::Tensor& lse, Workspace work) const = 0;
   virtual void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv,
                                  const at::Tensor& context, const at::Tensor& lse,
                                  const at::Tensor& grad_context, at::Tensor& grad_qkv,
-                                 at::Tensor& work) const = 0;
+                                 Workspace work) const = 0;
 
   virtual void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const = 0;
   virtual void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
                               at::Tensor& grad_gate_up, at::Tensor& activated) const = 0;
 
+  // Both of cross_entropy.h: with the loss, the gradient of the logits is known. lse is work memory;
+  // grad_logits may be logits itself.
   virtual void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
-                            at::Tensor& loss) const = 0;
-  virtual void CrossEntropyBackward(const at::Tensor& logits, const at::Tensor& targets,
-                                    const at::Tensor& lse, at::Tensor& grad_logits) const = 0;
-
-  virtual void ResidualAdd(const at::Tensor& x, at::Tensor& y) const = 0;
+                            at::Tensor& loss, at::Tensor& grad_logits) const = 0;
 };
 
 // The functions of this folder.

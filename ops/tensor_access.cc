@@ -94,6 +94,11 @@ void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at
   CheckElements("lse", lse, tokens * shape.heads, device);
 }
 
+void CheckWork(const char* operation, Workspace work, int64_t bytes) {
+  TORCH_CHECK(work.bytes >= bytes && (work.begin != nullptr || bytes == 0), operation, " needs ", bytes,
+              " bytes of work memory, not ", work.bytes);
+}
+
 TokenGrid::TokenGrid(const at::Tensor& tokens) {
   CheckTokens(tokens);
   data_ = tokens.const_data_ptr<int64_t>();

@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include "device/bf16.h"
+#include "ops/device_kind.h"
+#include "ops/workspace.h"
 
 namespace at {
 class Tensor;
@@ -45,9 +47,6 @@ const Bf16* ElementsOf(const at::Tensor& tensor);
 template <>
 Bf16* MutableElementsOf(at::Tensor& tensor);
 
-// The operands of one operation are the same on every kind of device, but for where they must lie.
-enum class DeviceKind { kCpu, kGpu };
-
 // Throws, naming `name`, unless it is a contiguous matrix of that size on that device.
 void CheckMatrix(const char* name, const at::Tensor& tensor, int64_t rows, int64_t columns,
                  DeviceKind device = DeviceKind::kCpu);
@@ -66,6 +65,9 @@ void CheckRotation(const at::Tensor& cosines, const at::Tensor& sines, int64_t h
 // Throws unless heads share key-value heads evenly and the tensors are of `shape`.
 void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
                     const at::Tensor& lse, DeviceKind device = DeviceKind::kCpu);
+
+// Throws, naming `operation`, unless that many bytes are there.
+void CheckWork(const char* operation, Workspace work, int64_t bytes);
 
 // Token ids [B, S], rows possibly apart (a part of the batch's columns). Valid as long as the tensor.
 class TokenGrid {

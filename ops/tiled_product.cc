@@ -25,7 +25,8 @@ class Operand {
         transposed_(matrix.stride(1) != 1),
         runs_apart_(transposed_ ? matrix.stride(1) : matrix.stride(0)),
         elements_(ElementsOf<Bf16>(matrix)),
-        memory_(memory) {
+        memory_(memory),
+        kernels_(cpu::BestKernels<Bf16>()) {
     TORCH_CHECK(matrix.stride(1) == 1 || matrix.stride(0) == 1,
                 "the rows or the columns of a product's operand must be adjacent");
   }
@@ -36,7 +37,7 @@ class Operand {
     const int64_t length = transposed_ ? rows : columns;
     const Bf16* from = elements_ + (transposed_ ? column * runs_apart_ + row : row * runs_apart_ + column);
     for (int64_t run = 0; run < runs; ++run) {
-      cpu::BestKernels<Bf16>().widen(from + run * runs_apart_, length, memory_ + run * length);
+      kernels_.widen(from + run * runs_apart_, length, memory_ + run * length);
     }
     const at::Tensor tile = at::from_blob(memory_, {runs, length}, matrix_.options().dtype(at::kFloat));
     return transposed_ ? tile.t() : tile;
@@ -48,21 +49,22 @@ class Operand {
   const int64_t runs_apart_;
   const Bf16* const elements_;
   float* const memory_;
+  const cpu::Kernels<Bf16>& kernels_;
 };
 
 // A row of a tile of sums to the output.
-void WriteRow(const float* sums, int64_t elements, bool add, float* out) {
+void WriteRow(const cpu::Kernels<float>& kernels, const float* sums, int64_t elements, bool add, float* out) {
   if (add) {
-    cpu::BestKernels<float>().add(sums, elements, out);
+    kernels.add(sums, elements, out);
   } else {
     std::memcpy(out, sums, elements * sizeof(float));
   }
 }
-void WriteRow(float* sums, int64_t elements, bool add, Bf16* out) {
+void WriteRow(const cpu::Kernels<Bf16>& kernels, float* sums, int64_t elements, bool add, Bf16* out) {
   if (add) {
-    cpu::BestKernels<Bf16>().accumulate(out, elements, sums);
+    kernels.accumulate(out, elements, sums);
   }
-  cpu::BestKernels<Bf16>().narrow(sums, elements, out);
+  kernels.narrow(sums, elements, out);
 }
 
 }  // namespace
@@ -78,9 +80,8 @@ void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Ten
                   (output.scalar_type() == at::kFloat || output.scalar_type() == at::kBFloat16),
               "a product of bfloat16 has two operands of it and an output of it or of float32, not ",
               b.scalar_type(), " and ", output.scalar_type());
-  TORCH_CHECK(work.begin != nullptr && work.bytes >= kLinearWorkBytes,
-              "a product of bfloat16 on the CPU needs ", kLinearWorkBytes, " bytes of work memory, not ",
-              work.bytes);
+  TORCH_CHECK(work.begin != nullptr && work.bytes >= kTileBytes, "a product of bfloat16 on the CPU needs ",
+              kTileBytes, " bytes of work memory, not ", work.bytes);
   float* const memory = static_cast<float*>(work.begin);
   const Operand left(a, memory);
   const Operand right(b, memory + kTileRows * kTileDepth);
@@ -100,9 +101,11 @@ void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Ten
           at::addmm_out(tile, tile, x, y);
         }
       }
-      const auto write = [&](auto* out) {
+      const auto write = [&]<typename E>(E* out) {
+        const cpu::Kernels<E>& kernels = cpu::BestKernels<E>();
         for (int64_t i = 0; i < tile_rows; ++i) {
-          WriteRow(sums + i * tile_columns, tile_columns, add, out + (row + i) * output.stride(0) + column);
+          WriteRow(kernels, sums + i * tile_columns, tile_columns, add,
+                   out + (row + i) * output.stride(0) + column);
         }
       };
       if (output.scalar_type() == at::kFloat) {

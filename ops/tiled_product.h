@@ -9,7 +9,7 @@ namespace tandem::ops {
 // converted to `work`, multiplied by LibTorch, and their products added up in float. a: [M, K], b: [K, N],
 // views whose rows or columns are adjacent; output: [M, N], adjacent columns, float, or bfloat16 and then
 // rounded once. The bits depend on the shapes alone. Throws c10::Error for other types and shapes, and for
-// less than kLinearWorkBytes of work.
+// less than kTileBytes of work.
 void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Tensor& output, Workspace work);
 
 }  // namespace tandem::ops

@@ -93,7 +93,7 @@ constexpr Row kRows[] = {
     {"inter_dist_opt", "replicas of an expert shard",
      [](const Grids& grids) { return Outer(ExpertData(grids), grids.sizes.replicas); }, nullptr},
     {"expt_dp_ag", "gathers of expert parameters", nullptr, ExpertGathers},
-    {"intra_dist_opt", "one copy of experts' optimizer state",
+    {"intra_dist_opt", "norms; one copy of the optimizer state",
      [](const Grids& grids) {
        return Concatenated(grids.expert.Groups("tp-ep-pp"), grids.expert_data / grids.sizes.replicas);
      },

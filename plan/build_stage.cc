@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/build_stage.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "model/decoder_outline.h"
 #include "parallel/data_parallel_mesh.h"
 #include "parallel/job_groups.h"
+#include "plan/recomputation.h"
 #include "schedules/check/check.h"
 
 namespace tandem::plan {
@@ -56,6 +58,16 @@ int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, 
     }
   }
   throw std::logic_error(absl::StrCat("rank ", rank, " is in no group ", name));
+}
+
+// By unit.
+std::vector<bool> KeptGathered(const JobPlan& plan) {
+  std::vector<bool> kept;
+  for (const model::UnitParameters& unit : plan.units) {
+    kept.push_back(std::any_of(plan.train.keep_gathered.begin(), plan.train.keep_gathered.end(),
+                               [&](const std::string& word) { return word == "all" || word == unit.name; }));
+  }
+  return kept;
 }
 
 schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const parallel::ProcessGroups& groups,
@@ -110,7 +122,8 @@ fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank) {
 void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan) {
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
-  plan.outline = model::DecoderOutline(plan.model, plan.batch, plan.precision, UnitLayouts(plan.layouts));
+  plan.outline =
+      model::DecoderOutline(plan.model, plan.batch, plan.precision, plan.device, UnitLayouts(plan.layouts));
   const absl::StatusOr<parallel::ProcessGroups> groups = parallel::JobGroups(grid);
   RequireOk(groups.status());
   plan.groups = parallel::Listed(*groups);
@@ -120,6 +133,8 @@ void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, in
 
 void BuildPrograms(JobPlan& plan) {
   plan.options.units = SizesOf(plan);
+  plan.options.recompute = RecomputedValues(plan.outline, plan.train.recompute);
+  plan.options.keep_gathered = KeptGathered(plan);
   absl::StatusOr<schedules::StagePrograms> stage = schedules::BuildStage(plan.outline, plan.options);
   RequireOk(stage.status());
   plan.stage = *std::move(stage);

@@ -116,9 +116,9 @@ std::string StrategyName(v1::Strategy strategy) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "STRATEGY_"));
 }
 
-// Of a field that is a list with commas between its words; "none" has none.
-std::vector<std::string> Words(const std::string& list) {
-  if (list == "none") {
+// Of a field that is a list with commas between its words; `nothing` stands for no word.
+std::vector<std::string> Words(const std::string& list, absl::string_view nothing = "none") {
+  if (list == nothing) {
     return {};
   }
   std::vector<std::string> words;
@@ -175,6 +175,8 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .validation_rounds = static_cast<int>((training.validation_batches() + spec.parallelism().ranks() - 1) /
                                             spec.parallelism().ranks()),
       .parameter_norms = spec.report().parameter_norms(),
+      .recompute = Words(training.recompute(), "off"),
+      .keep_gathered = Words(spec.parallelism().fsdp().keep_gathered()),
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
@@ -272,6 +274,8 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
   plan.precision = PrecisionOf(resolved.precision());
+  plan.device =
+      resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);

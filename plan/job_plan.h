@@ -57,7 +57,9 @@ struct TrainConfig {
   int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
   int validation_rounds = 0;       // of one validation: those, shared among the ranks and rounded up
   bool parameter_norms = false;
-  bool stop_on_nonfinite = false;  // otherwise the step is skipped
+  std::vector<std::string> recompute;      // words of training.recompute (recomputation.h); empty: off
+  std::vector<std::string> keep_gathered;  // units, or "all"
+  bool stop_on_nonfinite = false;          // otherwise the step is skipped
   OptimizerConfig optimizer;
   DataConfig data;
   CheckpointConfig checkpoint;
@@ -68,6 +70,7 @@ struct JobPlan {
   model::DecoderConfig model;
   model::BatchShape batch;
   model::Precision precision = model::ComputeType::kFp32;
+  model::DeviceKind device = model::DeviceKind::kCpu;
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
@@ -81,9 +84,10 @@ struct JobPlan {
   std::vector<std::string> resumable_layouts;
 };
 
-// Requires a spec that jobspec::Validate accepts. The programs have passed the check
-// (schedules/check/check.h). Throws std::logic_error where it refuses what was built (a bug of ours, with the
-// check's text).
+// Requires a spec that jobspec::Validate accepts. Of `resources.device: auto`, which the controller replaces
+// when it places the job, the plan is the CPU's: a GPU's kernels take other scratch. The programs have passed
+// the check (schedules/check/check.h). Throws std::logic_error where it refuses what was built (a bug of
+// ours, with the check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
 // Where `rank` stands among those that unit `unit` is placed on.

@@ -47,11 +47,30 @@ int LeastDistance(parallel::RankList ranks) {
   return least;
 }
 
+// Of every type that a unit computes in.
+absl::Status CheckRates(const JobPlan& plan, const schedules::DeviceProfile& profile) {
+  const auto check = [&](absl::string_view field, model::ComputeType type) -> absl::Status {
+    const char* const name = model::ToText(type);
+    if (profile.compute.contains(name)) {
+      return absl::OkStatus();
+    }
+    const std::string known = absl::StrJoin(profile.compute, ", ",
+                                            [](std::string* out, const auto& entry) { *out += entry.first; });
+    return absl::FailedPreconditionError(absl::StrCat(
+        field, ": the device profile ", profile.name, " has no rate for ", name, "; it has ", known,
+        "; add compute.", name, ".flops_per_second to the profile, or plan with another profile or type"));
+  };
+  absl::Status status = check("precision.compute", plan.precision.common.compute);
+  for (const auto& [unit, types] : plan.precision.units) {
+    status.Update(check(absl::StrCat("precision.", unit, ".compute"), types.compute));
+  }
+  return status;
+}
+
 }  // namespace
 
 schedules::Workload WorkloadOf(const JobPlan& plan) {
-  schedules::Workload workload{.compute = ComputeName(plan),
-                               .strategy = plan.options.strategy,
+  schedules::Workload workload{.strategy = plan.options.strategy,
                                .expert_strategy = plan.options.expert_strategy};
   for (const parallel::Group& group : plan.groups) {
     const auto [shape, first] =
@@ -75,35 +94,30 @@ int64_t SlowedNanoseconds(const JobPlan& plan, const Prediction& prediction) {
 }
 
 absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile) {
-  const schedules::Workload workload = WorkloadOf(plan);
-  const auto rate = profile.compute.find(workload.compute);
-  if (rate == profile.compute.end()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "precision.compute: the device profile ", profile.name, " has no rate for ", workload.compute,
-        "; it has ", absl::StrJoin(profile.compute, ", ", [](std::string* out, const auto& entry) {
-          *out += entry.first;
-        })));
+  if (absl::Status rates = CheckRates(plan, profile); !rates.ok()) {
+    return rates;
   }
+  const schedules::Workload workload = WorkloadOf(plan);
+  const schedules::ComputeRate& rate = profile.compute.at(ComputeName(plan));
   const schedules::Program& program = plan.stage.train;
   Prediction result;
   result.simulation = schedules::Simulate(plan.outline, program, workload, profile);
   const schedules::Timeline& timeline = result.simulation.timeline;
   result.step_ns = schedules::StepNanoseconds(program, timeline);
   if (result.step_ns == 0 || result.step_ns >= schedules::kLongestNanoseconds) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "by the device profile ", profile.name, " a step takes ",
-        result.step_ns == 0 ? "less than a nanosecond" : "more than 70 years",
-        "; rates are FLOPs and bytes a second (", workload.compute, ": ", rate->second.flops_per_second,
-        ", memory: ", profile.memory_bytes_per_second, ", link: ", profile.link.bytes_per_second,
-        "), times are seconds (overhead_seconds: ", profile.overhead_seconds, ")"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("by the device profile ", profile.name, " a step takes ",
+                     result.step_ns == 0 ? "less than a nanosecond" : "more than 70 years",
+                     "; rates are FLOPs and bytes a second (", ComputeName(plan), ": ", rate.flops_per_second,
+                     ", memory: ", profile.memory_bytes_per_second, ", link: ", profile.link.bytes_per_second,
+                     "), times are seconds (overhead_seconds: ", profile.overhead_seconds, ")"));
   }
   const double seconds = static_cast<double>(result.step_ns) * 1e-9;
   const double tokens = static_cast<double>(TokensPerStep(plan));
   result.tokens_per_second = tokens / seconds;
-  if (rate->second.peak_flops_per_second > 0) {
+  if (rate.peak_flops_per_second > 0) {
     result.model_flops_utilization = model::FlopsPerToken(plan.model, plan.batch.sequence_length) *
-                                     result.tokens_per_second / plan.train.ranks /
-                                     rate->second.peak_flops_per_second;
+                                     result.tokens_per_second / plan.train.ranks / rate.peak_flops_per_second;
   }
   result.busy_ns = schedules::BusyNanoseconds(program, timeline);
   result.exposed_ns = schedules::ExposedCommunication(program, timeline);

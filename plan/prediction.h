@@ -27,7 +27,8 @@ struct Prediction {
   schedules::Simulation simulation;
   int64_t step_ns = 0;
   double tokens_per_second = 0;  // of all ranks
-  // Model FLOPs over what the ranks' peaks could do in the step; 0 where the profile knows no peak.
+  // Model FLOPs over what the ranks' peaks in the layers' compute type could do in the step; 0 where the
+  // profile knows no peak.
   double model_flops_utilization = 0;
   std::vector<int64_t> busy_ns;                     // by stream of the program
   int64_t exposed_ns = 0;                           // a communication stream works and compute does not
@@ -48,8 +49,8 @@ int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction);
 // communication.
 int64_t SlowedNanoseconds(const JobPlan& plan, const Prediction& prediction);
 
-// FailedPrecondition where the profile has no rate for the job's compute type, or where its rates are no
-// device's: a step would take no time, or more than a simulation can tell.
+// FailedPrecondition where the profile has no rate for a type that the job computes in, or where its rates
+// are no device's: a step would take no time, or more than a simulation can tell.
 absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
 // What the simulation and a measurement must know of a job beside its programs.

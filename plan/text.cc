@@ -2,6 +2,7 @@
 #include "plan/text.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "plan/memory_plan.h"
 #include "plan/quantity_text.h"
+#include "plan/recomputation.h"
 #include "schedules/program/text.h"
 
 namespace tandem::plan {
@@ -54,6 +56,14 @@ void AppendStep(const JobPlan& plan, std::string& text) {
   AppendRow(text, "steps",
             absl::StrCat(GroupedText(plan.train.steps), ", ",
                          GroupedText(plan.train.steps * TokensPerStep(plan)), " tokens in all"));
+  if (!plan.train.recompute.empty()) {
+    const Recomputation again = RecomputationOf(plan);
+    AppendRow(
+        text, "recomputed",
+        absl::StrCat(absl::StrJoin(plan.train.recompute, ", "), ": ", CountText(again.flops),
+                     "FLOPs a rank (", ShareText(again.flops, again.all_flops), " more), for an arena of ",
+                     SizeText(std::abs(again.saved_bytes)), again.saved_bytes < 0 ? " more" : " less"));
+  }
 }
 
 void AppendMemoryRow(std::string& text, const std::string& key, int64_t bytes) {
@@ -237,6 +247,17 @@ json ModelJson(const JobPlan& plan) {
           {"precision", PrecisionText(plan)}};
 }
 
+json RecomputationJson(const JobPlan& plan) {
+  if (plan.train.recompute.empty()) {
+    return nullptr;
+  }
+  const Recomputation again = RecomputationOf(plan);
+  return {{"what", plan.train.recompute},
+          {"flops_of_a_rank", again.flops},
+          {"other_flops_of_a_rank", again.all_flops},
+          {"saved_arena_bytes", again.saved_bytes}};
+}
+
 json StepJson(const JobPlan& plan) {
   const double flops = model::FlopsPerToken(plan.model, plan.batch.sequence_length);
   return {{"tokens", TokensPerStep(plan)},
@@ -246,6 +267,7 @@ json StepJson(const JobPlan& plan) {
           {"sequence_length", plan.batch.sequence_length},
           {"steps", plan.train.steps},
           {"flops_per_token", flops},
+          {"recompute", RecomputationJson(plan)},
           {"flops", flops * static_cast<double>(TokensPerStep(plan))}};
 }
 

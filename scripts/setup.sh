@@ -5,7 +5,7 @@
 #   scripts/setup.sh [--tests] [--cuda] [--torch DIR] [--no-torch]
 #
 #   --tests      also what the tests use: Prometheus, pytest, a Python gRPC client
-#   --cuda       also a CUDA 13 compiler (PyPI wheels beside LibTorch), where there is none
+#   --cuda       also cuDNN's C++ headers, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
 #   --no-torch   nothing of LibTorch (for the torch-free half)
 #
@@ -104,6 +104,11 @@ if [ $cuda = 1 ]; then
     echo "setup: nvcc 13.0 in $cache/torch-$torch_version"
     "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check \
       nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
+  fi
+  # The headers of cuDNN's graphs; of the package's Python part nothing is used, nor what that needs.
+  if [ "$torch" = wheel ]; then
+    echo "setup: cudnn-frontend's headers in $cache/torch-$torch_version"
+    "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check --no-deps nvidia-cudnn-frontend==1.32.0
   fi
 fi
 [ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection

@@ -65,8 +65,9 @@ static_assert(static_cast<int>(CheckpointProblem::kOtherSeed) == v1::CHECKPOINT_
 static_assert(static_cast<int>(CheckpointProblem::kOtherData) == v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 static_assert(static_cast<int>(CheckpointProblem::kNotRemoved) == v1::CHECKPOINT_PROBLEM_NOT_REMOVED);
 
-// For the creation of the groups and for each collective. A peer that dies is noticed at once; this is for
-// one that hangs, and has to leave room for a rank that writes a large checkpoint.
+// For the creation of the groups and for each collective, from when the device has reached it. A peer that
+// dies is noticed at once; this is for one that hangs, and has to leave room for a rank that writes a large
+// checkpoint.
 constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
 
 // A daemon that does not read must not keep a failing trainer.

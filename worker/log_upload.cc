@@ -89,19 +89,7 @@ void LogUploads::Start(const v1::UploadRequest& request) {
   }
   Upload& upload = *uploads_.emplace_back(std::make_unique<Upload>());
   upload.thread = std::thread([this, &upload, request, too_many = uploads_.size() > kMaxUploads] {
-    if (too_many) {
-      v1::UploadDone done;
-      const auto stub = v1::Workers::NewStub(channel_());
-      const auto stream = stub->Upload(&upload.context, &done);
-      v1::UploadChunk chunk;
-      chunk.set_upload(request.upload());
-      chunk.mutable_chunk()->set_rank(request.rank());
-      chunk.mutable_chunk()->set_error(absl::StrCat("this worker is already sending ", kMaxUploads, " logs"));
-      stream->WriteLast(chunk, grpc::WriteOptions());
-      stream->Finish();
-    } else {
-      Run(upload, request);
-    }
+    Run(upload, request, too_many);
     upload.done = true;
   });
 }
@@ -111,7 +99,7 @@ bool LogUploads::Pause() {
   return !changed_.wait_for(lock, kFollowPeriod, [this] { return stopping_; });
 }
 
-void LogUploads::Run(Upload& upload, const v1::UploadRequest& request) {
+void LogUploads::Run(Upload& upload, const v1::UploadRequest& request, bool too_many) {
   const auto stub = v1::Workers::NewStub(channel_());
   v1::UploadDone done;
   const auto stream = stub->Upload(&upload.context, &done);
@@ -127,7 +115,9 @@ void LogUploads::Run(Upload& upload, const v1::UploadRequest& request) {
   const AttemptKey attempt = KeyOf(request.id());
   const std::string path = sources_.log_file({attempt, request.rank()});
   const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDONLY);
-  if (!file.ok()) {
+  if (too_many) {
+    fail(absl::ResourceExhaustedError(absl::StrCat("this worker is already sending ", kMaxUploads, " logs")));
+  } else if (!file.ok()) {
     fail(absl::NotFoundError(absl::StrCat(
         "the log: ", file.status().message(),
         absl::IsNotFound(file.status()) ? absl::StrCat("; this worker keeps the logs of ", sources_.kept)

@@ -46,7 +46,7 @@ class LogUploads {
  private:
   struct Upload;
 
-  void Run(Upload& upload, const v1::UploadRequest& request);
+  void Run(Upload& upload, const v1::UploadRequest& request, bool too_many);
   // false: it is being broken off.
   bool Pause();
 

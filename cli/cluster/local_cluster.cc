@@ -59,8 +59,6 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
   for (int i = 1; i <= options.workers && status.ok(); ++i) {
     const std::string id = absl::StrCat("local-", i);
     const std::string state = absl::StrCat(options.state, "/", id);
-    std::error_code error;
-    std::filesystem::create_directories(state, error);
     std::vector<std::string> arguments = {
         "--controller", options.address, "--id",    id,
         "--state",      state,           "--slots", absl::StrCat(options.slots)};

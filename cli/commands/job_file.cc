@@ -41,8 +41,16 @@ std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, co
   jobspec::Localize(localized);
   const std::string train = jobspec::Resolve(localized).data().train();
   const bool look = files_are_here.has_value() && (*files_are_here || (!train.empty() && ExistsHere(train)));
-  const std::vector<v1::Violation> violations = jobspec::CheckAll(read, look);
+  std::vector<v1::Violation> violations = jobspec::CheckAll(read, look);
   if (!violations.empty()) {
+    for (v1::Violation& violation : violations) {
+      if (violation.path() == "name" && !name.empty()) {  // it is not in the file
+        violation.set_path("--name");
+        violation.clear_file();
+        violation.clear_line();
+        violation.clear_column();
+      }
+    }
     Print(context, violations);
     return std::nullopt;
   }

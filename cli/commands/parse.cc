@@ -264,23 +264,31 @@ class Parser {
     plan->add_option("--profile", plan_options->profile,
                      "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
         ->type_name("NAME|FILE");
-    plan->add_option("--compare", plan_options->compare,
-                     "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4")
-        ->type_name("FIELD=VALUES");
-    plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
-        ->type_name("FILE");
-    plan->add_flag("--program", plan_options->program,
-                   "Print the programs, buffer by buffer and instruction by instruction");
+    CLI::Option* compare =
+        plan->add_option("--compare", plan_options->compare,
+                         "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4")
+            ->type_name("FIELD=VALUES");
+    CLI::Option* trace =
+        plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
+            ->type_name("FILE");
+    CLI::Option* program =
+        plan->add_flag("--program", plan_options->program,
+                       "Print the programs, buffer by buffer and instruction by instruction");
     CLI::Option* without_wait =
         plan->add_option(
                 "--without-wait", plan_options->without_wait,
                 "Only show what the check says if this instruction of the train program waits for nothing")
             ->type_name("INSTRUCTION");
-    plan->add_option("--without-instruction", plan_options->without_instruction,
-                     "Only show what the check says of the train program without this instruction")
-        ->type_name("INSTRUCTION")
-        ->excludes(without_wait);
-    AddFormat(plan, plan_options->format, {"table", "json"});
+    CLI::Option* without_instruction =
+        plan->add_option("--without-instruction", plan_options->without_instruction,
+                         "Only show what the check says of the train program without this instruction")
+            ->type_name("INSTRUCTION")
+            ->excludes(without_wait);
+    CLI::Option* format = AddFormat(plan, plan_options->format, {"table", "json"});
+    for (CLI::Option* answer : {compare, trace, program, format}) {
+      answer->excludes(without_wait)->excludes(without_instruction);
+    }
+    plan->footer("INSTRUCTION is a number of the listing that --program prints.");
 
     AddGroups();
   }
@@ -334,12 +342,14 @@ class Parser {
 std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, const char* const* argv) {
   // The first word that is no option, nor the value of --addr, is the command.
   std::string word;
-  std::string option;  // before it, and none of ours
+  std::string option;    // before it, and none of ours
+  std::string argument;  // right behind it
   for (int i = 1; i < argc && word.empty(); ++i) {
     if (absl::string_view(argv[i]) == "--addr") {
       ++i;
     } else if (argv[i][0] != '-') {
       word = argv[i];
+      argument = i + 1 < argc ? argv[i + 1] : "";
     } else if (option.empty() && !absl::StartsWith(argv[i], "--addr=")) {
       option = argv[i];
     }
@@ -359,6 +369,12 @@ std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, con
   }
   if (word == "get" && absl::StrContains(error.what(), "subcommand is required")) {
     return "get: say what: get jobs, or get workers; see `tandem get --help`";
+  }
+  if (absl::StrContains(error.what(), "--file is required")) {
+    const bool named = !argument.empty() && argument[0] != '-';
+    return absl::StrCat(word, ": -f FILE is missing",
+                        named ? absl::StrCat("; did you mean -f ", Escape(argument), "?") : "",
+                        "; see `tandem ", word, " --help`");
   }
   const std::string message = absl::StrReplaceAll(error.what(), {{"\n", " "}});
   return absl::StrCat(word, ": ", Escape(message), "; see `tandem ", word, " --help`");

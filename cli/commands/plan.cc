@@ -37,6 +37,15 @@
 namespace tandem::cli {
 namespace {
 
+// A job that may run on any device is planned for the kind that the profile describes: scratch depends on it.
+v1::JobSpec OnDeviceOf(const schedules::DeviceProfile& profile, v1::JobSpec resolved) {
+  if (resolved.resources().device() == v1::DEVICE_AUTO) {
+    const bool processors = profile.cores > 0;
+    resolved.mutable_resources()->set_device(processors ? v1::DEVICE_CPU : v1::DEVICE_CUDA);
+  }
+  return resolved;
+}
+
 using google::protobuf::util::MessageDifferencer;
 
 constexpr int kPipedColumns = 100;
@@ -177,7 +186,7 @@ std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::
     if (!variant.violations.empty()) {
       continue;
     }
-    const plan::JobPlan job_plan = plan::MakeJobPlan(variant.resolved);
+    const plan::JobPlan job_plan = plan::MakeJobPlan(OnDeviceOf(result.profile, variant.resolved));
     absl::StatusOr<plan::Prediction> prediction = plan::Predict(job_plan, result.profile);
     if (!prediction.ok()) {
       return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
@@ -232,7 +241,8 @@ int Plan(Context& context, const PlanOptions& options) {
     return kInvalidSpec;
   }
   try {
-    result.plan = plan::MakeJobPlan(job->resolved);
+    const v1::JobSpec resolved = OnDeviceOf(result.profile, job->resolved);
+    result.plan = plan::MakeJobPlan(resolved);
     if (options.without_wait.has_value() || options.without_instruction.has_value()) {
       return TryCheck(context, options, result.plan);
     }
@@ -241,7 +251,7 @@ int Plan(Context& context, const PlanOptions& options) {
       return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
     }
     result.prediction = *std::move(prediction);
-    result.advice = plan::Advise(job->resolved, result.plan, result.prediction, result.profile);
+    result.advice = plan::Advise(resolved, result.plan, result.prediction, result.profile);
     if (!options.compare.empty()) {
       if (const std::optional<int> failed = Compare(context, job->spec, job->resolved, result)) {
         return *failed;

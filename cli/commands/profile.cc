@@ -152,7 +152,11 @@ int Profile(Context& context, const ProfileOptions& options) {
 
   std::string text;
   try {
-    const plan::JobPlan plan = plan::MakeJobPlan(job->resolved());
+    v1::JobSpec resolved = job->resolved();
+    if (!job->attempts().empty()) {  // where it ran
+      resolved.mutable_resources()->set_device(job->attempts().rbegin()->device());
+    }
+    const plan::JobPlan plan = plan::MakeJobPlan(resolved);
     if (const absl::Status same = plan::CheckRecorded(plan, steps); !same.ok()) {
       return Fail(context.console, kFailed, absl::StrCat(what, ": ", same.message()));
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/local_cluster.h"
@@ -38,6 +39,10 @@ absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& opt
                                       : 1;
   shape.slots = options.slots > 0 ? options.slots : (ranks + shape.workers - 1) / shape.workers;
   const int used = per_worker > 0 ? std::min(per_worker, shape.slots) : shape.slots;
+  // --slots counts CPU slots. What GPUs there are is known once the workers have said so.
+  if (resolved.resources().device() == v1::DEVICE_CUDA) {
+    return shape;
+  }
   if (static_cast<int64_t>(shape.workers) * used < ranks) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the job has ", ranks, " ranks, but ", shape.workers, shape.workers == 1 ? " worker" : " workers",
@@ -47,6 +52,32 @@ absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& opt
         ", so it would wait forever; give more --workers or --slots, or omit both"));
   }
   return shape;
+}
+
+// No other worker will come, so a job for GPUs that are not there would wait forever.
+absl::Status CheckGpus(Client& client, const v1::JobSpec& resolved) {
+  if (resolved.resources().device() != v1::DEVICE_CUDA) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::vector<v1::Worker>> workers = client.ListWorkers();
+  if (!workers.ok()) {
+    return workers.status();
+  }
+  int gpus = 0;  // all workers are on this machine and offer the same ones
+  for (const v1::Worker& worker : *workers) {
+    gpus = std::max(gpus, worker.gpus());
+  }
+  const int ranks = resolved.parallelism().ranks();
+  if (gpus >= ranks) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("resources.device is cuda and the job has ", ranks, ranks == 1 ? " rank" : " ranks",
+                   ", but this machine offers ",
+                   gpus == 0   ? "no GPU (it takes nvidia-smi, and tandem-trainer-cuda beside tandem-trainer)"
+                   : gpus == 1 ? "one GPU"
+                               : absl::StrCat(gpus, " GPUs"),
+                   "; use fewer ranks, or resources.device: auto or cpu"));
 }
 
 // Ctrl-C: the first cancels the job, the second ends everything at once.
@@ -141,6 +172,11 @@ int Run(Context& context, const RunOptions& options) {
   if (!cluster.ok()) {
     return interrupts.Count() > 0 ? kCancelled
                                   : Fail(console, kFailed, absl::StrCat("run: ", cluster.status().message()));
+  }
+
+  if (const absl::Status gpus = CheckGpus((*cluster)->client(), file->resolved); !gpus.ok()) {
+    (*cluster)->Stop(kStopGrace);
+    return Fail(console, kFailed, absl::StrCat("run: ", gpus.message()));
   }
 
   WatchState state;

@@ -87,8 +87,11 @@ int Up(Context& context, const UpOptions& options) {
                                "\" is a socket; allowed: HOST:PORT, as in 127.0.0.1:7471 (the private socket "
                                "is always there)"));
     }
-    if (const absl::Status status = CheckAddress(address, flag); !status.ok()) {
-      return Fail(console, kUsage, absl::StrCat("up: ", status.message()));
+    if (!CheckAddress(address, flag).ok()) {
+      return Fail(console, kUsage,
+                  absl::StrCat("up: ", flag, ": \"", Escape(address),
+                               "\" is not an address; allowed: HOST:PORT with a port from 1 to 65535, as in "
+                               "127.0.0.1:7471"));
     }
   }
   Interrupts interrupts;

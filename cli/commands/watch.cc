@@ -64,43 +64,59 @@ int TooLate(Context& context, const std::string& what, absl::Duration timeout, c
                            "; it goes on: wait longer, or `tandem cancel` it"));
 }
 
-}  // namespace
+// How following a job went.
+struct Followed {
+  absl::Status status;  // OK: the job has ended; Cancelled with one of the words above
+  std::string gone;     // with kGone: why
+};
 
-int WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient) {
+// Until the job ends, `stop` gives a word (empty: go on), Ctrl-C, or the controller is gone for good.
+Followed Follow(Context& context, Client& client, const FollowRequest& request,
+                const std::function<absl::string_view()>& stop, WatchState& state, WatchView& view) {
   Interrupts interrupts;
-  const std::unique_ptr<WatchView> view =
-      MakeWatchView(context.console, format == Format::kJson ? WatchOutput::kJson : WatchOutput::kText);
-  WatchState state;
-  std::string gone;
+  Followed out;
   const auto keep_going = [&] {
-    if (context.console.OutClosed()) {
-      return absl::CancelledError(kClosed);
+    if (const absl::string_view word = stop(); !word.empty()) {
+      return absl::CancelledError(word);
     }
-    gone = WhyGone(context, client.address(), state);
-    if (!gone.empty()) {
+    out.gone = WhyGone(context, client.address(), state);
+    if (!out.gone.empty()) {
       return absl::CancelledError(kGone);
     }
     return interrupts.Count() > 0 ? absl::CancelledError(kInterrupted) : absl::OkStatus();
   };
+  out.status = FollowJob(client, request, context.clock, keep_going, state, view);
+  return out;
+}
+
+int FailToFollow(Context& context, const Client& client, const std::string& what, const Followed& followed) {
+  return followed.status.message() == kGone
+             ? Fail(context.console, kUnreachable, absl::StrCat(what, ": ", followed.gone))
+             : Fail(context.console, CallError(followed.status, what, client.address()));
+}
+
+}  // namespace
+
+int WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient) {
+  const std::unique_ptr<WatchView> view =
+      MakeWatchView(context.console, format == Format::kJson ? WatchOutput::kJson : WatchOutput::kText);
+  WatchState state;
   const bool norms = format != Format::kJson && context.console.IsTerminal(Stream::kOut);
-  const absl::Status status = FollowJob(client, {.job = job, .norms = norms, .patient = patient},
-                                        context.clock, keep_going, state, *view);
-  if (status.ok()) {
+  const Followed followed = Follow(
+      context, client, {.job = job, .norms = norms, .patient = patient},
+      [&]() -> absl::string_view { return context.console.OutClosed() ? kClosed : ""; }, state, *view);
+  if (followed.status.ok()) {
     return ExitCodeOf(state.job);
   }
-  if (status.message() == kClosed) {
+  if (followed.status.message() == kClosed) {
     return kOutputClosed;
   }
-  if (status.message() == kInterrupted) {
+  if (followed.status.message() == kInterrupted) {
     Note(context.console, absl::StrCat("stopped watching; the job goes on: `tandem watch ", Escape(job),
                                        "` shows it again, `tandem cancel ", Escape(job), "` ends it"));
     return kCancelled;
   }
-  const std::string what = absl::StrCat("watch ", Escape(job));
-  if (status.message() == kGone) {
-    return Fail(context.console, kUnreachable, absl::StrCat(what, ": ", gone));
-  }
-  return Fail(context.console, CallError(status, what, client.address()));
+  return FailToFollow(context, client, absl::StrCat("watch ", Escape(job)), followed);
 }
 
 int WaitToEnd(Context& context, Client& client, const std::string& job, std::optional<absl::Duration> timeout,
@@ -116,35 +132,21 @@ int WaitToEnd(Context& context, Client& client, const std::string& job, std::opt
     state.known = true;
     return HasEnded(now->state()) ? SayHowItEnded(context, *now) : TooLate(context, what, *timeout, state);
   }
-  Interrupts interrupts;
   const absl::Time deadline = timeout.has_value() ? context.clock.Now() + *timeout : absl::InfiniteFuture();
   const std::unique_ptr<WatchView> view = MakeSilentView();
-  std::string gone;
-  const auto keep_going = [&] {
-    if (context.clock.Now() >= deadline) {
-      return absl::CancelledError(kTooLate);
-    }
-    gone = WhyGone(context, client.address(), state);
-    if (!gone.empty()) {
-      return absl::CancelledError(kGone);
-    }
-    return interrupts.Count() > 0 ? absl::CancelledError(kInterrupted) : absl::OkStatus();
-  };
-  const absl::Status status = FollowJob(client, {.job = job, .reports = false, .patient = patient},
-                                        context.clock, keep_going, state, *view);
-  if (status.ok()) {
+  const Followed followed = Follow(
+      context, client, {.job = job, .reports = false, .patient = patient},
+      [&]() -> absl::string_view { return context.clock.Now() >= deadline ? kTooLate : ""; }, state, *view);
+  if (followed.status.ok()) {
     return SayHowItEnded(context, state.job);
   }
-  if (status.message() == kInterrupted) {
+  if (followed.status.message() == kInterrupted) {
     return kCancelled;
   }
-  if (status.message() == kTooLate) {
+  if (followed.status.message() == kTooLate) {
     return TooLate(context, what, *timeout, state);
   }
-  if (status.message() == kGone) {
-    return Fail(context.console, kUnreachable, absl::StrCat(what, ": ", gone));
-  }
-  return Fail(context.console, CallError(status, what, client.address()));
+  return FailToFollow(context, client, what, followed);
 }
 
 int Watch(Context& context, const WatchOptions& options) {

@@ -17,14 +17,25 @@ std::string Count(int64_t number, const char* thing) {
   return absl::StrCat(number, " ", thing, number == 1 ? "" : "s");
 }
 
-using Held = std::set<std::pair<std::string, int>>;  // worker, slot
+// What jobs hold. Workers of one machine may offer the same GPU, so it is held by its uuid too.
+struct Held {
+  std::set<std::pair<std::string, int>> slots;  // worker, slot
+  std::set<std::string> gpus;                   // uuids
+};
 
 Held HeldSlots(const State& state) {
   Held held;
   for (const auto& [id, entry] : state.jobs) {
     if (HasRanks(entry.job.state())) {
       for (const v1::RankSlot& slot : Current(entry.job).slots()) {
-        held.insert({slot.worker(), slot.slot()});
+        held.slots.insert({slot.worker(), slot.slot()});
+      }
+    }
+  }
+  for (const auto& [name, worker] : state.workers) {
+    for (const v1::Slot& slot : worker.inventory.slots()) {
+      if (!slot.uuid().empty() && held.slots.count({name, slot.index()}) > 0) {
+        held.gpus.insert(slot.uuid());
       }
     }
   }
@@ -56,11 +67,15 @@ struct Offer {
   int num_workers = 0;  // that have such slots
 };
 
-// What the workers offer that are reached there; what all offer where `reach` is null.
+// What the workers offer that are reached there; what all offer where `reach` is null. A GPU that several
+// of them offer counts once.
 Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device,
               const std::string* reach) {
   const v1::Resources& resources = resolved.resources();
   Offer out;
+  std::set<std::string> counted;  // uuids
+  std::set<std::string> free;
+  std::set<std::string> taken;
   for (const auto& [name, worker] : state.workers) {
     if (!worker.connected || (reach != nullptr && ReachOf(worker) != *reach)) {
       continue;
@@ -78,15 +93,20 @@ Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved,
       if (slot->device() != device || too_small) {
         continue;
       }
-      ++out.num_slots;
+      const std::string& uuid = slot->uuid();
+      out.num_slots += uuid.empty() || counted.insert(uuid).second ? 1 : 0;
       ++suitable_here;
-      if (!schedulable || !slot->healthy() || held.count({name, index}) > 0) {
+      if (!schedulable || !slot->healthy() || held.slots.count({name, index}) > 0 ||
+          held.gpus.count(uuid) > 0 || taken.count(uuid) > 0) {
         continue;
       }
-      ++out.num_free;
+      out.num_free += uuid.empty() || free.insert(uuid).second ? 1 : 0;
       if (static_cast<int>(out.slots.size()) < resolved.parallelism().ranks() &&
           (!resources.has_ranks_per_worker() || here < resources.ranks_per_worker())) {
         ++here;
+        if (!uuid.empty()) {
+          taken.insert(uuid);
+        }
         v1::RankSlot& rank = out.slots.emplace_back();
         rank.set_rank(static_cast<int>(out.slots.size()) - 1);
         rank.set_worker(name);

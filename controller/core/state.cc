@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/state.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace tandem::controller {
@@ -112,6 +114,9 @@ v1::Worker Describe(const State& state, const std::string& id) {
   if (worker.inventory.slots_size() > 0) {
     out.set_device(worker.inventory.slots(0).device());
   }
+  out.set_gpus(
+      static_cast<int>(std::count_if(worker.inventory.slots().begin(), worker.inventory.slots().end(),
+                                     [](const v1::Slot& slot) { return slot.device() == v1::DEVICE_CUDA; })));
   out.set_build(worker.build);
   int in_use = 0;
   for (const auto& [job_id, entry] : state.jobs) {

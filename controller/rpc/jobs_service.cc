@@ -359,13 +359,15 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
                        ", ", job->reason(), ": ", job->message())));
   }
   if (wanted.empty()) {
-    return OpenLog(parts_.uploads,
-                   absl::NotFoundError(absl::StrCat(
-                       "job ", job->name(), " has no ",
-                       request->has_rank() ? absl::StrCat("rank ", request->rank(), " in attempt ", number)
-                                           : absl::StrCat("attempt ", number),
-                       "; it has ", job->attempts_size(), " attempts of ",
-                       job->resolved().parallelism().ranks(), " ranks")));
+    return OpenLog(
+        parts_.uploads,
+        absl::NotFoundError(absl::StrCat(
+            "job ", job->name(), " has no ",
+            request->has_rank() ? absl::StrCat("rank ", request->rank(), " in attempt ", number)
+                                : absl::StrCat("attempt ", number),
+            "; it has ", job->attempts_size(), job->attempts_size() == 1 ? " attempt of " : " attempts of ",
+            job->resolved().parallelism().ranks(),
+            job->resolved().parallelism().ranks() == 1 ? " rank" : " ranks")));
   }
   return OpenLog(parts_.uploads, wanted);
 }

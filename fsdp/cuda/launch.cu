@@ -11,6 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kLanes = 8;  // of a chunk, as in norms.cc
 constexpr int kGroups = kThreads / kLanes;
+constexpr int kAtOnce = 8;  // elements that a lane reads of each array before it writes any
 
 template <typename T>
 __device__ bool Finite(T value) {
@@ -117,13 +118,34 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t end = (whole ? chunks.end(chunk) : 0) - shard.begin;
       double sum = 0;
       int bad = 0;
-#pragma unroll 4
-      for (int64_t i = begin + lane; i < end; i += kLanes) {
-        T value = add ? gradients[i] + Widen(contributions[i]) : Widen(contributions[i]);
-        for (int r = 1; r < num_contributions; ++r) value += Widen(contributions[r * stride + i]);
-        gradients[i] = value;
-        bad += Finite(value) ? 0 : 1;
-        sum += static_cast<double>(value) * static_cast<double>(value);
+      for (int64_t first = begin + lane; first < end; first += kAtOnce * kLanes) {
+        T values[kAtOnce];
+        C read[kAtOnce];
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+          const int64_t i = first + j * kLanes;
+          if (i < end) read[j] = contributions[i];
+          if (add && i < end) values[j] = gradients[i];
+        }
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) values[j] = add ? values[j] + Widen(read[j]) : Widen(read[j]);
+        for (int r = 1; r < num_contributions; ++r) {
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+            const int64_t i = first + j * kLanes;
+            if (i < end) read[j] = contributions[r * stride + i];
+          }
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) values[j] += Widen(read[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+          const int64_t i = first + j * kLanes;
+          if (i >= end) continue;
+          gradients[i] = values[j];
+          bad += Finite(values[j]) ? 0 : 1;
+          sum += static_cast<double>(values[j]) * static_cast<double>(values[j]);
+        }
       }
       for (int step = kLanes / 2; step > 0; step /= 2) bad += __shfl_down_sync(0xFFFFFFFF, bad, step, kLanes);
       sum = AddLanes(sum);
@@ -192,26 +214,44 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t begin = (whole ? chunks.begin(chunk) : 0) - shard.begin;
     const int64_t end = (whole ? chunks.end(chunk) : 0) - shard.begin;
     double squares[3] = {};
-    for (int64_t i = begin + lane; i < end; i += kLanes) {
-      const T mean = pointers.gradients[i] / s.divisor;
-      const T old = pointers.weights[i];
-      T weight = old;
-      T update = 0;
-      if (finite) {
-        const T gradient = s.clip * mean;
-        const T exp_avg = s.beta1 * pointers.exp_avg[i] + s.one_minus_beta1 * gradient;
-        const T exp_avg_sq = s.beta2 * pointers.exp_avg_sq[i] + s.one_minus_beta2 * gradient * gradient;
-        const T direction = (exp_avg / s.correction1) / (sqrt(exp_avg_sq / s.correction2) + s.epsilon);
-        weight = old - s.learning_rate * (direction + s.weight_decay * old);
-        update = weight - old;
-        pointers.exp_avg[i] = exp_avg;
-        pointers.exp_avg_sq[i] = exp_avg_sq;
-        pointers.weights[i] = weight;
+    for (int64_t first = begin + lane; first < end; first += kAtOnce * kLanes) {
+      T gradients[kAtOnce];
+      T weights[kAtOnce];
+      T exp_avgs[kAtOnce];
+      T exp_avg_sqs[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int64_t i = first + j * kLanes;
+        if (i >= end) continue;
+        gradients[j] = pointers.gradients[i];
+        weights[j] = pointers.weights[i];
+        exp_avgs[j] = pointers.exp_avg[i];
+        exp_avg_sqs[j] = pointers.exp_avg_sq[i];
       }
-      if (pointers.published != nullptr) pointers.published[i] = RoundToBf16(static_cast<float>(weight));
-      const double values[3] = {static_cast<double>(weight), static_cast<double>(mean),
-                                static_cast<double>(update)};
-      for (int k = 0; k < 3; ++k) squares[k] += values[k] * values[k];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int64_t i = first + j * kLanes;
+        if (i >= end) continue;
+        const T mean = gradients[j] / s.divisor;
+        const T old = weights[j];
+        T weight = old;
+        T update = 0;
+        if (finite) {
+          const T gradient = s.clip * mean;
+          const T exp_avg = s.beta1 * exp_avgs[j] + s.one_minus_beta1 * gradient;
+          const T exp_avg_sq = s.beta2 * exp_avg_sqs[j] + s.one_minus_beta2 * gradient * gradient;
+          const T direction = (exp_avg / s.correction1) / (sqrt(exp_avg_sq / s.correction2) + s.epsilon);
+          weight = old - s.learning_rate * (direction + s.weight_decay * old);
+          update = weight - old;
+          pointers.exp_avg[i] = exp_avg;
+          pointers.exp_avg_sq[i] = exp_avg_sq;
+          pointers.weights[i] = weight;
+        }
+        if (pointers.published != nullptr) pointers.published[i] = RoundToBf16(static_cast<float>(weight));
+        const double values[3] = {static_cast<double>(weight), static_cast<double>(mean),
+                                  static_cast<double>(update)};
+        for (int k = 0; k < 3; ++k) squares[k] += values[k] * values[k];
+      }
     }
     for (int k = 0; k < 3; ++k) {
       const double sum = AddLanes(squares[k]);

@@ -9,45 +9,73 @@ namespace tandem::ops::cuda {
 
 // What every row kernel does: one block a row, kThreads threads, sums as trees of one shape.
 constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
 
-// Over all threads of the block, the same on each; the order depends on kThreads alone.
-template <typename T, typename Combine>
+// Over all threads of a block of kBlock, the same on each; `combine` commutes. The order depends on kBlock
+// alone.
+template <int kBlock = kThreads, typename T, typename Combine>
 __device__ T BlockReduce(T value, Combine combine) {
-  __shared__ T shared[kThreads];
+  __shared__ T shared[kBlock / 32];
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    value = combine(value, __shfl_xor_sync(0xFFFFFFFF, value, lanes));
+  }
   __syncthreads();  // the last reduction's readers
-  shared[threadIdx.x] = value;
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
-    }
-    __syncthreads();
-  }
-  return shared[0];
+  value = shared[0];
+#pragma unroll
+  for (int warp = 1; warp < kBlock / 32; ++warp) value = combine(value, shared[warp]);
+  return value;
 }
 
-template <typename T>
+template <int kBlock = kThreads, typename T>
 __device__ T BlockSum(T value) {
-  return BlockReduce(value, [](T a, T b) { return a + b; });
+  return BlockReduce<kBlock>(value, [](T a, T b) { return a + b; });
 }
 
-template <typename T>
+template <int kBlock = kThreads, typename T>
 __device__ T BlockMax(T value) {
-  return BlockReduce(value, [](T a, T b) { return a > b || a != a ? a : b; });
+  return BlockReduce<kBlock>(value, [](T a, T b) { return a > b || a != a ? a : b; });
 }
 
-// log(sum(exp(row))) of a row that the block shares; NaN where any is.
-template <typename E, typename T = Arithmetic<E>>
+// log(sum(exp(row))) of a row that the block shares, read once; NaN where any is.
+template <int N, int kBlock = kThreads, typename E, typename T = Arithmetic<E>>
 __device__ T BlockLogSumExp(const E* row, int64_t columns) {
-  T most = Widen(row[0]);
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    const T value = Widen(row[i]);
-    most = value > most || value != value ? value : most;
-  }
-  most = BlockMax(most);
+  constexpr int kAtOnce = 4;  // packs that a thread reads before it looks at any
+  constexpr T kLowest = -static_cast<T>(INFINITY);
+  const int64_t packs = columns / N;
+  T most = kLowest;
   T sum = 0;
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) sum += exp(Widen(row[i]) - most);
-  return most + log(BlockSum(sum));
+  for (int64_t first = threadIdx.x; first < packs; first += kAtOnce * kBlock) {
+    Pack<E, N> values[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t i = first + j * kBlock;
+      if (i < packs) values[j] = PackAt<E, N>(row, i);
+    }
+    T now = most;
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      if (first + j * kBlock >= packs) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k) now = fmax(now, static_cast<T>(Widen(values[j].e[k])));  // but for NaN
+    }
+    const T base = now == kLowest ? T{0} : now;  // nothing but -inf, or NaN, so far
+    if (now != most) {
+      sum *= Exp(most - base);
+      most = now;
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      if (first + j * kBlock >= packs) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum += Exp(Widen(values[j].e[k]) - base);  // NaN where any is
+    }
+  }
+  // A thread without numbers has sum 0, or NaN. Of a row of -inf alone it is -inf.
+  const T block_most = BlockMax<kBlock>(most);
+  const T base = block_most == kLowest ? T{0} : block_most;
+  return base + log(BlockSum<kBlock>(sum * Exp(most == kLowest ? T{0} : most - base)));
 }
 
 inline unsigned Blocks(int64_t elements) {

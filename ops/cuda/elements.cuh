@@ -3,6 +3,9 @@
 
 #include <cuda_bf16.h>
 
+#include <cstdint>
+#include <initializer_list>
+
 #include "device/bf16.h"
 
 namespace tandem::ops::cuda {
@@ -18,5 +21,47 @@ __device__ inline float Widen(Bf16 x) { return __uint_as_float(static_cast<unsig
 __device__ inline void Narrow(float x, float& to) { to = x; }
 __device__ inline void Narrow(double x, double& to) { to = x; }
 __device__ inline void Narrow(float x, Bf16& to) { to.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
+
+// exp(x), to |x| 2^-24 and two units in the last place: the hardware has powers of two.
+__device__ inline float Exp(float x) { return exp2f(x * 1.4426950408889634F); }
+__device__ inline double Exp(double x) { return exp(x); }
+
+// N neighbours in memory, which one thread reads and writes at once.
+template <typename E, int N>
+struct alignas(N * sizeof(E)) Pack {
+  E e[N];
+};
+
+// Elements of a pack of 16 bytes, the most that one instruction moves.
+template <typename E>
+constexpr int kPackSize = 16 / sizeof(E);
+
+template <typename E, int N>
+__device__ Pack<E, N> PackAt(const E* elements, int64_t pack) {
+  return reinterpret_cast<const Pack<E, N>*>(elements)[pack];
+}
+template <typename E, int N>
+__device__ void SetPack(E* elements, int64_t pack, const Pack<E, N>& value) {
+  reinterpret_cast<Pack<E, N>*>(elements)[pack] = value;
+}
+
+// Calls launch with the elements of a pack, as a constant: kPackSize where rows of so many elements of E
+// begin and end between packs in all these matrices (null ones aside), else 1.
+template <int N>
+struct Packed {
+  static constexpr int kSize = N;
+};
+template <typename E, typename Launch>
+void WithPacks(std::initializer_list<int64_t> row_sizes, std::initializer_list<const void*> matrices,
+               const Launch& launch) {
+  bool whole = true;
+  for (const int64_t size : row_sizes) whole = whole && size % kPackSize<E> == 0;
+  for (const void* matrix : matrices) whole = whole && reinterpret_cast<uintptr_t>(matrix) % 32 == 0;
+  if (whole) {
+    launch(Packed<kPackSize<E>>());
+  } else {
+    launch(Packed<1>());
+  }
+}
 
 }  // namespace tandem::ops::cuda

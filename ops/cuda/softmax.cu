@@ -8,65 +8,79 @@
 namespace tandem::ops::cuda {
 namespace {
 
-template <typename T>
-__global__ void CausalSoftmaxRow(int64_t length, T* scores, T* lse) {
-  T* const row = scores + blockIdx.x * length;
-  const int64_t columns = blockIdx.x % length + 1;
-  const T row_lse = BlockLogSumExp(row, columns);
-  for (int64_t i = threadIdx.x; i < length; i += kThreads) {
-    row[i] = i < columns ? exp(row[i] - row_lse) : T{0};
+// The row of a block: where it begins, its columns, and the place of its lse.
+struct Row {
+  __device__ explicit Row(const ScoreBlock& block) {
+    const int64_t i = blockIdx.x % block.rows;
+    begin = blockIdx.x * block.columns;
+    columns = block.columns - block.rows + i + 1;
+    lse = blockIdx.x / block.rows * block.lse_stride + columns - 1;
   }
-  if (threadIdx.x == 0) lse[blockIdx.x] = row_lse;
+  int64_t begin;
+  int64_t columns;
+  int64_t lse;
+};
+
+template <typename T>
+__device__ void WriteProbabilities(T* row, int64_t columns, int64_t all_columns, T lse) {
+  for (int64_t i = threadIdx.x; i < all_columns; i += kThreads) {
+    row[i] = i < columns ? exp(row[i] - lse) : T{0};
+  }
 }
 
 template <typename T>
-__global__ void CausalProbabilitiesRow(int64_t length, const T* lse, T* scores) {
-  T* const row = scores + blockIdx.x * length;
-  const int64_t columns = blockIdx.x % length + 1;
-  const T row_lse = lse[blockIdx.x];
-  for (int64_t i = threadIdx.x; i < length; i += kThreads) {
-    row[i] = i < columns ? exp(row[i] - row_lse) : T{0};
-  }
+__global__ void CausalSoftmaxRow(ScoreBlock block, T* scores, T* lse) {
+  const Row row(block);
+  const T row_lse = BlockLogSumExp<1>(scores + row.begin, row.columns);
+  WriteProbabilities(scores + row.begin, row.columns, block.columns, row_lse);
+  if (threadIdx.x == 0) lse[row.lse] = row_lse;
 }
 
 template <typename T>
-__global__ void SoftmaxBackwardRow(int64_t length, const T* probabilities, T* grad) {
-  const T* const p = probabilities + blockIdx.x * length;
-  T* const g = grad + blockIdx.x * length;
-  const int64_t columns = blockIdx.x % length + 1;
+__global__ void CausalProbabilitiesRow(ScoreBlock block, const T* lse, T* scores) {
+  const Row row(block);
+  WriteProbabilities(scores + row.begin, row.columns, block.columns, lse[row.lse]);
+}
+
+template <typename T>
+__global__ void SoftmaxBackwardRow(ScoreBlock block, const T* probabilities, T* grad) {
+  const Row row(block);
+  const T* const p = probabilities + row.begin;
+  T* const g = grad + row.begin;
   T sum = 0;
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) sum += p[i] * g[i];
+  for (int64_t i = threadIdx.x; i < row.columns; i += kThreads) sum += p[i] * g[i];
   sum = BlockSum(sum);
-  for (int64_t i = threadIdx.x; i < length; i += kThreads) {
-    g[i] = i < columns ? p[i] * (g[i] - sum) : T{0};
+  for (int64_t i = threadIdx.x; i < block.columns; i += kThreads) {
+    g[i] = i < row.columns ? p[i] * (g[i] - sum) : T{0};
   }
 }
+
+unsigned RowsOf(const ScoreBlock& block) { return static_cast<unsigned>(block.heads * block.rows); }
 
 }  // namespace
 
 template <typename T>
-int CausalSoftmax(int64_t heads, int64_t length, T* scores, T* lse, Stream stream) {
-  CausalSoftmaxRow<<<static_cast<unsigned>(heads * length), kThreads, 0, stream>>>(length, scores, lse);
+int CausalSoftmax(const ScoreBlock& block, T* scores, T* lse, Stream stream) {
+  CausalSoftmaxRow<<<RowsOf(block), kThreads, 0, stream>>>(block, scores, lse);
   return cudaGetLastError();
 }
 
 template <typename T>
-int CausalProbabilities(int64_t heads, int64_t length, const T* lse, T* scores, Stream stream) {
-  CausalProbabilitiesRow<<<static_cast<unsigned>(heads * length), kThreads, 0, stream>>>(length, lse, scores);
+int CausalProbabilities(const ScoreBlock& block, const T* lse, T* scores, Stream stream) {
+  CausalProbabilitiesRow<<<RowsOf(block), kThreads, 0, stream>>>(block, lse, scores);
   return cudaGetLastError();
 }
 
 template <typename T>
-int SoftmaxBackward(int64_t heads, int64_t length, const T* probabilities, T* grad, Stream stream) {
-  SoftmaxBackwardRow<<<static_cast<unsigned>(heads * length), kThreads, 0, stream>>>(length, probabilities,
-                                                                                     grad);
+int SoftmaxBackward(const ScoreBlock& block, const T* probabilities, T* grad, Stream stream) {
+  SoftmaxBackwardRow<<<RowsOf(block), kThreads, 0, stream>>>(block, probabilities, grad);
   return cudaGetLastError();
 }
 
-#define TANDEM_INSTANTIATE(T)                                               \
-  template int CausalSoftmax(int64_t, int64_t, T*, T*, Stream);             \
-  template int CausalProbabilities(int64_t, int64_t, const T*, T*, Stream); \
-  template int SoftmaxBackward(int64_t, int64_t, const T*, T*, Stream);
+#define TANDEM_INSTANTIATE(T)                                                \
+  template int CausalSoftmax(const ScoreBlock&, T*, T*, Stream);             \
+  template int CausalProbabilities(const ScoreBlock&, const T*, T*, Stream); \
+  template int SoftmaxBackward(const ScoreBlock&, const T*, T*, Stream);
 
 TANDEM_INSTANTIATE(float)
 TANDEM_INSTANTIATE(double)

@@ -2,6 +2,8 @@
 // What reads token ids: embedding and cross-entropy.
 #include <cuda_runtime.h>
 
+#include <cub/device/device_radix_sort.cuh>
+
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
 
@@ -17,89 +19,114 @@ __device__ T NotANumber() {
   return static_cast<T>(nan(""));
 }
 
-template <typename E>
+template <typename E, int N>
 __global__ void EmbeddingRow(Tokens tokens, const E* weight, int64_t vocabulary, int64_t columns, E* output) {
   const int64_t id = IdOf(tokens, blockIdx.x);
   const bool inside = id >= 0 && id < vocabulary;
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    if (inside) {
-      output[blockIdx.x * columns + i] = weight[id * columns + i];
-    } else {
-      Narrow(NotANumber<Arithmetic<E>>(), output[blockIdx.x * columns + i]);
-    }
+  Pack<E, N> nothing;
+#pragma unroll
+  for (int k = 0; k < N; ++k) Narrow(NotANumber<Arithmetic<E>>(), nothing.e[k]);
+  for (int64_t i = threadIdx.x; i < columns / N; i += kThreads) {
+    SetPack(output + blockIdx.x * columns, i, inside ? PackAt<E, N>(weight + id * columns, i) : nothing);
   }
 }
 
-constexpr int kSums = 16;  // columns that a thread adds up at a time
+// Keys for the sort, ids outside the vocabulary behind all others, and where their tokens are.
+__global__ void FillKeys(Tokens tokens, int64_t vocabulary, uint32_t* keys, int32_t* places) {
+  TANDEM_EACH(i, tokens.sequences * tokens.length) {
+    const int64_t id = IdOf(tokens, i);
+    keys[i] = static_cast<uint32_t>(id >= 0 && id < vocabulary ? id : vocabulary);
+    places[i] = static_cast<int32_t>(i);
+  }
+}
 
-// The block of id `blockIdx.x`: the tokens come through shared memory, kThreads at a time.
-template <typename E, typename G>
-__global__ void EmbeddingBackwardRow(Tokens tokens, const E* grad_output, bool add, int64_t columns,
-                                     G* grad_weight) {
-  __shared__ int64_t ids[kThreads];
-  G* const row = grad_weight + blockIdx.x * columns;
-  const int64_t size = tokens.sequences * tokens.length;
-  for (int64_t first = threadIdx.x; first - threadIdx.x < columns; first += kThreads * kSums) {
-    Arithmetic<E> sums[kSums];
+constexpr int kSumThreads = 64;  // few: an id of many tokens is then shared among many blocks
+constexpr int kRowsAtOnce = 8;   // that a thread reads before it adds
+
+// The block of a place in the sorted keys where an id begins has kSumThreads packs of that id's row.
+template <typename E, int N, typename G>
+__global__ void EmbeddingSums(const uint32_t* keys, const int32_t* places, int64_t size, const E* grad_output,
+                              bool add, int64_t vocabulary, int64_t columns, G* grad_weight) {
+  using T = Arithmetic<E>;
+  const int64_t first = blockIdx.x;
+  const uint32_t id = keys[first];
+  if (id >= vocabulary || (first > 0 && keys[first - 1] == id)) return;
+  const int64_t i = static_cast<int64_t>(blockIdx.y) * kSumThreads + threadIdx.x;
+  if (i >= columns / N) return;
+  G* const row = grad_weight + id * columns;
+  T sums[N] = {};
+  Pack<G, N> result{};
+  if (add) {
+    result = PackAt<G, N>(row, i);
 #pragma unroll
-    for (int k = 0; k < kSums; ++k) {
-      const int64_t i = first + k * kThreads;
-      sums[k] = add && i < columns ? Widen(row[i]) : 0;
-    }
-    for (int64_t begin = 0; begin < size; begin += kThreads) {
-      __syncthreads();
-      const int64_t mine = begin + threadIdx.x;
-      ids[threadIdx.x] = mine < size ? IdOf(tokens, mine) : -1;
-      __syncthreads();
-      const int64_t count = size - begin < kThreads ? size - begin : kThreads;
-      for (int64_t token = 0; token < count; ++token) {
-        if (ids[token] != blockIdx.x) continue;
+    for (int k = 0; k < N; ++k) sums[k] = Widen(result.e[k]);
+  }
+  bool more = true;
+  for (int64_t begin = first; more; begin += kRowsAtOnce) {
+    Pack<E, N> rows[kRowsAtOnce];
+    int count = 0;
 #pragma unroll
-        for (int k = 0; k < kSums; ++k) {
-          const int64_t i = first + k * kThreads;
-          if (i < columns) sums[k] += Widen(grad_output[(begin + token) * columns + i]);
-        }
+    for (int q = 0; q < kRowsAtOnce; ++q) {
+      more = more && begin + q < size && keys[begin + q] == id;
+      if (more) {
+        rows[q] = PackAt<E, N>(grad_output + places[begin + q] * columns, i);
+        count = q + 1;
       }
     }
 #pragma unroll
-    for (int k = 0; k < kSums; ++k) {
-      const int64_t i = first + k * kThreads;
-      if (i < columns) Narrow(sums[k], row[i]);
+    for (int q = 0; q < kRowsAtOnce; ++q) {
+      if (q >= count) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k) sums[k] += Widen(rows[q].e[k]);
     }
   }
+#pragma unroll
+  for (int k = 0; k < N; ++k) Narrow(sums[k], result.e[k]);
+  SetPack(row, i, result);
 }
 
-template <typename E, typename T>
-__global__ void LogSumExpRow(const E* logits, int64_t columns, T* lse) {
-  logits += blockIdx.x * columns;
-  const T row_lse = BlockLogSumExp(logits, columns);
-  if (threadIdx.x == 0) lse[blockIdx.x] = row_lse;
-}
+constexpr int kRowThreads = 1024;
 
-template <typename E, typename T>
-__global__ void MeanLoss(const E* logits, Tokens targets, int64_t columns, const T* lse, double* loss) {
-  const int64_t rows = targets.sequences * targets.length;
-  double sum = 0;
-  for (int64_t row = threadIdx.x; row < rows; row += kThreads) {
-    const int64_t id = IdOf(targets, row);
-    sum += id >= 0 && id < columns
-               ? static_cast<double>(lse[row]) - static_cast<double>(Widen(logits[row * columns + id]))
-               : NotANumber<double>();
-  }
-  sum = BlockSum(sum);
-  if (threadIdx.x == 0) *loss = sum / static_cast<double>(rows);
-}
+// A block's row is read twice, the second time from the second-level cache, where the rows of all blocks that
+// run at once have room: large rows ask for shared memory that they do not use, so that a multiprocessor has
+// one block.
+constexpr int64_t kLargeRow = 128 << 10;
+constexpr int kAloneBytes = 120 << 10;
 
-template <typename E, typename T>
-__global__ void CrossEntropyBackwardRow(const E* logits, Tokens targets, const T* lse, int64_t columns,
-                                        T scale, E* grad_logits) {
+template <typename E, int N, typename T>
+__global__ void __launch_bounds__(kRowThreads)
+    CrossEntropyRow(const E* logits, Tokens targets, int64_t columns, T scale, T* losses, E* grad_logits) {
   const int64_t begin = blockIdx.x * columns;
   const int64_t id = IdOf(targets, blockIdx.x);
-  const T row_lse = lse[blockIdx.x];
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    const T probability = exp(Widen(logits[begin + i]) - row_lse) * scale;
-    Narrow(i == id ? probability - scale : probability, grad_logits[begin + i]);
+  T logit = NotANumber<T>();
+  if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(logits[begin + id]);
+  const T lse = BlockLogSumExp<N, kRowThreads>(logits + begin, columns);
+  if (threadIdx.x == 0) losses[blockIdx.x] = lse - logit;
+  const int64_t target_pack = id >= 0 ? id / N : -1;
+#pragma unroll 2
+  for (int64_t i = threadIdx.x; i < columns / N; i += kRowThreads) {
+    Pack<E, N> values = PackAt<E, N>(logits + begin, i);
+    T gradients[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
+    if (i == target_pack) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) gradients[k] -= k == id % N ? scale : T{0};
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) Narrow(gradients[k], values.e[k]);
+    SetPack(grad_logits + begin, i, values);
   }
+}
+
+// One block.
+template <typename T>
+__global__ void MeanLoss(const T* losses, int64_t rows, double* loss) {
+  double sum = 0;
+#pragma unroll 8
+  for (int64_t row = threadIdx.x; row < rows; row += kRowThreads) sum += static_cast<double>(losses[row]);
+  sum = BlockSum<kRowThreads>(sum);
+  if (threadIdx.x == 0) *loss = sum / static_cast<double>(rows);
 }
 
 }  // namespace
@@ -107,46 +134,84 @@ __global__ void CrossEntropyBackwardRow(const E* logits, Tokens targets, const T
 template <typename E>
 int Embedding(const Tokens& tokens, const E* weight, int64_t vocabulary, int64_t columns, E* output,
               Stream stream) {
-  EmbeddingRow<<<static_cast<unsigned>(tokens.sequences * tokens.length), kThreads, 0, stream>>>(
-      tokens, weight, vocabulary, columns, output);
+  const int64_t size = tokens.sequences * tokens.length;
+  if (size == 0 || columns == 0) return cudaSuccess;
+  WithPacks<E>({columns}, {weight, output}, [&]<int N>(Packed<N>) {
+    EmbeddingRow<E, N>
+        <<<static_cast<unsigned>(size), kThreads, 0, stream>>>(tokens, weight, vocabulary, columns, output);
+  });
   return cudaGetLastError();
 }
 
 template <typename E, typename G>
 int EmbeddingBackward(const Tokens& tokens, const E* grad_output, bool add, int64_t vocabulary,
-                      int64_t columns, G* grad_weight, Stream stream) {
-  EmbeddingBackwardRow<<<static_cast<unsigned>(vocabulary), kThreads, 0, stream>>>(tokens, grad_output, add,
-                                                                                   columns, grad_weight);
+                      int64_t columns, G* grad_weight, Workspace work, Stream stream) {
+  const int64_t size = tokens.sequences * tokens.length;
+  if (!add) {
+    const int error = cudaMemsetAsync(grad_weight, 0, vocabulary * columns * sizeof(G), stream);
+    if (error != cudaSuccess) return error;
+  }
+  if (size == 0 || columns == 0) return cudaSuccess;
+  if (size > INT32_MAX || vocabulary >= UINT32_MAX) return cudaErrorInvalidValue;
+  const int64_t piece = (size * 4 + 255) / 256 * 256;
+  char* const memory = static_cast<char*>(work.begin);
+  auto* const keys = reinterpret_cast<uint32_t*>(memory);
+  auto* const places = reinterpret_cast<int32_t*>(memory + piece);
+  auto* const sorted_keys = reinterpret_cast<uint32_t*>(memory + 2 * piece);
+  auto* const sorted_places = reinterpret_cast<int32_t*>(memory + 3 * piece);
+  int bits = 1;
+  while (bits < 32 && vocabulary >> bits > 0) ++bits;
+  size_t needed = 0;
+  const auto sort = [&](void* sort_memory) {  // stable: the tokens of an id stay in order
+    return cub::DeviceRadixSort::SortPairs(sort_memory, needed, keys, sorted_keys, places, sorted_places,
+                                           static_cast<int>(size), 0, bits, stream);
+  };
+  int error = sort(nullptr);
+  if (error != cudaSuccess) return error;
+  if (4 * piece + static_cast<int64_t>(needed) > work.bytes) return cudaErrorMemoryAllocation;
+  FillKeys<<<Blocks(size), kThreads, 0, stream>>>(tokens, vocabulary, keys, places);
+  error = sort(memory + 4 * piece);
+  if (error != cudaSuccess) return error;
+  WithPacks<E>({columns}, {grad_output, grad_weight}, [&]<int N>(Packed<N>) {
+    const dim3 blocks(static_cast<unsigned>(size),
+                      static_cast<unsigned>((columns / N + kSumThreads - 1) / kSumThreads));
+    EmbeddingSums<E, N><<<blocks, kSumThreads, 0, stream>>>(sorted_keys, sorted_places, size, grad_output,
+                                                            add, vocabulary, columns, grad_weight);
+  });
   return cudaGetLastError();
 }
 
-template <typename E, typename T>
-int CrossEntropy(const E* logits, const Tokens& targets, int64_t columns, T* lse, double* loss,
-                 Stream stream) {
-  LogSumExpRow<<<static_cast<unsigned>(targets.sequences * targets.length), kThreads, 0, stream>>>(
-      logits, columns, lse);
-  MeanLoss<<<1, kThreads, 0, stream>>>(logits, targets, columns, lse, loss);
-  return cudaGetLastError();
-}
-
-template <typename E, typename T>
-int CrossEntropyBackward(const E* logits, const Tokens& targets, const T* lse, int64_t columns,
-                         E* grad_logits, Stream stream) {
+template <typename E>
+int CrossEntropy(const E* logits, const Tokens& targets, int64_t columns, Arithmetic<E>* losses, double* loss,
+                 E* grad_logits, Stream stream) {
   const int64_t rows = targets.sequences * targets.length;
-  CrossEntropyBackwardRow<<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
-      logits, targets, lse, columns, static_cast<T>(1.0 / static_cast<double>(rows)), grad_logits);
-  return cudaGetLastError();
+  int error = cudaSuccess;
+  if (rows > 0) {
+    WithPacks<E>({columns}, {logits, grad_logits}, [&]<int N>(Packed<N>) {
+      const auto kernel = CrossEntropyRow<E, N, Arithmetic<E>>;
+      const bool alone = columns * static_cast<int64_t>(sizeof(E)) > kLargeRow;
+      if (alone) {
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kAloneBytes);
+      }
+      kernel<<<static_cast<unsigned>(rows), kRowThreads, alone ? kAloneBytes : 0, stream>>>(
+          logits, targets, columns, static_cast<Arithmetic<E>>(1.0 / static_cast<double>(rows)), losses,
+          grad_logits);
+    });
+  }
+  MeanLoss<<<1, kRowThreads, 0, stream>>>(losses, rows, loss);
+  const int launched = cudaGetLastError();
+  return error != cudaSuccess ? error : launched;
 }
 
-#define TANDEM_INSTANTIATE(E)                                                                              \
-  template int Embedding(const Tokens&, const E*, int64_t, int64_t, E*, Stream);                           \
-  template int EmbeddingBackward(const Tokens&, const E*, bool, int64_t, int64_t, Arithmetic<E>*, Stream); \
-  template int CrossEntropy(const E*, const Tokens&, int64_t, Arithmetic<E>*, double*, Stream);            \
-  template int CrossEntropyBackward(const E*, const Tokens&, const Arithmetic<E>*, int64_t, E*, Stream);
+#define TANDEM_INSTANTIATE(E)                                                                                \
+  template int Embedding(const Tokens&, const E*, int64_t, int64_t, E*, Stream);                             \
+  template int EmbeddingBackward(const Tokens&, const E*, bool, int64_t, int64_t, Arithmetic<E>*, Workspace, \
+                                 Stream);                                                                    \
+  template int CrossEntropy(const E*, const Tokens&, int64_t, Arithmetic<E>*, double*, E*, Stream);
 
 TANDEM_INSTANTIATE(float)
 TANDEM_INSTANTIATE(double)
 TANDEM_INSTANTIATE(Bf16)
-template int EmbeddingBackward(const Tokens&, const Bf16*, bool, int64_t, int64_t, Bf16*, Stream);
+template int EmbeddingBackward(const Tokens&, const Bf16*, bool, int64_t, int64_t, Bf16*, Workspace, Stream);
 
 }  // namespace tandem::ops::cuda

@@ -20,6 +20,8 @@ class Builder {
 
   StageFrame Build() {
     TANDEM_CHECK(options_.units.size() == outline_.units.size(), "there are sizes for every unit");
+    TANDEM_CHECK(options_.keep_gathered.empty() || options_.keep_gathered.size() == outline_.units.size(),
+                 "keep_gathered has an entry per unit");
     AddStreams();
     for (UnitId unit = 0; unit < static_cast<int>(outline_.units.size()); ++unit) {
       AddUnit(unit);
@@ -216,6 +218,7 @@ UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId 
   UnitMemory memory{
       .gathers = !replicates,
       .gathers_once = strategy.inner.parameters == Placement::kReplicate,
+      .keeps_gathered = !options.keep_gathered.empty() && options.keep_gathered[id],
       .gathers_outer = outer_shards,
       .accumulates = strategy.inner.gradients == Placement::kPartial,
       .reduces_outer = strategy.outer.gradients == Placement::kPartial,

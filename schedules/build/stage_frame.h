@@ -13,12 +13,13 @@ namespace tandem::schedules {
 struct UnitMemory {
   bool gathers =
       true;  // nodes read a gathered buffer; otherwise every rank has all parameters, and they read these
-  bool gathers_once = false;   // one gather serves the whole run
-  bool gathers_outer = false;  // the inner shard itself is gathered over the outer group first
-  bool accumulates = false;    // contributions are accumulated in full, and reduced once a run
-  bool reduces_outer = false;  // an outer stage follows the last reduction
-  int64_t weights = 0;         // bytes from here on
-  int64_t published = 0;       // 0: main and compute type are equal, or the unit is frozen
+  bool gathers_once = false;    // one gather serves the whole run
+  bool keeps_gathered = false;  // one gather serves all passes of a microbatch
+  bool gathers_outer = false;   // the inner shard itself is gathered over the outer group first
+  bool accumulates = false;     // contributions are accumulated in full, and reduced once a run
+  bool reduces_outer = false;   // an outer stage follows the last reduction
+  int64_t weights = 0;          // bytes from here on
+  int64_t published = 0;        // 0: main and compute type are equal, or the unit is frozen
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
   int64_t gathered = 0;

@@ -2,6 +2,8 @@
 #include "schedules/passes/spans.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "schedules/program/pass_operand.h"
 
@@ -46,6 +48,27 @@ class RecentLayers {
   std::vector<Use> uses_;
 };
 
+// The last use by each microbatch of the units that keep what is gathered.
+std::map<std::pair<UnitId, int>, int> LastUsesOfKept(const Outline& outline, const StageFrame& frame,
+                                                     const std::vector<Instruction>& passes) {
+  std::map<std::pair<UnitId, int>, int> last_uses;
+  if (std::none_of(frame.units.begin(), frame.units.end(),
+                   [](const UnitFrame& unit) { return unit.memory.keeps_gathered; })) {
+    return last_uses;
+  }
+  for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
+    if (!IsNodePass(passes[i].opcode)) {
+      continue;
+    }
+    for (const UnitPart& part : AccessOf(outline.nodes[passes[i].target], passes[i].opcode).parameters) {
+      if (frame.units[part.unit].memory.keeps_gathered) {
+        last_uses[{part.unit, passes[i].microbatch}] = i;
+      }
+    }
+  }
+  return last_uses;
+}
+
 }  // namespace
 
 std::vector<UnitId> UnitsOf(const std::vector<UnitPart>& parts) {
@@ -62,6 +85,8 @@ std::vector<Span> FindSpans(const Outline& outline, const StageFrame& frame, int
                             const std::vector<Instruction>& passes) {
   std::vector<Span> spans;
   std::vector<int> newest(outline.units.size(), -1);  // unit → its span
+  const std::map<std::pair<UnitId, int>, int> last_uses = LastUsesOfKept(outline, frame, passes);
+  std::vector<int> kept_until(outline.units.size(), -1);  // unit → the last use that its span serves anyway
   RecentLayers recent;
   for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
     const Instruction& instruction = passes[i];
@@ -71,7 +96,10 @@ std::vector<Span> FindSpans(const Outline& outline, const StageFrame& frame, int
     const std::vector<UnitId> units =
         UnitsOf(AccessOf(outline.nodes[instruction.target], instruction.opcode).parameters);
     for (const UnitId unit : units) {
-      const bool kept = frame.units[unit].memory.gathers_once;
+      const bool kept = frame.units[unit].memory.gathers_once || i <= kept_until[unit];
+      if (const auto last = last_uses.find({unit, instruction.microbatch}); last != last_uses.end()) {
+        kept_until[unit] = std::max(kept_until[unit], last->second);
+      }
       const int span = newest[unit];
       if (span >= 0 && (kept || !recent.MoreThan(hold, outline.units[unit].layer, spans[span].last))) {
         spans[span].last = i;

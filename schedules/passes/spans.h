@@ -20,7 +20,8 @@ struct Span {
 std::vector<UnitId> UnitsOf(const std::vector<UnitPart>& parts);
 
 // In order of first use. Consecutive uses are of one span iff what lies between them uses units of at most
-// `hold` other layers; all uses are, where parameters are kept. Units that are not gathered have spans, too.
+// `hold` other layers, or, where a unit keeps what is gathered, the span has a use of a microbatch that uses
+// it again later; all uses are, where parameters are kept. Units that are not gathered have spans, too.
 std::vector<Span> FindSpans(const Outline& outline, const StageFrame& frame, int hold,
                             const std::vector<Instruction>& passes);
 

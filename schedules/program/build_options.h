@@ -49,6 +49,9 @@ struct BuildOptions {
   int hold = 0;  // other layers whose units may be used within one span: sequential 0, overlap 1
   std::vector<bool>
       recompute;  // per value: not kept, recomputed before its backward readers; empty: all are kept
+  // Per unit: its gather serves a microbatch from its forward to its backward, whatever is used in between;
+  // empty: none. Only where parameters are sharded.
+  std::vector<bool> keep_gathered;
   int64_t budget_bytes = 0;             // of the locals; 0: the default budget (passes.h)
   bool fill_after_last_access = false;  // tests: what nobody reads any more becomes NaN
 };

@@ -90,7 +90,8 @@ enum class NodeKind : uint8_t {
 struct Node {
   std::string name;  // "layers.3.attention"
   NodeKind kind = NodeKind::kMlp;
-  int layer = -1;  // -1: not in a layer
+  int layer = -1;       // -1: not in a layer
+  std::string compute;  // type that its FLOPs are in ("bf16"), a key of DeviceProfile::compute
   std::string stream = "compute";
   // Of a node that communicates: process group and purpose ("ep", "dispatch"); both empty otherwise.
   std::string group;
@@ -101,6 +102,10 @@ struct Node {
   // The input half may write values that only the weight half reads; the whole backward keeps them to itself.
   Access backward_input;
   Access backward_weight;
+  bool recomputes = false;  // its forward can run again, for some of forward.writes or for all
+  // Of forward.writes: FLOPs of the forward that only this value needs; a forward that runs again without it
+  // saves them. Empty: none.
+  std::vector<double> write_flops;
 };
 
 // Which data parallel group a unit is sharded over.

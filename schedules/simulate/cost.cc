@@ -116,6 +116,31 @@ bool AddsToGradient(const Program& program, const Instruction& instruction) {
   });
 }
 
+std::vector<std::string> NonEmpty(std::vector<std::string> words) {
+  std::erase(words, "");
+  return words;
+}
+
+// Of the forward's, what running it again saves by values that were kept.
+Work SavedByKept(const Outline& outline, const Program& program, const Instruction& recompute) {
+  const Node& node = outline.nodes[recompute.target];
+  Work saved;
+  for (size_t i = 0; i < node.forward.writes.size(); ++i) {
+    const ValueId value = node.forward.writes[i];
+    const bool written =
+        std::any_of(recompute.operands.begin(), recompute.operands.end(), [&](const Operand& operand) {
+          const Buffer& buffer = program.buffers[operand.buffer];
+          return operand.mode == Mode::kWrites && InfoOf(buffer.kind).subject == SubjectKind::kValue &&
+                 buffer.subject == value;
+        });
+    if (!written) {
+      saved.flops += node.write_flops.empty() ? 0 : node.write_flops[i];
+      saved.bytes += static_cast<double>(outline.values[value].bytes.expected);
+    }
+  }
+  return saved;
+}
+
 Work MeasuredWork(const MeasuredTime& time) {
   return {.flops = time.flops,
           .bytes = time.bytes,
@@ -144,6 +169,11 @@ Work WorkOf(const Outline& outline, const Program& program, const Instruction& i
       work.flops = access.flops;
       work.bytes = access.bytes_moved;
       work.link_bytes = work.ranks > 1 ? access.link_bytes : 0;
+      if (instruction.opcode == Opcode::kRecompute) {
+        const Work saved = SavedByKept(outline, program, instruction);
+        work.flops -= saved.flops;
+        work.bytes -= saved.bytes;
+      }
       return work;
     }
     case MemoryRule::kOperands:
@@ -158,9 +188,11 @@ Work WorkOf(const Outline& outline, const Program& program, const Instruction& i
 }
 
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction) {
-  const std::string target = TargetName(outline, instruction);
-  return absl::StrCat(ToText(instruction.opcode), target.empty() ? "" : " ", WithoutNumbers(target),
-                      AddsToGradient(program, instruction) ? " add" : "");
+  const bool pass = InfoOf(instruction.opcode).memory == MemoryRule::kPass;
+  return absl::StrJoin(NonEmpty({ToText(instruction.opcode), WithoutNumbers(TargetName(outline, instruction)),
+                                 pass ? outline.nodes[instruction.target].compute : "",
+                                 AddsToGradient(program, instruction) ? "add" : ""}),
+                       " ");
 }
 
 bool RunsSomething(Opcode opcode) {
@@ -170,11 +202,7 @@ bool RunsSomething(Opcode opcode) {
 
 CostModel::CostModel(const Outline& outline, const Program& program, const Workload& workload,
                      const DeviceProfile& profile)
-    : outline_(outline), program_(program), workload_(workload), profile_(profile) {
-  const auto rate = profile.compute.find(workload.compute);
-  TANDEM_CHECK(rate != profile.compute.end(), "the profile has a rate for the compute type");
-  flops_per_second_ = rate->second.flops_per_second;
-}
+    : outline_(outline), program_(program), workload_(workload), profile_(profile) {}
 
 double CostModel::CollectiveSeconds(const Work& work, Opcode opcode) const {
   const LinkRates& link = profile_.link;
@@ -203,10 +231,21 @@ double CostModel::CollectiveSeconds(const Work& work, Opcode opcode) const {
   return latency + hops + crossing / rate;
 }
 
-double CostModel::Estimate(const Work& work, Opcode opcode) const {
+double CostModel::ArithmeticSeconds(const Work& work, const Instruction& instruction) const {
+  if (work.flops == 0) {  // only passes of nodes have some
+    return 0;
+  }
+  const auto rate = profile_.compute.find(outline_.nodes[instruction.target].compute);
+  TANDEM_CHECK(rate != profile_.compute.end(),
+               "the profile has a rate for the type of every node with FLOPs");
+  return work.flops / rate->second.flops_per_second;
+}
+
+double CostModel::Estimate(const Work& work, const Instruction& instruction) const {
   const double local =
-      std::max(work.flops / flops_per_second_, work.bytes / profile_.memory_bytes_per_second);
-  return local + (work.ranks > 1 ? CollectiveSeconds(work, opcode) : 0) + profile_.overhead_seconds;
+      std::max(ArithmeticSeconds(work, instruction), work.bytes / profile_.memory_bytes_per_second);
+  return local + (work.ranks > 1 ? CollectiveSeconds(work, instruction.opcode) : 0) +
+         profile_.overhead_seconds;
 }
 
 Cost CostModel::Of(const Instruction& instruction) const {
@@ -214,7 +253,7 @@ Cost CostModel::Of(const Instruction& instruction) const {
     return {};
   }
   const Work work = WorkOf(outline_, program_, instruction, workload_);
-  const double estimate = Estimate(work, instruction.opcode);
+  const double estimate = Estimate(work, instruction);
 
   const std::string kind = profile_.measured.empty() ? "" : KindOf(outline_, program_, instruction);
   auto entry = std::lower_bound(profile_.measured.begin(), profile_.measured.end(), kind,
@@ -223,7 +262,7 @@ Cost CostModel::Of(const Instruction& instruction) const {
   double nearest_ratio = 0;  // estimate of this work over that of the entry's
   for (; entry != profile_.measured.end() && entry->kind == kind; ++entry) {
     const Work measured = MeasuredWork(*entry);
-    const double ratio = estimate / Estimate(measured, instruction.opcode);
+    const double ratio = estimate / Estimate(measured, instruction);
     if (nearest == nullptr || std::abs(std::log(ratio)) < std::abs(std::log(nearest_ratio))) {
       nearest = &*entry;
       nearest_ratio = ratio;

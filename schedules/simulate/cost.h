@@ -22,7 +22,6 @@ struct GroupShape {
 
 // What the work of a rank depends on, beside outline and program.
 struct Workload {
-  std::string compute;                       // compute type, a key of DeviceProfile::compute
   std::map<std::string, GroupShape> groups;  // that a communicator of the program names
   Strategy strategy;                         // of the dense units: BuildOptions::strategy
   Strategy expert_strategy;
@@ -38,19 +37,19 @@ struct Work {
   bool operator==(const Work&) const = default;
 };
 
-// By the rules of its opcode (opcode.h), from the declared access of a node's pass and otherwise
-// from the bytes of the operands: what is read or written moves once, what is added to moves twice. An
-// Unshard gathers the buffer that it writes; ReduceGradients exchanges what it reads, and then folds as many
-// bytes of pieces into the accumulator; where the placement of the optimizer's state leaves the whole sum on
-// every rank of the axis, the accumulator is gathered, too. ReduceOuter does the same to the accumulator. In
-// a group of one rank the same instructions are copies. Requires operands that exist, and groups that the
-// workload has.
+// By the rules of its opcode (opcode.h), from the declared access of a node's pass (a Recompute's without
+// what was kept) and otherwise from the bytes of the operands: what is read or written moves once, what is
+// added to moves twice. An Unshard gathers the buffer that it writes; ReduceGradients exchanges what it
+// reads, and then folds as many bytes of pieces into the accumulator; where the placement of the optimizer's
+// state leaves the whole sum on every rank of the axis, the accumulator is gathered, too. ReduceOuter does
+// the same to the accumulator. In a group of one rank the same instructions are copies. Requires operands
+// that exist, and groups that the workload has.
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
             const Workload& workload);
 
-// "backward layers.*.mlp", "reduce layers.* add": opcode and target without microbatch and numbers, and
-// whether it adds to a gradient that others of its opcode overwrite. What has the same kind and the same work
-// takes the same time.
+// "backward layers.*.mlp bf16", "reduce layers.* add": opcode and target without microbatch and numbers, of a
+// node's pass the type that it computes in, and whether it adds to a gradient that others of its opcode
+// overwrite. What has the same kind and the same work takes the same time.
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction);
 
 // Whether it runs anything on its stream: all but HostWait, which only the issuing thread does.
@@ -67,7 +66,8 @@ struct Cost {
 // Costs of a program's instructions on one device. Not thread-safe.
 class CostModel {
  public:
-  // All arguments outlive it. Requires a compute type that the profile has a rate for.
+  // All arguments outlive it. Requires that the profile has a rate for the compute type of every node with
+  // FLOPs.
   CostModel(const Outline& outline, const Program& program, const Workload& workload,
             const DeviceProfile& profile);
 
@@ -77,14 +77,14 @@ class CostModel {
   Cost Of(const Instruction& instruction) const;
 
  private:
-  double Estimate(const Work& work, Opcode opcode) const;
+  double Estimate(const Work& work, const Instruction& instruction) const;
+  double ArithmeticSeconds(const Work& work, const Instruction& instruction) const;
   double CollectiveSeconds(const Work& work, Opcode opcode) const;
 
   const Outline& outline_;
   const Program& program_;
   const Workload& workload_;
   const DeviceProfile& profile_;
-  double flops_per_second_ = 0;
 };
 
 }  // namespace tandem::schedules

@@ -50,6 +50,13 @@ TEST_F(CommandTest, UsageErrorsNameWhatIsWrongAndWhatIsAllowed) {
             "logs: --rank: \"x\" must be an integer ≥ 0; see `tandem logs --help`"},
            {{"up", "--slots", "9999"},
             "up: --slots: Value 9999 not in range 1 to 1024; see `tandem up --help`"},
+           {{"validate", "job.yaml"},
+            "validate: -f FILE is missing; did you mean -f job.yaml?; see `tandem validate --help`"},
+           {{"up", "--listen", "foo"},
+            "up: --listen: \"foo\" is not an address; allowed: HOST:PORT with a port from 1 to 65535, as in "
+            "127.0.0.1:7471"},
+           {{"plan", "-f", "a", "--without-wait", "1", "--program"},
+            "plan: --program excludes --without-wait; see `tandem plan --help`"},
            {{"get"}, "get: say what: get jobs, or get workers; see `tandem get --help`"},
            {{"get", "checkpoints"}, "get: say what: get jobs, or get workers; see `tandem get --help`"}}) {
     EXPECT_EQ(Tandem(words), kUsage);
@@ -436,6 +443,11 @@ TEST_F(CommandTest, DataElsewhereIsNotedAndDataHereIsChecked) {
   EXPECT_EQ(Tandem({"validate", "-f", file}), kOk);
   EXPECT_EQ(console_.err,
             "tandem: data.train: /nowhere/at/all is not on this machine; the workers will check it\n");
+}
+
+TEST_F(CommandTest, ANameThatTheFlagGivesIsRefusedAsTheFlags) {
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "Bad Name"}), kInvalidSpec);
+  EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
 }
 
 TEST_F(CommandTest, SubmitPrintsTheIdAndNothingElse) {

@@ -28,6 +28,7 @@ class PendingCommunicator final : public Communicator {
   void Abort() override {}
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() override {
+    ++looks;
     if (!failed) return;
     told = true;
     throw CommError("group pending rank 0 AllGather: failed");
@@ -37,6 +38,7 @@ class PendingCommunicator final : public Communicator {
 
   std::atomic<bool> failed{false};
   std::atomic<bool> told{false};
+  std::atomic<int> looks{0};
 
  private:
   const std::string name_ = "pending";
@@ -67,6 +69,17 @@ TEST(WatchTest, ACollectiveThatFailsIsTold) {
                  [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
   pending.failed = true;
   EXPECT_EQ(told.get_future().get(), "group pending rank 0 AllGather: failed");
+}
+
+TEST(WatchTest, BehindACommunicatorThatFailsTheOthersAreLookedAtBeforeItIsTold) {
+  auto ranks = MakeThreadCommunicators("heartbeat", 1);
+  PendingCommunicator failing;
+  PendingCommunicator behind;
+  failing.failed = true;
+  std::promise<int> looks;
+  Watchdog watch(*ranks[0], {&failing, &behind}, kInterval,
+                 [&](const std::exception_ptr&) { looks.set_value(behind.looks); });
+  EXPECT_EQ(looks.get_future().get(), 1);
 }
 
 // A death breaks the heartbeat and the collectives that are pending, each noticed by a thread of its own.

@@ -101,9 +101,11 @@ TEST_F(FlagsTest, AMissingFlagAndOneThatIsNoneAreOneLine) {
 }
 
 TEST_F(FlagsTest, HelpComesBeforeTheFileIsLookedAt) {
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(Parse("nonsense", {"--help"}), 0);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("--config FILE"));
+  for (const char* help : {"--help", "-h"}) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(Parse("nonsense", {help}), 0);
+    EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("--config FILE"));
+  }
 }
 
 }  // namespace

@@ -204,6 +204,42 @@ TEST(DecideTest, AutoIsCpuForExpertsWhichNoGpuComputesYet) {
   EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CPU);
 }
 
+// Two workers of one machine, which offer the same two GPUs.
+void ConnectTwoOfOneMachine(Driver& driver) {
+  for (const char* worker : {"a", "b"}) {
+    v1::Hello hello = HelloWithGpus(worker);
+    for (int i = 0; i < 2; ++i) {
+      hello.mutable_inventory()->mutable_slots(i)->set_uuid(i == 0 ? "GPU-0" : "GPU-1");
+    }
+    driver.Connect(hello);
+  }
+}
+
+Submit SubmitOnGpus(const std::string& name, int ranks) {
+  Submit submit = SubmitOf(name, ranks);
+  submit.resolved.mutable_resources()->set_device(v1::DEVICE_CUDA);
+  return submit;
+}
+
+TEST(DecideTest, AGpuThatTwoWorkersOfferCountsOnce) {
+  Driver driver;
+  ConnectTwoOfOneMachine(driver);
+  driver.Feed(SubmitOnGpus("job", 3));
+  EXPECT_EQ(driver.Job().message(), "needs 3 slots, 2 free of 2 on 2 workers with cuda");
+}
+
+TEST(DecideTest, AGpuThatTwoWorkersOfferTakesOneRank) {
+  Driver driver;
+  ConnectTwoOfOneMachine(driver);
+  Submit submit = SubmitOnGpus("job", 2);
+  submit.resolved.mutable_resources()->set_ranks_per_worker(1);
+  driver.Feed(submit);
+  ASSERT_THAT(WorkersOf(driver.Job()), ElementsAre("a", "b"));
+  EXPECT_NE(Current(driver.Job()).slots(0).slot(), Current(driver.Job()).slots(1).slot());
+  driver.Feed(SubmitOf("late", 1));
+  EXPECT_EQ(Current(driver.Job("id-late")).device(), v1::DEVICE_CPU) << "both GPUs are held";
+}
+
 TEST(DecideTest, WhatIsAskedForIsNotChanged) {
   for (const v1::Device device : {v1::DEVICE_CPU, v1::DEVICE_CUDA}) {
     Driver driver;

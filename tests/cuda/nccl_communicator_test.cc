@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "comm/memory_store.h"
 #include "comm/run_thread_ranks.h"
 #include "device/cuda/device.h"
+#include "tests/cuda/spin.h"
 
 namespace tandem::comm {
 namespace {
@@ -163,6 +165,31 @@ TEST(NcclCommunicatorTest, ACollectiveThatIsNotDoneAtTheDeadlineIsNamed) {
     EXPECT_EQ(told, "group test rank 0 AllGather number 1: not all ranks took part within 5s");
     comm->Abort();
   });
+}
+
+// Runs are issued ahead: a collective is enqueued long before the GPU has done what is before it.
+TEST(NcclCommunicatorTest, TheDeadlineCountsFromWhenTheGpuReachesTheCollective) {
+  MemoryStore store;
+  const auto device = device::MakeCudaDevice(0);
+  const auto comm = Join(store, 0, 1, absl::Seconds(3));
+  const auto stream = device->MakeStream("a", device::StreamError());
+  const at::Tensor mine = Numbers(8, 0);
+  at::Tensor all = at::zeros({8}, mine.options());
+  all.sum().item<float>();  // what the default stream did is done
+  stream->Enqueue([&] {
+    cuda::Spin(4'500'000'000, c10::cuda::getCurrentCUDAStream().stream());
+    comm->AllGather(mine, all);
+  });
+  const device::Event end = stream->Record();
+  const auto start = std::chrono::steady_clock::now();
+  while (!end.IsReached() && std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) {
+    ASSERT_NO_THROW(comm->CheckPending());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4)) << "the GPU was not busy";
+  EXPECT_NO_THROW(comm->CheckPending());
+  EXPECT_EQ(comm->num_ended(), 1u);
+  EXPECT_TRUE(all.equal(mine));
 }
 
 }  // namespace

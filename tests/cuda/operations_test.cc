@@ -3,15 +3,25 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/Device.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/attention_work.h"
 #include "ops/linear_work.h"
+#include "ops/operations.h"
 #include "ops/rope.h"
+#include "ops/row_work.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -23,8 +33,10 @@ using test::RelativeError;
 using test::SameBits;
 using test::StatisticsOf;
 using test::Tolerance;
+using test::WorkMemory;
 
-// Every operation on the GPU against the one on the CPU, and against itself.
+// Every operation on the GPU against the CPU's in double, which tests/ops compares with autograd, on the same
+// numbers; and against itself.
 class CudaOperationsTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   using Tensors = std::vector<at::Tensor>;
@@ -39,21 +51,22 @@ class CudaOperationsTest : public testing::TestWithParam<at::ScalarType> {
     return FilledWithNan(shape, StatisticsOf(GetParam()));
   }
 
-  // run(operations, in, out): `out` is read and written. Compares `out` after both.
+  // run(operations, in, out): `out` is read and written. Compares `out` after both, to `slack` times what the
+  // types promise.
   void Compare(const Tensors& in, const Tensors& out,
-               const std::function<void(const Operations&, const Tensors&, Tensors&)>& run) {
-    Tensors expected = Copies(out, at::kCPU);
-    run(CpuOperations(), in, expected);
+               const std::function<void(const Operations&, const Tensors&, Tensors&)>& run,
+               double slack = 2) {
+    Tensors expected = InDouble(out);
+    run(CpuOperations(), InDouble(in), expected);
     Tensors first = Copies(out, at::kCUDA);
     Tensors second = Copies(out, at::kCUDA);
     const Tensors on_gpu = Copies(in, at::kCUDA);
     run(CudaOperations(), on_gpu, first);
     run(CudaOperations(), on_gpu, second);
     for (size_t i = 0; i < out.size(); ++i) {
-      // Each is within Tolerance of the exact result; bfloat16s that were rounded may be read again.
+      // What is left in double was computed from statistics.
       const at::ScalarType type = out[i].scalar_type();
-      const double tolerance =
-          (GetParam() == at::kBFloat16 ? 4 : 2) * std::max(Tolerance(GetParam()), Tolerance(type));
+      const double tolerance = slack * Tolerance(type == at::kDouble ? StatisticsOf(GetParam()) : type);
       EXPECT_LE(RelativeError(first[i].cpu(), expected[i]), tolerance) << "output " << i;
       EXPECT_TRUE(SameBits(first[i].cpu(), second[i].cpu())) << "output " << i << " does not repeat";
     }
@@ -67,90 +80,231 @@ class CudaOperationsTest : public testing::TestWithParam<at::ScalarType> {
     for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone().to(device));
     return copies;
   }
+  static Tensors InDouble(const Tensors& tensors) {
+    Tensors copies;
+    for (const at::Tensor& tensor : tensors) {
+      const bool number = tensor.is_floating_point();
+      copies.push_back(number ? tensor.clone().to(at::kDouble) : tensor.clone());
+    }
+    return copies;
+  }
 };
 
+DeviceKind KindOf(const Operations& ops) {
+  return ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
+}
+
 TEST_P(CudaOperationsTest, RmsNorm) {
-  for (const int64_t columns : {7, 256, 1000}) {
+  // More rows than blocks, rows of whole packs and others, and more sums than a block has without asking.
+  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
+           {33, 7}, {33, 256}, {1200, 1000}, {5, 4096}, {3, 16384}, {2, 6001}}) {
     for (const bool add : {false, true}) {
-      Compare({Normal({33, columns}), Normal({33, columns}), Normal({columns}), Normal({33, columns})},
-              {NanOf({33, columns}), add ? Normal({33, columns}) : NanOf({33, columns}),
+      SCOPED_TRACE(testing::Message() << rows << " x " << columns << (add ? ", added" : ""));
+      Compare({Normal({rows, columns}), Normal({rows, columns}), Normal({columns}), Normal({rows, columns})},
+              {NanOf({rows, columns}), add ? Normal({rows, columns}) : NanOf({rows, columns}),
                add ? NormalStatistics({columns}) : NanStatistics({columns})},
               [&](const Operations& ops, const Tensors& in, Tensors& out) {
+                const WorkMemory work(
+                    RmsNormBackwardWorkBytes(KindOf(ops), in[1].size(0), in[1].size(1), in[1].element_size()),
+                    in[1].device().type());
                 ops.RmsNorm(in[1], in[2], 1e-5, out[0]);
                 ops.RmsNormBackward(in[0], in[1], in[2], 1e-5, add ? in[3] : at::Tensor(), add, out[1], add,
-                                    out[2]);
+                                    out[2], work);
               });
     }
   }
 }
 
 TEST_P(CudaOperationsTest, Rope) {
-  at::Tensor cosines = NanStatistics({12, 5});
-  at::Tensor sines = NanStatistics({12, 5});
-  RopeTables(10000, cosines, sines);
-  Compare({cosines, sines}, {Normal({36, 50}), Normal({36, 50})},
-          [](const Operations& ops, const Tensors& in, Tensors& out) {
-            ops.Rope(in[0], in[1], 4, out[0]);
-            ops.RopeBackward(in[0], in[1], 4, out[1]);
-          });
+  for (const int64_t half : {5, 8, 64}) {
+    at::Tensor cosines = NanStatistics({12, half});
+    at::Tensor sines = NanStatistics({12, half});
+    RopeTables(10000, cosines, sines);
+    Compare({cosines, sines}, {Normal({36, 10 * half}), Normal({36, 10 * half})},
+            [](const Operations& ops, const Tensors& in, Tensors& out) {
+              ops.Rope(in[0], in[1], 4, out[0]);
+              ops.RopeBackward(in[0], in[1], 4, out[1]);
+            });
+  }
+}
+
+// context, lse, and the gradient of qkv.
+void RunAttention(const Operations& ops, const AttentionShape& shape, const at::Tensor& qkv,
+                  const at::Tensor& grad, std::vector<at::Tensor>& out) {
+  const at::DeviceType device = qkv.device().type();
+  ops.Attention(shape, qkv, out[0], out[1],
+                WorkMemory(AttentionWorkBytes(KindOf(ops), shape, qkv.element_size()), device));
+  ops.AttentionBackward(
+      shape, qkv, out[0], out[1], grad, out[2],
+      WorkMemory(AttentionBackwardWorkBytes(KindOf(ops), shape, qkv.element_size()), device));
 }
 
 TEST_P(CudaOperationsTest, Attention) {
-  for (const int64_t kv_heads : {1, 2, 6}) {
-    const AttentionShape shape{
-        .sequences = 3, .length = 37, .heads = 6, .kv_heads = kv_heads, .head_dim = 10};
+  for (const AttentionShape& shape : std::vector<AttentionShape>{{3, 37, 6, 1, 10},
+                                                                 {3, 37, 6, 2, 10},
+                                                                 {3, 37, 6, 6, 10},
+                                                                 {1, 1, 2, 1, 16},
+                                                                 {2, 33, 4, 2, 16},
+                                                                 {1, 64, 2, 2, 32},
+                                                                 {2, 257, 8, 2, 64},
+                                                                 {1, 300, 2, 1, 72},
+                                                                 {3, 130, 6, 3, 128},
+                                                                 {1, 128, 4, 1, 128},
+                                                                 {1, 70, 2, 1, 160}}) {
+    SCOPED_TRACE(testing::Message() << shape.sequences << " x " << shape.length << ", " << shape.heads << ":"
+                                    << shape.kv_heads << " heads of " << shape.head_dim);
     const int64_t tokens = shape.sequences * shape.length;
-    const int64_t width = (shape.heads + 2 * kv_heads) * shape.head_dim;
-    const int64_t work =
-        AttentionBackwardWorkElements(shape.length, shape.head_dim, GetParam() == at::kDouble ? 8 : 4);
-    Compare({Normal({tokens, width}), Normal({tokens, 60})},
-            {NanOf({tokens, 60}), NanStatistics({shape.sequences, shape.heads, shape.length}),
-             NanOf({tokens, width})},
-            [&](const Operations& ops, const Tensors& in, Tensors& out) {
-              at::Tensor scratch = at::empty({work}, out[1].options());
-              ops.Attention(shape, in[0], out[0], out[1], scratch);
-              ops.AttentionBackward(shape, in[0], out[0], out[1], in[1], out[2], scratch);
-            });
+    const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+    CudaOperations().PrepareAttention(shape, static_cast<int64_t>(c10::elementSize(GetParam())));
+    // The backward reads the context, which was rounded, and cuDNN rounds the probabilities and their
+    // gradients before their products.
+    Compare(
+        {Normal({tokens, width}), Normal({tokens, shape.heads * shape.head_dim})},
+        {NanOf({tokens, shape.heads * shape.head_dim}),
+         NanStatistics({shape.sequences, shape.heads, shape.length}), NanOf({tokens, width})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          RunAttention(ops, shape, in[0], in[1], out);
+        },
+        GetParam() == at::kBFloat16 ? 4 : 2);
+  }
+}
+
+// Long sequences: several blocks of scores in float; of bfloat16 several parts, by sequence and by head.
+TEST_P(CudaOperationsTest, AttentionInPartsIsThatOfFloat) {
+  if (GetParam() != at::kBFloat16) GTEST_SKIP() << "compares bfloat16 with float";
+  for (const AttentionShape& shape :
+       std::vector<AttentionShape>{{4, 4096, 32, 8, 128}, {1, 8192, 32, 8, 64}}) {
+    const AttentionShape part = FlashBackwardPart(shape);
+    EXPECT_LT(part.sequences * part.kv_heads, shape.sequences * shape.kv_heads);
+    CudaOperations().PrepareAttention(shape, 2);
+    const at::TensorOptions on_gpu(at::kCUDA);
+    const int64_t tokens = shape.sequences * shape.length;
+    const int64_t query = shape.heads * shape.head_dim;
+    const at::Tensor qkv =
+        at::randn({tokens, query + 2 * shape.kv_heads * shape.head_dim}, on_gpu).to(GetParam());
+    const at::Tensor grad = at::randn({tokens, query}, on_gpu).to(GetParam());
+    const auto run = [&](at::ScalarType type) {
+      Tensors out = {FilledWithNan({tokens, query}, type).to(at::kCUDA),
+                     FilledWithNan({shape.sequences, shape.heads, shape.length}, at::kFloat).to(at::kCUDA),
+                     FilledWithNan({tokens, qkv.size(1)}, type).to(at::kCUDA)};
+      RunAttention(CudaOperations(), shape, qkv.to(type), grad.to(type), out);
+      return out;
+    };
+    const Tensors expected = run(at::kFloat);
+    const Tensors actual = run(at::kBFloat16);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_LE(RelativeError(actual[i], expected[i]), 4 * Tolerance(actual[i].scalar_type())) << i;
+    }
+  }
+}
+
+TEST_P(CudaOperationsTest, TheBackwardOfAttentionRepeatsItsBits) {
+  const AttentionShape shape{2, 1024, 16, 4, 128};
+  const at::Tensor qkv = at::randn({2048, 24 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
+  const at::Tensor grad = at::randn({2048, 16 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
+  Tensors first;
+  for (int run = 0; run < 50; ++run) {
+    Tensors out = {NanOf({2048, 16 * 128}).to(at::kCUDA), NanStatistics({2, 16, 1024}).to(at::kCUDA),
+                   NanOf({2048, 24 * 128}).to(at::kCUDA)};
+    RunAttention(CudaOperations(), shape, qkv, grad, out);
+    if (run == 0) first = out;
+    for (size_t i = 0; i < out.size(); ++i) {
+      ASSERT_TRUE(at::equal(out[i], first[i])) << "output " << i << ", run " << run;
+    }
   }
 }
 
 TEST_P(CudaOperationsTest, SwiGlu) {
-  Compare({Normal({19, 2 * 45}), Normal({19, 45})}, {NanOf({19, 45}), NanOf({19, 90}), Normal({19, 45})},
-          [](const Operations& ops, const Tensors& in, Tensors& out) {
-            ops.SwiGlu(in[0], out[0]);
-            ops.SwiGluBackward(in[0], out[2], out[1], out[2]);  // in place
+  for (const int64_t inner : {45, 2560}) {
+    Compare({Normal({19, 2 * inner}), Normal({19, inner})},
+            {NanOf({19, inner}), NanOf({19, 2 * inner}), Normal({19, inner})},
+            [](const Operations& ops, const Tensors& in, Tensors& out) {
+              ops.SwiGlu(in[0], out[0]);
+              ops.SwiGluBackward(in[0], out[2], out[1], out[2]);  // in place
+            });
+  }
+}
+
+at::Tensor LseFor(const at::Tensor& logits) {
+  return at::empty({logits.size(0)}, logits.options().dtype(StatisticsOf(logits.scalar_type())));
+}
+
+// Short rows, rows that are no whole packs, and rows that have a multiprocessor alone.
+TEST_P(CudaOperationsTest, CrossEntropy) {
+  for (const int64_t vocabulary : {5, 300, 8192, 100'000}) {
+    SCOPED_TRACE(vocabulary);
+    const at::Tensor ids = numbers_.Integers({4, 9}, vocabulary);
+    Compare({Normal({32, vocabulary})},
+            {FilledWithNan({1}, at::kDouble), NanOf({32, vocabulary}), Normal({32, vocabulary})},
+            [&](const Operations& ops, const Tensors& in, Tensors& out) {
+              const at::Tensor targets = ids.to(in[0].device()).narrow(1, 1, 8);  // rows are apart
+              at::Tensor lse = LseFor(in[0]);
+              at::Tensor loss = out[0].clone();
+              ops.CrossEntropy(in[0], targets, lse, out[0], out[1]);
+              ops.CrossEntropy(out[2], targets, lse, loss, out[2]);  // in place
+            });
+  }
+}
+
+TEST_P(CudaOperationsTest, MinusInfiniteLogitsHaveNoProbability) {
+  at::Tensor logits = Normal({3, 2048});
+  logits.narrow(0, 1, 1).narrow(1, 0, 1900).fill_(-std::numeric_limits<double>::infinity());
+  const at::Tensor ids = at::Tensor(numbers_.Integers({1, 3}, 100)).add_(1900);
+  Compare({logits}, {FilledWithNan({1}, at::kDouble), NanOf({3, 2048})},
+          [&](const Operations& ops, const Tensors& in, Tensors& out) {
+            at::Tensor lse = LseFor(in[0]);
+            ops.CrossEntropy(in[0], ids.to(in[0].device()), lse, out[0], out[1]);
           });
 }
 
-TEST_P(CudaOperationsTest, CrossEntropy) {
-  for (const int64_t vocabulary : {5, 300}) {
-    const at::Tensor ids = numbers_.Integers({4, 9}, vocabulary);
-    Compare({Normal({32, vocabulary})},
-            {NanStatistics({32}), FilledWithNan({1}, at::kDouble), NanOf({32, vocabulary}),
-             Normal({32, vocabulary})},
-            [&](const Operations& ops, const Tensors& in, Tensors& out) {
-              const at::Tensor targets = ids.to(in[0].device()).narrow(1, 1, 8);  // rows are apart
-              ops.CrossEntropy(in[0], targets, out[0], out[1]);
-              ops.CrossEntropyBackward(in[0], targets, out[0], out[2]);
-              ops.CrossEntropyBackward(out[3], targets, out[0], out[3]);  // in place
-            });
-  }
+TEST_P(CudaOperationsTest, ATargetOutsideTheVocabularyMakesTheLossNoNumber) {
+  const at::Tensor logits = Normal({4, 16}).to(at::kCUDA);
+  const at::Tensor targets = at::Tensor(numbers_.Integers({1, 4}, 3)).fill_(16).to(at::kCUDA);
+  at::Tensor lse = LseFor(logits);
+  at::Tensor loss = FilledWithNan({1}, at::kDouble).fill_(0).to(at::kCUDA);
+  at::Tensor grad = NanOf({4, 16}).to(at::kCUDA);
+  CudaOperations().CrossEntropy(logits, targets, lse, loss, grad);
+  EXPECT_TRUE(std::isnan(loss.item<double>()));
 }
 
 TEST_P(CudaOperationsTest, Embedding) {
-  for (const bool add : {false, true}) {
-    // Many tokens of few ids: the order in which they are added matters.
-    const at::Tensor ids = numbers_.Integers({7, 101}, 11);
-    Compare({Normal({13, 70}), Normal({700, 70})},
-            {NanOf({700, 70}), add ? Normal({13, 70}) : NanOf({13, 70}),
-             add ? NormalStatistics({13, 70}) : NanStatistics({13, 70})},
-            [&](const Operations& ops, const Tensors& in, Tensors& out) {
-              const at::Tensor tokens = ids.to(in[0].device()).narrow(1, 0, 100);
-              ops.Embedding(tokens, in[0], out[0]);
-              ops.EmbeddingBackward(tokens, in[1], add, out[1]);
-              ops.EmbeddingBackward(tokens, in[1], add, out[2]);
-            });
+  for (const int64_t columns : {70, 1024}) {
+    for (const bool add : {false, true}) {
+      // Many tokens of few ids: the order in which they are added matters.
+      const at::Tensor ids = numbers_.Integers({7, 101}, 11);
+      Compare({Normal({13, columns}), Normal({700, columns})},
+              {NanOf({700, columns}), add ? Normal({13, columns}) : NanOf({13, columns}),
+               add ? NormalStatistics({13, columns}) : NanStatistics({13, columns})},
+              [&](const Operations& ops, const Tensors& in, Tensors& out) {
+                const at::Tensor tokens = ids.to(in[0].device()).narrow(1, 0, 100);
+                const WorkMemory work(EmbeddingBackwardWorkBytes(KindOf(ops), tokens.numel()),
+                                      in[0].device().type());
+                ops.Embedding(tokens, in[0], out[0]);
+                ops.EmbeddingBackward(tokens, in[1], add, out[1], work);
+                ops.EmbeddingBackward(tokens, in[1], add, out[2], work);
+              });
+    }
   }
+}
+
+TEST_P(CudaOperationsTest, NoRowsLeaveZerosInTheWeightsGradients) {
+  const auto on_gpu = [&](const std::vector<int64_t>& shape) { return NanOf(shape).to(at::kCUDA); };
+  const WorkMemory work(1 << 21, at::kCUDA);
+  const at::Tensor weight = Normal({64}).to(at::kCUDA);
+  at::Tensor grad_x = on_gpu({0, 64});
+  at::Tensor grad_weight = NanStatistics({64}).to(at::kCUDA);
+  CudaOperations().RmsNorm(grad_x, weight, 1e-5, grad_x);
+  CudaOperations().RmsNormBackward(grad_x, grad_x, weight, 1e-5, at::Tensor(), false, grad_x, false,
+                                   grad_weight, work);
+  EXPECT_EQ(grad_weight.abs().sum().item<double>(), 0);
+  at::Tensor activated = on_gpu({0, 32});
+  CudaOperations().SwiGlu(grad_x, activated);
+  CudaOperations().SwiGluBackward(grad_x, activated, grad_x, activated);
+  at::Tensor grad_table = on_gpu({9, 64});
+  const at::Tensor no_tokens = at::Tensor(numbers_.Integers({0, 4}, 9)).to(at::kCUDA);
+  CudaOperations().Embedding(no_tokens, grad_table, grad_x);
+  CudaOperations().EmbeddingBackward(no_tokens, grad_x, /*add=*/false, grad_table, work);
+  EXPECT_EQ(grad_table.abs().sum().item<double>(), 0);
 }
 
 TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyGivesNoNumber) {
@@ -161,21 +315,48 @@ TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyGivesNoNumber) {
   EXPECT_TRUE(std::isnan(output.sum().item<double>()));
 }
 
-TEST_P(CudaOperationsTest, LinearAndResidualAdd) {
-  Compare({Normal({40, 24}), Normal({56, 24}), Normal({40, 56})},
-          {NanOf({40, 56}), NanOf({40, 24}), Normal({56, 24}), Normal({40, 24}), NormalStatistics({56, 24}),
-           NanStatistics({56, 24})},
-          [](const Operations& ops, const Tensors& in, Tensors& out) {
-            const at::Tensor memory =
-                at::empty({kLinearWorkBytes}, at::TensorOptions(at::kByte).device(in[0].device()));
-            const Workspace work{.begin = memory.mutable_data_ptr(), .bytes = kLinearWorkBytes};
-            ops.Linear(in[0], in[1], out[0], work);
-            ops.LinearBackwardInput(in[2], in[1], out[1], work);
-            ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2], work);
-            ops.ResidualAdd(in[0], out[3]);
-            ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[4], work);
-            ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[5], work);
-          });
+// Of rows whose bytes are whole packs of 16, and others; large enough that sums are split; and of one row.
+TEST_P(CudaOperationsTest, Linear) {
+  for (const auto& [tokens, inputs, outputs] : std::vector<std::array<int64_t, 3>>{
+           {40, 24, 56}, {7, 33, 17}, {1, 5, 3}, {64, 2048, 96}, {1, 64, 1}, {300, 600, 520}}) {
+    SCOPED_TRACE(testing::Message() << tokens << " x " << inputs << " -> " << outputs);
+    Compare({Normal({tokens, inputs}), Normal({outputs, inputs}), Normal({tokens, outputs}),
+             Normal({tokens, outputs})},
+            {NanOf({tokens, outputs}), NanOf({tokens, inputs}), Normal({outputs, inputs}),
+             NanOf({tokens, outputs}), NormalStatistics({outputs, inputs}), NanStatistics({outputs, inputs}),
+             NanOf({outputs, inputs})},
+            [](const Operations& ops, const Tensors& in, Tensors& out) {
+              const WorkMemory work(kGpuLinearWorkBytes, in[0].device().type());
+              ops.Linear(in[0], in[1], /*residual=*/{}, out[0], work);
+              ops.LinearBackwardInput(in[2], in[1], out[1], work);
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2], work);
+              ops.Linear(in[0], in[1], /*residual=*/in[3], out[3], work);
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[4], work);
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[5], work);
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[6], work);
+            });
+  }
+}
+
+TEST_P(CudaOperationsTest, LinearTakesViewsAndNoRows) {
+  const WorkMemory work(kGpuLinearWorkBytes, at::kCUDA);
+  const at::Tensor wide = Normal({5, 40});
+  const at::Tensor weight = Normal({6, 16});
+  const at::Tensor expected = at::mm(wide.narrow(1, 8, 16).to(at::kDouble), weight.to(at::kDouble).t());
+  at::Tensor output = NanOf({5, 20}).to(at::kCUDA);
+  at::Tensor columns = output.narrow(1, 4, 6);
+  CudaOperations().Linear(wide.to(at::kCUDA).narrow(1, 8, 16), weight.to(at::kCUDA), {}, columns, work);
+  EXPECT_LE(RelativeError(columns.cpu(), expected), 2 * Tolerance(GetParam()));
+  EXPECT_EQ(output.isnan().sum().item<int64_t>(), 5 * 14) << "wrote beside the view";
+
+  at::Tensor none = NanOf({0, 6}).to(at::kCUDA);
+  const at::Tensor no_rows = NanOf({0, 16}).to(at::kCUDA);
+  CudaOperations().Linear(no_rows, weight.to(at::kCUDA), {}, none, work);
+  at::Tensor grad_weight = NanOf({6, 16}).to(at::kCUDA);
+  CudaOperations().LinearBackwardWeight(none, no_rows, /*add=*/false, grad_weight, work);
+  EXPECT_EQ(grad_weight.abs().sum().item<double>(), 0);
+  EXPECT_THROW(CudaOperations().Linear(no_rows, weight, {}, none, work), c10::Error) << "on the host";
+  EXPECT_THROW(CudaOperations().Linear(no_rows, weight.to(at::kCUDA), {}, none, Workspace{}), c10::Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaOperationsTest, testing::Values(at::kFloat, at::kDouble, at::kBFloat16),

@@ -16,6 +16,11 @@ namespace {
 
 // Whole jobs on GPUs, a rank a GPU: the programs of the CPU, unchanged.
 
+plan::JobPlan MakeGpuJob(JobOptions options) {
+  options.on_gpus = true;
+  return MakeJob(options);
+}
+
 RunOptions OnGpus() { return {.make_backend = trainer::MakeCudaBackend}; }
 
 int Gpus() { return device::CountCudaDevices(); }
@@ -36,17 +41,17 @@ TEST(CudaParityTest, RandomTimingChangesNoBit) {
     for (const bool tied : {false, true}) {
       SCOPED_TRACE(testing::Message() << ranks << " GPUs" << (tied ? ", tied" : ""));
       JobOptions options{.ranks = ranks, .microbatches_per_rank = 3, .steps = 5, .tied = tied};
-      const JobRun plain = RunJob(MakeJob(options), OnGpus());
+      const JobRun plain = RunJob(MakeGpuJob(options), OnGpus());
       ASSERT_EQ(plain.steps.size(), 5u);
-      ExpectSameBits(plain, RunJob(MakeJob(options), OnGpus()));
+      ExpectSameBits(plain, RunJob(MakeGpuJob(options), OnGpus()));
       for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {
         SCOPED_TRACE(testing::Message() << "seed " << seed);
         options.prefetch = static_cast<int>(seed % 3);
         const JobRun spun =
-            RunJob(MakeJob(options), {.fill_with_nan = seed % 2 == 0, .make_backend = [seed](int rank) {
-                                        return cuda::MakeSpinningBackend(
-                                            rank, seed * 100 + static_cast<uint64_t>(rank));
-                                      }});
+            RunJob(MakeGpuJob(options), {.fill_with_nan = seed % 2 == 0, .make_backend = [seed](int rank) {
+                                           return cuda::MakeSpinningBackend(
+                                               rank, seed * 100 + static_cast<uint64_t>(rank));
+                                         }});
         ExpectSameBits(plain, spun);
       }
     }
@@ -61,7 +66,7 @@ TEST(CudaParityTest, OneTwoAndFourGpusGiveTheSameBits) {
       const auto run = [&](int ranks) {
         options.ranks = ranks;
         options.microbatches_per_rank = 12 / ranks;
-        return RunJob(MakeJob(options), OnGpus());
+        return RunJob(MakeGpuJob(options), OnGpus());
       };
       const JobRun one = run(1);
       EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
@@ -90,7 +95,7 @@ TEST(CudaParityTest, TheLossCurveIsTheCpus) {
                                .sequence_length = 64,
                                .fp64 = fp64};
       const JobRun cpu = RunJob(MakeJob(options));
-      const JobRun gpu = RunJob(MakeJob(options), OnGpus());
+      const JobRun gpu = RunJob(MakeGpuJob(options), OnGpus());
       ASSERT_EQ(cpu.steps.size(), gpu.steps.size());
       double loss = 0;
       double norm = 0;
@@ -124,7 +129,7 @@ TEST_P(CudaPrecisionTest, RandomTimingAndAnyNumberOfGpusChangeNoBit) {
     const auto job = [&](int ranks) {
       options.ranks = ranks;
       options.microbatches_per_rank = 12 / ranks;
-      return MakeJob(options);
+      return MakeGpuJob(options);
     };
     const JobRun one = RunJob(job(1), OnGpus());
     for (const int ranks : Ranks()) {
@@ -143,7 +148,7 @@ TEST_P(CudaPrecisionTest, RandomTimingAndAnyNumberOfGpusChangeNoBit) {
 TEST_P(CudaPrecisionTest, TheLossCurveIsNearTheCpus) {
   const JobOptions options{.microbatches_per_rank = 4, .steps = 30, .precision = GetParam()};
   const JobRun cpu = RunJob(MakeJob(options));
-  const JobRun gpu = RunJob(MakeJob(options), OnGpus());
+  const JobRun gpu = RunJob(MakeGpuJob(options), OnGpus());
   double loss = 0;
   for (size_t i = 0; i < cpu.steps.size(); ++i) {
     loss = std::max(loss, std::abs(gpu.steps[i].loss / cpu.steps[i].loss - 1));
@@ -156,7 +161,7 @@ TEST_P(CudaPrecisionTest, TheLossCurveIsNearTheCpus) {
 }
 
 TEST(CudaParityTest, TheArenaIsAsLargeAsThePlanSays) {
-  const plan::JobPlan plan = MakeJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
+  const plan::JobPlan plan = MakeGpuJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
   const JobRun run = RunJob(plan, OnGpus());
   EXPECT_EQ(run.arena_bytes[0], plan.stage.arena_bytes);
 }
@@ -165,18 +170,18 @@ TEST(CudaParityTest, TheArenaIsAsLargeAsThePlanSays) {
 TEST(CudaParityTest, ACheckpointHoldsTheWholeState) {
   const TemporaryFolder folder;
   JobOptions options{.ranks = Gpus() >= 2 ? 2 : 1, .microbatches_per_rank = 2, .steps = 6};
-  plan::JobPlan whole = MakeJob(options);
+  plan::JobPlan whole = MakeGpuJob(options);
   const JobRun straight = RunJob(whole, OnGpus());
   options.checkpoint_directory = folder.path();
   options.checkpoint_every_steps = 3;
-  plan::JobPlan first = MakeJob(options);
+  plan::JobPlan first = MakeGpuJob(options);
   first.train.steps = 6;
   const JobRun saved = RunJob(first, OnGpus());
   EXPECT_EQ(saved.checkpoints, (std::vector<int64_t>{3, 6}));
   ExpectSameBits(straight, saved);
   options.resume = folder.path() + "/step-3";
   options.checkpoint_directory = folder.path() + "/again";
-  const JobRun resumed = RunJob(MakeJob(options), OnGpus());
+  const JobRun resumed = RunJob(MakeGpuJob(options), OnGpus());
   EXPECT_EQ(resumed.resumed_step, 3);
   EXPECT_TRUE(straight.arrays == resumed.arrays);
   options.checkpoint_directory = folder.path() + "/cpu";
@@ -186,7 +191,7 @@ TEST(CudaParityTest, ACheckpointHoldsTheWholeState) {
 }
 
 TEST(CudaParityTest, StepsWithoutAFiniteGradientLeaveTheWeightsAlone) {
-  plan::JobPlan plan = MakeJob({.steps = 2});
+  plan::JobPlan plan = MakeGpuJob({.steps = 2});
   plan.train.optimizer.warmup_steps = 0;
   plan.train.optimizer.decay = plan::Decay::kConstant;
   plan.train.optimizer.learning_rate = 1e30;

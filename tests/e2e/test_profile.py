@@ -55,7 +55,7 @@ def test_a_running_job_is_traced_and_measured_and_plan_reads_the_profile(start, 
     assert seen == {(rank, step, index): 1 for rank in (0, 1) for step in steps for index in expected}
 
     measured = json.loads(profile.read_text())["measured"]
-    assert {"forward layers.*.mlp", "unshard layers.*", "gradient-norm"} <= {entry["kind"] for entry in measured}
+    assert {"forward layers.*.mlp fp32", "unshard layers.*", "gradient-norm"} <= {entry["kind"] for entry in measured}
     assert all(entry["seconds"] > 0 for entry in measured)
     planned = cluster.cli("plan", "-f", tmp_path / "traced.json", "--profile", profile, "-o", "json")
     assert json.loads(planned.stdout)["prediction"]["step_seconds"] > 0

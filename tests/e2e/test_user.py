@@ -12,8 +12,8 @@ import pytest
 from cluster import tiny_job, wait_for
 
 
-def run(bin_dir, *args, state, stdout=subprocess.PIPE, **more):
-    environment = {**os.environ, "XDG_STATE_HOME": str(state), "NO_COLOR": "1"}
+def run(bin_dir, *args, state, stdout=subprocess.PIPE, variables=None, **more):
+    environment = {**os.environ, "XDG_STATE_HOME": str(state), "NO_COLOR": "1", **(variables or {})}
     return subprocess.Popen([bin_dir / "tandem", *map(str, args)], stdin=subprocess.DEVNULL, stdout=stdout,
                             stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True, **more)
 
@@ -53,6 +53,17 @@ def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
     losses = [line["loss"] for line in lines[1:]]
     assert len(losses) == 60
     assert losses[0] > 5.3 and losses[-1] < losses[0] - 1.0
+
+
+def test_run_for_gpus_that_are_not_there_ends_with_one_line(bin_dir, tmp_path):
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(tiny_job("gpus", directory=tmp_path / "ckpt") | {"resources": {"device": "cuda"}}))
+    process = run(bin_dir, "run", "-f", path, state=tmp_path, variables={"CUDA_VISIBLE_DEVICES": ""})
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith("tandem: run: resources.device is cuda and the job has 2 ranks, but this "
+                                           "machine offers no GPU"), err
+    assert left(tmp_path) == []
 
 
 def test_first_interrupt_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path):

@@ -185,9 +185,14 @@ const BadSpec kScalars[] = {
     {"truth value for text", "", "name: true",
      "job.yaml:4:1: name: true is not allowed; allowed: {name}; text is expected: put it in quotes "
      "if it is meant\n"},
-    {"unknown enum value", "", "precision: {compute: float32}",
-     "job.yaml:4:13: precision.compute: float32 is not allowed; allowed: fp32, fp64, bf16; use one of "
+    {"unknown enum value", "", "precision: {compute: int4}",
+     "job.yaml:4:13: precision.compute: int4 is not allowed; allowed: fp32, fp64, bf16; use one of "
      "these\n"},
+    {"other name of an enum value", "", "precision: {compute: float32}",
+     "job.yaml:4:13: precision.compute: float32 is not allowed; allowed: fp32, fp64, bf16; did you mean "
+     "fp32?\n"},
+    {"other name of a device", "", "resources: {device: gpu}",
+     "job.yaml:4:13: resources.device: gpu is not allowed; allowed: auto, cpu, cuda; did you mean cuda?\n"},
     {"enum value with its prefix", "", "precision: {compute: COMPUTE_TYPE_FP32}",
      "job.yaml:4:13: precision.compute: COMPUTE_TYPE_FP32 is not allowed; allowed: fp32, fp64, bf16; use "
      "one of these\n"},

@@ -170,6 +170,19 @@ const BadSpec kRequired[] = {
      "allowed: none, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts "
      "where "
      "it has them, head; nothing is left to train: take a unit out\n"},
+    {"recomputation of what is no node of a layer", "steps: 10", "steps: 10, recompute: \"attention,norms\"",
+     "job.yaml:3:23: training.recompute: attention,norms is not allowed; allowed: off, layer, or kinds of "
+     "nodes joined by commas: attention, mlp; norms is no kind of node of a layer, or is there twice\n"},
+    {"recomputation of layers and more", "steps: 10", "steps: 10, recompute: \"layer,mlp\"",
+     "job.yaml:3:23: training.recompute: layer,mlp is not allowed; allowed: off, layer, or kinds of nodes "
+     "joined by commas: attention, mlp; layer stands alone: leave the others out\n"},
+    {"a kept unit that is not there", "", "parallelism: {fsdp: {keep_gathered: \"layers.0,layers.9\"}}",
+     "job.yaml:4:22: parallelism.fsdp.keep_gathered: layers.0,layers.9 is not allowed; allowed: none, all, "
+     "or units joined by commas: embedding, layers.0 to the last layer, head; layers.9 is no unit of this "
+     "model, or is there twice; its layers are 0 to 3\n"},
+    {"kept units that nobody gives up", "", "parallelism: {fsdp: {strategy: zero2, keep_gathered: all}}",
+     "job.yaml:4:39: parallelism.fsdp.keep_gathered: all is not allowed; allowed: none with fsdp.strategy "
+     "zero2; it keeps weights through the step anyway: omit the key, or use zero3, hsdp or hfsdp\n"},
     {"an empty name in a list", "steps: 10", "steps: 10, optimizer: {no_weight_decay: \"*.bias,,a\"}",
      "job.yaml:3:35: training.optimizer.no_weight_decay: *.bias,,a is not allowed; allowed: none, or names "
      "of parameters, in which * is any text, joined by commas; a name between the commas is empty\n"},

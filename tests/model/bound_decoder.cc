@@ -47,7 +47,8 @@ char* BytesOf(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutab
 BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const Precision& precision,
                            uint64_t seed)
     : precision_(precision),
-      outline_(DecoderOutline(config, batch, precision, LayOut(DecoderUnits(config), kAlignment))),
+      outline_(DecoderOutline(config, batch, precision, DeviceKind::kCpu,
+                              LayOut(DecoderUnits(config), kAlignment))),
       nodes_(DecoderNodes(config, batch, precision, ops::CpuOperations())) {
   at::set_num_threads(1);  // as on a stream's thread
   for (int i = 0; i < static_cast<int>(outline_.values.size()); ++i) {

@@ -38,7 +38,7 @@ DecoderConfig SparseDecoder() {
 
 schedules::Outline OutlineOf(const DecoderConfig& config, BatchShape batch,
                              ComputeType type = ComputeType::kFp32) {
-  return DecoderOutline(config, batch, type, test::LayOut(DecoderUnits(config), 32));
+  return DecoderOutline(config, batch, type, DeviceKind::kCpu, test::LayOut(DecoderUnits(config), 32));
 }
 
 std::vector<std::string> NamesOf(const schedules::Outline& outline, const std::vector<int>& values) {
@@ -190,7 +190,7 @@ TEST(DecoderOutlineTest, UnitsAndValuesHaveTheSizesOfTheirTypes) {
   precision.units["head"] = Precision(ComputeType::kFp32).common;
   const schedules::Outline single = OutlineOf(config, batch);
   const schedules::Outline mixed =
-      DecoderOutline(config, batch, precision, test::LayOut(DecoderUnits(config), 32));
+      DecoderOutline(config, batch, precision, DeviceKind::kCpu, test::LayOut(DecoderUnits(config), 32));
   for (const schedules::Unit& unit : mixed.units) {
     EXPECT_EQ(unit.precision.main, 4);
     EXPECT_EQ(unit.precision.compute, unit.name == "head" ? 4 : 2) << unit.name;
@@ -211,13 +211,15 @@ TEST(DecoderOutlineTest, RefusesLayoutsOfAnotherModel) {
   std::vector<UnitLayout> layouts = test::LayOut(DecoderUnits(config), 32);
   layouts[1].parameters[1].end -= 1;
   try {
-    DecoderOutline(config, {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32, layouts);
+    DecoderOutline(config, {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32, DeviceKind::kCpu,
+                   layouts);
     FAIL() << "accepted a parameter that lacks an element";
   } catch (const std::logic_error& error) {
     EXPECT_THAT(error.what(), HasSubstr("model.layers.0.self_attn.q_proj.weight"));
   }
   layouts.pop_back();
-  EXPECT_THROW(DecoderOutline(config, {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32, layouts),
+  EXPECT_THROW(DecoderOutline(config, {.sequences = 1, .sequence_length = 4}, ComputeType::kFp32,
+                              DeviceKind::kCpu, layouts),
                std::logic_error);
 }
 

@@ -36,15 +36,13 @@ struct Results {
 
 Results RunOps(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& grad) {
   const at::ScalarType type = qkv.scalar_type();
-  const auto bytes = static_cast<int64_t>(c10::elementSize(StatisticsOf(type)));
+  const auto bytes = static_cast<int64_t>(c10::elementSize(type));
   Results r{FilledWithNan({qkv.size(0), shape.heads * shape.head_dim}, type),
             FilledWithNan({shape.sequences, shape.heads, shape.length}, StatisticsOf(type)),
             FilledWithNan({qkv.size(0), qkv.size(1)}, type)};
-  at::Tensor work =
-      FilledWithNan({AttentionWorkElements(shape.length, shape.head_dim, bytes)}, StatisticsOf(type));
+  const WorkMemory work(AttentionWorkBytes(DeviceKind::kCpu, shape, bytes), at::kCPU);
   Attention(shape, qkv, r.context, r.lse, work);
-  at::Tensor backward_work =
-      FilledWithNan({AttentionBackwardWorkElements(shape.length, shape.head_dim, bytes)}, StatisticsOf(type));
+  const WorkMemory backward_work(AttentionBackwardWorkBytes(DeviceKind::kCpu, shape, bytes), at::kCPU);
   AttentionBackward(shape, qkv, r.context, r.lse, grad, r.grad_qkv, backward_work);
   return r;
 }
@@ -130,7 +128,7 @@ TEST_P(AttentionTest, RefusesTooLittleWorkMemory) {
   const at::Tensor qkv = FilledWithNan({4, 12}, GetParam());
   at::Tensor context = FilledWithNan({4, 4}, GetParam());
   at::Tensor lse = FilledWithNan({4}, StatisticsOf(GetParam()));
-  at::Tensor work = FilledWithNan({8}, StatisticsOf(GetParam()));
+  const WorkMemory work(64, at::kCPU);
   EXPECT_THROW(Attention(shape, qkv, context, lse, work), c10::Error);
 }
 

@@ -42,6 +42,14 @@ at::Tensor FilledWithNan(const std::vector<int64_t>& shape, at::ScalarType dtype
   return at::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype);
 }
 
+WorkMemory::WorkMemory(int64_t bytes, at::DeviceType device)
+    : memory_(at::full({(bytes + 7) / 8}, std::numeric_limits<double>::quiet_NaN(),
+                       at::TensorOptions(at::kDouble).device(device))) {}
+
+WorkMemory::operator Workspace() const {
+  return {.begin = memory_.data_ptr(), .bytes = static_cast<int64_t>(memory_.nbytes())};
+}
+
 double RelativeError(const at::Tensor& actual, const at::Tensor& expected) {
   if (actual.sizes() != expected.sizes()) {
     return std::numeric_limits<double>::infinity();

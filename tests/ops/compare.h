@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "ops/workspace.h"
+
 namespace tandem::ops::test {
 
 // Reproducible random tensors; prints its seed. From its construction on LibTorch uses one thread, as on a
@@ -35,6 +37,16 @@ double RelativeError(const at::Tensor& actual, const at::Tensor& expected);
 
 // Same shape, same bytes.
 bool SameBits(const at::Tensor& a, const at::Tensor& b);
+
+// Work memory of an operation, full of NaN.
+class WorkMemory {
+ public:
+  WorkMemory(int64_t bytes, at::DeviceType device);
+  operator Workspace() const;  // NOLINT: where one is taken
+
+ private:
+  at::Tensor memory_;
+};
 
 // What the types must reach against autograd in double on the same numbers (Rounded). Of bfloat16: what
 // float reaches, and one rounding of the result to 8 digits, by at most 2^-8 of it.

@@ -26,7 +26,7 @@ class GroupedLinearTest : public testing::TestWithParam<at::ScalarType> {
   }
 
  private:
-  const at::Tensor memory_ = FilledWithNan({kLinearWorkBytes / 4}, at::kFloat);
+  const at::Tensor memory_ = FilledWithNan({kTileBytes / 4}, at::kFloat);
 };
 INSTANTIATE_TEST_SUITE_P(Types, GroupedLinearTest, AllTypes());
 

@@ -23,7 +23,7 @@ class Work {
   }
 
  private:
-  const at::Tensor memory_ = FilledWithNan({kLinearWorkBytes / 4}, at::kFloat);
+  const at::Tensor memory_ = FilledWithNan({kTileBytes / 4}, at::kFloat);
 };
 
 class LinearTest : public testing::TestWithParam<at::ScalarType> {};
@@ -51,9 +51,13 @@ TEST_P(LinearTest, MatchesAutograd) {
       at::Tensor grad_x = FilledWithNan({tokens, inputs}, out);
       at::Tensor grad_weight = FilledWithNan({outputs, inputs}, out);
       const void* memory = grad_weight.const_data_ptr();
-      Ops().Linear(x_t, weight_t, y, work);
+      Ops().Linear(x_t, weight_t, {}, y, work);
       Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, work);
       Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work);
+      const at::Tensor residual = Rounded(numbers.Normal({tokens, outputs}), out).to(out);
+      at::Tensor sum = FilledWithNan({tokens, outputs}, out);
+      Ops().Linear(x_t, weight_t, residual, sum, work);
+      EXPECT_TRUE(SameBits(sum, y + residual));
       EXPECT_LE(RelativeError(y, expected), Tolerance(out));
       EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(out));
       EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(out));
@@ -72,7 +76,7 @@ TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
   const at::Tensor weight = numbers.Normal({6, 16}).to(type);
   at::Tensor out = FilledWithNan({9, 20}, type);
   at::Tensor y = out.narrow(1, 4, 6);
-  Ops().Linear(wide.narrow(1, 8, 16), weight, y, Work());
+  Ops().Linear(wide.narrow(1, 8, 16), weight, {}, y, Work());
   const at::Tensor expected = at::mm(wide.narrow(1, 8, 16).to(at::kDouble), weight.t().to(at::kDouble));
   EXPECT_LE(RelativeError(y, expected), Tolerance(type));
   EXPECT_TRUE(out.narrow(1, 0, 4).isnan().all().item<bool>());
@@ -109,7 +113,7 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
       at::Tensor y = place({tokens, outputs}, {});
       at::Tensor grad_x = place({tokens, inputs}, {});
       at::Tensor grad_weight = place({outputs, inputs}, {});
-      Ops().Linear(x_t, weight_t, y, work);
+      Ops().Linear(x_t, weight_t, {}, y, work);
       Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, work);
       Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work);
       at::Tensor added = grad_weight.clone();
@@ -126,7 +130,7 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
 TEST_P(LinearTest, RefusesAnOutputOfAnotherShape) {
   at::Tensor y = FilledWithNan({2, 5}, GetParam());
   const at::Tensor x = FilledWithNan({2, 3}, GetParam());
-  EXPECT_THROW(Ops().Linear(x, FilledWithNan({4, 3}, GetParam()), y, {}), c10::Error);
+  EXPECT_THROW(Ops().Linear(x, FilledWithNan({4, 3}, GetParam()), {}, y, {}), c10::Error);
 }
 
 TEST_P(LinearTest, RefusesAnOutputOfAnotherType) {
@@ -141,7 +145,7 @@ TEST_P(LinearTest, RefusesAnOutputOfAnotherType) {
 TEST(LinearBf16Test, RefusesTooLittleWorkMemory) {
   at::Tensor y = FilledWithNan({2, 4}, at::kBFloat16);
   EXPECT_THROW(
-      Ops().Linear(FilledWithNan({2, 3}, at::kBFloat16), FilledWithNan({4, 3}, at::kBFloat16), y, {}),
+      Ops().Linear(FilledWithNan({2, 3}, at::kBFloat16), FilledWithNan({4, 3}, at::kBFloat16), {}, y, {}),
       c10::Error);
 }
 

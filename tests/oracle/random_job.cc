@@ -97,7 +97,8 @@ Outline OfModel(std::mt19937_64& random) {
       layout.parameters.push_back({begin, layout.elements});
     }
   }
-  return DecoderOutline(config, {.sequences = 1, .sequence_length = 8}, model::ComputeType::kFp32, layouts);
+  return DecoderOutline(config, {.sequences = 1, .sequence_length = 8}, model::ComputeType::kFp32,
+                        model::DeviceKind::kCpu, layouts);
 }
 
 std::vector<bool> RandomRecompute(const Outline& outline, std::mt19937_64& random) {
@@ -166,6 +167,12 @@ Job RandomJob(std::mt19937_64& random) {
   if (Below(random, 3) == 0) {
     job.options.recompute = RandomRecompute(job.outline, random);
     job.name += ", recompute";
+  }
+  if (Below(random, 4) == 0) {
+    for (size_t unit = 0; unit < job.outline.units.size(); ++unit) {
+      job.options.keep_gathered.push_back(Below(random, 2) == 0);
+    }
+    job.name += ", keeps gathered";
   }
   PassList train = schedules::Sequential(job.outline, num_microbatches);
   if (Below(random, 2) == 0) {

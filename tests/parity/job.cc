@@ -83,10 +83,13 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.mutable_schedule()->set_decay(v1::DECAY_COSINE);
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
+  training.set_recompute(options.recompute);
+  spec.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(options.keep_gathered);
   training.set_nonfinite_gradients(options.stop_on_nonfinite ? v1::NONFINITE_GRADIENTS_STOP
                                                              : v1::NONFINITE_GRADIENTS_SKIP);
   training.set_validate_every_steps(options.validate_every_steps);
   training.set_validation_batches(options.validation_batches);
+  spec.mutable_resources()->set_device(options.on_gpus ? v1::DEVICE_CUDA : v1::DEVICE_CPU);
   spec.mutable_parallelism()->set_ranks(options.ranks);
   if (options.replicas > 1) {
     spec.mutable_parallelism()->set_replicas(options.replicas);

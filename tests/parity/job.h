@@ -27,7 +27,9 @@ struct JobOptions {
   double learning_rate = 3e-3;
   double clip = 1.0;
   bool tied = false;
-  std::string frozen = "none";  // units, joined by commas
+  std::string frozen = "none";         // units, joined by commas
+  std::string recompute = "off";       // as in the spec
+  std::string keep_gathered = "none";  // as in the spec
   bool stop_on_nonfinite = false;
   std::string model_type = "llama";
   int num_experts = 0;  // of the sparse layers, with other model types
@@ -38,6 +40,7 @@ struct JobOptions {
   double router_z_loss = 0.01;
   bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;
+  bool on_gpus = false;   // planned for them; RunOptions::make_backend makes what it runs on
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64
   int prefetch = 1;
   bool norms = true;

@@ -123,6 +123,10 @@ const std::vector<Lane>& Lanes() {
            Sparse(o);
            o.frozen = "layers.1.experts";
          }}}},
+      {false,
+       {{"everything kept", [](JobOptions& o) { o.recompute = "off"; }},
+        {"layers recomputed", [](JobOptions& o) { o.recompute = "layer"; }},
+        {"nodes recomputed", [](JobOptions& o) { o.recompute = "attention,mlp"; }}}},
   };
   return *lanes;
 }

@@ -178,6 +178,22 @@ TEST(JobPlanTest, AFrozenUnitHasWeightsAndNothingElse) {
   EXPECT_LT(plan.stage.arena_bytes, MakeJobPlan(TestJob()).stage.arena_bytes);
 }
 
+TEST(JobPlanTest, UnitsThatKeepWhatIsGatheredAreGatheredOnceAMicrobatch) {
+  const auto gathers = [](const char* kept) {
+    v1::JobSpec job = TestJob();
+    job.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(kept);
+    const JobPlan plan = MakeJobPlan(job);
+    std::vector<int> counts;
+    for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+      counts.push_back(Count(plan.stage.train, schedules::Opcode::kUnshard, static_cast<int>(unit)));
+    }
+    return counts;
+  };
+  EXPECT_EQ(gathers("none"), (std::vector<int>{3, 6, 6, 6, 6, 3}));
+  EXPECT_EQ(gathers("layers.0, layers.3"), (std::vector<int>{3, 3, 6, 6, 3, 3}));
+  EXPECT_EQ(gathers("all"), (std::vector<int>{3, 3, 3, 3, 3, 3}));
+}
+
 TEST(JobPlanTest, AllProgramsHaveTheSamePersistentBuffersAtTheSameAddresses) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   const auto persistent = [](const schedules::Program& program) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
 #include "plan/prediction.h"
@@ -77,6 +79,26 @@ constexpr double kGibibyte = 1 << 30;
 TEST(MemoryPlanTest, FourLlamaLayersInFp32OnTwoRanksFitIn25GiB) {
   const MemoryPlan memory = PlanMemory(MakeJobPlan(Llama(4, 2, 4096, 1)));
   EXPECT_LE(static_cast<double>(memory.arena_bytes) / kGibibyte, 25);
+}
+
+TEST(MemoryPlanTest, AGpusPlanHasTheScratchOfItsKernels) {
+  v1::JobSpec job = Llama(4, 2, 4096, 1);
+  job.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
+  job.mutable_precision()->set_transport(v1::COMPUTE_TYPE_BF16);
+  const auto scratch_of = [&](v1::Device device) {
+    job.mutable_resources()->set_device(device);
+    int64_t most = 0;
+    for (const schedules::Node& node : MakeJobPlan(job).outline.nodes) {
+      if (node.kind == schedules::NodeKind::kAttention) {
+        most = std::max(most, node.backward.scratch.bound);
+      }
+    }
+    return most;
+  };
+  // The repeatable backward of attention keeps a GiB of gradients of scores; a processor's kernels do not.
+  EXPECT_GT(scratch_of(v1::DEVICE_CUDA), int64_t{1} << 30);
+  EXPECT_LT(scratch_of(v1::DEVICE_CPU), int64_t{1} << 29);
+  EXPECT_EQ(scratch_of(v1::DEVICE_AUTO), scratch_of(v1::DEVICE_CPU));
 }
 
 TEST(MemoryPlanTest, LocalsOfLlamaPlansTakeAtMostATwentiethMoreThanTheirBudget) {

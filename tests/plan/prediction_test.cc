@@ -15,6 +15,7 @@
 #include "plan/advice.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
+#include "schedules/program/text.h"
 #include "schedules/simulate/device_profile.h"
 #include "tests/plan/test_job.h"
 
@@ -168,7 +169,32 @@ TEST(PredictionTest, AProfileWithoutTheComputeTypeIsRefused) {
       Predict(MakeJobPlan(TestJob("{ranks: 2}", "{compute: fp64}")), FastLink()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(status.message()),
-            "precision.compute: the device profile fast has no rate for fp64; it has fp32");
+            "precision.compute: the device profile fast has no rate for fp64; it has fp32; add "
+            "compute.fp64.flops_per_second to the profile, or plan with another profile or type");
+  EXPECT_THAT(
+      std::string(
+          Predict(MakeJobPlan(TestJob("{ranks: 2}", "{compute: fp32, head: {compute: bf16}}")), FastLink())
+              .status()
+              .message()),
+      testing::StartsWith("precision.head.compute: the device profile fast has no rate for bf16; it "));
+}
+
+TEST(PredictionTest, AUnitThatComputesInAnotherTypeTakesThatTypesTime) {
+  DeviceProfile profile = FastLink();
+  profile.compute["bf16"].flops_per_second = 1e10;
+  const auto head = [&](const char* precision) {
+    const JobPlan plan = MakeJobPlan(TestJob("{ranks: 2}", precision));
+    const Prediction prediction = *Predict(plan, profile);
+    const std::vector<schedules::Instruction>& instructions = plan.stage.train.instructions;
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      if (schedules::ToText(instructions[i], plan.outline) == "forward head mb 0") {
+        const schedules::InstructionTime& time = prediction.simulation.timeline.instructions[i];
+        return static_cast<double>(time.end_ns - time.start_ns);
+      }
+    }
+    throw std::logic_error("no forward of the head");
+  };
+  EXPECT_NEAR(head("{compute: bf16, head: {compute: fp32}}") / head("{compute: bf16}"), 10, 0.01);
 }
 
 TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {

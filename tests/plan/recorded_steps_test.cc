@@ -76,7 +76,7 @@ TEST(RecordedStepsTest, WhatOneProgramDoesNotHaveIsMeasuredFromTheOther) {
     kinds.insert(time.kind);
   }
   EXPECT_EQ(kinds.count("optimizer layers.*"), 1u) << "only `train` has it";
-  EXPECT_EQ(kinds.count("forward layers.*.mlp"), 1u);
+  EXPECT_EQ(kinds.count("forward layers.*.mlp fp32"), 1u);
   EXPECT_EQ(Predict(plan, profile)->simulation.estimated, 0);
 }
 

@@ -3,15 +3,21 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 
 #include "platform/files.h"
 #include "tests/platform/irregular_files.h"
@@ -43,6 +49,39 @@ TEST_F(RegularFileTest, WhatIsNoRegularFileIsNamedByEveryOperationAndNoneWaitsFo
     EXPECT_EQ(OpenRegularFile(path, O_RDWR | O_CREAT, 0600).status(),
               absl::InvalidArgumentError("open" + end));
   }
+}
+
+// What a path leads to may change between the look at it and its opening.
+TEST_F(RegularFileTest, AFifoThatTakesThePlaceOfAFileMeanwhileIsNotOpened) {
+  const std::string path = folder_ + "/path";
+  const std::string other = folder_ + "/other";
+  std::ofstream(path) << "text";
+  ASSERT_EQ(mkfifo(other.c_str(), 0600), 0);
+  const auto swap = [&] {
+    return renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0;
+  };
+  ASSERT_TRUE(swap()) << std::strerror(errno);
+  std::atomic<bool> stop = false;
+  std::atomic<int> swaps = 0;
+  std::thread swapper([&] {
+    while (!stop) {
+      swaps += swap() ? 1 : 0;
+    }
+  });
+  int opened = 0;
+  int irregular = 0;
+  while (swaps < 20'000) {
+    const absl::StatusOr<Descriptor> file = OpenRegularFile(path, O_RDONLY);
+    struct stat info {};
+    if (file.ok() && fstat(file->get(), &info) == 0) {
+      ++opened;
+      irregular += S_ISREG(info.st_mode) ? 0 : 1;
+    }
+  }
+  stop = true;
+  swapper.join();
+  EXPECT_EQ(irregular, 0) << "of " << opened;
+  EXPECT_GT(opened, 0);
 }
 
 TEST_F(RegularFileTest, ATemporaryNameThatIsTakenByAFifoDoesNotStopAReplacement) {

@@ -178,7 +178,10 @@ TEST(AddressTest, FourLlamaLayersInFp32OnTwoRanksFitIn25GiB) {
 }
 
 TEST(MemoryWaitTest, MemoryWaitsCostLittleTimeAtTheDefaultBudget) {
-  const Outline outline = DenseDecoder(Llama8b(32, 8192, 2));
+  Outline outline = DenseDecoder(Llama8b(32, 8192, 2));
+  for (Node& node : outline.nodes) {
+    node.compute = "bf16";
+  }
   for (const int ranks : {8, 512}) {
     for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
       BuildOptions options = OptionsFor(outline, "zero3", 2, ranks);
@@ -191,7 +194,6 @@ TEST(MemoryWaitTest, MemoryWaitsCostLittleTimeAtTheDefaultBudget) {
             std::erase_if(instruction.waits, [](const Wait& wait) { return wait.frees > 0; }));
       }
       const Workload workload{
-          .compute = "bf16",
           .groups = {{"dp_cp", {ranks}}, {"dp_cp_ag", {ranks}}, {"intra_dist_opt", {ranks}}}};
       const DeviceProfile profile = PresetProfile("h200").value();
       const auto step = [&](const Program& program) {

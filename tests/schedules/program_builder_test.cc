@@ -163,6 +163,41 @@ TEST(OverlapTest, EachUnitIsGatheredOnceASpan) {
   EXPECT_GT(Count(eager.train, Opcode::kUnshard), Count(stage.train, Opcode::kUnshard));
 }
 
+// Layer 0 keeps what its forward gathered until its backward; layer 1 is gathered for each.
+TEST(KeepGatheredTest, AGatherServesAMicrobatchFromItsForwardToItsBackward) {
+  const Outline outline = SmallDecoder();
+  const UnitId kept = FindUnit(outline, "layers.0");
+  const UnitId other = FindUnit(outline, "layers.1");
+  for (const char* strategy : {"zero3", "hsdp", "hfsdp"}) {
+    SCOPED_TRACE(strategy);
+    BuildOptions options = OptionsFor(outline, strategy, 3, 4);
+    const StagePrograms without = ProvenStage(outline, options);
+    options.keep_gathered.assign(outline.units.size(), false);
+    options.keep_gathered[kept] = true;
+    const StagePrograms stage = ProvenStage(outline, options);
+    EXPECT_EQ(CountOf(without.train, Opcode::kUnshard, kept), 2 * 3);
+    EXPECT_EQ(CountOf(stage.train, Opcode::kUnshard, kept), 3);
+    EXPECT_EQ(CountOf(stage.train, Opcode::kUnshard, other), 2 * 3);
+    EXPECT_EQ(CountOf(stage.validate, Opcode::kUnshard, kept),
+              CountOf(without.validate, Opcode::kUnshard, kept));
+    EXPECT_GT(stage.arena_bytes, without.arena_bytes);
+  }
+}
+
+TEST(KeepGatheredTest, AUnitThatIsHeldIsNotGatheredForAnotherMicrobatch) {
+  const Outline outline = MoeDecoder(3);
+  BuildOptions options = OptionsFor(outline, "zero3", 4, 4);
+  options.hold = 1;
+  options.keep_gathered.assign(outline.units.size(), true);
+  const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlapped);
+  // The forward of a microbatch comes before the backward of the one before it has ended; not in the last
+  // layer.
+  for (const char* unit : {"layers.0", "layers.1", "layers.0.experts", "layers.1.experts"}) {
+    EXPECT_EQ(CountOf(stage.train, Opcode::kUnshard, FindUnit(outline, unit)), 1) << unit;
+  }
+  EXPECT_EQ(CountOf(stage.train, Opcode::kUnshard, FindUnit(outline, "layers.2.experts")), 4);
+}
+
 TEST(OverlapTest, ComputeWaitsForADispatchOnlyWhereItsDataIsNeeded) {
   const Outline outline = MoeDecoder();
   BuildOptions options = OptionsFor(outline, "zero3", 3, 4);

@@ -24,7 +24,7 @@ StagePrograms Build(const Outline& outline, int microbatches, int prefetch) {
 
 // Every group of the programs, of two ranks.
 Workload TwoRanks(const StagePrograms& stage) {
-  Workload workload{.compute = "fp32"};
+  Workload workload;
   for (const Program* program : stage.All()) {
     for (const CommunicatorUse& use : program->communicators) {
       workload.groups[use.group] = {.ranks = 2};
@@ -36,6 +36,7 @@ Workload TwoRanks(const StagePrograms& stage) {
 // Outlines of tests have no FLOPs.
 Outline Busy(Outline outline, double flops) {
   for (Node& node : outline.nodes) {
+    node.compute = "fp32";
     node.forward.flops = flops;
     for (Access* access : {&node.backward, &node.backward_input, &node.backward_weight}) {
       access->flops = 2 * flops;

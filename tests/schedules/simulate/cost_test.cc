@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "schedules/simulate/measurement.h"
 #include "tests/schedules/simulate/hand_program.h"
 
 namespace tandem::schedules {
@@ -124,6 +125,21 @@ TEST_F(CostTest, ANodePassCostsWhatItsNodeDeclares) {
   EXPECT_EQ(WorkOf(outline_, program_, dispatch, HandWorkload(4)), (Work{.link_bytes = 99, .ranks = 4}));
 }
 
+TEST_F(CostTest, AForwardThatRunsAgainDoesNotPayForWhatWasKept) {
+  outline_.values = {{.name = "hidden", .bytes = {1000, 1000}}, {.name = "inner", .bytes = {500, 500}}};
+  outline_.nodes[0].forward = {.writes = {0, 1}, .flops = 70, .bytes_moved = 8000};
+  outline_.nodes[0].write_flops = {30, 40};
+  program_.buffers = {{.kind = BufferKind::kActivation, .subject = 1, .bytes = {500, 500}},
+                      {.kind = BufferKind::kScratch, .subject = 0, .bytes = {500, 500}}};
+  const Instruction again{
+      .opcode = Opcode::kRecompute,
+      .target = 0,
+      .operands = {{.buffer = 0, .mode = Mode::kWrites}, {.buffer = 1, .mode = Mode::kWrites}}};
+  EXPECT_EQ(WorkOf(outline_, program_, again, HandWorkload()), (Work{.flops = 40, .bytes = 7000}));
+  outline_.nodes[0].write_flops.clear();
+  EXPECT_EQ(WorkOf(outline_, program_, again, HandWorkload()).flops, 70) << "nothing is known of the parts";
+}
+
 TEST_F(CostTest, WhatGoesToAPeerGoesThereWhole) {
   const Instruction send{
       .opcode = Opcode::kSend, .target = 0, .communicator = 0, .operands = {{.buffer = 5}}};
@@ -139,7 +155,7 @@ TEST_F(CostTest, WhatOnlyTheHostDoesCostsNothing) {
 
 TEST_F(CostTest, KindsForgetNumbersAndMicrobatchesAndSayWhatAdds) {
   EXPECT_EQ(KindOf(outline_, program_, program_.instructions[0]), "unshard layers.*");
-  EXPECT_EQ(KindOf(outline_, program_, program_.instructions[1]), "forward layers.*.a");
+  EXPECT_EQ(KindOf(outline_, program_, program_.instructions[1]), "forward layers.*.a fp32");
   program_.buffers[1].kind = BufferKind::kGradients;
   const Instruction reduce{.opcode = Opcode::kReduceGradients,
                            .target = 1,
@@ -165,7 +181,7 @@ TEST_F(CostTest, ACollectiveBeyondTheDomainPaysTheNetwork) {
 TEST_F(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
   SpreadOverMachines();
   const auto micros = [this](const GroupShape& shape) {
-    return OfFirst({.compute = "fp32", .groups = {{"dp_cp_ag", shape}}}).seconds * 1e6;
+    return OfFirst({.groups = {{"dp_cp_ag", shape}}}).seconds * 1e6;
   };
   EXPECT_NEAR(micros({.ranks = 8, .stride = 1}), 1 + 7 * 1 + 14000 / 4e3, 1e-9);
   EXPECT_NEAR(micros({.ranks = 2, .stride = 4}), 1 + 1 * 1 + 8000 / 4e3, 1e-9) << "two ranks of one machine";
@@ -175,20 +191,40 @@ TEST_F(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
 }
 
 TEST_F(CostTest, AGroupHasItsOwnSize) {
-  const Workload workload{.compute = "fp32", .groups = {{"dp_cp", {64}}, {"dp_cp_ag", {4}}}};
+  const Workload workload{.groups = {{"dp_cp", {64}}, {"dp_cp_ag", {4}}}};
   EXPECT_EQ(WorkOf(outline_, program_, program_.instructions[0], workload).ranks, 4);
 }
 
 TEST_F(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
-  profile_.measured = {{.kind = "forward layers.*.a", .seconds = 10e-6, .flops = 2000, .samples = 3}};
+  profile_.measured = {{.kind = "forward layers.*.a fp32", .seconds = 10e-6, .flops = 2000, .samples = 3}};
   const Cost scaled = Of(program_.instructions[1]);
   EXPECT_EQ(scaled.source, CostSource::kScaled);
   EXPECT_NEAR(scaled.seconds, 20e-6, 1e-12);
   EXPECT_EQ(Of(program_.instructions[3]).source, CostSource::kEstimated);
-  profile_.measured.push_back({.kind = "forward layers.*.a", .seconds = 7e-6, .flops = 4000, .samples = 3});
+  profile_.measured.push_back(
+      {.kind = "forward layers.*.a fp32", .seconds = 7e-6, .flops = 4000, .samples = 3});
   const Cost measured = Of(program_.instructions[1]);
   EXPECT_EQ(measured.source, CostSource::kMeasured);
   EXPECT_EQ(measured.seconds, 7e-6);
+}
+
+TEST_F(CostTest, EachNodeTakesTheRateOfItsOwnType) {
+  profile_.compute["bf16"].flops_per_second = 1e10;
+  outline_.nodes[0].compute = "bf16";
+  EXPECT_NEAR(Of(program_.instructions[1]).seconds, 4000 / 1e10, 1e-15);
+  EXPECT_NEAR(Of(program_.instructions[3]).seconds, 2000 / 1e9, 1e-15);
+}
+
+TEST_F(CostTest, ATimeInOneTypeSaysNothingOfAnother) {
+  profile_.compute["bf16"].flops_per_second = 1e10;
+  const std::vector<InstructionTime> times(program_.instructions.size(), {.end_ns = 9000});
+  profile_.measured =
+      MeasureTimes(outline_, program_, HandWorkload(), {{{.program = program_.name, .instructions = times}}});
+  EXPECT_EQ(Of(program_.instructions[1]).source, CostSource::kMeasured);
+  outline_.nodes[0].compute = "bf16";
+  EXPECT_EQ(Of(program_.instructions[1]).source, CostSource::kEstimated);
+  EXPECT_EQ(Of(program_.instructions[3]).source, CostSource::kMeasured) << "it is of the type measured";
+  EXPECT_EQ(OfFirst().source, CostSource::kMeasured) << "bytes have no arithmetic";
 }
 
 TEST_F(CostTest, ATimeOfOneRankSaysNothingOfACollective) {

@@ -31,9 +31,14 @@ inline Outline HandOutline() {
                    {.name = "layers.1", .layer = 1, .parts = {{"b", 0, 500}}, .elements = 500}};
   outline.values = {{.name = "layers.0.a.hidden", .bytes = {600, 600}, .gradient_bytes = {600, 600}},
                     {.name = "tokens", .bytes = {80, 80}}};
-  outline.nodes = {
-      {.name = "layers.0.a", .layer = 0, .forward = {.writes = {0}, .parameters = {{0, 0}}, .flops = 4000}},
-      {.name = "layers.1.b", .layer = 1, .forward = {.reads = {0}, .parameters = {{1, 0}}, .flops = 2000}}};
+  outline.nodes = {{.name = "layers.0.a",
+                    .layer = 0,
+                    .compute = "fp32",
+                    .forward = {.writes = {0}, .parameters = {{0, 0}}, .flops = 4000}},
+                   {.name = "layers.1.b",
+                    .layer = 1,
+                    .compute = "fp32",
+                    .forward = {.reads = {0}, .parameters = {{1, 0}}, .flops = 2000}}};
   return outline;
 }
 
@@ -87,7 +92,7 @@ inline Program HandProgram() {
 }
 
 inline Workload HandWorkload(int ranks = 2) {
-  return {.compute = "fp32", .groups = {{"dp_cp", {ranks}}, {"dp_cp_ag", {ranks}}}};
+  return {.groups = {{"dp_cp", {ranks}}, {"dp_cp_ag", {ranks}}}};
 }
 
 inline DeviceProfile HandProfile() {

@@ -49,7 +49,7 @@ TEST(MeasurementTest, AKindTakesTheMeanOfItsInstructions) {
   slow.instructions[1].cpu_ns = 17000;
   const std::vector<MeasuredTime> times =
       MeasureTimes(HandOutline(), HandProgram(), HandWorkload(), {HandRun(0, 1000), slow});
-  EXPECT_NEAR(Find(times, "forward layers.*.a").seconds, 7.5e-6, 1e-15) << "of 3, 5, 17 and 5 us";
+  EXPECT_NEAR(Find(times, "forward layers.*.a fp32").seconds, 7.5e-6, 1e-15) << "of 3, 5, 17 and 5 us";
 }
 
 TEST(MeasurementTest, ComputeThatSharedItsProcessorCountsItsProcessorTime) {
@@ -57,15 +57,15 @@ TEST(MeasurementTest, ComputeThatSharedItsProcessorCountsItsProcessorTime) {
   const auto seconds = [&](const char* kind) {
     return Find(MeasureTimes(HandOutline(), HandProgram(), HandWorkload(), {run}), kind).seconds;
   };
-  EXPECT_NEAR(seconds("forward layers.*.a"), 4e-6, 1e-15) << "the mean of 3 and 5 us";
-  EXPECT_NEAR(seconds("forward layers.*.b"), 1e-6, 1e-15);
+  EXPECT_NEAR(seconds("forward layers.*.a fp32"), 4e-6, 1e-15) << "the mean of 3 and 5 us";
+  EXPECT_NEAR(seconds("forward layers.*.b fp32"), 1e-6, 1e-15);
   run.serialized = true;
-  EXPECT_NEAR(seconds("forward layers.*.a"), 5e-6, 1e-15) << "of 4 and 6";
+  EXPECT_NEAR(seconds("forward layers.*.a fp32"), 5e-6, 1e-15) << "of 4 and 6";
   run.serialized = false;
   for (InstructionTime& time : run.instructions) {
     time.cpu_ns = -1;
   }
-  EXPECT_NEAR(seconds("forward layers.*.b"), 2e-6, 1e-15);
+  EXPECT_NEAR(seconds("forward layers.*.b fp32"), 2e-6, 1e-15);
 }
 
 TEST(MeasurementTest, GapsAndWakesOfARunAreThoseOfItsDevice) {

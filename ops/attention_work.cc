@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention_work.h"
+
+namespace tandem::ops {
+namespace {
+
+constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+int64_t StatisticsBytes(int64_t element_bytes) { return std::max<int64_t>(4, element_bytes); }
+
+int64_t Width(const AttentionShape& s) { return (s.heads + 2 * s.kv_heads) * s.head_dim; }
+
+// Blocks of `matrices` scores, and of bfloat16 `columns` columns of a sequence in float.
+int64_t BlockedBytes(const AttentionShape& s, int64_t element_bytes, int64_t matrices, int64_t columns) {
+  const int64_t scores =
+      s.kv_heads * ScoreBlockRows(s, element_bytes) * s.length * StatisticsBytes(element_bytes);
+  return matrices * Aligned(scores) + (element_bytes == 2 ? Aligned(s.length * columns * 4) : 0);
+}
+
+// What the gradients of scores of one query head of one sequence take; its kernels' tiles are 64 x 128.
+int64_t ScoreGradientBytes(const AttentionShape& s) {
+  return (s.length + 63) / 64 * 64 * ((s.length + 127) / 128 * 128) * 2;
+}
+
+}  // namespace
+
+AttentionShape FlashBackwardPart(const AttentionShape& shape) {
+  AttentionShape part = shape;
+  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t of_kv_head = group * ScoreGradientBytes(shape);
+  const int64_t kv_heads = std::max<int64_t>(1, kScoreGradientBytes / of_kv_head);
+  part.sequences = std::clamp<int64_t>(kv_heads / shape.kv_heads, 1, shape.sequences);
+  // A divisor: every part has the same shape, so that one graph serves all.
+  part.kv_heads = std::min(kv_heads, shape.kv_heads);
+  while (shape.kv_heads % part.kv_heads != 0) --part.kv_heads;
+  while (shape.sequences % part.sequences != 0) --part.sequences;
+  part.heads = part.kv_heads * group;
+  return part;
+}
+
+int64_t ScoreBlockRows(const AttentionShape& shape, int64_t element_bytes) {
+  const int64_t row = shape.kv_heads * shape.length * StatisticsBytes(element_bytes);
+  return std::clamp<int64_t>(kScoreBlockBytes / row, 1, shape.length);
+}
+
+int64_t AttentionWorkBytes(DeviceKind device, const AttentionShape& s, int64_t element_bytes) {
+  if (device == DeviceKind::kCpu) {
+    const int64_t bytes = StatisticsBytes(element_bytes);
+    return AttentionWorkElements(s.length, s.head_dim, bytes) * bytes;
+  }
+  if (IsFlashAttention(s, element_bytes)) {
+    return kFlashSlackBytes;
+  }
+  return BlockedBytes(s, element_bytes, 1, Width(s) + s.heads * s.head_dim);
+}
+
+int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& s, int64_t element_bytes) {
+  if (device == DeviceKind::kCpu) {
+    const int64_t bytes = StatisticsBytes(element_bytes);
+    return AttentionBackwardWorkElements(s.length, s.head_dim, bytes) * bytes;
+  }
+  if (IsFlashAttention(s, element_bytes)) {
+    // The gradients of scores, the sums of context times its gradient, and where query heads share a
+    // key-value head the gradients of keys and values of each before they are added up.
+    const AttentionShape part = FlashBackwardPart(s);
+    const int64_t rows = part.sequences * part.heads * part.length;
+    const int64_t own = part.heads == part.kv_heads ? 0 : 2 * rows * part.head_dim * 2;
+    return part.sequences * part.heads * ScoreGradientBytes(part) + rows * 4 + own + kFlashSlackBytes;
+  }
+  return BlockedBytes(s, element_bytes, 2, 2 * Width(s) + s.heads * s.head_dim);
+}
+
+}  // namespace tandem::ops

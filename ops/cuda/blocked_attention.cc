@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/blocked_attention.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/attention_work.h"
+#include "ops/cuda/kernels.h"
+#include "ops/tensor_access.h"
+
+namespace tandem::ops::cuda {
+namespace {
+
+void CheckLaunch(int error) {
+  TORCH_CHECK(error == 0, "attention: a kernel did not start, CUDA error ", error);
+}
+
+// Takes pieces of the work memory, in order.
+class Pieces {
+ public:
+  Pieces(Workspace work, const at::TensorOptions& options)
+      : next_(static_cast<char*>(work.begin)), options_(options) {}
+
+  at::Tensor Take(const std::vector<int64_t>& shape) {
+    const at::Tensor piece = at::from_blob(next_, shape, options_);
+    next_ += (static_cast<int64_t>(piece.nbytes()) + 255) / 256 * 256;
+    return piece;
+  }
+
+ private:
+  char* next_;
+  const at::TensorOptions options_;
+};
+
+// One sequence's matrices by query head of a key-value head: views [kv_heads, length, head_dim].
+struct Heads {
+  const AttentionShape& s;
+
+  // Head `member` of each group in a matrix of all query heads, or of qkv, whose rows are `row` apart.
+  at::Tensor Query(const at::Tensor& rows, int64_t member) const {
+    const int64_t group = s.heads / s.kv_heads;
+    return rows.as_strided({s.kv_heads, s.length, s.head_dim}, {group * s.head_dim, rows.stride(0), 1},
+                           rows.storage_offset() + member * s.head_dim);
+  }
+  at::Tensor Key(const at::Tensor& rows) const { return KeyValue(rows, s.heads); }
+  at::Tensor Value(const at::Tensor& rows) const { return KeyValue(rows, s.heads + s.kv_heads); }
+
+ private:
+  at::Tensor KeyValue(const at::Tensor& rows, int64_t head) const {
+    return rows.as_strided({s.kv_heads, s.length, s.head_dim}, {s.head_dim, rows.stride(0), 1},
+                           rows.storage_offset() + head * s.head_dim);
+  }
+};
+
+// The types that scores are computed in.
+at::ScalarType ScoreType(const at::Tensor& matrix) {
+  return matrix.scalar_type() == at::kBFloat16 ? at::kFloat : matrix.scalar_type();
+}
+
+// output = scale a b, overwritten.
+void Multiply(at::Tensor output, const at::Tensor& a, const at::Tensor& b, double scale) {
+  at::baddbmm_out(output, output, a, b, /*beta=*/0, scale);
+}
+
+// Calls body(first row, rows) for blocks of query rows, from the last on: it reads all columns, so that what
+// is summed over blocks is overwritten first.
+template <typename Body>
+void ForEachBlock(const AttentionShape& shape, int64_t block, const Body& body) {
+  for (int64_t first = (shape.length - 1) / block * block; first >= 0; first -= block) {
+    body(first, std::min(block, shape.length - first));
+  }
+}
+
+// Calls body(T{}) for what scores are computed in.
+template <typename Body>
+void WithScores(const at::Tensor& scores, const Body& body) {
+  if (scores.scalar_type() == at::kDouble) {
+    body(double{});
+  } else {
+    body(float{});
+  }
+}
+
+}  // namespace
+
+void BlockedAttention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context,
+                      at::Tensor& lse, Workspace work) {
+  const int64_t block = ScoreBlockRows(shape, qkv.element_size());
+  const int64_t group = shape.heads / shape.kv_heads;
+  const bool converts = qkv.scalar_type() == at::kBFloat16;
+  const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
+  Pieces pieces(work, qkv.options().dtype(ScoreType(qkv)));
+  const at::Tensor memory = pieces.Take({shape.kv_heads * block * shape.length});
+  at::Tensor wide_qkv, wide_context;
+  if (converts) {
+    const at::Tensor wide = pieces.Take({shape.length * (qkv.size(1) + context.size(1))});
+    wide_qkv = wide.narrow(0, 0, shape.length * qkv.size(1)).view({shape.length, qkv.size(1)});
+    wide_context = wide.narrow(0, wide_qkv.numel(), shape.length * context.size(1))
+                       .view({shape.length, context.size(1)});
+  }
+  const Heads heads{shape};
+  for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
+    const auto rows_of = [&](const at::Tensor& matrix) {
+      return matrix.narrow(0, sequence * shape.length, shape.length);
+    };
+    const at::Tensor in = converts ? wide_qkv.copy_(rows_of(qkv)) : rows_of(qkv);
+    const at::Tensor out = converts ? wide_context : rows_of(context);
+    for (int64_t member = 0; member < group; ++member) {
+      ForEachBlock(shape, block, [&](int64_t first, int64_t rows) {
+        const int64_t columns = first + rows;
+        at::Tensor scores =
+            memory.narrow(0, 0, shape.kv_heads * rows * columns).view({shape.kv_heads, rows, columns});
+        Multiply(scores, heads.Query(in, member).narrow(1, first, rows),
+                 heads.Key(in).narrow(1, 0, columns).transpose(1, 2), AttentionScale(shape));
+        WithScores(scores, [&]<typename T>(T) {
+          CheckLaunch(CausalSoftmax(
+              {shape.kv_heads, rows, columns, group * shape.length}, scores.mutable_data_ptr<T>(),
+              lse.mutable_data_ptr<T>() + (sequence * shape.heads + member) * shape.length, stream));
+        });
+        Multiply(heads.Query(out, member).narrow(1, first, rows), scores,
+                 heads.Value(in).narrow(1, 0, columns), 1);
+      });
+    }
+    if (converts) rows_of(context).copy_(out);
+  }
+}
+
+void BlockedAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& lse,
+                              const at::Tensor& grad_context, at::Tensor& grad_qkv, Workspace work) {
+  const int64_t block = ScoreBlockRows(shape, qkv.element_size());
+  const int64_t group = shape.heads / shape.kv_heads;
+  const bool converts = qkv.scalar_type() == at::kBFloat16;
+  const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
+  Pieces pieces(work, qkv.options().dtype(ScoreType(qkv)));
+  const at::Tensor memory = pieces.Take({shape.kv_heads * block * shape.length});
+  const at::Tensor grad_memory = pieces.Take({shape.kv_heads * block * shape.length});
+  at::Tensor wide_qkv, wide_grad, wide_grad_context;
+  if (converts) {
+    const at::Tensor wide = pieces.Take({2 * qkv.size(1) + grad_context.size(1), shape.length});
+    const auto take = [&](int64_t from, int64_t columns) {
+      return wide.narrow(0, from, columns).view({shape.length, columns});
+    };
+    wide_qkv = take(0, qkv.size(1));
+    wide_grad = take(qkv.size(1), qkv.size(1));
+    wide_grad_context = take(2 * qkv.size(1), grad_context.size(1));
+  }
+  const Heads heads{shape};
+  for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
+    const auto rows_of = [&](const at::Tensor& matrix) {
+      return matrix.narrow(0, sequence * shape.length, shape.length);
+    };
+    const at::Tensor in = converts ? wide_qkv.copy_(rows_of(qkv)) : rows_of(qkv);
+    const at::Tensor grad = converts ? wide_grad_context.copy_(rows_of(grad_context)) : rows_of(grad_context);
+    const at::Tensor out = converts ? wide_grad : rows_of(grad_qkv);
+    for (int64_t member = 0; member < group; ++member) {
+      ForEachBlock(shape, block, [&](int64_t first, int64_t rows) {
+        const int64_t columns = first + rows;
+        const auto take = [&](const at::Tensor& from) {
+          return from.narrow(0, 0, shape.kv_heads * rows * columns).view({shape.kv_heads, rows, columns});
+        };
+        at::Tensor probabilities = take(memory);
+        at::Tensor grad_scores = take(grad_memory);
+        const at::Tensor query = heads.Query(in, member).narrow(1, first, rows);
+        const at::Tensor key = heads.Key(in).narrow(1, 0, columns);
+        const at::Tensor value = heads.Value(in).narrow(1, 0, columns);
+        const at::Tensor grad_rows = heads.Query(grad, member).narrow(1, first, rows);
+        Multiply(probabilities, query, key.transpose(1, 2), AttentionScale(shape));
+        Multiply(grad_scores, grad_rows, value.transpose(1, 2), 1);
+        WithScores(grad_scores, [&]<typename T>(T) {
+          const ScoreBlock scores{shape.kv_heads, rows, columns, group * shape.length};
+          CheckLaunch(CausalProbabilities(
+              scores, lse.const_data_ptr<T>() + (sequence * shape.heads + member) * shape.length,
+              probabilities.mutable_data_ptr<T>(), stream));
+          CheckLaunch(SoftmaxBackward(scores, probabilities.const_data_ptr<T>(),
+                                      grad_scores.mutable_data_ptr<T>(), stream));
+        });
+        Multiply(heads.Query(out, member).narrow(1, first, rows), grad_scores, key, AttentionScale(shape));
+        // The last block of the first query head is the first to come, and has all columns.
+        const int beta = member == 0 && columns == shape.length ? 0 : 1;
+        at::Tensor grad_key = heads.Key(out).narrow(1, 0, columns);
+        at::Tensor grad_value = heads.Value(out).narrow(1, 0, columns);
+        at::baddbmm_out(grad_key, grad_key, grad_scores.transpose(1, 2), query, beta, AttentionScale(shape));
+        at::baddbmm_out(grad_value, grad_value, probabilities.transpose(1, 2), grad_rows, beta, 1);
+      });
+    }
+    if (converts) rows_of(grad_qkv).copy_(out);
+  }
+}
+
+}  // namespace tandem::ops::cuda

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/flash_attention.h"
+
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/util/Exception.h>
+#include <cudnn_frontend.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ops/attention_work.h"
+
+namespace tandem::ops::cuda {
+namespace {
+
+using cudnn_frontend::DataType_t;
+using cudnn_frontend::graph::Graph;
+using cudnn_frontend::graph::Tensor_attributes;
+using device::Bf16;
+using TensorPtr = std::shared_ptr<Tensor_attributes>;
+using Pointers = std::unordered_map<int64_t, void*>;
+
+// Of the graphs' tensors.
+enum Uid : int64_t { kQ = 1, kK, kV, kContext, kLse, kGradContext, kGradQ, kGradK, kGradV };
+
+void Check(cudnn_frontend::error_t error, const char* what) {
+  TORCH_CHECK(error.is_good(), "attention by cuDNN: ", what, ": ", error.get_message());
+}
+
+void Check(cudnnStatus_t status, const char* what) {
+  TORCH_CHECK(status == CUDNN_STATUS_SUCCESS, "attention by cuDNN: ", what, ": ",
+              cudnnGetErrorString(status));
+}
+
+// Where the heads of a matrix of attention.h lie: [sequences, heads, length, head_dim].
+struct Layout {
+  AttentionShape whole;  // what the matrices hold
+  AttentionShape part;   // what one call computes
+
+  int64_t width() const { return (whole.heads + 2 * whole.kv_heads) * whole.head_dim; }
+  int64_t context_width() const { return whole.heads * whole.head_dim; }
+
+  TensorPtr Heads(Graph& graph, Uid uid, int64_t heads, int64_t row) const {
+    return graph.tensor(Attributes(uid, heads, row));
+  }
+  void SetHeads(const TensorPtr& output, Uid uid, int64_t heads, int64_t row) const {
+    const Tensor_attributes as = Attributes(uid, heads, row);
+    output->set_output(true).set_uid(uid).set_dim(as.get_dim()).set_stride(as.get_stride());
+  }
+  // A part of several sequences has all heads, so that its statistics follow each other.
+  TensorPtr Lse(Graph& graph) const {
+    return graph.tensor(Tensor_attributes()
+                            .set_uid(kLse)
+                            .set_data_type(DataType_t::FLOAT)
+                            .set_dim({part.sequences, part.heads, part.length, 1})
+                            .set_stride({part.heads * part.length, part.length, 1, 1}));
+  }
+  void SetLse(const TensorPtr& output) const {
+    output->set_output(true)
+        .set_uid(kLse)
+        .set_data_type(DataType_t::FLOAT)
+        .set_dim({part.sequences, part.heads, part.length, 1})
+        .set_stride({part.heads * part.length, part.length, 1, 1});
+  }
+
+ private:
+  Tensor_attributes Attributes(Uid uid, int64_t heads, int64_t row) const {
+    return Tensor_attributes()
+        .set_uid(uid)
+        .set_dim({part.sequences, heads, part.length, part.head_dim})
+        .set_stride({whole.length * row, whole.head_dim, row, 1});
+  }
+};
+
+std::unique_ptr<Graph> EmptyGraph() {
+  auto graph = std::make_unique<Graph>();
+  graph->set_io_data_type(DataType_t::BFLOAT16)
+      .set_intermediate_data_type(DataType_t::FLOAT)
+      .set_compute_data_type(DataType_t::FLOAT);
+  return graph;
+}
+
+std::unique_ptr<Graph> ForwardGraph(const Layout& layout) {
+  auto graph = EmptyGraph();
+  const AttentionShape& part = layout.part;
+  const TensorPtr q = layout.Heads(*graph, kQ, part.heads, layout.width());
+  const TensorPtr k = layout.Heads(*graph, kK, part.kv_heads, layout.width());
+  const TensorPtr v = layout.Heads(*graph, kV, part.kv_heads, layout.width());
+  const auto [context, lse] = graph->sdpa(
+      q, k, v,
+      cudnn_frontend::graph::SDPA_attributes().set_generate_stats(true).set_causal_mask(true).set_attn_scale(
+          static_cast<float>(AttentionScale(part))));
+  layout.SetHeads(context, kContext, part.heads, layout.context_width());
+  layout.SetLse(lse);
+  return graph;
+}
+
+std::unique_ptr<Graph> BackwardGraph(const Layout& layout) {
+  auto graph = EmptyGraph();
+  const AttentionShape& part = layout.part;
+  const TensorPtr q = layout.Heads(*graph, kQ, part.heads, layout.width());
+  const TensorPtr k = layout.Heads(*graph, kK, part.kv_heads, layout.width());
+  const TensorPtr v = layout.Heads(*graph, kV, part.kv_heads, layout.width());
+  const TensorPtr context = layout.Heads(*graph, kContext, part.heads, layout.context_width());
+  const TensorPtr grad_context = layout.Heads(*graph, kGradContext, part.heads, layout.context_width());
+  const auto [grad_q, grad_k, grad_v] =
+      graph->sdpa_backward(q, k, v, context, grad_context, layout.Lse(*graph),
+                           cudnn_frontend::graph::SDPA_backward_attributes()
+                               .set_causal_mask(true)
+                               .set_attn_scale(static_cast<float>(AttentionScale(part)))
+                               .set_deterministic_algorithm(true));
+  layout.SetHeads(grad_q, kGradQ, part.heads, layout.width());
+  layout.SetHeads(grad_k, kGradK, part.kv_heads, layout.width());
+  layout.SetHeads(grad_v, kGradV, part.kv_heads, layout.width());
+  return graph;
+}
+
+}  // namespace
+
+// The graphs of all shapes and GPUs.
+class FlashAttention::Graphs {
+ public:
+  struct Entry {
+    std::unique_ptr<Graph> graph;
+    int64_t work_bytes = 0;
+  };
+
+  // Calls body(handle, entry), one call at a time: a handle is of one thread, and has one stream.
+  template <typename Body>
+  void With(const AttentionShape& shape, bool backward, const Body& body) {
+    const int device = c10::cuda::current_device();
+    const std::lock_guard lock(mutex_);
+    cudnnHandle_t& handle = handles_[device];
+    if (handle == nullptr) Check(cudnnCreate(&handle), "no handle");
+    Entry& entry = entries_[{device, backward, shape.sequences, shape.length, shape.heads, shape.kv_heads,
+                             shape.head_dim}];
+    if (entry.graph == nullptr) {
+      std::unique_ptr<Graph> graph =
+          backward ? BackwardGraph({shape, FlashBackwardPart(shape)}) : ForwardGraph({shape, shape});
+      Check(graph->build(handle, {cudnn_frontend::HeurMode_t::A}),
+            backward ? "no kernels for the backward" : "no kernels");
+      Check(graph->get_workspace_size(entry.work_bytes), "no size of its work memory");
+      entry.graph = std::move(graph);
+    }
+    body(handle, entry);
+  }
+
+ private:
+  std::mutex mutex_;
+  // Of the process, like what LibTorch keeps: cuDNN may be gone when statics are destroyed.
+  std::map<int, cudnnHandle_t> handles_;
+  std::map<std::array<int64_t, 7>, Entry> entries_;
+};
+
+FlashAttention::FlashAttention() : graphs_(std::make_unique<Graphs>()) {}
+FlashAttention::~FlashAttention() = default;
+
+void FlashAttention::Prepare(const AttentionShape& shape) {
+  for (const bool backward : {false, true}) {
+    const int64_t promised = backward ? AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, sizeof(Bf16))
+                                      : AttentionWorkBytes(DeviceKind::kGpu, shape, sizeof(Bf16));
+    graphs_->With(shape, backward, [&](cudnnHandle_t, const Graphs::Entry& entry) {
+      TORCH_CHECK(entry.work_bytes <= promised, "attention by cuDNN: the ", backward ? "backward" : "forward",
+                  " of ", shape.sequences, " sequences of ", shape.length, " tokens, ", shape.heads, ":",
+                  shape.kv_heads, " heads of ", shape.head_dim, " needs ", entry.work_bytes,
+                  " bytes of work memory, and the plan has ", promised);
+    });
+  }
+}
+
+void FlashAttention::Forward(const AttentionShape& shape, const Bf16* qkv, Bf16* context, float* lse,
+                             Workspace work, CUstream_st* stream) {
+  graphs_->With(shape, /*backward=*/false, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
+    TORCH_CHECK(entry.work_bytes <= work.bytes, "attention needs ", entry.work_bytes,
+                " bytes of work memory, not ", work.bytes);
+    Check(cudnnSetStream(handle, stream), "its stream");
+    Bf16* const q = const_cast<Bf16*>(qkv);
+    Pointers pointers = {{kQ, q},
+                         {kK, q + shape.heads * shape.head_dim},
+                         {kV, q + (shape.heads + shape.kv_heads) * shape.head_dim},
+                         {kContext, context},
+                         {kLse, lse}};
+    Check(entry.graph->execute(handle, pointers, work.begin), "the forward");
+  });
+}
+
+void FlashAttention::Backward(const AttentionShape& shape, const Bf16* qkv, const Bf16* context,
+                              const float* lse, const Bf16* grad_context, Bf16* grad_qkv, Workspace work,
+                              CUstream_st* stream) {
+  const AttentionShape part = FlashBackwardPart(shape);
+  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+  graphs_->With(shape, /*backward=*/true, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
+    TORCH_CHECK(entry.work_bytes <= work.bytes, "attention's backward needs ", entry.work_bytes,
+                " bytes of work memory, not ", work.bytes);
+    Check(cudnnSetStream(handle, stream), "its stream");
+    for (int64_t sequence = 0; sequence < shape.sequences; sequence += part.sequences) {
+      for (int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += part.kv_heads) {
+        const int64_t row = sequence * shape.length;
+        const int64_t q = row * width + kv_head * group * shape.head_dim;
+        const int64_t k = row * width + (shape.heads + kv_head) * shape.head_dim;
+        const int64_t v = k + shape.kv_heads * shape.head_dim;
+        const int64_t c = (row * shape.heads + kv_head * group) * shape.head_dim;
+        const int64_t statistics = (sequence * shape.heads + kv_head * group) * shape.length;
+        Pointers pointers = {{kQ, const_cast<Bf16*>(qkv + q)},
+                             {kK, const_cast<Bf16*>(qkv + k)},
+                             {kV, const_cast<Bf16*>(qkv + v)},
+                             {kContext, const_cast<Bf16*>(context + c)},
+                             {kLse, const_cast<float*>(lse + statistics)},
+                             {kGradContext, const_cast<Bf16*>(grad_context + c)},
+                             {kGradQ, grad_qkv + q},
+                             {kGradK, grad_qkv + k},
+                             {kGradV, grad_qkv + v}};
+        Check(entry.graph->execute(handle, pointers, work.begin), "the backward");
+      }
+    }
+  });
+}
+
+}  // namespace tandem::ops::cuda

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "device/bf16.h"
+#include "ops/attention.h"
+#include "ops/workspace.h"
+
+struct CUstream_st;
+
+namespace tandem::ops::cuda {
+
+// Causal attention of bfloat16 by cuDNN's fused kernels, which keep no matrix of scores: of shapes that
+// IsFlashAttention names (attention_work.h). Matrices are as in attention.h, on the current GPU. The backward
+// repeats its bits; what cuDNN needs for that is in its work memory.
+//
+// A shape's kernels are chosen once a GPU, by cuDNN's own rules, in Prepare or in the first call. Throws
+// c10::Error, with cuDNN's text. Thread-safe.
+class FlashAttention {
+ public:
+  FlashAttention();
+  ~FlashAttention();
+
+  // Throws also where the kernels need more than AttentionWorkBytes and AttentionBackwardWorkBytes.
+  void Prepare(const AttentionShape& shape);
+
+  void Forward(const AttentionShape& shape, const device::Bf16* qkv, device::Bf16* context, float* lse,
+               Workspace work, CUstream_st* stream);
+  void Backward(const AttentionShape& shape, const device::Bf16* qkv, const device::Bf16* context,
+                const float* lse, const device::Bf16* grad_context, device::Bf16* grad_qkv, Workspace work,
+                CUstream_st* stream);
+
+ private:
+  class Graphs;
+  const std::unique_ptr<Graphs> graphs_;
+};
+
+}  // namespace tandem::ops::cuda

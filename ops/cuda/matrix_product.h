@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "ops/workspace.h"
+
+namespace at {
+class Tensor;
+}
+struct CUstream_st;
+
+namespace tandem::ops::cuda {
+
+// Matrix products by cuBLASLt, on the current GPU. Sums are of float where operands are of bfloat16, also
+// between the parts of one that cuBLASLt splits.
+//
+// The algorithm of a shape is the first that cuBLASLt's rules give, asked once a process; it decides the
+// bits, and so do the shape, the types, the strides, and whether matrices begin at multiples of 16 bytes.
+// Thread-safe.
+class MatrixProduct {
+ public:
+  MatrixProduct();
+  ~MatrixProduct();
+
+  // output = addend + a b. a: [M, K], b: [K, N], views whose rows or columns are adjacent, of one type:
+  // float, double or bfloat16; output: [M, N], adjacent columns, of that type, or of float beside bfloat16;
+  // addend: as output, may be it, or undefined: none. work: at least LinearWorkBytes (linear_work.h). Throws
+  // c10::Error for anything else, and with cuBLASLt's status.
+  void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
+                Workspace work, CUstream_st* stream);
+
+ private:
+  class Plans;
+  const std::unique_ptr<Plans> plans_;
+};
+
+}  // namespace tandem::ops::cuda

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/device_kind.h"
+
+namespace tandem::ops {
+
+// The work memory of the operations on rows, in bytes; plain arithmetic. On the CPU they need none.
+
+// On a GPU the rows of a norm are shared among so many blocks, whatever the GPU, each of which adds up a
+// gradient of the weight.
+inline constexpr int64_t kNormGroups = 528;  // four on each of an H100's multiprocessors
+
+// element_bytes: of x; sums of bfloat16 are of float.
+constexpr int64_t RmsNormBackwardWorkBytes(DeviceKind device, int64_t rows, int64_t columns,
+                                           int64_t element_bytes) {
+  return device == DeviceKind::kCpu
+             ? 0
+             : std::min(rows, kNormGroups) * columns * std::max<int64_t>(4, element_bytes);
+}
+
+// On a GPU the tokens are sorted by their ids: keys and places, before and behind, and what the sort itself
+// needs.
+constexpr int64_t EmbeddingBackwardWorkBytes(DeviceKind device, int64_t tokens) {
+  return device == DeviceKind::kCpu ? 0 : 4 * ((tokens * 4 + 255) / 256 * 256) + tokens * 8 + (1 << 20);
+}
+
+}  // namespace tandem::ops

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/recomputation.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plan/prediction.h"
+#include "schedules/simulate/cost.h"
+
+namespace tandem::plan {
+namespace {
+
+using schedules::Node;
+using schedules::NodeId;
+using schedules::Outline;
+using schedules::ValueId;
+
+constexpr char kWholeLayers[] = "layer";
+
+// "layers.3.mlp" → "mlp"
+std::string KindOf(const Node& node) { return node.name.substr(node.name.rfind('.') + 1); }
+
+// Whether somebody reads the value whom recomputation of its producer does not serve: another node, or where
+// whole layers are recomputed a node of another layer, or another stage.
+class OutsideReaders {
+ public:
+  OutsideReaders(const Outline& outline, bool whole_layers)
+      : producers_(outline.values.size(), -1), read_(outline.values.size(), false) {
+    for (NodeId id = 0; id < static_cast<int>(outline.nodes.size()); ++id) {
+      for (const ValueId value : outline.nodes[id].forward.writes) {
+        producers_[value] = id;
+      }
+    }
+    for (NodeId id = 0; id < static_cast<int>(outline.nodes.size()); ++id) {
+      const Node& node = outline.nodes[id];
+      for (const schedules::Access* access :
+           {&node.forward, &node.backward, &node.backward_input, &node.backward_weight}) {
+        for (const ValueId value : access->reads) {
+          const NodeId producer = producers_[value];
+          read_[value] =
+              read_[value] || (producer >= 0 &&
+                               (whole_layers ? outline.nodes[producer].layer != node.layer : producer != id));
+        }
+      }
+    }
+    for (const schedules::Boundary& boundary : outline.sent) {
+      read_[boundary.value] = true;
+    }
+  }
+
+  bool Has(ValueId value) const { return read_[value]; }
+
+ private:
+  std::vector<NodeId> producers_;
+  std::vector<bool> read_;
+};
+
+bool Contains(const std::vector<ValueId>& values, ValueId value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+double FlopsOf(const JobPlan& plan, const schedules::Program& program, bool again) {
+  const schedules::Workload workload = WorkloadOf(plan);
+  double flops = 0;
+  for (const schedules::Instruction& instruction : program.instructions) {
+    if (again == (instruction.opcode == schedules::Opcode::kRecompute)) {
+      flops += schedules::WorkOf(plan.outline, program, instruction, workload).flops;
+    }
+  }
+  return flops;
+}
+
+}  // namespace
+
+std::vector<bool> RecomputedValues(const Outline& outline, const std::vector<std::string>& words) {
+  if (words.empty()) {
+    return {};
+  }
+  const bool whole_layers = words.front() == kWholeLayers;
+  const OutsideReaders outside(outline, whole_layers);
+  std::vector<bool> recomputed(outline.values.size(), false);
+  std::vector<std::string> unknown = words;
+  for (const Node& node : outline.nodes) {
+    const std::string word = whole_layers ? kWholeLayers : KindOf(node);
+    if (node.layer < 0 || !node.recomputes || std::find(words.begin(), words.end(), word) == words.end()) {
+      continue;
+    }
+    std::erase(unknown, word);
+    for (const ValueId value : node.forward.writes) {
+      recomputed[value] = !outside.Has(value) && !Contains(outline.losses, value) &&
+                          outline.values[value].kind != schedules::ValueKind::kHost;
+    }
+  }
+  if (!unknown.empty()) {
+    throw std::logic_error(absl::StrCat("training.recompute: no node for ", absl::StrJoin(unknown, ", "),
+                                        "; Validate refuses such a spec"));
+  }
+  return recomputed;
+}
+
+Recomputation RecomputationOf(const JobPlan& plan) {
+  Recomputation result;
+  result.flops = FlopsOf(plan, plan.stage.train, /*again=*/true);
+  result.all_flops = FlopsOf(plan, plan.stage.train, /*again=*/false);
+  schedules::BuildOptions keeping = plan.options;
+  keeping.recompute.clear();
+  const absl::StatusOr<schedules::StagePrograms> kept = schedules::BuildStage(plan.outline, keeping);
+  if (!kept.ok()) {
+    throw std::logic_error(
+        absl::StrCat("the job that keeps everything has no programs: ", kept.status().message()));
+  }
+  result.saved_bytes = kept->arena_bytes - plan.stage.arena_bytes;
+  return result;
+}
+
+}  // namespace tandem::plan

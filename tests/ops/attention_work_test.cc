@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention_work.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tandem::ops {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+TEST(FlashBackwardPartTest, PartsShareTheWorkEvenlyAndStayBelowTheLimit) {
+  for (const int64_t sequences : {1, 2, 3, 7, 16}) {
+    for (const int64_t length : {1, 100, 1000, 4096, 8192, 16384, 131072}) {
+      for (const int64_t kv_heads : {1, 2, 6, 8, 32}) {
+        for (const int64_t group : {1, 3, 4}) {
+          const AttentionShape shape{sequences, length, kv_heads * group, kv_heads, 128};
+          const AttentionShape part = FlashBackwardPart(shape);
+          SCOPED_TRACE(testing::Message() << sequences << " x " << length << ", " << kv_heads << " x "
+                                          << group << ": " << part.sequences << ", " << part.kv_heads);
+          EXPECT_EQ(part.length, length);
+          EXPECT_EQ(part.head_dim, 128);
+          EXPECT_EQ(part.heads, part.kv_heads * group);
+          ASSERT_GT(part.sequences, 0);
+          ASSERT_GT(part.kv_heads, 0);
+          EXPECT_EQ(sequences % part.sequences, 0);
+          EXPECT_EQ(kv_heads % part.kv_heads, 0);
+          EXPECT_TRUE(part.sequences == 1 || part.kv_heads == kv_heads) << "a part is one piece of memory";
+          const bool smallest = part.sequences == 1 && part.kv_heads == 1;
+          EXPECT_TRUE(smallest || part.sequences * part.heads * length * length * 2 <= kScoreGradientBytes);
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionWorkTest, TheBackwardOfAnEightBillionModelOnGpusTakesALittleMoreThanTheScoresGradients) {
+  for (const AttentionShape& shape :
+       std::vector<AttentionShape>{{4, 4096, 32, 8, 128}, {1, 8192, 32, 8, 128}}) {
+    const int64_t bytes = AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, 2);
+    EXPECT_GT(bytes, kScoreGradientBytes);
+    EXPECT_LT(bytes, kScoreGradientBytes + kGiB / 4);
+    EXPECT_LT(AttentionWorkBytes(DeviceKind::kGpu, shape, 2), kGiB / 64);
+  }
+}
+
+TEST(AttentionWorkTest, NoPathOnGpusKeepsTheScoresOfAWholeSequenceInFloat) {
+  const AttentionShape shape{4, 8192, 32, 8, 128};
+  for (const int64_t element_bytes : {4, 8}) {
+    EXPECT_LE(AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, element_bytes), 2 * kScoreBlockBytes);
+  }
+  // Converted from bfloat16: columns of one sequence beside the blocks.
+  const AttentionShape other{4, 8192, 32, 8, 100};
+  EXPECT_LE(AttentionBackwardWorkBytes(DeviceKind::kGpu, other, 2),
+            2 * kScoreBlockBytes + 8192 * (2 * 48 + 32) * 100 * 4 + 1024);
+}
+
+}  // namespace
+}  // namespace tandem::ops
