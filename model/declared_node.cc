@@ -13,7 +13,7 @@ DeclaredNode::DeclaredNode(const NodeContext& context, NodeDeclaration declarati
       ops_(context.ops),
       epsilon_(context.config.rms_norm_eps),
       declaration_([&] {
-        FreezeParts(context.config, context.unit, context.shapes.tokens, declaration);
+        FreezeParts(context.config, context.unit, context.shapes, declaration);
         return std::move(declaration);
       }()) {}
 

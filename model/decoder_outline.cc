@@ -100,12 +100,14 @@ class OutlineWriter {
                              " units, but there are layouts of " + std::to_string(layouts.size()));
     }
     for (size_t i = 0; i < units.size(); ++i) {
-      outline_.units.push_back({.name = units[i].name,
-                                .layer = units[i].layer,
-                                .frozen = units[i].frozen,
-                                .precision = BytesOf(precision_.Of(units[i].name)),
-                                .parts = PartsOf(units[i], layouts[i]),
-                                .elements = layouts[i].elements});
+      outline_.units.push_back(
+          {.name = units[i].name,
+           .layer = units[i].layer,
+           .group = units[i].experts ? schedules::UnitGroup::kExpert : schedules::UnitGroup::kDense,
+           .frozen = units[i].frozen,
+           .precision = BytesOf(precision_.Of(units[i].name)),
+           .parts = PartsOf(units[i], layouts[i]),
+           .elements = layouts[i].elements});
     }
   }
 
@@ -119,7 +121,7 @@ class OutlineWriter {
     const NodeTypes types(precision_, node.unit);
     const DecoderShapes shapes(config_, batch_, types.unit.compute, device_);
     NodeDeclaration declaration = Declare(node.kind, shapes);
-    FreezeParts(config_, node.unit, shapes.tokens, declaration);
+    FreezeParts(config_, node.unit, shapes, declaration);
     Values values;
     for (const InputSpec& input : declaration.inputs) {
       values[input.tensor.name] = latest_.at(input.from);

@@ -86,8 +86,12 @@ ElementType GradientType(const ParameterSpec& parameter) {
 
 std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
 
-void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t tokens,
+void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration) {
+  // Of a matrix of an expert: what is expected.
+  const double rows = declaration.kind == schedules::NodeKind::kExperts
+                          ? static_cast<double>(shapes.rows) / static_cast<double>(shapes.router.experts)
+                          : static_cast<double>(shapes.tokens);
   for (PartSpec& part : declaration.parts) {
     part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
     if (!part.frozen || !declaration.backward.parameter_gradients) {
@@ -99,8 +103,7 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t t
         backward.scratch.push_back(
             {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(parameter)});
       } else {
-        const double product =
-            2.0 * static_cast<double>(tokens) * static_cast<double>(NumElements(parameter.shape));
+        const double product = 2.0 * rows * static_cast<double>(NumElements(parameter.shape));
         backward.flops = std::max(0.0, backward.flops - product);
       }
     }
