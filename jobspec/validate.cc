@@ -363,8 +363,12 @@ class Validator : private FieldChecker {
       }
       Refuse(kPath, word == "off" || word == "layer"
                         ? absl::StrCat(word, " stands alone: leave the others out")
-                        : absl::StrCat(Shown(word), " is no kind of node of a layer, or is there twice"));
+                        : absl::StrCat(Shown(word), " is not a kind of node of a layer, or is there twice"));
       return;
+    }
+    if (kinds.count("mlp") == 0 && Usable({"model.moe.decoder_sparse_step"}) && spec().model().has_moe() &&
+        spec().model().moe().decoder_sparse_step() == 1) {
+      Refuse(kPath, "mlp: every layer of this model is sparse and has none; use layer or attention");
     }
   }
 

@@ -172,7 +172,7 @@ const BadSpec kRequired[] = {
      "it has them, head; nothing is left to train: take a unit out\n"},
     {"recomputation of what is no node of a layer", "steps: 10", "steps: 10, recompute: \"attention,norms\"",
      "job.yaml:3:23: training.recompute: attention,norms is not allowed; allowed: off, layer, or kinds of "
-     "nodes joined by commas: attention, mlp; norms is no kind of node of a layer, or is there twice\n"},
+     "nodes joined by commas: attention, mlp; norms is not a kind of node of a layer, or is there twice\n"},
     {"recomputation of layers and more", "steps: 10", "steps: 10, recompute: \"layer,mlp\"",
      "job.yaml:3:23: training.recompute: layer,mlp is not allowed; allowed: off, layer, or kinds of nodes "
      "joined by commas: attention, mlp; layer stands alone: leave the others out\n"},

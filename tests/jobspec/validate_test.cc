@@ -225,5 +225,16 @@ TEST(ValidateTest, ExpertsAreFrozenWhereALayerHasThem) {
   EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("layers.0.experts is no unit of this model"));
 }
 
+TEST(ValidateTest, MlpIsRecomputedWhereALayerHasOne) {
+  v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
+  spec.mutable_model()->set_model_type("qwen3_moe");
+  spec.mutable_model()->mutable_moe()->set_num_experts(4);
+  spec.mutable_model()->mutable_moe()->set_num_experts_per_tok(2);
+  spec.mutable_training()->set_recompute("attention,mlp");
+  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("every layer of this model is sparse and has none"));
+  spec.mutable_model()->mutable_moe()->set_decoder_sparse_step(2);
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
 }  // namespace
 }  // namespace tandem::jobspec
