@@ -305,7 +305,7 @@ class Rank::Impl {
         });
   }
 
-  // After a run of that step.
+  // After a run of that step. The run behind it is under way and may be what has written.
   void CheckCanaries(int64_t step) const {
     if (canaries_ == nullptr) {
       return;

@@ -111,7 +111,8 @@ std::string ErrorWith(const Mischief& mischief) {
              return std::make_unique<MischievousBackend>(mischief);
            }});
   } catch (const trainer::InstructionError& error) {
-    EXPECT_EQ(error.step, 2) << "the run that applies the first step computes the second";
+    // The run that applies the first step and computes the second is issued before the look behind the first.
+    EXPECT_TRUE(error.step == 1 || error.step == 2) << error.step;
     return error.what();
   }
   return "went on";
