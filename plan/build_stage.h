@@ -13,8 +13,8 @@ namespace tandem::plan {
 // it (a bug of ours, with the check's text).
 void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan);
 
-// Its last part: the options that follow from the outline, and the programs, from outline, layouts, groups and
-// the other options. Alone it is for tests, on other outlines.
+// Its last part: the options that follow from the outline, and the programs, from outline, layouts, groups
+// and the other options. Alone it is for tests, on other outlines.
 void BuildPrograms(JobPlan& plan);
 
 }  // namespace tandem::plan
