@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/tensor_type.h"
 
+#include <c10/core/ScalarType.h>
+
 #include "checkpoint/checkpoint.h"
 
 namespace tandem::checkpoint {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
+#include <cstdint>
 #include <string>
+
+namespace c10 {
+enum class ScalarType : int8_t;
+}
 
 namespace tandem::checkpoint {
 

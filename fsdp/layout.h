@@ -54,6 +54,10 @@ struct Layout {
 // rows whose common multiple is larger than the unit: one rank would own all of it.
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
 
+// Throws std::invalid_argument, naming the parameters, unless they follow each other without overlap inside
+// the buffer, each as large as its shape says, and the buffer ends at a multiple of the granule.
+void CheckLayout(const Layout& layout);
+
 // Elements of one of `num_ranks` equal shards of the padded buffer: a multiple of the granule.
 int64_t ShardElements(const Layout& layout, int num_ranks);
 

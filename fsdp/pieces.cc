@@ -14,6 +14,22 @@ std::vector<Piece> PiecesOf(const Layout& layout, Range owned) {
   return pieces;
 }
 
+std::vector<Gap> GapsOf(const Layout& layout, Range range) {
+  std::vector<Gap> gaps;
+  int64_t cursor = range.begin;
+  int behind = -1;
+  const auto add = [&](int64_t end) {
+    if (end > cursor) gaps.push_back({.range = {.begin = cursor, .end = end}, .behind = behind});
+  };
+  for (const Piece& piece : PiecesOf(layout, range)) {
+    add(piece.range.begin);
+    cursor = piece.range.end;
+    behind = piece.parameter;
+  }
+  add(range.end);
+  return gaps;
+}
+
 std::vector<Range> RunsOf(const std::vector<Piece>& pieces) {
   std::vector<Range> runs;
   for (const Piece& piece : pieces) {

@@ -19,7 +19,15 @@ struct Piece {
 // The pieces of `owned`, in the order of the buffer; parameters that do not reach into it are left out.
 std::vector<Piece> PiecesOf(const Layout& layout, Range owned);
 
-// The same elements as maximal runs: neighbours without a gap are one. Gaps are in none of them.
+// Elements of a range that are of no parameter.
+struct Gap {
+  Range range;
+  int behind = -1;  // the parameter before it in the range; -1: none
+  bool operator==(const Gap&) const = default;
+};
+std::vector<Gap> GapsOf(const Layout& layout, Range range);
+
+// The elements of pieces as maximal runs: neighbours without a gap are one. Gaps are in none of them.
 std::vector<Range> RunsOf(const std::vector<Piece>& pieces);
 
 }  // namespace tandem::fsdp

@@ -50,6 +50,11 @@ UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, Unit
       pieces_(PiecesOf(layout_, held_)),
       types_(types),
       device_(&device) {
+  try {
+    CheckLayout(layout_);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("unit " + name_ + ": " + error.what());
+  }
   if (!AreSupported(types)) {
     throw std::invalid_argument("unit " + name_ + ": main type " + c10::toString(types.main) +
                                 ", compute type " + c10::toString(types.compute) + ", transport type " +

@@ -112,10 +112,16 @@ class FileChecker {
     const int64_t hidden = model.hidden_size();
     const int64_t attention =
         hidden * model.head_dim() * 2 * (model.num_attention_heads() + model.num_key_value_heads());
-    const int64_t layer = attention + 3 * hidden * model.intermediate_size() + 2 * hidden;
+    const v1::MixtureOfExperts& moe = model.moe();
+    const int64_t dense = attention + 3 * hidden * model.intermediate_size() + 2 * hidden;
+    const int64_t sparse =
+        attention + moe.num_experts() * hidden * (3 * moe.moe_intermediate_size() + 1) + 2 * hidden;
+    const int64_t num_sparse = model.has_moe() ? model.num_hidden_layers() / moe.decoder_sparse_step() : 0;
+    const double layers = static_cast<double>(dense) * (model.num_hidden_layers() - num_sparse) +
+                          static_cast<double>(sparse) * num_sparse;
     const int64_t ends = model.vocab_size() * hidden * (model.tie_word_embeddings() ? 1 : 2) + hidden;
     const double element = spec_.precision().compute() == v1::COMPUTE_TYPE_FP64 ? 8 : 4;
-    const double needed = 3 * element * (static_cast<double>(layer) * model.num_hidden_layers() + ends);
+    const double needed = 3 * element * (layers + ends);
     struct statvfs space;
     if (statvfs(existing.c_str(), &space) != 0) {
       Refuse("checkpoint.directory", directory, "a folder whose free space is known",

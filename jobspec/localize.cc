@@ -5,9 +5,12 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "jobspec/jobspec.h"
@@ -31,12 +34,40 @@ struct Supported {
   const char* value;  // JSON
 };
 constexpr Supported kSupported[] = {
-    {"hidden_act", "\"silu\""},     {"rope_scaling", "null"},     {"attention_bias", "false"},
-    {"mlp_bias", "false"},          {"attention_dropout", "0"},   {"sliding_window", "null"},
-    {"partial_rotary_factor", "1"}, {"pretraining_tp", "1"},      {"quantization_config", "null"},
-    {"layer_types", "null"},        {"no_rope_layers", "null"},   {"logits_soft_cap", "null"},
-    {"embedding_multiplier", "1"},  {"residual_multiplier", "1"}, {"attention_multiplier", "null"},
-    {"logits_scaling", "1"},        {"qk_norm", "false"},         {"use_qk_norm", "false"},
+    {"hidden_act", "\"silu\""},
+    {"rope_scaling", "null"},
+    {"attention_bias", "false"},
+    {"mlp_bias", "false"},
+    {"attention_dropout", "0"},
+    {"sliding_window", "null"},
+    {"partial_rotary_factor", "1"},
+    {"pretraining_tp", "1"},
+    {"quantization_config", "null"},
+    {"layer_types", "null"},
+    {"no_rope_layers", "null"},
+    {"logits_soft_cap", "null"},
+    {"embedding_multiplier", "1"},
+    {"residual_multiplier", "1"},
+    {"attention_multiplier", "null"},
+    {"logits_scaling", "1"},
+    {"qk_norm", "false"},
+    {"use_qk_norm", "false"},
+    {"router_jitter_noise", "0"},
+    {"mlp_only_layers", "[]"},
+    {"use_sliding_window", "false"},
+    {"output_router_logits", "false"},
+};
+
+// Models that have our layers, under our names of their parameters.
+struct Architecture {
+  const char* name;
+  const char* model_type;
+  bool has_experts;
+};
+constexpr Architecture kArchitectures[] = {
+    {"LlamaForCausalLM", "llama", false},
+    {"MixtralForCausalLM", "mixtral", true},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", true},
 };
 
 // What Hugging Face's LlamaConfig takes where the file is silent; ours differ.
@@ -60,26 +91,32 @@ class HuggingFaceReader {
     }
     CheckArchitecture();
     CheckSupported();
-    ReadSize("hidden_size", true, &v1::Model::has_hidden_size, &v1::Model::set_hidden_size);
-    ReadSize("intermediate_size", true, &v1::Model::has_intermediate_size, &v1::Model::set_intermediate_size);
-    ReadSize("num_hidden_layers", true, &v1::Model::has_num_hidden_layers, &v1::Model::set_num_hidden_layers);
-    ReadSize("num_attention_heads", true, &v1::Model::has_num_attention_heads,
+    ReadSize(model_, "hidden_size", true, &v1::Model::has_hidden_size, &v1::Model::set_hidden_size);
+    ReadSize(model_, "intermediate_size", true, &v1::Model::has_intermediate_size,
+             &v1::Model::set_intermediate_size);
+    ReadSize(model_, "num_hidden_layers", true, &v1::Model::has_num_hidden_layers,
+             &v1::Model::set_num_hidden_layers);
+    ReadSize(model_, "num_attention_heads", true, &v1::Model::has_num_attention_heads,
              &v1::Model::set_num_attention_heads);
-    ReadSize("num_key_value_heads", false, &v1::Model::has_num_key_value_heads,
+    ReadSize(model_, "num_key_value_heads", false, &v1::Model::has_num_key_value_heads,
              &v1::Model::set_num_key_value_heads);
-    ReadSize("head_dim", false, &v1::Model::has_head_dim, &v1::Model::set_head_dim);
-    ReadSize("vocab_size", true, &v1::Model::has_vocab_size, &v1::Model::set_vocab_size);
-    ReadSize("max_position_embeddings", false, &v1::Model::has_max_position_embeddings,
+    ReadSize(model_, "head_dim", false, &v1::Model::has_head_dim, &v1::Model::set_head_dim);
+    ReadSize(model_, "vocab_size", true, &v1::Model::has_vocab_size, &v1::Model::set_vocab_size);
+    ReadSize(model_, "max_position_embeddings", false, &v1::Model::has_max_position_embeddings,
              &v1::Model::set_max_position_embeddings);
-    ReadNumber("rms_norm_eps", kDefaultRmsNormEps, &v1::Model::has_rms_norm_eps,
+    ReadNumber(model_, "rms_norm_eps", kDefaultRmsNormEps, &v1::Model::has_rms_norm_eps,
                &v1::Model::set_rms_norm_eps);
-    ReadNumber("rope_theta", RopeTheta(), &v1::Model::has_rope_theta, &v1::Model::set_rope_theta);
-    ReadNumber("initializer_range", 0.02, &v1::Model::has_initializer_range,
+    ReadNumber(model_, "rope_theta", RopeTheta(), &v1::Model::has_rope_theta, &v1::Model::set_rope_theta);
+    ReadNumber(model_, "initializer_range", 0.02, &v1::Model::has_initializer_range,
                &v1::Model::set_initializer_range);
-    ReadTied();
+    ReadFlag(model_, "tie_word_embeddings", false, &v1::Model::has_tie_word_embeddings,
+             &v1::Model::set_tie_word_embeddings);
+    if (architecture_ != nullptr && architecture_->has_experts) {
+      ReadExperts(*model_.mutable_moe());
+    }
     if (violations_.size() == before) {
       if (!model_.has_model_type()) {
-        model_.set_model_type("llama");
+        model_.set_model_type(architecture_->model_type);
       }
       model_.clear_hugging_face();
     }
@@ -120,13 +157,35 @@ class HuggingFaceReader {
   void CheckArchitecture() {
     const Json architectures = json_.value("architectures", Json());
     const Json type = json_.value("model_type", Json());
-    const bool listed =
-        architectures.is_array() && architectures.size() == 1 && architectures[0] == "LlamaForCausalLM";
-    const bool fits = listed ? type.is_null() || type == "llama" : architectures.is_null() && type == "llama";
-    if (!fits) {
-      Refuse(absl::StrCat("architecture ", architectures.is_null() ? type.dump() : architectures.dump()),
-             "LlamaForCausalLM (model_type llama)", "not built yet: other architectures; use a Llama model");
+    for (const Architecture& known : kArchitectures) {
+      const bool listed =
+          architectures.is_array() && architectures.size() == 1 && architectures[0] == known.name;
+      if (listed ? type.is_null() || type == known.model_type
+                 : architectures.is_null() && type == known.model_type) {
+        architecture_ = &known;
+        return;
+      }
     }
+    const auto text = [](std::string* out, const Architecture& known) {
+      absl::StrAppend(out, known.name, " (model_type ", known.model_type, ")");
+    };
+    Refuse(absl::StrCat("architecture ", architectures.is_null() ? type.dump() : architectures.dump()),
+           absl::StrJoin(kArchitectures, ", ", text), "not built yet: other architectures; use one of these");
+  }
+
+  // Auxiliary losses are of jobs, not of models: theirs are another formula, over all layers at once.
+  void ReadExperts(v1::MixtureOfExperts& moe) {
+    const char* const count = json_.contains("num_local_experts") ? "num_local_experts" : "num_experts";
+    using Moe = v1::MixtureOfExperts;
+    ReadSize(moe, count, true, &Moe::has_num_experts, &Moe::set_num_experts);
+    ReadSize(moe, "num_experts_per_tok", true, &Moe::has_num_experts_per_tok, &Moe::set_num_experts_per_tok);
+    if (std::string_view(architecture_->model_type) == "mixtral") {
+      return;  // the others follow
+    }
+    ReadSize(moe, "moe_intermediate_size", true, &Moe::has_moe_intermediate_size,
+             &Moe::set_moe_intermediate_size);
+    ReadSize(moe, "decoder_sparse_step", false, &Moe::has_decoder_sparse_step, &Moe::set_decoder_sparse_step);
+    ReadFlag(moe, "norm_topk_prob", false, &Moe::has_norm_topk_prob, &Moe::set_norm_topk_prob);
   }
 
   void CheckSupported() {
@@ -160,9 +219,11 @@ class HuggingFaceReader {
     return 10000;
   }
 
-  void ReadSize(const char* key, bool required, bool (v1::Model::*has)() const,
-                void (v1::Model::*set)(int64_t)) {
-    if ((model_.*has)()) {
+  // Each sets a field of `message` from the file, where the job leaves it out.
+  template <typename Message, typename Integer>
+  void ReadSize(Message& message, const char* key, bool required, bool (Message::*has)() const,
+                void (Message::*set)(Integer)) {
+    if ((message.*has)()) {
       return;
     }
     const auto found = json_.find(key);
@@ -172,45 +233,51 @@ class HuggingFaceReader {
                absl::StrCat("add model.", key, " to the job"));
       }
     } else if (!found->is_number_integer() ||
-               (found->is_number_unsigned() && found->get<uint64_t>() > uint64_t{INT64_MAX})) {
+               (found->is_number_unsigned() &&
+                found->get<uint64_t>() > uint64_t{std::numeric_limits<Integer>::max()}) ||
+               found->get<int64_t>() < std::numeric_limits<Integer>::min()) {
       Refuse(absl::StrCat(key, " ", found->dump()), "an integer", "mend the file");
     } else {
-      (model_.*set)(found->get<int64_t>());
+      (message.*set)(found->get<Integer>());
     }
   }
 
-  void ReadNumber(const char* key, double fallback, bool (v1::Model::*has)() const,
-                  void (v1::Model::*set)(double)) {
-    if ((model_.*has)()) {
+  template <typename Message>
+  void ReadNumber(Message& message, const char* key, double fallback, bool (Message::*has)() const,
+                  void (Message::*set)(double)) {
+    if ((message.*has)()) {
       return;
     }
     const auto found = json_.find(key);
     if (found == json_.end() || found->is_null()) {
-      (model_.*set)(fallback);
+      (message.*set)(fallback);
     } else if (!found->is_number()) {
       Refuse(absl::StrCat(key, " ", found->dump()), "a number", "mend the file");
     } else {
-      (model_.*set)(found->get<double>());
+      (message.*set)(found->get<double>());
     }
   }
 
-  void ReadTied() {
-    if (model_.has_tie_word_embeddings()) {
+  template <typename Message>
+  void ReadFlag(Message& message, const char* key, bool fallback, bool (Message::*has)() const,
+                void (Message::*set)(bool)) {
+    if ((message.*has)()) {
       return;
     }
-    const auto found = json_.find("tie_word_embeddings");
+    const auto found = json_.find(key);
     if (found == json_.end() || found->is_null()) {
-      model_.set_tie_word_embeddings(false);
+      (message.*set)(fallback);
     } else if (!found->is_boolean()) {
-      Refuse(absl::StrCat("tie_word_embeddings ", found->dump()), "true, false", "mend the file");
+      Refuse(absl::StrCat(key, " ", found->dump()), "true, false", "mend the file");
     } else {
-      model_.set_tie_word_embeddings(found->get<bool>());
+      (message.*set)(found->get<bool>());
     }
   }
 
   v1::Model& model_;
   std::vector<v1::Violation>& violations_;
   Json json_;
+  const Architecture* architecture_ = nullptr;  // of the file, where it is known
 };
 
 class PathLocalizer {

@@ -30,6 +30,16 @@ void ResolveModel(v1::Model& model) {
       TANDEM_DEFAULT(model, head_dim, model.hidden_size() / heads);
     }
   }
+  if (model.has_moe()) {
+    v1::MixtureOfExperts& moe = *model.mutable_moe();
+    if (model.has_intermediate_size()) {
+      TANDEM_DEFAULT(moe, moe_intermediate_size, model.intermediate_size());
+    }
+    TANDEM_DEFAULT(moe, norm_topk_prob, true);
+    TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
+    TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);
+    TANDEM_DEFAULT(moe, router_z_loss_coef, 0);
+  }
   TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);
   TANDEM_DEFAULT(model, rope_theta, 10000);
   TANDEM_DEFAULT(model, tie_word_embeddings, false);
@@ -116,6 +126,7 @@ v1::JobSpec Resolve(const v1::JobSpec& spec) {
   }
   TANDEM_DEFAULT(*resolved.mutable_report(), parameter_norms, true);
   TANDEM_DEFAULT(*resolved.mutable_resources(), device, v1::DEVICE_AUTO);
+  TANDEM_DEFAULT(*resolved.mutable_debug(), canaries, false);
   return resolved;
 }
 

@@ -93,8 +93,9 @@ class Validator : private FieldChecker {
       }
       return;
     }
-    if (model.model_type() != "llama") {
-      Refuse("model.model_type", "not built yet: other architectures; use llama or omit the key");
+    const bool sparse = model.model_type() == "mixtral" || model.model_type() == "qwen3_moe";
+    if (!sparse && model.model_type() != "llama") {
+      Refuse("model.model_type", "not built yet: other architectures; use one of these");
       return;
     }
     const std::vector<std::string> sizes = {"model.hidden_size", "model.intermediate_size",
@@ -113,10 +114,72 @@ class Validator : private FieldChecker {
       }
     }
     CheckHeads(model);
+    CheckExperts(model, sparse);
     if (Usable({"model.vocab_size", "data.tokenizer"}) && spec().data().tokenizer() == "bytes" &&
         model.vocab_size() < 256) {
       Refuse("model.vocab_size", absl::StrCat(model.vocab_size()), "at least 256 with tokenizer: bytes",
              "a byte has 256 values: use 256");
+    }
+  }
+
+  void CheckExperts(const v1::Model& model, bool sparse) {
+    if (!sparse) {
+      if (model.has_moe() && IsWritten("model.model_type")) {
+        Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe with a block moe",
+               "use one of these, or omit the block");
+      } else if (model.has_moe()) {
+        Refuse("model.moe", ValueText(FindValue(spec(), "model.moe")),
+               absl::StrCat("nothing with model_type ", model.model_type(), Origin("model.model_type")),
+               "omit the block, or give model_type: mixtral, or qwen3_moe");
+      }
+      return;
+    }
+    const v1::MixtureOfExperts& moe = model.moe();
+    if (!Has("model.moe.num_experts")) {
+      Refuse("model.moe.num_experts", "say how many experts a sparse layer has");
+    }
+    if (!Has("model.moe.num_experts_per_tok")) {
+      Refuse("model.moe.num_experts_per_tok", "say how many experts each token uses");
+    }
+    if (Usable({"model.moe.num_experts", "model.moe.num_experts_per_tok"}) &&
+        moe.num_experts_per_tok() > moe.num_experts()) {
+      Refuse("model.moe.num_experts_per_tok", absl::StrCat(moe.num_experts_per_tok()),
+             absl::StrCat("1 to num_experts ", moe.num_experts(), Origin("model.moe.num_experts")),
+             "use a smaller number");
+    }
+    const bool mixtral = model.model_type() == "mixtral";
+    if (mixtral && Usable({"model.moe.norm_topk_prob"}) && !moe.norm_topk_prob()) {
+      Refuse("model.moe.norm_topk_prob", "false", "true with model_type mixtral",
+             "omit the key, or use model_type: qwen3_moe");
+    }
+    if (Usable({"model.moe.num_experts_per_tok", "model.moe.norm_topk_prob"}) &&
+        moe.num_experts_per_tok() == 1 && moe.norm_topk_prob()) {
+      Refuse("model.moe.num_experts_per_tok", "1",
+             absl::StrCat("2 or more with norm_topk_prob: true", Origin("model.moe.norm_topk_prob")),
+             absl::StrCat("divided by their sum, the probability of one expert is always 1, and the router "
+                          "would never learn: use more",
+                          mixtral ? "" : ", or norm_topk_prob: false"));
+    }
+    if (mixtral && Usable({"model.moe.moe_intermediate_size", "model.intermediate_size"}) &&
+        moe.moe_intermediate_size() != model.intermediate_size()) {
+      Refuse("model.moe.moe_intermediate_size", absl::StrCat(moe.moe_intermediate_size()),
+             absl::StrCat("intermediate_size ", model.intermediate_size(), " with model_type mixtral"),
+             "omit the key, or use model_type: qwen3_moe");
+    }
+    const int64_t step = moe.decoder_sparse_step();
+    if (mixtral && Usable({"model.moe.decoder_sparse_step"}) && step != 1) {
+      Refuse("model.moe.decoder_sparse_step", absl::StrCat(step), "1 with model_type mixtral",
+             "omit the key, or use model_type: qwen3_moe");
+    } else if (Usable({"model.moe.decoder_sparse_step", "model.num_hidden_layers"}) &&
+               step > model.num_hidden_layers()) {
+      Refuse("model.moe.decoder_sparse_step", absl::StrCat(step),
+             absl::StrCat("1 to num_hidden_layers ", model.num_hidden_layers(),
+                          Origin("model.num_hidden_layers")),
+             "no layer is sparse: use a smaller number, or model_type: llama");
+    }
+    if (spec().resources().device() == v1::DEVICE_CUDA) {
+      Refuse("resources.device", "cuda", "cpu with a mixture of experts",
+             "not built yet: experts on GPUs; use cpu, or a dense model");
     }
   }
 
@@ -301,8 +364,12 @@ class Validator : private FieldChecker {
       }
       Refuse(kPath, word == "off" || word == "layer"
                         ? absl::StrCat(word, " stands alone: leave the others out")
-                        : absl::StrCat(Shown(word), " is no kind of node of a layer, or is there twice"));
+                        : absl::StrCat(Shown(word), " is not a kind of node of a layer, or is there twice"));
       return;
+    }
+    if (kinds.count("mlp") == 0 && Usable({"model.moe.decoder_sparse_step"}) && spec().model().has_moe() &&
+        spec().model().moe().decoder_sparse_step() == 1) {
+      Refuse(kPath, "mlp: every layer of this model is sparse and has none; use layer or attention");
     }
   }
 
@@ -332,6 +399,10 @@ class Validator : private FieldChecker {
     std::set<std::string> units = {"embedding", "head"};
     for (int64_t layer = 0; layer < spec().model().num_hidden_layers(); ++layer) {
       units.insert(absl::StrCat("layers.", layer));
+      const v1::MixtureOfExperts& moe = spec().model().moe();
+      if (moe.decoder_sparse_step() > 0 && (layer + 1) % moe.decoder_sparse_step() == 0) {
+        units.insert(absl::StrCat("layers.", layer, ".experts"));
+      }
     }
     for (const std::string& word : words) {
       if (units.erase(word) == 0) {

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "model/node_kinds.h"
 #include "ops/attention_work.h"
 #include "ops/linear_work.h"
@@ -6,7 +10,8 @@
 namespace tandem::model {
 
 // hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
-// log-sum-exps; the backward recomputes the norm.
+// log-sum-exps; the backward recomputes the norm. Where heads are normalised before they are rotated, q, k
+// and v are kept as they were before, and rotated again.
 NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double output = s.ProductFlops(s.query, s.hidden);
   const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
@@ -14,6 +19,39 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double scores = s.ProductFlops(s.length, s.query);
   const int64_t forward_work = ops::AttentionWorkBytes(s.device, s.attention(), s.compute_bytes);
   const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, s.attention(), s.compute_bytes);
+  std::vector<ParameterSpec> parameters = {
+      {.name = "norm", .shape = {s.hidden}, .init = Init::kOnes, .gradient_is_statistics = true},
+      {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
+      {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
+      {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
+      {.name = "output", .shape = {s.hidden, s.query}}};
+  const TensorSpec products{
+      "products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte};
+  std::vector<TensorSpec> forward_scratch = {
+      {"normed", {s.tokens, s.hidden}}, {"work", {forward_work}, ElementType::kByte}, products};
+  std::vector<TensorSpec> input_scratch = {{"grad_normed", {s.tokens, s.hidden}},
+                                           {"grad_context", {s.tokens, s.query}},
+                                           {"work", {backward_work}, ElementType::kByte},
+                                           NormWork(s),
+                                           products};
+  std::vector<TensorSpec> intermediates = {{"normed", {s.tokens, s.hidden}},
+                                           {"grad_qkv", {s.tokens, s.qkv}},
+                                           {"grad_norm", {s.hidden}, ElementType::kStatistics}};
+  if (s.norms_heads) {
+    for (const char* name : {"query_norm", "key_norm"}) {
+      parameters.push_back(
+          {.name = name, .shape = {s.head_dim}, .init = Init::kOnes, .gradient_is_statistics = true});
+      intermediates.push_back({std::string("grad_") + name, {s.head_dim}, ElementType::kStatistics});
+    }
+    forward_scratch.push_back({"rotated", {s.tokens, s.qkv}});
+    input_scratch.push_back({"rotated", {s.tokens, s.qkv}});
+  }
+  std::vector<std::string> computed;
+  for (const TensorSpec& intermediate : intermediates) {
+    computed.push_back(intermediate.name);
+  }
+  std::vector<std::string> weight_reads = computed;
+  weight_reads.emplace_back("context");
   return {
       .kind = schedules::NodeKind::kAttention,
       .inputs = {HiddenState("x", s)},
@@ -27,47 +65,25 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                    .flops = scores},
                   {.tensor = {"lse", {s.sequences, s.heads, s.length}, ElementType::kStatistics},
                    .computed_from = {"qkv", "context"}}},
-      .parts = {{.name = "attention",
-                 .parameters = {{.name = "norm",
-                                 .shape = {s.hidden},
-                                 .init = Init::kOnes,
-                                 .gradient_is_statistics = true},
-                                {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
-                                {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
-                                {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
-                                {.name = "output", .shape = {s.hidden, s.query}}}}},
-      .forward =
-          {.reads = {"x"},
-           .writes = {"hidden", "qkv", "context", "lse"},
-           .parameters = true,
-           .scratch = {{"normed", {s.tokens, s.hidden}},
-                       {"work", {forward_work}, ElementType::kByte},
-                       {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}},
-           .flops = projections + scores},
-      .halves =
-          SplitBackward{.intermediates = {{"normed", {s.tokens, s.hidden}},
-                                          {"grad_qkv", {s.tokens, s.qkv}},
-                                          {"grad_norm", {s.hidden}, ElementType::kStatistics}},
-                        .input = {.reads = {"x", "qkv", "context", "lse"},
-                                  .writes = {"normed", "grad_qkv", "grad_norm"},
-                                  .gradient_reads = {"hidden"},
-                                  .gradient_writes = {"x"},
-                                  .parameters = true,
-                                  .scratch = {{"grad_normed", {s.tokens, s.hidden}},
-                                              {"grad_context", {s.tokens, s.query}},
-                                              {"work", {backward_work}, ElementType::kByte},
-                                              NormWork(s),
-                                              {"products",
-                                               {ops::LinearWorkBytes(s.device, s.compute_bytes)},
-                                               ElementType::kByte}},
-                                  .flops = projections + 2.5 * scores},
-                        .weight = PassSpec{.reads = {"context", "normed", "grad_qkv", "grad_norm"},
-                                           .gradient_reads = {"hidden"},
-                                           .parameter_gradients = true,
-                                           .scratch = {{"products",
-                                                        {ops::LinearWorkBytes(s.device, s.compute_bytes)},
-                                                        ElementType::kByte}},
-                                           .flops = projections}},
+      .parts = {{.name = "attention", .parameters = std::move(parameters)}},
+      .forward = {.reads = {"x"},
+                  .writes = {"hidden", "qkv", "context", "lse"},
+                  .parameters = true,
+                  .scratch = std::move(forward_scratch),
+                  .flops = projections + scores},
+      .halves = SplitBackward{.intermediates = std::move(intermediates),
+                              .input = {.reads = {"x", "qkv", "context", "lse"},
+                                        .writes = computed,
+                                        .gradient_reads = {"hidden"},
+                                        .gradient_writes = {"x"},
+                                        .parameters = true,
+                                        .scratch = std::move(input_scratch),
+                                        .flops = projections + 2.5 * scores},
+                              .weight = PassSpec{.reads = std::move(weight_reads),
+                                                 .gradient_reads = {"hidden"},
+                                                 .parameter_gradients = true,
+                                                 .scratch = {products},
+                                                 .flops = projections}},
       .recomputes = true,
   };
 }

@@ -8,6 +8,7 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "ops/head_norm.h"
 #include "ops/rope.h"
 
 namespace tandem::model {
@@ -37,7 +38,9 @@ namespace {
 struct AttentionForward {
   at::Tensor x, hidden, qkv, context, lse;
   at::Tensor norm, weight_qkv, weight_output;
+  at::Tensor query_norm, key_norm;  // undefined where heads are not normalised
   at::Tensor normed;
+  at::Tensor rotated;  // may be qkv itself
   ops::Workspace work;
   ops::Workspace products;
 };
@@ -48,15 +51,17 @@ struct AttentionBackwardInput {
   at::Tensor grad_x;
   bool add_x = false;
   at::Tensor norm, weight_qkv, weight_output;
+  at::Tensor query_norm, key_norm, grad_query_norm, grad_key_norm;
   at::Tensor grad_normed, grad_context;
+  at::Tensor rotated;
   ops::Workspace work, norm_work;
   ops::Workspace products;
 };
 
 struct AttentionBackwardWeight {
   at::Tensor context, grad_hidden;
-  at::Tensor normed, grad_qkv, norm_sums;
-  at::Tensor grad_norm, grad_weight_qkv, grad_weight_output;
+  at::Tensor normed, grad_qkv, norm_sums, query_norm_sums, key_norm_sums;
+  at::Tensor grad_norm, grad_weight_qkv, grad_weight_output, grad_query_norm, grad_key_norm;
   bool add = false;  // to the parameters' gradients
   ops::Workspace products;
 };
@@ -83,6 +88,12 @@ class AttentionNode final : public SplitNode {
                        .normed = in.Scratch("normed"),
                        .work = in.Work("work"),
                        .products = in.Work("products")};
+    t.rotated = t.qkv;
+    if (s_.norms_heads) {
+      t.query_norm = in.Parameter("query_norm");
+      t.key_norm = in.Parameter("key_norm");
+      t.rotated = in.Scratch("rotated");
+    }
     return [this, t]() mutable { Forward(t); };
   }
 
@@ -105,6 +116,14 @@ class AttentionNode final : public SplitNode {
                              .work = in.Work("work"),
                              .norm_work = in.Work("norm_work"),
                              .products = in.Work("products")};
+    t.rotated = t.qkv;
+    if (s_.norms_heads) {
+      t.query_norm = in.Parameter("query_norm");
+      t.key_norm = in.Parameter("key_norm");
+      t.grad_query_norm = in.Value("grad_query_norm");
+      t.grad_key_norm = in.Value("grad_key_norm");
+      t.rotated = in.Scratch("rotated");
+    }
     return [this, t]() mutable { BackwardInput(t); };
   }
 
@@ -119,6 +138,12 @@ class AttentionNode final : public SplitNode {
                               .grad_weight_output = in.ParameterGradient("output"),
                               .add = in.AddsToParameterGradient("norm"),
                               .products = in.Work("products")};
+    if (s_.norms_heads) {
+      t.query_norm_sums = in.Value("grad_query_norm");
+      t.key_norm_sums = in.Value("grad_key_norm");
+      t.grad_query_norm = in.ParameterGradient("query_norm");
+      t.grad_key_norm = in.ParameterGradient("key_norm");
+    }
     return [this, t]() mutable { BackwardWeight(t); };
   }
 
@@ -126,11 +151,14 @@ class AttentionNode final : public SplitNode {
   void Forward(AttentionForward& t) const {
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
     ops_.Linear(t.normed, t.weight_qkv, /*residual=*/at::Tensor(), t.qkv, t.products);
-    ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, t.qkv);
+    if (!s_.norms_heads) {
+      Rotate(t.qkv);
+    }
     if (!t.context.defined()) {
       return;
     }
-    ops_.Attention(shape_, t.qkv, t.context, t.lse, t.work);
+    NormAndRotateHeads(t);
+    ops_.Attention(shape_, t.rotated, t.context, t.lse, t.work);
     if (!t.hidden.defined()) {
       return;
     }
@@ -139,8 +167,13 @@ class AttentionNode final : public SplitNode {
 
   void BackwardInput(AttentionBackwardInput& t) const {
     ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, t.grad_context, t.products);
-    ops_.AttentionBackward(shape_, t.qkv, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
+    NormAndRotateHeads(t);
+    ops_.AttentionBackward(shape_, t.rotated, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
     ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
+    if (s_.norms_heads) {
+      ops::HeadNormBackward(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, /*add=*/false,
+                            t.grad_qkv, t.grad_query_norm, t.grad_key_norm);
+    }
     ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
                          /*add_weight=*/false, t.grad_norm, t.norm_work);
@@ -151,6 +184,23 @@ class AttentionNode final : public SplitNode {
     ops_.LinearBackwardWeight(t.grad_hidden, t.context, t.add, t.grad_weight_output, t.products);
     ops_.LinearBackwardWeight(t.grad_qkv, t.normed, t.add, t.grad_weight_qkv, t.products);
     CopyOrAdd(t.norm_sums, t.add, t.grad_norm);
+    if (s_.norms_heads) {
+      CopyOrAdd(t.query_norm_sums, t.add, t.grad_query_norm);
+      CopyOrAdd(t.key_norm_sums, t.add, t.grad_key_norm);
+    }
+  }
+
+  void Rotate(at::Tensor& qkv) const {
+    ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, qkv);
+  }
+
+  // qkv, which is kept as it was projected, to `rotated`; nothing where qkv is kept rotated.
+  template <typename Tensors>
+  void NormAndRotateHeads(Tensors& t) const {
+    if (s_.norms_heads) {
+      ops::HeadNorm(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, t.rotated);
+      Rotate(t.rotated);
+    }
   }
 
   const std::shared_ptr<const RotaryTables> tables_;

@@ -318,6 +318,13 @@ at::Tensor BoundTensors::Value(const std::string& name) { return TensorOf(Role::
 
 at::Tensor BoundTensors::Gradient(const std::string& value) { return TensorOf(Role::kGradient, value); }
 
+at::Tensor BoundTensors::OverwrittenGradient(const std::string& value) {
+  if (AddsToGradient(value)) {
+    throw std::logic_error(absl::StrCat(Where(), "these nodes do not add to the gradient of ", value));
+  }
+  return Gradient(value);
+}
+
 at::Tensor BoundTensors::Parameter(const std::string& name) { return TensorOf(Role::kParameter, name); }
 
 at::Tensor BoundTensors::ParameterGradient(const std::string& name) {

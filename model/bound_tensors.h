@@ -36,6 +36,8 @@ class BoundTensors {
   // An intermediate too. Undefined: an output that a recompute does not write, because it was kept.
   at::Tensor Value(const std::string& name);
   at::Tensor Gradient(const std::string& value);
+  // Of a value with one reader: throws std::logic_error where the pass adds to it.
+  at::Tensor OverwrittenGradient(const std::string& value);
   at::Tensor Parameter(const std::string& name);
   at::Tensor ParameterGradient(const std::string& name);  // undefined: of a frozen matrix, nobody wants it
   // Undefined: a state that the pass would change, and that a recompute or a validation leaves alone.

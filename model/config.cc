@@ -11,7 +11,8 @@ namespace tandem::model {
 namespace {
 
 // Adds the parts that `node` declares to be of its unit.
-void AddParts(const DecoderNode& node, const NodeDeclaration& declaration, UnitParameters& unit) {
+void AddParts(Architecture architecture, const DecoderNode& node, const NodeDeclaration& declaration,
+              UnitParameters& unit) {
   for (const PartSpec& part : declaration.parts) {
     if (!part.unit.empty()) {
       continue;  // another unit's
@@ -25,13 +26,25 @@ void AddParts(const DecoderNode& node, const NodeDeclaration& declaration, UnitP
     for (const ParameterSpec& parameter : part.parameters) {
       blocks += parameter.block.empty() || parameter.block == block ? 0 : 1;
       block = parameter.block;
-      unit.parameters.push_back({.name = HuggingFaceName(node.kind, parameter.name, node.layer),
+      unit.parameters.push_back({.name = HuggingFaceName(architecture, node.kind, parameter.name, node.layer),
                                  .shape = parameter.shape,
                                  .part = static_cast<int>(unit.parts.size()) - 1,
                                  .block = block.empty() ? -1 : blocks - 1,
                                  .init = parameter.init});
     }
   }
+}
+
+// Elements of all units, each unit's times a share of them.
+template <typename Share>
+int64_t SumOfUnits(const DecoderConfig& config, const Share& share) {
+  double total = 0;
+  for (const UnitParameters& unit : DecoderUnits(config)) {
+    for (const Parameter& parameter : unit.parameters) {
+      total += static_cast<double>(NumElements(parameter.shape)) * share(unit);
+    }
+  }
+  return static_cast<int64_t>(total);
 }
 
 }  // namespace
@@ -47,33 +60,32 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   std::vector<UnitParameters> units;
   int layer = static_cast<int>(config.num_hidden_layers);
   for (const DecoderNode& node : DecoderNodeList(config)) {
-    if (units.empty() || units.back().name != node.unit) {
-      units.push_back({.name = node.unit,
-                       .layer = node.layer < 0 ? layer++ : node.layer,
-                       .frozen = IsFrozen(config, node.unit)});
+    auto unit = std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.name == node.unit; });
+    if (unit == units.end()) {
+      unit = units.insert(units.end(), {.name = node.unit,
+                                        .layer = node.layer < 0 ? layer++ : node.layer,
+                                        .experts = node.kind == schedules::NodeKind::kExperts,
+                                        .frozen = IsFrozen(config, node.unit)});
     }
-    AddParts(node, Declare(node.kind, shapes), units.back());
+    AddParts(config.architecture, node, Declare(node.kind, shapes), *unit);
   }
   return units;
 }
 
 int64_t NumParameters(const DecoderConfig& config) {
-  int64_t total = 0;
-  for (const UnitParameters& unit : DecoderUnits(config)) {
-    for (const Parameter& parameter : unit.parameters) {
-      int64_t elements = 1;
-      for (const int64_t dim : parameter.shape) {
-        elements *= dim;
-      }
-      total += elements;
-    }
-  }
-  return total;
+  return SumOfUnits(config, [](const UnitParameters&) { return 1.0; });
+}
+
+int64_t NumActiveParameters(const DecoderConfig& config) {
+  const ops::RouterConfig& router = config.moe.router;
+  return SumOfUnits(config, [&](const UnitParameters& unit) {
+    return unit.experts ? static_cast<double>(router.top_k) / static_cast<double>(router.experts) : 1.0;
+  });
 }
 
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   const double embedding = static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
-  double parameters = static_cast<double>(NumParameters(config));
+  double parameters = static_cast<double>(NumActiveParameters(config));
   if (!config.tie_word_embeddings) {
     parameters -= embedding;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
   }

@@ -7,11 +7,25 @@
 
 #include "model/precision.h"
 #include "ops/device_kind.h"
+#include "ops/router_config.h"
 
 namespace tandem::model {
 
+// Whose names a decoder's parameters have, and what its attention does.
+enum class Architecture : uint8_t { kLlama, kMixtral, kQwen3Moe };
+
+// Of the sparse layers of a decoder, in which each token is seen by a few of many experts.
+struct MixtureOfExperts {
+  ops::RouterConfig router;         // experts 0: no layer is sparse
+  int64_t intermediate_size = 0;    // of an expert
+  int64_t decoder_sparse_step = 1;  // layer L, from 0, is sparse where L + 1 is a multiple of it
+  double router_aux_loss_coef = 0;  // of the balance over a microbatch (ops/router_losses.h)
+  double router_z_loss_coef = 0;
+};
+
 // A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
 struct DecoderConfig {
+  Architecture architecture = Architecture::kLlama;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
   int64_t num_hidden_layers = 0;
@@ -24,6 +38,13 @@ struct DecoderConfig {
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
+  MixtureOfExperts moe;
+
+  bool IsSparse(int64_t layer) const {
+    return moe.router.experts > 0 && (layer + 1) % moe.decoder_sparse_step == 0;
+  }
+  // Queries and keys are normalised head by head before they are rotated.
+  bool NormsHeads() const { return architecture == Architecture::kQwen3Moe; }
 };
 
 bool IsFrozen(const DecoderConfig& config, const std::string& unit);
@@ -54,18 +75,22 @@ struct UnitParameters {
   std::string name;
   int layer =
       -1;  // units of one layer have the same number; embedding and head have numbers behind the layers
+  bool experts = false;  // sharded over the expert data parallel group
   std::vector<std::string> parts;
   std::vector<Parameter> parameters;
   bool frozen = false;  // not trained
 };
 
 // Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless
-// tied).
+// tied). A sparse layer has the parts "attention" and "router", and a unit "layers.0.experts" beside it.
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
 int64_t NumParameters(const DecoderConfig& config);
 
-// Model FLOPs of one token, forward and backward: 6 × parameters without the input embedding, plus
+// Those that one token uses: all but the experts that it did not choose.
+int64_t NumActiveParameters(const DecoderConfig& config);
+
+// Model FLOPs of one token, forward and backward: 6 × active parameters without the input embedding, plus
 // causal attention 6·L·H·S, H = heads · head_dim (PaLM, arXiv:2204.02311, appendix B, has 12·L·H·S; causality
 // leaves half).
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);

@@ -16,7 +16,7 @@ DeclaredPasses::DeclaredPasses(const NodeContext& context, NodeDeclaration decla
       ops_(context.ops),
       epsilon_(context.config.rms_norm_eps),
       declaration_([&] {
-        FreezeParts(context.config, context.unit, context.shapes.tokens, declaration);
+        FreezeParts(context.config, context.unit, context.shapes, declaration);
         return std::move(declaration);
       }()) {}
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <stdexcept>
 
 #include "model/node_kinds.h"
 
@@ -14,6 +15,9 @@ using schedules::NodeKind;
 
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops) {
+  if ((config.moe.router.experts > 0 || config.NormsHeads()) && !ops.device().is_cpu()) {
+    throw std::invalid_argument("mixture of experts on GPUs is not built yet: use resources: {device: cpu}");
+  }
   const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
   const auto context_of = [&](const std::string& unit) {
     const NodeTypes types(precision, unit);
@@ -28,6 +32,9 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {NodeKind::kEmbedding, MakeEmbeddingNode},
       {NodeKind::kAttention, [&](const NodeContext& context) { return MakeAttentionNode(context, tables); }},
       {NodeKind::kMlp, MakeMlpNode},
+      {NodeKind::kRoute, MakeRouteNode},
+      {NodeKind::kExperts, MakeExpertsNode},
+      {NodeKind::kFinish, MakeFinishNode},
       {NodeKind::kHead, MakeHeadNode},
   };
   std::vector<std::unique_ptr<Node>> nodes;

@@ -17,6 +17,9 @@ std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context);
 std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context,
                                         std::shared_ptr<const RotaryTables> tables);
 std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
+std::unique_ptr<Node> MakeRouteNode(const NodeContext& context);
+std::unique_ptr<Node> MakeExpertsNode(const NodeContext& context);
+std::unique_ptr<Node> MakeFinishNode(const NodeContext& context);
 std::unique_ptr<Node> MakeHeadNode(const NodeContext& context);
 
 }  // namespace tandem::model

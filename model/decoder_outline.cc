@@ -16,7 +16,7 @@ schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch,
                      .layer = node.layer,
                      .unit = node.unit,
                      .declaration = Declare(node.kind, shapes)});
-    FreezeParts(config, node.unit, shapes.tokens, nodes.back().declaration);
+    FreezeParts(config, node.unit, shapes, nodes.back().declaration);
   }
   const TensorSpec tokens = BatchTokens({config, batch, precision.hidden(), device}).tensor;
   return WriteOutline(nodes, tokens, DecoderUnits(config), layouts, precision);

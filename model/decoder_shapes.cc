@@ -19,6 +19,15 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       qkv(query + 2 * key),
       compute_bytes(ElementBytes(compute)),
       device(device),
-      tied(config.tie_word_embeddings) {}
+      tied(config.tie_word_embeddings),
+      norms_heads(config.NormsHeads()),
+      router(config.moe.router),
+      router_losses{.sequence_length = tokens,
+                    .balance = config.moe.router_aux_loss_coef,
+                    .z = config.moe.router_z_loss_coef},
+      chosen(router.top_k),
+      rows(tokens * chosen),
+      expert_inner(config.moe.intermediate_size),
+      widens(compute == ComputeType::kBf16) {}
 
 }  // namespace tandem::model

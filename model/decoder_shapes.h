@@ -26,7 +26,14 @@ struct DecoderShapes {
   int64_t qkv;            // query + 2 * key
   int64_t compute_bytes;  // of an element
   DeviceKind device;
-  bool tied;  // the head's matrix is the embedding's
+  bool tied;         // the head's matrix is the embedding's
+  bool norms_heads;  // DecoderConfig::NormsHeads
+  ops::RouterConfig router;
+  ops::RouterLossConfig router_losses;
+  int64_t chosen;        // k: experts of a token
+  int64_t rows;          // T * k: of all experts together
+  int64_t expert_inner;  // of an expert
+  bool widens;           // statistics are of a wider type than what is computed in
 
   ops::AttentionShape attention() const { return {sequences, length, heads, kv_heads, head_dim}; }
 

@@ -2,6 +2,11 @@
 #include "model/hugging_face_names.h"
 
 #include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 
 namespace tandem::model {
 namespace {
@@ -11,7 +16,8 @@ using schedules::NodeKind;
 struct Row {
   NodeKind kind;
   const char* parameter;
-  const char* name;  // after "model.layers.N." for what is in a layer
+  const char* name;  // after "model.layers.N." for what is in a layer; *: the number of an expert
+  const char* mixtral = nullptr;  // Mixtral's, where it is another
 };
 
 constexpr Row kRows[] = {
@@ -21,6 +27,13 @@ constexpr Row kRows[] = {
     {NodeKind::kAttention, "key", "self_attn.k_proj.weight"},
     {NodeKind::kAttention, "value", "self_attn.v_proj.weight"},
     {NodeKind::kAttention, "output", "self_attn.o_proj.weight"},
+    {NodeKind::kAttention, "query_norm", "self_attn.q_norm.weight"},
+    {NodeKind::kAttention, "key_norm", "self_attn.k_norm.weight"},
+    {NodeKind::kRoute, "norm", "post_attention_layernorm.weight"},
+    {NodeKind::kRoute, "router", "mlp.gate.weight", "block_sparse_moe.gate.weight"},
+    {NodeKind::kExperts, "gate", "mlp.experts.*.gate_proj.weight", "block_sparse_moe.experts.*.w1.weight"},
+    {NodeKind::kExperts, "up", "mlp.experts.*.up_proj.weight", "block_sparse_moe.experts.*.w3.weight"},
+    {NodeKind::kExperts, "down", "mlp.experts.*.down_proj.weight", "block_sparse_moe.experts.*.w2.weight"},
     {NodeKind::kMlp, "norm", "post_attention_layernorm.weight"},
     {NodeKind::kMlp, "gate", "mlp.gate_proj.weight"},
     {NodeKind::kMlp, "up", "mlp.up_proj.weight"},
@@ -31,10 +44,14 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::string HuggingFaceName(NodeKind kind, const std::string& parameter, int layer) {
+std::string HuggingFaceName(Architecture architecture, NodeKind kind, const std::string& parameter,
+                            int layer) {
+  const std::pair<std::string, std::string> split = absl::StrSplit(parameter, absl::MaxSplits('.', 1));
   for (const Row& row : kRows) {
-    if (row.kind == kind && row.parameter == parameter) {
-      return layer < 0 ? row.name : "model.layers." + std::to_string(layer) + "." + row.name;
+    if (row.kind == kind && row.parameter == split.first) {
+      const bool mixtral = architecture == Architecture::kMixtral && row.mixtral != nullptr;
+      const std::string name = absl::StrReplaceAll(mixtral ? row.mixtral : row.name, {{"*", split.second}});
+      return layer < 0 ? name : absl::StrCat("model.layers.", layer, ".", name);
     }
   }
   throw std::logic_error("parameter " + parameter + " has no name in Hugging Face's models");

@@ -89,10 +89,14 @@ ElementType GradientType(const ParameterSpec& parameter) {
 
 std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
 
-void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t tokens,
+void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration) {
   bool trains = false;
   PassSpec& writer = declaration.halves.has_value() ? *declaration.halves->weight : declaration.backward;
+  // Of a matrix of an expert: what is expected.
+  const double rows = declaration.kind == schedules::NodeKind::kExperts
+                          ? static_cast<double>(shapes.rows) / static_cast<double>(shapes.router.experts)
+                          : static_cast<double>(shapes.tokens);
   for (PartSpec& part : declaration.parts) {
     part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
     trains = trains || !part.frozen;
@@ -106,8 +110,7 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t t
               {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(parameter)});
         }
       } else {
-        const double product =
-            2.0 * static_cast<double>(tokens) * static_cast<double>(NumElements(parameter.shape));
+        const double product = 2.0 * rows * static_cast<double>(NumElements(parameter.shape));
         writer.flops = std::max(0.0, writer.flops - product);
       }
     }

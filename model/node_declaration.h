@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/decoder_shapes.h"
 #include "schedules/program/outline.h"
 
 namespace tandem::model {
@@ -112,8 +113,8 @@ struct NodeDeclaration {
 
 // Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes
 // out of the same kernel as the input's: for it, a backward without halves gets scratch that nobody reads.
-// Those of matrices are not computed, which `flops` no longer counts. tokens: rows of the products.
-void FreezeParts(const DecoderConfig& config, const std::string& unit, int64_t tokens,
+// Those of matrices are not computed, which `flops` no longer counts.
+void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration);
 
 // What the code gets the gradient in, where its buffer allows.

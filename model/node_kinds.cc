@@ -20,11 +20,19 @@ constexpr Kind kKinds[] = {
     {NodeKind::kEmbedding, "embedding", DeclareEmbedding},
     {NodeKind::kAttention, "attention", DeclareAttention},
     {NodeKind::kMlp, "mlp", DeclareMlp},
+    {NodeKind::kRoute, "route", DeclareRoute},
+    {NodeKind::kExperts, "experts", DeclareExperts},
+    {NodeKind::kFinish, "finish", DeclareFinish},
     {NodeKind::kHead, "head", DeclareHead},
 };
 
-// What every layer of a decoder is made of, in forward order.
-constexpr NodeKind kLayer[] = {NodeKind::kAttention, NodeKind::kMlp};
+// What the layers of a decoder are made of, in forward order.
+const std::vector<NodeKind>& LayerNodes(bool sparse) {
+  static const std::vector<NodeKind> dense_layer = {NodeKind::kAttention, NodeKind::kMlp};
+  static const std::vector<NodeKind> sparse_layer = {NodeKind::kAttention, NodeKind::kRoute,
+                                                     NodeKind::kExperts, NodeKind::kFinish};
+  return sparse ? sparse_layer : dense_layer;
+}
 
 const Kind& InfoOf(NodeKind kind) {
   for (const Kind& row : kKinds) {
@@ -61,8 +69,10 @@ std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
   std::vector<DecoderNode> nodes = {Alone(NodeKind::kEmbedding)};
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string unit = "layers." + std::to_string(layer);
-    for (const NodeKind kind : kLayer) {
-      nodes.push_back({.kind = kind, .layer = layer, .name = unit + "." + InfoOf(kind).name, .unit = unit});
+    for (const NodeKind kind : LayerNodes(config.IsSparse(layer))) {
+      const std::string name = unit + "." + InfoOf(kind).name;
+      nodes.push_back(
+          {.kind = kind, .layer = layer, .name = name, .unit = kind == NodeKind::kExperts ? name : unit});
     }
   }
   nodes.push_back(Alone(NodeKind::kHead));

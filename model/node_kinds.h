@@ -16,6 +16,9 @@ namespace tandem::model {
 NodeDeclaration DeclareEmbedding(const DecoderShapes& shapes);
 NodeDeclaration DeclareAttention(const DecoderShapes& shapes);
 NodeDeclaration DeclareMlp(const DecoderShapes& shapes);
+NodeDeclaration DeclareRoute(const DecoderShapes& shapes);
+NodeDeclaration DeclareExperts(const DecoderShapes& shapes);
+NodeDeclaration DeclareFinish(const DecoderShapes& shapes);
 NodeDeclaration DeclareHead(const DecoderShapes& shapes);
 
 // Inputs that several kinds have.

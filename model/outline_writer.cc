@@ -98,12 +98,14 @@ class OutlineWriter {
                              " units, but there are layouts of " + std::to_string(layouts.size()));
     }
     for (size_t i = 0; i < units.size(); ++i) {
-      outline_.units.push_back({.name = units[i].name,
-                                .layer = units[i].layer,
-                                .frozen = units[i].frozen,
-                                .precision = BytesOf(precision_.Of(units[i].name)),
-                                .parts = PartsOf(units[i], layouts[i]),
-                                .elements = layouts[i].elements});
+      outline_.units.push_back(
+          {.name = units[i].name,
+           .layer = units[i].layer,
+           .group = units[i].experts ? schedules::UnitGroup::kExpert : schedules::UnitGroup::kDense,
+           .frozen = units[i].frozen,
+           .precision = BytesOf(precision_.Of(units[i].name)),
+           .parts = PartsOf(units[i], layouts[i]),
+           .elements = layouts[i].elements});
     }
   }
 

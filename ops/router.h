@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
+#include "ops/router_config.h"
 
 namespace at {
 class Tensor;
@@ -11,22 +11,6 @@ namespace tandem::ops {
 
 // Which experts see a token, and how much each counts. T tokens, E experts, of which each token has k.
 // Everything here is computed in the type of the logits, float or double, on the CPU.
-
-enum class RouterScore : uint8_t { kSoftmax, kSigmoid };
-
-struct RouterConfig {
-  int64_t experts = 0;  // E
-  int64_t top_k = 0;    // k
-  RouterScore score = RouterScore::kSoftmax;
-  // The scores of the k chosen are divided by their sum: of softmax scores that is the softmax over the
-  // chosen. Refused with top_k 1: the router would have no gradient.
-  bool normalize = false;
-  // Experts are split in `groups` equal ones, of which a token may use the groups_per_token whose best
-  // top_k / groups_per_token scores have the largest sums.
-  int64_t groups = 1;
-  int64_t groups_per_token = 1;
-  double scale = 1;  // of the probabilities
-};
 
 // Throws c10::Error, naming what does not fit: top_k and groups outside their ranges or that do not divide.
 void CheckRouter(const RouterConfig& config);

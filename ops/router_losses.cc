@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "ops/router.h"
 #include "ops/router_scores.h"
 #include "ops/tensor_access.h"
 

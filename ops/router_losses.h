@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
+#include "ops/router_config.h"
 
-#include "ops/router.h"
+namespace at {
+class Tensor;
+}
 
 namespace tandem::ops {
 
@@ -14,13 +16,8 @@ namespace tandem::ops {
 // experts, or sigmoids divided by their sum; n_e: how many tokens of the sequence have e among the k largest
 // s, without bias and groups. n_e has no gradient.
 // z: the mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv:2202.08906, section 3.2).
-struct RouterLossConfig {
-  int64_t sequence_length = 0;  // S of the balance; T: over the whole microbatch
-  double balance = 0;           // coefficients; 0: no gradient
-  double z = 0;
-};
 
-// losses: two doubles, balance and z, without their coefficients. Summed in token order, in double.
+// values: two doubles, balance and z, without their coefficients. Summed in token order, in double.
 void RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const at::Tensor& logits,
                   at::Tensor& values);
 

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "ops/router.h"
+#include "ops/router_config.h"
 #include "ops/tensor_access.h"
 
 // The scores of one token, for the operations of a router. Private to ops/. T: float, double.

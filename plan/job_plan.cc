@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
@@ -18,8 +19,31 @@
 namespace tandem::plan {
 namespace {
 
+model::Architecture ArchitectureOf(const std::string& model_type) {
+  static const std::map<std::string, model::Architecture> architectures = {
+      {"llama", model::Architecture::kLlama},
+      {"mixtral", model::Architecture::kMixtral},
+      {"qwen3_moe", model::Architecture::kQwen3Moe}};
+  const auto found = architectures.find(model_type);
+  if (found == architectures.end()) {
+    throw std::logic_error(absl::StrCat("model.model_type: no plan for ", model_type));
+  }
+  return found->second;
+}
+
+model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec) {
+  return {.router = {.experts = spec.num_experts(),
+                     .top_k = spec.num_experts_per_tok(),
+                     .normalize = spec.norm_topk_prob()},
+          .intermediate_size = spec.moe_intermediate_size(),
+          .decoder_sparse_step = spec.decoder_sparse_step(),
+          .router_aux_loss_coef = spec.router_aux_loss_coef(),
+          .router_z_loss_coef = spec.router_z_loss_coef()};
+}
+
 model::DecoderConfig Model(const v1::Model& spec) {
   return {
+      .architecture = ArchitectureOf(spec.model_type()),
       .hidden_size = spec.hidden_size(),
       .intermediate_size = spec.intermediate_size(),
       .num_hidden_layers = spec.num_hidden_layers(),
@@ -31,6 +55,7 @@ model::DecoderConfig Model(const v1::Model& spec) {
       .rope_theta = spec.rope_theta(),
       .tie_word_embeddings = spec.tie_word_embeddings(),
       .initializer_range = spec.initializer_range(),
+      .moe = spec.has_moe() ? Moe(spec.moe()) : model::MixtureOfExperts(),
   };
 }
 
@@ -166,6 +191,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .recompute = Words(training.recompute(), "off"),
       .keep_gathered = Words(spec.parallelism().fsdp().keep_gathered()),
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
+      .canaries = spec.debug().canaries(),
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),

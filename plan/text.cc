@@ -27,6 +27,12 @@ void AppendModel(const JobPlan& plan, std::string& text) {
   AppendRow(text, "parameters", GroupedText(model::NumParameters(model)));
   AppendRow(text, "layers", GroupedText(model.num_hidden_layers));
   AppendRow(text, "hidden, intermediate", absl::StrCat(model.hidden_size, ", ", model.intermediate_size));
+  if (const ops::RouterConfig& router = model.moe.router; router.experts > 0) {
+    AppendRow(
+        text, "experts",
+        absl::StrCat(router.experts, " of ", model.moe.intermediate_size, ", ", router.top_k, " a token; ",
+                     GroupedText(model::NumActiveParameters(model)), " parameters active"));
+  }
   AppendRow(text, "heads",
             absl::StrCat(model.num_attention_heads, " of ", model.head_dim, " (", model.num_key_value_heads,
                          " for keys and values)"));
@@ -219,7 +225,16 @@ void AppendPrograms(const JobPlan& plan, std::string& text) {
 
 json ModelJson(const JobPlan& plan) {
   const model::DecoderConfig& model = plan.model;
+  json experts;
+  if (const ops::RouterConfig& router = model.moe.router; router.experts > 0) {
+    experts = {{"num_experts", router.experts},
+               {"num_experts_per_tok", router.top_k},
+               {"moe_intermediate_size", model.moe.intermediate_size},
+               {"decoder_sparse_step", model.moe.decoder_sparse_step}};
+  }
   return {{"parameters", model::NumParameters(model)},
+          {"active_parameters", model::NumActiveParameters(model)},
+          {"moe", experts},
           {"hidden_size", model.hidden_size},
           {"intermediate_size", model.intermediate_size},
           {"num_hidden_layers", model.num_hidden_layers},

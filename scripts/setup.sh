@@ -112,3 +112,10 @@ if [ $cuda = 1 ]; then
   fi
 fi
 [ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection
+# transformers computes on the wheel's torch.
+if [ $tests = 1 ] && [ "$torch" = wheel ]; then
+  environment "$cache/transformers-5.23.0" transformers==5.23.0 pytest
+  for packages in "$cache/transformers-5.23.0"/lib/python3.*/site-packages; do
+    echo "$cache/torch-$torch_version/lib/$(basename "$(dirname "$packages")")/site-packages" >"$packages/torch.pth"
+  done
+fi

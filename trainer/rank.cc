@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/rank.h"
 
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "platform/host_name.h"
 #include "platform/log.h"
 #include "trainer/backend.h"
+#include "trainer/canaries.h"
 #include "trainer/executor.h"
 #include "trainer/failure.h"
 #include "trainer/job_start.h"
@@ -246,6 +249,10 @@ class Rank::Impl {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       units_[unit].Publish(states_[unit]);
     }
+    if (plan_.train.canaries) {
+      canaries_ = std::make_unique<Canaries>(plan_, config_.rank, memory_, device_);
+      canaries_->Plant();
+    }
     return step;
   }
 
@@ -300,6 +307,18 @@ class Rank::Impl {
         });
   }
 
+  // After a run of that step. The run behind it is under way and may be what has written.
+  void CheckCanaries(int64_t step) const {
+    if (canaries_ == nullptr) {
+      return;
+    }
+    try {
+      canaries_->Check();
+    } catch (const std::logic_error&) {
+      throw InstructionError(std::current_exception(), step, /*instruction=*/"", /*group=*/"");
+    }
+  }
+
   InstructionError ReportError(std::exception_ptr error, int64_t step) const {
     return InstructionError(std::move(error), step, "report", communicators_.report.name());
   }
@@ -337,6 +356,7 @@ class Rank::Impl {
   // losses.
   void Await() {
     RunRecord record = executor_.Await();
+    CheckCanaries(std::max(record.run.applied, record.run.computed));
     if (record.run.applied > 0) {
       report_->learning_rate = record.learning_rate;
       report_->norms = std::move(record.norms);
@@ -508,6 +528,7 @@ class Rank::Impl {
   const std::vector<fsdp::UnitShard> units_;
   const StageMemory memory_;
   const std::vector<fsdp::StateMemory> states_;
+  std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
   checkpoint::ParameterArrays arrays_;
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;

@@ -195,6 +195,15 @@ TEST(DecideTest, AutoIsCudaWhereTheWholeJobFitsOnFreeGpus) {
             "needs 2 slots, 1 free of 4 on 2 workers with cuda and 0 free of 2 on 2 workers with cpu");
 }
 
+TEST(DecideTest, AutoIsCpuForExpertsWhichNoGpuComputesYet) {
+  Driver driver;
+  driver.Connect(HelloWithGpus("a"));
+  Submit submit = SubmitOf("job", 1);
+  submit.resolved.mutable_model()->mutable_moe()->set_num_experts(4);
+  driver.Feed(submit);
+  EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CPU);
+}
+
 // Two workers of one machine, which offer the same two GPUs.
 void ConnectTwoOfOneMachine(Driver& driver) {
   for (const char* worker : {"a", "b"}) {

@@ -64,6 +64,15 @@ TEST_F(HistoryTest, ManyReportsAreCommittedBeforeTheirTime) {
   EXPECT_TRUE(committed);
 }
 
+TEST_F(HistoryTest, WhatWouldGoToADeletedFileIsNotAcknowledged) {
+  std::unique_ptr<History> history = Open();
+  absl::Status committed;
+  ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 3), kNow, [&](const absl::Status& s) { committed = s; }).ok());
+  std::filesystem::remove_all(folder_.path());
+  history->Commit();
+  EXPECT_FALSE(committed.ok());
+}
+
 TEST_F(HistoryTest, TheLastStepIsADurableOneSoThatAKillTakesNoneOfItBack) {
   std::unique_ptr<History> history = Open();
   const auto add = [&](int64_t first, int64_t last) {

@@ -45,6 +45,16 @@ class StoreTest : public ::testing::Test {
   ptrdiff_t saved_ = 0;
 };
 
+TEST_F(StoreTest, ADatabaseThatIsFullSaysSoByItsCode) {
+  absl::StatusOr<std::unique_ptr<Database>> database =
+      Database::Open(folder_.path() + "/small.db", Database::Sync::kNormal);
+  ASSERT_TRUE(database.ok()) << database.status();
+  ASSERT_TRUE((*database)->Execute("PRAGMA max_page_count = 2").ok());
+  ASSERT_TRUE((*database)->Execute("CREATE TABLE rows(text TEXT)").ok());
+  EXPECT_EQ((*database)->Execute("INSERT INTO rows VALUES (hex(zeroblob(100000)))").code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(StoreTest, ADatabaseThatIsNoRegularFileIsNamed) {
   const std::string path = folder_.path() + "/controller.db";
   for (const std::string kind : platform::kIrregularKinds) {

@@ -54,10 +54,12 @@ refused by `tandem validate`, by `tandem submit` and by the controller with the 
 v1::JobSpec Probe(int64_t steps, int64_t num_heads, int32_t tensor, v1::Strategy strategy) {
   v1::JobSpec spec;
   spec.mutable_model()->set_hidden_size(64);
-  spec.mutable_model()->set_intermediate_size(256);
+  spec.mutable_model()->set_intermediate_size(64 * num_heads);
   spec.mutable_model()->set_num_hidden_layers(2);
   spec.mutable_model()->set_num_attention_heads(num_heads);
   spec.mutable_model()->set_vocab_size(256);
+  spec.mutable_model()->mutable_moe()->set_num_experts(8);
+  spec.mutable_model()->mutable_moe()->set_num_experts_per_tok(2);
   spec.mutable_data()->set_train("/data");
   spec.mutable_training()->set_steps(steps);
   spec.mutable_training()->set_sequence_length(16);
@@ -78,6 +80,7 @@ const std::map<std::string, std::string>& DerivedDefaults() {
   static const auto& texts = *new std::map<std::string, std::string>{
       {"model.num_key_value_heads", "`num_attention_heads`"},
       {"model.head_dim", "`hidden_size` / `num_attention_heads`"},
+      {"model.moe.moe_intermediate_size", "`intermediate_size`"},
       {"training.validate_every_steps", "a tenth of `steps`, rounded up; 0 without held-out text"},
       {"parallelism.expert_tensor", "`tensor`"},
       {"precision.transport", "`compute`"},

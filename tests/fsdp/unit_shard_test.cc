@@ -391,6 +391,18 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
             "unit layers.3: 0 initialisers for 5 parameters");
 }
 
+TEST_P(UnitShardTest, ALayoutWithAnOverlapMakesNoUnit) {
+  Layout layout = MixedLayout(GetParam());
+  layout.parameters[1].range = layout.parameters[0].range;
+  layout.parameters[1].shape = layout.parameters[0].shape;
+  try {
+    UnitShard("layers.3", layout, {}, GetParam(), Cpu(), CpuShardKernels());
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_EQ(std::string(error.what()).find("unit layers.3: layout: parameter '"), 0u) << error.what();
+  }
+}
+
 // In bfloat16 the sum would stop at 256.
 TEST_P(UnitShardTest, ContributionsAreAddedUpInTheMainType) {
   const Layout layout = MixedLayout(GetParam());

@@ -106,23 +106,73 @@ const BadSpec kRequired[] = {
      "job.yaml:1:29: model.hugging_face: /m is not allowed; allowed: nothing beside model.preset; "
      "omit one of the two\n"},
     {"model type", "preset: llama-tiny", "preset: llama-tiny, model_type: mamba",
-     "job.yaml:1:29: model.model_type: mamba is not allowed; allowed: llama; not built yet: other "
-     "architectures; use llama or omit the key\n"},
+     "job.yaml:1:29: model.model_type: mamba is not allowed; allowed: llama, mixtral, qwen3_moe; not "
+     "built yet: other architectures; use one of these\n"},
+    {"experts of a dense model", "preset: llama-tiny", "preset: llama-tiny, moe: {num_experts: 8}",
+     "job.yaml:1:29: model.moe: {...} is not allowed; allowed: nothing with model_type llama (of preset "
+     "llama-tiny); omit the block, or give model_type: mixtral, or qwen3_moe\n"},
+    {"experts of a model said to be dense", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: llama, moe: {num_experts: 8}",
+     "job.yaml:1:29: model.model_type: llama is not allowed; allowed: mixtral, qwen3_moe with a block moe; "
+     "use "
+     "one of these, or omit the block\n"},
+    {"a sparse model without experts", "preset: llama-tiny", "preset: llama-tiny, model_type: mixtral",
+     "job.yaml:1:1: model.moe.num_experts: missing; allowed: 1 to 1024; say how many experts a sparse layer "
+     "has\n"
+     "job.yaml:1:1: model.moe.num_experts_per_tok: missing; allowed: 1 to 1024; say how many experts each "
+     "token uses\n"},
+    {"more experts for a token than there are", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 5}",
+     "job.yaml:1:72: model.moe.num_experts_per_tok: 5 is not allowed; allowed: 1 to num_experts 4; use a "
+     "smaller number\n"},
+    {"one expert a token, normalised", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, moe: {num_experts: 4, num_experts_per_tok: 1}",
+     "job.yaml:1:74: model.moe.num_experts_per_tok: 1 is not allowed; allowed: 2 or more with "
+     "norm_topk_prob: "
+     "true (the default); divided by their sum, the probability of one expert is always 1, and the router "
+     "would never learn: use more, or norm_topk_prob: false\n"},
+    {"a mixtral that is none", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "moe_intermediate_size: 7, norm_topk_prob: false, decoder_sparse_step: 2}",
+     "job.yaml:1:96: model.moe.moe_intermediate_size: 7 is not allowed; allowed: intermediate_size 352 with "
+     "model_type mixtral; omit the key, or use model_type: qwen3_moe\n"
+     "job.yaml:1:122: model.moe.norm_topk_prob: false is not allowed; allowed: true with model_type mixtral; "
+     "omit the key, or use model_type: qwen3_moe\n"
+     "job.yaml:1:145: model.moe.decoder_sparse_step: 2 is not allowed; allowed: 1 with model_type mixtral; "
+     "omit the key, or use model_type: qwen3_moe\n"},
+    {"no sparse layer", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "decoder_sparse_step: 5}",
+     "job.yaml:1:98: model.moe.decoder_sparse_step: 5 is not allowed; allowed: 1 to num_hidden_layers 4 (of "
+     "preset llama-tiny); no layer is sparse: use a smaller number, or model_type: llama\n"},
+    {"a loss that grows with the load", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "router_aux_loss_coef: -1}",
+     "job.yaml:1:96: model.moe.router_aux_loss_coef: -1 is not allowed; allowed: 0 to 100; "
+     "use a larger number\n"},
+    {"experts on GPUs", "model: {preset: llama-tiny}",
+     "resources: {device: cuda}\nmodel: {preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, "
+     "num_experts_per_tok: 2}}",
+     "job.yaml:1:13: resources.device: cuda is not allowed; allowed: cpu with a mixture of experts; not "
+     "built "
+     "yet: experts on GPUs; use cpu, or a dense model\n"},
     {"small vocabulary", "preset: llama-tiny", "preset: llama-tiny, vocab_size: 255",
      "job.yaml:1:29: model.vocab_size: 255 is not allowed; allowed: at least 256 with tokenizer: "
      "bytes; a byte has 256 values: use 256\n"},
     {"a frozen unit that is not there", "steps: 10", "steps: 10, frozen: \"embedding, layers.4\"",
      "job.yaml:3:23: training.frozen: embedding, layers.4 is not allowed; allowed: none, or units joined by "
-     "commas: embedding, layers.0 to the last layer, head; layers.4 is no unit of this model, or is there "
-     "twice; its layers are 0 to 3\n"},
+     "commas: embedding, layers.0 to the last layer, layers.0.experts where it has them, head; layers.4 is "
+     "no "
+     "unit of this model, or is there twice; its layers are 0 to 3\n"},
     {"nothing left to train", "steps: 10",
      "steps: 10, frozen: \"embedding,layers.0,layers.1,layers.2,layers.3,head\"",
      "job.yaml:3:23: training.frozen: embedding,layers.0,layers.1,layers.2,layers.3,head is not allowed; "
-     "allowed: none, or units joined by commas: embedding, layers.0 to the last layer, head; nothing is left "
-     "to train: take a unit out\n"},
+     "allowed: none, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts "
+     "where "
+     "it has them, head; nothing is left to train: take a unit out\n"},
     {"recomputation of what is no node of a layer", "steps: 10", "steps: 10, recompute: \"attention,norms\"",
      "job.yaml:3:23: training.recompute: attention,norms is not allowed; allowed: off, layer, or kinds of "
-     "nodes joined by commas: attention, mlp; norms is no kind of node of a layer, or is there twice\n"},
+     "nodes joined by commas: attention, mlp; norms is not a kind of node of a layer, or is there twice\n"},
     {"recomputation of layers and more", "steps: 10", "steps: 10, recompute: \"layer,mlp\"",
      "job.yaml:3:23: training.recompute: layer,mlp is not allowed; allowed: off, layer, or kinds of nodes "
      "joined by commas: attention, mlp; layer stands alone: leave the others out\n"},
@@ -309,9 +359,6 @@ const BadSpec kLater[] = {
     {"memory", "", "resources: {memory_bytes: 64MiB}",
      "job.yaml:4:13: resources.memory_bytes: 67108864 is not allowed; allowed: nothing; not built "
      "yet: placement by memory; omit the key and compare tandem plan with the machine\n"},
-    {"mixture of experts", "preset: llama-tiny", "preset: llama-tiny, moe: {num_experts: 8}",
-     "job.yaml:1:29: model.moe: {...} is not allowed; allowed: nothing; not built yet: mixture of "
-     "experts; omit the block for a dense model\n"},
     {"hybrid", "preset: llama-tiny", "preset: llama-tiny, hybrid_pattern: M*M*",
      "job.yaml:1:29: model.hybrid_pattern: M*M* is not allowed; allowed: nothing; not built yet: "
      "hybrid models; omit the key for a Llama decoder\n"},

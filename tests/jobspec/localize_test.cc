@@ -83,6 +83,69 @@ TEST_F(LocalizeTest, AConfigFileBecomesFields) {
   EXPECT_EQ(ToText(Validate(spec)), "");
 }
 
+// As transformers writes them.
+constexpr char kMixtral[] = R"({
+  "architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0, "head_dim": null, "hidden_act": "silu",
+  "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 131072,
+  "model_type": "mixtral", "num_attention_heads": 4, "num_experts_per_tok": 2, "num_hidden_layers": 2,
+  "num_key_value_heads": 2, "num_local_experts": 6, "output_router_logits": false, "rms_norm_eps": 1e-05,
+  "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"}, "router_aux_loss_coef": 0.001,
+  "router_jitter_noise": 0.0, "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 256
+})";
+constexpr char kQwen3Moe[] = R"({
+  "architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false, "decoder_sparse_step": 2, "head_dim": 16,
+  "hidden_act": "silu", "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 32768,
+  "mlp_only_layers": [], "model_type": "qwen3_moe", "moe_intermediate_size": 24, "norm_topk_prob": true,
+  "num_attention_heads": 4, "num_experts": 8, "num_experts_per_tok": 3, "num_hidden_layers": 2,
+  "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": null,
+  "use_sliding_window": false, "vocab_size": 256
+})";
+
+TEST_F(LocalizeTest, MixturesOfExpertsBecomeFields) {
+  v1::JobSpec spec = Spec(kMixtral);
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.model().model_type(), "mixtral");
+  EXPECT_EQ(spec.model().rope_theta(), 1e6);
+  EXPECT_EQ(ToText(Validate(spec)), "");
+  const v1::MixtureOfExperts mixtral = Resolve(spec).model().moe();
+  EXPECT_EQ(mixtral.num_experts(), 6);
+  EXPECT_EQ(mixtral.num_experts_per_tok(), 2);
+  EXPECT_EQ(mixtral.moe_intermediate_size(), 48);
+  EXPECT_TRUE(mixtral.norm_topk_prob());
+  EXPECT_EQ(mixtral.decoder_sparse_step(), 1);
+  EXPECT_EQ(mixtral.router_aux_loss_coef(), 0) << "a job's, not a model's";
+
+  spec = Spec(kQwen3Moe);
+  spec.mutable_model()->mutable_moe()->set_num_experts_per_tok(1);  // a field of the job wins
+  spec.mutable_model()->mutable_moe()->set_norm_topk_prob(false);
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.model().model_type(), "qwen3_moe");
+  EXPECT_EQ(ToText(Validate(spec)), "");
+  const v1::MixtureOfExperts qwen = Resolve(spec).model().moe();
+  EXPECT_EQ(qwen.num_experts(), 8);
+  EXPECT_EQ(qwen.num_experts_per_tok(), 1);
+  EXPECT_EQ(qwen.moe_intermediate_size(), 24);
+  EXPECT_FALSE(qwen.norm_topk_prob());
+  EXPECT_EQ(qwen.decoder_sparse_step(), 2);
+}
+
+TEST_F(LocalizeTest, WhatWeDoNotComputeOfAMixtureIsRefusedByName) {
+  const auto errors_with = [&](std::string config, const std::string& from, const std::string& to) {
+    config.replace(config.find(from), from.size(), to);
+    return Errors(config);
+  };
+  EXPECT_THAT(errors_with(kMixtral, "\"router_jitter_noise\": 0.0", "\"router_jitter_noise\": 0.1"),
+              HasSubstr("router_jitter_noise 0.1 is not allowed; allowed: 0"));
+  EXPECT_THAT(errors_with(kMixtral, "\"output_router_logits\": false", "\"output_router_logits\": true"),
+              HasSubstr("output_router_logits true is not allowed; allowed: false"));
+  EXPECT_THAT(errors_with(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [0]"),
+              HasSubstr("mlp_only_layers [0] is not allowed; allowed: []"));
+  EXPECT_THAT(errors_with(kQwen3Moe, "\"num_experts\": 8", "\"num_experts\": 3000000000"),
+              HasSubstr("num_experts 3000000000 is not allowed; allowed: an integer"));
+  EXPECT_THAT(errors_with(kMixtral, "\"num_local_experts\": 6, ", ""),
+              HasSubstr("a file without num_experts"));
+}
+
 TEST_F(LocalizeTest, AFolderWithAConfigFileWillDo) {
   v1::JobSpec spec = Spec(kConfig);
   spec.mutable_model()->set_hugging_face(folder_.path() + "/model");
@@ -103,9 +166,12 @@ TEST_F(LocalizeTest, WhatTheFileLeavesOutIsHuggingFacesDefault) {
 
 TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
   EXPECT_EQ(
-      ErrorsWith("LlamaForCausalLM", "MixtralForCausalLM"),
-      "model.hugging_face: architecture [\"MixtralForCausalLM\"] is not allowed; allowed: LlamaForCausalLM "
-      "(model_type llama); not built yet: other architectures; use a Llama model\n");
+      ErrorsWith("LlamaForCausalLM", "MistralForCausalLM"),
+      "model.hugging_face: architecture [\"MistralForCausalLM\"] is not allowed; allowed: LlamaForCausalLM "
+      "(model_type llama), MixtralForCausalLM (model_type mixtral), Qwen3MoeForCausalLM (model_type "
+      "qwen3_moe); "
+      "not built yet: other architectures; use one of these\n");
+  EXPECT_THAT(ErrorsWith("LlamaForCausalLM", "MixtralForCausalLM"), HasSubstr("architecture")) << "a llama's";
   EXPECT_THAT(ErrorsWith("\"llama\"", "\"qwen3\""), HasSubstr("architecture"));
   EXPECT_THAT(Errors("{}"), HasSubstr("architecture null is not allowed"));
 }

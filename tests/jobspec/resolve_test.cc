@@ -36,7 +36,8 @@ TEST(ResolveTest, FillsEveryDefault) {
                      embedding { compute: COMPUTE_TYPE_FP32 transport: COMPUTE_TYPE_FP32 }
                      head { compute: COMPUTE_TYPE_FP32 transport: COMPUTE_TYPE_FP32 } }
          report { parameter_norms: true }
-         resources { device: DEVICE_AUTO })",
+         resources { device: DEVICE_AUTO }
+         debug { canaries: false })",
       &expected));
   const v1::JobSpec resolved = Resolved(kGoodSpec);
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(resolved, expected))

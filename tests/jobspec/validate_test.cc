@@ -212,5 +212,29 @@ TEST(ToTextTest, IsOneLineWhateverAPeerSends) {
   EXPECT_LT(text.size(), 400);
 }
 
+TEST(ValidateTest, ExpertsAreFrozenWhereALayerHasThem) {
+  v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
+  spec.mutable_model()->set_model_type("qwen3_moe");
+  v1::MixtureOfExperts& moe = *spec.mutable_model()->mutable_moe();
+  moe.set_num_experts(4);
+  moe.set_num_experts_per_tok(2);
+  moe.set_decoder_sparse_step(2);
+  spec.mutable_training()->set_frozen("layers.1.experts,layers.0");
+  EXPECT_EQ(ToText(Validate(spec)), "");
+  spec.mutable_training()->set_frozen("layers.0.experts");
+  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("layers.0.experts is no unit of this model"));
+}
+
+TEST(ValidateTest, MlpIsRecomputedWhereALayerHasOne) {
+  v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
+  spec.mutable_model()->set_model_type("qwen3_moe");
+  spec.mutable_model()->mutable_moe()->set_num_experts(4);
+  spec.mutable_model()->mutable_moe()->set_num_experts_per_tok(2);
+  spec.mutable_training()->set_recompute("attention,mlp");
+  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("every layer of this model is sparse and has none"));
+  spec.mutable_model()->mutable_moe()->set_decoder_sparse_step(2);
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
 }  // namespace
 }  // namespace tandem::jobspec

@@ -15,16 +15,25 @@ namespace tandem::model::test {
 // [B, heads, S, d].
 class AutogradDecoder {
  public:
-  // Copies of the parameters, by Hugging Face name, which collect gradients.
+  // Parameters by Hugging Face name: those that collect gradients as they are, copies of the others, which
+  // do.
   AutogradDecoder(const DecoderConfig& config, const std::map<std::string, at::Tensor>& parameters);
 
-  // tokens: int64 [B, S + 1].
+  // From now on these experts see the tokens of the layer, whatever the scores are: a choice may differ where
+  // scores differ by a rounding. chosen: int64 [T, k].
+  void Choose(int layer, const at::Tensor& chosen) { chosen_[layer] = chosen; }
+
+  // tokens: int64 [B, S + 1]. The routers' own losses are not in it; RouterLosses has those of all layers of
+  // the last call, times their coefficients.
   at::Tensor Loss(const at::Tensor& tokens) const;
+
+  const at::Tensor& RouterLosses() const { return router_losses_; }
 
   // What each kind of node computes.
   at::Tensor Embedding(const at::Tensor& tokens) const;
   at::Tensor Attention(int layer, const at::Tensor& x, int64_t sequences) const;
   at::Tensor Mlp(int layer, const at::Tensor& x) const;
+  at::Tensor Experts(int layer, const at::Tensor& x) const;  // a sparse layer's, with router and residual
   at::Tensor Head(const at::Tensor& x, const at::Tensor& tokens) const;
 
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
@@ -32,10 +41,14 @@ class AutogradDecoder {
  private:
   at::Tensor Project(const at::Tensor& x, const std::string& name) const;
   at::Tensor Norm(const at::Tensor& x, const std::string& name) const;
+  at::Tensor Gated(const at::Tensor& x, const std::string& gate, const std::string& up,
+                   const std::string& down) const;
   at::Tensor Rotate(const at::Tensor& x) const;
 
   const DecoderConfig config_;
   std::map<std::string, at::Tensor> parameters_;
+  std::map<int, at::Tensor> chosen_;  // by layer
+  mutable at::Tensor router_losses_;
 };
 
 }  // namespace tandem::model::test

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
@@ -48,12 +49,33 @@ DecoderConfig Config(int64_t hidden, int64_t inner, int64_t layers, int64_t head
           .tie_word_embeddings = tied};
 }
 
+DecoderConfig Sparse(DecoderConfig config, Architecture architecture, int64_t experts, int64_t chosen,
+                     bool normalize, int64_t inner, int64_t step) {
+  config.architecture = architecture;
+  config.moe = {.router = {.experts = experts, .top_k = chosen, .normalize = normalize},
+                .intermediate_size = inner,
+                .decoder_sparse_step = step,
+                .router_aux_loss_coef = 0.1,
+                .router_z_loss_coef = 0.05};
+  return config;
+}
+
 const Shape kShapes[] = {
     {"untied", Config(32, 48, 2, 2, 2, 16, 40, false), {2, 33}},
     {"tied", Config(32, 48, 2, 2, 2, 16, 40, true), {2, 33}},
     {"grouped_queries", Config(24, 40, 3, 4, 2, 6, 17, false), {3, 20}},
     {"grouped_queries_tied_odd_sizes", Config(15, 23, 2, 4, 1, 10, 13, true), {1, 37}},
     {"one_token", Config(8, 12, 1, 1, 1, 8, 5, false), {1, 1}},
+    {"mixtral",
+     Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
+     {2, 33}},
+    {"qwen3_moe_with_dense_layers_around",
+     Sparse(Config(24, 40, 3, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 2),
+     {3, 20}},
+    // Most experts have no token.
+    {"one_token_of_a_sparse_layer",
+     Sparse(Config(8, 12, 1, 1, 1, 8, 5, false), Architecture::kQwen3Moe, 16, 1, false, 3, 1),
+     {1, 1}},
     {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
 };
 
@@ -132,7 +154,7 @@ TEST_P(BindTest, LossAndEveryGradientMatchAutograd) {
 
     const AutogradDecoder reference(shape.config, run.parameters());
     const at::Tensor expected = reference.Loss(tokens);
-    expected.backward();
+    (expected + reference.RouterLosses()).backward();
     EXPECT_NEAR(loss / expected.item<double>(), 1, tolerance);
     ASSERT_EQ(run.parameter_gradients().size(), reference.parameters().size());
     for (const auto& [name, parameter] : reference.parameters()) {
@@ -141,7 +163,29 @@ TEST_P(BindTest, LossAndEveryGradientMatchAutograd) {
   }
 }
 
-// Each node alone, on inputs and output gradients that are just numbers.
+// The nodes that compute one hidden state from another: each by itself, but for those of a sparse layer's
+// experts.
+struct Step {
+  int first = 0;
+  int last = 0;
+};
+
+std::vector<Step> StepsOf(const schedules::Outline& outline) {
+  std::vector<Step> steps;
+  for (int i = 0; i < static_cast<int>(outline.nodes.size()); ++i) {
+    switch (outline.nodes[i].kind) {
+      case schedules::NodeKind::kExperts:
+      case schedules::NodeKind::kFinish:
+        steps.back().last = i;
+        break;
+      default:
+        steps.push_back({.first = i, .last = i});
+    }
+  }
+  return steps;
+}
+
+// Each step alone, on inputs and output gradients that are just numbers.
 TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
   const Shape& shape = GetParam();
   const at::Tensor tokens = RandomTokens(shape, kSeed);
@@ -149,16 +193,17 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
   BoundDecoder run(shape.config, shape.batch, ComputeType::kFp64, kSeed);
   const schedules::Outline& outline = run.outline();
   run.value("tokens").copy_(tokens.flatten());
-  for (int i = 0; i < static_cast<int>(outline.nodes.size()); ++i) {
-    const schedules::Node& node = outline.nodes[i];
+  for (const Step& step : StepsOf(outline)) {
+    const schedules::Node& node = outline.nodes[step.first];
     SCOPED_TRACE(node.name);
     const AutogradDecoder reference(shape.config, run.parameters());
     const bool is_embedding = node.kind == schedules::NodeKind::kEmbedding;
     const bool is_head = node.kind == schedules::NodeKind::kHead;
     const std::string input = is_embedding ? "" : outline.values[node.forward.reads[0]].name;
-    const std::string output = outline.values[node.forward.writes[0]].name;
+    const std::string output = outline.values[outline.nodes[step.last].forward.writes[0]].name;
     const int64_t num_tokens = shape.batch.sequences * shape.batch.sequence_length;
-    const at::Tensor x = RandomNumbers({num_tokens, shape.config.hidden_size}, kSeed + i).requires_grad_();
+    const at::Tensor x =
+        RandomNumbers({num_tokens, shape.config.hidden_size}, kSeed + step.first).requires_grad_();
     at::Tensor expected;
     if (is_embedding) {
       expected = reference.Embedding(tokens);
@@ -166,51 +211,72 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
       expected = reference.Head(x, tokens);
     } else if (node.kind == schedules::NodeKind::kAttention) {
       expected = reference.Attention(node.layer, x, shape.batch.sequences);
+    } else if (node.kind == schedules::NodeKind::kRoute) {
+      expected = reference.Experts(node.layer, x);
     } else {
       expected = reference.Mlp(node.layer, x);
     }
-    const at::Tensor grad_output = is_head ? at::Tensor() : RandomNumbers(expected.sizes(), kSeed + 100 + i);
-    expected.backward(grad_output);
+    const at::Tensor grad_output =
+        is_head ? at::Tensor() : RandomNumbers(expected.sizes(), kSeed + 100 + step.first);
+    expected.backward(grad_output, /*keep_graph=*/true);
+    if (node.kind == schedules::NodeKind::kRoute) {
+      reference.RouterLosses().backward();
+    }
 
     if (!is_embedding) {
       run.value(input).copy_(x.detach().flatten());
     }
-    run.Run(i, Pass::kForward);
+    for (int i = step.first; i <= step.last; ++i) {
+      run.Run(i, Pass::kForward);
+    }
     ExpectClose(run.value(output), expected.detach(), tolerance, output);
     if (!is_head) {
       run.gradient(output).copy_(grad_output.flatten());
     }
-    run.Run(i, Pass::kBackward);
+    for (int i = step.last; i >= step.first; --i) {
+      run.Run(i, Pass::kBackward);
+    }
     if (!is_embedding) {
       ExpectClose(run.gradient(input), x.grad(), tolerance, "gradient of " + input);
     }
-    for (const std::string& name : ParametersOf(run, shape, i)) {
-      ExpectClose(run.parameter_gradients().at(name), reference.parameters().at(name).grad(), tolerance,
-                  name);
+    std::vector<std::string> parameters;
+    for (int i = step.first; i <= step.last; ++i) {
+      const std::vector<std::string> own = ParametersOf(run, shape, i);
+      parameters.insert(parameters.end(), own.begin(), own.end());
+    }
+    const auto gradient_of = [&](const std::string& name) {
+      const at::Tensor& gradient = reference.parameters().at(name).grad();
+      return gradient.defined() ? gradient : at::zeros_like(reference.parameters().at(name));
+    };
+    for (const std::string& name : parameters) {
+      ExpectClose(run.parameter_gradients().at(name), gradient_of(name), tolerance, name);
     }
 
     BoundDecoder adding(shape.config, shape.batch, ComputeType::kFp64, kSeed);
     adding.AddToGradients();
-    for (const std::vector<int>* reads : {&node.backward.reads, &node.backward.gradient_reads}) {
-      for (const int id : *reads) {
+    for (int i = step.first; i <= step.last; ++i) {
+      for (const int id : outline.nodes[i].backward.reads) {
         const std::string& name = outline.values[id].name;
-        reads == &node.backward.reads ? adding.value(name).copy_(run.value(name))
-                                      : adding.gradient(name).copy_(run.gradient(name));
+        adding.value(name).copy_(run.value(name));
       }
+    }
+    if (!is_head) {
+      adding.gradient(output).copy_(run.gradient(output));
     }
     if (!is_embedding) {
       adding.gradient(input).fill_(3);
     }
-    for (const std::string& name : ParametersOf(run, shape, i)) {
+    for (const std::string& name : parameters) {
       adding.parameter_gradients().at(name).fill_(5);
     }
-    adding.Run(i, Pass::kBackward);
+    for (int i = step.last; i >= step.first; --i) {
+      adding.Run(i, Pass::kBackward);
+    }
     if (!is_embedding) {
       ExpectClose(adding.gradient(input), x.grad() + 3, tolerance, "gradient of " + input);
     }
-    for (const std::string& name : ParametersOf(run, shape, i)) {
-      ExpectClose(adding.parameter_gradients().at(name), reference.parameters().at(name).grad() + 5,
-                  tolerance, name);
+    for (const std::string& name : parameters) {
+      ExpectClose(adding.parameter_gradients().at(name), gradient_of(name) + 5, tolerance, name);
     }
   }
 }
@@ -242,9 +308,15 @@ TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
     BoundDecoder run(shape.config, shape.batch, precision, kSeed);
     const double loss = run.Forward(tokens);
     run.Backward();
-    const AutogradDecoder reference(shape.config, run.parameters());
+    AutogradDecoder reference(shape.config, run.parameters());
+    for (int layer = 0; layer < shape.config.num_hidden_layers; ++layer) {
+      if (shape.config.IsSparse(layer)) {
+        const at::Tensor chosen = run.value("layers." + std::to_string(layer) + ".route.chosen");
+        reference.Choose(layer, chosen.view({-1, shape.config.moe.router.top_k}));
+      }
+    }
     const at::Tensor expected = reference.Loss(tokens);
-    expected.backward();
+    (expected + reference.RouterLosses()).backward();
     EXPECT_NEAR(loss / expected.item<double>(), 1, kBf16Tolerance / 4);
     for (const auto& [name, parameter] : reference.parameters()) {
       EXPECT_EQ(run.parameters().at(name).scalar_type() == at::kBFloat16,
@@ -269,7 +341,9 @@ TEST_P(BindTest, GradientsInReducedPrecisionAreAddedWhereOperandsSay) {
     run.AddToGradients();
     for (int i = static_cast<int>(run.outline().nodes.size()) - 1; i >= 0; --i) {
       for (const int value : run.outline().nodes[i].backward.gradient_writes) {
-        run.gradient(run.outline().values[value].name).zero_();  // added to as well
+        if (!run.IsWrittenBefore(i, value)) {
+          run.gradient(run.outline().values[value].name).zero_();  // added to as well
+        }
       }
       run.Run(i, Pass::kBackward);
     }
@@ -369,6 +443,15 @@ TEST_P(BindTest, RecomputeGivesTheBitsOfTheForward) {
           break;
         case schedules::NodeKind::kAttention:
           sets = {{"qkv"}, {"qkv", "context", "lse"}, {"hidden", "qkv", "context", "lse"}};
+          break;
+        case schedules::NodeKind::kRoute:
+          sets = {{"normed"}, {"normed", "logits"}, {"normed", "logits", "chosen", "probabilities"}};
+          break;
+        case schedules::NodeKind::kExperts:
+          sets = {{"gate_up"}, {"gate_up", "made"}};
+          break;
+        case schedules::NodeKind::kFinish:
+          sets = {{"hidden"}};
           break;
         default:
           sets = {{"gate_up"}, {"gate_up", "hidden"}};

@@ -25,18 +25,20 @@ constexpr int kUntouched = 0xFF;    // NaN in every type
 at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) {
   const size_t dot = name.rfind('.');
   const std::string output = name.substr(dot + 1);
-  if (output == "tokens") {
+  if (output == "tokens" || output == "chosen") {
     return at::kLong;
   }
   if (output == "loss") {
     return at::kDouble;
   }
-  if (output == "hidden") {
+  if (output == "hidden" || output == "normed" || output == "made") {
     return ScalarTypeOf(precision.hidden());
   }
   const std::string node = name.substr(0, dot);
   const ComputeType compute = precision.Of(node.substr(0, node.rfind('.'))).compute;
-  return ScalarTypeOf(output == "lse" || output == "grad_norm" ? MainType(compute) : compute);
+  const bool statistics = output == "lse" || (output.starts_with("grad_") && output.ends_with("norm")) ||
+                          output == "logits" || output == "probabilities";
+  return ScalarTypeOf(statistics ? MainType(compute) : compute);
 }
 
 char* BytesOf(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
@@ -151,6 +153,17 @@ const schedules::Access& BoundDecoder::AccessOf(int node, Pass pass) const {
   }
 }
 
+bool BoundDecoder::IsWrittenBefore(int node, int value) const {
+  return std::any_of(outline_.nodes.begin() + node + 1, outline_.nodes.end(), [&](const auto& behind) {
+    const std::vector<int>& writes = behind.backward.gradient_writes;
+    return std::count(writes.begin(), writes.end(), value) > 0;
+  });
+}
+
+bool BoundDecoder::Adds(int node, int value) const {
+  return IsWrittenBefore(node, value) || (adds_ && outline_.values[value].name.ends_with("hidden"));
+}
+
 OperandMemory BoundDecoder::MemoryOf(const schedules::UnitPart& part, bool gradients) const {
   const UnitMemory& memory = units_[part.unit];
   char* unit = BytesOf(gradients ? memory.gradients.bytes : memory.parameters.bytes);
@@ -190,7 +203,7 @@ std::vector<OperandMemory> BoundDecoder::OperandsOf(int node, Pass pass,
     add(outline_.values[id].name, gradients_, false);
   }
   for (const int id : access.gradient_writes) {
-    add(outline_.values[id].name, gradients_, adds_);
+    add(outline_.values[id].name, gradients_, Adds(node, id));
   }
   for (const schedules::UnitPart& part : access.parameters) {
     operands.push_back(MemoryOf(part, false));
@@ -209,18 +222,19 @@ void BoundDecoder::RunChecked(int node, Pass pass, const std::set<std::string>& 
   const schedules::Access& access = AccessOf(node, pass);
   SCOPED_TRACE(outline_.nodes[node].name + " " + ToText(pass));
   std::vector<const Guarded*> written;
+  const auto writes = [&](const Guarded& guarded, bool adds) {
+    written.push_back(&guarded);
+    if (!adds) {
+      std::memset(BytesOf(guarded.bytes), kUntouched, guarded.bytes.nbytes());
+    }
+  };
   for (const int id : access.writes) {
     if (pass != Pass::kRecompute || recompute.contains(outline_.values[id].name)) {
-      written.push_back(&values_.at(outline_.values[id].name));
+      writes(values_.at(outline_.values[id].name), false);
     }
   }
   for (const int id : access.gradient_writes) {
-    written.push_back(&gradients_.at(outline_.values[id].name));
-  }
-  for (const Guarded* guarded : written) {
-    if (!adds_) {
-      std::memset(BytesOf(guarded->bytes), kUntouched, guarded->bytes.nbytes());
-    }
+    writes(gradients_.at(outline_.values[id].name), Adds(node, id));
   }
   std::memset(BytesOf(scratch_.bytes), kUntouched, scratch_.bytes.nbytes());
   // Everything else must stay as it is: other values and gradients, all parameters, other parts' gradients.

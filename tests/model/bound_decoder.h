@@ -38,8 +38,11 @@ class BoundDecoder {
       int node, Pass pass, const std::set<std::string>& recompute = {},
       const std::function<void(std::vector<OperandMemory>&)>& change = [](std::vector<OperandMemory>&) {});
 
-  // From now on every gradient, of values and parameters, is added to what is there.
+  // From now on every gradient, of hidden states and parameters, is added to what is there.
   void AddToGradients() { adds_ = true; }
+
+  // Whether a node behind that one writes the gradient of the value as well: its backward comes first.
+  bool IsWrittenBefore(int node, int value) const;
 
   const schedules::Outline& outline() const { return outline_; }
   // Flat, of the type of hidden states, or for what a node keeps of what it computes in; tokens are int64,
@@ -66,6 +69,7 @@ class BoundDecoder {
 
   Guarded Allocate(int64_t bytes, at::ScalarType type);
   const schedules::Access& AccessOf(int node, Pass pass) const;
+  bool Adds(int node, int value) const;
   std::vector<OperandMemory> OperandsOf(int node, Pass pass, const std::set<std::string>& recompute);
   OperandMemory MemoryOf(const schedules::UnitPart& part, bool gradients) const;
   void RunChecked(int node, Pass pass, const std::set<std::string>& recompute, const BoundPass& run);

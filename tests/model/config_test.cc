@@ -82,6 +82,61 @@ TEST(DecoderUnitsTest, ATiedHeadHasOnlyTheNorm) {
               ElementsAre("model.norm.weight [24] part 0 block -1 ones"));
 }
 
+DecoderConfig TinySparse(Architecture architecture) {
+  DecoderConfig config = Tiny(false);
+  config.architecture = architecture;
+  config.moe = {.router = {.experts = 2, .top_k = 1}, .intermediate_size = 5, .decoder_sparse_step = 2};
+  return config;
+}
+
+TEST(DecoderUnitsTest, ExpertsAreAUnitOfTheirOwnUnderMixtralsNames) {
+  const std::vector<UnitParameters> units = DecoderUnits(TinySparse(Architecture::kMixtral));
+  std::vector<std::string> names;
+  for (const UnitParameters& unit : units) {
+    names.push_back(unit.name);
+    EXPECT_EQ(unit.experts, unit.name == "layers.1.experts");
+  }
+  EXPECT_THAT(names, ElementsAre("embedding", "layers.0", "layers.1", "layers.1.experts", "head"));
+  EXPECT_THAT(units[1].parts, ElementsAre("attention", "mlp"));  // every second layer is sparse
+  EXPECT_THAT(units[2].parts, ElementsAre("attention", "router"));
+  EXPECT_EQ(units[3].layer, units[2].layer);
+  const std::vector<std::string> dense = Describe(units[2]);
+  EXPECT_THAT(std::vector<std::string>(dense.end() - 2, dense.end()),
+              ElementsAre("model.layers.1.post_attention_layernorm.weight [24] part 1 block -1 ones",
+                          "model.layers.1.block_sparse_moe.gate.weight [2, 24] part 1 block -1 normal"));
+  const std::string experts = "model.layers.1.block_sparse_moe.experts.";
+  EXPECT_THAT(Describe(units[3]), ElementsAre(experts + "0.w1.weight [5, 24] part 0 block 0 normal",
+                                              experts + "0.w3.weight [5, 24] part 0 block 0 normal",
+                                              experts + "1.w1.weight [5, 24] part 0 block 0 normal",
+                                              experts + "1.w3.weight [5, 24] part 0 block 0 normal",
+                                              experts + "0.w2.weight [24, 5] part 0 block 1 normal",
+                                              experts + "1.w2.weight [24, 5] part 0 block 1 normal"));
+}
+
+TEST(DecoderUnitsTest, Qwen3MoeNormsHeadsAndHasItsOwnNames) {
+  const std::vector<UnitParameters> units = DecoderUnits(TinySparse(Architecture::kQwen3Moe));
+  const std::string layer = "model.layers.1.";
+  EXPECT_THAT(Describe(units[2]),
+              testing::IsSupersetOf({layer + "self_attn.q_norm.weight [6] part 0 block -1 ones",
+                                     layer + "self_attn.k_norm.weight [6] part 0 block -1 ones",
+                                     layer + "mlp.gate.weight [2, 24] part 1 block -1 normal"}));
+  EXPECT_THAT(
+      Describe(units[3]),
+      testing::IsSupersetOf({layer + "mlp.experts.1.gate_proj.weight [5, 24] part 0 block 0 normal",
+                             layer + "mlp.experts.1.up_proj.weight [5, 24] part 0 block 0 normal",
+                             layer + "mlp.experts.1.down_proj.weight [24, 5] part 0 block 1 normal"}));
+}
+
+TEST(NumParametersTest, CountsMixtralAndWhatATokenUses) {
+  DecoderConfig mixtral = Llama3_8B();
+  mixtral.architecture = Architecture::kMixtral;
+  mixtral.vocab_size = 32000;
+  mixtral.moe = {.router = {.experts = 8, .top_k = 2, .normalize = true}, .intermediate_size = 14336};
+  EXPECT_EQ(NumParameters(mixtral),
+            46'702'792'704);  // Mixtral-8x7B's index of safetensors: twice as many bytes
+  EXPECT_EQ(NumActiveParameters(mixtral), 12'879'925'248);
+}
+
 TEST(NumParametersTest, CountsLlama3) {
   EXPECT_EQ(NumParameters(Llama3_8B()), 8'030'261'248);
   DecoderConfig tied = Llama3_8B();

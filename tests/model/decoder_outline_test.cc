@@ -28,6 +28,14 @@ DecoderConfig SmallDecoder(bool tied) {
           .tie_word_embeddings = tied};
 }
 
+// Its second layer is sparse.
+DecoderConfig SparseDecoder() {
+  DecoderConfig config = SmallDecoder(false);
+  config.architecture = Architecture::kQwen3Moe;
+  config.moe = {.router = {.experts = 8, .top_k = 2}, .intermediate_size = 5, .decoder_sparse_step = 2};
+  return config;
+}
+
 schedules::Outline OutlineOf(const DecoderConfig& config, BatchShape batch,
                              ComputeType type = ComputeType::kFp32) {
   return DecoderOutline(config, batch, type, DeviceKind::kCpu, test::LayOut(DecoderUnits(config), 32));
@@ -43,8 +51,8 @@ std::vector<std::string> NamesOf(const schedules::Outline& outline, const std::v
 
 // What every schedule relies on.
 TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
-  for (const bool tied : {false, true}) {
-    const schedules::Outline outline = OutlineOf(SmallDecoder(tied), {.sequences = 3, .sequence_length = 5});
+  for (const DecoderConfig& config : {SmallDecoder(false), SmallDecoder(true), SparseDecoder()}) {
+    const schedules::Outline outline = OutlineOf(config, {.sequences = 3, .sequence_length = 5});
     std::set<int> written = {outline.batch};
     std::set<int> gradient_written;
     for (const schedules::Node& node : outline.nodes) {
@@ -174,17 +182,38 @@ TEST(DecoderOutlineTest, AFrozenLayerHasNoWeightHalf) {
   }
 }
 
-TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
-  const DecoderConfig config = SmallDecoder(false);
-  const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 512});
-  double flops = 0;
+TEST(DecoderOutlineTest, ASparseLayerIsFourNodesAndItsExpertsAnExpertUnit) {
+  const schedules::Outline outline = OutlineOf(SparseDecoder(), {.sequences = 1, .sequence_length = 4});
+  std::vector<std::string> names;
   for (const schedules::Node& node : outline.nodes) {
-    flops += node.forward.flops + node.backward.flops;
+    if (node.layer == 1) {
+      names.push_back(node.name);
+    }
   }
-  const double tokens = 1024;
-  const double recomputed = tokens * 2 * 24 * 512;
-  const double norms = tokens * 6 * 5 * 24;  // counted as parameters, no product
-  EXPECT_NEAR(flops / (tokens * FlopsPerToken(config, 512) + recomputed - norms), 1, 1e-12);
+  EXPECT_THAT(names,
+              ElementsAre("layers.1.attention", "layers.1.route", "layers.1.experts", "layers.1.finish"));
+  const schedules::Unit& dense = outline.units[2];
+  const schedules::Unit& experts = outline.units[3];
+  EXPECT_EQ(dense.group, schedules::UnitGroup::kDense);
+  EXPECT_EQ(experts.name, "layers.1.experts");
+  EXPECT_EQ(experts.group, schedules::UnitGroup::kExpert);
+  EXPECT_EQ(experts.layer, dense.layer);
+  EXPECT_EQ(experts.elements, 8 * 3 * 5 * 24);
+}
+
+TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
+  for (const DecoderConfig& config : {SmallDecoder(false), SparseDecoder()}) {
+    const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 512});
+    double flops = 0;
+    for (const schedules::Node& node : outline.nodes) {
+      flops += node.forward.flops + node.backward.flops;
+    }
+    const double tokens = 1024;
+    const double recomputed = tokens * 2 * 24 * 512;
+    // Counted as parameters, no product.
+    const double norms = tokens * 6 * (5 * 24 + (config.NormsHeads() ? 2 * 2 * 6 : 0));
+    EXPECT_NEAR(flops / (tokens * FlopsPerToken(config, 512) + recomputed - norms), 1, 1e-12);
+  }
 }
 
 TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {

@@ -57,6 +57,19 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   model.set_num_key_value_heads(options.kv_heads);
   model.set_vocab_size(256);
   model.set_tie_word_embeddings(options.tied);
+  model.set_model_type(options.model_type);
+  if (options.num_experts > 0) {
+    v1::MixtureOfExperts& moe = *model.mutable_moe();
+    moe.set_num_experts(options.num_experts);
+    moe.set_num_experts_per_tok(options.experts_per_token);
+    if (options.model_type == "qwen3_moe") {
+      moe.set_moe_intermediate_size(options.expert_inner);
+      moe.set_norm_topk_prob(false);
+      moe.set_decoder_sparse_step(options.sparse_step);
+    }
+    moe.set_router_aux_loss_coef(options.router_aux_loss);
+    moe.set_router_z_loss_coef(options.router_z_loss);
+  }
   spec.mutable_data()->set_train(PARITY_TEXT + options.files);  // a folder of this repository: real text
   spec.mutable_data()->set_validation_fraction(0.1);
   v1::Training& training = *spec.mutable_training();
@@ -70,6 +83,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.mutable_schedule()->set_decay(v1::DECAY_COSINE);
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
+  spec.mutable_debug()->set_canaries(options.canaries);
   training.set_recompute(options.recompute);
   spec.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(options.keep_gathered);
   training.set_nonfinite_gradients(options.stop_on_nonfinite ? v1::NONFINITE_GRADIENTS_STOP

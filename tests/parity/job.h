@@ -31,6 +31,14 @@ struct JobOptions {
   std::string recompute = "off";       // as in the spec
   std::string keep_gathered = "none";  // as in the spec
   bool stop_on_nonfinite = false;
+  bool canaries = false;
+  std::string model_type = "llama";
+  int num_experts = 0;  // of the sparse layers, with other model types
+  int experts_per_token = 2;
+  int64_t expert_inner = 20;      // of qwen3_moe; mixtral's is `inner`
+  int64_t sparse_step = 1;        // of qwen3_moe
+  double router_aux_loss = 0.05;  // coefficients
+  double router_z_loss = 0.01;
   bool unused_unit = false;  // one more unit, which no node reads or writes
   bool fp64 = false;
   bool on_gpus = false;   // planned for them; RunOptions::make_backend makes what it runs on

@@ -71,6 +71,14 @@ std::vector<Value> Placements() {
   return all;
 }
 
+// A dense layer and one of experts.
+void Sparse(JobOptions& options) {
+  options.model_type = "qwen3_moe";
+  options.num_experts = 4;
+  options.expert_inner = 12;
+  options.sparse_step = 2;
+}
+
 // To add a lane is to add a row.
 const std::vector<Lane>& Lanes() {
   static const auto* const lanes = new std::vector<Lane>{
@@ -108,7 +116,13 @@ const std::vector<Lane>& Lanes() {
            o.tied = true;
            o.frozen = "embedding";
          }},
-        {"unused", [](JobOptions& o) { o.unused_unit = true; }}}},
+        {"unused", [](JobOptions& o) { o.unused_unit = true; }},
+        {"sparse", Sparse},
+        {"sparse with frozen experts",
+         [](JobOptions& o) {
+           Sparse(o);
+           o.frozen = "layers.1.experts";
+         }}}},
       {false,
        {{"everything kept", [](JobOptions& o) { o.recompute = "off"; }},
         {"layers recomputed", [](JobOptions& o) { o.recompute = "layer"; }},

@@ -15,8 +15,8 @@
 namespace tandem::parity {
 namespace {
 
-// What has gone wrong in systems like this one, as regression tests of whole jobs; docs/regressions.md lists all
-// of them. What a program may not do (a gather before the optimizer has written, a reduction twice or too
+// What has gone wrong in systems like this one, as regression tests of whole jobs; docs/regressions.md lists
+// all of them. What a program may not do (a gather before the optimizer has written, a reduction twice or too
 // early, memory given to two) its check refuses: tests/schedules/check; every strategy in every combination:
 // matrix_test.cc.
 

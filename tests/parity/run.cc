@@ -150,6 +150,12 @@ size_t ExpertOf(const std::vector<comm::Membership>& memberships) {
 
 }  // namespace
 
+bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
+  return plan.outline.units[unit].group == schedules::UnitGroup::kExpert &&
+         std::any_of(plan.groups.begin(), plan.groups.end(),
+                     [](const parallel::Group& group) { return group.name == "ep"; });
+}
+
 std::string ExpertSuffix(size_t expert) { return absl::StrCat("/expert ", expert); }
 
 std::optional<double> ValidationLossOf(const trainer::StepSummary& step) {
@@ -230,8 +236,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     for (size_t u = 0; options.arrays && u < trainer.units().size(); ++u) {
       const fsdp::UnitShard& unit = trainer.units()[u];
       const fsdp::StateMemory state = trainer.StateOf(u);
-      const bool expert = plan.outline.units[u].group == schedules::UnitGroup::kExpert;
-      const std::string name = unit.name() + (expert ? ExpertSuffix(ExpertOf(memberships)) : "");
+      const std::string name =
+          unit.name() + (IsOfOneExpert(plan, u) ? ExpertSuffix(ExpertOf(memberships)) : "");
       const at::ScalarType main = model::ScalarTypeOf(plan.precision.common.main);
       const auto put = [&](const char* what, device::Memory memory, at::ScalarType type) {
         if (memory.begin == nullptr) {

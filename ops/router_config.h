@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// What routers are told (router.h, router_losses.h). Torch-free, so that model/ can say it.
+namespace tandem::ops {
+
+enum class RouterScore : uint8_t { kSoftmax, kSigmoid };
+
+struct RouterConfig {
+  int64_t experts = 0;  // E
+  int64_t top_k = 0;    // k
+  RouterScore score = RouterScore::kSoftmax;
+  // The scores of the k chosen are divided by their sum: of softmax scores that is the softmax over the
+  // chosen. Refused with top_k 1: the router would have no gradient.
+  bool normalize = false;
+  // Experts are split in `groups` equal ones, of which a token may use the groups_per_token whose best
+  // top_k / groups_per_token scores have the largest sums.
+  int64_t groups = 1;
+  int64_t groups_per_token = 1;
+  double scale = 1;  // of the probabilities
+};
+
+struct RouterLossConfig {
+  int64_t sequence_length = 0;  // S of the balance; T: over the whole microbatch
+  double balance = 0;           // coefficients; 0: no gradient
+  double z = 0;
+};
+
+}  // namespace tandem::ops

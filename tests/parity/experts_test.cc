@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "device/seeded_scheduler.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// Sparse layers in jobs: their numbers are those of one rank, whoever shares the work (matrix_test.cc has
+// every placement).
+
+JobOptions Mixtral(int64_t steps) { return {.steps = steps, .model_type = "mixtral", .num_experts = 4}; }
+
+TEST(ExpertsTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
+  const JobRun one = RunOn(1, Mixtral(10));
+  ASSERT_EQ(one.steps.size(), 10u);
+  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  for (const int ranks : {2, 3, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, Mixtral(10)));
+  }
+}
+
+TEST(ExpertsTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
+  JobOptions options = Mixtral(2);
+  options.ranks = 2;
+  options.layers = 1;
+  options.microbatches_per_rank = 2;
+  const plan::JobPlan plan = MakeJob(options);
+  const JobRun ordinary = RunJob(plan);
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    device::SeededScheduler scheduler(2, seed);
+    ASSERT_EQ(FirstDifference(ordinary, RunJob(plan, {.fill_with_nan = true, .scheduler = &scheduler})), "")
+        << "seed " << seed;
+  }
+}
+
+TEST(ExpertsTest, AResumedJobGoesOnWithTheSameBits) {
+  const TemporaryFolder folder;
+  JobOptions options = Mixtral(4);
+  options.ranks = 2;
+  options.checkpoint_directory = folder.path();
+  options.checkpoint_every_steps = 2;
+  const JobRun whole = RunJob(MakeJob(options));
+  const TemporaryFolder other;
+  options.ranks = 1;  // the same microbatches
+  options.microbatches_per_rank = 2;
+  options.checkpoint_directory = other.path();
+  options.resume = folder.path() + "/step-2";
+  const JobRun resumed = RunJob(MakeJob(options));
+  EXPECT_EQ(resumed.resumed_step, 2);
+  ExpectSameBits(Tail(whole, 3), resumed);
+}
+
+// In bf16 the router computes in fp32, and scores and choices are the same on any ranks.
+TEST(ExpertsTest, Bf16GivesTheSameBitsOnAnyRanks) {
+  JobOptions options = Mixtral(5);
+  options.precision = "compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_BF16";
+  const JobRun one = RunOn(1, options);
+  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::parity
