@@ -140,7 +140,6 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},
       {"parallelism.context", {"1"}, "not built yet: context parallelism; use 1"},
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},
-      {"parallelism.expert", {"1"}, "not built yet: expert parallelism; use 1"},
       {"parallelism.expert_tensor", {"1"}, "not built yet: tensor parallelism of experts; use 1"},
       {"parallelism.fsdp.strategy",
        {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},

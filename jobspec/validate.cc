@@ -124,6 +124,11 @@ class Validator : private FieldChecker {
 
   void CheckExperts(const v1::Model& model, bool sparse) {
     if (!sparse) {
+      if (Usable({"parallelism.expert"}) && spec().parallelism().expert() > 1) {
+        Refuse("parallelism.expert", absl::StrCat(spec().parallelism().expert()),
+               absl::StrCat("1 with model_type ", model.model_type(), Origin("model.model_type")),
+               "it has no experts to share: omit the key, or use model_type: mixtral, or qwen3_moe");
+      }
       if (model.has_moe() && IsWritten("model.model_type")) {
         Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe with a block moe",
                "use one of these, or omit the block");
@@ -176,6 +181,12 @@ class Validator : private FieldChecker {
              absl::StrCat("1 to num_hidden_layers ", model.num_hidden_layers(),
                           Origin("model.num_hidden_layers")),
              "no layer is sparse: use a smaller number, or model_type: llama");
+    }
+    if (const int64_t ranks = spec().parallelism().expert();
+        Usable({"model.moe.num_experts", "parallelism.expert"}) && moe.num_experts() % ranks != 0) {
+      Refuse("parallelism.expert", absl::StrCat(ranks),
+             absl::StrCat("a divisor of num_experts ", moe.num_experts(), Origin("model.moe.num_experts")),
+             "every rank has as many experts: use another number of them, or of ranks");
     }
     if (spec().resources().device() == v1::DEVICE_CUDA) {
       Refuse("resources.device", "cuda", "cpu with a mixture of experts",

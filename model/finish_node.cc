@@ -4,9 +4,16 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "ops/permute.h"
+#include "ops/sends.h"
 
 namespace tandem::model {
 namespace {
+
+// Where the rows of each token are; undefined where a row is a token.
+struct Sends {
+  at::Tensor chosen, place, counts;
+};
 
 class FinishNode final : public DeclaredNode {
  public:
@@ -14,24 +21,48 @@ class FinishNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden")]() mutable {
-      if (hidden.defined()) {  // otherwise it was kept
-        hidden.copy_(made);
-        hidden.add_(x);
+    return [this, x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden"),
+            sends = SendsOf(in)]() mutable {
+      if (!hidden.defined()) {
+        return;  // it was kept
       }
+      if (sends.chosen.defined()) {
+        Plan(sends);
+        ops::Unpermute(made, sends.place, /*first=*/0, /*add=*/false, hidden);
+      } else {
+        hidden.copy_(made);
+      }
+      hidden.add_(x);
     };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
-    return [grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"),
-            grad_made = in.OverwrittenGradient("made")]() mutable {
-      grad_made.copy_(grad_hidden);
-      if (add_x) {
-        grad_x.add_(grad_hidden);
-      } else {
-        grad_x.copy_(grad_hidden);
-      }
-    };
+    return
+        [this, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"),
+         grad_made = in.OverwrittenGradient("made"), sends = SendsOf(in)]() mutable {
+          if (sends.chosen.defined()) {
+            Plan(sends);
+            ops::Permute(grad_hidden, sends.place, /*first=*/0, grad_made);
+          } else {
+            grad_made.copy_(grad_hidden);
+          }
+          if (add_x) {
+            grad_x.add_(grad_hidden);
+          } else {
+            grad_x.copy_(grad_hidden);
+          }
+        };
+  }
+
+  Sends SendsOf(BoundTensors& in) const {
+    if (s_.expert_ranks == 1) {
+      return {};
+    }
+    return {.chosen = in.Value("chosen"), .place = in.Scratch("place"), .counts = in.Scratch("sent_counts")};
+  }
+
+  void Plan(Sends& sends) const {
+    ops::PlanSends(sends.chosen, s_.local_experts, s_.tokens, sends.counts, sends.place);
   }
 };
 
