@@ -39,6 +39,15 @@ void CheckReplicas(FieldChecker& check) {
 
 // The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
 // something.
+void CheckSchedule(FieldChecker& check) {
+  if (check.spec().parallelism().has_overlap() && check.Usable({"parallelism.schedule"}) &&
+      check.spec().parallelism().schedule() != v1::SCHEDULE_OVERLAP) {
+    check.Refuse("parallelism.overlap", "{...}",
+                 absl::StrCat("nothing with schedule: sequential", check.Origin("parallelism.schedule")),
+                 "omit the block, or use schedule: overlap");
+  }
+}
+
 void CheckGrid(FieldChecker& check) {
   const bool sizes =
       check.IsOk({"parallelism.ranks", "parallelism.tensor", "parallelism.context", "parallelism.pipeline",

@@ -19,6 +19,9 @@ void CheckNames(FieldChecker& check);
 // An outer axis of ranks is there if and only if the strategy places something on it.
 void CheckReplicas(FieldChecker& check);
 
+// What is said of the overlap needs one.
+void CheckSchedule(FieldChecker& check);
+
 // The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
 // something.
 void CheckGrid(FieldChecker& check);

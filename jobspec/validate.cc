@@ -35,6 +35,7 @@ std::vector<v1::Violation> ValidateExcept(const v1::JobSpec& spec, const std::ve
   CheckTraining(check);
   CheckNames(check);
   CheckReplicas(check);
+  CheckSchedule(check);
   CheckGrid(check);
   CheckBatch(check);
   CheckPrecision(check);
