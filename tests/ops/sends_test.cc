@@ -90,7 +90,8 @@ TEST(WindowTest, WindowsOfRowsAddUpToAllRows) {
   for (const int64_t first : {0, 4}) {
     at::Tensor rows = FilledWithNan({4, 1}, at::kFloat);
     Permute(tokens, row_of, first, rows);
-    Unpermute(rows.narrow(0, 0, RowsInWindow(counts, first, 4, window)), row_of, first, /*add=*/first > 0, sums);
+    Unpermute(rows.narrow(0, 0, RowsInWindow(counts, first, 4, window)), row_of, first, /*add=*/first > 0,
+              sums);
   }
   EXPECT_TRUE(SameBits(sums, at::tensor({2.0, 4.0, 4.0}, at::kFloat).view({3, 1})));
 }

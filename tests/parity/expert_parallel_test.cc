@@ -72,7 +72,8 @@ void ExpectSameBitsOfSchedules(JobOptions options) {
   options.overlap = true;
   for (const bool delays : {false, true}) {
     for (const char* recompute : {"off", "layer"}) {
-      SCOPED_TRACE(testing::Message() << "delayed weight gradients: " << delays << ", recompute " << recompute);
+      SCOPED_TRACE(testing::Message()
+                   << "delayed weight gradients: " << delays << ", recompute " << recompute);
       options.delay_weight_gradients = delays;
       options.recompute = recompute;
       EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), {.fill_with_nan = true})), "");
