@@ -79,6 +79,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"training.validation_batches", 1, kMillion},
       {"parallelism.ranks", 1, 16384},
       {"parallelism.replicas", 1, 16384},
+      {"parallelism.expert", 1, 1024},
       {"parallelism.fsdp.prefetch", 0, 2},
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},

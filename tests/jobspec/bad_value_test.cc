@@ -341,9 +341,8 @@ const BadSpec kLater[] = {
      "job.yaml:4:15: parallelism.pipeline: 2 is not allowed; allowed: 1; not built yet: pipeline "
      "parallelism; use 1\n"},
     {"expert parallelism of a dense model", "", "parallelism: {expert: 2, ranks: 2}",
-     "job.yaml:4:15: parallelism.expert: 2 is not allowed; allowed: 1 with model_type llama (a default); it "
-     "has "
-     "no experts to share: omit the key, or use model_type: mixtral, or qwen3_moe\n"},
+     "job.yaml:4:15: parallelism.expert: 2 is not allowed; allowed: 1 with model_type llama (of preset "
+     "llama-tiny); it has no experts to share: omit the key, or use model_type: mixtral, or qwen3_moe\n"},
     {"expert tensor parallelism", "", "parallelism: {expert_tensor: 2}",
      "job.yaml:4:15: parallelism.expert_tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism of experts; use 1\n"},

@@ -119,6 +119,7 @@ TEST(ExpertParallelJobTest, Fp32HasTheNumbersOfRanksWithEveryExpert) {
 TEST(ExpertParallelJobTest, ATokenTravelsOncePerRank) {
   JobOptions options = OnFourRanks();
   options.steps = 1;
+  options.warmup_steps = 0;
   options.layers = 1;
   options.microbatches_per_rank = 1;
   const JobRun run = RunJob(MakeJob(options));
