@@ -25,6 +25,7 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       router_losses{.sequence_length = tokens,
                     .balance = config.moe.router_aux_loss_coef,
                     .z = config.moe.router_z_loss_coef},
+      report{.experts = router.experts},
       chosen(router.top_k),
       rows(tokens * chosen),
       expert_inner(config.moe.intermediate_size),

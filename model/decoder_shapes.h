@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "model/config.h"
+#include "model/router_report.h"
 #include "ops/attention.h"
 
 namespace tandem::model {
@@ -30,6 +31,7 @@ struct DecoderShapes {
   bool norms_heads;  // DecoderConfig::NormsHeads
   ops::RouterConfig router;
   ops::RouterLossConfig router_losses;
+  RouterReport report;   // of a microbatch
   int64_t chosen;        // k: experts of a token
   int64_t rows;          // T * k: of all experts together
   int64_t expert_inner;  // of an expert

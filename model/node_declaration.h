@@ -41,7 +41,7 @@ struct InputSpec {
 struct OutputSpec {
   TensorSpec tensor;
   bool gradient = false;
-  bool loss = false;  // of the microbatch: one double
+  bool loss = false;  // doubles that the host reads of every microbatch
   // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
   std::vector<std::string> computed_from;
   double flops = 0;  // of the forward's, what a recompute without this output saves

@@ -8,7 +8,7 @@ namespace tandem::model {
 
 // normed = norm(x); logits = router · normed; chosen and probabilities of ops/router.h. Logits are computed
 // in the type of statistics, from copies of both operands where that is another. The backward recomputes the
-// norm, and adds the gradients of the router's own losses.
+// norm, and adds the gradients of the router's own losses. report: model/router_report.h.
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   const double flops = s.ProductFlops(s.hidden, s.router.experts);
   const TensorSpec products{
@@ -36,14 +36,15 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
                    .computed_from = {"logits", "probabilities"}},
                   {.tensor = {"probabilities", {s.tokens, s.chosen}, ElementType::kStatistics},
                    .gradient = true,
-                   .computed_from = {"logits", "chosen"}}},
+                   .computed_from = {"logits", "chosen"}},
+                  {.tensor = {"report", {s.report.size()}, ElementType::kFloat64}, .loss = true}},
       .parts =
           {{.name = "router",
             .parameters =
                 {{.name = "norm", .shape = {s.hidden}, .init = Init::kOnes, .gradient_is_statistics = true},
                  {.name = "router", .shape = {s.router.experts, s.hidden}, .gradient_is_statistics = true}}}},
       .forward = {.reads = {"x"},
-                  .writes = {"normed", "logits", "chosen", "probabilities"},
+                  .writes = {"normed", "logits", "chosen", "probabilities", "report"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
                   .flops = flops},

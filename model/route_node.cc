@@ -12,7 +12,7 @@ namespace {
 
 // By the names of route.cc. What is wide is undefined where nothing is computed in another type.
 struct RouteForward {
-  at::Tensor x, normed, logits, chosen, probabilities;
+  at::Tensor x, normed, logits, chosen, probabilities, report;
   at::Tensor norm, router;
   at::Tensor wide, wide_router;
   ops::Workspace products;
@@ -43,6 +43,7 @@ class RouteNode final : public DeclaredNode {
                    .logits = in.Value("logits"),
                    .chosen = in.Value("chosen"),
                    .probabilities = in.Value("probabilities"),
+                   .report = in.Value("report"),
                    .norm = in.Parameter("norm"),
                    .router = in.Parameter("router"),
                    .wide = s_.widens ? in.Scratch("wide") : at::Tensor(),
@@ -90,6 +91,17 @@ class RouteNode final : public DeclaredNode {
       return;
     }
     ops::Route(s_.router, t.logits, /*bias=*/at::Tensor(), t.chosen, t.probabilities);
+    if (t.report.defined()) {  // a recompute says nothing again
+      Report(t);
+    }
+  }
+
+  void Report(RouteForward& t) const {
+    at::Tensor tokens = t.report.narrow(0, 0, s_.report.experts);
+    ops::CountTokens(t.chosen, tokens);
+    t.report.mutable_data_ptr<double>()[s_.report.dropped()] = 0;
+    at::Tensor losses = t.report.narrow(0, s_.report.balance(), 2);
+    ops::RouterLosses(s_.router, s_.router_losses, t.logits, losses);
   }
 
   void Backward(RouteBackward& t) const {

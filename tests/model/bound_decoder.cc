@@ -28,7 +28,7 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
   if (output == "tokens" || output == "chosen") {
     return at::kLong;
   }
-  if (output == "loss") {
+  if (output == "loss" || output == "report") {
     return at::kDouble;
   }
   if (output == "hidden" || output == "normed" || output == "made") {
@@ -111,7 +111,7 @@ double BoundDecoder::Forward(const at::Tensor& tokens) {
     }
     RunChecked(i, Pass::kForward, {}, run);
   }
-  return value(outline_.values[outline_.losses.at(0)].name).item<double>();
+  return value(outline_.values[outline_.losses.back()].name).item<double>();
 }
 
 void BoundDecoder::Backward() {
