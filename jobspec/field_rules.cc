@@ -122,8 +122,6 @@ const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
       {"model.hybrid_pattern", "not built yet: hybrid models; omit the key for a Llama decoder"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
-      {"parallelism.overlap",
-       "not built yet: overlap of expert communication; omit the block and use schedule: sequential"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
       {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
@@ -147,7 +145,7 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"parallelism.fsdp.strategy",
        {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},
        "use one of these"},
-      {"parallelism.schedule", {"sequential"}, "not built yet: the overlapped schedule; use sequential"},
+      {"parallelism.schedule", {"sequential", "overlap"}, "use one of these"},
       {"precision.compute", kFloats, kNoFp8},
       {"precision.transport", kFloats, kNoFp8},
       {"precision.embedding.compute", kFloats, kNoFp8},

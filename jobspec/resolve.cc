@@ -93,6 +93,9 @@ void ResolveParallelism(v1::Parallelism& parallelism) {
   TANDEM_DEFAULT(fsdp, prefetch, 1);
   TANDEM_DEFAULT(fsdp, keep_gathered, "none");
   TANDEM_DEFAULT(parallelism, schedule, v1::SCHEDULE_SEQUENTIAL);
+  if (parallelism.schedule() == v1::SCHEDULE_OVERLAP) {
+    TANDEM_DEFAULT(*parallelism.mutable_overlap(), delay_weight_gradients, false);
+  }
 }
 
 void ResolvePrecision(v1::Precision& precision) {

@@ -51,6 +51,7 @@ class Validator : private FieldChecker {
     CheckTraining();
     CheckLists();
     CheckReplicas();
+    CheckSchedule();
     CheckGrid();
     CheckBatch();
     CheckPrecision();
@@ -421,6 +422,16 @@ class Validator : private FieldChecker {
     const std::optional<std::set<std::string>> trained = UnitsWithout("training.frozen", words);
     if (trained.has_value() && trained->empty()) {
       Refuse("training.frozen", "nothing is left to train: take a unit out");
+    }
+  }
+
+  // What is said of the overlap needs one.
+  void CheckSchedule() {
+    if (spec().parallelism().has_overlap() && Usable({"parallelism.schedule"}) &&
+        spec().parallelism().schedule() != v1::SCHEDULE_OVERLAP) {
+      Refuse("parallelism.overlap", "{...}",
+             absl::StrCat("nothing with schedule: sequential", Origin("parallelism.schedule")),
+             "omit the block, or use schedule: overlap");
     }
   }
 

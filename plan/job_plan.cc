@@ -110,6 +110,19 @@ Decay DecayOf(v1::Decay decay) {
   }
 }
 
+schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
+  switch (spec.schedule()) {
+    case v1::SCHEDULE_SEQUENTIAL:
+      return schedules::Schedule::kSequential;
+    case v1::SCHEDULE_OVERLAP:
+      return spec.overlap().delay_weight_gradients() ? schedules::Schedule::kOverlapped
+                                                     : schedules::Schedule::kOverlappedWhole;
+    default:
+      throw std::logic_error(
+          absl::StrCat("parallelism.schedule: no plan for ", v1::Schedule_Name(spec.schedule())));
+  }
+}
+
 // "STRATEGY_ZERO3" → "zero3": the row of the table of placements.
 std::string StrategyName(v1::Strategy strategy) {
   const std::string name = v1::Strategy_Name(strategy);
@@ -280,6 +293,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
+  plan.schedule = ScheduleOf(resolved.parallelism());
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;

@@ -116,7 +116,9 @@ class Rank::Impl {
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
-        nodes_(model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
+        nodes_(config.make_nodes
+                   ? config.make_nodes(backend.operations())
+                   : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
         units_(MakeUnits(plan, config.rank, backend)),
         memory_(plan.stage, backend.device(),
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),

@@ -292,6 +292,12 @@ const BadSpec kRequired[] = {
     {"order without dp", "", "parallelism: {ranks: 2, order: tp-pp}",
      "job.yaml:4:25: parallelism.order: tp-pp is not allowed; allowed: tp, cp, ep, dp and pp, each "
      "at most once, joined by -; dp is missing, and there are 2 ranks along it\n"},
+    {"overlap without its schedule", "", "parallelism: {overlap: {delay_weight_gradients: true}}",
+     "job.yaml:4:15: parallelism.overlap: {...} is not allowed; allowed: nothing with schedule: sequential "
+     "(the default); omit the block, or use schedule: overlap\n"},
+    {"overlap with another schedule", "", "parallelism: {schedule: sequential, overlap: {}}",
+     "job.yaml:4:37: parallelism.overlap: {...} is not allowed; allowed: nothing with schedule: sequential; "
+     "omit the block, or use schedule: overlap\n"},
     {"checkpoints without a folder", "", "checkpoint: {every_steps: 5}",
      "job.yaml:4:1: checkpoint.directory: missing; allowed: absolute path of a folder; name the "
      "folder of the checkpoints, or omit the block\n"},
@@ -302,14 +308,6 @@ const BadSpec kRequired[] = {
 
 // What a later version will do.
 const BadSpec kLater[] = {
-    {"overlap", "", "parallelism: {schedule: overlap, overlap: {delay_weight_gradients: true}}",
-     "job.yaml:4:15: parallelism.schedule: overlap is not allowed; allowed: sequential; not built "
-     "yet: the overlapped schedule; use sequential\n"
-     "job.yaml:4:34: parallelism.overlap: {...} is not allowed; allowed: nothing; not built yet: "
-     "overlap of expert communication; omit the block and use schedule: sequential\n"},
-    {"overlap without its schedule", "", "parallelism: {overlap: {}}",
-     "job.yaml:4:15: parallelism.overlap: {...} is not allowed; allowed: nothing; not built yet: "
-     "overlap of expert communication; omit the block and use schedule: sequential\n"},
     {"tensor parallelism", "", "parallelism: {ranks: 4, tensor: 4}",
      "job.yaml:4:25: parallelism.tensor: 4 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism; use 1\n"},

@@ -101,6 +101,10 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   }
   spec.mutable_parallelism()->mutable_fsdp()->set_strategy(strategy);
   spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(options.prefetch);
+  if (options.overlap) {
+    spec.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
+    spec.mutable_parallelism()->mutable_overlap()->set_delay_weight_gradients(options.delay_weight_gradients);
+  }
   spec.mutable_precision()->set_compute(options.fp64 ? v1::COMPUTE_TYPE_FP64 : v1::COMPUTE_TYPE_FP32);
   if (!google::protobuf::TextFormat::MergeFromString(options.precision, spec.mutable_precision())) {
     throw std::logic_error("no precision: " + options.precision);

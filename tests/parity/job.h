@@ -44,6 +44,8 @@ struct JobOptions {
   bool on_gpus = false;   // planned for them; RunOptions::make_backend makes what it runs on
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64
   int prefetch = 1;
+  bool overlap = false;
+  bool delay_weight_gradients = false;  // of an overlapped schedule
   bool norms = true;
   int64_t validate_every_steps = 0;
   int64_t validation_batches = 5;  // does not divide among the ranks
