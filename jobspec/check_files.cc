@@ -9,12 +9,29 @@
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/model_checker.h"
 #include "jobspec/resume.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
 
 namespace tandem::jobspec {
 namespace {
+
+// Of the matrices of one layer's attention.
+int64_t AttentionElements(const v1::Model& model) {
+  const int64_t hidden = model.hidden_size();
+  const int64_t heads = model.num_attention_heads();
+  const int64_t query = heads * model.head_dim();
+  if (!model.has_latent_attention()) {
+    return hidden * model.head_dim() * 2 * (heads + model.num_key_value_heads());
+  }
+  const v1::LatentAttention& latent = model.latent_attention();
+  const int64_t rank = latent.q_lora_rank();
+  return (rank > 0 ? rank * (hidden + query) : hidden * query) +
+         hidden * (latent.kv_lora_rank() + latent.qk_rope_head_dim()) +
+         latent.kv_lora_rank() * heads * (latent.qk_nope_head_dim() + latent.v_head_dim()) +
+         heads * latent.v_head_dim() * hidden;
+}
 
 class FileChecker {
  public:
@@ -110,15 +127,16 @@ class FileChecker {
   void CheckSpace(const std::string& directory, const std::string& existing) {
     const v1::Model& model = spec_.model();
     const int64_t hidden = model.hidden_size();
-    const int64_t attention =
-        hidden * model.head_dim() * 2 * (model.num_attention_heads() + model.num_key_value_heads());
     const v1::MixtureOfExperts& moe = model.moe();
+    const int64_t attention = AttentionElements(model);
     const int64_t dense = attention + 3 * hidden * model.intermediate_size() + 2 * hidden;
-    const int64_t sparse =
-        attention + moe.num_experts() * hidden * (3 * moe.moe_intermediate_size() + 1) + 2 * hidden;
-    const int64_t num_sparse = model.has_moe() ? model.num_hidden_layers() / moe.decoder_sparse_step() : 0;
-    const double layers = static_cast<double>(dense) * (model.num_hidden_layers() - num_sparse) +
-                          static_cast<double>(sparse) * num_sparse;
+    const int64_t experts = moe.num_experts() + moe.n_shared_experts();
+    const int64_t sparse = attention + experts * 3 * hidden * moe.moe_intermediate_size() +
+                           moe.num_experts() * hidden + 2 * hidden;
+    double layers = 0;
+    for (int64_t layer = 0; layer < model.num_hidden_layers(); ++layer) {
+      layers += static_cast<double>(model.has_moe() && IsSparse(model, layer) ? sparse : dense);
+    }
     const int64_t ends = model.vocab_size() * hidden * (model.tie_word_embeddings() ? 1 : 2) + hidden;
     const double element = spec_.precision().compute() == v1::COMPUTE_TYPE_FP64 ? 8 : 4;
     const double needed = 3 * element * (layers + ends);

@@ -9,9 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "jobspec/field_checker.h"
 #include "jobspec/field_rules.h"
-#include "jobspec/presets.h"
+#include "jobspec/model_checker.h"
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
@@ -26,22 +25,11 @@ constexpr int64_t kMaxTokensPerJob = int64_t{1} << 62;
 constexpr int64_t kMaxLayerPasses = 65536;  // layers × microbatches of a rank: what a program can hold
 constexpr size_t kMaxPathBytes = 4000;      // below PATH_MAX, with room for the names that are put below it
 
-// "the nearest are 24 and 36": the multiples of `unit` around `value`, of those in [unit, max].
-std::string NearestMultiples(int64_t value, int64_t unit, int64_t max) {
-  const int64_t below = value / unit * unit;
-  const int64_t above = below + unit;
-  if (below < unit) {
-    return absl::StrCat("the nearest is ", above);
-  }
-  return above > max ? absl::StrCat("the nearest is ", below)
-                     : absl::StrCat("the nearest are ", below, " and ", above);
-}
-
 // What fields must be to each other.
-class Validator : private FieldChecker {
+class Validator : private ModelChecker {
  public:
   Validator(const v1::JobSpec& submitted, const std::vector<std::string>& unusable)
-      : FieldChecker(submitted, unusable) {}
+      : ModelChecker(submitted, unusable) {}
 
   std::vector<v1::Violation> Run() {
     CheckFields();
@@ -71,166 +59,6 @@ class Validator : private FieldChecker {
     if (name.empty() || name.size() > 63 || !characters || name.front() == '-' || name.back() == '-') {
       Refuse("name", name.size() > 63 ? absl::StrCat("it has ", name.size(), " characters: use a shorter one")
                                       : "use a name like my-job-1");
-    }
-  }
-
-  void CheckModel() {
-    const v1::Model& model = spec().model();
-    if (model.has_preset() && FindPreset(model.preset()) == nullptr) {
-      const std::string closest = Closest(model.preset(), PresetNames());
-      Refuse("model.preset", closest.empty() ? "use one of these, or give the fields of the model"
-                                             : absl::StrCat("did you mean ", closest, "?"));
-      return;
-    }
-    if (model.has_hugging_face()) {
-      if (model.has_preset()) {
-        Refuse("model.hugging_face", model.hugging_face(), "nothing beside model.preset",
-               "omit one of the two");
-      } else {
-        Refuse(
-            "model.hugging_face", model.hugging_face(), "nothing but the fields of that file",
-            "tandem submit and tandem run replace it by the fields: use them, or give the fields yourself");
-      }
-      return;
-    }
-    const bool sparse = model.model_type() == "mixtral" || model.model_type() == "qwen3_moe";
-    if (!sparse && model.model_type() != "llama") {
-      Refuse("model.model_type", "not built yet: other architectures; use one of these");
-      return;
-    }
-    const std::vector<std::string> sizes = {"model.hidden_size", "model.intermediate_size",
-                                            "model.num_hidden_layers", "model.num_attention_heads",
-                                            "model.vocab_size"};
-    if (std::none_of(sizes.begin(), sizes.end(),
-                     [&](const auto& path) { return Has(path) || !IsOk({path}); })) {
-      Refuse("model", "",
-             absl::StrCat("a preset (", absl::StrJoin(PresetNames(), ", "), "), hugging_face, or the fields"),
-             "for instance model: {preset: llama-tiny}");
-      return;
-    }
-    for (const std::string& path : sizes) {
-      if (!Has(path)) {
-        Refuse(path, "give it, or name a preset whose value is to be used");
-      }
-    }
-    CheckHeads(model);
-    CheckExperts(model, sparse);
-    if (Usable({"model.vocab_size", "data.tokenizer"}) && spec().data().tokenizer() == "bytes" &&
-        model.vocab_size() < 256) {
-      Refuse("model.vocab_size", absl::StrCat(model.vocab_size()), "at least 256 with tokenizer: bytes",
-             "a byte has 256 values: use 256");
-    }
-  }
-
-  void CheckExperts(const v1::Model& model, bool sparse) {
-    if (!sparse) {
-      if (model.has_moe() && IsWritten("model.model_type")) {
-        Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe with a block moe",
-               "use one of these, or omit the block");
-      } else if (model.has_moe()) {
-        Refuse("model.moe", ValueText(FindValue(spec(), "model.moe")),
-               absl::StrCat("nothing with model_type ", model.model_type(), Origin("model.model_type")),
-               "omit the block, or give model_type: mixtral, or qwen3_moe");
-      }
-      return;
-    }
-    const v1::MixtureOfExperts& moe = model.moe();
-    if (!Has("model.moe.num_experts")) {
-      Refuse("model.moe.num_experts", "say how many experts a sparse layer has");
-    }
-    if (!Has("model.moe.num_experts_per_tok")) {
-      Refuse("model.moe.num_experts_per_tok", "say how many experts each token uses");
-    }
-    if (Usable({"model.moe.num_experts", "model.moe.num_experts_per_tok"}) &&
-        moe.num_experts_per_tok() > moe.num_experts()) {
-      Refuse("model.moe.num_experts_per_tok", absl::StrCat(moe.num_experts_per_tok()),
-             absl::StrCat("1 to num_experts ", moe.num_experts(), Origin("model.moe.num_experts")),
-             "use a smaller number");
-    }
-    const bool mixtral = model.model_type() == "mixtral";
-    if (mixtral && Usable({"model.moe.norm_topk_prob"}) && !moe.norm_topk_prob()) {
-      Refuse("model.moe.norm_topk_prob", "false", "true with model_type mixtral",
-             "omit the key, or use model_type: qwen3_moe");
-    }
-    if (Usable({"model.moe.num_experts_per_tok", "model.moe.norm_topk_prob"}) &&
-        moe.num_experts_per_tok() == 1 && moe.norm_topk_prob()) {
-      Refuse("model.moe.num_experts_per_tok", "1",
-             absl::StrCat("2 or more with norm_topk_prob: true", Origin("model.moe.norm_topk_prob")),
-             absl::StrCat("divided by their sum, the probability of one expert is always 1, and the router "
-                          "would never learn: use more",
-                          mixtral ? "" : ", or norm_topk_prob: false"));
-    }
-    if (mixtral && Usable({"model.moe.moe_intermediate_size", "model.intermediate_size"}) &&
-        moe.moe_intermediate_size() != model.intermediate_size()) {
-      Refuse("model.moe.moe_intermediate_size", absl::StrCat(moe.moe_intermediate_size()),
-             absl::StrCat("intermediate_size ", model.intermediate_size(), " with model_type mixtral"),
-             "omit the key, or use model_type: qwen3_moe");
-    }
-    const int64_t step = moe.decoder_sparse_step();
-    if (mixtral && Usable({"model.moe.decoder_sparse_step"}) && step != 1) {
-      Refuse("model.moe.decoder_sparse_step", absl::StrCat(step), "1 with model_type mixtral",
-             "omit the key, or use model_type: qwen3_moe");
-    } else if (Usable({"model.moe.decoder_sparse_step", "model.num_hidden_layers"}) &&
-               step > model.num_hidden_layers()) {
-      Refuse("model.moe.decoder_sparse_step", absl::StrCat(step),
-             absl::StrCat("1 to num_hidden_layers ", model.num_hidden_layers(),
-                          Origin("model.num_hidden_layers")),
-             "no layer is sparse: use a smaller number, or model_type: llama");
-    }
-    if (spec().resources().device() == v1::DEVICE_CUDA) {
-      Refuse("resources.device", "cuda", "cpu with a mixture of experts",
-             "not built yet: experts on GPUs; use cpu, or a dense model");
-    }
-  }
-
-  void CheckHeads(const v1::Model& model) {
-    const int64_t heads = model.num_attention_heads();
-    const int64_t shared = model.num_key_value_heads();
-    if (Usable({"model.num_attention_heads", "model.num_key_value_heads"}) && heads % shared != 0 &&
-        !IsWritten("model.num_key_value_heads")) {
-      Refuse("model.num_attention_heads", absl::StrCat(heads),
-             absl::StrCat("a multiple of num_key_value_heads ", shared, Origin("model.num_key_value_heads")),
-             absl::StrCat(NearestMultiples(heads, shared, 1024), "; or give num_key_value_heads"));
-    } else if (Usable({"model.num_attention_heads", "model.num_key_value_heads"}) && heads % shared != 0) {
-      std::vector<int64_t> divisors;
-      for (int64_t divisor = 1; divisor <= heads; ++divisor) {
-        if (heads % divisor == 0) {
-          divisors.push_back(divisor);
-        }
-      }
-      Refuse("model.num_key_value_heads", absl::StrCat(shared),
-             absl::StrCat("a divisor of num_attention_heads ", heads, Origin("model.num_attention_heads")),
-             absl::StrCat("use one of ", absl::StrJoin(divisors, ", ")));
-    }
-    if (Usable({"model.hidden_size", "model.num_attention_heads"}) && IsOk({"model.head_dim"}) &&
-        !model.has_head_dim()) {
-      if (IsWritten("model.num_attention_heads")) {
-        Refuse("model.num_attention_heads", absl::StrCat(heads),
-               absl::StrCat("a divisor of hidden_size ", model.hidden_size(), Origin("model.hidden_size")),
-               "use one, or give head_dim");
-      } else {
-        Refuse("model.hidden_size", absl::StrCat(model.hidden_size()),
-               absl::StrCat("a multiple of num_attention_heads ", heads, Origin("model.num_attention_heads")),
-               absl::StrCat(NearestMultiples(model.hidden_size(), heads, 1 << 20), "; or give head_dim"));
-      }
-    }
-    if (!Usable({"model.head_dim"})) {
-      return;
-    }
-    const int64_t head_dim = model.head_dim();
-    if (IsWritten("model.head_dim")) {
-      if (head_dim % 2 != 0) {
-        Refuse("model.head_dim", absl::StrCat(head_dim), "an even number from 2 to 4096",
-               absl::StrCat("rotary embedding turns pairs of elements: use ", head_dim + 1));
-      }
-    } else if (Usable({"model.hidden_size", "model.num_attention_heads"}) &&
-               (head_dim % 2 != 0 || head_dim > 4096)) {
-      const bool is_heads = IsWritten("model.num_attention_heads");
-      Refuse(is_heads ? "model.num_attention_heads" : "model.hidden_size",
-             absl::StrCat(is_heads ? heads : model.hidden_size()), "heads of an even size from 2 to 4096",
-             absl::StrCat("hidden_size ", model.hidden_size(), Origin("model.hidden_size"), " / ", heads,
-                          " heads", Origin("model.num_attention_heads"), " is ", head_dim,
-                          ": use another number, or give head_dim"));
     }
   }
 
@@ -368,7 +196,8 @@ class Validator : private FieldChecker {
       return;
     }
     if (kinds.count("mlp") == 0 && Usable({"model.moe.decoder_sparse_step"}) && spec().model().has_moe() &&
-        spec().model().moe().decoder_sparse_step() == 1) {
+        spec().model().moe().decoder_sparse_step() == 1 &&
+        spec().model().moe().first_k_dense_replace() == 0) {
       Refuse(kPath, "mlp: every layer of this model is sparse and has none; use layer or attention");
     }
   }
@@ -399,8 +228,7 @@ class Validator : private FieldChecker {
     std::set<std::string> units = {"embedding", "head"};
     for (int64_t layer = 0; layer < spec().model().num_hidden_layers(); ++layer) {
       units.insert(absl::StrCat("layers.", layer));
-      const v1::MixtureOfExperts& moe = spec().model().moe();
-      if (moe.decoder_sparse_step() > 0 && (layer + 1) % moe.decoder_sparse_step() == 0) {
+      if (IsSparse(spec().model(), layer)) {
         units.insert(absl::StrCat("layers.", layer, ".experts"));
       }
     }

@@ -29,6 +29,8 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       chosen(router.top_k),
       rows(tokens * chosen),
       expert_inner(config.moe.intermediate_size),
+      shared_inner(config.moe.shared_intermediate_size),
+      latent(config.latent),
       widens(compute == ComputeType::kBf16) {}
 
 }  // namespace tandem::model

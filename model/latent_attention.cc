@@ -73,7 +73,9 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
       {"kv_normed", {s.tokens, latent.kv_rank}},
       {"grad_kv_normed", {s.tokens, latent.kv_rank}},
       {"grad_kv_latent", {s.tokens, latent.kv_rank}},
-      {"work", {ops::AttentionBackwardWorkBytes(s.device, s.attention(), s.compute_bytes)}, ElementType::kByte},
+      {"work",
+       {ops::AttentionBackwardWorkBytes(s.device, s.attention(), s.compute_bytes)},
+       ElementType::kByte},
       NormWork(s),
       latent_norm_work,
       products};

@@ -35,7 +35,8 @@ struct LatentBackward {
   LatentWeights weights;
   LatentWeights gradients;  // undefined: of a frozen matrix
   bool add = false;         // to the parameters' gradients
-  at::Tensor normed, grad_normed, grad_share, values, grad_context, grad_qkv, grad_query, grad_key_value, grad_down;
+  at::Tensor normed, grad_normed, grad_share, values, grad_context, grad_qkv, grad_query, grad_key_value,
+      grad_down;
   at::Tensor kv_latent, kv_normed, grad_kv_normed, grad_kv_latent;
   at::Tensor query_normed, grad_query_normed, grad_query_down;
   ops::Workspace work, norm_work, latent_norm_work, products;
@@ -179,8 +180,8 @@ class LatentAttentionNode final : public DeclaredNode {
     BackwardKeyValue(t);
     BackwardQuery(t);
     t.grad_normed.add_(t.grad_share);
-    ops_.RmsNormBackward(t.grad_normed, t.x, t.weights.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
-                         t.add, t.gradients.norm, t.norm_work);
+    ops_.RmsNormBackward(t.grad_normed, t.x, t.weights.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x,
+                         t.grad_x, t.add, t.gradients.norm, t.norm_work);
   }
 
   // From grad_key_value and the rotary columns of grad_down to grad_normed.

@@ -21,8 +21,8 @@ struct LatentHeads {
 };
 
 // Lays heads out as ops/attention.h reads them, qkv: [T, 3 heads d], d = head_dim(), with zeros behind the
-// values, so that the rotation of ops/rope.h over whole heads turns the right pairs: dims 2 i and 2 i + 1 of a
-// rotary part become dims i and i + d / 2, and its tables turn no other (LatentRotaryTables).
+// values, so that the rotation of ops/rope.h over whole heads turns the right pairs: dims 2 i and 2 i + 1 of
+// a rotary part become dims i and i + d / 2, and its tables turn no other (LatentRotaryTables).
 //   query: [T, heads (content + rotary)]; key_value: [T, heads (content + value)];
 //   down: [T, ≥ rotary], whose last columns are the rotary part of a key, which all heads share.
 // On the CPU; nothing is allocated.

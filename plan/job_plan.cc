@@ -23,7 +23,8 @@ model::Architecture ArchitectureOf(const std::string& model_type) {
   static const std::map<std::string, model::Architecture> architectures = {
       {"llama", model::Architecture::kLlama},
       {"mixtral", model::Architecture::kMixtral},
-      {"qwen3_moe", model::Architecture::kQwen3Moe}};
+      {"qwen3_moe", model::Architecture::kQwen3Moe},
+      {"deepseek_v3", model::Architecture::kDeepseekV3}};
   const auto found = architectures.find(model_type);
   if (found == architectures.end()) {
     throw std::logic_error(absl::StrCat("model.model_type: no plan for ", model_type));
@@ -31,14 +32,31 @@ model::Architecture ArchitectureOf(const std::string& model_type) {
   return found->second;
 }
 
-model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec) {
-  return {.router = {.experts = spec.num_experts(),
-                     .top_k = spec.num_experts_per_tok(),
-                     .normalize = spec.norm_topk_prob()},
-          .intermediate_size = spec.moe_intermediate_size(),
-          .decoder_sparse_step = spec.decoder_sparse_step(),
-          .router_aux_loss_coef = spec.router_aux_loss_coef(),
-          .router_z_loss_coef = spec.router_z_loss_coef()};
+model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
+  model::MixtureOfExperts moe{.router = {.experts = spec.num_experts(),
+                                         .top_k = spec.num_experts_per_tok(),
+                                         .normalize = spec.norm_topk_prob()},
+                              .intermediate_size = spec.moe_intermediate_size(),
+                              .decoder_sparse_step = spec.decoder_sparse_step(),
+                              .router_aux_loss_coef = spec.router_aux_loss_coef(),
+                              .router_z_loss_coef = spec.router_z_loss_coef()};
+  if (deepseek) {
+    moe.router.score = ops::RouterScore::kSigmoid;
+    moe.router.groups = spec.n_group();
+    moe.router.groups_per_token = spec.topk_group();
+    moe.router.scale = spec.routed_scaling_factor();
+    moe.first_k_dense_replace = spec.first_k_dense_replace();
+    moe.shared_intermediate_size = spec.n_shared_experts() * spec.moe_intermediate_size();
+  }
+  return moe;
+}
+
+model::LatentAttention Latent(const v1::LatentAttention& spec) {
+  return {.query_rank = spec.q_lora_rank(),
+          .kv_rank = spec.kv_lora_rank(),
+          .content_head_dim = spec.qk_nope_head_dim(),
+          .rotary_head_dim = spec.qk_rope_head_dim(),
+          .value_head_dim = spec.v_head_dim()};
 }
 
 model::DecoderConfig Model(const v1::Model& spec) {
@@ -55,7 +73,8 @@ model::DecoderConfig Model(const v1::Model& spec) {
       .rope_theta = spec.rope_theta(),
       .tie_word_embeddings = spec.tie_word_embeddings(),
       .initializer_range = spec.initializer_range(),
-      .moe = spec.has_moe() ? Moe(spec.moe()) : model::MixtureOfExperts(),
+      .moe = spec.has_moe() ? Moe(spec.moe(), spec.model_type() == "deepseek_v3") : model::MixtureOfExperts(),
+      .latent = spec.has_latent_attention() ? Latent(spec.latent_attention()) : model::LatentAttention(),
   };
 }
 

@@ -31,7 +31,7 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
   if (output == "loss" || output == "report") {
     return at::kDouble;
   }
-  if (output == "hidden" || output == "normed" || output == "made") {
+  if (output == "hidden" || output == "normed" || output == "made" || output == "shared") {
     return ScalarTypeOf(precision.hidden());
   }
   const std::string node = name.substr(0, dot);

@@ -20,12 +20,13 @@ namespace {
 
 using namespace test;
 
-constexpr double kTheta = 10000;
+constexpr double kLatentTheta = 10000;
 
 // As DeepseekV3Attention turns interleaved pairs. x: [S, heads, rotary].
 at::Tensor Turned(const at::Tensor& x) {
   const int64_t rotary = x.size(2);
-  const at::Tensor frequencies = at::pow(kTheta, at::arange(0, rotary, 2, at::kDouble) / rotary).reciprocal();
+  const at::Tensor frequencies =
+      at::pow(kLatentTheta, at::arange(0, rotary, 2, at::kDouble) / rotary).reciprocal();
   const at::Tensor angles =
       (at::arange(x.size(0), at::kDouble).unsqueeze(1) * frequencies).view({x.size(0), 1, rotary / 2});
   const at::Tensor pairs = x.view({x.size(0), x.size(1), rotary / 2, 2});
@@ -51,7 +52,9 @@ TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
     const int64_t tokens = 7;
     const int64_t d = h.head_dim();
     const int64_t rank = 3;
-    const auto random = [&](int64_t columns) { return Leaf(Rounded(numbers.Normal({tokens, columns}), type)); };
+    const auto random = [&](int64_t columns) {
+      return Leaf(Rounded(numbers.Normal({tokens, columns}), type));
+    };
     const at::Tensor query = random(h.heads * d);
     const at::Tensor key_value = random(h.heads * (h.content + h.value));
     const at::Tensor down = random(rank + h.rotary);
@@ -74,12 +77,13 @@ TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
 
     at::Tensor cosines = FilledWithNan({tokens, d / 2}, StatisticsOf(type));
     at::Tensor sines = FilledWithNan({tokens, d / 2}, StatisticsOf(type));
-    LatentRotaryTables(h, kTheta, cosines, sines);
+    LatentRotaryTables(h, kLatentTheta, cosines, sines);
     at::Tensor qkv = FilledWithNan({tokens, 3 * h.heads * d}, type);
     PackLatentHeads(h, query.detach().to(type), key_value.detach().to(type), down.detach().to(type), qkv);
     Rope(cosines, sines, 2 * h.heads, qkv);
     const at::Tensor packed = qkv.to(at::kDouble).view({tokens, 3, h.heads, d});
-    EXPECT_LE(RelativeError(products(packed.select(1, 0), packed.select(1, 1)), expected), 4 * Tolerance(type));
+    EXPECT_LE(RelativeError(products(packed.select(1, 0), packed.select(1, 1)), expected),
+              4 * Tolerance(type));
     EXPECT_TRUE(packed.select(1, 2).narrow(2, 0, h.value).equal(values));
     EXPECT_TRUE((packed.select(1, 2).narrow(2, h.value, d - h.value) == 0).all().item<bool>());
 
@@ -108,10 +112,12 @@ TEST(LatentHeadsTest, RefusesWhatDoesNotFit) {
   const at::Tensor key_value = at::zeros({2, 8});
   const at::Tensor down = at::zeros({2, 2});
   at::Tensor qkv = at::zeros({2, 18});
-  EXPECT_THROW(PackLatentHeads({.heads = 1, .content = 4, .rotary = 2, .value = 7}, query, key_value, down, qkv),
-               c10::Error);  // longer than a head
-  EXPECT_THROW(PackLatentHeads({.heads = 1, .content = 3, .rotary = 3, .value = 5}, query, key_value, down, qkv),
-               c10::Error);  // odd
+  EXPECT_THROW(
+      PackLatentHeads({.heads = 1, .content = 4, .rotary = 2, .value = 7}, query, key_value, down, qkv),
+      c10::Error);  // longer than a head
+  EXPECT_THROW(
+      PackLatentHeads({.heads = 1, .content = 3, .rotary = 3, .value = 5}, query, key_value, down, qkv),
+      c10::Error);  // odd
   PackLatentHeads({.heads = 1, .content = 4, .rotary = 2, .value = 4}, query, key_value, down, qkv);
 }
 

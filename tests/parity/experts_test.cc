@@ -28,6 +28,16 @@ TEST(ExpertsTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
   }
 }
 
+TEST(ExpertsTest, DeepseekV3GivesTheSameBitsOnOneTwoAndFourRanks) {
+  const JobOptions options{.steps = 6, .model_type = "deepseek_v3", .num_experts = 8, .experts_per_token = 4};
+  const JobRun one = RunOn(1, options);
+  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+}
+
 TEST(ExpertsTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
   JobOptions options = Mixtral(2);
   options.ranks = 2;
