@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
-#include "jobspec/model_checker.h"
 #include "jobspec/resume.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
@@ -135,7 +134,9 @@ class FileChecker {
                            moe.num_experts() * hidden + 2 * hidden;
     double layers = 0;
     for (int64_t layer = 0; layer < model.num_hidden_layers(); ++layer) {
-      layers += static_cast<double>(model.has_moe() && IsSparse(model, layer) ? sparse : dense);
+      const bool is_sparse = moe.decoder_sparse_step() > 0 && (layer + 1) % moe.decoder_sparse_step() == 0 &&
+                             layer >= moe.first_k_dense_replace();
+      layers += static_cast<double>(is_sparse ? sparse : dense);
     }
     const int64_t ends = model.vocab_size() * hidden * (model.tie_word_embeddings() ? 1 : 2) + hidden;
     const double element = spec_.precision().compute() == v1::COMPUTE_TYPE_FP64 ? 8 : 4;

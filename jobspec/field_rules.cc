@@ -142,7 +142,7 @@ const std::vector<AbsentRule>& AbsentRules() {
 
 const std::vector<BuiltRule>& BuiltRules() {
   static const std::vector<std::string> kFloats = {"fp32", "fp64", "bf16"};
-  constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
+  static constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},

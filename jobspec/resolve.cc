@@ -3,6 +3,7 @@
 
 #include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/name_list.h"
 #include "jobspec/presets.h"
 
 namespace tandem::jobspec {
@@ -73,7 +74,7 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(optimizer, beta2, 0.95);
   TANDEM_DEFAULT(optimizer, epsilon, 1e-8);
   TANDEM_DEFAULT(optimizer, weight_decay, 0.1);
-  TANDEM_DEFAULT(optimizer, no_weight_decay, "*norm.weight,*.bias");
+  TANDEM_DEFAULT(optimizer, no_weight_decay, kDefaultNoWeightDecay);
   v1::LearningRateSchedule& schedule = *training.mutable_schedule();
   TANDEM_DEFAULT(schedule, warmup_steps, 0);
   TANDEM_DEFAULT(schedule, decay, v1::DECAY_CONSTANT);

@@ -257,6 +257,26 @@ const BadSpec kRequired[] = {
     {"an empty name in a list", "steps: 10", "steps: 10, optimizer: {no_weight_decay: \"*.bias,,a\"}",
      "job.yaml:3:35: training.optimizer.no_weight_decay: *.bias,,a is not allowed; allowed: none, or names "
      "of parameters, in which * is any text, joined by commas; a name between the commas is empty\n"},
+    {"a pattern that no parameter matches", "steps: 10",
+     "steps: 10, optimizer: {no_weight_decay: \"*.bias, *layernrom.weight\"}",
+     "job.yaml:3:35: training.optimizer.no_weight_decay: *.bias, *layernrom.weight is not allowed; allowed: "
+     "none, or names of parameters, in which * is any text, joined by commas; no parameter of this model is "
+     "named *layernrom.weight: did you mean layernorm?\n"},
+    {"a pattern that is like no parameter", "steps: 10",
+     "steps: 10, optimizer: {no_weight_decay: \"model.layers.4.*\"}",
+     "job.yaml:3:35: training.optimizer.no_weight_decay: model.layers.4.* is not allowed; allowed: none, or "
+     "names of parameters, in which * is any text, joined by commas; no parameter of this model is named "
+     "model.layers.4.*: its names are like model.embed_tokens.weight and lm_head.weight (tandem describe "
+     "--layout lists them)\n"},
+    {"a misspelt unit", "steps: 10", "steps: 10, frozen: layer.1",
+     "job.yaml:3:23: training.frozen: layer.1 is not allowed; allowed: none, or units joined by commas: "
+     "embedding, layers.0 to the last layer, layers.0.experts where it has them, head; layer.1 is no unit of "
+     "this model, or is there twice; did you mean layers.1?\n"},
+    {"more experts than a job can name", "preset: llama-tiny",
+     "preset: llama-tiny, num_hidden_layers: 128, model_type: qwen3_moe, moe: {num_experts: 1024, "
+     "num_experts_per_tok: 2}",
+     "job.yaml:1:82: model.moe.num_experts: 1024 is not allowed; allowed: at most 512 with 128 layers; use "
+     "fewer experts, or fewer layers\n"},
     {"a wildcard that is none", "steps: 10",
      "steps: 10, optimizer: {no_weight_decay: \"*.bias,layers.[01].*\"}",
      "job.yaml:3:35: training.optimizer.no_weight_decay: *.bias,layers.[01].* is not allowed; allowed: none, "
