@@ -26,7 +26,7 @@ void ResolveModel(v1::Model& model) {
   TANDEM_DEFAULT(model, model_type, "llama");
   const int64_t heads = model.num_attention_heads();
   const v1::LatentAttention& latent = model.latent_attention();
-  if (latent.qk_rope_head_dim() > 0) {
+  if (model.model_type() == "deepseek_v3" && latent.qk_rope_head_dim() > 0) {
     TANDEM_DEFAULT(model, head_dim, latent.qk_nope_head_dim() + latent.qk_rope_head_dim());
   }
   if (heads > 0) {

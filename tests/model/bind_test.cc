@@ -89,7 +89,7 @@ const Shape kShapes[] = {
     {"deepseek_v3",
      Deepseek(
          Config(24, 40, 2, 4, 4, 10, 17, false),
-         {.experts = 12,
+         {.experts = 8,
           .top_k = 4,
           .score = ops::RouterScore::kSigmoid,
           .normalize = true,
@@ -98,7 +98,7 @@ const Shape kShapes[] = {
           .scale = 2.5},
          /*dense_layers=*/1, /*shared=*/14,
          {.query_rank = 9, .kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
-     {3, 20}},
+     {3, 33}},
     {"deepseek_v3_without_a_narrow_query_groups_and_shared_experts",
      Deepseek(Config(16, 12, 2, 2, 2, 6, 13, true),
               {.experts = 5, .top_k = 1, .score = ops::RouterScore::kSigmoid}, /*dense_layers=*/0,
