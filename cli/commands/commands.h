@@ -79,8 +79,16 @@ struct JobOptions {
   Format format = Format::kTable;
 };
 int Events(Context& context, const JobOptions& options);
-int Metrics(Context& context, const JobOptions& options);
 int Cancel(Context& context, const JobOptions& options);
+
+struct MetricsOptions {
+  std::string job;
+  bool moe = false;  // the load of experts of one step instead
+  int64_t step = 0;  // with moe; 0: the newest that has it
+  Format format = Format::kTable;
+};
+int Metrics(Context& context, const MetricsOptions& options);
+int ExpertLoads(Context& context, const MetricsOptions& options);
 
 struct NormsOptions {
   std::string job;

@@ -245,8 +245,13 @@ class Parser {
         ->type_name("NAME");
 
     auto [metrics, metrics_options] =
-        Add<JobOptions>("metrics", "Loss, norm and speed of every step", Metrics);
+        Add<MetricsOptions>("metrics", "Loss, norm and speed of every step", Metrics);
     AddJob(metrics, metrics_options->job);
+    CLI::Option* moe = metrics->add_flag(
+        "--moe", metrics_options->moe, "Of one step, how the routers of sparse layers loaded their experts");
+    metrics->add_option("--step", metrics_options->step, "Step (default: the newest)")
+        ->check(AtLeast(1))
+        ->needs(moe);
     AddFormat(metrics, metrics_options->format, {"table", "json"});
 
     auto [norms, norms_options] =
