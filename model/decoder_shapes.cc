@@ -36,6 +36,7 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       router_losses{.sequence_length = tokens,
                     .balance = config.moe.router_aux_loss_coef,
                     .z = config.moe.router_z_loss_coef},
+      report{.experts = router.experts},
       chosen(router.top_k),
       expert_inner(config.moe.intermediate_size),
       expert_ranks(config.moe.ranks),
@@ -46,6 +47,8 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       expected_rows(tokens * chosen),
       rows(RowsAtATime(config.moe.rows_at_a_time, expected_rows, seen * slots)),
       expert_passes(rows == 0 ? 0 : (seen * slots + rows - 1) / rows),
+      shared_inner(config.moe.shared_intermediate_size),
+      latent(config.latent),
       widens(compute == ComputeType::kBf16) {}
 
 }  // namespace tandem::model

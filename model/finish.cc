@@ -3,7 +3,8 @@
 
 namespace tandem::model {
 
-// hidden = x + what its experts made of each token, of which every rank that has some of them returns a sum.
+// hidden = x + what its experts made of each token, the shared ones included. Where ranks share experts, each
+// rank that has some of a token's returns a sum.
 NodeDeclaration DeclareFinish(const DecoderShapes& s) {
   NodeDeclaration declaration{
       .kind = schedules::NodeKind::kFinish,
@@ -22,6 +23,12 @@ NodeDeclaration DeclareFinish(const DecoderShapes& s) {
       pass->scratch = SendsScratch(s);
     }
     declaration.recomputes = false;  // what the ranks returned is not kept
+  }
+  if (s.shared_inner > 0) {
+    declaration.inputs.push_back(
+        {.tensor = {"shared", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "shared"});
+    declaration.forward.reads.emplace_back("shared");
+    declaration.backward.gradient_writes.emplace_back("shared");
   }
   return declaration;
 }

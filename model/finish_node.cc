@@ -21,7 +21,8 @@ class FinishNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [this, x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden"),
+    const at::Tensor shared = s_.shared_inner > 0 ? in.Value("shared") : at::Tensor();
+    return [this, shared, x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden"),
             sends = SendsOf(in)]() mutable {
       if (!hidden.defined()) {
         return;  // it was kept
@@ -32,26 +33,33 @@ class FinishNode final : public DeclaredNode {
       } else {
         hidden.copy_(made);
       }
+      if (shared.defined()) {
+        hidden.add_(shared);
+      }
       hidden.add_(x);
     };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
-    return
-        [this, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"),
-         grad_made = in.OverwrittenGradient("made"), sends = SendsOf(in)]() mutable {
-          if (sends.chosen.defined()) {
-            Plan(sends);
-            ops::Permute(grad_hidden, sends.place, /*first=*/0, grad_made);
-          } else {
-            grad_made.copy_(grad_hidden);
-          }
-          if (add_x) {
-            grad_x.add_(grad_hidden);
-          } else {
-            grad_x.copy_(grad_hidden);
-          }
-        };
+    const at::Tensor grad_shared = s_.shared_inner > 0 ? in.OverwrittenGradient("shared") : at::Tensor();
+    return [this, grad_shared, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
+            add_x = in.AddsToGradient("x"), grad_made = in.OverwrittenGradient("made"),
+            sends = SendsOf(in)]() mutable {
+      if (sends.chosen.defined()) {
+        Plan(sends);
+        ops::Permute(grad_hidden, sends.place, /*first=*/0, grad_made);
+      } else {
+        grad_made.copy_(grad_hidden);
+      }
+      if (grad_shared.defined()) {
+        grad_shared.copy_(grad_hidden);
+      }
+      if (add_x) {
+        grad_x.add_(grad_hidden);
+      } else {
+        grad_x.copy_(grad_hidden);
+      }
+    };
   }
 
   Sends SendsOf(BoundTensors& in) const {

@@ -386,7 +386,8 @@ class Rank::Impl {
                          .tokens = plan::TokensPerStep(plan_),
                          .seconds = Lap(),
                          .nonfinite = record.outcome.nonfinite,
-                         .losses = std::move(record.losses)};
+                         .losses = std::move(record.losses),
+                         .routers = std::move(record.routers)};
   }
 
   // Norms of this rank's parameters at their places among those of the job; of others it has zeros.

@@ -76,6 +76,8 @@ const std::vector<std::vector<Value>>& Lanes() {
       Placements(),
       Microbatches(),
       Layers(),
+      {{"no shared expert", [](JobOptions&) {}},
+       {"a shared expert", [](JobOptions& options) { options.model_type = "deepseek_v3"; }}},
       {{"everything kept", [](JobOptions&) {}},
        {"layers recomputed", [](JobOptions& options) { options.recompute = "layer"; }}},
       {{"no clipping", [](JobOptions& options) { options.clip = 1e6; }},
