@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "platform/fake_clock.h"
+#include "platform/random.h"
 
 namespace tandem::controller {
 namespace {
@@ -62,9 +63,13 @@ class ConnectionGuardTest : public ::testing::Test {
   }
 
   platform::FakeClock clock_;
+  Callers callers_{platform::SystemRandom()};
   int served_ = -1;
   std::vector<int> open_;
-  ConnectionGuard guard_{1 << 20, 8 << 20, clock_, [this](int fd) { served_ = fd; }};
+  ConnectionGuard guard_{
+      {.most_message_bytes = 1 << 20, .most_unfinished_bytes = 8 << 20}, callers_, clock_, [this](int fd) {
+        served_ = fd;
+      }};
 };
 
 TEST_F(ConnectionGuardTest, BytesPassBothWays) {
