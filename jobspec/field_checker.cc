@@ -61,6 +61,14 @@ bool FieldChecker::IsOk(std::initializer_list<std::string_view> paths) const {
   });
 }
 
+bool FieldChecker::IsOkWithin(std::string_view path) const {
+  return IsOk({path}) &&
+         std::none_of(unusable_.begin(), unusable_.end(),
+                      [&](const std::string& field) { return IsWithin(field, path); }) &&
+         std::none_of(violations_.begin(), violations_.end(),
+                      [&](const v1::Violation& violation) { return IsWithin(violation.path(), path); });
+}
+
 bool FieldChecker::Usable(std::initializer_list<std::string_view> paths) const {
   return IsOk(paths) && std::all_of(paths.begin(), paths.end(), [&](auto path) { return Has(path); });
 }

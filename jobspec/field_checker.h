@@ -14,7 +14,7 @@ namespace tandem::jobspec {
 // A spec under validation: the spec as submitted and resolved, the violations so far, and the checks of
 // single fields, whatever the others hold. Validate's checks between fields build on it.
 class FieldChecker {
- protected:
+ public:
   // `submitted` and `unusable` outlive the object. Nothing is said about fields at or below an unusable path.
   FieldChecker(const v1::JobSpec& submitted, const std::vector<std::string>& unusable);
 
@@ -32,6 +32,9 @@ class FieldChecker {
 
   // Whether nothing has been said about these fields, so that what follows from them means something.
   bool IsOk(std::initializer_list<std::string_view> paths) const;
+
+  // Whether nothing has been said about the block at `path`, and about no field in it.
+  bool IsOkWithin(std::string_view path) const;
 
   // Present and fine.
   bool Usable(std::initializer_list<std::string_view> paths) const;

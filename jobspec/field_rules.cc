@@ -16,7 +16,7 @@ constexpr TextRule kTextRules[] = {
     {"api_version", "tandem/v1"},
     {"name", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
     {"model.hugging_face", "path of a config.json"},
-    {"model.model_type", "llama, mixtral, qwen3_moe"},
+    {"model.model_type", "llama, mixtral, qwen3_moe, deepseek_v3"},
     {"data.train", "absolute path of a file, a folder or a glob"},
     {"data.validation", "absolute path of a file, a folder or a glob"},
     {"data.tokenizer", "bytes"},
@@ -70,6 +70,15 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"model.moe.num_experts_per_tok", 1, 1024},
       {"model.moe.moe_intermediate_size", 1, 1 << 22},
       {"model.moe.decoder_sparse_step", 1, 1024},
+      {"model.moe.first_k_dense_replace", 0, 1024},
+      {"model.moe.n_shared_experts", 0, 1024},
+      {"model.moe.n_group", 1, 1024},
+      {"model.moe.topk_group", 1, 1024},
+      {"model.latent_attention.q_lora_rank", 1, 1 << 20},
+      {"model.latent_attention.kv_lora_rank", 1, 1 << 20},
+      {"model.latent_attention.qk_nope_head_dim", 0, 4096},
+      {"model.latent_attention.qk_rope_head_dim", 2, 512},
+      {"model.latent_attention.v_head_dim", 1, 4096},
       {"training.steps", 1, kBillion},
       {"training.sequence_length", 1, 1 << 20},
       {"training.micro_batch_size", 1, 1 << 16},
@@ -94,6 +103,7 @@ const std::vector<NumberRule>& NumberRules() {
       {"model.initializer_range", 0, 10, true, false},
       {"model.moe.router_aux_loss_coef", 0, 100, false, false},
       {"model.moe.router_z_loss_coef", 0, 100, false, false},
+      {"model.moe.routed_scaling_factor", 0, 1000, true, false},
       {"data.validation_fraction", 0, 0.5, false, false},
       {"training.optimizer.learning_rate", 0, 1, true, false},
       {"training.optimizer.beta1", 0, 1, false, true},
@@ -122,8 +132,6 @@ const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
       {"model.hybrid_pattern", "not built yet: hybrid models; omit the key for a Llama decoder"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
-      {"parallelism.overlap",
-       "not built yet: overlap of expert communication; omit the block and use schedule: sequential"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
       {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
@@ -134,7 +142,7 @@ const std::vector<AbsentRule>& AbsentRules() {
 
 const std::vector<BuiltRule>& BuiltRules() {
   static const std::vector<std::string> kFloats = {"fp32", "fp64", "bf16"};
-  constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
+  static constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
@@ -147,7 +155,7 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"parallelism.fsdp.strategy",
        {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},
        "use one of these"},
-      {"parallelism.schedule", {"sequential"}, "not built yet: the overlapped schedule; use sequential"},
+      {"parallelism.schedule", {"sequential", "overlap"}, "use one of these"},
       {"precision.compute", kFloats, kNoFp8},
       {"precision.transport", kFloats, kNoFp8},
       {"precision.embedding.compute", kFloats, kNoFp8},

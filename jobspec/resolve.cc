@@ -3,6 +3,7 @@
 
 #include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/name_list.h"
 #include "jobspec/presets.h"
 
 namespace tandem::jobspec {
@@ -24,6 +25,10 @@ void ResolveModel(v1::Model& model) {
   }
   TANDEM_DEFAULT(model, model_type, "llama");
   const int64_t heads = model.num_attention_heads();
+  const v1::LatentAttention& latent = model.latent_attention();
+  if (model.model_type() == "deepseek_v3" && latent.qk_rope_head_dim() > 0) {
+    TANDEM_DEFAULT(model, head_dim, latent.qk_nope_head_dim() + latent.qk_rope_head_dim());
+  }
   if (heads > 0) {
     TANDEM_DEFAULT(model, num_key_value_heads, heads);
     if (model.hidden_size() > 0 && model.hidden_size() % heads == 0) {
@@ -39,6 +44,13 @@ void ResolveModel(v1::Model& model) {
     TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
     TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);
     TANDEM_DEFAULT(moe, router_z_loss_coef, 0);
+    if (model.model_type() == "deepseek_v3") {
+      TANDEM_DEFAULT(moe, first_k_dense_replace, 0);
+      TANDEM_DEFAULT(moe, n_shared_experts, 1);
+      TANDEM_DEFAULT(moe, n_group, 1);
+      TANDEM_DEFAULT(moe, topk_group, 1);
+      TANDEM_DEFAULT(moe, routed_scaling_factor, 1);
+    }
   }
   TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);
   TANDEM_DEFAULT(model, rope_theta, 10000);
@@ -62,7 +74,7 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(optimizer, beta2, 0.95);
   TANDEM_DEFAULT(optimizer, epsilon, 1e-8);
   TANDEM_DEFAULT(optimizer, weight_decay, 0.1);
-  TANDEM_DEFAULT(optimizer, no_weight_decay, "*norm.weight,*.bias");
+  TANDEM_DEFAULT(optimizer, no_weight_decay, kDefaultNoWeightDecay);
   v1::LearningRateSchedule& schedule = *training.mutable_schedule();
   TANDEM_DEFAULT(schedule, warmup_steps, 0);
   TANDEM_DEFAULT(schedule, decay, v1::DECAY_CONSTANT);
@@ -93,6 +105,9 @@ void ResolveParallelism(v1::Parallelism& parallelism) {
   TANDEM_DEFAULT(fsdp, prefetch, 1);
   TANDEM_DEFAULT(fsdp, keep_gathered, "none");
   TANDEM_DEFAULT(parallelism, schedule, v1::SCHEDULE_SEQUENTIAL);
+  if (parallelism.schedule() == v1::SCHEDULE_OVERLAP) {
+    TANDEM_DEFAULT(*parallelism.mutable_overlap(), delay_weight_gradients, false);
+  }
 }
 
 void ResolvePrecision(v1::Precision& precision) {

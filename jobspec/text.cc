@@ -83,6 +83,16 @@ std::string Shown(std::string_view text, size_t max_bytes) {
   return shown;
 }
 
+std::string NearestMultiples(int64_t value, int64_t unit, int64_t max) {
+  const int64_t below = value / unit * unit;
+  const int64_t above = below + unit;
+  if (below < unit) {
+    return absl::StrCat("the nearest is ", above);
+  }
+  return above > max ? absl::StrCat("the nearest is ", below)
+                     : absl::StrCat("the nearest are ", below, " and ", above);
+}
+
 v1::Violation MakeViolation(std::string_view path, std::string_view value, std::string_view allowed,
                             std::string_view remedy) {
   v1::Violation violation;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,9 @@ bool IsPlain(char32_t character);
 // Text of a user for a message: valid UTF-8 in one line of at most `max_bytes`; what is not plain is escaped,
 // what is longer ends in "...".
 std::string Shown(std::string_view text, size_t max_bytes = 80);
+
+// "the nearest are 24 and 36": the multiples of `unit` around `value`, of those in [unit, max].
+std::string NearestMultiples(int64_t value, int64_t unit, int64_t max);
 
 v1::Violation MakeViolation(std::string_view path, std::string_view value, std::string_view allowed,
                             std::string_view remedy);

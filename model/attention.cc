@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,26 +25,33 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
       {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
       {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
       {.name = "output", .shape = {s.hidden, s.query}}};
+  const TensorSpec products{
+      "products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte};
   std::vector<TensorSpec> forward_scratch = {
-      {"normed", {s.tokens, s.hidden}},
-      {"work", {forward_work}, ElementType::kByte},
-      {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
-  std::vector<TensorSpec> backward_scratch = {
-      {"normed", {s.tokens, s.hidden}},
-      {"grad_normed", {s.tokens, s.hidden}},
-      {"grad_context", {s.tokens, s.query}},
-      {"grad_qkv", {s.tokens, s.qkv}},
-      {"work", {backward_work}, ElementType::kByte},
-      NormWork(s),
-      {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
+      {"normed", {s.tokens, s.hidden}}, {"work", {forward_work}, ElementType::kByte}, products};
+  std::vector<TensorSpec> input_scratch = {{"grad_normed", {s.tokens, s.hidden}},
+                                           {"grad_context", {s.tokens, s.query}},
+                                           {"work", {backward_work}, ElementType::kByte},
+                                           NormWork(s),
+                                           products};
+  std::vector<TensorSpec> intermediates = {{"normed", {s.tokens, s.hidden}},
+                                           {"grad_qkv", {s.tokens, s.qkv}},
+                                           {"grad_norm", {s.hidden}, ElementType::kStatistics}};
   if (s.norms_heads) {
     for (const char* name : {"query_norm", "key_norm"}) {
       parameters.push_back(
           {.name = name, .shape = {s.head_dim}, .init = Init::kOnes, .gradient_is_statistics = true});
+      intermediates.push_back({std::string("grad_") + name, {s.head_dim}, ElementType::kStatistics});
     }
     forward_scratch.push_back({"rotated", {s.tokens, s.qkv}});
-    backward_scratch.push_back({"rotated", {s.tokens, s.qkv}});
+    input_scratch.push_back({"rotated", {s.tokens, s.qkv}});
   }
+  std::vector<std::string> computed;
+  for (const TensorSpec& intermediate : intermediates) {
+    computed.push_back(intermediate.name);
+  }
+  std::vector<std::string> weight_reads = computed;
+  weight_reads.emplace_back("context");
   return {
       .kind = schedules::NodeKind::kAttention,
       .inputs = {HiddenState("x", s)},
@@ -63,13 +71,19 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
                   .flops = projections + scores},
-      .backward = {.reads = {"x", "qkv", "context", "lse"},
-                   .gradient_reads = {"hidden"},
-                   .gradient_writes = {"x"},
-                   .parameters = true,
-                   .parameter_gradients = true,
-                   .scratch = std::move(backward_scratch),
-                   .flops = 2 * projections + 2.5 * scores},
+      .halves = SplitBackward{.intermediates = std::move(intermediates),
+                              .input = {.reads = {"x", "qkv", "context", "lse"},
+                                        .writes = computed,
+                                        .gradient_reads = {"hidden"},
+                                        .gradient_writes = {"x"},
+                                        .parameters = true,
+                                        .scratch = std::move(input_scratch),
+                                        .flops = projections + 2.5 * scores},
+                              .weight = PassSpec{.reads = std::move(weight_reads),
+                                                 .gradient_reads = {"hidden"},
+                                                 .parameter_gradients = true,
+                                                 .scratch = {products},
+                                                 .flops = projections}},
       .recomputes = true,
   };
 }

@@ -15,6 +15,35 @@ namespace {
 
 bool IsNumber(ElementType element) { return element != ElementType::kInt64 && element != ElementType::kByte; }
 
+bool HasPass(const NodeDeclaration& declaration, Pass pass) {
+  switch (pass) {
+    case Pass::kForward:
+      return true;
+    case Pass::kRecompute:
+      return declaration.recomputes;
+    case Pass::kBackward:
+      return !declaration.halves.has_value();
+    case Pass::kBackwardInput:
+      return declaration.halves.has_value();
+    case Pass::kBackwardWeight:
+      return declaration.halves.has_value() && declaration.halves->weight.has_value();
+  }
+  return false;
+}
+
+const PassSpec& SpecOf(const NodeDeclaration& declaration, Pass pass) {
+  switch (pass) {
+    case Pass::kBackward:
+      return declaration.backward;
+    case Pass::kBackwardInput:
+      return declaration.halves->input;
+    case Pass::kBackwardWeight:
+      return *declaration.halves->weight;
+    default:
+      return declaration.forward;
+  }
+}
+
 }  // namespace
 
 struct BoundTensors::Copy {
@@ -26,13 +55,22 @@ BoundTensors::~BoundTensors() = default;
 
 BoundTensors::BoundTensors(const NodeDeclaration& declaration, Pass pass,
                            absl::Span<const OperandMemory> operands, const NodeTypes& types,
-                           const ops::Operations& ops)
-    : declaration_(declaration), pass_(pass), types_(types), operands_(operands), ops_(ops) {
-  if (pass == Pass::kBackwardInput || pass == Pass::kBackwardWeight ||
-      (pass == Pass::kRecompute && !declaration.recomputes)) {
+                           const ops::Operations& ops, comm::Communicator* communicator)
+    : declaration_(declaration),
+      pass_(pass),
+      types_(types),
+      operands_(operands),
+      ops_(ops),
+      communicator_(communicator) {
+  if (!HasPass(declaration, pass)) {
     throw std::logic_error(absl::StrCat(Where(), "these nodes have no such pass"));
   }
-  const PassSpec& spec = pass == Pass::kBackward ? declaration.backward : declaration.forward;
+  if (declaration.group.empty() != (communicator == nullptr)) {
+    throw std::logic_error(absl::StrCat(Where(), declaration.group.empty()
+                                                     ? "a communicator that the nodes do not declare"
+                                                     : "no communicator, and the nodes declare one"));
+  }
+  const PassSpec& spec = SpecOf(declaration, pass);
   AddValues(Role::kValue, spec.reads, false);
   AddValues(Role::kValue, spec.writes, true);
   AddValues(Role::kGradient, spec.gradient_reads, false);
@@ -43,6 +81,8 @@ BoundTensors::BoundTensors(const NodeDeclaration& declaration, Pass pass,
   if (spec.parameter_gradients) {
     AddParts(Role::kParameterGradient);
   }
+  AddStates(spec.state_reads, false);
+  AddStates(spec.state_adds, true);
   AddScratch(spec);
   if (next_ != operands_.size()) {
     throw std::logic_error(absl::StrCat(Where(), operands_.size(), " operands, not ", next_));
@@ -118,6 +158,24 @@ void BoundTensors::AddParts(Role role) {
       }
       before = &parameter;
     }
+  }
+}
+
+void BoundTensors::AddStates(const std::vector<std::string>& names, bool adds) {
+  for (const std::string& name : names) {
+    const auto spec = std::find_if(declaration_.states.begin(), declaration_.states.end(),
+                                   [&name](const TensorSpec& state) { return state.name == name; });
+    if (spec == declaration_.states.end()) {
+      throw std::logic_error(absl::StrCat(Where(), "no state ", name, " is declared"));
+    }
+    const OperandMemory& operand = Next();
+    if (operand.begin != nullptr || !adds) {
+      CheckInside(name, BytesOf(*spec, types_), operand.begin, operand);
+    }
+    entries_.push_back({.role = Role::kState,
+                        .spec = *spec,
+                        .type = IsNumber(spec->type) ? TypeOf(spec->type, types_) : ComputeType::kFp32,
+                        .begin = operand.begin});
   }
 }
 
@@ -273,12 +331,22 @@ at::Tensor BoundTensors::ParameterGradient(const std::string& name) {
   return TensorOf(Role::kParameterGradient, name);
 }
 
+at::Tensor BoundTensors::State(const std::string& name) { return TensorOf(Role::kState, name); }
+
 at::Tensor BoundTensors::Scratch(const std::string& name) { return TensorOf(Role::kScratch, name); }
 
 bool BoundTensors::AddsToGradient(const std::string& value) { return Find(Role::kGradient, value).adds; }
 
 bool BoundTensors::AddsToParameterGradient(const std::string& name) {
   return Find(Role::kParameterGradient, name).adds;
+}
+
+comm::Communicator& BoundTensors::Communicator() {
+  if (communicator_ == nullptr) {
+    throw std::logic_error(absl::StrCat(Where(), "a communicator is not declared"));
+  }
+  communicator_used_ = true;
+  return *communicator_;
 }
 
 ops::Workspace BoundTensors::Work(const std::string& scratch) {
@@ -292,6 +360,10 @@ void BoundTensors::CheckAllUsed() const {
       throw std::logic_error(
           absl::StrCat(Where(), entry.spec.name, " is declared, but the code does not use it"));
     }
+  }
+  if (communicator_ != nullptr && !communicator_used_) {
+    throw std::logic_error(
+        absl::StrCat(Where(), "the communicator is declared, but the code does not use it"));
   }
 }
 

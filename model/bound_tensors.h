@@ -13,6 +13,9 @@
 namespace at {
 class Tensor;
 }
+namespace tandem::comm {
+class Communicator;
+}
 
 namespace tandem::model {
 
@@ -24,24 +27,30 @@ namespace tandem::model {
 // asked for.
 class BoundTensors {
  public:
-  // operands: as Node::Bind gets them. They, `declaration` and `ops` outlive it.
+  // operands, communicator: as Node::Bind gets them. They, `declaration` and `ops` outlive it. pass: not the
+  // whole backward of a kind with halves.
   BoundTensors(const NodeDeclaration& declaration, Pass pass, absl::Span<const OperandMemory> operands,
-               const NodeTypes& types, const ops::Operations& ops);
+               const NodeTypes& types, const ops::Operations& ops, comm::Communicator* communicator);
   ~BoundTensors();
 
-  // Undefined: an output that a recompute does not write, because it was kept.
+  // An intermediate too. Undefined: an output that a recompute does not write, because it was kept.
   at::Tensor Value(const std::string& name);
   at::Tensor Gradient(const std::string& value);
   // Of a value with one reader: throws std::logic_error where the pass adds to it.
   at::Tensor OverwrittenGradient(const std::string& value);
   at::Tensor Parameter(const std::string& name);
   at::Tensor ParameterGradient(const std::string& name);  // undefined: of a frozen matrix, nobody wants it
+  // Undefined: a state that the pass would change, and that a recompute or a validation leaves alone.
+  at::Tensor State(const std::string& name);
   at::Tensor Scratch(const std::string& name);
   ops::Workspace Work(const std::string& scratch);
 
   // Whether the pass adds to that gradient instead of overwriting it.
   bool AddsToGradient(const std::string& value);
   bool AddsToParameterGradient(const std::string& name);
+
+  // Of a kind that declares one.
+  comm::Communicator& Communicator();
 
   void CheckAllUsed() const;
 
@@ -50,7 +59,15 @@ class BoundTensors {
   BoundPass WithConversions(BoundPass code) const;
 
  private:
-  enum class Role : uint8_t { kValue, kGradient, kParameter, kParameterGradient, kScratch, kConverted };
+  enum class Role : uint8_t {
+    kValue,
+    kGradient,
+    kParameter,
+    kParameterGradient,
+    kState,
+    kScratch,
+    kConverted
+  };
 
   struct Entry {
     Role role = Role::kValue;
@@ -66,6 +83,7 @@ class BoundTensors {
   const OperandMemory& Next();
   void AddValues(Role role, const std::vector<std::string>& names, bool writes);
   void AddParts(Role role);
+  void AddStates(const std::vector<std::string>& names, bool adds);
   void AddFrozen(const PartSpec& part);
   void AddScratch(const PassSpec& spec);
   void CheckRecompute() const;
@@ -85,6 +103,8 @@ class BoundTensors {
   const absl::Span<const OperandMemory> operands_;
   size_t next_ = 0;  // of operands_
   const ops::Operations& ops_;
+  comm::Communicator* const communicator_;
+  bool communicator_used_ = false;
   std::vector<Entry> entries_;
   std::vector<Copy> before_;
   std::vector<Copy> after_;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/declared_node.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <utility>
 
 #include "model/bound_tensors.h"
+#include "model/half_operands.h"
 
 namespace tandem::model {
 
-DeclaredNode::DeclaredNode(const NodeContext& context, NodeDeclaration declaration)
+DeclaredPasses::DeclaredPasses(const NodeContext& context, NodeDeclaration declaration)
     : s_(context.shapes),
       types_(context.types),
       ops_(context.ops),
@@ -17,11 +20,51 @@ DeclaredNode::DeclaredNode(const NodeContext& context, NodeDeclaration declarati
         return std::move(declaration);
       }()) {}
 
-BoundPass DeclaredNode::Bind(Pass pass, absl::Span<const OperandMemory> operands) const {
-  BoundTensors tensors(declaration_, pass, operands, types_, ops_);
-  BoundPass code = pass == Pass::kBackward ? BindBackward(tensors) : BindForward(tensors);
+BoundPass DeclaredPasses::Bind(Pass pass, absl::Span<const OperandMemory> operands,
+                               comm::Communicator* communicator) const {
+  if (pass != Pass::kBackward || !declaration_.halves.has_value()) {
+    return BindOne(pass, operands, communicator);
+  }
+  const HalfOperands halves = SplitOperands(declaration_, types_, operands);
+  if (!declaration_.halves->weight.has_value()) {
+    return BindOne(Pass::kBackwardInput, halves.input, communicator);
+  }
+  return [input = BindOne(Pass::kBackwardInput, halves.input, communicator),
+          weight = BindOne(Pass::kBackwardWeight, halves.weight, communicator)] {
+    input();
+    weight();
+  };
+}
+
+BoundPass DeclaredPasses::BindOne(Pass pass, absl::Span<const OperandMemory> operands,
+                                  comm::Communicator* communicator) const {
+  BoundTensors tensors(declaration_, pass, operands, types_, ops_, communicator);
+  BoundPass code = BindPass(pass, tensors);
   tensors.CheckAllUsed();
   return tensors.WithConversions(std::move(code));
+}
+
+BoundPass DeclaredNode::BindPass(Pass pass, BoundTensors& in) const {
+  return pass == Pass::kBackward ? BindBackward(in) : BindForward(in);
+}
+
+BoundPass SplitNode::BindPass(Pass pass, BoundTensors& in) const {
+  switch (pass) {
+    case Pass::kBackwardInput:
+      return BindBackwardInput(in);
+    case Pass::kBackwardWeight:
+      return BindBackwardWeight(in);
+    default:
+      return BindForward(in);
+  }
+}
+
+void SplitNode::CopyOrAdd(const at::Tensor& from, bool add, at::Tensor& to) {
+  if (add) {
+    to.add_(from);
+  } else {
+    to.copy_(from);
+  }
 }
 
 }  // namespace tandem::model

@@ -9,6 +9,10 @@
 #include "model/node_declaration.h"
 #include "ops/operations.h"
 
+namespace at {
+class Tensor;
+}
+
 namespace tandem::model {
 
 class BoundTensors;
@@ -22,17 +26,19 @@ struct NodeContext {
   const ops::Operations& ops;  // outlives the nodes
 };
 
-// A node whose operands are those of its declaration: the kinds only take their tensors by name.
-class DeclaredNode : public Node {
+// A node whose operands are those of its declaration: the kinds only take their tensors by name. Derive from
+// DeclaredNode, or of a kind with halves from SplitNode.
+class DeclaredPasses : public Node {
  public:
-  BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands) const final;
+  BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands,
+                 comm::Communicator* communicator) const final;
 
  protected:
-  DeclaredNode(const NodeContext& context, NodeDeclaration declaration);
+  DeclaredPasses(const NodeContext& context, NodeDeclaration declaration);
 
-  // Takes everything that the pass has. A recompute binds the forward, without the outputs that were kept.
-  virtual BoundPass BindForward(BoundTensors& in) const = 0;
-  virtual BoundPass BindBackward(BoundTensors& in) const = 0;
+  // Takes everything that the pass has. A recompute binds the forward, without the outputs that were kept; of
+  // a kind with halves, the whole backward binds them both.
+  virtual BoundPass BindPass(Pass pass, BoundTensors& in) const = 0;
 
   const DecoderShapes s_;
   const NodeTypes types_;
@@ -40,7 +46,36 @@ class DeclaredNode : public Node {
   const double epsilon_;  // of the norms
 
  private:
+  BoundPass BindOne(Pass pass, absl::Span<const OperandMemory> operands,
+                    comm::Communicator* communicator) const;
+
   const NodeDeclaration declaration_;
+};
+
+class DeclaredNode : public DeclaredPasses {
+ protected:
+  using DeclaredPasses::DeclaredPasses;
+
+  virtual BoundPass BindForward(BoundTensors& in) const = 0;
+  virtual BoundPass BindBackward(BoundTensors& in) const = 0;
+
+ private:
+  BoundPass BindPass(Pass pass, BoundTensors& in) const final;
+};
+
+class SplitNode : public DeclaredPasses {
+ protected:
+  using DeclaredPasses::DeclaredPasses;
+
+  virtual BoundPass BindForward(BoundTensors& in) const = 0;
+  virtual BoundPass BindBackwardInput(BoundTensors& in) const = 0;
+  virtual BoundPass BindBackwardWeight(BoundTensors& in) const = 0;
+
+  // For what the input half has computed of a parameter's gradient already.
+  static void CopyOrAdd(const at::Tensor& from, bool add, at::Tensor& to);
+
+ private:
+  BoundPass BindPass(Pass pass, BoundTensors& in) const final;
 };
 
 }  // namespace tandem::model

@@ -74,10 +74,13 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
   }
   for (const TensorSpec& piece : layout.pieces) {
     layout.offsets.push_back(layout.bytes);
-    const int64_t pieces = (BytesOf(piece, types) + kPieceAlignment - 1) / kPieceAlignment;
-    layout.bytes += pieces * kPieceAlignment;
+    layout.bytes += AlignedToPiece(BytesOf(piece, types));
   }
   return layout;
+}
+
+int64_t AlignedToPiece(int64_t bytes) {
+  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
 }
 
 ElementType GradientType(const ParameterSpec& parameter) {
@@ -88,25 +91,32 @@ std::string FrozenGradientScratch(const std::string& parameter) { return "gradie
 
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration) {
+  bool trains = false;
+  PassSpec& writer = declaration.halves.has_value() ? *declaration.halves->weight : declaration.backward;
   // Of a matrix of an expert: what is expected.
   const double rows = declaration.kind == schedules::NodeKind::kExperts
                           ? static_cast<double>(shapes.rows) / static_cast<double>(shapes.router.experts)
                           : static_cast<double>(shapes.tokens);
   for (PartSpec& part : declaration.parts) {
     part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
-    if (!part.frozen || !declaration.backward.parameter_gradients) {
+    trains = trains || !part.frozen;
+    if (!part.frozen || !writer.parameter_gradients) {
       continue;
     }
-    PassSpec& backward = declaration.backward;
     for (const ParameterSpec& parameter : part.parameters) {
       if (parameter.shape.size() == 1) {
-        backward.scratch.push_back(
-            {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(parameter)});
+        if (!declaration.halves.has_value()) {
+          writer.scratch.push_back(
+              {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(parameter)});
+        }
       } else {
         const double product = 2.0 * rows * static_cast<double>(NumElements(parameter.shape));
-        backward.flops = std::max(0.0, backward.flops - product);
+        writer.flops = std::max(0.0, writer.flops - product);
       }
     }
+  }
+  if (declaration.halves.has_value() && !trains) {
+    declaration.halves->weight.reset();
   }
 }
 
@@ -119,6 +129,13 @@ const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string&
   for (const OutputSpec& output : declaration.outputs) {
     if (output.tensor.name == name) {
       return output.tensor;
+    }
+  }
+  if (declaration.halves.has_value()) {
+    for (const TensorSpec& intermediate : declaration.halves->intermediates) {
+      if (intermediate.name == name) {
+        return intermediate;
+      }
     }
   }
   throw std::logic_error("no value " + name + " is declared");

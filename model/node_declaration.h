@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,8 @@ struct InputSpec {
 struct OutputSpec {
   TensorSpec tensor;
   bool gradient = false;
-  bool loss = false;  // of the microbatch: one double
+  bool loss = false;  // doubles that the host reads of every microbatch
+  schedules::ValueKind kind = schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves
   // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
   std::vector<std::string> computed_from;
   double flops = 0;  // of the forward's, what a recompute without this output saves
@@ -73,8 +75,21 @@ struct PassSpec {
   std::vector<std::string> gradient_writes;  // of values
   bool parameters = false;                   // reads those of every part
   bool parameter_gradients = false;          // writes those of every part
+  std::vector<std::string> state_reads;      // states
+  std::vector<std::string> state_adds;       // states that it changes, in training; a recompute does not
   std::vector<TensorSpec> scratch;           // memory while the pass runs
   double flops = 0;
+  double link_bytes = 0;  // of a node that communicates: the buffer that its collective moves
+};
+
+// A backward in two: what the backward of the nodes before this one waits for, and what can be done later.
+struct SplitBackward {
+  // What the input half writes, and the weight half alone reads.
+  std::vector<TensorSpec> intermediates;
+  PassSpec input;  // writes the intermediates and the gradients of values
+  // Writes the gradients of parameters; best without reading any, so that the unit can go. Nothing where all
+  // of them are frozen (FreezeParts): then the node does not split.
+  std::optional<PassSpec> weight;
 };
 
 struct NodeDeclaration {
@@ -82,14 +97,23 @@ struct NodeDeclaration {
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::vector<PartSpec> parts;
+  // Kept from one microbatch to the next and from one step to the next; zeros when a job starts.
+  std::vector<TensorSpec> states;
+  // Of a node that communicates: its stream, and the communicator that its passes get, by process group and
+  // purpose ("ep", "dispatch"). Nodes that name the same two share it, and then they share the stream.
+  std::string stream = "compute";
+  std::string group;
+  std::string purpose;
   PassSpec forward;
+  // Empty where there are halves: the whole is then the one behind the other (whole_backward.h).
   PassSpec backward;
+  std::optional<SplitBackward> halves;
   bool recomputes = false;  // outputs that were not kept can be computed again
 };
 
 // Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes
-// out of the same kernel as the input's: for it, the backward gets scratch that nobody reads. Those of
-// matrices are not computed, which `flops` no longer counts.
+// out of the same kernel as the input's: for it, a backward without halves gets scratch that nobody reads.
+// Those of matrices are not computed, which `flops` no longer counts.
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration);
 
@@ -113,7 +137,9 @@ struct ScratchLayout {
 };
 ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& pass, const NodeTypes& types);
 
-// The tensor of an input or output of that name. Throws std::logic_error where there is none.
+int64_t AlignedToPiece(int64_t bytes);  // up to a multiple of 256
+
+// The tensor of an input, output or intermediate of that name. Throws std::logic_error where there is none.
 const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string& name);
 
 std::string GradientName(const std::string& name);  // "gradient of x"

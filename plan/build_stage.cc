@@ -28,18 +28,6 @@ bool Validates(const TrainConfig& train) {
   return train.validate_every_steps > 0 && train.validation_batches > 0;
 }
 
-std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts) {
-  std::vector<model::UnitLayout> result;
-  for (const fsdp::Layout& layout : layouts) {
-    model::UnitLayout& unit = result.emplace_back();
-    unit.elements = layout.elements;
-    for (const auto& parameter : layout.parameters) {
-      unit.parameters.push_back({.begin = parameter.range.begin, .end = parameter.range.end});
-    }
-  }
-  return result;
-}
-
 schedules::MeshAxes Axes(const absl::StatusOr<parallel::DataParallelMesh>& mesh) {
   RequireOk(mesh.status());
   return {.inner = mesh->inner,
@@ -107,6 +95,18 @@ std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
 
 }  // namespace
 
+std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts) {
+  std::vector<model::UnitLayout> result;
+  for (const fsdp::Layout& layout : layouts) {
+    model::UnitLayout& unit = result.emplace_back();
+    unit.elements = layout.elements;
+    for (const auto& parameter : layout.parameters) {
+      unit.parameters.push_back({.begin = parameter.range.begin, .end = parameter.range.end});
+    }
+  }
+  return result;
+}
+
 fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank) {
   const schedules::Unit& placed = plan.outline.units.at(unit);
   const schedules::MeshAxes& axes = schedules::AxesOf(plan.options, placed);
@@ -135,7 +135,9 @@ void BuildPrograms(JobPlan& plan) {
   plan.options.units = SizesOf(plan);
   plan.options.recompute = RecomputedValues(plan.outline, plan.train.recompute);
   plan.options.keep_gathered = KeptGathered(plan);
-  absl::StatusOr<schedules::StagePrograms> stage = schedules::BuildStage(plan.outline, plan.options);
+  plan.options.hold = schedules::HoldOf(plan.schedule);
+  absl::StatusOr<schedules::StagePrograms> stage =
+      schedules::BuildStage(plan.outline, plan.options, plan.schedule);
   RequireOk(stage.status());
   plan.stage = *std::move(stage);
   RequireOk(schedules::CheckStage(plan.outline, plan.options, plan.stage));

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "model/outline_writer.h"
 #include "parallel/grid_sizes.h"
 #include "plan/job_plan.h"
 
@@ -13,8 +15,11 @@ namespace tandem::plan {
 // it (a bug of ours, with the check's text).
 void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan);
 
-// Its last part: the options that follow from the outline, and the programs, from outline, layouts, groups
-// and the other options. Alone it is for tests, on other outlines.
+// Of the plan's units, as an outline is written from them.
+std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts);
+
+// Its last part: the options that follow from the outline and the schedule, and the programs, from outline,
+// layouts, groups, schedule and the other options. Alone it is for tests, on other outlines.
 void BuildPrograms(JobPlan& plan);
 
 }  // namespace tandem::plan

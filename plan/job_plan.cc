@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job_plan.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
-#include <map>
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "jobspec/model_config.h"
+#include "jobspec/name_list.h"
 #include "parallel/spec_grid.h"
 #include "plan/build_stage.h"
 #include "platform/sha256.h"
@@ -18,46 +16,6 @@
 
 namespace tandem::plan {
 namespace {
-
-model::Architecture ArchitectureOf(const std::string& model_type) {
-  static const std::map<std::string, model::Architecture> architectures = {
-      {"llama", model::Architecture::kLlama},
-      {"mixtral", model::Architecture::kMixtral},
-      {"qwen3_moe", model::Architecture::kQwen3Moe}};
-  const auto found = architectures.find(model_type);
-  if (found == architectures.end()) {
-    throw std::logic_error(absl::StrCat("model.model_type: no plan for ", model_type));
-  }
-  return found->second;
-}
-
-model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec) {
-  return {.router = {.experts = spec.num_experts(),
-                     .top_k = spec.num_experts_per_tok(),
-                     .normalize = spec.norm_topk_prob()},
-          .intermediate_size = spec.moe_intermediate_size(),
-          .decoder_sparse_step = spec.decoder_sparse_step(),
-          .router_aux_loss_coef = spec.router_aux_loss_coef(),
-          .router_z_loss_coef = spec.router_z_loss_coef()};
-}
-
-model::DecoderConfig Model(const v1::Model& spec) {
-  return {
-      .architecture = ArchitectureOf(spec.model_type()),
-      .hidden_size = spec.hidden_size(),
-      .intermediate_size = spec.intermediate_size(),
-      .num_hidden_layers = spec.num_hidden_layers(),
-      .num_attention_heads = spec.num_attention_heads(),
-      .num_key_value_heads = spec.num_key_value_heads(),
-      .head_dim = spec.head_dim(),
-      .vocab_size = spec.vocab_size(),
-      .rms_norm_eps = spec.rms_norm_eps(),
-      .rope_theta = spec.rope_theta(),
-      .tie_word_embeddings = spec.tie_word_embeddings(),
-      .initializer_range = spec.initializer_range(),
-      .moe = spec.has_moe() ? Moe(spec.moe()) : model::MixtureOfExperts(),
-  };
-}
 
 // A value that Validate lets through and that this function does not know is a bug, never a default.
 model::ComputeType Compute(v1::ComputeType type) {
@@ -110,22 +68,23 @@ Decay DecayOf(v1::Decay decay) {
   }
 }
 
+schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
+  switch (spec.schedule()) {
+    case v1::SCHEDULE_SEQUENTIAL:
+      return schedules::Schedule::kSequential;
+    case v1::SCHEDULE_OVERLAP:
+      return spec.overlap().delay_weight_gradients() ? schedules::Schedule::kOverlapped
+                                                     : schedules::Schedule::kOverlappedWhole;
+    default:
+      throw std::logic_error(
+          absl::StrCat("parallelism.schedule: no plan for ", v1::Schedule_Name(spec.schedule())));
+  }
+}
+
 // "STRATEGY_ZERO3" → "zero3": the row of the table of placements.
 std::string StrategyName(v1::Strategy strategy) {
   const std::string name = v1::Strategy_Name(strategy);
   return absl::AsciiStrToLower(absl::StripPrefix(name, "STRATEGY_"));
-}
-
-// Of a field that is a list with commas between its words; `nothing` stands for no word.
-std::vector<std::string> Words(const std::string& list, absl::string_view nothing = "none") {
-  if (list == nothing) {
-    return {};
-  }
-  std::vector<std::string> words;
-  for (const absl::string_view word : absl::StrSplit(list, ',', absl::SkipWhitespace())) {
-    words.emplace_back(absl::StripAsciiWhitespace(word));
-  }
-  return words;
 }
 
 bool StopsOnNonfinite(v1::NonfiniteGradients policy) {
@@ -147,7 +106,7 @@ OptimizerConfig Optimizer(const v1::Training& spec) {
       .beta2 = spec.optimizer().beta2(),
       .epsilon = spec.optimizer().epsilon(),
       .weight_decay = spec.optimizer().weight_decay(),
-      .no_weight_decay = Words(spec.optimizer().no_weight_decay()),
+      .no_weight_decay = jobspec::NamesIn(spec.optimizer().no_weight_decay(), "none"),
       .clip_grad_norm = spec.clip_grad_norm(),
       .warmup_steps = spec.schedule().warmup_steps(),
       .decay = DecayOf(spec.schedule().decay()),
@@ -175,8 +134,8 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .validation_rounds = static_cast<int>((training.validation_batches() + spec.parallelism().ranks() - 1) /
                                             spec.parallelism().ranks()),
       .parameter_norms = spec.report().parameter_norms(),
-      .recompute = Words(training.recompute(), "off"),
-      .keep_gathered = Words(spec.parallelism().fsdp().keep_gathered()),
+      .recompute = jobspec::NamesIn(training.recompute(), "off"),
+      .keep_gathered = jobspec::NamesIn(spec.parallelism().fsdp().keep_gathered(), "none"),
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
       .canaries = spec.debug().canaries(),
       .optimizer = Optimizer(training),
@@ -192,9 +151,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
 
 bool Decays(const std::string& parameter, const OptimizerConfig& optimizer) {
   return std::none_of(optimizer.no_weight_decay.begin(), optimizer.no_weight_decay.end(),
-                      [&](const std::string& pattern) {
-                        return fnmatch(pattern.c_str(), parameter.c_str(), /*flags=*/0) == 0;
-                      });
+                      [&](const std::string& pattern) { return jobspec::MatchesName(pattern, parameter); });
 }
 
 std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes,
@@ -270,8 +227,8 @@ std::string PrecisionText(const JobPlan& plan) {
 JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   JobPlan plan;
   plan.train = Train(resolved);
-  plan.model = Model(resolved.model());
-  plan.model.frozen_units = Words(resolved.training().frozen());
+  plan.model = jobspec::ModelConfigOf(resolved.model());
+  plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
   plan.precision = PrecisionOf(resolved.precision());
@@ -280,6 +237,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
+  plan.schedule = ScheduleOf(resolved.parallelism());
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;

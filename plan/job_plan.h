@@ -76,7 +76,8 @@ struct JobPlan {
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
   std::vector<parallel::Group> groups;  // every process group, in creation order
-  schedules::BuildOptions options;      // what `stage` is built with
+  schedules::Schedule schedule = schedules::Schedule::kSequential;
+  schedules::BuildOptions options;  // what `stage` is built with
   schedules::StagePrograms stage;
   std::string program_digest;  // SHA-256 of the texts of all programs
   std::string layout_digest;

@@ -10,6 +10,7 @@
 #include "fsdp/gradient_norm.h"
 #include "model/node.h"
 #include "plan/job_plan.h"
+#include "schedules/program/pass_operand.h"
 #include "schedules/program/text.h"
 #include "trainer/backend.h"
 #include "trainer/stage_memory.h"
@@ -167,10 +168,10 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       for (const Operand& operand : instruction.operands) {
         memory.push_back(MemoryOf(program, operand, parity));
       }
-      if (instruction.opcode == Opcode::kRecompute) {
-        InsertKeptWrites(program, instruction, memory);
+      if (instruction.opcode == Opcode::kForward || instruction.opcode == Opcode::kRecompute) {
+        InsertOmitted(program, instruction, memory);
       }
-      return nodes_.at(instruction.target)->Bind(PassOf(instruction.opcode), memory);
+      return nodes_.at(instruction.target)->Bind(PassOf(instruction.opcode), memory, communicator);
     }
     case Opcode::kUnshard: {
       const Memory shard = operands.Take();
@@ -287,20 +288,31 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       absl::StrCat("no trainer runs this yet: ", schedules::ToText(instruction, plan_.outline)));
 }
 
-// A recompute has no operand for a value that was kept; its node's forward has one for each.
-void Binder::InsertKeptWrites(const Program& program, const Instruction& instruction,
-                              std::vector<model::OperandMemory>& memory) const {
-  const schedules::Access& access = plan_.outline.nodes.at(instruction.target).forward;
-  size_t next = access.reads.size();  // operand
-  for (size_t i = 0; i < access.writes.size(); ++i) {
-    const bool written = next < instruction.operands.size() &&
-                         instruction.operands[next].mode == Mode::kWrites &&
-                         program.buffers[instruction.operands[next].buffer].subject == access.writes[i];
-    if (written) {
-      ++next;
-    } else {
-      memory.insert(memory.begin() + static_cast<std::ptrdiff_t>(access.reads.size() + i),
-                    model::OperandMemory{});
+// A recompute has no operand for a value that was kept, nor it or a validation for a state that the forward
+// changes in training; their node's code has one for each.
+void Binder::InsertOmitted(const Program& program, const Instruction& instruction,
+                           std::vector<model::OperandMemory>& memory) const {
+  using schedules::PassOperand;
+  std::vector<PassOperand> in_training;
+  schedules::ListOperands(plan_.outline.nodes.at(instruction.target), Opcode::kForward, {}, /*trains=*/true,
+                          in_training);
+  for (size_t i = 0; i < in_training.size(); ++i) {
+    const PassOperand& expected = in_training[i];
+    const bool is_state = expected.what == PassOperand::What::kState;
+    if (expected.mode == Mode::kReads || (expected.what != PassOperand::What::kValue && !is_state)) {
+      continue;
+    }
+    const size_t next = i - (memory.size() - instruction.operands.size());  // operand
+    bool is_there = false;
+    if (next < instruction.operands.size()) {
+      const Operand& operand = instruction.operands[next];
+      const Buffer& buffer = program.buffers[operand.buffer];
+      const schedules::SubjectKind subject = schedules::InfoOf(buffer.kind).subject;
+      is_there = operand.mode == expected.mode && buffer.subject == expected.id &&
+                 subject == (is_state ? schedules::SubjectKind::kState : schedules::SubjectKind::kValue);
+    }
+    if (!is_there) {
+      memory.insert(memory.begin() + static_cast<std::ptrdiff_t>(i), model::OperandMemory{});
     }
   }
 }

@@ -43,8 +43,8 @@ class Binder {
  private:
   Call BindOpcode(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
                   comm::Communicator* communicator) const;
-  void InsertKeptWrites(const schedules::Program& program, const schedules::Instruction& instruction,
-                        std::vector<model::OperandMemory>& memory) const;
+  void InsertOmitted(const schedules::Program& program, const schedules::Instruction& instruction,
+                     std::vector<model::OperandMemory>& memory) const;
   model::OperandMemory MemoryOf(const schedules::Program& program, const schedules::Operand& operand,
                                 int parity) const;
 

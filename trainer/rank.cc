@@ -116,7 +116,9 @@ class Rank::Impl {
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
-        nodes_(model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
+        nodes_(config.make_nodes
+                   ? config.make_nodes(backend.operations())
+                   : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
         units_(MakeUnits(plan, config.rank, backend)),
         memory_(plan.stage, backend.device(),
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
@@ -387,7 +389,8 @@ class Rank::Impl {
                          .tokens = plan::TokensPerStep(plan_),
                          .seconds = Lap(),
                          .nonfinite = record.outcome.nonfinite,
-                         .losses = std::move(record.losses)};
+                         .losses = std::move(record.losses),
+                         .routers = std::move(record.routers)};
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's

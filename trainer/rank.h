@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,13 @@
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
 
+namespace tandem::model {
+class Node;
+}
+namespace tandem::ops {
+class Operations;
+}
+
 namespace tandem::trainer {
 
 class Backend;
@@ -32,6 +40,8 @@ struct RankConfig {
   std::string spec_digest;  // of the resolved spec
   std::string resume_from;  // a checkpoint that the controller chose; empty: what the plan says
   ExecutorOptions executor;
+  // The code of the outline's nodes; empty: that of the plan's decoder. Others are for tests.
+  std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
 };
 
 // Where a rank is, in SharedPage::phase; the values are those of v1.RankPhase.

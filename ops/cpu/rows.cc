@@ -21,7 +21,7 @@ T SumOfSquares(const E* x, int64_t columns) {
     odd += b * b;
   }
   for (; i < columns; i += kLanes<T>) {
-    const Vector<T> a = i + kLanes<T> <= columns ? Load(x + i) : LoadFirst(x + i, columns - i, T{0});
+    const Vector<T> a = LoadOfRow(x, i, columns);
     even += a * a;
   }
   return Sum<T>(even + odd);
@@ -39,12 +39,8 @@ void RmsNorm(const E* x, const E* weight, double epsilon, int64_t rows, int64_t 
   using T = Arithmetic<E>;
   for (int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
     const T r = ReciprocalRms(x, epsilon, columns);
-    int64_t i = 0;
-    for (; i + kLanes<T> <= columns; i += kLanes<T>) {
-      Store(y + i, Load(x + i) * r * Load(weight + i));
-    }
-    for (; i < columns; ++i) {
-      Narrow(Widen(x[i]) * r * Widen(weight[i]), y[i]);
+    for (int64_t i = 0; i < columns; i += kLanes<T>) {
+      StoreOfRow(y, i, columns, LoadOfRow(x, i, columns) * r * LoadOfRow(weight, i, columns));
     }
   }
 }
@@ -62,32 +58,19 @@ void RmsNormBackward(const E* grad_y, const E* x, const E* weight, double epsilo
   for (int64_t row = 0; row < rows; ++row, x += columns, grad_y += columns, grad_x += columns) {
     const T r = ReciprocalRms(x, epsilon, columns);
     Vector<T> dot = {};
-    int64_t i = 0;
-    for (; i + kLanes<T> <= columns; i += kLanes<T>) {
-      const Vector<T> gx = Load(grad_y + i) * Load(x + i);
-      Store(grad_weight + i, Load(grad_weight + i) + gx * r);
-      dot += gx * Load(weight + i);
+    for (int64_t i = 0; i < columns; i += kLanes<T>) {
+      const Vector<T> gx = LoadOfRow(grad_y, i, columns) * LoadOfRow(x, i, columns);
+      StoreOfRow(grad_weight, i, columns, LoadOfRow(grad_weight, i, columns) + gx * r);
+      dot += gx * LoadOfRow(weight, i, columns);
     }
-    T mean = Sum<T>(dot);
-    for (; i < columns; ++i) {
-      const T gx = Widen(grad_y[i]) * Widen(x[i]);
-      grad_weight[i] += gx * r;
-      mean += gx * Widen(weight[i]);
-    }
-    const T shrink = r * r * r * mean / static_cast<T>(columns);
-    for (i = 0; i + kLanes<T> <= columns; i += kLanes<T>) {
-      Vector<T> gradient = Load(grad_y + i) * Load(weight + i) * r - Load(x + i) * shrink;
+    const T shrink = r * r * r * Sum<T>(dot) / static_cast<T>(columns);
+    for (int64_t i = 0; i < columns; i += kLanes<T>) {
+      Vector<T> gradient = LoadOfRow(grad_y, i, columns) * LoadOfRow(weight, i, columns) * r -
+                           LoadOfRow(x, i, columns) * shrink;
       if (residual != nullptr) {
-        gradient += Load(residual + i);
+        gradient += LoadOfRow(residual, i, columns);
       }
-      Store(grad_x + i, add_x ? Load(grad_x + i) + gradient : gradient);
-    }
-    for (; i < columns; ++i) {
-      T gradient = Widen(grad_y[i]) * Widen(weight[i]) * r - Widen(x[i]) * shrink;
-      if (residual != nullptr) {
-        gradient += Widen(residual[i]);
-      }
-      Narrow(add_x ? Widen(grad_x[i]) + gradient : gradient, grad_x[i]);
+      StoreOfRow(grad_x, i, columns, add_x ? LoadOfRow(grad_x, i, columns) + gradient : gradient);
     }
     if (residual != nullptr) {
       residual += columns;
@@ -105,21 +88,13 @@ void Rope(const T* cosines, const T* sines, T sign, int64_t rows, int64_t length
     for (int64_t head = 0; head < heads; ++head) {
       E* first = x + row * row_stride + head * head_dim;
       E* second = first + half;
-      int64_t i = 0;
-      for (; i + kLanes<T> <= half; i += kLanes<T>) {
-        const Vector<T> a = Load(first + i);
-        const Vector<T> b = Load(second + i);
-        const Vector<T> c = Load(cosine + i);
-        const Vector<T> s = Load(sine + i) * sign;
-        Store(first + i, a * c - b * s);
-        Store(second + i, b * c + a * s);
-      }
-      for (; i < half; ++i) {
-        const T a = Widen(first[i]);
-        const T b = Widen(second[i]);
-        const T s = sine[i] * sign;
-        Narrow(a * cosine[i] - b * s, first[i]);
-        Narrow(b * cosine[i] + a * s, second[i]);
+      for (int64_t i = 0; i < half; i += kLanes<T>) {
+        const Vector<T> a = LoadOfRow(first, i, half);
+        const Vector<T> b = LoadOfRow(second, i, half);
+        const Vector<T> c = LoadOfRow(cosine, i, half);
+        const Vector<T> s = LoadOfRow(sine, i, half) * sign;
+        StoreOfRow(first, i, half, a * c - b * s);
+        StoreOfRow(second, i, half, b * c + a * s);
       }
     }
   }
@@ -140,14 +115,8 @@ void SwiGlu(const E* gate_up, const T* weights, int64_t rows, int64_t inner, E* 
     const T weight = weights == nullptr ? T{1} : weights[row];
     const E* up = gate_up + inner;
     for (int64_t i = 0; i < inner; i += kLanes<T>) {
-      const int64_t left = inner - i;
-      if (left >= kLanes<T>) {
-        const Vector<T> g = Load(gate_up + i);
-        Store(activated + i, g * Sigmoid<T>(g) * Load(up + i) * weight);
-      } else {
-        const Vector<T> g = LoadFirst(gate_up + i, left, T{0});
-        StoreFirst<E>(activated + i, left, g * Sigmoid<T>(g) * LoadFirst(up + i, left, T{0}) * weight);
-      }
+      const Vector<T> g = LoadOfRow(gate_up, i, inner);
+      StoreOfRow(activated, i, inner, g * Sigmoid<T>(g) * LoadOfRow(up, i, inner) * weight);
     }
   }
 }
@@ -161,26 +130,18 @@ void SwiGluBackward(const E* gate_up, const T* weights, const E* grad_activated,
     E* grad_up = grad_gate_up + inner;
     Vector<T> grad_weight = {};
     for (int64_t i = 0; i < inner; i += kLanes<T>) {
-      const int64_t left = inner - i;
-      const bool whole = left >= kLanes<T>;
-      const Vector<T> g = whole ? Load(gate_up + i) : LoadFirst(gate_up + i, left, T{0});
-      const Vector<T> u = whole ? Load(up + i) : LoadFirst(up + i, left, T{0});
-      const Vector<T> grad = whole ? Load(grad_activated + i) : LoadFirst(grad_activated + i, left, T{0});
+      const Vector<T> g = LoadOfRow(gate_up, i, inner);
+      const Vector<T> u = LoadOfRow(up, i, inner);
+      const Vector<T> grad = LoadOfRow(grad_activated, i, inner);
       const Vector<T> weighted = grad * weight;
       const Vector<T> sigmoid = Sigmoid<T>(g);
       const Vector<T> silu = g * sigmoid;
       const Vector<T> grad_g = weighted * u * (sigmoid + silu * (static_cast<T>(1) - sigmoid));
       const Vector<T> product = silu * u;
       grad_weight += grad * product;
-      if (whole) {
-        Store(grad_gate_up + i, grad_g);
-        Store<E>(grad_up + i, weighted * silu);
-        Store<E>(activated + i, product * weight);
-      } else {
-        StoreFirst(grad_gate_up + i, left, grad_g);
-        StoreFirst<E>(grad_up + i, left, weighted * silu);
-        StoreFirst<E>(activated + i, left, product * weight);
-      }
+      StoreOfRow(grad_gate_up, i, inner, grad_g);
+      StoreOfRow(grad_up, i, inner, weighted * silu);
+      StoreOfRow(activated, i, inner, product * weight);
     }
     if (grad_weights != nullptr) {
       grad_weights[row] = Sum<T>(grad_weight);
@@ -229,12 +190,7 @@ void Softmax(const E* logits, const T* lse, double scale, int64_t rows, int64_t 
   const T factor = static_cast<T>(scale);
   for (int64_t row = 0; row < rows; ++row, logits += columns, out += columns) {
     for (int64_t i = 0; i < columns; i += kLanes<T>) {
-      const int64_t left = columns - i;
-      if (left >= kLanes<T>) {
-        Store<E>(out + i, Exp<T>(Load(logits + i) - lse[row]) * factor);
-      } else {
-        StoreFirst<E>(out + i, left, Exp<T>(LoadFirst(logits + i, left, T{0}) - lse[row]) * factor);
-      }
+      StoreOfRow(out, i, columns, Exp<T>(LoadOfRow(logits, i, columns) - lse[row]) * factor);
     }
   }
 }

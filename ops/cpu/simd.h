@@ -121,6 +121,25 @@ inline void StoreFirst(E* p, int64_t count, Vector<Arithmetic<E>> v) {
   }
 }
 
+// A vector of a row of `columns`, from element i on; what lies behind the row is read as zeros, and not
+// written. A row's end goes through the same arithmetic as the rest: the compiler would version a loop over
+// single elements by the distances of its pointers, contract multiply and add in one version only, and so
+// round by where the operands lie.
+template <typename E>
+inline Vector<Arithmetic<E>> LoadOfRow(const E* row, int64_t i, int64_t columns) {
+  const int64_t left = columns - i;
+  return left >= Lanes<Arithmetic<E>>::kCount ? Load(row + i) : LoadFirst(row + i, left, Arithmetic<E>{0});
+}
+template <typename E>
+inline void StoreOfRow(E* row, int64_t i, int64_t columns, Vector<Arithmetic<E>> v) {
+  const int64_t left = columns - i;
+  if (left >= Lanes<Arithmetic<E>>::kCount) {
+    Store<E>(row + i, v);
+  } else {
+    StoreFirst<E>(row + i, left, v);
+  }
+}
+
 template <typename T>
 inline Vector<T> Max(Vector<T> a, Vector<T> b) {
   return a > b ? a : b;

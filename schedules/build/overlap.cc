@@ -42,7 +42,8 @@ std::vector<NodeId>& PlaceOf(NodeKind kind, LayerNodes& layer) {
 
 class OverlapBuilder {
  public:
-  explicit OverlapBuilder(const Outline& outline) : outline_(outline) {
+  OverlapBuilder(const Outline& outline, bool delay_weights)
+      : outline_(outline), delay_weights_(delay_weights) {
     for (NodeId node = 0; node < static_cast<int>(outline.nodes.size()); ++node) {
       const int layer = outline.nodes[node].layer;
       if (layer < 0) {
@@ -116,14 +117,13 @@ class OverlapBuilder {
     }
   }
 
-  // The whole, of a node that does not split.
+  // The whole, of a node that does not split here.
   void Backward(const std::vector<NodeId>& nodes) {
     if (backward_ < 0) {
       return;
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      const bool splits = outline_.nodes[*node].splits_backward;
-      passes_.push_back({splits ? Opcode::kBackwardInput : Opcode::kBackward, *node, backward_});
+      passes_.push_back({Splits(*node) ? Opcode::kBackwardInput : Opcode::kBackward, *node, backward_});
     }
   }
 
@@ -132,11 +132,13 @@ class OverlapBuilder {
       return;
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      if (outline_.nodes[*node].splits_backward) {
+      if (Splits(*node)) {
         passes_.push_back({Opcode::kBackwardWeight, *node, backward_});
       }
     }
   }
+
+  bool Splits(NodeId node) const { return delay_weights_ && outline_.nodes[node].splits_backward; }
 
   void Recompute(const std::vector<NodeId>& nodes) {
     if (backward_ < 0) {
@@ -148,6 +150,7 @@ class OverlapBuilder {
   }
 
   const Outline& outline_;
+  const bool delay_weights_;
   std::vector<NodeId> first_;  // before the layers: embedding
   std::vector<LayerNodes> layers_;
   std::vector<NodeId> last_;  // behind them: head
@@ -159,8 +162,8 @@ class OverlapBuilder {
 
 }  // namespace
 
-PassList Overlapped(const Outline& outline, int num_microbatches) {
-  OverlapBuilder builder(outline);
+PassList Overlapped(const Outline& outline, int num_microbatches, bool delay_weights) {
+  OverlapBuilder builder(outline, delay_weights);
   for (int phase = 0; phase <= num_microbatches; ++phase) {
     builder.Phase(phase < num_microbatches ? phase : -1, phase - 1);
   }

@@ -85,9 +85,12 @@ absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOpti
 
 absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOptions& options,
                                          Schedule schedule) {
-  const auto build = schedule == Schedule::kOverlapped ? Overlapped : Sequential;
-  return BuildStage(outline, options, build(outline, options.num_microbatches),
-                    ForwardOnly(outline, options.num_validation_microbatches));
+  const int microbatches = options.num_microbatches;
+  const PassList train = schedule == Schedule::kSequential
+                             ? Sequential(outline, microbatches)
+                             : Overlapped(outline, microbatches,
+                                          /*delay_weights=*/schedule == Schedule::kOverlapped);
+  return BuildStage(outline, options, train, ForwardOnly(outline, options.num_validation_microbatches));
 }
 
 }  // namespace tandem::schedules

@@ -28,8 +28,9 @@ using PassList = std::vector<NodePass>;
 PassList Sequential(const Outline& outline, int num_microbatches);
 
 // The forward of microbatch i over the backward of i - 1, layer by layer: all-to-alls run beside the other
-// microbatch's compute. Weight halves are delayed. Of one stage.
-PassList Overlapped(const Outline& outline, int num_microbatches);
+// microbatch's compute. delay_weights: backwards that split do, and their weight halves run where the chain
+// of the backward waits for communication; otherwise every backward runs whole. Of one stage.
+PassList Overlapped(const Outline& outline, int num_microbatches, bool delay_weights = true);
 
 // The forward of every microbatch.
 PassList ForwardOnly(const Outline& outline, int num_microbatches);

@@ -161,7 +161,11 @@ class Page {
     }
     const FieldValue value = FindValue(one, path);
     if (value.message == nullptr) {
-      return "none";
+      v1::JobSpec overlapped = given;  // which alone has a block for it
+      overlapped.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
+      const v1::JobSpec resolved = Resolve(overlapped);
+      const FieldValue of_overlap = FindValue(resolved, path);
+      return of_overlap.message == nullptr ? "none" : absl::StrCat("`", ValueText(of_overlap), "`");
     }
     const std::string text = ValueText(value);
     const bool differs = text != ValueText(FindValue(other, path)) && !has_default;

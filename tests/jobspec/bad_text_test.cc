@@ -201,7 +201,7 @@ const BadSpec kScalars[] = {
      "zero3, hsdp, hfsdp; did you mean "
      "zero3?\n"},
     {"unknown schedule", "", "parallelism: {schedule: magic}",
-     "job.yaml:4:15: parallelism.schedule: magic is not allowed; allowed: sequential; use one of "
+     "job.yaml:4:15: parallelism.schedule: magic is not allowed; allowed: sequential, overlap; use one of "
      "these\n"},
     {"size without unit", "", "resources: {memory_bytes: 64Mib}",
      "job.yaml:4:13: resources.memory_bytes: 64Mib is not allowed; allowed: nothing; write a number "

@@ -44,6 +44,20 @@ TEST(ResolveTest, FillsEveryDefault) {
       << resolved.DebugString();
 }
 
+TEST(ResolveTest, AnOverlappedScheduleDelaysNoWeightGradientsUnlessAsked) {
+  EXPECT_FALSE(Resolved("parallelism: {ranks: 2}").parallelism().has_overlap());
+  for (const char* spec :
+       {"parallelism: {schedule: overlap}", "parallelism: {schedule: overlap, overlap: {}}"}) {
+    const v1::Parallelism resolved = Resolved(spec).parallelism();
+    EXPECT_TRUE(resolved.overlap().has_delay_weight_gradients()) << spec;
+    EXPECT_FALSE(resolved.overlap().delay_weight_gradients()) << spec;
+  }
+  EXPECT_TRUE(Resolved("parallelism: {schedule: overlap, overlap: {delay_weight_gradients: true}}")
+                  .parallelism()
+                  .overlap()
+                  .delay_weight_gradients());
+}
+
 TEST(ResolveTest, UnitsTakeThePrecisionOfTheModelWhereTheyCan) {
   const v1::Precision bf16 = Resolved("precision: {compute: bf16, transport: fp32}").precision();
   EXPECT_EQ(bf16.embedding().compute(), v1::COMPUTE_TYPE_BF16);

@@ -28,15 +28,16 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
   if (output == "tokens" || output == "chosen") {
     return at::kLong;
   }
-  if (output == "loss") {
+  if (output == "loss" || output == "report") {
     return at::kDouble;
   }
-  if (output == "hidden" || output == "normed" || output == "made") {
+  if (output == "hidden" || output == "normed" || output == "made" || output == "shared") {
     return ScalarTypeOf(precision.hidden());
   }
   const std::string node = name.substr(0, dot);
   const ComputeType compute = precision.Of(node.substr(0, node.rfind('.'))).compute;
-  const bool statistics = output == "lse" || output == "logits" || output == "probabilities";
+  const bool statistics = output == "lse" || (output.starts_with("grad_") && output.ends_with("norm")) ||
+                          output == "logits" || output == "probabilities";
   return ScalarTypeOf(statistics ? MainType(compute) : compute);
 }
 
@@ -90,7 +91,8 @@ BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const 
   }
   int64_t scratch = 0;
   for (const schedules::Node& node : outline_.nodes) {
-    scratch = std::max({scratch, node.forward.scratch.bound, node.backward.scratch.bound});
+    scratch = std::max({scratch, node.forward.scratch.bound, node.backward.scratch.bound,
+                        node.backward_input.scratch.bound, node.backward_weight.scratch.bound});
   }
   scratch_ = Allocate(scratch, at::kByte);
 }
@@ -111,7 +113,7 @@ double BoundDecoder::Forward(const at::Tensor& tokens) {
     }
     RunChecked(i, Pass::kForward, {}, run);
   }
-  return value(outline_.values[outline_.losses.at(0)].name).item<double>();
+  return value(outline_.values[outline_.losses.back()].name).item<double>();
 }
 
 void BoundDecoder::Backward() {
@@ -135,12 +137,20 @@ BoundPass BoundDecoder::Bind(int node, Pass pass, const std::set<std::string>& r
                              const std::function<void(std::vector<OperandMemory>&)>& change) {
   std::vector<OperandMemory> operands = OperandsOf(node, pass, recompute);
   change(operands);
-  return nodes_[node]->Bind(pass, operands);
+  return nodes_[node]->Bind(pass, operands, /*communicator=*/nullptr);
 }
 
 const schedules::Access& BoundDecoder::AccessOf(int node, Pass pass) const {
-  return pass == Pass::kForward || pass == Pass::kRecompute ? outline_.nodes[node].forward
-                                                            : outline_.nodes[node].backward;
+  switch (pass) {
+    case Pass::kBackward:
+      return outline_.nodes[node].backward;
+    case Pass::kBackwardInput:
+      return outline_.nodes[node].backward_input;
+    case Pass::kBackwardWeight:
+      return outline_.nodes[node].backward_weight;
+    default:
+      return outline_.nodes[node].forward;
+  }
 }
 
 bool BoundDecoder::IsWrittenBefore(int node, int value) const {

@@ -63,6 +63,14 @@ TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
         EXPECT_TRUE(written.insert(value).second) << node.name << " writes " << outline.values[value].name;
       }
     }
+    for (const schedules::Node& node : outline.nodes) {
+      for (const int value : node.backward_input.writes) {
+        EXPECT_TRUE(written.insert(value).second) << node.name << " writes " << outline.values[value].name;
+      }
+      for (const int value : node.backward_weight.reads) {
+        EXPECT_TRUE(written.contains(value)) << node.name << " reads " << outline.values[value].name;
+      }
+    }
     EXPECT_EQ(written.size(), outline.values.size());
     for (auto node = outline.nodes.rbegin(); node != outline.nodes.rend(); ++node) {
       for (const int value : node->backward.gradient_reads) {
@@ -133,6 +141,47 @@ TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
   EXPECT_TRUE(outline.nodes.front().backward.parameters.empty());
 }
 
+// What a schedule that splits gains: the chain of the backward waits for half of it, and the other half needs
+// no parameters, so that they can be given up.
+TEST(DecoderOutlineTest, LayersSplitTheirBackwardAndNoWeightHalfReadsParameters) {
+  const schedules::Outline outline = OutlineOf(SmallDecoder(false), {.sequences = 2, .sequence_length = 8});
+  for (const schedules::Node& node : outline.nodes) {
+    SCOPED_TRACE(node.name);
+    EXPECT_EQ(node.splits_backward, node.layer >= 0);
+    if (!node.splits_backward) {
+      continue;
+    }
+    EXPECT_EQ(node.backward_input.gradient_writes, node.backward.gradient_writes);
+    EXPECT_TRUE(node.backward_input.parameter_gradients.empty());
+    EXPECT_EQ(node.backward_weight.parameter_gradients, node.backward.parameter_gradients);
+    EXPECT_TRUE(node.backward_weight.parameters.empty());
+    EXPECT_TRUE(node.backward_weight.gradient_writes.empty());
+    EXPECT_EQ(node.backward_input.flops + node.backward_weight.flops, node.backward.flops);
+    EXPECT_TRUE(node.backward.writes.empty()) << "the whole keeps the intermediates to itself";
+    int64_t intermediates = 0;
+    for (const int value : node.backward_input.writes) {
+      intermediates += outline.values[value].bytes.bound;
+    }
+    EXPECT_GE(node.backward.scratch.bound, intermediates + node.backward_input.scratch.bound);
+  }
+}
+
+TEST(DecoderOutlineTest, AFrozenLayerHasNoWeightHalf) {
+  DecoderConfig config = SmallDecoder(false);
+  const schedules::Outline trained = OutlineOf(config, {.sequences = 2, .sequence_length = 8});
+  config.frozen_units = {"layers.0"};
+  const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 8});
+  for (size_t i = 0; i < outline.nodes.size(); ++i) {
+    const schedules::Node& node = outline.nodes[i];
+    SCOPED_TRACE(node.name);
+    EXPECT_EQ(node.splits_backward, node.layer == 1);
+    if (node.layer == 0) {
+      EXPECT_TRUE(node.backward.parameter_gradients.empty());
+      EXPECT_EQ(node.backward.flops, trained.nodes[i].backward_input.flops);
+    }
+  }
+}
+
 TEST(DecoderOutlineTest, ASparseLayerIsFourNodesAndItsExpertsAnExpertUnit) {
   const schedules::Outline outline = OutlineOf(SparseDecoder(), {.sequences = 1, .sequence_length = 4});
   std::vector<std::string> names;
@@ -198,7 +247,8 @@ TEST(DecoderOutlineTest, UnitsAndValuesHaveTheSizesOfTheirTypes) {
   }
   for (size_t i = 0; i < single.values.size(); ++i) {
     const std::string& name = single.values[i].name;
-    const bool halved = !name.ends_with("tokens") && !name.ends_with("lse") && !name.starts_with("head.");
+    const bool halved = !name.ends_with("tokens") && !name.ends_with("lse") && !name.ends_with("grad_norm") &&
+                        !name.starts_with("head.");
     EXPECT_EQ(mixed.values[i].bytes.bound * (halved ? 2 : 1), single.values[i].bytes.bound) << name;
     EXPECT_EQ(mixed.values[i].gradient_bytes.bound * 2, single.values[i].gradient_bytes.bound) << name;
   }

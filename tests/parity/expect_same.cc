@@ -44,6 +44,9 @@ std::string DifferenceOfSteps(const trainer::StepSummary& x, const trainer::Step
   if (!SameBits(x.weight, y.weight) || !SameBits(x.gradient, y.gradient) || !SameBits(x.update, y.update)) {
     return absl::StrCat(where, "the norms of an item");
   }
+  if (x.experts != y.experts) {
+    return absl::StrCat(where, "the load of experts");
+  }
   const std::optional<double> v = ValidationLossOf(x);
   const std::optional<double> w = ValidationLossOf(y);
   return SameBits(v, w) ? "" : absl::StrCat(where, "validation loss ", Text(v), " and ", Text(w));
@@ -79,7 +82,15 @@ std::string FirstDifference(const JobRun& a, const JobRun& b) {
       return absl::StrCat(name, " differs");
     }
   }
-  return a.arrays.size() == b.arrays.size() ? "" : "one run has more arrays";
+  for (const auto& [name, bytes] : a.node_states) {
+    const auto found = b.node_states.find(name);
+    if (found == b.node_states.end() || found->second != bytes) {
+      return absl::StrCat(name, " differs");
+    }
+  }
+  return a.arrays.size() == b.arrays.size() && a.node_states.size() == b.node_states.size()
+             ? ""
+             : "one run has more arrays or states";
 }
 
 void ExpectSameBits(const JobRun& a, const JobRun& b) { EXPECT_EQ(FirstDifference(a, b), ""); }

@@ -211,7 +211,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
                           {.rank = rank,
                            .job = options.job,
                            .executor = {.fill_with_nan = options.fill_with_nan,
-                                        .separate_instructions = options.scheduler != nullptr}},
+                                        .separate_instructions = options.scheduler != nullptr},
+                           .make_nodes = options.make_nodes},
                           {communicators, *factory, *report},
                           rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(),
                           requests[rank], page, *backend, recorder);
@@ -222,6 +223,16 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       options.at_end();
     }
     run.arena_bytes[rank] = trainer.arena().bytes;
+    for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+      if (buffer.kind == schedules::BufferKind::kNodeState) {
+        const at::Tensor state =
+            device::FlatTensorIn(backend->device(),
+                                 {trainer.arena().begin + buffer.address, buffer.bytes.bound}, at::kByte)
+                .cpu();
+        run.node_states[absl::StrCat("rank ", rank, " ", buffer.name)] =
+            std::string(static_cast<const char*>(state.const_data_ptr()), state.nbytes());
+      }
+    }
     for (size_t u = 0; options.arrays && u < trainer.units().size(); ++u) {
       const fsdp::UnitShard& unit = trainer.units()[u];
       const fsdp::StateMemory state = trainer.StateOf(u);

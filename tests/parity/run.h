@@ -12,6 +12,7 @@
 
 #include "comm/communicator.h"
 #include "device/seeded_scheduler.h"
+#include "model/node.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
 #include "trainer/backend.h"
@@ -42,6 +43,7 @@ struct JobRun {
   std::map<std::string, std::string> arrays;
   std::map<std::string, std::vector<bool>> known;  // their elements that some rank holds
   std::set<std::string> unequal_replicas;          // arrays that two ranks hold differently
+  std::map<std::string, std::string> node_states;  // "rank 0 layers.0.route.counts": its bytes
   // Of rank 0, by group name.
   std::map<std::string, std::vector<Collective>> collectives;
   std::vector<int64_t> arena_bytes;    // by rank
@@ -72,6 +74,8 @@ struct RunOptions {
   // What rank r runs on; empty: the CPU. Called on the rank's thread.
   std::function<std::unique_ptr<trainer::Backend>(int rank)> make_backend;
   bool arrays = true;  // of the whole state, to be compared
+  // The code of the nodes of an outline that is not the plan's decoder's.
+  std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
   // Called on rank 0's thread at its end, while its backend is there.
   std::function<void()> at_end;
   // Called on rank 0's reporter thread after each step.

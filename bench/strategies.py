@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Steps per second and memory of every strategy, in one call on one machine: what sharding costs there.
+
+On CPUs four ranks of one thread each, a tiny Llama, Gloo; on GPUs eight layers of Llama-3-8B, a rank a GPU, NCCL. Every
+round runs all strategies in turn, and of each the fastest round counts. Prints one JSON object per strategy and number
+of ranks; on GPUs with what the driver says is used on a GPU at most ("used_gib", less what was used before) and what
+`tandem plan` says of arena and outside ("planned_gib"). Asserts nothing.
+
+    bench/strategies.py [--device cpu] [--ranks 4 ...] [--build build/release] [--data FOLDER] [--compute fp32]
+                        [--rounds 3] [--strategies zero3 ...] [--no-norms]
+"""
+import argparse
+import json
+import pathlib
+import tempfile
+import threading
+
+import cpu_vs_fsdp2
+
+STRATEGIES = ["replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"]
+WARMUP = 4
+# Of a device: model, steps behind the warm-up, sequence length, sequences of a microbatch, microbatches of a rank.
+SHAPES = {
+    "cpu": ("{hidden_size: 128, intermediate_size: 320, num_hidden_layers: 4, num_attention_heads: 4, vocab_size: 256}",
+            20, 256, 2, 2),
+    "cuda": ("{preset: llama-3-8b, num_hidden_layers: 8}", 8, 4096, 4, 1),
+}
+JOB = """
+name: bench
+model: {model}
+data: {{train: "{data}", validation_fraction: 0, tokenizer: bytes}}
+training: {{steps: {steps}, sequence_length: {length}, micro_batch_size: {sequences}, global_batch_size: {batch}, validate_every_steps: 0}}
+parallelism: {{ranks: {ranks}, fsdp: {{strategy: {strategy}}}}}
+precision: {{compute: {compute}}}
+report: {{parameter_norms: {norms}}}
+resources: {{device: {device}}}
+"""
+PROFILE = "h200"
+
+
+class UsedMemory:
+    """The most that the driver says is used on GPU 0 while the object is entered, less what was before, in GiB."""
+
+    def __enter__(self):
+        self.before = self.most = self.now()
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+
+    def watch(self):
+        while not self.done.wait(0.2):
+            self.most = max(self.most, self.now())
+
+    def gibibytes(self):
+        return (self.most - self.before) / 1024
+
+    @staticmethod
+    def now():
+        query = ["nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        return int(cpu_vs_fsdp2.run(query))
+
+
+def planned_gibibytes(build, job):
+    plan = json.loads(cpu_vs_fsdp2.run([build / "bin" / "tandem", "plan", "-f", job, "--profile", PROFILE, "-o", "json"]))
+    return (plan["memory"]["arena_bytes"] + plan["prediction"]["outside_bytes"]) / 2**30
+
+
+def run(build, job, device):
+    """Milliseconds of a step, and of a GPU's memory what was used and planned."""
+    trainer = build / "bin" / ("tandem-trainer-cuda" if device == "cuda" else "tandem-trainer")
+    command = [build / "bin" / "tandem-bench-step", job, trainer, str(WARMUP)]
+    if device == "cpu":
+        return json.loads(cpu_vs_fsdp2.run(command))["ms_per_step"], {}
+    with UsedMemory() as used:
+        text = cpu_vs_fsdp2.run(command)
+    return json.loads(text)["ms_per_step"], {"used_gib": round(used.gibibytes(), 3),
+                                             "planned_gib": round(planned_gibibytes(build, job), 3)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    root = cpu_vs_fsdp2.HERE.parent
+    parser.add_argument("--device", default="cpu", choices=list(SHAPES))
+    parser.add_argument("--ranks", type=int, nargs="+")
+    parser.add_argument("--build", type=pathlib.Path, default=root / "build" / "release")
+    parser.add_argument("--data", type=pathlib.Path, default=root / "schedules")
+    parser.add_argument("--compute", choices=["fp32", "fp64", "bf16"])
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--strategies", nargs="+", default=STRATEGIES, choices=STRATEGIES)
+    parser.add_argument("--no-norms", action="store_true")
+    args = parser.parse_args()
+    on_gpus = args.device == "cuda"
+    all_ranks = args.ranks or ([1, 2] if on_gpus else [4])
+    compute = args.compute or ("bf16" if on_gpus else "fp32")
+    rounds = args.rounds or (1 if on_gpus else 3)
+    model, steps, length, sequences, microbatches = SHAPES[args.device]
+
+    times = {}
+    memory = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            for ranks in all_ranks:
+                for strategy in args.strategies:
+                    if strategy in ("hsdp", "hfsdp") and ranks % 2 == 1:
+                        continue  # two replicas
+                    job = pathlib.Path(folder) / "job.yaml"
+                    job.write_text(JOB.format(
+                        model=model, data=args.data.resolve(), steps=WARMUP + steps, length=length, sequences=sequences,
+                        batch=sequences * microbatches * ranks, ranks=ranks, strategy=strategy, compute=compute,
+                        norms=str(not args.no_norms).lower(), device=args.device))
+                    ms, used = run(args.build.resolve(), job, args.device)
+                    times.setdefault((ranks, strategy), []).append(ms)
+                    memory[ranks, strategy] = used
+                    print(json.dumps({"ranks": ranks, "strategy": strategy, "ms": round(ms, 2), **used}), flush=True)
+    for (ranks, strategy), all_ms in times.items():
+        fastest = min(all_ms)
+        print(json.dumps({"strategy": strategy, "ranks": ranks, "compute": compute, "parameter_norms": not args.no_norms,
+                          "steps_per_second": round(1e3 / fastest, 3), "ms_per_step": round(fastest, 2),
+                          "all_ms": [round(ms, 2) for ms in all_ms], **memory[ranks, strategy]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "jobspec/checks.h"
+#include "jobspec/field_rules.h"
+#include "jobspec/model_config.h"
+#include "jobspec/name_list.h"
+#include "jobspec/schema.h"
+#include "jobspec/text.h"
+
+namespace tandem::jobspec {
+namespace {
+
+constexpr char kNoWeightDecay[] = "training.optimizer.no_weight_decay";
+constexpr char kRecompute[] = "training.recompute";
+constexpr char kFrozen[] = "training.frozen";
+constexpr char kKeepGathered[] = "parallelism.fsdp.keep_gathered";
+constexpr size_t kMostPatterns = 100;
+
+// Units and parameters of the job's model; nothing where its fields have been refused.
+std::optional<std::vector<model::UnitParameters>> UnitsOf(const FieldChecker& check) {
+  if (!check.IsOkWithin("model")) {
+    return std::nullopt;
+  }
+  return model::DecoderUnits(ModelConfigOf(check.spec().model()));
+}
+
+// What to say of a word that is no unit.
+std::string UnitRemedy(const std::string& word, const std::vector<std::string>& units, int64_t layers) {
+  const std::string closest = word.starts_with("layers.") ? "" : Closest(word, units);
+  return closest.empty() ? absl::StrCat("its layers are 0 to ", layers - 1)
+                         : absl::StrCat("did you mean ", closest, "?");
+}
+
+// "*.input_layernorm.weight" → input, layernorm, weight.
+std::set<std::string> WordsOf(const std::string& name) {
+  return absl::StrSplit(name, absl::ByAnyChar("._*0123456789"), absl::SkipEmpty());
+}
+
+// What to say of a pattern that no parameter matches: which of its words no name has.
+std::string PatternRemedy(const std::string& pattern, const std::vector<model::UnitParameters>& units) {
+  std::set<std::string> there;
+  for (const model::UnitParameters& unit : units) {
+    for (const model::Parameter& parameter : unit.parameters) {
+      there.merge(WordsOf(parameter.name));
+    }
+  }
+  for (const std::string& word : WordsOf(pattern)) {
+    const std::string closest = there.contains(word) ? "" : Closest(word, {there.begin(), there.end()});
+    if (!closest.empty()) {
+      return absl::StrCat("did you mean ", closest, "?");
+    }
+  }
+  return absl::StrCat("its names are like ", units.front().parameters.front().name, " and ",
+                      units.back().parameters.back().name, " (tandem describe --layout lists them)");
+}
+
+bool MatchesAny(const std::string& pattern, const std::vector<model::UnitParameters>& units) {
+  return std::any_of(units.begin(), units.end(), [&](const model::UnitParameters& unit) {
+    return std::any_of(unit.parameters.begin(), unit.parameters.end(),
+                       [&](const auto& parameter) { return MatchesName(pattern, parameter.name); });
+  });
+}
+
+void CheckNoWeightDecay(FieldChecker& check) {
+  if (!check.Usable({kNoWeightDecay})) {
+    return;
+  }
+  const std::vector<std::string> patterns =
+      NamesIn(check.spec().training().optimizer().no_weight_decay(), "none");
+  const std::vector<std::string> defaults = NamesIn(kDefaultNoWeightDecay, "none");
+  if (patterns == defaults) {
+    return;
+  }
+  if (patterns.size() > kMostPatterns) {
+    check.Refuse(kNoWeightDecay, absl::StrCat("it has ", patterns.size(), " names: use at most ",
+                                              kMostPatterns, ", with * for what differs"));
+    return;
+  }
+  const auto units = UnitsOf(check);
+  for (const std::string& pattern : patterns) {
+    if (pattern.empty()) {
+      check.Refuse(kNoWeightDecay, "a name between the commas is empty");
+    } else if (pattern.find_first_of("?[]\\") != std::string::npos) {
+      check.Refuse(kNoWeightDecay, absl::StrCat(Shown(pattern), " has a wildcard other than *"));
+    } else if (units.has_value() && !MatchesAny(pattern, *units) &&
+               std::find(defaults.begin(), defaults.end(), pattern) == defaults.end()) {
+      check.Refuse(kNoWeightDecay, absl::StrCat("no parameter of this model is named ", Shown(pattern), ": ",
+                                                PatternRemedy(pattern, *units)));
+    }
+  }
+}
+
+void CheckRecompute(FieldChecker& check) {
+  if (!check.Usable({kRecompute})) {
+    return;
+  }
+  const std::vector<std::string> words = NamesIn(check.spec().training().recompute(), "off");
+  if (words == std::vector<std::string>{"layer"}) {
+    return;
+  }
+  std::set<std::string> kinds = {"attention", "mlp"};
+  for (const std::string& word : words) {
+    if (kinds.erase(word) > 0) {
+      continue;
+    }
+    check.Refuse(kRecompute,
+                 word == "off" || word == "layer"
+                     ? absl::StrCat(word, " stands alone: leave the others out")
+                     : absl::StrCat(Shown(word), " is not a kind of node of a layer, or is there twice"));
+    return;
+  }
+  if (kinds.count("mlp") == 0 && check.Usable({"model.moe.decoder_sparse_step"}) &&
+      check.spec().model().has_moe() && check.spec().model().moe().decoder_sparse_step() == 1 &&
+      check.spec().model().moe().first_k_dense_replace() == 0) {
+    check.Refuse(kRecompute, "mlp: every layer of this model is sparse and has none; use layer or attention");
+  }
+}
+
+// The units of the model that are none of `words`. Refuses the value that stands at `path` where a word is
+// no unit; returns then nothing, as where the model is not known.
+std::optional<std::set<std::string>> UnitsWithout(FieldChecker& check, std::string_view path,
+                                                  const std::vector<std::string>& words) {
+  const auto all = UnitsOf(check);
+  if (!check.Usable({path}) || !all.has_value()) {
+    return std::nullopt;
+  }
+  std::set<std::string> units;
+  for (const model::UnitParameters& unit : *all) {
+    units.insert(unit.name);
+  }
+  const std::vector<std::string> names(units.begin(), units.end());
+  for (const std::string& word : words) {
+    if (units.erase(word) == 0) {
+      check.Refuse(path, absl::StrCat(Shown(word), " is no unit of this model, or is there twice; ",
+                                      UnitRemedy(word, names, check.spec().model().num_hidden_layers())));
+      return std::nullopt;
+    }
+  }
+  return units;
+}
+
+void CheckKeepGathered(FieldChecker& check) {
+  if (!check.Usable({kKeepGathered, "parallelism.fsdp.strategy"})) {
+    return;
+  }
+  const std::vector<std::string> words = NamesIn(check.spec().parallelism().fsdp().keep_gathered(), "none");
+  if (words.empty()) {
+    return;
+  }
+  const v1::Strategy strategy = check.spec().parallelism().fsdp().strategy();
+  if (strategy != v1::STRATEGY_ZERO3 && !HasReplicas(strategy)) {
+    check.Refuse(kKeepGathered, ValueText(FindValue(check.spec(), kKeepGathered)),
+                 absl::StrCat("none with fsdp.strategy ",
+                              EnumText(*v1::Strategy_descriptor()->FindValueByNumber(strategy))),
+                 "it keeps weights through the step anyway: omit the key, or use zero3, hsdp or hfsdp");
+  } else if (words != std::vector<std::string>{"all"}) {
+    UnitsWithout(check, kKeepGathered, words);
+  }
+}
+
+void CheckFrozen(FieldChecker& check) {
+  const std::vector<std::string> words = NamesIn(check.spec().training().frozen(), "none");
+  if (words.empty()) {
+    return;
+  }
+  const std::optional<std::set<std::string>> trained = UnitsWithout(check, kFrozen, words);
+  if (trained.has_value() && trained->empty()) {
+    check.Refuse(kFrozen, "nothing is left to train: take a unit out");
+  }
+}
+
+}  // namespace
+
+void CheckNames(FieldChecker& check) {
+  CheckNoWeightDecay(check);
+  CheckRecompute(check);
+  CheckKeepGathered(check);
+  CheckFrozen(check);
+}
+
+}  // namespace tandem::jobspec

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
+#include "jobspec/checks.h"
+#include "jobspec/field_rules.h"
+#include "jobspec/schema.h"
+#include "jobspec/text.h"
+#include "parallel/grid_sizes.h"
+#include "parallel/spec_grid.h"
+
+namespace tandem::jobspec {
+// An outer axis of ranks is there if and only if the strategy places something on it.
+void CheckReplicas(FieldChecker& check) {
+  const v1::Parallelism& parallelism = check.spec().parallelism();
+  if (!check.Usable({"parallelism.replicas", "parallelism.fsdp.strategy"})) {
+    return;
+  }
+  const v1::Strategy strategy = parallelism.fsdp().strategy();
+  const std::string name = EnumText(*v1::Strategy_descriptor()->FindValueByNumber(strategy));
+  const int64_t replicas = parallelism.replicas();
+  const auto refuse = [&](const std::string& allowed, const std::string& remedy) {
+    check.Refuse("parallelism.replicas", absl::StrCat(replicas), allowed, remedy);
+  };
+  if (HasReplicas(strategy) && replicas < 2) {
+    refuse(absl::StrCat("2 or more with fsdp.strategy ", name), "omit the key for 2, or use strategy: zero3");
+  } else if (!HasReplicas(strategy) && replicas > 1) {
+    refuse(absl::StrCat("1 with fsdp.strategy ", name), "omit the key, or use strategy: hsdp, or hfsdp");
+  } else if (check.Usable({"parallelism.ranks"}) && parallelism.ranks() % replicas != 0) {
+    if (check.IsWritten("parallelism.replicas")) {
+      refuse(absl::StrCat("a divisor of ranks ", parallelism.ranks()),
+             "every copy is sharded over as many ranks");
+    } else {
+      check.Refuse("parallelism.fsdp.strategy", name,
+                   absl::StrCat("replicate, zero1, zero2, zero3 with ranks ", parallelism.ranks(), ", which ",
+                                replicas, " replicas (the default) do not divide"),
+                   "give replicas, or use another number of ranks");
+    }
+  }
+}
+
+// The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
+// something.
+void CheckSchedule(FieldChecker& check) {
+  if (check.spec().parallelism().has_overlap() && check.Usable({"parallelism.schedule"}) &&
+      check.spec().parallelism().schedule() != v1::SCHEDULE_OVERLAP) {
+    check.Refuse("parallelism.overlap", "{...}",
+                 absl::StrCat("nothing with schedule: sequential", check.Origin("parallelism.schedule")),
+                 "omit the block, or use schedule: overlap");
+  }
+}
+
+void CheckGrid(FieldChecker& check) {
+  const bool sizes =
+      check.IsOk({"parallelism.ranks", "parallelism.tensor", "parallelism.context", "parallelism.pipeline",
+                  "parallelism.expert", "parallelism.expert_tensor", "parallelism.replicas"});
+  parallel::GridSizes grid;
+  if (sizes) {
+    grid = parallel::GridOf(check.spec().parallelism());
+  } else {
+    grid.order = check.spec().parallelism().order();
+  }
+  if (!check.IsOk({"parallelism.order"})) {
+    return;
+  }
+  for (const parallel::GridViolation& violation : parallel::CheckGrid(grid)) {
+    const std::string path =
+        absl::StrCat("parallelism.", violation.field == "world" ? "ranks" : violation.field);
+    if (violation.field == "replicas" && !check.IsWritten(path)) {
+      continue;  // CheckReplicas has named the strategy that brought them
+    }
+    check.Refuse(path, absl::StrCat(violation.value, check.Origin(path)), violation.allowed,
+                 Shown(violation.remedy, 300));
+  }
+}
+
+}  // namespace tandem::jobspec

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "jobspec/field_checker.h"
+
+namespace tandem::jobspec {
+
+// What fields must be to each other, by what they are about. Each refuses through `check`, after its
+// CheckFields, and takes the fields that have been refused for unknown. Validate calls them all.
+
+void CheckModel(FieldChecker& check);
+void CheckData(FieldChecker& check);
+void CheckTraining(FieldChecker& check);
+void CheckBatch(FieldChecker& check);
+
+// Fields that list names of units, parameters or kinds of nodes: every one must be there.
+void CheckNames(FieldChecker& check);
+
+// An outer axis of ranks is there if and only if the strategy places something on it.
+void CheckReplicas(FieldChecker& check);
+
+// What is said of the overlap needs one.
+void CheckSchedule(FieldChecker& check);
+
+// The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
+// something.
+void CheckGrid(FieldChecker& check);
+
+void CheckPrecision(FieldChecker& check);
+void CheckCheckpoint(FieldChecker& check);
+
+}  // namespace tandem::jobspec

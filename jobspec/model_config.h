@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model/config.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::jobspec {
+
+// The decoder that a resolved spec describes; every parameter is trained. Requires a block `model` that
+// Validate accepts. Throws std::logic_error for an architecture that it does not know.
+model::DecoderConfig ModelConfigOf(const v1::Model& resolved);
+
+}  // namespace tandem::jobspec

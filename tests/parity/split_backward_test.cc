@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "schedules/build/program_builder.h"
+#include "schedules/check/check.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+using schedules::NodePass;
+using schedules::Opcode;
+using schedules::PassList;
+
+// A backward in halves, wherever the weight half is, changes no bit of a job.
+
+struct Layout {
+  std::string strategy;
+  int ranks;
+  std::string precision;
+};
+
+std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+  return out << layout.strategy << ", " << layout.ranks << " ranks, " << layout.precision;
+}
+
+// Each whole backward of a node that has halves as these, the weight half directly behind the input half, or
+// behind the whole backward of its microbatch.
+PassList Split(const schedules::Outline& outline, const PassList& passes, bool delayed) {
+  PassList split;
+  PassList weights;
+  for (const NodePass& pass : passes) {
+    if (!weights.empty() && pass.microbatch != weights.front().microbatch) {
+      split.insert(split.end(), weights.begin(), weights.end());
+      weights.clear();
+    }
+    if (pass.opcode != Opcode::kBackward || !outline.nodes[pass.target].splits_backward) {
+      split.push_back(pass);
+      continue;
+    }
+    split.push_back({Opcode::kBackwardInput, pass.target, pass.microbatch});
+    (delayed ? weights : split).push_back({Opcode::kBackwardWeight, pass.target, pass.microbatch});
+  }
+  split.insert(split.end(), weights.begin(), weights.end());
+  return split;
+}
+
+plan::JobPlan WithPasses(plan::JobPlan plan, const PassList& train) {
+  auto stage =
+      schedules::BuildStage(plan.outline, plan.options, train,
+                            schedules::ForwardOnly(plan.outline, plan.options.num_validation_microbatches));
+  EXPECT_TRUE(stage.ok()) << stage.status();
+  plan.stage = *std::move(stage);
+  const absl::Status status = schedules::CheckStage(plan.outline, plan.options, plan.stage);
+  EXPECT_TRUE(status.ok()) << status;
+  return plan;
+}
+
+class SplitBackwardTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(SplitBackwardTest, GivesTheBitsOfTheWholeWhereverTheWeightHalvesAre) {
+  JobOptions options{.strategy = GetParam().strategy,
+                     .ranks = GetParam().ranks,
+                     .microbatches_per_rank = 3,
+                     .steps = 5,
+                     .precision = GetParam().precision,
+                     .validate_every_steps = 3};
+  const plan::JobPlan whole = MakeJob(options);
+  const JobRun expected = RunJob(whole);
+  const PassList sequential = schedules::Sequential(whole.outline, options.microbatches_per_rank);
+  for (const bool delayed : {false, true}) {
+    SCOPED_TRACE(delayed ? "delayed" : "at once");
+    const plan::JobPlan plan = WithPasses(whole, Split(whole.outline, sequential, delayed));
+    const auto& instructions = plan.stage.train.instructions;
+    EXPECT_EQ(std::count_if(instructions.begin(), instructions.end(),
+                            [](const auto& i) { return i.opcode == Opcode::kBackwardWeight; }),
+              2 * options.layers * options.microbatches_per_rank);
+    ExpectSameBits(expected, RunJob(plan, {.fill_with_nan = true}));
+  }
+  for (const bool delayed : {false, true}) {
+    SCOPED_TRACE(delayed ? "overlapped, weight gradients delayed" : "overlapped");
+    options.overlap = true;
+    options.delay_weight_gradients = delayed;
+    ExpectSameBits(expected, RunJob(MakeJob(options), {.fill_with_nan = true}));
+  }
+}
+
+// The schedule of a job is how its work is arranged, not what is computed: odd and even numbers of layers,
+// whose middle pair is one layer of two microbatches, and fewer microbatches than a phase has.
+TEST(OverlappedJobTest, HasTheBitsOfTheSequentialOne) {
+  for (const int64_t layers : {1, 2, 3}) {
+    for (const int microbatches : {1, 2, 4, 5}) {
+      JobOptions options{.strategy = layers == 2 ? "hsdp" : "zero3",
+                         .ranks = layers == 2 ? 4 : 2,
+                         .replicas = layers == 2 ? 2 : 1,
+                         .microbatches_per_rank = microbatches,
+                         .layers = layers,
+                         .tied = layers == 3,
+                         .recompute = microbatches == 4 ? "layer" : "off",
+                         .validate_every_steps = 2};
+      const JobRun sequential = RunJob(MakeJob(options));
+      options.overlap = true;
+      for (const bool delayed : {false, true}) {
+        SCOPED_TRACE(testing::Message() << layers << " layers, " << microbatches << " microbatches"
+                                        << (delayed ? ", weight gradients delayed" : ""));
+        options.delay_weight_gradients = delayed;
+        ExpectSameBits(sequential, RunJob(MakeJob(options)));
+      }
+    }
+  }
+}
+
+// Weights and moments lie in checkpoints as the layout says, whatever the schedule was.
+TEST(OverlappedJobTest, GoesOnFromASequentialJobsCheckpoint) {
+  const TemporaryFolder folder;
+  JobOptions options{.ranks = 2,
+                     .microbatches_per_rank = 3,
+                     .steps = 6,
+                     .checkpoint_directory = folder.path(),
+                     .checkpoint_every_steps = 3};
+  const JobRun whole = RunJob(MakeJob(options));
+  const TemporaryFolder other;
+  options.checkpoint_directory = other.path();
+  options.resume = folder.path() + "/step-3";
+  options.overlap = true;
+  options.delay_weight_gradients = true;
+  ExpectSameBits(Tail(whole, 4), RunJob(MakeJob(options)));
+}
+
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts;
+  for (const char* strategy : {"zero1", "zero2", "zero3"}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
+        layouts.push_back({strategy, ranks, precision});
+      }
+    }
+  }
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, SplitBackwardTest, testing::ValuesIn(Layouts()), [](const auto& info) {
+  return info.param.strategy + "_" + std::to_string(info.param.ranks) + "ranks_" +
+         (info.param.precision.empty() ? "fp32" : "bf16");
+});
+
+}  // namespace
+}  // namespace tandem::parity
