@@ -10,6 +10,7 @@
 #include "controller/core/group_list.h"
 #include "controller/core/last_step.h"
 #include "controller/rpc/refused_call.h"
+#include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
 #include "controller/rpc/upload_stream.h"
 #include "jobspec/jobspec.h"
@@ -84,7 +85,7 @@ bool CamelCase(const std::string& reason) {
 
 grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
                                               const v1::SubmitRequest* request, v1::Job* response) {
-  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Submit", request);
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Submit", nullptr);
   if (!caller.ok()) {
     return Reply(context, caller.status());
   }
@@ -99,6 +100,11 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
   const std::vector<v1::Violation> violations = Check(request->spec(), submit.resolved);
   if (!violations.empty()) {
     reactor->Finish(InvalidSpec(violations));
+    return reactor;
+  }
+  // Behind the check of the spec, which says of most fields what they may be.
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) {
+    reactor->Finish(ToRpc(limits));
     return reactor;
   }
   submit.id = parts_.random.HexId(12);
@@ -116,7 +122,7 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* context,
                                                 const v1::SubmitRequest* request,
                                                 v1::ValidateResponse* response) {
-  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Validate", request);
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Validate", nullptr);
   if (!caller.ok()) {
     return Reply(context, caller.status());
   }

@@ -194,6 +194,7 @@ void Server::Parts::RefreshTls() {
     platform::Log(platform::LogLevel::kInfo, "new TLS files are used from now on",
                   {{"valid_until", absl::FormatTime(tls->not_after(), absl::UTCTimeZone())}});
   }
+  metrics->CertificateEnds(tls->not_after());
 }
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
