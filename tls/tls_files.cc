@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,15 +18,27 @@ namespace {
 
 constexpr int64_t kMostPemBytes = 1 << 20;
 
-absl::StatusOr<std::string> Read(const char* flag, const std::string& path) {
-  if (path.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(flag,
-                                                   " is missing: TLS takes --tls-ca, --tls-cert and "
-                                                   "--tls-key together; `tandem certs` makes such files"));
+absl::Status CheckNamed(const TlsFiles& files) {
+  for (const auto& [flag, path] :
+       {std::pair("--tls-ca", files.ca), std::pair("--tls-cert", files.certificate),
+        std::pair("--tls-key", files.key)}) {
+    if (path.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag,
+          " is missing: TLS takes --tls-ca, --tls-cert and --tls-key together; `tandem certs` makes "
+          "such files"));
+    }
   }
+  return absl::OkStatus();
+}
+
+absl::Status Read(const char* flag, const std::string& path, std::string& to) {
   absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), path, kMostPemBytes);
-  return text.ok() ? text
-                   : absl::Status(text.status().code(), absl::StrCat(flag, ": ", text.status().message()));
+  if (!text.ok()) {
+    return {text.status().code(), absl::StrCat(flag, ": ", text.status().message())};
+  }
+  to = *std::move(text);
+  return absl::OkStatus();
 }
 
 // The modes of a key that is to stay secret.
@@ -56,17 +69,13 @@ std::string WhyNotValid(const Certificate& certificate, absl::Time now) {
 }
 
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
+  if (absl::Status named = CheckNamed(files); !named.ok()) {
+    return named;
+  }
   TlsTexts out;
-  const auto read = [](const char* flag, const std::string& path, std::string& to) {
-    absl::StatusOr<std::string> text = Read(flag, path);
-    if (text.ok()) {
-      to = *std::move(text);
-    }
-    return text.status();
-  };
   for (const absl::Status& status :
-       {read("--tls-ca", files.ca, out.ca), read("--tls-cert", files.certificate, out.certificate),
-        read("--tls-key", files.key, out.key)}) {
+       {Read("--tls-ca", files.ca, out.ca), Read("--tls-cert", files.certificate, out.certificate),
+        Read("--tls-key", files.key, out.key)}) {
     if (!status.ok()) {
       return status;
     }
