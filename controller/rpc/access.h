@@ -30,7 +30,7 @@ const MethodRule* RuleOf(std::string_view method);
 // Who may do what. Thread-safe.
 class Access {
  public:
-  // Calls of one identity: that many a second in the long run, ten times as many at once.
+  // Calls of one user or admin: that many a second in the long run, ten times as many at once.
   static constexpr double kCallsPerSecond = 50;
 
   // Both outlive it.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/access.h"
 #include "controller/rpc/rpc_method.h"
+#include "jobspec/text.h"
 #include "platform/log.h"
 #include "tandem/v1/jobs.pb.h"
 
@@ -53,8 +54,7 @@ class Auditor : public experimental::Interceptor {
       caller_ = callers_.Find(info_->server_context()->peer());  // while it is there
     }
     if (methods->QueryInterceptionHookPoint(Points::POST_RECV_MESSAGE) && job_.empty()) {
-      constexpr size_t kMost = 200;
-      job_ = JobOf(method_, methods->GetRecvMessage()).substr(0, kMost);
+      job_ = jobspec::Shown(JobOf(method_, methods->GetRecvMessage()), 100);
     }
     if (methods->QueryInterceptionHookPoint(Points::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
@@ -75,7 +75,7 @@ class Auditor : public experimental::Interceptor {
                    {"method", method_.substr(1)},
                    {"job", job_},
                    {"result", absl::StatusCodeToString(code)},
-                   {"why", refused ? status.error_message() : ""}});
+                   {"why", refused ? jobspec::Shown(status.error_message(), 500) : ""}});
   }
 
   const Callers& callers_;
