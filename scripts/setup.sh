@@ -36,7 +36,7 @@ packages=(
   libxxhash-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
   python3 python3-venv
 )
-[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client)
+[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client iproute2)
 # Any kubectl will do.
 [ $tests = 0 ] || command -v kubectl >/dev/null || packages+=(kubernetes-client)
 
