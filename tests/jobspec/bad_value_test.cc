@@ -47,8 +47,11 @@ const BadSpec kFields[] = {
      "job.yaml:3:35: training.optimizer.beta1: 1 is not allowed; allowed: at least 0 and less than "
      "1; use a smaller number\n"},
     {"epsilon 0", "steps: 10", "steps: 10, optimizer: {epsilon: 0}",
-     "job.yaml:3:35: training.optimizer.epsilon: 0 is not allowed; allowed: more than 0 and at most "
-     "0.1; use a larger number\n"},
+     "job.yaml:3:35: training.optimizer.epsilon: 0 is not allowed; allowed: 1e-30 to 0.1; use a larger "
+     "number\n"},
+    {"epsilon that is 0 in fp32", "steps: 10", "steps: 10, optimizer: {epsilon: 1e-50}",
+     "job.yaml:3:35: training.optimizer.epsilon: 1e-50 is not allowed; allowed: 1e-30 to 0.1; use a larger "
+     "number\n"},
     {"negative weight decay", "steps: 10", "steps: 10, optimizer: {weight_decay: -0.1}",
      "job.yaml:3:35: training.optimizer.weight_decay: -0.1 is not allowed; allowed: 0 to 1; use a "
      "larger number\n"},
