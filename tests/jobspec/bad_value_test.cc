@@ -252,8 +252,8 @@ const BadSpec kRequired[] = {
      "joined by commas: attention, mlp; layer stands alone: leave the others out\n"},
     {"a kept unit that is not there", "", "parallelism: {fsdp: {keep_gathered: \"layers.0,layers.9\"}}",
      "job.yaml:4:22: parallelism.fsdp.keep_gathered: layers.0,layers.9 is not allowed; allowed: none, all, "
-     "or units joined by commas: embedding, layers.0 to the last layer, head; layers.9 is no unit of this "
-     "model, or is there twice; its layers are 0 to 3\n"},
+     "or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has them, "
+     "head; layers.9 is no unit of this model, or is there twice; its layers are 0 to 3\n"},
     {"kept units that nobody gives up", "", "parallelism: {fsdp: {strategy: zero2, keep_gathered: all}}",
      "job.yaml:4:39: parallelism.fsdp.keep_gathered: all is not allowed; allowed: none with fsdp.strategy "
      "zero2; it keeps weights through the step anyway: omit the key, or use zero3, hsdp or hfsdp\n"},
