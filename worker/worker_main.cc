@@ -205,6 +205,12 @@ int main(int argc, char** argv) {
     platform::Log(platform::LogLevel::kWarning,
                   "ranks run as root, so whoever submits a job reads and writes every file; give --user");
   }
+  if (!data_address.empty()) {
+    if (const absl::Status status = worker::CheckDataAddress(data_address); !status.ok()) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat("--data-address: ", status.message(),
+                                                          "; name one of its own, or leave the flag out")));
+    }
+  }
   std::vector<tandem::v1::Slot> all_slots = GpuSlots(trainer);
   for (tandem::v1::Slot& slot : CpuSlots(slots, static_cast<int>(all_slots.size()))) {
     all_slots.push_back(std::move(slot));
