@@ -32,7 +32,9 @@ struct DecoderShapes {
   bool norms_heads;  // DecoderConfig::NormsHeads
   ops::RouterConfig router;
   ops::RouterLossConfig router_losses;
+  ops::RouterCapacity capacity;
   RouterReport report;   // of a microbatch
+  bool biased = false;   // routers have biases, and count tokens for them
   int64_t chosen;        // k: experts of a token
   int64_t rows;          // T * k: of all experts together
   int64_t expert_inner;  // of an expert

@@ -25,7 +25,7 @@ constexpr int kUntouched = 0xFF;    // NaN in every type
 at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) {
   const size_t dot = name.rfind('.');
   const std::string output = name.substr(dot + 1);
-  if (output == "tokens" || output == "chosen") {
+  if (output == "tokens" || output == "chosen" || output == "ranked") {
     return at::kLong;
   }
   if (output == "loss" || output == "report") {

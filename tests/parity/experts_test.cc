@@ -38,6 +38,28 @@ TEST(ExpertsTest, DeepseekV3GivesTheSameBitsOnOneTwoAndFourRanks) {
   }
 }
 
+// Rooms are for the tokens of a microbatch: who shares the microbatches does not matter.
+TEST(ExpertsTest, DroppedTokensAreTheSameOnAnyRanksAndReported) {
+  JobOptions options = Mixtral(6);
+  options.capacity_factor = 0.75;
+  const JobRun one = RunOn(1, options);
+  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  const int64_t choices = 12 * options.micro_batch_size * options.sequence_length * options.experts_per_token;
+  for (const trainer::StepSummary& step : one.steps) {
+    for (const trainer::ExpertLoad& load : step.experts) {
+      EXPECT_GE(load.dropped, choices / 4);
+      EXPECT_EQ(std::accumulate(load.tokens.begin(), load.tokens.end(), load.dropped), choices);
+    }
+  }
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+  options.recompute = "layer";
+  options.overlap = true;
+  ExpectSameBits(one, RunOn(2, options));
+}
+
 TEST(ExpertsTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
   JobOptions options = Mixtral(2);
   options.ranks = 2;
