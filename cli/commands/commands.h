@@ -37,6 +37,7 @@ int Run(Context& context, const RunOptions& options);
 struct SubmitOptions {
   std::string file;
   std::string name;        // overrides the file's
+  std::string resume;      // overrides the file's checkpoint.resume
   std::string request_id;  // empty: a random one
   bool wait = false;
   bool follow = false;

@@ -498,6 +498,18 @@ TEST_F(CommandTest, ANameThatTheFlagGivesIsRefusedAsTheFlags) {
   EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
 }
 
+TEST_F(CommandTest, ResumeOfTheFlagStandsInsteadOfTheFilesAndIsRefusedAsTheFlags) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  const std::string file = GoodJobFile();
+  std::ofstream(file, std::ios::app) << "checkpoint: {directory: " << folder_ << "/run, resume: none}\n";
+  EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "newest"}), kOk) << console_.err;
+  ASSERT_EQ(server_->submitted.size(), 1u);
+  EXPECT_EQ(server_->submitted[0].spec().checkpoint().resume(), "newest");
+  console_.err.clear();
+  EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "/nowhere/step-5"}), kInvalidSpec);
+  EXPECT_EQ(console_.err.rfind("--resume: /nowhere/step-5 is not allowed; allowed: ", 0), 0u) << console_.err;
+}
+
 TEST_F(CommandTest, SubmitPrintsTheIdAndNothingElse) {
   server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
   EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "other", "--request-id", "r1"}), kOk)

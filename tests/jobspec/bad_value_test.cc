@@ -439,9 +439,10 @@ const BadSpec kLater[] = {
     {"pipeline parallelism", "", "parallelism: {pipeline: 2, ranks: 2}",
      "job.yaml:4:15: parallelism.pipeline: 2 is not allowed; allowed: 1; not built yet: pipeline "
      "parallelism; use 1\n"},
-    {"expert parallelism", "", "parallelism: {expert: 2}",
-     "job.yaml:4:15: parallelism.expert: 2 is not allowed; allowed: 1; not built yet: expert "
-     "parallelism; use 1\n"},
+    {"expert parallelism of a dense model", "", "parallelism: {expert: 2, ranks: 2}",
+     "job.yaml:4:15: parallelism.expert: 2 is not allowed; allowed: 1 with model_type llama (of preset "
+     "llama-tiny); it has no experts to share: omit the key, or use model_type: mixtral, qwen3_moe or "
+     "deepseek_v3\n"},
     {"expert tensor parallelism", "", "parallelism: {expert_tensor: 2}",
      "job.yaml:4:15: parallelism.expert_tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism of experts; use 1\n"},
