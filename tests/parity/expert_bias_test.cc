@@ -81,6 +81,24 @@ TEST(ExpertBiasTest, EveryScheduleAndEveryOrderThatItAllowsGivesTheSameBits) {
   ExpectSameBits(ordinary, RunJob(MakeJob(options)));
 }
 
+// In fp64, where the choices of both are the same. The tokens of a rank are counted where they are routed.
+TEST(ExpertBiasTest, RanksThatShareTheExpertsHaveTheBiasesOfRanksWithAll) {
+  JobOptions options = Biased(4);
+  options.fp64 = true;
+  options.ranks = 2;
+  const JobRun every = RunJob(MakeJob(options));
+  options.expert_parallel = 2;
+  for (const bool overlap : {false, true}) {
+    options.overlap = overlap;
+    const JobRun shared = RunJob(MakeJob(options));
+    EXPECT_EQ(shared.arrays.at("layers.1.route.bias"), every.arrays.at("layers.1.route.bias"));
+    for (size_t i = 0; i < every.steps.size(); ++i) {
+      EXPECT_EQ(shared.steps[i].experts.at(0).tokens, every.steps[i].experts.at(0).tokens);
+      EXPECT_NEAR(shared.steps[i].loss, every.steps[i].loss, 1e-12 * every.steps[i].loss);
+    }
+  }
+}
+
 TEST(ExpertBiasTest, AResumedJobGoesOnWithTheSameBitsOnAnotherNumberOfRanks) {
   const TemporaryFolder folder;
   JobOptions options = Biased(6);

@@ -60,6 +60,25 @@ TEST(ExpertsTest, DroppedTokensAreTheSameOnAnyRanksAndReported) {
   ExpectSameBits(one, RunOn(2, options));
 }
 
+TEST(ExpertsTest, DroppedTokensAreTheSameWhereRanksShareTheExperts) {
+  JobOptions options = Mixtral(3);
+  options.fp64 = true;
+  options.ranks = 2;
+  options.capacity_factor = 0.75;
+  const JobRun every = RunJob(MakeJob(options));
+  options.expert_parallel = 2;
+  options.overlap = true;
+  const JobRun shared = RunJob(MakeJob(options));
+  for (size_t i = 0; i < every.steps.size(); ++i) {
+    for (int layer = 0; layer < 2; ++layer) {
+      EXPECT_EQ(shared.steps[i].experts.at(layer).tokens, every.steps[i].experts.at(layer).tokens);
+      EXPECT_EQ(shared.steps[i].experts.at(layer).dropped, every.steps[i].experts.at(layer).dropped);
+    }
+    EXPECT_NEAR(shared.steps[i].loss, every.steps[i].loss, 1e-12 * every.steps[i].loss);
+    EXPECT_NEAR(shared.steps[i].grad_norm, every.steps[i].grad_norm, 1e-11 * every.steps[i].grad_norm);
+  }
+}
+
 TEST(ExpertsTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
   JobOptions options = Mixtral(2);
   options.ranks = 2;
