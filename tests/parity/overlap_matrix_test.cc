@@ -77,7 +77,11 @@ const std::vector<std::vector<Value>>& Lanes() {
       Microbatches(),
       Layers(),
       {{"no shared expert", [](JobOptions&) {}},
-       {"a shared expert", [](JobOptions& options) { options.model_type = "deepseek_v3"; }}},
+       {"a shared expert",
+        [](JobOptions& options) {
+          options.model_type = "deepseek_v3";
+          options.dense_layers = options.sparse_step == 2 ? 1 : 0;
+        }}},
       {{"everything kept", [](JobOptions&) {}},
        {"layers recomputed", [](JobOptions& options) { options.recompute = "layer"; }}},
       {{"no clipping", [](JobOptions& options) { options.clip = 1e6; }},
