@@ -235,7 +235,7 @@ void BoundDecoder::RunChecked(int node, Pass pass, const std::set<std::string>& 
     const std::string& name = outline_.values[id].name;
     if (pass != Pass::kRecompute || recompute.contains(name)) {
       writes(values_.at(name), false);
-      if (drops_ && absl::EndsWith(name, ".experts.gate_up")) {
+      if (drops_ && absl::StrContains(name, ".experts.") && !absl::EndsWith(name, ".made")) {
         rows.push_back(written.back());
       }
     }

@@ -133,6 +133,7 @@ TEST(ExpertBiasTest, ACheckpointWithoutBiasesIsRefusedAndSoIsOneWithThemByAJobWi
   const TemporaryFolder folder;
   for (const double saved : {0.0, kRate}) {
     JobOptions options = Biased(1);
+    options.warmup_steps = 0;
     options.bias_update_rate = saved;
     options.checkpoint_directory = folder.path() + (saved > 0 ? "/with" : "/without");
     std::filesystem::create_directory(options.checkpoint_directory);

@@ -51,7 +51,8 @@ TEST_P(ExpertGroupTest, HasTheNumbersOfOneRankForEachExpert) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, fp64 " << fp64);
       const plan::JobPlan plan = MakeJob(Job(strategy, ranks, fp64));
       const JobRun run = RunJob(plan, {.fill_with_nan = true});
-      if (strategy == "zero2" || strategy == "zero3" || (strategy[0] != 'h' && ranks == kGlobalMicrobatches)) {
+      if (strategy == "zero2" || strategy == "zero3" ||
+          (strategy[0] != 'h' && ranks == kGlobalMicrobatches)) {
         ExpectSameBits(twin, run);
       } else {
         ExpectClose(plan, twin, run, fp64 ? kFp64 : kFp32);

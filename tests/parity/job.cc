@@ -92,6 +92,9 @@ plan::JobPlan MakeJob(const JobOptions& options) {
       SetDeepseek(options, model);
     }
     moe.set_capacity_factor(options.capacity_factor);
+    if (options.drop_by_position) {
+      moe.set_drop_policy(v1::DROP_POLICY_POSITION);
+    }
     moe.set_router_aux_loss_coef(options.router_aux_loss);
     moe.set_router_z_loss_coef(options.router_z_loss);
   }
