@@ -125,19 +125,12 @@ class NcclCommunicator final : public Communicator {
   }
 
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    const Collective call = CheckAllToAll(name_, size_, input, output);
-    Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
-      const auto bytes = static_cast<size_t>(call.slice);
-      ncclResult_t result = ncclGroupStart();
-      for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
-        result = ncclSend(call.input + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
-        if (IsOk(result)) {
-          result = ncclRecv(call.output + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
-        }
-      }
-      const ncclResult_t end = ncclGroupEnd();
-      return IsOk(result) ? end : result;
-    });
+    Scatter(CheckAllToAll(name_, size_, input, output), input, output);
+  }
+
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    Scatter(CheckAllToAllRows(name_, size_, input, sends, output, receives), input, output);
   }
 
   void Gather(const at::Tensor& input, at::Tensor& output) override {
@@ -233,6 +226,25 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
+  // What is for each rank, to it.
+  void Scatter(const Collective& call, const at::Tensor& input, at::Tensor& output) {
+    Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
+      ncclResult_t result = ncclGroupStart();
+      for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
+        if (call.BytesTo(peer) > 0) {
+          result = ncclSend(call.InputFor(peer), static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer,
+                            comm, stream);
+        }
+        if (IsOk(result) && call.BytesFrom(peer) > 0) {
+          result = ncclRecv(call.OutputOf(peer), static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer,
+                            comm, stream);
+        }
+      }
+      const ncclResult_t end = ncclGroupEnd();
+      return IsOk(result) ? end : result;
+    });
+  }
+
   static bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
   std::string Where(const std::string& operation) const {

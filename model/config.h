@@ -33,6 +33,8 @@ struct MixtureOfExperts {
   // This is of the one at `rank`.
   int64_t ranks = 1;
   int64_t rank = 0;
+  // Of what is sent to each rank only the rows there are, and not a chunk for all tokens.
+  bool exact_chunks = false;
   // Rows of the experts of a rank that are computed at a time, as a multiple of what is expected.
   double rows_at_a_time = 1.5;
 };
@@ -105,6 +107,9 @@ struct UnitParameters {
   std::vector<Parameter> parameters;
   bool frozen = false;  // not trained
 };
+
+// The part of a rank's tokens of which some expert is on one certain rank, where the router is balanced.
+double ExpectedFill(const MixtureOfExperts& moe);
 
 // The decoder as one rank would have it, with all experts.
 DecoderConfig WithAllExperts(DecoderConfig config);

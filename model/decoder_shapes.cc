@@ -45,6 +45,8 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       local_experts(router.experts / expert_ranks),
       first_expert(config.moe.rank * local_experts),
       seen(expert_ranks * tokens),
+      exact_chunks(config.moe.exact_chunks),
+      fill(exact_chunks ? ExpectedFill(config.moe) : 1),
       slots(std::min(chosen, local_experts)),
       expected_rows(tokens * chosen),
       rows(RowsAtATime(config.moe.rows_at_a_time, expected_rows, seen * slots)),

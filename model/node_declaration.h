@@ -46,6 +46,7 @@ struct OutputSpec {
   schedules::ValueKind kind = schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves
   // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
   std::vector<std::string> computed_from;
+  double fill = 1;   // of the tensor, what is expected to be used
   double flops = 0;  // of the forward's, what a recompute without this output saves
 };
 

@@ -293,6 +293,9 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.model.moe.ranks = resolved.parallelism().expert();
+  // Chunks for every token need no sizes; where most of them would stay empty, they cost more than they save.
+  constexpr double kLeastFill = 0.6;
+  plan.model.moe.exact_chunks = plan.model.moe.ranks > 1 && ExpectedFill(plan.model.moe) < kLeastFill;
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);

@@ -291,8 +291,10 @@ class Parser {
                      "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
         ->type_name("NAME|FILE");
     CLI::Option* compare =
-        plan->add_option("--compare", plan_options->compare,
-                         "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4")
+        plan->add_option(
+                "--compare", plan_options->compare,
+                "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4; or other "
+                "schedules: sequential,overlap,overlap+delay")
             ->type_name("FIELD=VALUES");
     CLI::Option* trace =
         plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")

@@ -79,6 +79,7 @@ enum class NodeKind : uint8_t {
   kAttention,
   kRoute,
   kPermute,
+  kSizes,  // how much the dispatch moves, where that depends on the router
   kDispatch,
   kExperts,
   kCombine,
@@ -110,6 +111,13 @@ struct Node {
   // saves them. Empty: none.
   std::vector<double> write_flops;
 };
+
+// Whether its backward touches anything: one that moves sizes has none.
+inline bool HasBackward(const Node& node) {
+  const Access& access = node.backward;
+  return !access.gradient_reads.empty() || !access.gradient_writes.empty() ||
+         !access.parameter_gradients.empty() || !access.reads.empty();
+}
 
 // Which data parallel group a unit is sharded over.
 enum class UnitGroup : uint8_t { kDense, kExpert };

@@ -113,6 +113,10 @@ class WithoutWindows final : public Communicator {
   int size() const override { return inner_->size(); }
   void AllGather(const at::Tensor& input, at::Tensor& output) override { inner_->AllGather(input, output); }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    inner_->AllToAllRows(input, sends, output, receives);
+  }
   void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
     return absl::FailedPreconditionError("no peer access");

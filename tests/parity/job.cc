@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "jobspec/jobspec.h"
+#include "parallel/spec_grid.h"
 #include "plan/build_stage.h"
 #include "tandem/v1/job.pb.h"
 
@@ -150,9 +151,15 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   if (!violations.empty()) {
     throw std::logic_error(jobspec::ToText(violations));
   }
-  plan::JobPlan plan = plan::MakeJobPlan(jobspec::Resolve(spec));
+  spec = jobspec::Resolve(spec);
+  plan::JobPlan plan = plan::MakeJobPlan(spec);
   if (options.experts > 1) {
     AddExperts(options, plan);
+  }
+  if (!options.chunks.empty() && options.expert_parallel > 1) {
+    plan.model.moe.exact_chunks = options.chunks == "exact";
+    plan::BuildStage(plan.options.strategy.name, parallel::GridOf(spec.parallelism()), options.prefetch,
+                     plan);
   }
   if (options.unused_unit) {
     AddUnusedUnit(plan);

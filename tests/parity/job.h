@@ -15,6 +15,7 @@ struct JobOptions {
   int replicas = 1;
   int experts = 1;  // more: layer 1 is in the expert group, as many layers as that (see AddExperts)
   int expert_parallel = 1;
+  std::string chunks;  // "fixed", "exact"; empty: what is expected of the router decides
   int microbatches_per_rank = 1;
   int64_t steps = 3;
   int64_t layers = 2;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,12 @@ class CountingCommunicator final : public comm::Communicator {
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
     seen_.push_back({.operation = "AllToAll", .elements = input.numel()});
     inner_->AllToAll(input, output);
+  }
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    const int64_t rows = std::accumulate(sends.begin(), sends.end(), int64_t{0});
+    seen_.push_back({.operation = "AllToAllRows", .elements = rows * input.size(1)});
+    inner_->AllToAllRows(input, sends, output, receives);
   }
   void Gather(const at::Tensor& input, at::Tensor& output) override {
     seen_.push_back({.operation = "Gather", .elements = input.numel()});
