@@ -16,6 +16,22 @@
 namespace tandem::jobspec {
 namespace {
 
+// Of the matrices of one layer's attention.
+int64_t AttentionElements(const v1::Model& model) {
+  const int64_t hidden = model.hidden_size();
+  const int64_t heads = model.num_attention_heads();
+  const int64_t query = heads * model.head_dim();
+  if (!model.has_latent_attention()) {
+    return hidden * model.head_dim() * 2 * (heads + model.num_key_value_heads());
+  }
+  const v1::LatentAttention& latent = model.latent_attention();
+  const int64_t rank = latent.q_lora_rank();
+  return (rank > 0 ? rank * (hidden + query) : hidden * query) +
+         hidden * (latent.kv_lora_rank() + latent.qk_rope_head_dim()) +
+         latent.kv_lora_rank() * heads * (latent.qk_nope_head_dim() + latent.v_head_dim()) +
+         heads * latent.v_head_dim() * hidden;
+}
+
 class FileChecker {
  public:
   explicit FileChecker(const v1::JobSpec& spec) : spec_(spec) {}
@@ -110,15 +126,18 @@ class FileChecker {
   void CheckSpace(const std::string& directory, const std::string& existing) {
     const v1::Model& model = spec_.model();
     const int64_t hidden = model.hidden_size();
-    const int64_t attention =
-        hidden * model.head_dim() * 2 * (model.num_attention_heads() + model.num_key_value_heads());
     const v1::MixtureOfExperts& moe = model.moe();
+    const int64_t attention = AttentionElements(model);
     const int64_t dense = attention + 3 * hidden * model.intermediate_size() + 2 * hidden;
-    const int64_t sparse =
-        attention + moe.num_experts() * hidden * (3 * moe.moe_intermediate_size() + 1) + 2 * hidden;
-    const int64_t num_sparse = model.has_moe() ? model.num_hidden_layers() / moe.decoder_sparse_step() : 0;
-    const double layers = static_cast<double>(dense) * (model.num_hidden_layers() - num_sparse) +
-                          static_cast<double>(sparse) * num_sparse;
+    const int64_t experts = moe.num_experts() + moe.n_shared_experts();
+    const int64_t sparse = attention + experts * 3 * hidden * moe.moe_intermediate_size() +
+                           moe.num_experts() * hidden + 2 * hidden;
+    double layers = 0;
+    for (int64_t layer = 0; layer < model.num_hidden_layers(); ++layer) {
+      const bool is_sparse = moe.decoder_sparse_step() > 0 && (layer + 1) % moe.decoder_sparse_step() == 0 &&
+                             layer >= moe.first_k_dense_replace();
+      layers += static_cast<double>(is_sparse ? sparse : dense);
+    }
     const int64_t ends = model.vocab_size() * hidden * (model.tie_word_embeddings() ? 1 : 2) + hidden;
     const double element = spec_.precision().compute() == v1::COMPUTE_TYPE_FP64 ? 8 : 4;
     const double needed = 3 * element * (layers + ends);

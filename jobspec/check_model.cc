@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "jobspec/check_deepseek.h"
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"
@@ -12,18 +13,19 @@
 namespace tandem::jobspec {
 namespace {
 
+constexpr char kDeepseek[] = "deepseek_v3";
 constexpr int64_t kMostExperts = 65536;  // of all layers: each has names, which are checked and reported
 
 void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   if (!sparse) {
     if (model.has_moe() && check.IsWritten("model.model_type")) {
-      check.Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe with a block moe",
+      check.Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe, deepseek_v3 with a block moe",
                    "use one of these, or omit the block");
     } else if (model.has_moe()) {
       check.Refuse(
           "model.moe", ValueText(FindValue(check.spec(), "model.moe")),
           absl::StrCat("nothing with model_type ", model.model_type(), check.Origin("model.model_type")),
-          "omit the block, or give model_type: mixtral, or qwen3_moe");
+          "omit the block, or give model_type: mixtral, qwen3_moe, or deepseek_v3");
     }
     return;
   }
@@ -66,6 +68,9 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
     check.Refuse("model.moe.moe_intermediate_size", absl::StrCat(moe.moe_intermediate_size()),
                  absl::StrCat("intermediate_size ", model.intermediate_size(), " with model_type mixtral"),
                  "omit the key, or use model_type: qwen3_moe");
+  }
+  if (model.model_type() == kDeepseek) {
+    CheckDeepseekExperts(check, model);
   }
   const int64_t step = moe.decoder_sparse_step();
   if (mixtral && check.Usable({"model.moe.decoder_sparse_step"}) && step != 1) {
@@ -161,7 +166,8 @@ void CheckModel(FieldChecker& check) {
     }
     return;
   }
-  const bool sparse = model.model_type() == "mixtral" || model.model_type() == "qwen3_moe";
+  const bool deepseek = model.model_type() == kDeepseek;
+  const bool sparse = deepseek || model.model_type() == "mixtral" || model.model_type() == "qwen3_moe";
   if (!sparse && model.model_type() != "llama") {
     check.Refuse("model.model_type", "not built yet: other architectures; use one of these");
     return;
@@ -182,7 +188,12 @@ void CheckModel(FieldChecker& check) {
       check.Refuse(path, "give it, or name a preset whose value is to be used");
     }
   }
-  CheckHeads(check, model);
+  if (deepseek) {
+    CheckLatentAttention(check, model);
+  } else {
+    CheckHeads(check, model);
+    RefuseDeepseekFields(check, model);
+  }
   CheckExperts(check, model, sparse);
   if (check.Usable({"model.vocab_size", "data.tokenizer"}) && check.spec().data().tokenizer() == "bytes" &&
       model.vocab_size() < 256) {

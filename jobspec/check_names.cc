@@ -115,7 +115,8 @@ void CheckRecompute(FieldChecker& check) {
     return;
   }
   if (kinds.count("mlp") == 0 && check.Usable({"model.moe.decoder_sparse_step"}) &&
-      check.spec().model().has_moe() && check.spec().model().moe().decoder_sparse_step() == 1) {
+      check.spec().model().has_moe() && check.spec().model().moe().decoder_sparse_step() == 1 &&
+      check.spec().model().moe().first_k_dense_replace() == 0) {
     check.Refuse(kRecompute, "mlp: every layer of this model is sparse and has none; use layer or attention");
   }
 }

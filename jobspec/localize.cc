@@ -56,6 +56,12 @@ constexpr Supported kSupported[] = {
     {"mlp_only_layers", "[]"},
     {"use_sliding_window", "false"},
     {"output_router_logits", "false"},
+    {"rope_interleave", "true"},
+    {"scoring_func", "\"sigmoid\""},
+    {"topk_method", "\"noaux_tc\""},
+    {"moe_layer_freq", "1"},
+    {"num_nextn_predict_layers", "0"},
+    {"num_mtp_layers", "0"},
 };
 
 // Models that have our layers, under our names of their parameters.
@@ -63,11 +69,13 @@ struct Architecture {
   const char* name;
   const char* model_type;
   bool has_experts;
+  bool has_latent_attention = false;
 };
 constexpr Architecture kArchitectures[] = {
     {"LlamaForCausalLM", "llama", false},
     {"MixtralForCausalLM", "mixtral", true},
     {"Qwen3MoeForCausalLM", "qwen3_moe", true},
+    {"DeepseekV3ForCausalLM", "deepseek_v3", true, true},
 };
 
 // What Hugging Face's LlamaConfig takes where the file is silent; ours differ.
@@ -100,7 +108,11 @@ class HuggingFaceReader {
              &v1::Model::set_num_attention_heads);
     ReadSize(model_, "num_key_value_heads", false, &v1::Model::has_num_key_value_heads,
              &v1::Model::set_num_key_value_heads);
-    ReadSize(model_, "head_dim", false, &v1::Model::has_head_dim, &v1::Model::set_head_dim);
+    if (architecture_ != nullptr && architecture_->has_latent_attention) {
+      ReadLatentAttention(*model_.mutable_latent_attention());  // its head_dim is another
+    } else {
+      ReadSize(model_, "head_dim", false, &v1::Model::has_head_dim, &v1::Model::set_head_dim);
+    }
     ReadSize(model_, "vocab_size", true, &v1::Model::has_vocab_size, &v1::Model::set_vocab_size);
     ReadSize(model_, "max_position_embeddings", false, &v1::Model::has_max_position_embeddings,
              &v1::Model::set_max_position_embeddings);
@@ -175,7 +187,9 @@ class HuggingFaceReader {
 
   // Auxiliary losses are of jobs, not of models: theirs are another formula, over all layers at once.
   void ReadExperts(v1::MixtureOfExperts& moe) {
-    const char* const count = json_.contains("num_local_experts") ? "num_local_experts" : "num_experts";
+    const char* const count = json_.contains("n_routed_experts")    ? "n_routed_experts"
+                              : json_.contains("num_local_experts") ? "num_local_experts"
+                                                                    : "num_experts";
     using Moe = v1::MixtureOfExperts;
     ReadSize(moe, count, true, &Moe::has_num_experts, &Moe::set_num_experts);
     ReadSize(moe, "num_experts_per_tok", true, &Moe::has_num_experts_per_tok, &Moe::set_num_experts_per_tok);
@@ -186,6 +200,25 @@ class HuggingFaceReader {
              &Moe::set_moe_intermediate_size);
     ReadSize(moe, "decoder_sparse_step", false, &Moe::has_decoder_sparse_step, &Moe::set_decoder_sparse_step);
     ReadFlag(moe, "norm_topk_prob", false, &Moe::has_norm_topk_prob, &Moe::set_norm_topk_prob);
+    if (!architecture_->has_latent_attention) {
+      return;
+    }
+    ReadSize(moe, "first_k_dense_replace", true, &Moe::has_first_k_dense_replace,
+             &Moe::set_first_k_dense_replace);
+    ReadSize(moe, "n_shared_experts", true, &Moe::has_n_shared_experts, &Moe::set_n_shared_experts);
+    ReadSize(moe, "n_group", true, &Moe::has_n_group, &Moe::set_n_group);
+    ReadSize(moe, "topk_group", true, &Moe::has_topk_group, &Moe::set_topk_group);
+    ReadNumber(moe, "routed_scaling_factor", 1, &Moe::has_routed_scaling_factor,
+               &Moe::set_routed_scaling_factor);
+  }
+
+  void ReadLatentAttention(v1::LatentAttention& latent) {
+    using Latent = v1::LatentAttention;
+    ReadSize(latent, "q_lora_rank", false, &Latent::has_q_lora_rank, &Latent::set_q_lora_rank);
+    ReadSize(latent, "kv_lora_rank", true, &Latent::has_kv_lora_rank, &Latent::set_kv_lora_rank);
+    ReadSize(latent, "qk_nope_head_dim", true, &Latent::has_qk_nope_head_dim, &Latent::set_qk_nope_head_dim);
+    ReadSize(latent, "qk_rope_head_dim", true, &Latent::has_qk_rope_head_dim, &Latent::set_qk_rope_head_dim);
+    ReadSize(latent, "v_head_dim", true, &Latent::has_v_head_dim, &Latent::set_v_head_dim);
   }
 
   void CheckSupported() {

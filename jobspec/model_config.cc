@@ -14,7 +14,8 @@ model::Architecture ArchitectureOf(const std::string& model_type) {
   static const std::map<std::string, model::Architecture> architectures = {
       {"llama", model::Architecture::kLlama},
       {"mixtral", model::Architecture::kMixtral},
-      {"qwen3_moe", model::Architecture::kQwen3Moe}};
+      {"qwen3_moe", model::Architecture::kQwen3Moe},
+      {"deepseek_v3", model::Architecture::kDeepseekV3}};
   const auto found = architectures.find(model_type);
   if (found == architectures.end()) {
     throw std::logic_error(absl::StrCat("model.model_type: no plan for ", model_type));
@@ -22,14 +23,31 @@ model::Architecture ArchitectureOf(const std::string& model_type) {
   return found->second;
 }
 
-model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec) {
-  return {.router = {.experts = spec.num_experts(),
-                     .top_k = spec.num_experts_per_tok(),
-                     .normalize = spec.norm_topk_prob()},
-          .intermediate_size = spec.moe_intermediate_size(),
-          .decoder_sparse_step = spec.decoder_sparse_step(),
-          .router_aux_loss_coef = spec.router_aux_loss_coef(),
-          .router_z_loss_coef = spec.router_z_loss_coef()};
+model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
+  model::MixtureOfExperts moe{.router = {.experts = spec.num_experts(),
+                                         .top_k = spec.num_experts_per_tok(),
+                                         .normalize = spec.norm_topk_prob()},
+                              .intermediate_size = spec.moe_intermediate_size(),
+                              .decoder_sparse_step = spec.decoder_sparse_step(),
+                              .router_aux_loss_coef = spec.router_aux_loss_coef(),
+                              .router_z_loss_coef = spec.router_z_loss_coef()};
+  if (deepseek) {
+    moe.router.score = ops::RouterScore::kSigmoid;
+    moe.router.groups = spec.n_group();
+    moe.router.groups_per_token = spec.topk_group();
+    moe.router.scale = spec.routed_scaling_factor();
+    moe.first_k_dense_replace = spec.first_k_dense_replace();
+    moe.shared_intermediate_size = spec.n_shared_experts() * spec.moe_intermediate_size();
+  }
+  return moe;
+}
+
+model::LatentAttention Latent(const v1::LatentAttention& spec) {
+  return {.query_rank = spec.q_lora_rank(),
+          .kv_rank = spec.kv_lora_rank(),
+          .content_head_dim = spec.qk_nope_head_dim(),
+          .rotary_head_dim = spec.qk_rope_head_dim(),
+          .value_head_dim = spec.v_head_dim()};
 }
 
 }  // namespace
@@ -48,7 +66,10 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .rope_theta = resolved.rope_theta(),
       .tie_word_embeddings = resolved.tie_word_embeddings(),
       .initializer_range = resolved.initializer_range(),
-      .moe = resolved.has_moe() ? Moe(resolved.moe()) : model::MixtureOfExperts(),
+      .moe = resolved.has_moe() ? Moe(resolved.moe(), resolved.model_type() == "deepseek_v3")
+                                : model::MixtureOfExperts(),
+      .latent =
+          resolved.has_latent_attention() ? Latent(resolved.latent_attention()) : model::LatentAttention(),
   };
 }
 

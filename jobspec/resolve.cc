@@ -25,6 +25,10 @@ void ResolveModel(v1::Model& model) {
   }
   TANDEM_DEFAULT(model, model_type, "llama");
   const int64_t heads = model.num_attention_heads();
+  const v1::LatentAttention& latent = model.latent_attention();
+  if (model.model_type() == "deepseek_v3" && latent.qk_rope_head_dim() > 0) {
+    TANDEM_DEFAULT(model, head_dim, latent.qk_nope_head_dim() + latent.qk_rope_head_dim());
+  }
   if (heads > 0) {
     TANDEM_DEFAULT(model, num_key_value_heads, heads);
     if (model.hidden_size() > 0 && model.hidden_size() % heads == 0) {
@@ -40,6 +44,13 @@ void ResolveModel(v1::Model& model) {
     TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
     TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);
     TANDEM_DEFAULT(moe, router_z_loss_coef, 0);
+    if (model.model_type() == "deepseek_v3") {
+      TANDEM_DEFAULT(moe, first_k_dense_replace, 0);
+      TANDEM_DEFAULT(moe, n_shared_experts, 1);
+      TANDEM_DEFAULT(moe, n_group, 1);
+      TANDEM_DEFAULT(moe, topk_group, 1);
+      TANDEM_DEFAULT(moe, routed_scaling_factor, 1);
+    }
   }
   TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);
   TANDEM_DEFAULT(model, rope_theta, 10000);

@@ -1,36 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 
 #include <utility>
 
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "model/rotary_tables.h"
 #include "ops/head_norm.h"
 #include "ops/rope.h"
 
 namespace tandem::model {
-
-struct RotaryTables {
-  at::Tensor cosines;  // [S, head_dim / 2]
-  at::Tensor sines;
-};
-
-std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context) {
-  const int64_t head_dim = context.shapes.head_dim;
-  TORCH_CHECK(head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", head_dim);
-  auto tables = std::make_shared<RotaryTables>();
-  at::Tensor cosines =
-      at::empty({context.shapes.length, head_dim / 2},
-                MainType(context.types.unit.compute) == ComputeType::kFp64 ? at::kDouble : at::kFloat);
-  at::Tensor sines = at::empty_like(cosines);
-  ops::RopeTables(context.config.rope_theta, cosines, sines);
-  tables->cosines = context.ops.Constant(cosines);
-  tables->sines = context.ops.Constant(sines);
-  return tables;
-}
 
 namespace {
 

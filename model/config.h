@@ -12,15 +12,28 @@
 namespace tandem::model {
 
 // Whose names a decoder's parameters have, and what its attention does.
-enum class Architecture : uint8_t { kLlama, kMixtral, kQwen3Moe };
+enum class Architecture : uint8_t { kLlama, kMixtral, kQwen3Moe, kDeepseekV3 };
 
 // Of the sparse layers of a decoder, in which each token is seen by a few of many experts.
 struct MixtureOfExperts {
-  ops::RouterConfig router;         // experts 0: no layer is sparse
-  int64_t intermediate_size = 0;    // of an expert
-  int64_t decoder_sparse_step = 1;  // layer L, from 0, is sparse where L + 1 is a multiple of it
+  ops::RouterConfig router;           // experts 0: no layer is sparse
+  int64_t intermediate_size = 0;      // of an expert
+  int64_t decoder_sparse_step = 1;    // layer L, from 0, is sparse where L + 1 is a multiple of it
+  int64_t first_k_dense_replace = 0;  // and where L is at least this
+  // Of a dense MLP beside the experts, which sees every token: what Hugging Face's models call shared
+  // experts, side by side. 0: none.
+  int64_t shared_intermediate_size = 0;
   double router_aux_loss_coef = 0;  // of the balance over a microbatch (ops/router_losses.h)
   double router_z_loss_coef = 0;
+};
+
+// Multi-head latent attention (latent_attention.cc). kv_rank 0: heads have projections of their own.
+struct LatentAttention {
+  int64_t query_rank = 0;  // of the narrow vector that queries come from; 0: they come from the hidden state
+  int64_t kv_rank = 0;     // of the one that keys and values come from
+  int64_t content_head_dim = 0;  // dims of a query and key that are not rotated
+  int64_t rotary_head_dim = 0;   // those that are; of keys all heads share them
+  int64_t value_head_dim = 0;
 };
 
 // A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
@@ -39,9 +52,11 @@ struct DecoderConfig {
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
   MixtureOfExperts moe;
+  LatentAttention latent;  // head_dim is then that of queries and keys, and every head has its own
 
   bool IsSparse(int64_t layer) const {
-    return moe.router.experts > 0 && (layer + 1) % moe.decoder_sparse_step == 0;
+    return moe.router.experts > 0 && (layer + 1) % moe.decoder_sparse_step == 0 &&
+           layer >= moe.first_k_dense_replace;
   }
   // Queries and keys are normalised head by head before they are rotated.
   bool NormsHeads() const { return architecture == Architecture::kQwen3Moe; }

@@ -30,7 +30,11 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
   const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context_of(""));
   const std::map<NodeKind, std::function<std::unique_ptr<Node>(const NodeContext&)>> make = {
       {NodeKind::kEmbedding, MakeEmbeddingNode},
-      {NodeKind::kAttention, [&](const NodeContext& context) { return MakeAttentionNode(context, tables); }},
+      {NodeKind::kAttention,
+       [&](const NodeContext& context) {
+         return config.latent.kv_rank > 0 ? MakeLatentAttentionNode(context, tables)
+                                          : MakeAttentionNode(context, tables);
+       }},
       {NodeKind::kMlp, MakeMlpNode},
       {NodeKind::kRoute, MakeRouteNode},
       {NodeKind::kExperts, MakeExpertsNode},

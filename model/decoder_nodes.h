@@ -9,13 +9,15 @@
 // The code of each kind of node, in a file of its name; DecoderNodes has the table.
 namespace tandem::model {
 
-struct RotaryTables;  // attention_node.cc; the layers share one
+struct RotaryTables;  // the layers share one
 
 std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context);
 
 std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context);
 std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context,
                                         std::shared_ptr<const RotaryTables> tables);
+std::unique_ptr<Node> MakeLatentAttentionNode(const NodeContext& context,
+                                              std::shared_ptr<const RotaryTables> tables);
 std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
 std::unique_ptr<Node> MakeRouteNode(const NodeContext& context);
 std::unique_ptr<Node> MakeExpertsNode(const NodeContext& context);

@@ -25,9 +25,12 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       router_losses{.sequence_length = tokens,
                     .balance = config.moe.router_aux_loss_coef,
                     .z = config.moe.router_z_loss_coef},
+      report{.experts = router.experts},
       chosen(router.top_k),
       rows(tokens * chosen),
       expert_inner(config.moe.intermediate_size),
+      shared_inner(config.moe.shared_intermediate_size),
+      latent(config.latent),
       widens(compute == ComputeType::kBf16) {}
 
 }  // namespace tandem::model

@@ -4,7 +4,9 @@
 #include <cstdint>
 
 #include "model/config.h"
+#include "model/router_report.h"
 #include "ops/attention.h"
+#include "ops/latent_heads.h"
 
 namespace tandem::model {
 
@@ -30,12 +32,18 @@ struct DecoderShapes {
   bool norms_heads;  // DecoderConfig::NormsHeads
   ops::RouterConfig router;
   ops::RouterLossConfig router_losses;
+  RouterReport report;   // of a microbatch
   int64_t chosen;        // k: experts of a token
   int64_t rows;          // T * k: of all experts together
   int64_t expert_inner;  // of an expert
-  bool widens;           // statistics are of a wider type than what is computed in
+  int64_t shared_inner;  // of the MLP beside the experts; 0: none
+  LatentAttention latent;
+  bool widens;  // statistics are of a wider type than what is computed in
 
   ops::AttentionShape attention() const { return {sequences, length, heads, kv_heads, head_dim}; }
+  ops::LatentHeads latent_heads() const {
+    return {heads, latent.content_head_dim, latent.rotary_head_dim, latent.value_head_dim};
+  }
 
   // Floating point operations of a product with T rows.
   double ProductFlops(int64_t inputs, int64_t outputs) const {

@@ -3,9 +3,9 @@
 
 namespace tandem::model {
 
-// hidden = x + what its experts made of each token.
+// hidden = x + what its experts made of each token, the shared ones included.
 NodeDeclaration DeclareFinish(const DecoderShapes& s) {
-  return {
+  NodeDeclaration declaration{
       .kind = schedules::NodeKind::kFinish,
       .inputs = {HiddenState("x", s),
                  {.tensor = {"made", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "made"}},
@@ -14,6 +14,13 @@ NodeDeclaration DeclareFinish(const DecoderShapes& s) {
       .backward = {.gradient_reads = {"hidden"}, .gradient_writes = {"x", "made"}},
       .recomputes = true,
   };
+  if (s.shared_inner > 0) {
+    declaration.inputs.push_back(
+        {.tensor = {"shared", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "shared"});
+    declaration.forward.reads.emplace_back("shared");
+    declaration.backward.gradient_writes.emplace_back("shared");
+  }
+  return declaration;
 }
 
 }  // namespace tandem::model

@@ -42,7 +42,7 @@ struct InputSpec {
 struct OutputSpec {
   TensorSpec tensor;
   bool gradient = false;
-  bool loss = false;                                              // of the microbatch: one double
+  bool loss = false;  // doubles that the host reads of every microbatch
   schedules::ValueKind kind = schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves
   // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
   std::vector<std::string> computed_from;

@@ -63,7 +63,12 @@ TensorSpec NormWork(const DecoderShapes& shapes) {
           ElementType::kByte};
 }
 
-NodeDeclaration Declare(NodeKind kind, const DecoderShapes& shapes) { return InfoOf(kind).declare(shapes); }
+NodeDeclaration Declare(NodeKind kind, const DecoderShapes& shapes) {
+  if (kind == NodeKind::kAttention && shapes.latent.kv_rank > 0) {
+    return DeclareLatentAttention(shapes);
+  }
+  return InfoOf(kind).declare(shapes);
+}
 
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
   std::vector<DecoderNode> nodes = {Alone(NodeKind::kEmbedding)};

@@ -15,6 +15,7 @@ namespace tandem::model {
 // in node_kinds.cc, its row in decoder_nodes.cc, and its parameters' names in hugging_face_names.cc.
 NodeDeclaration DeclareEmbedding(const DecoderShapes& shapes);
 NodeDeclaration DeclareAttention(const DecoderShapes& shapes);
+NodeDeclaration DeclareLatentAttention(const DecoderShapes& shapes);
 NodeDeclaration DeclareMlp(const DecoderShapes& shapes);
 NodeDeclaration DeclareRoute(const DecoderShapes& shapes);
 NodeDeclaration DeclareExperts(const DecoderShapes& shapes);

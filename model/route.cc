@@ -1,16 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
+#include <vector>
 
 #include "model/node_kinds.h"
 #include "ops/linear_work.h"
 
 namespace tandem::model {
+namespace {
+
+void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
+  declaration.outputs.push_back(
+      {.tensor = {"shared_gate_up", {s.tokens, 2 * s.shared_inner}}, .computed_from = {"normed"}});
+  declaration.outputs.push_back({.tensor = {"shared", {s.tokens, s.hidden}, ElementType::kHidden},
+                                 .gradient = true,
+                                 .computed_from = {"shared_gate_up"},
+                                 .flops = s.ProductFlops(s.shared_inner, s.hidden)});
+  std::vector<ParameterSpec>& parameters = declaration.parts[0].parameters;
+  for (const char* name : {"shared_gate", "shared_up"}) {
+    parameters.push_back({.name = name, .shape = {s.shared_inner, s.hidden}, .block = "shared_gate_up"});
+  }
+  parameters.push_back({.name = "shared_down", .shape = {s.hidden, s.shared_inner}});
+  const TensorSpec activated{"shared_activated", {s.tokens, s.shared_inner}};  // backward: first its gradient
+  declaration.forward.writes.insert(declaration.forward.writes.end(), {"shared_gate_up", "shared"});
+  declaration.forward.scratch.push_back(activated);
+  declaration.backward.reads.emplace_back("shared_gate_up");
+  declaration.backward.gradient_reads.emplace_back("shared");
+  declaration.backward.scratch.insert(declaration.backward.scratch.end(),
+                                      {activated,
+                                       {"grad_shared_gate_up", {s.tokens, 2 * s.shared_inner}},
+                                       {"grad_shared_normed", {s.tokens, s.hidden}}});
+}
+
+}  // namespace
 
 // normed = norm(x); logits = router · normed; chosen and probabilities of ops/router.h. Logits are computed
 // in the type of statistics, from copies of both operands where that is another. The backward recomputes the
-// norm, and adds the gradients of the router's own losses.
+// norm, and adds the gradients of the router's own losses. report: model/router_report.h.
+// Where an MLP sees every token beside the experts: shared = Wdown · swiglu(Wgate_up · normed), of which gate
+// and up are kept.
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
-  const double flops = s.ProductFlops(s.hidden, s.router.experts);
+  const double shared_flops = s.ProductFlops(s.hidden, 3 * s.shared_inner);
+  const double flops = s.ProductFlops(s.hidden, s.router.experts) + shared_flops;
   const TensorSpec products{
       "products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte};
   std::vector<TensorSpec> forward_scratch = {products};
@@ -26,7 +56,7 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
     forward_scratch.insert(forward_scratch.end(), {wide, wide_router});
     backward_scratch.insert(backward_scratch.end(), {wide, wide_router});
   }
-  return {
+  NodeDeclaration declaration{
       .kind = schedules::NodeKind::kRoute,
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"normed", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true},
@@ -36,14 +66,15 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
                    .computed_from = {"logits", "probabilities"}},
                   {.tensor = {"probabilities", {s.tokens, s.chosen}, ElementType::kStatistics},
                    .gradient = true,
-                   .computed_from = {"logits", "chosen"}}},
+                   .computed_from = {"logits", "chosen"}},
+                  {.tensor = {"report", {s.report.size()}, ElementType::kFloat64}, .loss = true}},
       .parts =
           {{.name = "router",
             .parameters =
                 {{.name = "norm", .shape = {s.hidden}, .init = Init::kOnes, .gradient_is_statistics = true},
                  {.name = "router", .shape = {s.router.experts, s.hidden}, .gradient_is_statistics = true}}}},
       .forward = {.reads = {"x"},
-                  .writes = {"normed", "logits", "chosen", "probabilities"},
+                  .writes = {"normed", "logits", "chosen", "probabilities", "report"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
                   .flops = flops},
@@ -56,6 +87,10 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
                    .flops = 2 * flops},
       .recomputes = true,
   };
+  if (s.shared_inner > 0) {
+    AddSharedExperts(s, declaration);
+  }
+  return declaration;
 }
 
 }  // namespace tandem::model

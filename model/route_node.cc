@@ -10,11 +10,22 @@
 namespace tandem::model {
 namespace {
 
+// Of the MLP that sees every token; all undefined where there is none.
+struct SharedForward {
+  at::Tensor gate_up, made, weight_gate_up, weight_down, activated;
+};
+
+struct SharedBackward {
+  at::Tensor gate_up, grad_made, weight_gate_up, weight_down, grad_weight_gate_up, grad_weight_down;
+  at::Tensor activated, grad_gate_up, grad_normed;
+};
+
 // By the names of route.cc. What is wide is undefined where nothing is computed in another type.
 struct RouteForward {
-  at::Tensor x, normed, logits, chosen, probabilities;
+  at::Tensor x, normed, logits, chosen, probabilities, report;
   at::Tensor norm, router;
   at::Tensor wide, wide_router;
+  SharedForward shared;
   ops::Workspace products;
 };
 
@@ -27,6 +38,7 @@ struct RouteBackward {
   bool add_norm = false;
   bool add_router = false;
   at::Tensor normed, grad_normed, grad_logits, wide, wide_router;
+  SharedBackward shared;
   ops::Workspace products, norm_work;
 };
 
@@ -43,11 +55,19 @@ class RouteNode final : public DeclaredNode {
                    .logits = in.Value("logits"),
                    .chosen = in.Value("chosen"),
                    .probabilities = in.Value("probabilities"),
+                   .report = in.Value("report"),
                    .norm = in.Parameter("norm"),
                    .router = in.Parameter("router"),
                    .wide = s_.widens ? in.Scratch("wide") : at::Tensor(),
                    .wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(),
                    .products = in.Work("products")};
+    if (s_.shared_inner > 0) {
+      t.shared = {.gate_up = in.Value("shared_gate_up"),
+                  .made = in.Value("shared"),
+                  .weight_gate_up = in.Parameter("shared_gate_up"),
+                  .weight_down = in.Parameter("shared_down"),
+                  .activated = in.Scratch("shared_activated")};
+    }
     return [this, t]() mutable { Forward(t); };
   }
 
@@ -72,43 +92,90 @@ class RouteNode final : public DeclaredNode {
                     .wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(),
                     .products = in.Work("products"),
                     .norm_work = in.Work("norm_work")};
+    if (s_.shared_inner > 0) {
+      t.shared = {.gate_up = in.Value("shared_gate_up"),
+                  .grad_made = in.Gradient("shared"),
+                  .weight_gate_up = in.Parameter("shared_gate_up"),
+                  .weight_down = in.Parameter("shared_down"),
+                  .grad_weight_gate_up = in.ParameterGradient("shared_gate_up"),
+                  .grad_weight_down = in.ParameterGradient("shared_down"),
+                  .activated = in.Scratch("shared_activated"),
+                  .grad_gate_up = in.Scratch("grad_shared_gate_up"),
+                  .grad_normed = in.Scratch("grad_shared_normed")};
+    }
     return [this, t]() mutable { Backward(t); };
   }
 
-  // A recompute leaves out what was kept, from the end.
+  // A recompute leaves out what was kept, of the router and of the shared experts from the end.
   void Forward(RouteForward& t) const {
-    if (!t.normed.defined()) {
-      return;
+    if (t.normed.defined()) {
+      ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
     }
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    if (!t.logits.defined()) {
-      return;
+    if (t.logits.defined()) {
+      ops_.Linear(Widened(t.normed, t.wide), Widened(t.router, t.wide_router), /*residual=*/at::Tensor(),
+                  t.logits, t.products);
     }
-    ops_.Linear(Widened(t.normed, t.wide), Widened(t.router, t.wide_router), /*residual=*/at::Tensor(),
-                t.logits, t.products);
-    if (!t.chosen.defined()) {
-      return;
+    if (t.chosen.defined()) {
+      ops::Route(s_.router, t.logits, /*bias=*/at::Tensor(), t.chosen, t.probabilities);
     }
-    ops::Route(s_.router, t.logits, /*bias=*/at::Tensor(), t.chosen, t.probabilities);
+    if (t.report.defined()) {
+      Report(t);
+    }
+    SharedForward& shared = t.shared;
+    if (shared.gate_up.defined()) {
+      ops_.Linear(t.normed, shared.weight_gate_up, /*residual=*/at::Tensor(), shared.gate_up, t.products);
+    }
+    if (shared.made.defined()) {
+      ops_.SwiGlu(shared.gate_up, shared.activated);
+      ops_.Linear(shared.activated, shared.weight_down, /*residual=*/at::Tensor(), shared.made, t.products);
+    }
+  }
+
+  void Report(RouteForward& t) const {
+    at::Tensor tokens = t.report.narrow(0, 0, s_.report.experts);
+    ops::CountTokens(t.chosen, tokens);
+    t.report.mutable_data_ptr<double>()[s_.report.dropped()] = 0;
+    at::Tensor losses = t.report.narrow(0, s_.report.balance(), 2);
+    ops::RouterLosses(s_.router, s_.router_losses, t.logits, losses);
   }
 
   void Backward(RouteBackward& t) const {
     ops::RouteBackward(s_.router, t.logits, t.chosen, t.grad_probabilities, t.grad_logits);
     ops::RouterLossesBackward(s_.router, s_.router_losses, t.logits, t.grad_logits);
+    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
     if (t.grad_router.defined()) {
-      ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
       ops_.LinearBackwardWeight(t.grad_logits, Widened(t.normed, t.wide), t.add_router, t.grad_router,
                                 t.products);
     }
-    // The router's share first, then what came through the experts.
+    // The router's share first, then what came through the experts, then through the shared ones.
     at::Tensor& share = s_.widens ? t.wide : t.grad_normed;
     ops_.LinearBackwardInput(t.grad_logits, Widened(t.router, t.wide_router), share, t.products);
     if (s_.widens) {
       t.grad_normed.copy_(share);
     }
     t.grad_normed.add_(t.grad_normed_in);
+    if (s_.shared_inner > 0) {
+      BackwardShared(t);
+    }
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/at::Tensor(), t.add_x, t.grad_x,
                          t.add_norm, t.grad_norm, t.norm_work);
+  }
+
+  void BackwardShared(RouteBackward& t) const {
+    SharedBackward& shared = t.shared;
+    // `activated` is first the activation's gradient, then the activation itself.
+    ops_.LinearBackwardInput(shared.grad_made, shared.weight_down, shared.activated, t.products);
+    ops_.SwiGluBackward(shared.gate_up, shared.activated, shared.grad_gate_up, shared.activated);
+    if (shared.grad_weight_down.defined()) {
+      ops_.LinearBackwardWeight(shared.grad_made, shared.activated, t.add_router, shared.grad_weight_down,
+                                t.products);
+    }
+    if (shared.grad_weight_gate_up.defined()) {
+      ops_.LinearBackwardWeight(shared.grad_gate_up, t.normed, t.add_router, shared.grad_weight_gate_up,
+                                t.products);
+    }
+    ops_.LinearBackwardInput(shared.grad_gate_up, shared.weight_gate_up, shared.grad_normed, t.products);
+    t.grad_normed.add_(shared.grad_normed);
   }
 
   // In the type of statistics.

@@ -176,6 +176,19 @@ void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tenso
   });
 }
 
+void CountTokens(const at::Tensor& chosen, at::Tensor& tokens) {
+  const int64_t experts = tokens.numel();
+  CheckElements("tokens", tokens, experts);
+  CheckMatrix("chosen", chosen, chosen.size(0), chosen.size(1));
+  const int64_t* in = chosen.const_data_ptr<int64_t>();
+  double* const out = tokens.mutable_data_ptr<double>();
+  std::fill_n(out, experts, 0.0);
+  for (int64_t slot = 0; slot < chosen.numel(); ++slot) {
+    TORCH_CHECK_INDEX(in[slot] >= 0 && in[slot] < experts, "expert ", in[slot], " of ", experts);
+    ++out[in[slot]];
+  }
+}
+
 void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& chosen,
                    const at::Tensor& grad_probabilities, at::Tensor& grad_logits) {
   WithLogits(config, logits, [&]<typename T>(T) {

@@ -22,6 +22,9 @@ void CheckRouter(const RouterConfig& config);
 void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias, at::Tensor& chosen,
            at::Tensor& probabilities);
 
+// tokens: double [E], how many rows of chosen have each expert. Throws c10::IndexError for one outside.
+void CountTokens(const at::Tensor& chosen, at::Tensor& tokens);
+
 // Overwrites grad_logits: [T, E]. The choice has no gradient.
 void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& chosen,
                    const at::Tensor& grad_probabilities, at::Tensor& grad_logits);

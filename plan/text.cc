@@ -32,10 +32,16 @@ void AppendModel(const JobPlan& plan, std::string& text) {
         text, "experts",
         absl::StrCat(router.experts, " of ", model.moe.intermediate_size, ", ", router.top_k, " a token; ",
                      GroupedText(model::NumActiveParameters(model)), " parameters active"));
+    if (model.moe.shared_intermediate_size > 0) {
+      AppendRow(text, "shared experts", absl::StrCat("of ", model.moe.shared_intermediate_size, " together"));
+    }
   }
   AppendRow(text, "heads",
-            absl::StrCat(model.num_attention_heads, " of ", model.head_dim, " (", model.num_key_value_heads,
-                         " for keys and values)"));
+            model.latent.kv_rank > 0
+                ? absl::StrCat(model.num_attention_heads, " of ", model.head_dim, ", values of ",
+                               model.latent.value_head_dim, "; keys and values from ", model.latent.kv_rank)
+                : absl::StrCat(model.num_attention_heads, " of ", model.head_dim, " (",
+                               model.num_key_value_heads, " for keys and values)"));
   AppendRow(text, "vocabulary",
             absl::StrCat(model.vocab_size, model.tie_word_embeddings ? " (tied head)" : " (untied head)"));
   AppendRow(text, "compute type", PrecisionText(plan));
@@ -235,7 +241,9 @@ json ModelJson(const JobPlan& plan) {
     experts = {{"num_experts", router.experts},
                {"num_experts_per_tok", router.top_k},
                {"moe_intermediate_size", model.moe.intermediate_size},
-               {"decoder_sparse_step", model.moe.decoder_sparse_step}};
+               {"decoder_sparse_step", model.moe.decoder_sparse_step},
+               {"first_k_dense_replace", model.moe.first_k_dense_replace},
+               {"shared_intermediate_size", model.moe.shared_intermediate_size}};
   }
   return {{"parameters", model::NumParameters(model)},
           {"active_parameters", model::NumActiveParameters(model)},

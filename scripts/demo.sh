@@ -2,17 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole of Tandem on this machine: installs what is missing, builds, and trains a small Llama on the C++
 # standard library's headers: on two ranks of one worker on GPUs where it finds two, on one rank where it finds one,
-# else with two workers of one rank each on the CPU (ZeRO-3).
+# else with two workers of one rank each on the CPU (ZeRO-3). With --moe the model has experts, on the CPU.
 #
-#   scripts/demo.sh [--torch DIR]      (--torch: a LibTorch of your own, see scripts/setup.sh)
+#   scripts/demo.sh [--moe] [--torch DIR]      (--torch: a LibTorch of your own, see scripts/setup.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
   -h|--help) sed -n '3,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
+example=headers
+if [ "${1:-}" = --moe ]; then example=headers-moe; shift; fi
 
 gpus=0
-if command -v nvidia-smi >/dev/null; then gpus=$({ nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU' || true); fi
+if [ "$example" = headers ] && command -v nvidia-smi >/dev/null; then
+  gpus=$({ nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU' || true)
+fi
 cuda=() targets=(tandem tandem-controller tandem-worker tandem-trainer)
 if [ "$gpus" -gt 0 ]; then cuda=(--cuda) targets+=(tandem-trainer-cuda); fi
 scripts/build.sh "${cuda[@]}" "$@" --target "${targets[@]}"
@@ -22,7 +26,7 @@ headers=$(find /usr/include/c++ -mindepth 1 -maxdepth 1 -type d | sort -V | tail
 [ -n "$headers" ] || { echo "demo: no C++ headers below /usr/include/c++; install g++" >&2; exit 1; }
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
 mkdir -p "$run"
-sed -e "s#/usr/include/c++/12#$headers#" -e "s#runs/headers#$run/checkpoints#" examples/headers.yaml >"$run/job.yaml"
+sed -e "s#/usr/include/c++/12#$headers#" -e "s#runs/$example#$run/checkpoints#" "examples/$example.yaml" >"$run/job.yaml"
 shape=(--workers 2 --slots 1)
 if [ "$gpus" -gt 0 ]; then
   shape=(--workers 1)

@@ -15,10 +15,10 @@ done
 [ -e build/release/compile_commands.json ] || { echo "lint: no build/release yet; run scripts/build.sh --tests" >&2; exit 1; }
 
 git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | grep -v '/planted/' | xargs clang-format --dry-run -Werror
-git ls-files '*.sh' .ci/run | xargs shellcheck
+git ls-files '*.sh' '*.sbatch' .ci/run | xargs shellcheck
 
 # Every source says under which licence it is.
-unlicensed=$(git ls-files '*.cc' '*.h' '*.cu' '*.cuh' '*.proto' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' .ci/run |
+unlicensed=$(git ls-files '*.cc' '*.h' '*.cu' '*.cuh' '*.proto' '*.py' '*.sh' '*.sbatch' '*.cmake' '*CMakeLists.txt' .ci/run |
   grep -v '/planted/' | xargs grep -L '^[/#]* SPDX-License-Identifier: Apache-2.0$' || true)
 [ -z "$unlicensed" ] || { echo "lint: no SPDX-License-Identifier line in: $unlicensed" >&2; exit 1; }
 

@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh [--tests] [--cuda] [--torch DIR] [--no-torch]
 #
-#   --tests      also what the tests use: Prometheus, pytest, a Python gRPC client
+#   --tests      also what the tests use: Prometheus, Slurm, pytest, a Python gRPC client
 #   --cuda       also cuDNN's C++ headers, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
 #   --no-torch   nothing of LibTorch (for the torch-free half)
@@ -36,7 +36,7 @@ packages=(
   libxxhash-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
   python3 python3-venv
 )
-[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck)
+[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -33,6 +33,14 @@ v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::strin
     norms.mutable_rms()->Add(summary.rms.begin(), summary.rms.end());
     norms.set_table_digest(table_digest);
   }
+  for (const ExpertLoad& load : summary.experts) {
+    v1::ExpertLoad& out = *report.mutable_norms()->add_experts();
+    out.set_layer(load.layer);
+    out.mutable_tokens()->Add(load.tokens.begin(), load.tokens.end());
+    out.set_dropped(load.dropped);
+    out.set_balance_loss(load.balance_loss);
+    out.set_z_loss(load.z_loss);
+  }
   return report;
 }
 

@@ -134,7 +134,7 @@ class Door {
     }
     if (outcome == RankOutcome::kStopped) {
       outbox_->Flush(kLastWords);
-      Leave(ExitCode::kStopped);
+      Leave(ExitCode::kPreempted);
     }
     v1::FromTrainer message;
     message.mutable_finished()->set_step(rank_->step());

@@ -400,7 +400,8 @@ class Rank::Impl {
                          .tokens = plan::TokensPerStep(plan_),
                          .seconds = Lap(),
                          .nonfinite = record.outcome.nonfinite,
-                         .losses = std::move(record.losses)};
+                         .losses = std::move(record.losses),
+                         .routers = std::move(record.routers)};
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's

@@ -98,7 +98,9 @@ void Reporter::Fold(const StepRecord& record) {
   const auto rounds = static_cast<int64_t>(record.losses.size());
   const auto validation_rounds = static_cast<int64_t>(record.validation_losses.size());
   const auto items = static_cast<int64_t>(record.norms.size());
-  const int64_t stride = rounds + validation_rounds + items * kDoublesPerItem;
+  const int64_t items_at = rounds + validation_rounds;
+  const int64_t routers_at = items_at + items * kDoublesPerItem;
+  const int64_t stride = routers_at + NumDoubles(record.routers);
   const at::Tensor mine = at::empty({stride}, at::kDouble);
   at::Tensor all = at::empty({comm_.rank() == 0 ? comm_.size() * stride : 0}, at::kDouble);
   double* out = mine.mutable_data_ptr<double>();
@@ -112,6 +114,7 @@ void Reporter::Fold(const StepRecord& record) {
       out = Put(*sum, out);
     }
   }
+  Put(record.routers, out);
   comm_.Gather(mine, all);
   if (comm_.rank() != 0) {
     return;
@@ -136,7 +139,7 @@ void Reporter::Fold(const StepRecord& record) {
   for (int64_t item = 0; item < items; ++item) {
     fsdp::DoubleDouble sums[3];
     for (int rank = 0; rank < comm_.size(); ++rank) {
-      const double* in = gathered + rank * stride + rounds + validation_rounds + item * kDoublesPerItem;
+      const double* in = gathered + rank * stride + items_at + item * kDoublesPerItem;
       for (int kind = 0; kind < 3; ++kind) {
         sums[kind].Add(fsdp::DoubleDouble{.high = in[2 * kind], .low = in[2 * kind + 1]});
       }
@@ -150,6 +153,8 @@ void Reporter::Fold(const StepRecord& record) {
     summary.update.push_back(std::sqrt(sums[2].value()));
     summary.rms.push_back(std::sqrt(weight_squares / static_cast<double>(item_elements_[item])));
   }
+  summary.experts = trainer::Fold(record.routers, gathered + routers_at, comm_.size(), stride);
+  AddScalars(summary.experts, summary.scalars);
   tell_(summary);
 }
 

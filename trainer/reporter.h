@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fsdp/parameter_norms.h"
+#include "trainer/router_load.h"
 
 namespace tandem::comm {
 class Communicator;
@@ -29,6 +30,7 @@ struct StepRecord {
   double seconds = 0;                     // wall time of the step
   int64_t nonfinite = 0;                  // gradient elements, over all ranks
   std::vector<double> losses;             // of this rank's microbatches
+  std::vector<RouterLoad> routers;        // of sparse layers, in layer order
   std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
   int64_t validation_batches = 0;         // global microbatches of the validation; losses beyond do not count
   std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in table order; empty: not wanted
@@ -57,6 +59,7 @@ struct StepSummary {
   std::vector<double> gradient;
   std::vector<double> update;
   std::vector<double> rms;
+  std::vector<ExpertLoad> experts;  // of sparse layers, in layer order
   // Where gradients are not finite, in table order and by rank; empty where norms are not wanted.
   std::vector<NonfiniteGradient> nonfinite_at;
 };

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/run_memory.h"
 
+#include <algorithm>
+#include <stdexcept>
 #include <vector>
 
 #include "fsdp/run_inputs.h"
+#include "model/router_report.h"
 #include "plan/job_plan.h"
 #include "trainer/stage_memory.h"
 
@@ -33,6 +36,31 @@ void ForEachTouched(const Program& program, BufferKind kind, const Visit& visit)
   }
 }
 
+// The node whose forward writes that value.
+const schedules::Node& WriterOf(const schedules::Outline& outline, schedules::ValueId value) {
+  for (const schedules::Node& node : outline.nodes) {
+    const std::vector<schedules::ValueId>& writes = node.forward.writes;
+    if (std::find(writes.begin(), writes.end(), value) != writes.end()) {
+      return node;
+    }
+  }
+  throw std::logic_error(outline.values.at(value).name + " has no producer");
+}
+
+// The sum of the reports of one layer's microbatches; their losses one by one.
+RouterLoad LoadOf(int layer, const std::vector<const double*>& reports, int64_t experts) {
+  const model::RouterReport at{.experts = experts};
+  RouterLoad load{.layer = layer, .tokens = std::vector<double>(experts)};
+  for (const double* report : reports) {
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      load.tokens[expert] += report[expert];
+    }
+    load.dropped += report[at.dropped()];
+    load.losses.push_back({.balance = report[at.balance()], .z = report[at.z()]});
+  }
+  return load;
+}
+
 }  // namespace
 
 RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : plan_(plan) {
@@ -49,8 +77,12 @@ RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : pla
         }
       });
       ForEachTouched(*program, BufferKind::kHostLosses, [&](const Buffer& buffer) {
+        const schedules::Node& writer = WriterOf(plan.outline, buffer.subject);
+        const bool is_router = writer.kind == schedules::NodeKind::kRoute;
+        std::vector<const double*>& doubles =
+            is_router ? element.routers.emplace_back(Router{.layer = writer.layer}).reports : element.losses;
         for (int m = 0; m < program->num_microbatches; ++m) {
-          element.losses.push_back(
+          doubles.push_back(
               reinterpret_cast<const double*>(memory.At(buffer, parity).begin + buffer.parts[m].begin));
         }
       });
@@ -89,6 +121,9 @@ RunRecord RunMemory::Read(const RunRequest& request, const Program& program, int
   RunRecord record{.run = request.run, .learning_rate = request.learning_rate};
   for (const double* loss : element.losses) {
     record.losses.push_back(*loss);
+  }
+  for (const Router& router : element.routers) {
+    record.routers.push_back(LoadOf(router.layer, router.reports, plan_.model.moe.router.experts));
   }
   if (element.outcome.begin != nullptr) {
     record.outcome = *element.outcome.as<const fsdp::NormOutcome>();

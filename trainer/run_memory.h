@@ -12,6 +12,7 @@
 #include "fsdp/parameter_norms.h"
 #include "schedules/program/program.h"
 #include "trainer/profiling.h"
+#include "trainer/router_load.h"
 #include "trainer/run_sequence.h"
 
 namespace tandem::plan {
@@ -35,6 +36,7 @@ struct RunRecord {
   Run run;
   double learning_rate = 0;                 // of run.applied
   std::vector<double> losses;               // of this rank's microbatches; empty where the program has none
+  std::vector<RouterLoad> routers;          // likewise, of sparse layers in their order
   fsdp::NormOutcome outcome;                // of the gradients of run.computed
   std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces after run.applied, in the layouts' order
 };
@@ -55,10 +57,17 @@ class RunMemory {
 
  private:
   // What a program touches of it; null where it touches none.
+  // Reports of one route node.
+  struct Router {
+    int layer = 0;
+    std::vector<const double*> reports;  // by microbatch
+  };
+
   struct Element {
     device::Memory inputs;
     std::vector<int64_t*> batches;      // by microbatch
     std::vector<const double*> losses;  // by microbatch
+    std::vector<Router> routers;        // in layer order
     device::Memory outcome;
     std::vector<std::pair<const fsdp::ParameterNorms*, size_t>>
         norms;  // by unit, with the number of parameters

@@ -21,6 +21,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::signal(SIGPIPE, SIG_IGN);
+  // The daemon says when to end. Slurm sends this to every process of a step; the daemon then wants a
+  // checkpoint.
+  std::signal(SIGTERM, SIG_IGN);
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // CUDA then counts GPUs as nvidia-smi and the worker do
   at::set_num_threads(1);                        // a rank's parallelism is its streams
   try {

@@ -20,6 +20,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::signal(SIGPIPE, SIG_IGN);
+  // The daemon says when to end. Slurm sends this to every process of a step; the daemon then wants a
+  // checkpoint.
+  std::signal(SIGTERM, SIG_IGN);
   at::set_num_threads(1);  // a rank's parallelism is its streams
   try {
     return tandem::trainer::RunTrainer(*args, [](const std::string& device, int) {

@@ -41,7 +41,7 @@ Verdict VerdictOf(int exit_code) {
     case ExitCode::kDone:
       return {v1::FAILURE_CLASS_INFRASTRUCTURE, "ExitedEarly", "before it had finished"};
     case ExitCode::kPreempted:
-      return {v1::FAILURE_CLASS_PREEMPTED, "Preempted", "preempted"};
+      return {v1::FAILURE_CLASS_PREEMPTED, "Preempted", "a worker of the job was asked to end"};
     case ExitCode::kPeerLost:
       return {v1::FAILURE_CLASS_PEER_LOST, "PeerLost", "it lost another rank"};
     case ExitCode::kStopped:
@@ -90,7 +90,7 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
     return cause;
   }
   const Verdict verdict = VerdictOf(exit.exit_code);
-  if (exit.exit_code == static_cast<int>(ExitCode::kStopped) && StopsAfterCheckpoint(attempt)) {
+  if (exit.exit_code == static_cast<int>(ExitCode::kPreempted) && StopsAfterCheckpoint(attempt)) {
     return Requested(attempt.assignment.reason(),
                      absl::StrCat("rank ", number, " was stopped after a checkpoint ", where));
   }
@@ -100,7 +100,10 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
   v1::Cause cause;
   cause.set_class_(verdict.failure);
   cause.set_reason(verdict.reason);
-  cause.set_message(absl::StrCat(HowItEnded(number, exit), " ", where, ": ", verdict.meaning));
+  const std::string how = verdict.failure == v1::FAILURE_CLASS_PREEMPTED
+                              ? absl::StrCat("rank ", number, " stopped after step ", rank.sample.step)
+                              : absl::StrCat(HowItEnded(number, exit), " ", where);
+  cause.set_message(absl::StrCat(how, ": ", verdict.meaning));
   return cause;
 }
 

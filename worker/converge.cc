@@ -18,7 +18,11 @@ class Converger {
       : state_(state), now_(now), outcome_(outcome) {}
 
   bool Run() {
-    if (state_.fatal || now_ >= state_.shutdown_at) Shutdown();
+    if (state_.fatal || now_ >= state_.shutdown_at) {
+      Shutdown();
+    } else if (state_.shutdown_at != absl::InfiniteFuture()) {
+      Drain();
+    }
     for (auto& [key, attempt] : state_.live) Converge(key, attempt);
     if (!state_.session.drop.empty()) {
       Do(DropSession{state_.session.drop});
@@ -54,10 +58,24 @@ class Converger {
     changed_ = true;
   }
 
+  // Every attempt saves a checkpoint and ends, with its ranks on other workers; there is nothing to wait for
+  // after the last.
+  void Drain() {
+    if (state_.live.empty()) {
+      state_.shutdown_at = now_;
+      changed_ = true;
+    }
+    for (auto& [key, attempt] : state_.live) {
+      if (!attempt.drained && !attempt.stop) {
+        attempt.drained = AskOneRank(key, attempt, v1::DESIRED_STOP_AFTER_CHECKPOINT, /*request=*/0);
+      }
+    }
+  }
+
   // Everything ends; the process as soon as every end is recorded and sent, or the limit has passed.
   void Shutdown() {
     if (state_.exit_sent) return;
-    if (state_.shutdown_at == absl::InfiniteFuture()) {
+    if (now_ < state_.shutdown_at) {
       state_.shutdown_at = now_;
       changed_ = true;
     }
@@ -159,20 +177,27 @@ class Converger {
     return start;
   }
 
-  // Ranks agree by collective when to act on a request, so telling one of them is enough.
   void PassRequestOn(const AttemptKey& key, AttemptState& attempt) {
     const v1::Assignment& assignment = attempt.assignment;
     const bool one_shot = assignment.desired() == v1::DESIRED_STOP_AFTER_CHECKPOINT ||
                           assignment.desired() == v1::DESIRED_CHECKPOINT_AND_GO_ON;
     if (!one_shot || assignment.request() <= attempt.request_sent || attempt.stop) return;
+    if (AskOneRank(key, attempt, assignment.desired(), assignment.request())) {
+      attempt.request_sent = assignment.request();
+    }
+  }
+
+  // Ranks agree by collective when to act on a request, so telling one of them is enough. False: none runs.
+  bool AskOneRank(const AttemptKey& key, const AttemptState& attempt, v1::Desired desired, uint64_t request) {
     for (const auto& [number, rank] : attempt.ranks) {
       if (rank.life != Life::kRunning) continue;
       v1::ToTrainer message;
-      message.set_request(assignment.desired());
-      message.set_request_id(assignment.request());
-      attempt.request_sent = assignment.request();
-      return Do(SendToRank{{key, number}, std::move(message)});
+      message.set_request(desired);
+      message.set_request_id(request);
+      Do(SendToRank{{key, number}, std::move(message)});
+      return true;
     }
+    return false;
   }
 
   void Answer(const AttemptKey& key, AttemptState& attempt) {

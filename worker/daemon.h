@@ -56,8 +56,8 @@ class Daemon {
   // (FailedPreconditionError).
   absl::Status Run();
 
-  // Any thread.
-  void AskShutdown() { inputs_.Put(ShutdownAsked{}); }
+  // Any thread. ShutdownAsked says what `drain` is.
+  void AskShutdown(absl::Duration drain) { inputs_.Put(ShutdownAsked{drain}); }
 
  private:
   Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clock, platform::Random& random,

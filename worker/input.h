@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "worker/cause.h"
 #include "worker/state.h"
 
@@ -63,8 +64,12 @@ struct EndRecorded {
   AttemptKey attempt;
 };
 
-struct ShutdownAsked {};  // SIGTERM
-struct Woken {};          // NextWake has come
+// SIGTERM. The jobs that have ranks here get this long to save a checkpoint and end; then the ranks are
+// stopped. Asked again with less, they have less; with more, they do not have more.
+struct ShutdownAsked {
+  absl::Duration drain;
+};
+struct Woken {};  // NextWake has come
 
 using Input = std::variant<Connected, Disconnected, FromController, Prepared, RankSpawned, SpawnFailed,
                            RankExited, FromRank, Sampled, EndRecorded, ShutdownAsked, Woken>;

@@ -102,6 +102,7 @@ struct AttemptState {
   std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
   std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
 
+  bool drained = false;       // a rank was told that this daemon wants to end
   uint64_t request_sent = 0;  // Assignment.request passed on to a rank
   uint64_t request_done = 0;
   std::string request_error;  // why request_done could not be done; empty: it was
@@ -156,7 +157,7 @@ struct WorkerState {
   std::vector<Notice> notices;                      // of checkpoints, not acknowledged, oldest first
   uint64_t last_notice = 0;                         // number of the newest
   std::vector<v1::UploadRequest> uploads;           // asked, not yet started
-  absl::Time shutdown_at = absl::InfiniteFuture();  // when the daemon was asked to end
+  absl::Time shutdown_at = absl::InfiniteFuture();  // asked to end: when what still runs is stopped
   std::optional<std::string> fatal;                 // why it must end
   bool exit_sent = false;
 };

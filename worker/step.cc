@@ -42,7 +42,10 @@ void EndRank(const RankKey& key, AttemptState& attempt, RankState& rank, std::op
 absl::Time NextWake(const WorkerState& state) {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [key, attempt] : state.live) {
-    if (!attempt.stop) continue;
+    if (!attempt.stop) {
+      next = std::min(next, state.shutdown_at);
+      continue;
+    }
     for (const auto& [number, rank] : attempt.ranks) {
       if (rank.life != Life::kRunning || rank.kill_sent) continue;
       next = std::min(next, rank.stop_sent ? rank.kill_at : attempt.stop->begin);

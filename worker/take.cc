@@ -237,7 +237,9 @@ class Taker {
     outcome_.changes.push_back(AttemptEnded{input.attempt});
   }
 
-  void operator()(const ShutdownAsked&) { state_.shutdown_at = std::min(state_.shutdown_at, now_); }
+  void operator()(const ShutdownAsked& input) {
+    state_.shutdown_at = std::min(state_.shutdown_at, now_ + input.drain);
+  }
   void operator()(const Woken&) {}
 
  private:

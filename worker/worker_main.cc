@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "config/flags.h"
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
@@ -88,6 +89,14 @@ std::string CheckFiles(const tandem::v1::JobSpec& resolved) {
   return absl::StrJoin(absl::StrSplit(text, '\n', absl::SkipEmpty()), "; ");
 }
 
+std::string CheckDuration(const std::string& text) {
+  absl::Duration duration;
+  return absl::ParseDuration(text, &duration) && duration >= absl::ZeroDuration() &&
+                 duration < absl::InfiniteDuration()
+             ? ""
+             : absl::StrCat(text, " is not a duration; allowed: 0s, 30s, 10m and the like");
+}
+
 int Fail(const absl::Status& status) {
   platform::Log(platform::LogLevel::kError, std::string(status.message()));
   return 1;
@@ -119,6 +128,13 @@ int main(int argc, char** argv) {
   app.add_option("--data-address", data_address,
                  "Address at which other workers reach the ranks of this one; default: the one from which "
                  "this machine reaches the controller");
+  std::string drain_timeout = "0s";
+  app.add_option(
+         "--drain-timeout", drain_timeout,
+         "After SIGTERM, the jobs that have ranks here get this long to save a checkpoint and end; then, "
+         "and at SIGINT, the ranks are stopped")
+      ->capture_default_str()
+      ->check(CheckDuration);
 #ifdef TANDEM_FAILPOINTS
   std::string failpoints;
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there");
@@ -174,11 +190,13 @@ int main(int argc, char** argv) {
       platform::SystemRandom(), platform::SystemFiles());
   if (!daemon.ok()) return Fail(daemon.status());
 
-  std::thread([&signals, &daemon] {
+  absl::Duration drain;
+  absl::ParseDuration(drain_timeout, &drain);
+  std::thread([&signals, &daemon, drain] {
     int signal = 0;
     while (sigwait(&signals, &signal) == 0) {
       platform::Log(platform::LogLevel::kInfo, "stopping", {{"signal", std::to_string(signal)}});
-      (*daemon)->AskShutdown();
+      (*daemon)->AskShutdown(signal == SIGTERM ? drain : absl::ZeroDuration());
     }
   }).detach();
   const absl::Status status = (*daemon)->Run();

@@ -37,6 +37,7 @@ int Run(Context& context, const RunOptions& options);
 struct SubmitOptions {
   std::string file;
   std::string name;        // overrides the file's
+  std::string resume;      // overrides the file's checkpoint.resume
   std::string request_id;  // empty: a random one
   bool wait = false;
   bool follow = false;
@@ -78,8 +79,16 @@ struct JobOptions {
   Format format = Format::kTable;
 };
 int Events(Context& context, const JobOptions& options);
-int Metrics(Context& context, const JobOptions& options);
 int Cancel(Context& context, const JobOptions& options);
+
+struct MetricsOptions {
+  std::string job;
+  bool moe = false;  // the load of experts of one step instead
+  int64_t step = 0;  // with moe; 0: the newest that has it
+  Format format = Format::kTable;
+};
+int Metrics(Context& context, const MetricsOptions& options);
+int ExpertLoads(Context& context, const MetricsOptions& options);
 
 struct NormsOptions {
   std::string job;

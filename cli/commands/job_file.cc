@@ -20,6 +20,14 @@ bool ExistsHere(const std::string& pattern) {
   return exists;
 }
 
+// What is wrong is not in the file.
+void SetOption(const char* option, v1::Violation& violation) {
+  violation.set_path(option);
+  violation.clear_file();
+  violation.clear_line();
+  violation.clear_column();
+}
+
 void Print(Context& context, const std::vector<v1::Violation>& violations) {
   std::string text;
   for (const v1::Violation& violation : violations) {
@@ -30,11 +38,14 @@ void Print(Context& context, const std::vector<v1::Violation>& violations) {
 
 }  // namespace
 
-std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, const std::string& name,
+std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
                                    std::optional<bool> files_are_here) {
   jobspec::ReadResult read = jobspec::ReadFile(file);
-  if (!name.empty()) {
-    read.spec.set_name(name);
+  if (!overrides.name.empty()) {
+    read.spec.set_name(overrides.name);
+  }
+  if (!overrides.resume.empty()) {
+    read.spec.mutable_checkpoint()->set_resume(overrides.resume);
   }
   // Where the data lies is only known of what was read; CheckAll leaves it localized.
   v1::JobSpec localized = read.spec;
@@ -44,11 +55,9 @@ std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, co
   std::vector<v1::Violation> violations = jobspec::CheckAll(read, look);
   if (!violations.empty()) {
     for (v1::Violation& violation : violations) {
-      if (violation.path() == "name" && !name.empty()) {  // it is not in the file
-        violation.set_path("--name");
-        violation.clear_file();
-        violation.clear_line();
-        violation.clear_column();
+      if (violation.path() == "name" && !overrides.name.empty()) SetOption("--name", violation);
+      if (violation.path() == "checkpoint.resume" && !overrides.resume.empty()) {
+        SetOption("--resume", violation);
       }
     }
     Print(context, violations);

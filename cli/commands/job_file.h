@@ -14,13 +14,19 @@ struct JobFile {
   v1::JobSpec resolved;
 };
 
-// Reads a job file and checks all that can be checked before anything is dialled. `name` overrides the file's
-// where not empty. Prints every violation on standard error, a line each, and returns nothing then.
+// What the command line says instead of the file, where not empty.
+struct JobOverrides {
+  std::string name;
+  std::string resume;  // checkpoint.resume
+};
+
+// Reads a job file and checks all that can be checked before anything is dialled. Prints every violation on
+// standard error, a line each, and returns nothing then.
 //
 // files_are_here: whether the workers see this machine's files. true: data and checkpoint folder are checked;
 // false: only where the data exists here, else a note says that it was not; nullopt: never, the caller has no
 // use for them.
-std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, const std::string& name,
+std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
                                    std::optional<bool> files_are_here);
 
 }  // namespace tandem::cli

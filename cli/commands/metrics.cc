@@ -23,7 +23,10 @@ std::string NonfiniteText(const v1::StepReport& report) {
 
 }  // namespace
 
-int Metrics(Context& context, const JobOptions& options) {
+int Metrics(Context& context, const MetricsOptions& options) {
+  if (options.moe) {
+    return ExpertLoads(context, options);
+  }
   const std::unique_ptr<Client> client = Dial(context);
   if (client == nullptr) {
     return kUsage;

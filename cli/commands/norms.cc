@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -8,9 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/report_details.h"
 #include "cli/terminal/display_text.h"
-#include "cli/terminal/error.h"
-#include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 #include "cli/watch/watch_state.h"
@@ -21,43 +19,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct StepNorms {
-  int64_t step = 0;
-  v1::Norms norms;
-  v1::ParameterTable table;
-};
-
-// The last report with norms of steps first to last (0: to the newest).
-absl::StatusOr<std::optional<StepNorms>> Find(Client& client, const std::string& job, int64_t first,
-                                              int64_t last) {
-  std::optional<StepNorms> found;
-  v1::ParameterTable table;
-  const absl::Status status =
-      client.ListReports(job, first, last, /*norms=*/true, [&](const v1::ListReportsResponse& page) {
-        if (page.has_table()) {
-          table = page.table();
-        }
-        for (const v1::StepReport& report : page.reports()) {
-          if (report.norms().weight_size() > 0) {
-            found = StepNorms{report.step(), report.norms(), table};
-          }
-        }
-        return true;
-      });
-  if (!status.ok()) {
-    return status;
-  }
-  if (found.has_value()) {
-    found->table = table;
-  }
-  return found;
-}
-
-std::string ItemName(const StepNorms& norms, int i) {
+std::string ItemName(const ReportDetails& norms, int i) {
   return i < norms.table.parameters_size() ? norms.table.parameters(i).name() : absl::StrCat("parameter ", i);
 }
 
-void PrintJson(Context& context, const StepNorms& norms, const std::vector<int>& order) {
+void PrintJson(Context& context, const ReportDetails& norms, const std::vector<int>& order) {
   std::string text;
   for (const int i : order) {
     Json row = {{"step", norms.step}, {"name", ItemName(norms, i)}};
@@ -80,7 +46,7 @@ void PrintJson(Context& context, const StepNorms& norms, const std::vector<int>&
   context.console.Write(Stream::kOut, text);
 }
 
-void PrintTable(Context& context, const StepNorms& norms, const std::vector<int>& order) {
+void PrintTable(Context& context, const ReportDetails& norms, const std::vector<int>& order) {
   Table table({{.heading = absl::StrCat("STEP ", norms.step), .shrinks = true, .keep_end = true},
                {.heading = "SHAPE"},
                {.heading = "WEIGHT", .align = Table::Align::kRight},
@@ -106,55 +72,34 @@ int Norms(Context& context, const NormsOptions& options) {
   if (client == nullptr) {
     return kUsage;
   }
-  const std::string what = absl::StrCat("norms ", Escape(options.job));
-  const absl::StatusOr<v1::Job> job = client->GetJob(options.job);
-  if (!job.ok()) {
-    return Fail(context.console, CallError(job.status(), what, client->address()));
-  }
-  // Without a step the newest: the last few reports have it, unless norms were dropped under load.
-  const int64_t newest = std::max<int64_t>(1, job->last_step());
-  absl::StatusOr<std::optional<StepNorms>> norms = options.step > 0
-                                                       ? Find(*client, job->id(), options.step, options.step)
-                                                       : Find(*client, job->id(), newest, 0);
-  if (norms.ok() && !norms->has_value() && options.step == 0) {
-    norms = Find(*client, job->id(), std::max<int64_t>(1, newest - 200), 0);
-  }
-  if (!norms.ok()) {
-    return Fail(context.console, CallError(norms.status(), what, client->address()));
-  }
-  if (!norms->has_value()) {
-    if (!job->resolved().report().parameter_norms()) {
-      return Fail(
-          context.console, kFailed,
-          absl::StrCat(what, ": the job keeps no norms; set report.parameter_norms: true in its file"));
-    }
-    if (options.step > job->last_step()) {
-      return Fail(
-          context.console, kNotFound,
-          absl::StrCat(what, ": step ", options.step, " is not there; the newest is ", job->last_step()));
-    }
-    if (options.step == 0) {
-      return Fail(
-          context.console, kNotFound,
-          absl::StrCat(what, ": the job ",
-                       job->last_step() == 0 ? "has made no step yet" : "has none of its newest steps", " (",
-                       StateText(job->state()), ")"));
-    }
-    return Fail(context.console, kNotFound,
-                absl::StrCat(what, ": none are kept of step ", options.step,
-                             "; the newest steps have them: leave --step away"));
+  int code = kOk;
+  const std::optional<ReportDetails> norms =
+      FindDetails(context, *client,
+                  {.job = options.job,
+                   .step = options.step,
+                   .what = absl::StrCat("norms ", Escape(options.job)),
+                   .has_them = [](const v1::Norms& of) { return of.weight_size() > 0; },
+                   .none =
+                       [](const v1::Job& job) {
+                         return job.resolved().report().parameter_norms()
+                                    ? ""
+                                    : "the job keeps no norms; set report.parameter_norms: true in its file";
+                       }},
+                  code);
+  if (!norms.has_value()) {
+    return code;
   }
   std::vector<int> order;
   if (options.top > 0) {
-    order = LargestUpdates((*norms)->norms, options.top);
+    order = LargestUpdates(norms->norms, options.top);
   } else {
-    order.resize(static_cast<size_t>((*norms)->norms.weight_size()));
+    order.resize(static_cast<size_t>(norms->norms.weight_size()));
     std::iota(order.begin(), order.end(), 0);
   }
   if (options.format == Format::kJson) {
-    PrintJson(context, **norms, order);
+    PrintJson(context, *norms, order);
   } else {
-    PrintTable(context, **norms, order);
+    PrintTable(context, *norms, order);
   }
   return context.console.OutClosed() ? kOutputClosed : kOk;
 }

@@ -30,7 +30,8 @@ Examples:
   tandem plan -f job.yaml                time, memory and step program, before it runs
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
-run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130.)";
+run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130, and 75
+where it FAILED since a worker was asked to end: submit it again with --resume newest.)";
 
 const std::map<std::string, Format>& FormatNames() {
   static const auto& names = *new std::map<std::string, Format>{
@@ -148,6 +149,10 @@ class Parser {
     submit->add_option("--name", submit_options->name, "Name of the job instead of the file's")
         ->type_name("NAME");
     submit
+        ->add_option("--resume", submit_options->resume,
+                     "checkpoint.resume of the job instead of the file's: newest, none or a checkpoint")
+        ->type_name("WHERE");
+    submit
         ->add_option("--request-id", submit_options->request_id,
                      "Submitting again under the same id gives the same job")
         ->type_name("ID");
@@ -240,8 +245,13 @@ class Parser {
         ->type_name("NAME");
 
     auto [metrics, metrics_options] =
-        Add<JobOptions>("metrics", "Loss, norm and speed of every step", Metrics);
+        Add<MetricsOptions>("metrics", "Loss, norm and speed of every step", Metrics);
     AddJob(metrics, metrics_options->job);
+    CLI::Option* moe = metrics->add_flag(
+        "--moe", metrics_options->moe, "Of one step, how the routers of sparse layers loaded their experts");
+    metrics->add_option("--step", metrics_options->step, "Step (default: the newest)")
+        ->check(AtLeast(1))
+        ->needs(moe);
     AddFormat(metrics, metrics_options->format, {"table", "json"});
 
     auto [norms, norms_options] =

@@ -45,8 +45,8 @@ int Submit(Context& context, const SubmitOptions& options) {
   if (client == nullptr) {
     return kUsage;
   }
-  const std::optional<JobFile> file =
-      LoadJobFile(context, options.file, options.name, client->address().is_here());
+  const std::optional<JobFile> file = LoadJobFile(
+      context, options.file, {.name = options.name, .resume = options.resume}, client->address().is_here());
   if (!file.has_value()) {
     return kInvalidSpec;
   }

@@ -11,7 +11,7 @@
 namespace tandem::cli {
 
 // What `tandem` ends with. run, watch, wait, submit --wait and submit --follow exit with the status of the
-// job that they follow: SUCCEEDED kOk, FAILED kFailed, CANCELLED kCancelled.
+// job that they follow: SUCCEEDED kOk, FAILED kFailed or kPreempted, CANCELLED kCancelled.
 enum ExitCode : int {
   kOk = 0,
   kFailed = 1,
@@ -21,6 +21,7 @@ enum ExitCode : int {
   kDenied = 5,
   kUnreachable = 6,
   kTimeout = 7,
+  kPreempted = 75,      // it would go on elsewhere; Slurm's and Kubernetes' scripts know the code
   kCancelled = 130,     // also: interrupted by Ctrl-C
   kOutputClosed = 141,  // nobody reads standard output any more; what a shell shows for SIGPIPE
 };

@@ -262,7 +262,7 @@ ExitCode ExitCodeOf(const v1::Job& job) {
     case v1::JOB_STATE_CANCELLED:
       return kCancelled;
     default:
-      return kFailed;
+      return job.cause().class_() == v1::FAILURE_CLASS_PREEMPTED ? kPreempted : kFailed;
   }
 }
 

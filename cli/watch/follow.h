@@ -33,7 +33,7 @@ struct FollowRequest {
 absl::Status FollowJob(Client& client, const FollowRequest& request, const platform::Clock& clock,
                        const std::function<absl::Status()>& keep_going, WatchState& state, WatchView& view);
 
-// SUCCEEDED 0, CANCELLED 130, else 1.
+// SUCCEEDED 0, CANCELLED 130, FAILED as one of its workers was asked to end 75, else 1.
 ExitCode ExitCodeOf(const v1::Job& job);
 
 }  // namespace tandem::cli

@@ -243,6 +243,28 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     out.back().metric.push_back(training.seconds.Metric());
     out.back().metric.back().label = {{"job_name", job}};
   }
+  const auto per_sparse_job = [&](const char* name, const char* help, const char* scalar)
+                                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                                    prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
+                                    for (const auto& [job, training] : training_) {
+                                      const auto found = training.last.scalars().find(scalar);
+                                      if (found != training.last.scalars().end()) {
+                                        Add(family, found->second, {{"job_name", job}});
+                                      }
+                                    }
+                                    out.push_back(std::move(family));
+                                  };
+  per_sparse_job("tandem_train_moe_balance_loss",
+                 "Routers' balance loss of the last step, mean over sparse layers: 1 where the load is even.",
+                 "moe_balance_loss");
+  per_sparse_job("tandem_train_moe_z_loss", "Routers' z loss of the last step, mean over sparse layers.",
+                 "moe_z_loss");
+  per_sparse_job("tandem_train_moe_largest_load",
+                 "Most tokens of an expert in the last step, in means of its layer.", "moe_largest_load");
+  per_sparse_job("tandem_train_moe_idle_experts", "Experts without tokens in the last step, in all layers.",
+                 "moe_idle");
+  per_sparse_job("tandem_train_moe_dropped_tokens",
+                 "Choices in the last step that no expert had room for, in all layers.", "moe_dropped");
   // Only ranks that run have these: a job that has ended has none.
   const auto per_rank = [&](const char* name, const char* help, auto value)
                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

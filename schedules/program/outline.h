@@ -157,7 +157,9 @@ struct Outline {
   std::vector<Unit> units;
   std::vector<NodeState> states;
   ValueId batch = -1;           // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
-  std::vector<ValueId> losses;  // written by nodes of this stage: one double each; reported per microbatch
+  // Doubles that nodes of this stage write and the host reads of every microbatch: the loss, and what routers
+  // say of their experts.
+  std::vector<ValueId> losses;
   std::vector<Boundary> received;
   std::vector<Boundary> sent;
 };

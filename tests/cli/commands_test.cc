@@ -391,6 +391,38 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
             "tandem: norms headers: the job keeps no norms; set report.parameter_norms: true in its file\n");
 }
 
+TEST_F(CommandTest, MetricsOfSparseLayersShowTheLoadOfExpertsOfOneStep) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
+  server_->jobs[0].set_last_step(2);
+  server_->jobs[0].mutable_resolved()->mutable_model()->mutable_moe()->set_num_experts(4);
+  for (int step = 1; step <= 2; ++step) {
+    v1::StepReport report = SampleReport(step);
+    v1::ExpertLoad& load = *report.mutable_norms()->add_experts();
+    load.set_layer(3);
+    for (const int64_t tokens : {1000 * step, 0, 600, 400}) {
+      load.add_tokens(tokens);
+    }
+    load.set_dropped(12);
+    load.set_balance_loss(1.25);
+    load.set_z_loss(4.5);
+    server_->reports.push_back(report);
+  }
+  EXPECT_EQ(Tandem({"metrics", "headers", "--moe"}), kOk);
+  EXPECT_EQ(console_.out,
+            "STEP 2   EXPERTS  TOKENS  LARGEST/MEAN  SMALLEST/MEAN  IDLE  DROPPED  BALANCE LOSS  Z LOSS\n"
+            "layer 3        4   3,000          2.67           0.00     1       12          1.25    4.50\n");
+  EXPECT_EQ(Tandem({"metrics", "headers", "--moe", "--step", "1", "-o", "json"}), kOk);
+  EXPECT_EQ(console_.out,
+            R"({"step":1,"layer":3,"tokens":[1000,0,600,400],"dropped":12,"balance_loss":1.25,"z_loss":4.5})"
+            "\n");
+  EXPECT_EQ(Tandem({"metrics", "headers", "--moe", "--step", "9"}), kNotFound);
+  EXPECT_EQ(console_.err, "tandem: metrics --moe headers: step 9 is not there; the newest is 2\n");
+  server_->reports.clear();
+  server_->jobs[0].mutable_resolved()->mutable_model()->clear_moe();
+  EXPECT_EQ(Tandem({"metrics", "headers", "--moe"}), kFailed);
+  EXPECT_EQ(console_.err, "tandem: metrics --moe headers: its model has no sparse layers\n");
+}
+
 TEST_F(CommandTest, LogsPutTheLinesOfRanksTogether) {
   const auto chunk = [&](int rank, const std::string& data) {
     v1::LogChunk added;
@@ -464,6 +496,18 @@ TEST_F(CommandTest, DataElsewhereIsNotedAndDataHereIsChecked) {
 TEST_F(CommandTest, ANameThatTheFlagGivesIsRefusedAsTheFlags) {
   EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "Bad Name"}), kInvalidSpec);
   EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
+}
+
+TEST_F(CommandTest, ResumeOfTheFlagStandsInsteadOfTheFilesAndIsRefusedAsTheFlags) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  const std::string file = GoodJobFile();
+  std::ofstream(file, std::ios::app) << "checkpoint: {directory: " << folder_ << "/run, resume: none}\n";
+  EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "newest"}), kOk) << console_.err;
+  ASSERT_EQ(server_->submitted.size(), 1u);
+  EXPECT_EQ(server_->submitted[0].spec().checkpoint().resume(), "newest");
+  console_.err.clear();
+  EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "/nowhere/step-5"}), kInvalidSpec);
+  EXPECT_EQ(console_.err.rfind("--resume: /nowhere/step-5 is not allowed; allowed: ", 0), 0u) << console_.err;
 }
 
 TEST_F(CommandTest, SubmitPrintsTheIdAndNothingElse) {

@@ -286,6 +286,17 @@ TEST_F(WatchCommandTest, WaitMirrorsTheJobInSilence) {
   EXPECT_EQ(console_.err, "tandem: headers (3f2a91c07be4) CANCELLED: Because\n");
 }
 
+TEST_F(WatchCommandTest, WaitTellsAPreemptedJobFromOneThatFailed) {
+  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+    v1::Job job = Ended(v1::JOB_STATE_FAILED, 2);
+    job.mutable_cause()->set_class_(v1::FAILURE_CLASS_PREEMPTED);
+    Send(writer, Snapshot(job));
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"wait", "headers"}), kPreempted);
+  EXPECT_EQ(kPreempted, 75);
+}
+
 TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndSaysHowTheJobStands) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);

@@ -55,6 +55,34 @@ double ValueOf(const std::string& text, const std::string& name) {
   return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
 }
 
+TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReportsHaveScalars) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  metrics.Report("id-1", "dense", ReportOf(1));
+  v1::StepReport report = ReportOf(1);
+  (*report.mutable_scalars())["moe_balance_loss"] = 1.25;
+  (*report.mutable_scalars())["moe_z_loss"] = 3;
+  (*report.mutable_scalars())["moe_largest_load"] = 2.5;
+  (*report.mutable_scalars())["moe_idle"] = 7;
+  (*report.mutable_scalars())["moe_dropped"] = 11;
+  for (int layer = 0; layer < 100; ++layer) {
+    report.mutable_norms()->add_experts()->set_layer(layer);
+  }
+  metrics.Report("id-2", "sparse", report);
+  const std::string text = TextOf(metrics);
+  EXPECT_THAT(text, HasSubstr("tandem_train_moe_balance_loss{job_name=\"sparse\"} 1.25"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_moe_z_loss{job_name=\"sparse\"} 3"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_moe_largest_load{job_name=\"sparse\"} 2.5"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_moe_idle_experts{job_name=\"sparse\"} 7"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_moe_dropped_tokens{job_name=\"sparse\"} 11"));
+  size_t series = 0;
+  for (size_t at = text.find("tandem_train_moe_"); at != std::string::npos;
+       at = text.find("tandem_train_moe_", at + 1)) {
+    series += at == 0 || text[at - 1] == '\n' ? 1 : 0;
+  }
+  EXPECT_EQ(series, 5u);
+}
+
 TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   platform::FakeClock clock;
   const auto metrics = std::make_shared<Metrics>(clock);

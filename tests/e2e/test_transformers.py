@@ -30,6 +30,19 @@ MODELS = {
                                              **SIZES),
     "qwen3-moe-unnormalised": transformers.Qwen3MoeConfig(num_hidden_layers=2, num_experts=16, num_experts_per_tok=1,
                                                           moe_intermediate_size=12, norm_topk_prob=False, **SIZES),
+    "deepseek-v3": transformers.DeepseekV3Config(num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=8,
+                                                 n_shared_experts=2, num_experts_per_tok=4, n_group=4, topk_group=2,
+                                                 moe_intermediate_size=20, q_lora_rank=12, kv_lora_rank=10,
+                                                 qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
+                                                 routed_scaling_factor=2.5, num_nextn_predict_layers=0,
+                                                 **{**SIZES, "num_key_value_heads": 4}),
+    "deepseek-v3-plain": transformers.DeepseekV3Config(num_hidden_layers=2, first_k_dense_replace=0,
+                                                       n_routed_experts=6, n_shared_experts=1, num_experts_per_tok=2,
+                                                       n_group=1, topk_group=1, norm_topk_prob=False,
+                                                       moe_intermediate_size=12, q_lora_rank=None, kv_lora_rank=16,
+                                                       qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=12,
+                                                       routed_scaling_factor=1.0, num_nextn_predict_layers=0,
+                                                       **{**SIZES, "num_key_value_heads": 4}),
 }
 
 

@@ -106,14 +106,16 @@ const BadSpec kRequired[] = {
      "job.yaml:1:29: model.hugging_face: /m is not allowed; allowed: nothing beside model.preset; "
      "omit one of the two\n"},
     {"model type", "preset: llama-tiny", "preset: llama-tiny, model_type: mamba",
-     "job.yaml:1:29: model.model_type: mamba is not allowed; allowed: llama, mixtral, qwen3_moe; not "
+     "job.yaml:1:29: model.model_type: mamba is not allowed; allowed: llama, mixtral, qwen3_moe, "
+     "deepseek_v3; not "
      "built yet: other architectures; use one of these\n"},
     {"experts of a dense model", "preset: llama-tiny", "preset: llama-tiny, moe: {num_experts: 8}",
      "job.yaml:1:29: model.moe: {...} is not allowed; allowed: nothing with model_type llama (of preset "
-     "llama-tiny); omit the block, or give model_type: mixtral, or qwen3_moe\n"},
+     "llama-tiny); omit the block, or give model_type: mixtral, qwen3_moe, or deepseek_v3\n"},
     {"experts of a model said to be dense", "preset: llama-tiny",
      "preset: llama-tiny, model_type: llama, moe: {num_experts: 8}",
-     "job.yaml:1:29: model.model_type: llama is not allowed; allowed: mixtral, qwen3_moe with a block moe; "
+     "job.yaml:1:29: model.model_type: llama is not allowed; allowed: mixtral, qwen3_moe, deepseek_v3 with a "
+     "block moe; "
      "use "
      "one of these, or omit the block\n"},
     {"a sparse model without experts", "preset: llama-tiny", "preset: llama-tiny, model_type: mixtral",
@@ -150,6 +152,75 @@ const BadSpec kRequired[] = {
      "router_aux_loss_coef: -1}",
      "job.yaml:1:96: model.moe.router_aux_loss_coef: -1 is not allowed; allowed: 0 to 100; "
      "use a larger number\n"},
+    {"latent attention of a model without it", "preset: llama-tiny",
+     "preset: llama-tiny, latent_attention: {kv_lora_rank: 8}",
+     "job.yaml:1:29: model.latent_attention: {...} is not allowed; allowed: nothing with model_type llama "
+     "(of "
+     "preset llama-tiny); omit the block, or give model_type: deepseek_v3\n"},
+    {"a deepseek_v3 without its attention", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: deepseek_v3, moe: {num_experts: 4, num_experts_per_tok: 2}",
+     "job.yaml:1:1: model.latent_attention.kv_lora_rank: missing; allowed: 1 to 1048576; say it of "
+     "model_type "
+     "deepseek_v3\n"
+     "job.yaml:1:1: model.latent_attention.qk_nope_head_dim: missing; allowed: 0 to 4096; say it of "
+     "model_type "
+     "deepseek_v3\n"
+     "job.yaml:1:1: model.latent_attention.qk_rope_head_dim: missing; allowed: 2 to 512; say it of "
+     "model_type "
+     "deepseek_v3\n"
+     "job.yaml:1:1: model.latent_attention.v_head_dim: missing; allowed: 1 to 4096; say it of model_type "
+     "deepseek_v3\n"},
+    {"heads that do not fit latent attention", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: deepseek_v3, num_key_value_heads: 2, head_dim: 32, latent_attention: "
+     "{kv_lora_rank: 8, qk_nope_head_dim: 5, qk_rope_head_dim: 4, v_head_dim: 12}, moe: {num_experts: 4, "
+     "num_experts_per_tok: 2}",
+     "job.yaml:1:54: model.num_key_value_heads: 2 is not allowed; allowed: num_attention_heads 4 (of preset "
+     "llama-tiny) with model_type deepseek_v3; every head has keys and values of its own there: omit the "
+     "key\n"
+     "job.yaml:1:128: model.latent_attention.qk_nope_head_dim: 5 is not allowed; allowed: an even number; "
+     "use "
+     "6\n"},
+    {"a head_dim beside that of latent attention", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: deepseek_v3, head_dim: 32, latent_attention: "
+     "{kv_lora_rank: 8, qk_nope_head_dim: 6, qk_rope_head_dim: 4, v_head_dim: 12}, moe: {num_experts: 4, "
+     "num_experts_per_tok: 2}",
+     "job.yaml:1:54: model.head_dim: 32 is not allowed; allowed: qk_nope_head_dim + qk_rope_head_dim, which "
+     "is "
+     "10; omit the key\n"
+     "job.yaml:1:146: model.latent_attention.v_head_dim: 12 is not allowed; allowed: 1 to qk_nope_head_dim + "
+     "qk_rope_head_dim, which is 10; use a smaller number\n"},
+    {"fields of deepseek_v3 in another mixture", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "n_shared_experts: 1, n_group: 2}",
+     "job.yaml:1:98: model.moe.n_shared_experts: 1 is not allowed; allowed: nothing with model_type "
+     "qwen3_moe; "
+     "omit the key, or use model_type: deepseek_v3\n"
+     "job.yaml:1:119: model.moe.n_group: 2 is not allowed; allowed: nothing with model_type qwen3_moe; omit "
+     "the "
+     "key, or use model_type: deepseek_v3\n"},
+    {"groups that do not divide the experts, and no sparse layer", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
+     "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 2, n_group: 3, "
+     "first_k_dense_replace: 4}",
+     "job.yaml:1:194: model.moe.n_group: 3 is not allowed; allowed: a divisor of num_experts 8; groups are "
+     "of "
+     "one size: use another number\n"
+     "job.yaml:1:206: model.moe.first_k_dense_replace: 4 is not allowed; allowed: less than "
+     "num_hidden_layers 4 "
+     "(of preset llama-tiny); no layer is sparse: use a smaller number\n"},
+    {"groups set by half", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
+     "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 4, n_group: 4}",
+     "job.yaml:1:148: model.moe.topk_group: 1 is not allowed; allowed: half of num_experts_per_tok 4, or "
+     "n_group "
+     "4; groups are compared by their two best experts: use another number\n"},
+    {"more groups than there are", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
+     "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 4, n_group: 4, "
+     "topk_group: "
+     "5}",
+     "job.yaml:1:206: model.moe.topk_group: 5 is not allowed; allowed: 1 to n_group 4; use a smaller "
+     "number\n"},
     {"experts on GPUs", "model: {preset: llama-tiny}",
      "resources: {device: cuda}\nmodel: {preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, "
      "num_experts_per_tok: 2}}",

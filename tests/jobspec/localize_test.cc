@@ -101,6 +101,37 @@ constexpr char kQwen3Moe[] = R"({
   "use_sliding_window": false, "vocab_size": 256
 })";
 
+constexpr char kDeepseekV3[] = R"({
+  "architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+  "first_k_dense_replace": 1, "head_dim": 4, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02,
+  "intermediate_size": 48, "kv_lora_rank": 16, "max_position_embeddings": 4096, "model_type": "deepseek_v3",
+  "moe_intermediate_size": 24, "n_group": 4, "n_routed_experts": 8, "n_shared_experts": 2, "norm_topk_prob": true,
+  "num_attention_heads": 4, "num_experts_per_tok": 4, "num_hidden_layers": 2, "num_key_value_heads": 4,
+  "num_nextn_predict_layers": 0, "q_lora_rank": null, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+  "rms_norm_eps": 1e-06, "rope_interleave": true, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
+  "routed_scaling_factor": 2.5, "tie_word_embeddings": false, "topk_group": 2, "v_head_dim": 6, "vocab_size": 256
+})";
+
+TEST_F(LocalizeTest, DeepseekV3BecomesFields) {
+  v1::JobSpec spec = Spec(kDeepseekV3);
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(ToText(Validate(spec)), "");
+  const v1::Model model = Resolve(spec).model();
+  EXPECT_EQ(model.model_type(), "deepseek_v3");
+  EXPECT_EQ(model.head_dim(), 12) << "the file's is of what is rotated";
+  EXPECT_FALSE(model.latent_attention().has_q_lora_rank());
+  EXPECT_EQ(model.latent_attention().kv_lora_rank(), 16);
+  EXPECT_EQ(model.latent_attention().qk_nope_head_dim(), 8);
+  EXPECT_EQ(model.latent_attention().qk_rope_head_dim(), 4);
+  EXPECT_EQ(model.latent_attention().v_head_dim(), 6);
+  EXPECT_EQ(model.moe().num_experts(), 8);
+  EXPECT_EQ(model.moe().n_shared_experts(), 2);
+  EXPECT_EQ(model.moe().first_k_dense_replace(), 1);
+  EXPECT_EQ(model.moe().n_group(), 4);
+  EXPECT_EQ(model.moe().topk_group(), 2);
+  EXPECT_EQ(model.moe().routed_scaling_factor(), 2.5);
+}
+
 TEST_F(LocalizeTest, MixturesOfExpertsBecomeFields) {
   v1::JobSpec spec = Spec(kMixtral);
   EXPECT_EQ(ToText(Localize(spec)), "");
@@ -142,6 +173,12 @@ TEST_F(LocalizeTest, WhatWeDoNotComputeOfAMixtureIsRefusedByName) {
               HasSubstr("mlp_only_layers [0] is not allowed; allowed: []"));
   EXPECT_THAT(errors_with(kQwen3Moe, "\"num_experts\": 8", "\"num_experts\": 3000000000"),
               HasSubstr("num_experts 3000000000 is not allowed; allowed: an integer"));
+  EXPECT_THAT(errors_with(kDeepseekV3, "\"num_nextn_predict_layers\": 0", "\"num_nextn_predict_layers\": 1"),
+              HasSubstr("num_nextn_predict_layers 1 is not allowed; allowed: 0"));
+  EXPECT_THAT(errors_with(kDeepseekV3, "\"rope_interleave\": true", "\"rope_interleave\": false"),
+              HasSubstr("rope_interleave false is not allowed; allowed: true"));
+  EXPECT_THAT(errors_with(kDeepseekV3, "\"kv_lora_rank\": 16, ", ""),
+              HasSubstr("a file without kv_lora_rank"));
   EXPECT_THAT(errors_with(kMixtral, "\"num_local_experts\": 6, ", ""),
               HasSubstr("a file without num_experts"));
 }
@@ -169,7 +206,7 @@ TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
       ErrorsWith("LlamaForCausalLM", "MistralForCausalLM"),
       "model.hugging_face: architecture [\"MistralForCausalLM\"] is not allowed; allowed: LlamaForCausalLM "
       "(model_type llama), MixtralForCausalLM (model_type mixtral), Qwen3MoeForCausalLM (model_type "
-      "qwen3_moe); "
+      "qwen3_moe), DeepseekV3ForCausalLM (model_type deepseek_v3); "
       "not built yet: other architectures; use one of these\n");
   EXPECT_THAT(ErrorsWith("LlamaForCausalLM", "MixtralForCausalLM"), HasSubstr("architecture")) << "a llama's";
   EXPECT_THAT(ErrorsWith("\"llama\"", "\"qwen3\""), HasSubstr("architecture"));

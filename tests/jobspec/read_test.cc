@@ -244,7 +244,7 @@ TEST(ReadTest, WhatIsNoRegularFileIsNamedAndNotWaitedFor) {
 }
 
 TEST(ReadTest, TheExamplesAreGood) {
-  for (const char* name : {"headers.yaml", "headers-bf16.yaml", "llama-3-8b.yaml"}) {
+  for (const char* name : {"headers.yaml", "headers-bf16.yaml", "headers-moe.yaml", "llama-3-8b.yaml"}) {
     ReadResult read = ReadFile(std::string(TANDEM_EXAMPLES) + "/" + name);
     EXPECT_EQ(ToText(CheckAll(read, /*files=*/false)), "") << name;
   }

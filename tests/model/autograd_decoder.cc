@@ -10,6 +10,7 @@
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
@@ -56,6 +57,9 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, int64_t se
   const int64_t length = x.size(0) / sequences;
   const at::Tensor normed = Norm(x, LayerPrefix(layer) + "input_layernorm");
   const std::string prefix = LayerPrefix(layer) + "self_attn.";
+  if (config_.latent.kv_rank > 0) {
+    return x + LatentAttention(prefix, normed, sequences);
+  }
   const auto heads = [&](const char* name, int64_t count) {
     return Project(normed, prefix + name).view({sequences, length, count, config_.head_dim}).transpose(1, 2);
   };
@@ -68,12 +72,58 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, int64_t se
   const at::Tensor k =
       normed_heads("k_proj", config_.num_key_value_heads, "k_norm").repeat_interleave(group, 1);
   const at::Tensor v = heads("v_proj", config_.num_key_value_heads).repeat_interleave(group, 1);
+  return x + Project(CausalAttention(q, k, v), prefix + "o_proj");
+}
+
+// q, k, v: [B, heads, S, d]; returns [T, heads * d].
+at::Tensor AutogradDecoder::CausalAttention(const at::Tensor& q, const at::Tensor& k,
+                                            const at::Tensor& v) const {
+  const int64_t length = q.size(2);
   const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
   const at::Tensor scores =
       (at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(config_.head_dim)))
           .masked_fill(later, -std::numeric_limits<double>::infinity());
   const at::Tensor context = at::matmul(at::softmax(scores, -1), v);
-  return x + Project(context.transpose(1, 2).reshape({sequences * length, -1}), prefix + "o_proj");
+  return context.transpose(1, 2).reshape({q.size(0) * length, -1});
+}
+
+// As transformers' DeepseekV3Attention.
+at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at::Tensor& normed,
+                                            int64_t sequences) const {
+  const auto& latent = config_.latent;
+  const int64_t length = normed.size(0) / sequences;
+  const auto heads = [&](const at::Tensor& projected) {
+    return projected.view({sequences, length, config_.num_attention_heads, -1}).transpose(1, 2);
+  };
+  const auto latent_norm = [&](const at::Tensor& narrow, const char* name) {
+    return narrow * (narrow.square().mean(-1, true) + 1e-6).rsqrt() *
+           parameters_.at(prefix + name + ".weight");
+  };
+  const at::Tensor query = heads(
+      latent.query_rank > 0
+          ? Project(latent_norm(Project(normed, prefix + "q_a_proj"), "q_a_layernorm"), prefix + "q_b_proj")
+          : Project(normed, prefix + "q_proj"));
+  const at::Tensor down = Project(normed, prefix + "kv_a_proj_with_mqa");
+  const at::Tensor key_value =
+      heads(Project(latent_norm(down.narrow(1, 0, latent.kv_rank), "kv_a_layernorm"), prefix + "kv_b_proj"));
+  const at::Tensor shared = down.narrow(1, latent.kv_rank, latent.rotary_head_dim)
+                                .view({sequences, length, 1, latent.rotary_head_dim})
+                                .transpose(1, 2);
+  const auto deinterleaved = [](const at::Tensor& x) {
+    const at::Tensor pairs = x.reshape({x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
+    return at::cat({pairs.select(4, 0), pairs.select(4, 1)}, -1);
+  };
+  const int64_t content = latent.content_head_dim;
+  const at::Tensor q = at::cat(
+      {query.narrow(3, 0, content), Rotate(deinterleaved(query.narrow(3, content, latent.rotary_head_dim)))},
+      -1);
+  const at::Tensor k =
+      at::cat({key_value.narrow(3, 0, content),
+               Rotate(deinterleaved(shared))
+                   .expand({sequences, config_.num_attention_heads, length, latent.rotary_head_dim})},
+              -1);
+  const at::Tensor v = key_value.narrow(3, content, latent.value_head_dim);
+  return Project(CausalAttention(q, k, v), prefix + "o_proj");
 }
 
 at::Tensor AutogradDecoder::Mlp(int layer, const at::Tensor& x) const {
@@ -89,17 +139,21 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   const at::Tensor normed = Norm(x, LayerPrefix(layer) + "post_attention_layernorm");
   const ops::RouterConfig& router = config_.moe.router;
   const at::Tensor logits = Project(normed, prefix + "gate");
-  const at::Tensor scores = at::softmax(logits, -1);
+  const bool sigmoid = router.score == ops::RouterScore::kSigmoid;
+  const at::Tensor scores = sigmoid ? at::sigmoid(logits) : at::softmax(logits, -1);
   const auto given = chosen_.find(layer);
-  const at::Tensor chosen =
-      given == chosen_.end() ? std::get<1>(at::topk(scores, router.top_k, -1)) : given->second;
+  const at::Tensor chosen = given == chosen_.end() ? Chosen(scores) : given->second;
   at::Tensor weights = scores.gather(1, chosen);
   if (router.normalize) {
     weights = weights / weights.sum(-1, /*keepdim=*/true);
   }
+  weights = weights * router.scale;
   const auto tokens = static_cast<double>(x.size(0));
-  const at::Tensor counts = at::one_hot(chosen, router.experts).sum(at::IntArrayRef{0, 1});
-  const at::Tensor balance = (counts * scores.sum(0)).sum() * static_cast<double>(router.experts) /
+  // Of sigmoids, those that the balance counts may be others: it knows no groups.
+  const at::Tensor counted = sigmoid ? std::get<1>(at::topk(scores, router.top_k, -1)) : chosen;
+  const at::Tensor counts = at::one_hot(counted, router.experts).sum(at::IntArrayRef{0, 1});
+  const at::Tensor shares = sigmoid ? scores / scores.sum(-1, /*keepdim=*/true) : scores;
+  const at::Tensor balance = (counts * shares.sum(0)).sum() * static_cast<double>(router.experts) /
                              (static_cast<double>(router.top_k) * tokens * tokens);
   router_losses_ = router_losses_ + balance * config_.moe.router_aux_loss_coef +
                    at::logsumexp(logits, -1).square().mean() * config_.moe.router_z_loss_coef;
@@ -110,7 +164,26 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
                                     : Gated(normed, own + "gate_proj", own + "up_proj", own + "down_proj");
     sum = sum + made * (weights * (chosen == expert)).sum(-1, /*keepdim=*/true);
   }
+  if (config_.moe.shared_intermediate_size > 0) {
+    const std::string own = prefix + "shared_experts.";
+    sum = sum + Gated(normed, own + "gate_proj", own + "up_proj", own + "down_proj");
+  }
   return sum;
+}
+
+// The largest scores, of the groups whose two best (top_k / groups_per_token) have the largest sums.
+at::Tensor AutogradDecoder::Chosen(const at::Tensor& scores) const {
+  const ops::RouterConfig& router = config_.moe.router;
+  at::Tensor compared = scores.detach();
+  if (router.groups_per_token < router.groups) {
+    const at::Tensor grouped = compared.view({scores.size(0), router.groups, -1});
+    const at::Tensor sums =
+        std::get<0>(at::topk(grouped, router.top_k / router.groups_per_token, -1)).sum(-1);
+    const at::Tensor best = std::get<1>(at::topk(sums, router.groups_per_token, -1));
+    const at::Tensor allowed = at::one_hot(best, router.groups).sum(1);
+    compared = grouped.masked_fill((allowed == 0).unsqueeze(-1), -1.0).view(scores.sizes());
+  }
+  return std::get<1>(at::topk(compared, router.top_k, -1));
 }
 
 at::Tensor AutogradDecoder::Gated(const at::Tensor& x, const std::string& gate, const std::string& up,
@@ -134,7 +207,7 @@ at::Tensor AutogradDecoder::Norm(const at::Tensor& x, const std::string& name) c
 }
 
 at::Tensor AutogradDecoder::Rotate(const at::Tensor& x) const {
-  const int64_t dim = config_.head_dim;
+  const int64_t dim = x.size(3);
   const at::Tensor frequencies =
       at::pow(config_.rope_theta, at::arange(0, dim, 2, at::kDouble) / dim).reciprocal();
   const at::Tensor angles = at::arange(x.size(2), at::kDouble).unsqueeze(1) * frequencies;

@@ -43,7 +43,10 @@ class AutogradDecoder {
   at::Tensor Norm(const at::Tensor& x, const std::string& name) const;
   at::Tensor Gated(const at::Tensor& x, const std::string& gate, const std::string& up,
                    const std::string& down) const;
-  at::Tensor Rotate(const at::Tensor& x) const;
+  at::Tensor Rotate(const at::Tensor& x) const;  // whole heads
+  at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
+  at::Tensor LatentAttention(const std::string& prefix, const at::Tensor& normed, int64_t sequences) const;
+  at::Tensor Chosen(const at::Tensor& scores) const;
 
   const DecoderConfig config_;
   std::map<std::string, at::Tensor> parameters_;

@@ -60,6 +60,16 @@ DecoderConfig Sparse(DecoderConfig config, Architecture architecture, int64_t ex
   return config;
 }
 
+DecoderConfig Deepseek(DecoderConfig config, ops::RouterConfig router, int64_t dense_layers, int64_t shared,
+                       LatentAttention latent) {
+  config = Sparse(config, Architecture::kDeepseekV3, router.experts, router.top_k, router.normalize, 7, 1);
+  config.moe.router = router;
+  config.moe.first_k_dense_replace = dense_layers;
+  config.moe.shared_intermediate_size = shared;
+  config.latent = latent;
+  return config;
+}
+
 const Shape kShapes[] = {
     {"untied", Config(32, 48, 2, 2, 2, 16, 40, false), {2, 33}},
     {"tied", Config(32, 48, 2, 2, 2, 16, 40, true), {2, 33}},
@@ -76,6 +86,24 @@ const Shape kShapes[] = {
     {"one_token_of_a_sparse_layer",
      Sparse(Config(8, 12, 1, 1, 1, 8, 5, false), Architecture::kQwen3Moe, 16, 1, false, 3, 1),
      {1, 1}},
+    {"deepseek_v3",
+     Deepseek(
+         Config(24, 40, 2, 4, 4, 10, 17, false),
+         {.experts = 8,
+          .top_k = 4,
+          .score = ops::RouterScore::kSigmoid,
+          .normalize = true,
+          .groups = 4,
+          .groups_per_token = 2,
+          .scale = 2.5},
+         /*dense_layers=*/1, /*shared=*/14,
+         {.query_rank = 9, .kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
+     {3, 33}},
+    {"deepseek_v3_without_a_narrow_query_groups_and_shared_experts",
+     Deepseek(Config(16, 12, 2, 2, 2, 6, 13, true),
+              {.experts = 5, .top_k = 1, .score = ops::RouterScore::kSigmoid}, /*dense_layers=*/0,
+              /*shared=*/0, {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
+     {1, 37}},
     {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
 };
 
@@ -443,9 +471,21 @@ TEST_P(BindTest, RecomputeGivesTheBitsOfTheForward) {
           break;
         case schedules::NodeKind::kAttention:
           sets = {{"qkv"}, {"qkv", "context", "lse"}, {"hidden", "qkv", "context", "lse"}};
+          for (std::vector<std::string>& set : sets) {
+            if (shape.config.latent.kv_rank > 0) {
+              set.emplace_back("down");
+            }
+            if (shape.config.latent.query_rank > 0) {
+              set.emplace_back("query_down");
+            }
+          }
           break;
         case schedules::NodeKind::kRoute:
           sets = {{"normed"}, {"normed", "logits"}, {"normed", "logits", "chosen", "probabilities"}};
+          if (shape.config.moe.shared_intermediate_size > 0) {
+            sets.push_back({"normed", "shared_gate_up"});
+            sets.push_back({"normed", "logits", "shared_gate_up", "shared"});
+          }
           break;
         case schedules::NodeKind::kExperts:
           sets = {{"gate_up"}, {"gate_up", "made"}};

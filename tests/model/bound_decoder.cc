@@ -28,10 +28,10 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
   if (output == "tokens" || output == "chosen") {
     return at::kLong;
   }
-  if (output == "loss") {
+  if (output == "loss" || output == "report") {
     return at::kDouble;
   }
-  if (output == "hidden" || output == "normed" || output == "made") {
+  if (output == "hidden" || output == "normed" || output == "made" || output == "shared") {
     return ScalarTypeOf(precision.hidden());
   }
   const std::string node = name.substr(0, dot);
@@ -113,7 +113,7 @@ double BoundDecoder::Forward(const at::Tensor& tokens) {
     }
     RunChecked(i, Pass::kForward, {}, run);
   }
-  return value(outline_.values[outline_.losses.at(0)].name).item<double>();
+  return value(outline_.values[outline_.losses.back()].name).item<double>();
 }
 
 void BoundDecoder::Backward() {

@@ -127,6 +127,59 @@ TEST(DecoderUnitsTest, Qwen3MoeNormsHeadsAndHasItsOwnNames) {
                              layer + "mlp.experts.1.down_proj.weight [24, 5] part 0 block 1 normal"}));
 }
 
+// deepseek-ai/DeepSeek-V3, without its layer that predicts further tokens.
+DecoderConfig DeepseekV3() {
+  return {.architecture = Architecture::kDeepseekV3,
+          .hidden_size = 7168,
+          .intermediate_size = 18432,
+          .num_hidden_layers = 61,
+          .num_attention_heads = 128,
+          .num_key_value_heads = 128,
+          .head_dim = 192,
+          .vocab_size = 129280,
+          .moe = {.router = {.experts = 256, .top_k = 8, .groups = 8, .groups_per_token = 4},
+                  .intermediate_size = 2048,
+                  .first_k_dense_replace = 3,
+                  .shared_intermediate_size = 2048},
+          .latent = {.query_rank = 1536,
+                     .kv_rank = 512,
+                     .content_head_dim = 128,
+                     .rotary_head_dim = 64,
+                     .value_head_dim = 128}};
+}
+
+TEST(DecoderUnitsTest, DeepseekV3HasHuggingFacesNamesAndShapes) {
+  const std::vector<UnitParameters> units = DecoderUnits(DeepseekV3());
+  EXPECT_EQ(units[3].name, "layers.2");
+  EXPECT_THAT(units[3].parts, ElementsAre("attention", "mlp"));
+  EXPECT_EQ(units[4].name, "layers.3");
+  EXPECT_THAT(units[4].parts, ElementsAre("attention", "router"));
+  const std::string layer = "model.layers.3.";
+  EXPECT_THAT(Describe(units[4]),
+              ElementsAre(layer + "input_layernorm.weight [7168] part 0 block -1 ones",
+                          layer + "self_attn.q_a_proj.weight [1536, 7168] part 0 block -1 normal",
+                          layer + "self_attn.q_a_layernorm.weight [1536] part 0 block -1 ones",
+                          layer + "self_attn.q_b_proj.weight [24576, 1536] part 0 block -1 normal",
+                          layer + "self_attn.kv_a_proj_with_mqa.weight [576, 7168] part 0 block -1 normal",
+                          layer + "self_attn.kv_a_layernorm.weight [512] part 0 block -1 ones",
+                          layer + "self_attn.kv_b_proj.weight [32768, 512] part 0 block -1 normal",
+                          layer + "self_attn.o_proj.weight [7168, 16384] part 0 block -1 normal",
+                          layer + "post_attention_layernorm.weight [7168] part 1 block -1 ones",
+                          layer + "mlp.gate.weight [256, 7168] part 1 block -1 normal",
+                          layer + "mlp.shared_experts.gate_proj.weight [2048, 7168] part 1 block 0 normal",
+                          layer + "mlp.shared_experts.up_proj.weight [2048, 7168] part 1 block 0 normal",
+                          layer + "mlp.shared_experts.down_proj.weight [7168, 2048] part 1 block -1 normal"));
+  EXPECT_EQ(units[5].name, "layers.3.experts");
+  EXPECT_EQ(units[5].parameters[0].name, layer + "mlp.experts.0.gate_proj.weight");
+}
+
+// The technical report (arXiv:2412.19437, section 4.2) says 671 billion parameters, 37 billion of them
+// active.
+TEST(NumParametersTest, CountsDeepseekV3AndWhatATokenUses) {
+  EXPECT_EQ(NumParameters(DeepseekV3()), 671'026'404'352);
+  EXPECT_EQ(NumActiveParameters(DeepseekV3()) / 1'000'000'000, 37);
+}
+
 TEST(NumParametersTest, CountsMixtralAndWhatATokenUses) {
   DecoderConfig mixtral = Llama3_8B();
   mixtral.architecture = Architecture::kMixtral;

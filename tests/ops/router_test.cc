@@ -131,6 +131,14 @@ TEST_P(RouterTest, TheBiasChoosesButDoesNotWeigh) {
   EXPECT_EQ(routed.probabilities.item<double>(), 0.5);
 }
 
+TEST_P(RouterTest, TokensAreCountedByExpert) {
+  const at::Tensor chosen = at::tensor({0, 3, 2, 3, 0, 1, 0, 3}, at::kLong).view({4, 2});
+  at::Tensor tokens = FilledWithNan({5}, at::kDouble);
+  CountTokens(chosen, tokens);
+  EXPECT_TRUE(tokens.equal(at::tensor({3., 1., 1., 3., 0.}, at::kDouble)));
+  EXPECT_THROW(CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens), c10::IndexError);
+}
+
 TEST_P(RouterTest, HugeLogitsDoNotOverflowAndNanShows) {
   at::Tensor logits = at::zeros({2, 4}, GetParam());
   logits[0][1] = 1e4;

@@ -204,6 +204,17 @@ TEST(AutogradTest, MixtralMatchesWithItsRoutersLosses) {
       {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "mixtral", .num_experts = 4});
 }
 
+// A dense layer, then sparse ones with groups of experts and shared experts; latent attention in all.
+TEST(AutogradTest, DeepseekV3Matches) {
+  CompareWithAutograd({.ranks = 2,
+                       .microbatches_per_rank = 2,
+                       .steps = 3,
+                       .layers = 3,
+                       .model_type = "deepseek_v3",
+                       .num_experts = 8,
+                       .experts_per_token = 4});
+}
+
 // A dense layer on both sides of the sparse one, most experts without a token, heads normalised.
 TEST(AutogradTest, Qwen3MoeMatchesBetweenDenseLayers) {
   CompareWithAutograd({.ranks = 3,

@@ -44,6 +44,9 @@ std::string DifferenceOfSteps(const trainer::StepSummary& x, const trainer::Step
   if (!SameBits(x.weight, y.weight) || !SameBits(x.gradient, y.gradient) || !SameBits(x.update, y.update)) {
     return absl::StrCat(where, "the norms of an item");
   }
+  if (x.experts != y.experts) {
+    return absl::StrCat(where, "the load of experts");
+  }
   const std::optional<double> v = ValidationLossOf(x);
   const std::optional<double> w = ValidationLossOf(y);
   return SameBits(v, w) ? "" : absl::StrCat(where, "validation loss ", Text(v), " and ", Text(w));

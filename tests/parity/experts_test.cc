@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <numeric>
 #include <string>
 
 #include "device/seeded_scheduler.h"
@@ -23,6 +25,16 @@ TEST(ExpertsTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
   for (const int ranks : {2, 3, 4}) {
     SCOPED_TRACE(ranks);
     ExpectSameBits(one, RunOn(ranks, Mixtral(10)));
+  }
+}
+
+TEST(ExpertsTest, DeepseekV3GivesTheSameBitsOnOneTwoAndFourRanks) {
+  const JobOptions options{.steps = 6, .model_type = "deepseek_v3", .num_experts = 8, .experts_per_token = 4};
+  const JobRun one = RunOn(1, options);
+  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
   }
 }
 
@@ -55,6 +67,30 @@ TEST(ExpertsTest, AResumedJobGoesOnWithTheSameBits) {
   const JobRun resumed = RunJob(MakeJob(options));
   EXPECT_EQ(resumed.resumed_step, 2);
   ExpectSameBits(Tail(whole, 3), resumed);
+}
+
+// Of every step and sparse layer: who has which token is known on every rank, and adds up to all choices.
+TEST(ExpertsTest, ReportsSayWhereEveryTokenWent) {
+  JobOptions options = Mixtral(2);
+  options.ranks = 2;
+  options.microbatches_per_rank = 3;
+  const JobRun run = RunJob(MakeJob(options));
+  const int64_t choices =
+      2 * 3 * options.micro_batch_size * options.sequence_length * options.experts_per_token;
+  for (const trainer::StepSummary& step : run.steps) {
+    ASSERT_EQ(step.experts.size(), 2u);
+    for (int layer = 0; layer < 2; ++layer) {
+      const trainer::ExpertLoad& load = step.experts[layer];
+      EXPECT_EQ(load.layer, layer);
+      ASSERT_EQ(load.tokens.size(), 4u);
+      EXPECT_EQ(std::accumulate(load.tokens.begin(), load.tokens.end(), int64_t{0}), choices);
+      EXPECT_EQ(load.dropped, 0);
+      EXPECT_GE(load.balance_loss, 0.9);  // 1 where the load is even
+      EXPECT_LE(load.balance_loss, 4.0);  // as many as there are experts
+      EXPECT_GT(load.z_loss, 0);
+    }
+    EXPECT_EQ(step.scalars.at("moe_z_loss"), (step.experts[0].z_loss + step.experts[1].z_loss) / 2);
+  }
 }
 
 // In bf16 the router computes in fp32, and scores and choices are the same on any ranks.

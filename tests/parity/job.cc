@@ -44,6 +44,26 @@ void AddExperts(const JobOptions& options, plan::JobPlan& plan) {
   plan::BuildPrograms(plan);
 }
 
+// Groups of experts, shared experts, narrow queries, and values that are shorter than keys.
+void SetDeepseek(const JobOptions& options, v1::Model& model) {
+  v1::MixtureOfExperts& moe = *model.mutable_moe();
+  moe.set_moe_intermediate_size(options.expert_inner);
+  moe.set_first_k_dense_replace(options.dense_layers);
+  moe.set_n_shared_experts(2);
+  moe.set_routed_scaling_factor(1.5);
+  if (options.num_experts % 4 == 0 && options.num_experts >= 8 && options.experts_per_token == 4) {
+    moe.set_n_group(4);
+    moe.set_topk_group(2);
+  }
+  v1::LatentAttention& latent = *model.mutable_latent_attention();
+  latent.set_q_lora_rank(12);
+  latent.set_kv_lora_rank(10);
+  latent.set_qk_nope_head_dim(6);
+  latent.set_qk_rope_head_dim(4);
+  latent.set_v_head_dim(8);
+  model.set_num_key_value_heads(options.heads);
+}
+
 }  // namespace
 
 plan::JobPlan MakeJob(const JobOptions& options) {
@@ -66,6 +86,9 @@ plan::JobPlan MakeJob(const JobOptions& options) {
       moe.set_moe_intermediate_size(options.expert_inner);
       moe.set_norm_topk_prob(false);
       moe.set_decoder_sparse_step(options.sparse_step);
+    }
+    if (options.model_type == "deepseek_v3") {
+      SetDeepseek(options, model);
     }
     moe.set_router_aux_loss_coef(options.router_aux_loss);
     moe.set_router_z_loss_coef(options.router_z_loss);

@@ -35,8 +35,9 @@ struct JobOptions {
   std::string model_type = "llama";
   int num_experts = 0;  // of the sparse layers, with other model types
   int experts_per_token = 2;
-  int64_t expert_inner = 20;      // of qwen3_moe; mixtral's is `inner`
+  int64_t expert_inner = 20;      // of qwen3_moe and deepseek_v3; mixtral's is `inner`
   int64_t sparse_step = 1;        // of qwen3_moe
+  int64_t dense_layers = 1;       // of deepseek_v3, from the first
   double router_aux_loss = 0.05;  // coefficients
   double router_z_loss = 0.01;
   bool unused_unit = false;  // one more unit, which no node reads or writes

@@ -83,6 +83,14 @@ void Sparse(JobOptions& options) {
   options.sparse_step = 2;
 }
 
+// The same with shared experts, groups and latent attention.
+void Deepseek(JobOptions& options) {
+  options.model_type = "deepseek_v3";
+  options.num_experts = 8;
+  options.experts_per_token = 4;
+  options.expert_inner = 12;
+}
+
 // To add a lane is to add a row.
 const std::vector<Lane>& Lanes() {
   static const auto* const lanes = new std::vector<Lane>{
@@ -122,6 +130,7 @@ const std::vector<Lane>& Lanes() {
          }},
         {"unused", [](JobOptions& o) { o.unused_unit = true; }},
         {"sparse", Sparse},
+        {"deepseek_v3", Deepseek},
         {"sparse with frozen experts",
          [](JobOptions& o) {
            Sparse(o);

@@ -181,8 +181,8 @@ TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
                       1, [](const auto& m) { return m.request_done() == 11; }, kPatience)
                   .has_value());
   daemon_->Request(1, v1::DESIRED_STOP_AFTER_CHECKPOINT, 12);
-  ExpectExit(0, ExitCode::kStopped, kPatience);
-  ExpectExit(1, ExitCode::kStopped, kPatience);
+  ExpectExit(0, ExitCode::kPreempted, kPatience);
+  ExpectExit(1, ExitCode::kPreempted, kPatience);
   EXPECT_TRUE(daemon_
                   ->WaitFor(
                       1, [](const auto& m) { return m.request_done() == 12; }, kPatience)

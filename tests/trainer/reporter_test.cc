@@ -58,6 +58,61 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
   EXPECT_EQ(summary.rms, (std::vector<double>{std::sqrt(18.0 / 4), 2}));
 }
 
+// The load of 2 experts in each of 2 layers, 2 microbatches a rank.
+TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMicrobatches) {
+  StepSummary summary;
+  comm::RunThreadRanks(2, [&](Communicator& comm) {
+    Reporter reporter(
+        comm, {4}, [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
+    const double rank = comm.rank();
+    reporter.Submit({.step = 1,
+                     .losses = {1, 2},
+                     .routers = {{.layer = 1,
+                                  .tokens = {3 + rank, 5 - rank},
+                                  .dropped = rank,
+                                  .losses = {{.balance = 1 + rank, .z = 4}, {.balance = 3 + rank, .z = 6}}},
+                                 {.layer = 3,
+                                  .tokens = {8, 0},
+                                  .losses = {{.balance = 2, .z = rank}, {.balance = 2, .z = rank}}}},
+                     .norms = {Squares(9, 16, 0)}});
+    reporter.Flush();
+  });
+  EXPECT_EQ(summary.loss, 1.5);
+  EXPECT_EQ(summary.weight, std::vector<double>{std::sqrt(18)});
+  ASSERT_EQ(summary.experts.size(), 2u);
+  EXPECT_EQ(summary.experts[0],
+            (ExpertLoad{.layer = 1, .tokens = {7, 9}, .dropped = 1, .balance_loss = 2.5, .z_loss = 5}));
+  EXPECT_EQ(summary.experts[1],
+            (ExpertLoad{.layer = 3, .tokens = {16, 0}, .balance_loss = 2, .z_loss = 0.5}));
+  EXPECT_EQ(summary.scalars, (std::map<std::string, double>{{"moe_balance_loss", 2.25},
+                                                            {"moe_z_loss", 2.75},
+                                                            {"moe_largest_load", 2},
+                                                            {"moe_idle", 1},
+                                                            {"moe_dropped", 1}}));
+}
+
+// Exact and in one order, as the loss is: 1e16 + 1 + 1 - 1e16 depends on the order.
+TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
+  const std::vector<double> global = {1e16, 1, 1, -1e16};
+  std::vector<double> means;
+  for (const int ranks : {1, 2, 4}) {
+    comm::RunThreadRanks(ranks, [&](Communicator& comm) {
+      Reporter reporter(
+          comm, {}, [&](const StepSummary& told) { means.push_back(told.experts.at(0).z_loss); },
+          ExpectNoFailure);
+      StepRecord record{.step = 1, .routers = {{.tokens = {1}}}};
+      for (int round = 0; round < 4 / ranks; ++round) {
+        record.losses.push_back(0);
+        record.routers[0].losses.push_back({.z = global[round * ranks + comm.rank()]});
+      }
+      reporter.Submit(record);
+      reporter.Flush();
+    });
+  }
+  const double expected = (((1e16 + 1) + 1) - 1e16) / 4;
+  EXPECT_EQ(means, (std::vector<double>{expected, expected, expected}));
+}
+
 // Addition is not associative: 1e16 + 1 + 1 - 1e16 depends on the order.
 TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
   const std::vector<double> global = {1e16, 1, 1, -1e16};

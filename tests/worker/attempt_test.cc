@@ -334,8 +334,8 @@ TEST(AttemptTest, AStopAfterTheNextCheckpointIsToldToOneRankAndARequestedEndOfAl
   stop.set_reason("Suspended");
   core.Assign({stop});
   EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
-  core.Exits(kJob, 1, {.exit_code = 81});
-  core.Exits(kJob, 0, {.exit_code = 81});
+  core.Exits(kJob, 1, {.exit_code = 75});
+  core.Exits(kJob, 0, {.exit_code = 75});
   const v1::AttemptStatus status = core.TakeStatus();
   for (const v1::RankStatus& rank : status.ranks()) {
     EXPECT_EQ(rank.cause().class_(), v1::FAILURE_CLASS_REQUESTED) << rank.cause().message();

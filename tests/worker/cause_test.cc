@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_PREEMPTED,
               "Preempted",
-              "rank 1 exited with code 75 in step 37, after forward of microbatch 2: preempted"},
+              "rank 1 stopped after step 37: a worker of the job was asked to end"},
         Death{"PeerLost",
               {80, 0},
               false,

@@ -410,7 +410,7 @@ TEST(SessionTest, ARefusalIsFollowedByAnotherTryOrTheEnd) {
 TEST(ShutdownTest, EndsWhenEveryRankIsGoneRecordedAndTold) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
-  core.Feed(ShutdownAsked{});
+  core.Feed(ShutdownAsked{absl::ZeroDuration()});
   EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
   core.Exits(kJob, 0, {.exit_code = 81});
   EXPECT_THAT(core.Take<ExitProcess>(), IsEmpty());
@@ -426,7 +426,7 @@ TEST(ShutdownTest, EndsWhenEveryRankIsGoneRecordedAndTold) {
 TEST(ShutdownTest, EndsAtTheLimitThoughARankStays) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
-  core.Feed(ShutdownAsked{});
+  core.Feed(ShutdownAsked{absl::ZeroDuration()});
   core.Advance(kDefaultGrace);
   EXPECT_THAT(core.Take<Kill>(), SizeIs(1));
   EXPECT_EQ(NextWake(core.state()), core.now() + kShutdownLimit - kDefaultGrace);
@@ -437,9 +437,70 @@ TEST(ShutdownTest, EndsAtTheLimitThoughARankStays) {
 TEST(ShutdownTest, TakesNoNewWork) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("a", 1));
-  core.Feed(ShutdownAsked{});
+  core.Feed(ShutdownAsked{absl::ZeroDuration()});
   core.Assign({CoreHarness::Job("a", 1), CoreHarness::Job("b", 1)});
   EXPECT_EQ(core.state().live.size(), 1u);
+}
+
+TEST(ShutdownTest, ADrainAsksOneRankOfEachJobToSaveAndEndsTheDaemonWhenTheyHave) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 2));
+  core.Feed(ShutdownAsked{absl::Seconds(30)});
+  const std::vector<SendToRank> sent = core.Take<SendToRank>();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].message.request(), v1::DESIRED_STOP_AFTER_CHECKPOINT);
+  EXPECT_EQ(sent[0].message.request_id(), 0u);
+  core.Advance(absl::Seconds(20));
+  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty()) << "asked once";
+  core.Exits(kJob, 0, {.exit_code = 75});
+  core.Exits(kJob, 1, {.exit_code = 75});
+  core.Feed(EndRecorded{kJob});
+  const v1::AttemptStatus status = core.TakeStatus();
+  EXPECT_EQ(status.ranks(0).cause().class_(), v1::FAILURE_CLASS_PREEMPTED);
+  EXPECT_EQ(status.ranks(0).cause().reason(), "Preempted");
+  EXPECT_THAT(core.Take<ExitProcess>(), SizeIs(1));
+}
+
+TEST(ShutdownTest, RanksThatOutlastTheDrainAreStopped) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(ShutdownAsked{absl::Seconds(30)});
+  core.Take<SendToRank>();
+  EXPECT_EQ(NextWake(core.state()), core.now() + absl::Seconds(30));
+  core.Advance(absl::Seconds(30));
+  const std::vector<SendToRank> sent = core.Take<SendToRank>();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].message.request(), v1::DESIRED_STOP_NOW);
+  core.Exits(kJob, 0, {.exit_code = 81});
+  EXPECT_EQ(core.TakeStatus().ranks(0).cause().reason(), "WorkerStopped");
+}
+
+TEST(ShutdownTest, ASecondSignalMayShortenTheDrainAndNotLengthenIt) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(ShutdownAsked{absl::Seconds(30)});
+  core.Take<SendToRank>();
+  const absl::Time end = core.now() + absl::Seconds(30);
+  core.Advance(absl::Seconds(10));
+  core.Feed(ShutdownAsked{absl::Seconds(30)});
+  EXPECT_EQ(NextWake(core.state()), end);
+  core.Feed(ShutdownAsked{absl::ZeroDuration()});
+  const std::vector<SendToRank> sent = core.Take<SendToRank>();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].message.request(), v1::DESIRED_STOP_NOW);
+}
+
+TEST(ShutdownTest, ADrainWithoutAJobEndsAtOnceAndOneWithAJobTakesNoOther) {
+  CoreHarness idle;
+  idle.Connect();
+  idle.Feed(ShutdownAsked{absl::Seconds(30)});
+  EXPECT_THAT(idle.Take<ExitProcess>(), SizeIs(1));
+
+  CoreHarness busy;
+  busy.StartJob(CoreHarness::Job("a", 1));
+  busy.Feed(ShutdownAsked{absl::Seconds(30)});
+  busy.Assign({CoreHarness::Job("a", 1), CoreHarness::Job("b", 1)});
+  EXPECT_EQ(busy.state().live.size(), 1u);
 }
 
 TEST(SessionTest, UploadsAreStartedOnce) {

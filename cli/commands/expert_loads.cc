@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/report_details.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/number_text.h"
+#include "cli/terminal/table.h"
+#include "nlohmann/json.hpp"
+
+namespace tandem::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void PrintJson(Context& context, const ReportDetails& details) {
+  std::string text;
+  for (const v1::ExpertLoad& load : details.norms.experts()) {
+    const Json row = {{"step", details.step},
+                      {"layer", load.layer()},
+                      {"tokens", std::vector<int64_t>(load.tokens().begin(), load.tokens().end())},
+                      {"dropped", load.dropped()},
+                      {"balance_loss", load.balance_loss()},
+                      {"z_loss", load.z_loss()}};
+    absl::StrAppend(&text, row.dump(), "\n");
+  }
+  context.console.Write(Stream::kOut, text);
+}
+
+void PrintTable(Context& context, const ReportDetails& details) {
+  Table table({{.heading = absl::StrCat("STEP ", details.step)},
+               {.heading = "EXPERTS", .align = Table::Align::kRight},
+               {.heading = "TOKENS", .align = Table::Align::kRight},
+               {.heading = "LARGEST/MEAN", .align = Table::Align::kRight},
+               {.heading = "SMALLEST/MEAN", .align = Table::Align::kRight},
+               {.heading = "IDLE", .align = Table::Align::kRight},
+               {.heading = "DROPPED", .align = Table::Align::kRight},
+               {.heading = "BALANCE LOSS", .align = Table::Align::kRight},
+               {.heading = "Z LOSS", .align = Table::Align::kRight}});
+  for (const v1::ExpertLoad& load : details.norms.experts()) {
+    const auto& tokens = load.tokens();
+    const int64_t sum = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
+    const auto [smallest, largest] = std::minmax_element(tokens.begin(), tokens.end());
+    const auto in_means = [&](auto extreme) {
+      return sum == 0
+                 ? ""
+                 : absl::StrFormat("%.2f", static_cast<double>(*extreme) *
+                                               static_cast<double>(tokens.size()) / static_cast<double>(sum));
+    };
+    table.Add({absl::StrCat("layer ", load.layer()), absl::StrCat(tokens.size()), CountText(sum),
+               in_means(largest), in_means(smallest),
+               absl::StrCat(std::count(tokens.begin(), tokens.end(), 0)), CountText(load.dropped()),
+               MagnitudeText(load.balance_loss()), MagnitudeText(load.z_loss())});
+  }
+  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+}
+
+}  // namespace
+
+int ExpertLoads(Context& context, const MetricsOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  int code = kOk;
+  const std::optional<ReportDetails> details =
+      FindDetails(context, *client,
+                  {.job = options.job,
+                   .step = options.step,
+                   .what = absl::StrCat("metrics --moe ", Escape(options.job)),
+                   .has_them = [](const v1::Norms& norms) { return norms.experts_size() > 0; },
+                   .none =
+                       [](const v1::Job& job) {
+                         return job.resolved().model().has_moe() ? "" : "its model has no sparse layers";
+                       }},
+                  code);
+  if (!details.has_value()) {
+    return code;
+  }
+  if (options.format == Format::kJson) {
+    PrintJson(context, *details);
+  } else {
+    PrintTable(context, *details);
+  }
+  return context.console.OutClosed() ? kOutputClosed : kOk;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "cli/commands/context.h"
+
+namespace tandem::cli {
+
+// The details of one step's report, which are kept of the newest steps alone.
+struct ReportDetails {
+  int64_t step = 0;
+  v1::Norms norms;
+  v1::ParameterTable table;
+};
+
+// What a command shows of a job's reports.
+struct DetailsRequest {
+  std::string job;
+  int64_t step = 0;                                 // 0: the newest that has them
+  std::string what;                                 // the command, for messages: "norms headers"
+  std::function<bool(const v1::Norms&)> has_them;   // whether a report has what is asked for
+  std::function<std::string(const v1::Job&)> none;  // why the job never has them; empty: it has
+};
+
+// Asks for them, and complains to the console where there are none: `code` is then what the command ends
+// with.
+std::optional<ReportDetails> FindDetails(Context& context, Client& client, const DetailsRequest& request,
+                                         int& code);
+
+}  // namespace tandem::cli

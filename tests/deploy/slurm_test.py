@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""deploy/slurm under a real Slurm: a job on two workers is preempted, then near its time limit, each time ends with 75,
+is queued again and resumes, and ends with the bits of one that nobody disturbed; one that is cancelled stays cancelled.
+
+Usage: slurm_test.py REPOSITORY FOLDER_OF_BINARIES
+"""
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from slurm_cluster import Slurm
+
+STEPS = 400
+
+
+def job(folder, name, steps=STEPS):
+    """The path of a job that saves nothing before its end, unless somebody asks for it."""
+    spec = {
+        "name": name,
+        "model": {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "num_attention_heads": 2,
+                  "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 256, "model_type": "llama"},
+        "data": {"train": str(folder / "text"), "tokenizer": "bytes"},
+        "training": {"steps": steps, "sequence_length": 64, "micro_batch_size": 2, "global_batch_size": 8, "seed": 7,
+                     "validate_every_steps": 0},
+        "parallelism": {"ranks": 2, "fsdp": {"strategy": "zero3"}},
+        "resources": {"device": "cpu", "ranks_per_worker": 1},
+        "checkpoint": {"directory": str(folder / name), "every_steps": 10 * steps},
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(spec))
+    return path
+
+
+def losses(directory):
+    """What metrics.jsonl says of every step, without what depends on the clock."""
+    path = directory / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [(line["step"], line["loss"], line["grad_norm"]) for line in lines]
+
+
+def saved(directory):
+    return sorted(int(path.name.removeprefix("step-")) for path in directory.glob("step-*"))
+
+
+def weights(directory, step=STEPS):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in (directory / f"step-{step}").iterdir() if path.name != "manifest.json"}
+
+
+class Batch:
+    """A job of Slurm that runs deploy/slurm/tandem.sbatch."""
+
+    def __init__(self, slurm, folder, name, command, partition="low"):
+        self.slurm = slurm
+        self.directory = folder / name
+        self.log = folder / f"{name}.out"
+        self.id = slurm("sbatch", "--parsable", "--nodes=2", "--exclusive", f"--partition={partition}", f"--chdir={folder}",
+                        f"--output={self.log}", *command)
+
+    def wait_for_steps(self, more):
+        first = len(losses(self.directory))
+        self.slurm.wait(f"{self.directory.name} makes {more} steps", lambda: len(losses(self.directory)) >= first + more, 60)
+
+    def wait_for_end(self, start):
+        self.slurm.wait(f"start {start} ends with 75", lambda: re.search(f"start {start}: exit 75", self.log.read_text()), 20)
+
+    def state(self):
+        return self.slurm.job(self.id)["JobState"]
+
+    def wait_state(self, state):
+        self.slurm.wait(f"{self.directory.name} is {state}", lambda: self.state() == state, 60)
+
+
+def main():
+    root, binaries = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "text").write_bytes((root / "README.md").read_bytes() * 20)
+
+        def command(path):
+            return [root / "deploy/slurm/tandem.sbatch", "--bin", binaries, path, "--", "--slots", 1]
+
+        with Slurm(folder / "slurm") as slurm:
+            batch = Batch(slurm, folder, "disturbed", command(job(folder, "disturbed")))
+            try:
+                batch.wait_for_steps(20)
+                urgent = Batch(slurm, folder, "urgent", ["--wrap=sleep 1"], "high")
+                batch.wait_for_end(start=1)
+                urgent.wait_state("COMPLETED")
+                batch.wait_for_steps(20)
+                slurm("scancel", "--batch", "--signal=USR1", batch.id)  # as before the time limit
+                batch.wait_for_end(start=2)
+                batch.wait_state("COMPLETED")
+                first, second, last = saved(batch.directory)
+                assert 20 <= first < second < last == STEPS, (first, second, last)
+                assert slurm.job(batch.id)["Restarts"] == "2"
+
+                cancelled = Batch(slurm, folder, "cancelled", command(job(folder, "cancelled", steps=1_000_000)))
+                cancelled.wait_for_steps(20)
+                slurm("scancel", cancelled.id)
+                cancelled.wait_state("CANCELLED")
+                assert len(saved(cancelled.directory)) == 1, "what was trained is saved"
+                assert "back to Slurm's queue" not in cancelled.log.read_text()
+            except AssertionError:
+                for log in folder.glob("*.out"):
+                    print(f"{log.name}:\n{log.read_text()}")
+                raise
+        subprocess.run([binaries / "tandem", "run", "--workers", "2", "--slots", "1", "-f", job(folder, "undisturbed")], check=True,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60, env={**os.environ, "XDG_STATE_HOME": name})
+        assert losses(folder / "disturbed") == losses(folder / "undisturbed")
+        assert weights(folder / "disturbed") == weights(folder / "undisturbed") != {}
+        print(f"preempted after step {first}, at its time limit after step {second}, done after {last}: the same bits")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/router_load.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tandem::trainer {
+namespace {
+
+constexpr int kDoublesPerMicrobatch = 2;
+
+int64_t NumDoubles(const RouterLoad& load) {
+  return static_cast<int64_t>(load.tokens.size() + 1 + kDoublesPerMicrobatch * load.losses.size());
+}
+
+// `begin`: of this layer in rank 0's doubles.
+ExpertLoad FoldLayer(const RouterLoad& shape, const double* begin, int ranks, int64_t stride) {
+  ExpertLoad load{.layer = shape.layer, .tokens = std::vector<int64_t>(shape.tokens.size())};
+  for (int rank = 0; rank < ranks; ++rank) {
+    const double* in = begin + rank * stride;
+    for (int64_t& tokens : load.tokens) {
+      tokens += static_cast<int64_t>(*in++);
+    }
+    load.dropped += static_cast<int64_t>(*in);
+  }
+  const auto losses_at = static_cast<int64_t>(shape.tokens.size()) + 1;
+  const auto microbatches = static_cast<int64_t>(shape.losses.size()) * ranks;
+  for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+    const double* in =
+        begin + microbatch % ranks * stride + losses_at + microbatch / ranks * kDoublesPerMicrobatch;
+    load.balance_loss += in[0];
+    load.z_loss += in[1];
+  }
+  load.balance_loss /= static_cast<double>(microbatches);
+  load.z_loss /= static_cast<double>(microbatches);
+  return load;
+}
+
+}  // namespace
+
+int64_t NumDoubles(const std::vector<RouterLoad>& loads) {
+  int64_t doubles = 0;
+  for (const RouterLoad& load : loads) {
+    doubles += NumDoubles(load);
+  }
+  return doubles;
+}
+
+double* Put(const std::vector<RouterLoad>& loads, double* out) {
+  for (const RouterLoad& load : loads) {
+    out = std::copy(load.tokens.begin(), load.tokens.end(), out);
+    *out++ = load.dropped;
+    for (const RouterLoad::Losses& losses : load.losses) {
+      *out++ = losses.balance;
+      *out++ = losses.z;
+    }
+  }
+  return out;
+}
+
+std::vector<ExpertLoad> Fold(const std::vector<RouterLoad>& shape, const double* gathered, int ranks,
+                             int64_t stride) {
+  std::vector<ExpertLoad> folded;
+  for (const RouterLoad& layer : shape) {
+    folded.push_back(FoldLayer(layer, gathered, ranks, stride));
+    gathered += NumDoubles(layer);
+  }
+  return folded;
+}
+
+void AddScalars(const std::vector<ExpertLoad>& loads, std::map<std::string, double>& scalars) {
+  if (loads.empty()) {
+    return;
+  }
+  double balance = 0;
+  double z = 0;
+  double largest = 0;
+  int64_t idle = 0;
+  int64_t dropped = 0;
+  for (const ExpertLoad& load : loads) {
+    balance += load.balance_loss;
+    z += load.z_loss;
+    dropped += load.dropped;
+    idle += std::count(load.tokens.begin(), load.tokens.end(), 0);
+    const auto sum = static_cast<double>(std::accumulate(load.tokens.begin(), load.tokens.end(), int64_t{0}));
+    const auto most = static_cast<double>(*std::max_element(load.tokens.begin(), load.tokens.end()));
+    if (sum > 0) {
+      largest = std::max(largest, most * static_cast<double>(load.tokens.size()) / sum);
+    }
+  }
+  const auto layers = static_cast<double>(loads.size());
+  scalars["moe_balance_loss"] = balance / layers;
+  scalars["moe_z_loss"] = z / layers;
+  scalars["moe_largest_load"] = largest;
+  scalars["moe_idle"] = static_cast<double>(idle);
+  scalars["moe_dropped"] = static_cast<double>(dropped);
+}
+
+}  // namespace tandem::trainer
