@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the compute stream stands still between two steps of a job on GPUs, a rank a GPU, ranks as
 // threads:
-//   tandem-bench-seam JOB.yaml WARMUP_STEPS
+//   tandem-bench-seam JOB.yaml WARMUP_STEPS [parts]
 // Takes a job without validation and checkpoints. Prints one JSON object. Every piece of work on every stream
 // is marked by events, while steps run ahead as they always do. "gap_us": from the end of the last piece of
 // compute of one run to the start of the first one of the next; "of_it_reduce_us": how much of that the
 // reduce stream worked (the last reduction and the norm); "issue_ms": time that the host took to issue a run:
 // its work, waits and events, without the time in which it was far enough ahead and stood still. Medians over
 // the steps after the warm-up, of rank 0.
+//
+// "parts" adds where the step goes: how long each operation took in a step and how often it ran, by events
+// around every call, which lengthen the step a little. The fold runs beside the compute, all else in it;
+// "rest": of the compute stream's step, what no operation accounts for.
 
 #include <c10/core/Device.h>
 
@@ -18,10 +22,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bench/read_job.h"
+#include "bench/timed_operations.h"
 #include "device/device.h"
 #include "nlohmann/json.hpp"
 #include "ops/operations.h"
@@ -45,6 +51,7 @@ struct Piece {
 struct Marks {
   std::map<std::string, std::vector<Piece>> streams;
   Clock::duration issuing{};  // host time in work, waits and events so far
+  std::vector<tandem::bench::TimedCall> calls;
 
   // Calls `call` and counts its time.
   template <typename F>
@@ -122,12 +129,21 @@ class MarkingDevice final : public tandem::device::Device {
 
 class MarkingBackend final : public tandem::trainer::Backend {
  public:
-  MarkingBackend(int index, Marks& marks)
-      : inner_(tandem::trainer::MakeCudaBackend(index)), device_(inner_->device(), marks) {}
+  MarkingBackend(int index, Marks& marks, bool parts)
+      : inner_(tandem::trainer::MakeCudaBackend(index)), device_(inner_->device(), marks) {
+    if (!parts) return;
+    const tandem::bench::CallTimer timer(inner_->device(), marks.calls);
+    operations_ = tandem::bench::MakeTimedOperations(inner_->operations(), timer);
+    shard_kernels_ = tandem::bench::MakeTimedShardKernels(inner_->shard_kernels(), timer);
+  }
 
   tandem::device::Device& device() override { return device_; }
-  const tandem::ops::Operations& operations() const override { return inner_->operations(); }
-  const tandem::fsdp::ShardKernels& shard_kernels() const override { return inner_->shard_kernels(); }
+  const tandem::ops::Operations& operations() const override {
+    return operations_ != nullptr ? *operations_ : inner_->operations();
+  }
+  const tandem::fsdp::ShardKernels& shard_kernels() const override {
+    return shard_kernels_ != nullptr ? *shard_kernels_ : inner_->shard_kernels();
+  }
   std::unique_ptr<tandem::comm::CommunicatorFactory> MakeCommunicatorFactory(
       tandem::comm::Rendezvous rendezvous) override {
     return inner_->MakeCommunicatorFactory(std::move(rendezvous));
@@ -137,6 +153,8 @@ class MarkingBackend final : public tandem::trainer::Backend {
  private:
   const std::unique_ptr<tandem::trainer::Backend> inner_;
   MarkingDevice device_;
+  std::unique_ptr<tandem::ops::Operations> operations_;  // null: the backend's
+  std::unique_ptr<tandem::fsdp::ShardKernels> shard_kernels_;
 };
 
 double Median(std::vector<double> values) {
@@ -158,6 +176,33 @@ size_t ComputePieces(const tandem::schedules::Program& program) {
                                            }));
 }
 
+// Of the calls between two times, which are the begins of `runs` runs and of the one after them.
+nlohmann::ordered_json Parts(const std::vector<tandem::bench::TimedCall>& calls, const TimeMark& origin,
+                             int64_t from, int64_t to, size_t runs) {
+  struct Sum {
+    int64_t ns = 0;
+    size_t calls = 0;
+  };
+  std::map<std::string, Sum> sums;
+  int64_t rest = to - from;
+  for (const tandem::bench::TimedCall& call : calls) {
+    const int64_t start = call.start->Since(origin);
+    if (start < from || start >= to) continue;
+    const int64_t ns = call.end->Since(origin) - start;
+    Sum& sum = sums[call.name];
+    sum.ns += ns;
+    ++sum.calls;
+    if (call.name != "Fold") rest -= ns;
+  }
+  const auto ms = [&](int64_t ns) { return static_cast<double>(ns) * 1e-6 / static_cast<double>(runs); };
+  nlohmann::ordered_json parts;
+  for (const auto& [name, sum] : sums) {
+    parts[name] = {{"ms", ms(sum.ns)}, {"calls", static_cast<double>(sum.calls) / static_cast<double>(runs)}};
+  }
+  parts["rest"] = {{"ms", ms(rest)}};
+  return parts;
+}
+
 // Of rank 0, once the job is done: begin, train for each further step, update.
 nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& marks, int64_t warmup) {
   const std::vector<Piece>& compute = marks.streams.at("compute");
@@ -172,11 +217,12 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& mar
     std::exit(1);
   }
   const auto first_of = [&](size_t run) { return begin + (run - 1) * train; };  // run > 0
+  const auto first_run = std::max<size_t>(1, static_cast<size_t>(warmup));
   const TimeMark& origin = *compute.front().start;
   std::vector<double> gaps;
   std::vector<double> reducing;
   std::vector<double> issuing;
-  for (size_t run = std::max<size_t>(1, static_cast<size_t>(warmup)); run + 1 < runs; ++run) {
+  for (size_t run = first_run; run + 1 < runs; ++run) {
     const Piece& first = compute[first_of(run)];
     const int64_t from = compute[first_of(run) - 1].end->Since(origin);
     const int64_t to = first.start->Since(origin);
@@ -191,17 +237,23 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& mar
                                                                 first.issued_before)
                           .count());
   }
-  return {{"gap_us", Median(gaps)},
-          {"of_it_reduce_us", Median(reducing)},
-          {"issue_ms", Median(issuing)},
-          {"runs", gaps.size()}};
+  nlohmann::ordered_json result = {{"gap_us", Median(gaps)},
+                                   {"of_it_reduce_us", Median(reducing)},
+                                   {"issue_ms", Median(issuing)},
+                                   {"runs", gaps.size()}};
+  if (!marks.calls.empty()) {
+    result["parts"] = Parts(marks.calls, origin, compute[first_of(first_run)].start->Since(origin),
+                            compute[first_of(runs - 1)].start->Since(origin), runs - 1 - first_run);
+  }
+  return result;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: tandem-bench-seam JOB.yaml WARMUP_STEPS\n");
+  const bool parts = argc == 4 && argv[3] == std::string_view("parts");
+  if (argc != 3 && !parts) {
+    std::fprintf(stderr, "usage: tandem-bench-seam JOB.yaml WARMUP_STEPS [parts]\n");
     return 2;
   }
   tandem::v1::JobSpec job = tandem::bench::ReadJobOrExit(argv[1]);
@@ -220,7 +272,7 @@ int main(int argc, char** argv) {
   nlohmann::ordered_json result = {{"system", "tandem"},
                                    {"arena_gib", plan.stage.arena_bytes / 1073741824.0}};
   const tandem::parity::RunOptions options{
-      .make_backend = [&](int rank) { return std::make_unique<MarkingBackend>(rank, marks[rank]); },
+      .make_backend = [&](int rank) { return std::make_unique<MarkingBackend>(rank, marks[rank], parts); },
       .arrays = false,
       .at_end = [&] { result.update(Seams(plan, marks[0], warmup)); }};  // while the devices are there
   const tandem::parity::JobRun run = tandem::parity::RunJob(plan, options);

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
 #include <sched.h>
 
 #include <atomic>
@@ -60,6 +61,12 @@ class RendezvousStore final : public c10d::Store {
   const std::shared_ptr<comm::Store> store_;
   const std::string prefix_;
 };
+
+// Without the stack that an error of LibTorch has.
+std::string TextOf(const std::exception& error) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  return of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
+}
 
 // Gloo's text begins with the place in its source; what a reader needs comes behind it.
 std::string Reason(const std::string& text, const std::string& peer, absl::Duration timeout) {
@@ -149,7 +156,7 @@ class GlooCommunicator final : public Communicator {
       num_ended_.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::exception& error) {
       aborted_ = true;  // the buffers of this call may still be written; no further call may start
-      throw CommError(where + ": " + Reason(error.what(), "rank " + std::to_string(peer), timeout_));
+      throw CommError(where + ": " + Reason(TextOf(error), "rank " + std::to_string(peer), timeout_));
     }
   }
 
@@ -221,7 +228,7 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std:
     return std::make_unique<GlooCommunicator>(name, rank, size, timeout, std::move(gloo));
   } catch (const std::exception& error) {
     throw CommError("group " + name + " rank " + std::to_string(rank) + " of " + std::to_string(size) +
-                    ", creation on " + data_address + ": " + error.what());
+                    ", creation on " + data_address + ": " + TextOf(error));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -26,7 +27,7 @@ constexpr int64_t kMostBytes = 1 << 20;
 // What the command line says of flags, before it is parsed: their names, and the file.
 struct CommandLine {
   std::set<std::string> flags;  // without "--"
-  std::string config;           // empty: none
+  std::optional<std::string> config;
 };
 
 CommandLine Look(int argc, const char* const* argv) {
@@ -44,9 +45,11 @@ CommandLine Look(int argc, const char* const* argv) {
     const std::string name(word.substr(0, equals));
     out.flags.insert(name);
     if (name == "config") {
-      out.config = equals != std::string_view::npos ? std::string(word.substr(equals + 1))
-                   : i + 1 < argc                   ? argv[i + 1]
-                                                    : "";
+      if (equals != std::string_view::npos) {
+        out.config = word.substr(equals + 1);
+      } else if (i + 1 < argc) {
+        out.config = argv[i + 1];
+      }
     }
   }
   return out;
@@ -98,8 +101,11 @@ std::string Take(const Setting& setting, CLI::Option& option) {
 
 // What is wrong with the file that --config names, a line each, in its order; else `app` has its settings.
 std::vector<std::string> Apply(CLI::App& app, const CommandLine& line) {
+  if (line.config->empty()) {  // a variable that is not set, in quotes
+    return {"--config: its path is empty; name a file, or leave the flag out"};
+  }
   const absl::StatusOr<std::string> text =
-      platform::ReadAtMost(platform::SystemFiles(), line.config, kMostBytes);
+      platform::ReadAtMost(platform::SystemFiles(), *line.config, kMostBytes);
   if (!text.ok()) {
     return {absl::StrCat("--config: ", std::string(text.status().message()))};
   }
@@ -124,7 +130,7 @@ std::vector<std::string> Apply(CLI::App& app, const CommandLine& line) {
                    [](const Problem& a, const Problem& b) { return a.line < b.line; });
   std::vector<std::string> out;
   for (const Problem& problem : file.problems) {
-    out.push_back(problem.In(line.config));
+    out.push_back(problem.In(*line.config));
   }
   return out;
 }
@@ -145,7 +151,7 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
       ->type_name("FILE");
   const CommandLine line = Look(argc, argv);
   const bool asks = line.flags.contains("help") || line.flags.contains("version");
-  if (!line.config.empty() && !asks) {
+  if (line.config.has_value() && !asks) {
     if (const std::vector<std::string> problems = Apply(app, line); !problems.empty()) {
       return Refuse(app, problems);
     }

@@ -17,7 +17,14 @@ constexpr char kDeepseek[] = "deepseek_v3";
 constexpr int64_t kMostExperts = 65536;  // of all layers: each has names, which are checked and reported
 
 void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
+  const int64_t sharing = check.spec().parallelism().expert();
   if (!sparse) {
+    if (check.Usable({"parallelism.expert", "model.model_type"}) && sharing > 1) {
+      check.Refuse(
+          "parallelism.expert", absl::StrCat(sharing),
+          absl::StrCat("1 with model_type ", model.model_type(), check.Origin("model.model_type")),
+          "it has no experts to share: omit the key, or use model_type: mixtral, qwen3_moe or deepseek_v3");
+    }
     if (model.has_moe() && check.IsWritten("model.model_type")) {
       check.Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe, deepseek_v3 with a block moe",
                    "use one of these, or omit the block");
@@ -82,6 +89,13 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
                  absl::StrCat("1 to num_hidden_layers ", model.num_hidden_layers(),
                               check.Origin("model.num_hidden_layers")),
                  "no layer is sparse: use a smaller number, or model_type: llama");
+  }
+  if (check.Usable({"model.moe.num_experts", "parallelism.expert"}) &&
+      model.moe().num_experts() % sharing != 0) {
+    check.Refuse("parallelism.expert", absl::StrCat(sharing),
+                 absl::StrCat("a divisor of num_experts ", model.moe().num_experts(),
+                              check.Origin("model.moe.num_experts")),
+                 "every rank has as many experts: use another number of them, or of ranks that share them");
   }
   if (check.spec().resources().device() == v1::DEVICE_CUDA) {
     check.Refuse("resources.device", "cuda", "cpu with a mixture of experts",

@@ -14,6 +14,9 @@ namespace {
 constexpr int64_t kMillion = 1'000'000;
 constexpr int64_t kBillion = 1'000'000'000;
 
+// Well above the numbers that are 0 in fp32: what is divided by is never 0.
+constexpr double kSmallestEpsilon = 1e-30;
+
 constexpr TextRule kTextRules[] = {
     {"api_version", "tandem/v1"},
     {"name", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
@@ -29,7 +32,8 @@ constexpr TextRule kTextRules[] = {
      "them, head"},
     {"training.recompute", "off, layer, or kinds of nodes joined by commas: attention, mlp"},
     {"parallelism.fsdp.keep_gathered",
-     "none, all, or units joined by commas: embedding, layers.0 to the last layer, head"},
+     "none, all, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it "
+     "has them, head"},
     {"parallelism.order", "tp, cp, ep, dp and pp, each at most once, joined by -"},
     {"checkpoint.directory", "absolute path of a folder"},
     {"checkpoint.resume", "newest, none, or the absolute path of one checkpoint"},
@@ -107,6 +111,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"training.validation_batches", 1, kMillion},
       {"parallelism.ranks", 1, 16384},
       {"parallelism.replicas", 1, 16384},
+      {"parallelism.expert", 1, 1024},
       {"parallelism.fsdp.prefetch", 0, 2},
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
@@ -117,7 +122,7 @@ const std::vector<IntegerRule>& IntegerRules() {
 
 const std::vector<NumberRule>& NumberRules() {
   static const std::vector<NumberRule> rules = {
-      {"model.rms_norm_eps", 0, 0.1, true, false},
+      {"model.rms_norm_eps", kSmallestEpsilon, 0.1, false, false},
       {"model.rope_theta", 1, 1e12, true, false},
       {"model.initializer_range", 0, 10, true, false},
       {"model.moe.router_aux_loss_coef", 0, 100, false, false},
@@ -127,7 +132,7 @@ const std::vector<NumberRule>& NumberRules() {
       {"training.optimizer.learning_rate", 0, 1, true, false},
       {"training.optimizer.beta1", 0, 1, false, true},
       {"training.optimizer.beta2", 0, 1, false, true},
-      {"training.optimizer.epsilon", 0, 0.1, true, false},
+      {"training.optimizer.epsilon", kSmallestEpsilon, 0.1, false, false},
       {"training.optimizer.weight_decay", 0, 1, false, false},
       {"training.schedule.min_learning_rate", 0, 1, false, false},
       {"training.clip_grad_norm", 0, 1e9, false, false},
@@ -169,7 +174,6 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},
       {"parallelism.context", {"1"}, "not built yet: context parallelism; use 1"},
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},
-      {"parallelism.expert", {"1"}, "not built yet: expert parallelism; use 1"},
       {"parallelism.expert_tensor", {"1"}, "not built yet: tensor parallelism of experts; use 1"},
       {"parallelism.fsdp.strategy",
        {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},

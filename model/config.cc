@@ -39,7 +39,7 @@ void AddParts(Architecture architecture, const DecoderNode& node, const NodeDecl
 template <typename Share>
 int64_t SumOfUnits(const DecoderConfig& config, const Share& share) {
   double total = 0;
-  for (const UnitParameters& unit : DecoderUnits(config)) {
+  for (const UnitParameters& unit : DecoderUnits(WithAllExperts(config))) {
     for (const Parameter& parameter : unit.parameters) {
       total += static_cast<double>(NumElements(parameter.shape)) * share(unit);
     }
@@ -51,6 +51,12 @@ int64_t SumOfUnits(const DecoderConfig& config, const Share& share) {
 
 bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
   return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();
+}
+
+DecoderConfig WithAllExperts(DecoderConfig config) {
+  config.moe.ranks = 1;
+  config.moe.rank = 0;
+  return config;
 }
 
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {

@@ -25,6 +25,12 @@ struct MixtureOfExperts {
   int64_t shared_intermediate_size = 0;
   double router_aux_loss_coef = 0;  // of the balance over a microbatch (ops/router_losses.h)
   double router_z_loss_coef = 0;
+  // The ranks that share the experts of a layer: each has experts / ranks, in the order of their numbers.
+  // This is of the one at `rank`.
+  int64_t ranks = 1;
+  int64_t rank = 0;
+  // Rows of the experts of a rank that are computed at a time, as a multiple of what is expected.
+  double rows_at_a_time = 1.5;
 };
 
 // Multi-head latent attention (latent_attention.cc). kv_rank 0: heads have projections of their own.
@@ -96,10 +102,15 @@ struct UnitParameters {
   bool frozen = false;  // not trained
 };
 
+// The decoder as one rank would have it, with all experts.
+DecoderConfig WithAllExperts(DecoderConfig config);
+
 // Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless
-// tied). A sparse layer has the parts "attention" and "router", and a unit "layers.0.experts" beside it.
+// tied). A sparse layer has the parts "attention" and "router", and a unit "layers.0.experts" beside it,
+// which has the experts of config.moe.rank.
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
+// Of all ranks together.
 int64_t NumParameters(const DecoderConfig& config);
 
 // Those that one token uses: all but the experts that it did not choose.

@@ -37,7 +37,10 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
        }},
       {NodeKind::kMlp, MakeMlpNode},
       {NodeKind::kRoute, MakeRouteNode},
+      {NodeKind::kPermute, MakePermuteNode},
+      {NodeKind::kDispatch, MakeDispatchNode},
       {NodeKind::kExperts, MakeExpertsNode},
+      {NodeKind::kCombine, MakeCombineNode},
       {NodeKind::kFinish, MakeFinishNode},
       {NodeKind::kHead, MakeHeadNode},
   };

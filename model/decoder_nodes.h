@@ -20,7 +20,10 @@ std::unique_ptr<Node> MakeLatentAttentionNode(const NodeContext& context,
                                               std::shared_ptr<const RotaryTables> tables);
 std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
 std::unique_ptr<Node> MakeRouteNode(const NodeContext& context);
+std::unique_ptr<Node> MakePermuteNode(const NodeContext& context);
+std::unique_ptr<Node> MakeDispatchNode(const NodeContext& context);
 std::unique_ptr<Node> MakeExpertsNode(const NodeContext& context);
+std::unique_ptr<Node> MakeCombineNode(const NodeContext& context);
 std::unique_ptr<Node> MakeFinishNode(const NodeContext& context);
 std::unique_ptr<Node> MakeHeadNode(const NodeContext& context);
 

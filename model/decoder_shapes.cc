@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoder_shapes.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace tandem::model {
+namespace {
+
+int64_t RowsAtATime(double multiple, int64_t expected, int64_t most) {
+  return std::min(most, static_cast<int64_t>(std::ceil(multiple * static_cast<double>(expected))));
+}
+
+}  // namespace
 
 DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute,
                              DeviceKind device)
@@ -18,6 +28,7 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       key(kv_heads * head_dim),
       qkv(query + 2 * key),
       compute_bytes(ElementBytes(compute)),
+      statistics_bytes(ElementBytes(MainType(compute))),
       device(device),
       tied(config.tie_word_embeddings),
       norms_heads(config.NormsHeads()),
@@ -27,8 +38,15 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
                     .z = config.moe.router_z_loss_coef},
       report{.experts = router.experts},
       chosen(router.top_k),
-      rows(tokens * chosen),
       expert_inner(config.moe.intermediate_size),
+      expert_ranks(config.moe.ranks),
+      local_experts(router.experts / expert_ranks),
+      first_expert(config.moe.rank * local_experts),
+      seen(expert_ranks * tokens),
+      slots(std::min(chosen, local_experts)),
+      expected_rows(tokens * chosen),
+      rows(RowsAtATime(config.moe.rows_at_a_time, expected_rows, seen * slots)),
+      expert_passes(rows == 0 ? 0 : (seen * slots + rows - 1) / rows),
       shared_inner(config.moe.shared_intermediate_size),
       latent(config.latent),
       widens(compute == ComputeType::kBf16) {}

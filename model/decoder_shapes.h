@@ -27,16 +27,25 @@ struct DecoderShapes {
   int64_t key;            // kv_heads * head_dim
   int64_t qkv;            // query + 2 * key
   int64_t compute_bytes;  // of an element
+  int64_t statistics_bytes;
   DeviceKind device;
   bool tied;         // the head's matrix is the embedding's
   bool norms_heads;  // DecoderConfig::NormsHeads
   ops::RouterConfig router;
   ops::RouterLossConfig router_losses;
-  RouterReport report;   // of a microbatch
-  int64_t chosen;        // k: experts of a token
-  int64_t rows;          // T * k: of all experts together
-  int64_t expert_inner;  // of an expert
-  int64_t shared_inner;  // of the MLP beside the experts; 0: none
+  RouterReport report;    // of a microbatch
+  int64_t chosen;         // k: experts of a token
+  int64_t expert_inner;   // of an expert
+  int64_t expert_ranks;   // P: ranks that share the experts
+  int64_t local_experts;  // of one of them
+  int64_t first_expert;   // the number of the first of these
+  // Tokens that the experts of a rank may see: all of every rank's that chose one of them, each once.
+  int64_t seen;
+  int64_t slots;          // experts of a rank that one token may have
+  int64_t expected_rows;  // T * k: of the experts of a rank, where the router is balanced
+  int64_t rows;           // of the experts of a rank that are computed at a time
+  int64_t expert_passes;  // that compute the most rows there can be, seen * slots
+  int64_t shared_inner;   // of the MLP beside the experts; 0: none
   LatentAttention latent;
   bool widens;  // statistics are of a wider type than what is computed in
 

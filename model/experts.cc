@@ -12,61 +12,97 @@ namespace {
 // Each pass sorts the tokens by their experts anew (ops/permute.h): that costs a copy, and k times as much
 // memory between the forward and the backward if it were kept.
 std::vector<TensorSpec> SortedScratch(const DecoderShapes& s) {
-  return {
-      {"row_of", {s.rows}, ElementType::kInt64},
-      {"counts", {s.router.experts}, ElementType::kInt64},
-      {"rows", {s.rows, s.hidden}},
-      {"row_probabilities", {s.rows, 1}, ElementType::kStatistics},
-      {"activated", {s.rows, s.expert_inner}},  // backward: first its gradient, then the activation itself
-      {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
+  return {{"row_of", {s.seen * s.slots}, ElementType::kInt64},
+          {"counts", {s.local_experts}, ElementType::kInt64},
+          {"window", {s.local_experts}, ElementType::kInt64},
+          {"rows", {s.rows, s.hidden}},
+          {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
+}
+
+void Add(std::vector<TensorSpec> more, std::vector<TensorSpec>& scratch) {
+  scratch.insert(scratch.end(), more.begin(), more.end());
+}
+
+InputSpec Seen(const DecoderShapes& s, const char* name, int64_t columns, ElementType type,
+               const char* received) {
+  return {.tensor = {name, {s.seen, columns}, type}, .from = s.expert_ranks > 1 ? received : name};
 }
 
 }  // namespace
 
 // made = the sum over a token's experts of Wdown · (probability × swiglu(Wgate_up · normed)). The forward
 // keeps gate and up, in the order of the experts; the backward recomputes the activation.
+//
+// As many rows as s.rows are computed at a time, and gate and up are kept of the first of them: where a
+// router sends more to one rank, the passes that follow compute theirs again in the backward.
 NodeDeclaration DeclareExperts(const DecoderShapes& s) {
   const double flops = s.ProductFlops(s.hidden, 3 * s.expert_inner) * static_cast<double>(s.chosen);
   PartSpec part{.name = "experts"};
-  for (int64_t expert = 0; expert < s.router.experts; ++expert) {
+  for (int64_t expert = s.first_expert; expert < s.first_expert + s.local_experts; ++expert) {
     for (const char* name : {"gate.", "up."}) {
       part.parameters.push_back(
           {.name = name + std::to_string(expert), .shape = {s.expert_inner, s.hidden}, .block = "gate_up"});
     }
   }
-  for (int64_t expert = 0; expert < s.router.experts; ++expert) {
+  for (int64_t expert = s.first_expert; expert < s.first_expert + s.local_experts; ++expert) {
     part.parameters.push_back(
         {.name = "down." + std::to_string(expert), .shape = {s.hidden, s.expert_inner}, .block = "down"});
   }
+  const TensorSpec gate_up{"gate_up", {s.rows, 2 * s.expert_inner}};
+  const TensorSpec activated{"activated", {s.rows, s.expert_inner}};
+  const TensorSpec row_probabilities{"row_probabilities", {s.rows, 1}, ElementType::kStatistics};
+  const TensorSpec grad_row_probabilities{"grad_row_probabilities", {s.rows, 1}, ElementType::kStatistics};
+  const TensorSpec grad_gate_up{"grad_gate_up", {s.rows, 2 * s.expert_inner}};
+  const TensorSpec grad_rows{"grad_rows", {s.rows, s.hidden}};  // of what was made of them, then their own
   std::vector<TensorSpec> forward_scratch = SortedScratch(s);
-  forward_scratch.push_back({"made_rows", {s.rows, s.hidden}});
-  std::vector<TensorSpec> backward_scratch = SortedScratch(s);
-  backward_scratch.push_back({"grad_rows", {s.rows, s.hidden}});  // of what was made of them, then their own
-  backward_scratch.push_back({"grad_gate_up", {s.rows, 2 * s.expert_inner}});
-  backward_scratch.push_back({"grad_row_probabilities", {s.rows, 1}, ElementType::kStatistics});
+  Add({row_probabilities, activated, {"made_rows", {s.rows, s.hidden}}}, forward_scratch);
+  std::vector<TensorSpec> input_scratch = SortedScratch(s);
+  Add({row_probabilities, grad_row_probabilities, grad_rows}, input_scratch);
+  std::vector<TensorSpec> weight_scratch = SortedScratch(s);
+  Add({grad_rows}, weight_scratch);
+  std::vector<std::string> weight_reads = {"normed", "chosen", "activated", "grad_gate_up"};
+  const bool exceeds = s.expert_passes > 1;
+  if (exceeds) {
+    const std::vector<TensorSpec> of_later_passes = {{"later_gate_up", gate_up.shape},
+                                                     {"later_activated", activated.shape},
+                                                     {"later_grad_gate_up", grad_gate_up.shape}};
+    Add({of_later_passes[0]}, forward_scratch);
+    Add(of_later_passes, input_scratch);
+    Add(of_later_passes, weight_scratch);
+    Add({row_probabilities, grad_row_probabilities}, weight_scratch);
+    weight_reads.emplace_back("probabilities");
+  }
   return {
       .kind = schedules::NodeKind::kExperts,
-      .inputs = {{.tensor = {"normed", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "normed"},
-                 {.tensor = {"chosen", {s.tokens, s.chosen}, ElementType::kInt64}, .from = "chosen"},
-                 {.tensor = {"probabilities", {s.tokens, s.chosen}, ElementType::kStatistics},
-                  .from = "probabilities"}},
-      .outputs = {{.tensor = {"made", {s.tokens, s.hidden}, ElementType::kHidden},
+      .inputs = {Seen(s, "normed", s.hidden, ElementType::kHidden, "received"),
+                 Seen(s, "chosen", s.slots, ElementType::kInt64, "received_slots"),
+                 Seen(s, "probabilities", s.slots, ElementType::kStatistics, "received_probabilities")},
+      .outputs = {{.tensor = {"made", {s.seen, s.hidden}, ElementType::kHidden},
                    .gradient = true,
+                   .kind = s.expert_ranks > 1 ? schedules::ValueKind::kAllToAll
+                                              : schedules::ValueKind::kActivation,
                    .computed_from = {"gate_up"}},
-                  {.tensor = {"gate_up", {s.rows, 2 * s.expert_inner}}}},
+                  {.tensor = gate_up}},
       .parts = {std::move(part)},
       .forward = {.reads = {"normed", "chosen", "probabilities"},
                   .writes = {"made", "gate_up"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
                   .flops = flops},
-      .backward = {.reads = {"normed", "chosen", "probabilities", "gate_up"},
-                   .gradient_reads = {"made"},
-                   .gradient_writes = {"normed", "probabilities"},
-                   .parameters = true,
-                   .parameter_gradients = true,
-                   .scratch = std::move(backward_scratch),
-                   .flops = 2 * flops},
+      .halves = SplitBackward{.intermediates = {activated, grad_gate_up},
+                              .input = {.reads = {"normed", "chosen", "probabilities", "gate_up"},
+                                        .writes = {"activated", "grad_gate_up"},
+                                        .gradient_reads = {"made"},
+                                        .gradient_writes = {"normed", "probabilities"},
+                                        .parameters = true,
+                                        .scratch = std::move(input_scratch),
+                                        .flops = flops},
+                              .weight = PassSpec{.reads = std::move(weight_reads),
+                                                 .gradient_reads = {"made"},
+                                                 .parameters = exceeds,
+                                                 .parameter_gradients = true,
+                                                 .scratch = std::move(weight_scratch),
+                                                 .flops = flops}},
       .recomputes = true,
   };
 }

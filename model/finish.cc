@@ -3,17 +3,27 @@
 
 namespace tandem::model {
 
-// hidden = x + what its experts made of each token, the shared ones included.
+// hidden = x + what its experts made of each token, the shared ones included. Where ranks share experts, each
+// rank that has some of a token's returns a sum.
 NodeDeclaration DeclareFinish(const DecoderShapes& s) {
   NodeDeclaration declaration{
       .kind = schedules::NodeKind::kFinish,
       .inputs = {HiddenState("x", s),
-                 {.tensor = {"made", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "made"}},
+                 {.tensor = {"made", {s.seen, s.hidden}, ElementType::kHidden},
+                  .from = s.expert_ranks > 1 ? "returned" : "made"}},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
       .forward = {.reads = {"x", "made"}, .writes = {"hidden"}},
       .backward = {.gradient_reads = {"hidden"}, .gradient_writes = {"x", "made"}},
       .recomputes = true,
   };
+  if (s.expert_ranks > 1) {
+    declaration.inputs.push_back(ChosenExperts(s));
+    for (PassSpec* pass : {&declaration.forward, &declaration.backward}) {
+      pass->reads.emplace_back("chosen");
+      pass->scratch = SendsScratch(s);
+    }
+    declaration.recomputes = false;  // what the ranks returned is not kept
+  }
   if (s.shared_inner > 0) {
     declaration.inputs.push_back(
         {.tensor = {"shared", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "shared"});

@@ -4,9 +4,16 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "ops/permute.h"
+#include "ops/sends.h"
 
 namespace tandem::model {
 namespace {
+
+// Where the rows of each token are; undefined where a row is a token.
+struct Sends {
+  at::Tensor chosen, place, counts;
+};
 
 class FinishNode final : public DeclaredNode {
  public:
@@ -15,11 +22,17 @@ class FinishNode final : public DeclaredNode {
  private:
   BoundPass BindForward(BoundTensors& in) const override {
     const at::Tensor shared = s_.shared_inner > 0 ? in.Value("shared") : at::Tensor();
-    return [shared, x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden")]() mutable {
+    return [this, shared, x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden"),
+            sends = SendsOf(in)]() mutable {
       if (!hidden.defined()) {
         return;  // it was kept
       }
-      hidden.copy_(made);
+      if (sends.chosen.defined()) {
+        Plan(sends);
+        ops::Unpermute(made, sends.place, /*first=*/0, /*add=*/false, hidden);
+      } else {
+        hidden.copy_(made);
+      }
       if (shared.defined()) {
         hidden.add_(shared);
       }
@@ -29,9 +42,15 @@ class FinishNode final : public DeclaredNode {
 
   BoundPass BindBackward(BoundTensors& in) const override {
     const at::Tensor grad_shared = s_.shared_inner > 0 ? in.OverwrittenGradient("shared") : at::Tensor();
-    return [grad_shared, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
-            add_x = in.AddsToGradient("x"), grad_made = in.OverwrittenGradient("made")]() mutable {
-      grad_made.copy_(grad_hidden);
+    return [this, grad_shared, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
+            add_x = in.AddsToGradient("x"), grad_made = in.OverwrittenGradient("made"),
+            sends = SendsOf(in)]() mutable {
+      if (sends.chosen.defined()) {
+        Plan(sends);
+        ops::Permute(grad_hidden, sends.place, /*first=*/0, grad_made);
+      } else {
+        grad_made.copy_(grad_hidden);
+      }
       if (grad_shared.defined()) {
         grad_shared.copy_(grad_hidden);
       }
@@ -41,6 +60,17 @@ class FinishNode final : public DeclaredNode {
         grad_x.copy_(grad_hidden);
       }
     };
+  }
+
+  Sends SendsOf(BoundTensors& in) const {
+    if (s_.expert_ranks == 1) {
+      return {};
+    }
+    return {.chosen = in.Value("chosen"), .place = in.Scratch("place"), .counts = in.Scratch("sent_counts")};
+  }
+
+  void Plan(Sends& sends) const {
+    ops::PlanSends(sends.chosen, s_.local_experts, s_.tokens, sends.counts, sends.place);
   }
 };
 

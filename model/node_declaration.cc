@@ -94,9 +94,10 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, const Dec
   bool trains = false;
   PassSpec& writer = declaration.halves.has_value() ? *declaration.halves->weight : declaration.backward;
   // Of a matrix of an expert: what is expected.
-  const double rows = declaration.kind == schedules::NodeKind::kExperts
-                          ? static_cast<double>(shapes.rows) / static_cast<double>(shapes.router.experts)
-                          : static_cast<double>(shapes.tokens);
+  const double rows =
+      declaration.kind == schedules::NodeKind::kExperts
+          ? static_cast<double>(shapes.expected_rows) / static_cast<double>(shapes.local_experts)
+          : static_cast<double>(shapes.tokens);
   for (PartSpec& part : declaration.parts) {
     part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
     trains = trains || !part.frozen;

@@ -21,17 +21,23 @@ constexpr Kind kKinds[] = {
     {NodeKind::kAttention, "attention", DeclareAttention},
     {NodeKind::kMlp, "mlp", DeclareMlp},
     {NodeKind::kRoute, "route", DeclareRoute},
+    {NodeKind::kPermute, "permute", DeclarePermute},
+    {NodeKind::kDispatch, "dispatch", DeclareDispatch},
     {NodeKind::kExperts, "experts", DeclareExperts},
+    {NodeKind::kCombine, "combine", DeclareCombine},
     {NodeKind::kFinish, "finish", DeclareFinish},
     {NodeKind::kHead, "head", DeclareHead},
 };
 
 // What the layers of a decoder are made of, in forward order.
-const std::vector<NodeKind>& LayerNodes(bool sparse) {
-  static const std::vector<NodeKind> dense_layer = {NodeKind::kAttention, NodeKind::kMlp};
-  static const std::vector<NodeKind> sparse_layer = {NodeKind::kAttention, NodeKind::kRoute,
-                                                     NodeKind::kExperts, NodeKind::kFinish};
-  return sparse ? sparse_layer : dense_layer;
+const std::vector<NodeKind>& LayerNodes(bool sparse, bool exchanges) {
+  static const std::vector<NodeKind> dense = {NodeKind::kAttention, NodeKind::kMlp};
+  static const std::vector<NodeKind> alone = {NodeKind::kAttention, NodeKind::kRoute, NodeKind::kExperts,
+                                              NodeKind::kFinish};
+  static const std::vector<NodeKind> exchanging = {
+      NodeKind::kAttention, NodeKind::kRoute,   NodeKind::kPermute, NodeKind::kDispatch,
+      NodeKind::kExperts,   NodeKind::kCombine, NodeKind::kFinish};
+  return !sparse ? dense : exchanges ? exchanging : alone;
 }
 
 const Kind& InfoOf(NodeKind kind) {
@@ -57,6 +63,15 @@ InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes) {
   return {.tensor = {name, {shapes.tokens, shapes.hidden}, ElementType::kHidden}, .from = "hidden"};
 }
 
+InputSpec ChosenExperts(const DecoderShapes& shapes) {
+  return {.tensor = {"chosen", {shapes.tokens, shapes.chosen}, ElementType::kInt64}, .from = "chosen"};
+}
+
+std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes) {
+  return {{"place", {shapes.tokens, shapes.expert_ranks}, ElementType::kInt64},
+          {"sent_counts", {shapes.expert_ranks}, ElementType::kInt64}};
+}
+
 TensorSpec NormWork(const DecoderShapes& shapes) {
   return {"norm_work",
           {ops::RmsNormBackwardWorkBytes(shapes.device, shapes.tokens, shapes.hidden, shapes.compute_bytes)},
@@ -74,7 +89,7 @@ std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
   std::vector<DecoderNode> nodes = {Alone(NodeKind::kEmbedding)};
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string unit = "layers." + std::to_string(layer);
-    for (const NodeKind kind : LayerNodes(config.IsSparse(layer))) {
+    for (const NodeKind kind : LayerNodes(config.IsSparse(layer), config.moe.ranks > 1)) {
       const std::string name = unit + "." + InfoOf(kind).name;
       nodes.push_back(
           {.kind = kind, .layer = layer, .name = name, .unit = kind == NodeKind::kExperts ? name : unit});

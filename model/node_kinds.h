@@ -18,13 +18,25 @@ NodeDeclaration DeclareAttention(const DecoderShapes& shapes);
 NodeDeclaration DeclareLatentAttention(const DecoderShapes& shapes);
 NodeDeclaration DeclareMlp(const DecoderShapes& shapes);
 NodeDeclaration DeclareRoute(const DecoderShapes& shapes);
+NodeDeclaration DeclarePermute(const DecoderShapes& shapes);
+NodeDeclaration DeclareDispatch(const DecoderShapes& shapes);
 NodeDeclaration DeclareExperts(const DecoderShapes& shapes);
+NodeDeclaration DeclareCombine(const DecoderShapes& shapes);
 NodeDeclaration DeclareFinish(const DecoderShapes& shapes);
 NodeDeclaration DeclareHead(const DecoderShapes& shapes);
+
+// Where the rows of experts travel.
+inline constexpr char kDispatchStream[] = "dispatch";
+inline constexpr char kExpertGroup[] = "ep";
+inline constexpr char kDispatchPurpose[] = "dispatch";
 
 // Inputs that several kinds have.
 InputSpec BatchTokens(const DecoderShapes& shapes);                           // "tokens": [B, S + 1]
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes);  // [T, H]
+InputSpec ChosenExperts(const DecoderShapes& shapes);                         // "chosen": [T, k]
+
+// Scratch of a pass that works out which tokens go to which ranks (ops/sends.h): "place" and "sent_counts".
+std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
 
 // Scratch of the backward of a norm over hidden states: "norm_work".
 TensorSpec NormWork(const DecoderShapes& shapes);

@@ -24,7 +24,7 @@ int64_t SlotsOf(const at::Tensor& tokens, const at::Tensor& rows, const at::Tens
   TORCH_CHECK(count > 0 && slots % count == 0, slots, " slots are not as many for each of ", count,
               " tokens");
   CheckMatrix("tokens", tokens, count, tokens.size(1));
-  CheckMatrix("rows", rows, slots, tokens.size(1));
+  CheckMatrix("rows", rows, rows.size(0), tokens.size(1));
   CheckElements("row_of", row_of, slots);
   return slots / count;
 }
@@ -43,9 +43,9 @@ void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of) 
   std::fill_n(count_of, experts, 0);
   for (int64_t slot = 0; slot < slots; ++slot) {
     const int64_t expert = expert_of[slot];
-    TORCH_CHECK_INDEX(expert >= 0 && expert < experts, "slot ", slot, " is of expert ", expert, " of ",
+    TORCH_CHECK_INDEX(expert >= -1 && expert < experts, "slot ", slot, " is of expert ", expert, " of ",
                       experts);
-    rows[slot] = count_of[expert]++;  // within the expert
+    rows[slot] = expert < 0 ? -1 : count_of[expert]++;  // within the expert
   }
   // The counts hold where each expert begins while rows are moved there.
   int64_t begin = 0;
@@ -53,15 +53,32 @@ void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of) 
     begin += std::exchange(count_of[expert], begin);
   }
   for (int64_t slot = 0; slot < slots; ++slot) {
-    rows[slot] += count_of[expert_of[slot]];
+    rows[slot] += expert_of[slot] < 0 ? 0 : count_of[expert_of[slot]];
   }
   for (int64_t expert = 0; expert + 1 < experts; ++expert) {
     count_of[expert] = count_of[expert + 1] - count_of[expert];
   }
-  count_of[experts - 1] = slots - count_of[experts - 1];
+  count_of[experts - 1] = begin - count_of[experts - 1];
 }
 
-void Permute(const at::Tensor& tokens, const at::Tensor& row_of, at::Tensor& rows) {
+int64_t RowsInWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& window) {
+  const int64_t experts = counts.numel();
+  CheckElements("counts", counts, experts);
+  CheckElements("window", window, experts);
+  const int64_t* const count_of = counts.const_data_ptr<int64_t>();
+  int64_t* const inside = window.mutable_data_ptr<int64_t>();
+  int64_t begin = 0;
+  int64_t total = 0;
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    const int64_t end = begin + count_of[expert];
+    inside[expert] = std::max<int64_t>(0, std::min(end, first + rows) - std::max(begin, first));
+    total += inside[expert];
+    begin = end;
+  }
+  return total;
+}
+
+void Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first, at::Tensor& rows) {
   const int64_t slots = SlotsOf(tokens, rows, row_of);
   TORCH_CHECK(tokens.scalar_type() == rows.scalar_type(), "rows are of the type of their tokens");
   const auto bytes = static_cast<int64_t>(tokens.itemsize()) * tokens.size(1);
@@ -69,11 +86,15 @@ void Permute(const at::Tensor& tokens, const at::Tensor& row_of, at::Tensor& row
   auto* const to = static_cast<char*>(rows.mutable_data_ptr());
   const int64_t* const row = row_of.const_data_ptr<int64_t>();
   for (int64_t slot = 0; slot < row_of.numel(); ++slot) {
-    std::memcpy(to + row[slot] * bytes, from + slot / slots * bytes, static_cast<size_t>(bytes));
+    const int64_t at = row[slot] - first;
+    if (row[slot] >= 0 && at >= 0 && at < rows.size(0)) {
+      std::memcpy(to + at * bytes, from + slot / slots * bytes, static_cast<size_t>(bytes));
+    }
   }
 }
 
-void Unpermute(const at::Tensor& rows, const at::Tensor& row_of, bool add, at::Tensor& tokens) {
+void Unpermute(const at::Tensor& rows, const at::Tensor& row_of, int64_t first, bool add,
+               at::Tensor& tokens) {
   const int64_t slots = SlotsOf(tokens, rows, row_of);
   const int64_t columns = tokens.size(1);
   const int64_t* const row = row_of.const_data_ptr<int64_t>();
@@ -87,11 +108,25 @@ void Unpermute(const at::Tensor& rows, const at::Tensor& row_of, bool add, at::T
       for (int64_t begin = 0; begin < columns; begin += kSums) {
         const int64_t elements = std::min(kSums, columns - begin);
         E* const out = to + token * columns + begin;
-        int64_t slot = 0;
-        const auto term = [&] { return from + row[token * slots + slot] * columns + begin; };
-        kernels.widen(add ? out : term(), elements, sums.data());
-        for (slot = add ? 0 : 1; slot < slots; ++slot) {
-          kernels.accumulate(term(), elements, sums.data());
+        bool empty = !add;
+        if (add) {
+          kernels.widen(out, elements, sums.data());
+        }
+        for (int64_t slot = token * slots; slot < (token + 1) * slots; ++slot) {
+          const int64_t at = row[slot] - first;
+          if (row[slot] < 0 || at < 0 || at >= rows.size(0)) {
+            continue;
+          }
+          const E* const term = from + at * columns + begin;
+          if (empty) {
+            kernels.widen(term, elements, sums.data());
+            empty = false;
+          } else {
+            kernels.accumulate(term, elements, sums.data());
+          }
+        }
+        if (empty) {
+          std::fill_n(sums.data(), elements, T{0});
         }
         kernels.narrow(sums.data(), elements, out);
       }

@@ -37,17 +37,6 @@ schedules::MeshAxes Axes(const absl::StatusOr<parallel::DataParallelMesh>& mesh)
           .outer_group = mesh->outer_group};
 }
 
-// The place of `rank` in the one of the groups of that name that it is in.
-int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, int rank) {
-  for (const parallel::Group& group : groups) {
-    const int place = group.name == name ? parallel::PlaceIn(group, rank) : -1;
-    if (place >= 0) {
-      return place;
-    }
-  }
-  throw std::logic_error(absl::StrCat("rank ", rank, " is in no group ", name));
-}
-
 // By unit.
 std::vector<bool> KeptGathered(const JobPlan& plan) {
   std::vector<bool> kept;
@@ -94,6 +83,16 @@ std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
 }
 
 }  // namespace
+
+int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, int rank) {
+  for (const parallel::Group& group : groups) {
+    const int place = group.name == name ? parallel::PlaceIn(group, rank) : -1;
+    if (place >= 0) {
+      return place;
+    }
+  }
+  throw std::logic_error(absl::StrCat("rank ", rank, " is in no group ", name));
+}
 
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts) {
   std::vector<model::UnitLayout> result;

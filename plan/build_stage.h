@@ -15,6 +15,9 @@ namespace tandem::plan {
 // it (a bug of ours, with the check's text).
 void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan);
 
+// The place of `rank` in the one of the groups of that name that it is in.
+int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, int rank);
+
 // Of the plan's units, as an outline is written from them.
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts);
 

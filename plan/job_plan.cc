@@ -178,6 +178,64 @@ int64_t TokensPerStep(const JobPlan& plan) {
          plan.train.ranks;
 }
 
+fsdp::Layout LayoutOf(const JobPlan& plan, size_t unit, int rank) {
+  fsdp::Layout layout = plan.layouts.at(unit);
+  if (!plan.units[unit].experts || plan.model.moe.ranks == 1) {
+    return layout;
+  }
+  model::DecoderConfig config = plan.model;
+  config.moe.rank = RankIn(plan.groups, "ep", rank);
+  for (const model::UnitParameters& own : model::DecoderUnits(config)) {
+    for (size_t i = 0; own.name == plan.units[unit].name && i < own.parameters.size(); ++i) {
+      layout.parameters[i].name = own.parameters[i].name;
+      layout.parameters[i].decays = Decays(own.parameters[i].name, plan.train.optimizer);
+    }
+  }
+  return layout;
+}
+
+std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan) {
+  std::vector<fsdp::Layout> layouts = plan.layouts;
+  if (plan.model.moe.ranks > 1) {
+    const std::vector<fsdp::Layout> whole =
+        Layouts(model::DecoderUnits(WithAllExperts(plan.model)), AlignedElementBytes(plan.precision),
+                plan.train.optimizer);
+    std::copy(whole.begin(), whole.end(),
+              layouts.begin());  // the same units, of experts with more parameters
+  }
+  return layouts;
+}
+
+std::vector<TrainedParameter> TrainedParameters(const JobPlan& plan) {
+  std::vector<TrainedParameter> trained;
+  const std::vector<fsdp::Layout> layouts = WholeLayouts(plan);
+  for (size_t unit = 0; unit < layouts.size(); ++unit) {
+    for (const fsdp::Parameter& parameter : layouts[unit].parameters) {
+      if (!plan.outline.units[unit].frozen) {
+        trained.push_back({.name = parameter.name, .shape = parameter.shape});
+      }
+    }
+  }
+  return trained;
+}
+
+std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank) {
+  std::map<std::string, size_t> places;
+  for (const TrainedParameter& parameter : TrainedParameters(plan)) {
+    places.emplace(parameter.name, places.size());
+  }
+  std::vector<size_t> own;
+  for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
+    const fsdp::Layout layout = LayoutOf(plan, unit, rank);
+    for (const fsdp::Parameter& parameter : layout.parameters) {
+      if (!plan.outline.units[unit].frozen) {
+        own.push_back(places.at(parameter.name));
+      }
+    }
+  }
+  return own;
+}
+
 double ContributionsPerStep(const JobPlan& plan) {
   return static_cast<double>(plan.train.microbatches_per_rank) * plan.train.ranks;
 }
@@ -251,6 +309,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.precision = PrecisionOf(resolved.precision());
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
+  plan.model.moe.ranks = resolved.parallelism().expert();
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
@@ -266,11 +325,15 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
     texts += schedules::ToText(*program, plan.outline);
   }
   plan.program_digest = platform::Sha256Of(texts);
-  plan.layout_digest = fsdp::LayoutDigest(plan.layouts);
+  // Of the whole model: checkpoints are the same however the ranks share the experts.
+  const std::vector<model::UnitParameters> whole = model::DecoderUnits(WithAllExperts(plan.model));
+  const auto digest = [&](int element_bytes) {
+    return fsdp::LayoutDigest(Layouts(whole, element_bytes, plan.train.optimizer));
+  };
+  plan.layout_digest = digest(aligned);
   plan.resumable_layouts = {plan.layout_digest};
   if (plan.precision.common.main == model::ComputeType::kFp32) {
-    const std::string other =
-        fsdp::LayoutDigest(Layouts(plan.units, aligned == 4 ? 2 : 4, plan.train.optimizer));
+    const std::string other = digest(aligned == 4 ? 2 : 4);
     if (other != plan.layout_digest) {
       plan.resumable_layouts.push_back(other);
     }

@@ -96,6 +96,23 @@ struct JobPlan {
 // ours, with the check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
+// The layout of a unit as `rank` has it, which differs from plan.layouts in the names of experts, and in what
+// follows from names: of the ranks that share the experts of a layer, each has its own.
+fsdp::Layout LayoutOf(const JobPlan& plan, size_t unit, int rank);
+
+// With all experts: what does not depend on how many ranks share them, as checkpoints and reports do not.
+std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan);
+
+// The trained parameters of the whole job, every expert's among them, in the order in which reports list them.
+struct TrainedParameter {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+std::vector<TrainedParameter> TrainedParameters(const JobPlan& plan);
+
+// Which of these a rank's are, in the order of its own units and layouts.
+std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank);
+
 // Where `rank` stands among those that unit `unit` is placed on.
 fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank);
 

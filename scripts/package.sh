@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes an archive that runs wherever it is unpacked, on a Linux with a libc as new as this one: programs, what they
+# Makes an archive that runs wherever it is unpacked, on a Linux with a libc and libstdc++ as new as these: programs, what they
 # load (LibTorch for CPUs too), units, examples and pages. After scripts/build.sh.
 #
 #   scripts/package.sh [--folder DIR]

@@ -35,13 +35,8 @@ constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpo
 
 std::vector<ReportedParameter> Parameters(const plan::JobPlan& plan) {
   std::vector<ReportedParameter> parameters;
-  for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
-    if (plan.outline.units[unit].frozen) {
-      continue;
-    }
-    for (const fsdp::Parameter& parameter : plan.layouts[unit].parameters) {
-      parameters.push_back({.name = parameter.name, .shape = parameter.shape});
-    }
+  for (const plan::TrainedParameter& parameter : plan::TrainedParameters(plan)) {
+    parameters.push_back({.name = parameter.name, .shape = parameter.shape});
   }
   return parameters;
 }
@@ -128,6 +123,8 @@ class Rank::Impl {
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
         units_(MakeUnits(plan, config.rank, backend)),
+        num_parameters_(plan::TrainedParameters(plan).size()),
+        places_(plan::TrainedParametersOf(plan, config.rank)),
         memory_(plan.stage, backend.device(),
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
@@ -370,7 +367,7 @@ class Rank::Impl {
     CheckCanaries(std::max(record.run.applied, record.run.computed));
     if (record.run.applied > 0) {
       report_->learning_rate = record.learning_rate;
-      report_->norms = std::move(record.norms);
+      report_->norms = InTheTable(record.norms);
       if (record.run.computed > 0) {
         SubmitReport();
       } else {
@@ -402,6 +399,18 @@ class Rank::Impl {
                          .nonfinite = record.outcome.nonfinite,
                          .losses = std::move(record.losses),
                          .routers = std::move(record.routers)};
+  }
+
+  // Norms of this rank's parameters at their places among those of the job; of others it has zeros.
+  std::vector<fsdp::ParameterNorms> InTheTable(const std::vector<fsdp::ParameterNorms>& own) const {
+    std::vector<fsdp::ParameterNorms> all;
+    if (!own.empty()) {
+      all.resize(num_parameters_);
+    }
+    for (size_t i = 0; i < own.size(); ++i) {
+      all.at(places_.at(i)) = own[i];
+    }
+    return all;
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's
@@ -539,6 +548,8 @@ class Rank::Impl {
   std::optional<data::Loader> validation_loader_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   const std::vector<fsdp::UnitShard> units_;
+  const size_t num_parameters_;       // that are trained, of the whole job
+  const std::vector<size_t> places_;  // of this rank's among them
   const StageMemory memory_;
   const std::vector<fsdp::StateMemory> states_;
   std::unique_ptr<const Canaries> canaries_;  // where the job asks for them

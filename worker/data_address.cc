@@ -101,4 +101,26 @@ absl::StatusOr<std::string> LocalAddressToward(const std::string& target) {
       absl::StrCat("no route from this machine to ", target, ": ", strerror(errno)));
 }
 
+absl::Status CheckDataAddress(const std::string& address) {
+  const auto refuse = [&](const char* why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\" is not an address of this machine: ", why));
+  };
+  const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(address.c_str(), nullptr, &hints, &found); error != 0) {
+    return refuse(gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  int why = 0;
+  for (const addrinfo* candidate = found; candidate != nullptr; candidate = candidate->ai_next) {
+    const int descriptor = socket(candidate->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool bound = descriptor >= 0 && bind(descriptor, candidate->ai_addr, candidate->ai_addrlen) == 0;
+    why = errno;
+    if (descriptor >= 0) close(descriptor);
+    if (bound) return absl::OkStatus();
+  }
+  return refuse(strerror(why));
+}
+
 }  // namespace tandem::worker

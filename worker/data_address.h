@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace tandem::worker {
@@ -13,5 +14,9 @@ namespace tandem::worker {
 // machine. A numeric address. Asks the routing table (connect of a datagram socket) and sends nothing; blocks
 // while a host name is resolved. InvalidArgument for a target of another form, Unavailable without a route.
 absl::StatusOr<std::string> LocalAddressToward(const std::string& target);
+
+// OK: ranks of this machine can listen on `address`, a numeric one or a name. InvalidArgument otherwise,
+// which says why. Binds a socket and closes it; blocks while a name is resolved.
+absl::Status CheckDataAddress(const std::string& address);
 
 }  // namespace tandem::worker

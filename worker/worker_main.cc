@@ -159,6 +159,12 @@ int main(int argc, char** argv) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("--controller: ", known.message(), "; name one with --data-address")));
   }
+  if (!data_address.empty()) {
+    if (const absl::Status status = worker::CheckDataAddress(data_address); !status.ok()) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat("--data-address: ", status.message(),
+                                                          "; name one of its own, or leave the flag out")));
+    }
+  }
   std::vector<tandem::v1::Slot> all_slots = GpuSlots(trainer);
   for (tandem::v1::Slot& slot : CpuSlots(slots, static_cast<int>(all_slots.size()))) {
     all_slots.push_back(std::move(slot));

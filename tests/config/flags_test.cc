@@ -93,6 +93,14 @@ TEST_F(FlagsTest, AFileThatIsNotThereOrNoFileIsNamed) {
   EXPECT_THAT(printed_, HasSubstr(folder_));
 }
 
+TEST_F(FlagsTest, AnEmptyPathIsNotTheSameAsNoFile) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--config", ""}, std::vector<std::string>{"--config="}}) {
+    EXPECT_EQ(Parse("state: /s\n", words), 2);
+    EXPECT_EQ(printed_, "daemon: --config: its path is empty; name a file, or leave the flag out\n");
+  }
+}
+
 TEST_F(FlagsTest, AMissingFlagAndOneThatIsNoneAreOneLine) {
   EXPECT_EQ(Parse("slots: 2\n"), 2);
   EXPECT_EQ(printed_, "daemon: --state is required; see daemon --help\n");

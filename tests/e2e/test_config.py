@@ -85,6 +85,15 @@ def test_the_files_of_the_systemd_units_are_good(bin_dir, tmp_path, daemon):
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
+def test_systemd_never_gives_up_a_daemon_but_for_a_mistake_in_its_flags(bin_dir, tmp_path, daemon):
+    unit = dict(line.split("=", 1) for line in (ROOT / f"deploy/systemd/tandem-{daemon}.service").read_text().splitlines()
+                if re.match(r"[A-Z]\w+=", line))
+    # By default the sixth start within ten seconds is the last, and a full disk ends each at once.
+    assert (unit["Restart"], unit["StartLimitIntervalSec"]) == ("always", "0")
+    assert run(bin_dir, daemon, "--state", tmp_path, "--nothing").returncode == int(unit["RestartPreventExitStatus"])
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
 def test_the_systemd_units_are_good(bin_dir, tmp_path, daemon):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze on this machine")

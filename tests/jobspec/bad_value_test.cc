@@ -47,8 +47,11 @@ const BadSpec kFields[] = {
      "job.yaml:3:35: training.optimizer.beta1: 1 is not allowed; allowed: at least 0 and less than "
      "1; use a smaller number\n"},
     {"epsilon 0", "steps: 10", "steps: 10, optimizer: {epsilon: 0}",
-     "job.yaml:3:35: training.optimizer.epsilon: 0 is not allowed; allowed: more than 0 and at most "
-     "0.1; use a larger number\n"},
+     "job.yaml:3:35: training.optimizer.epsilon: 0 is not allowed; allowed: 1e-30 to 0.1; use a larger "
+     "number\n"},
+    {"epsilon that is 0 in fp32", "steps: 10", "steps: 10, optimizer: {epsilon: 1e-50}",
+     "job.yaml:3:35: training.optimizer.epsilon: 1e-50 is not allowed; allowed: 1e-30 to 0.1; use a larger "
+     "number\n"},
     {"negative weight decay", "steps: 10", "steps: 10, optimizer: {weight_decay: -0.1}",
      "job.yaml:3:35: training.optimizer.weight_decay: -0.1 is not allowed; allowed: 0 to 1; use a "
      "larger number\n"},
@@ -249,8 +252,8 @@ const BadSpec kRequired[] = {
      "joined by commas: attention, mlp; layer stands alone: leave the others out\n"},
     {"a kept unit that is not there", "", "parallelism: {fsdp: {keep_gathered: \"layers.0,layers.9\"}}",
      "job.yaml:4:22: parallelism.fsdp.keep_gathered: layers.0,layers.9 is not allowed; allowed: none, all, "
-     "or units joined by commas: embedding, layers.0 to the last layer, head; layers.9 is no unit of this "
-     "model, or is there twice; its layers are 0 to 3\n"},
+     "or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has them, "
+     "head; layers.9 is no unit of this model, or is there twice; its layers are 0 to 3\n"},
     {"kept units that nobody gives up", "", "parallelism: {fsdp: {strategy: zero2, keep_gathered: all}}",
      "job.yaml:4:39: parallelism.fsdp.keep_gathered: all is not allowed; allowed: none with fsdp.strategy "
      "zero2; it keeps weights through the step anyway: omit the key, or use zero3, hsdp or hfsdp\n"},
@@ -450,9 +453,10 @@ const BadSpec kLater[] = {
     {"pipeline parallelism", "", "parallelism: {pipeline: 2, ranks: 2}",
      "job.yaml:4:15: parallelism.pipeline: 2 is not allowed; allowed: 1; not built yet: pipeline "
      "parallelism; use 1\n"},
-    {"expert parallelism", "", "parallelism: {expert: 2}",
-     "job.yaml:4:15: parallelism.expert: 2 is not allowed; allowed: 1; not built yet: expert "
-     "parallelism; use 1\n"},
+    {"expert parallelism of a dense model", "", "parallelism: {expert: 2, ranks: 2}",
+     "job.yaml:4:15: parallelism.expert: 2 is not allowed; allowed: 1 with model_type llama (of preset "
+     "llama-tiny); it has no experts to share: omit the key, or use model_type: mixtral, qwen3_moe or "
+     "deepseek_v3\n"},
     {"expert tensor parallelism", "", "parallelism: {expert_tensor: 2}",
      "job.yaml:4:15: parallelism.expert_tensor: 2 is not allowed; allowed: 1; not built yet: tensor "
      "parallelism of experts; use 1\n"},

@@ -67,12 +67,12 @@ TEST_P(PermuteTest, MatchesAutogradBothWays) {
 
     const at::Tensor x_t = x.detach().to(type);
     at::Tensor rows = FilledWithNan({tokens * slots, columns}, type);
-    Permute(x_t, row_of, rows);
+    Permute(x_t, row_of, /*first=*/0, rows);
     EXPECT_TRUE(SameBits(rows, expected.detach().to(type)));
     at::Tensor grad_x = FilledWithNan({tokens, columns}, type);
-    Unpermute(grad_rows.to(type), row_of, /*add=*/false, grad_x);
+    Unpermute(grad_rows.to(type), row_of, /*first=*/0, /*add=*/false, grad_x);
     EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(type));
-    Unpermute(grad_rows.to(type), row_of, /*add=*/true, grad_x);
+    Unpermute(grad_rows.to(type), row_of, /*first=*/0, /*add=*/true, grad_x);
     EXPECT_LE(RelativeError(grad_x, x.grad() * 2), 1.5 * Tolerance(type));  // rounded twice
   }
 }
@@ -85,9 +85,9 @@ TEST_P(PermuteTest, ProbabilitiesComeBackFromTheRowsOfTheirSlots) {
   const at::Tensor probabilities = Numbers(74).Normal({6, 1}).to(GetParam());
   at::Tensor rows = FilledWithNan({6, 1}, GetParam());
   at::Tensor back = FilledWithNan({6, 1}, GetParam());
-  Permute(probabilities, row_of, rows);
+  Permute(probabilities, row_of, /*first=*/0, rows);
   EXPECT_FALSE(SameBits(rows, probabilities));
-  Unpermute(rows, row_of, /*add=*/false, back);
+  Unpermute(rows, row_of, /*first=*/0, /*add=*/false, back);
   EXPECT_TRUE(SameBits(back, probabilities));
 }
 
@@ -99,14 +99,14 @@ TEST(UnpermuteTest, AddsInAscendingExpert) {
   PlanRows(chosen, counts, row_of);
   const at::Tensor rows = at::tensor({1e8, 1.0, -1e8}, at::kDouble).to(at::kFloat).view({3, 1});
   at::Tensor sum = FilledWithNan({1, 1}, at::kFloat);
-  Unpermute(rows, row_of, /*add=*/false, sum);
+  Unpermute(rows, row_of, /*first=*/0, /*add=*/false, sum);
   EXPECT_EQ(sum.item<float>(), (1e8F + 1.0F) - 1e8F);
 }
 
 TEST_P(PermuteTest, RefusesSizesThatDoNotFit) {
   at::Tensor rows = FilledWithNan({5, 4}, GetParam());
-  EXPECT_THROW(Permute(FilledWithNan({2, 4}, GetParam()), Unset({5}), rows), c10::Error);
-  EXPECT_THROW(Permute(FilledWithNan({5, 3}, GetParam()), Unset({5}), rows), c10::Error);
+  EXPECT_THROW(Permute(FilledWithNan({2, 4}, GetParam()), Unset({5}), /*first=*/0, rows), c10::Error);
+  EXPECT_THROW(Permute(FilledWithNan({5, 3}, GetParam()), Unset({5}), /*first=*/0, rows), c10::Error);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     moe.set_router_aux_loss_coef(options.router_aux_loss);
     moe.set_router_z_loss_coef(options.router_z_loss);
   }
-  spec.mutable_data()->set_train(PARITY_TEXT + options.files);  // a folder of this repository: real text
+  spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT + options.files : options.text);
   spec.mutable_data()->set_validation_fraction(0.1);
   v1::Training& training = *spec.mutable_training();
   training.set_steps(options.steps);
@@ -115,6 +115,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.set_validation_batches(options.validation_batches);
   spec.mutable_resources()->set_device(options.on_gpus ? v1::DEVICE_CUDA : v1::DEVICE_CPU);
   spec.mutable_parallelism()->set_ranks(options.ranks);
+  spec.mutable_parallelism()->set_expert(options.expert_parallel);
   if (options.replicas > 1) {
     spec.mutable_parallelism()->set_replicas(options.replicas);
   }

@@ -14,6 +14,7 @@ struct JobOptions {
   int ranks = 1;
   int replicas = 1;
   int experts = 1;  // more: layer 1 is in the expert group, as many layers as that (see AddExperts)
+  int expert_parallel = 1;
   int microbatches_per_rank = 1;
   int64_t steps = 3;
   int64_t layers = 2;
@@ -54,6 +55,7 @@ struct JobOptions {
   int64_t checkpoint_every_steps = 0;
   std::string resume;
   uint64_t seed = 7;
+  std::string text;   // a file; empty: a folder of this repository
   std::string files;  // of the folder of text: "/text.*"; empty: all
 };
 

@@ -154,7 +154,7 @@ size_t ExpertOf(const std::vector<comm::Membership>& memberships) {
 }  // namespace
 
 bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
-  return plan.outline.units[unit].group == schedules::UnitGroup::kExpert &&
+  return plan.model.moe.ranks == 1 && plan.outline.units[unit].group == schedules::UnitGroup::kExpert &&
          std::any_of(plan.groups.begin(), plan.groups.end(),
                      [](const parallel::Group& group) { return group.name == "ep"; });
 }
@@ -236,6 +236,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
             std::string(static_cast<const char*>(state.const_data_ptr()), state.nbytes());
       }
     }
+    const std::vector<fsdp::Layout> whole = plan::WholeLayouts(plan);
     for (size_t u = 0; options.arrays && u < trainer.units().size(); ++u) {
       const fsdp::UnitShard& unit = trainer.units()[u];
       const fsdp::StateMemory state = trainer.StateOf(u);
@@ -248,8 +249,12 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
         }
         const at::Tensor shard = device::FlatTensorIn(backend->device(), memory, type).to(main);
         for (const fsdp::Piece& piece : unit.pieces()) {  // gaps between them hold anything
+          const fsdp::Parameter& own = unit.layout().parameters[piece.parameter];
+          const auto in_whole =
+              std::find_if(whole[u].parameters.begin(), whole[u].parameters.end(),
+                           [&](const fsdp::Parameter& parameter) { return parameter.name == own.name; });
           Put(name + "/" + what, shard.narrow(0, piece.range.begin - unit.held().begin, piece.range.size()),
-              piece.range.begin, unit.layout().elements, run);
+              in_whole->range.begin + piece.range.begin - own.range.begin, whole[u].elements, run);
         }
       };
       put("weights", state.weights, unit.weights_type());

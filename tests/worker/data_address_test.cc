@@ -62,9 +62,34 @@ TEST_F(DaemonTest, TellsTheAddressFromWhichItReachesTheControllerOrTheOneThatItW
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
   EXPECT_EQ(controller_->seen().hellos[0].inventory().data_address(), "127.0.0.1");
   worker_->Kill();
-  StartWorker({"--data-address", "node7.example"});
+  StartWorker({"--data-address", "127.0.0.7"});
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 2; }));
-  EXPECT_EQ(controller_->seen().hellos[1].inventory().data_address(), "node7.example");
+  EXPECT_EQ(controller_->seen().hellos[1].inventory().data_address(), "127.0.0.7");
+}
+
+TEST(CheckDataAddressTest, TakesAddressesAndNamesOfThisMachine) {
+  for (const char* const address : {"127.0.0.1", "127.0.0.9", "localhost", "0.0.0.0"}) {
+    EXPECT_TRUE(CheckDataAddress(address).ok()) << CheckDataAddress(address);
+  }
+}
+
+TEST(CheckDataAddressTest, RefusesThoseOfOtherMachinesAndOfNone) {
+  for (const char* const address : {"192.0.2.1", "nowhere.invalid", "not an address", "127.0.0.1:7070", ""}) {
+    const absl::Status status = CheckDataAddress(address);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << address << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is not an address of this machine: ")) << address;
+  }
+}
+
+TEST_F(DaemonTest, ADataAddressOnWhichNoRankCanListenIsRefusedAtOnce) {
+  WorkerProcess worker({.controller = "unix:" + folder_ + "/none",
+                        .state_folder = folder_ + "/state",
+                        .more = {"--data-address", "192.0.2.1"},
+                        .log = folder_ + "/log"});
+  const std::optional<int> status = worker.Wait();
+  ASSERT_TRUE(status.has_value());
+  EXPECT_EQ(WEXITSTATUS(*status), 1);
+  EXPECT_THAT(ReadAll(folder_ + "/log"), HasSubstr("--data-address: \\\"192.0.2.1\\\" is not an address"));
 }
 
 TEST_F(DaemonTest, AControllerAddressOfUnknownFormIsRefusedAtOnce) {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/device.h"
+#include "fsdp/shard_kernels.h"
+#include "ops/operations.h"
+
+namespace tandem::bench {
+
+// One call of an operation, on the stream that was current.
+struct TimedCall {
+  std::string name;  // of products with the sizes of the weight: "Linear [6144, 4096]"
+  std::unique_ptr<device::TimeMark> start;
+  std::unique_ptr<device::TimeMark> end;
+};
+
+// Issues calls between two marks of the device's current stream. Of one issuing thread.
+class CallTimer {
+ public:
+  CallTimer(device::Device& device, std::vector<TimedCall>& calls) : device_(device), calls_(calls) {}
+
+  template <typename Call>
+  auto Time(std::string name, const Call& call) const {
+    const size_t index = calls_.size();
+    calls_.push_back({.name = std::move(name), .start = device_.MarkTime()});
+    struct End {
+      const CallTimer& timer;
+      const size_t index;
+      ~End() { timer.calls_[index].end = timer.device_.MarkTime(); }
+    } const end{*this, index};
+    return call();
+  }
+
+ private:
+  device::Device& device_;
+  std::vector<TimedCall>& calls_;
+};
+
+// `inner`, every call timed.
+std::unique_ptr<ops::Operations> MakeTimedOperations(const ops::Operations& inner, CallTimer timer);
+std::unique_ptr<fsdp::ShardKernels> MakeTimedShardKernels(const fsdp::ShardKernels& inner, CallTimer timer);
+
+}  // namespace tandem::bench

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient norm, before and behind its exchange. Compiled without contraction (CMakeLists.txt): the bits
+// are those of the CPU's loops.
+#include <cuda_runtime.h>
+
+#include "fsdp/cuda/launch.h"
+
+namespace tandem::fsdp::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// One block: the threads read, one adds, in the units' order.
+__global__ void SumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs,
+                         NormTerms* own) {
+  __shared__ UnitNormTerms shared[kThreads];
+  DoubleDouble squares;
+  double nonfinite = 0;
+  for (int first = 0; first < num_units; first += kThreads) {
+    const int count = num_units - first < kThreads ? num_units - first : kThreads;
+    __syncthreads();
+    if (threadIdx.x < count) shared[threadIdx.x] = *units[first + threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < count; ++i) {
+        squares.Add(shared[i].squares);
+        nonfinite += shared[i].nonfinite;
+      }
+    }
+  }
+  if (threadIdx.x == 0) {
+    *own = {squares.high, squares.low, nonfinite, static_cast<double>(inputs->requests.bits),
+            inputs->requests.profile};
+  }
+}
+
+__global__ void Agree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+                      NormOutcome* outcome) {
+  *outcome = AgreeOnNorm(terms, ranks, num_microbatches, max_norm);
+}
+
+}  // namespace
+
+int LaunchSumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs, NormTerms* own,
+                   Stream stream) {
+  SumTerms<<<1, kThreads, 0, stream>>>(units, num_units, inputs, own);
+  return cudaGetLastError();
+}
+
+int LaunchAgree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+                NormOutcome* outcome, Stream stream) {
+  Agree<<<1, 1, 0, stream>>>(terms, ranks, num_microbatches, max_norm, outcome);
+  return cudaGetLastError();
+}
+
+}  // namespace tandem::fsdp::cuda

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW, what it publishes, and the norms of each parameter, in one pass. Compiled without contraction
+// (CMakeLists.txt): the bits are those of the CPU's loops.
+#include <cuda_runtime.h>
+
+#include <cfloat>
+
+#include "fsdp/cuda/launch.h"
+#include "fsdp/cuda/tiles.cuh"
+
+namespace tandem::fsdp::cuda {
+namespace {
+
+constexpr int kNorms = 3;  // of ParameterNorms: lane k of a group sums the k-th
+
+// The quotients and the root of one element, as the host's.
+template <typename T>
+class ExactArithmetic {
+ public:
+  __device__ explicit ExactArithmetic(const AdamWScalars<T>& s) : s_(s) {}
+  __device__ T Mean(T sum) { return sum / s_.divisor; }
+  __device__ T Direction(T exp_avg, T exp_avg_sq) {
+    return (exp_avg / s_.correction1) / (sqrt(exp_avg_sq / s_.correction2) + s_.epsilon);
+  }
+  __device__ bool exact() const { return true; }
+
+ private:
+  const AdamWScalars<T>& s_;
+};
+
+// The same without branches, so that elements are computed beside each other; `exact` says afterwards whether
+// all of them were within the bounds where the bits are the same.
+//
+// A quotient by a number that all elements share is a product in double. That is within 2^-52 of the
+// quotient, and no quotient of floats is within 2^-49 of the middle between two floats, so that it rounds to
+// the same one; subnormal quotients may be such middles, and are outside the bounds. Root and last quotient
+// take the steps that nvcc's own take far from the ends of the range.
+class QuickArithmetic {
+ public:
+  __device__ explicit QuickArithmetic(const AdamWScalars<float>& s)
+      : divisor_(1 / static_cast<double>(s.divisor)),
+        correction1_(1 / static_cast<double>(s.correction1)),
+        correction2_(1 / static_cast<double>(s.correction2)),
+        epsilon_(s.epsilon),
+        least_sum_(Doubled(2 * FLT_MIN * fmaxf(s.divisor, 1))),
+        usable_(s.correction1 >= 0x1p-20F && s.correction1 <= 1 && s.correction2 >= 0x1p-20F &&
+                s.correction2 <= 1 && s.epsilon >= 0x1p-40F && s.epsilon <= 1 && s.divisor >= 1) {}
+
+  __device__ float Mean(float sum) {
+    low_sum_ = min(low_sum_, Doubled(sum));
+    return Product(sum, divisor_);
+  }
+  __device__ float Direction(float exp_avg, float exp_avg_sq) {
+    low_exp_avg_ = min(low_exp_avg_, Doubled(exp_avg));
+    low_exp_avg_sq_ = min(low_exp_avg_sq_, Doubled(exp_avg_sq));
+    high_ = fmaxf(high_, fmaxf(fabsf(exp_avg), exp_avg_sq));
+    return Quotient(Product(exp_avg, correction1_), Root(Product(exp_avg_sq, correction2_)) + epsilon_);
+  }
+  __device__ bool exact() const {
+    return usable_ && low_sum_ >= least_sum_ && low_exp_avg_ >= Doubled(0x1p-90F) &&
+           low_exp_avg_sq_ >= Doubled(0x1p-100F) && high_ <= 0x1p60F;
+  }
+
+ private:
+  // Ordered as |x|, but for zero, which is above all.
+  static __device__ unsigned Doubled(float x) { return 2 * __float_as_uint(x) - 1; }
+  static __device__ float Product(float x, double factor) {
+    return static_cast<float>(static_cast<double>(x) * factor);
+  }
+  static __device__ float Root(float x) {
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    const float root = __fmul_rn(x, r);
+    const float better = __fmaf_rn(__fmaf_rn(-root, root, x), __fmul_rn(r, 0.5F), root);
+    return x == 0 ? x : better;
+  }
+  static __device__ float Quotient(float x, float y) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+    r = __fmaf_rn(r, __fmaf_rn(-y, r, 1), r);
+    const float q = __fmul_rn(x, r);
+    return copysignf(__fmaf_rn(r, __fmaf_rn(-y, q, x), q), x);  // y > 0
+  }
+
+  const double divisor_;
+  const double correction1_;
+  const double correction2_;
+  const float epsilon_;
+  const unsigned least_sum_;
+  const bool usable_;
+  unsigned low_sum_ = ~0U;
+  unsigned low_exp_avg_ = ~0U;
+  unsigned low_exp_avg_sq_ = ~0U;
+  float high_ = 0;
+};
+
+template <typename T>
+struct QuickestOf {
+  using Type = ExactArithmetic<T>;
+};
+template <>
+struct QuickestOf<float> {
+  using Type = QuickArithmetic;
+};
+template <typename T>
+using Quickest = typename QuickestOf<T>::Type;
+
+// What becomes of one element.
+template <typename T>
+struct Element {
+  T weight;
+  T exp_avg;
+  T exp_avg_sq;
+  T mean;    // of the gradient, not clipped
+  T update;  // new - old weight
+
+  template <typename A>
+  __device__ void Step(const AdamWScalars<T>& s, A& arithmetic, bool finite, T sum) {
+    mean = arithmetic.Mean(sum);
+    update = 0;
+    if (!finite) return;
+    const T gradient = s.clip * mean;
+    exp_avg = s.beta1 * exp_avg + s.one_minus_beta1 * gradient;
+    exp_avg_sq = s.beta2 * exp_avg_sq + s.one_minus_beta2 * gradient * gradient;
+    const T direction = arithmetic.Direction(exp_avg, exp_avg_sq);
+    const T old = weight;
+    weight = old - s.learning_rate * (direction + s.weight_decay * old);
+    update = weight - old;
+  }
+};
+
+// A warp's packed round.
+template <typename T>
+struct Round {
+  RoundPacks<T> sums;  // of gradients; then their means
+  RoundPacks<T> weights;
+  RoundPacks<T> exp_avgs;
+  RoundPacks<T> exp_avg_sqs;
+  RoundPacks<T> updates;
+
+  __device__ void Read(const OptimizerPointers<T>& pointers, int64_t at) {
+    sums.Read(pointers.gradients + at);
+    weights.Read(pointers.weights + at);
+    exp_avgs.Read(pointers.exp_avg + at);
+    exp_avg_sqs.Read(pointers.exp_avg_sq + at);
+  }
+  __device__ void Step(const AdamWScalars<T>& scalars, Quickest<T>& arithmetic, bool finite) {
+#pragma unroll
+    for (int p = 0; p < RoundPacks<T>::kCount; ++p) {
+#pragma unroll
+      for (int k = 0; k < kPackSize<T>; ++k) {
+        Element<T> element{weights.packs[p].e[k], exp_avgs.packs[p].e[k], exp_avg_sqs.packs[p].e[k]};
+        element.Step(scalars, arithmetic, finite, sums.packs[p].e[k]);
+        weights.packs[p].e[k] = element.weight;
+        exp_avgs.packs[p].e[k] = element.exp_avg;
+        exp_avg_sqs.packs[p].e[k] = element.exp_avg_sq;
+        sums.packs[p].e[k] = element.mean;
+        updates.packs[p].e[k] = element.update;
+      }
+    }
+  }
+  __device__ void Write(const OptimizerPointers<T>& pointers, bool finite, int64_t at) const {
+    if (finite) {
+      exp_avgs.Write(pointers.exp_avg + at);
+      exp_avg_sqs.Write(pointers.exp_avg_sq + at);
+      weights.Write(pointers.weights + at);
+    }
+    if (pointers.published == nullptr) return;
+    RoundPacks<T, Bf16> published;
+#pragma unroll
+    for (int p = 0; p < RoundPacks<T>::kCount; ++p) {
+#pragma unroll
+      for (int k = 0; k < kPackSize<T>; ++k) {
+        published.packs[p].e[k] = RoundToBf16(static_cast<float>(weights.packs[p].e[k]));
+      }
+    }
+    published.Write(pointers.published + at);
+  }
+};
+
+// The sums of the lane's squares, in the order of ParameterNorms.
+struct LaneSquares {
+  double sums[kNorms] = {};
+};
+
+// The group's elements [begin, end), one by one.
+template <typename T>
+__device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool finite,
+                                    const OptimizerPointers<T>& pointers, int64_t begin, int64_t end) {
+  ExactArithmetic<T> arithmetic(scalars);
+  LaneSquares squares;
+#pragma unroll 1
+  for (int64_t i = begin + Lane(); i < end; i += kLanes) {
+    Element<T> element{pointers.weights[i], pointers.exp_avg[i], pointers.exp_avg_sq[i]};
+    element.Step(scalars, arithmetic, finite, pointers.gradients[i]);
+    if (finite) {
+      pointers.exp_avg[i] = element.exp_avg;
+      pointers.exp_avg_sq[i] = element.exp_avg_sq;
+      pointers.weights[i] = element.weight;
+    }
+    if (pointers.published != nullptr) {
+      pointers.published[i] = RoundToBf16(static_cast<float>(element.weight));
+    }
+    AddSquare(squares.sums[0], element.weight);
+    AddSquare(squares.sums[1], element.mean);
+    AddSquare(squares.sums[2], element.update);
+  }
+  return squares;
+}
+
+// The warp's packed round at element `at`, unless it needs exact arithmetic: then false, and nothing is
+// written.
+template <typename T>
+__device__ bool StepRound(const AdamWScalars<T>& scalars, Quickest<T> arithmetic, bool finite,
+                          const OptimizerPointers<T>& pointers, int64_t at, Exchange<T>& exchange,
+                          LaneSquares& squares) {
+  Round<T> round;
+  round.Read(pointers, at);
+  round.Step(scalars, arithmetic, finite);
+  if (!__all_sync(0xFFFFFFFF, arithmetic.exact())) return false;
+  round.Write(pointers, finite, at);
+  exchange.EachOfLane(round.weights, [&](T value) { AddSquare(squares.sums[0], value); });
+  exchange.EachOfLane(round.sums, [&](T value) { AddSquare(squares.sums[1], value); });
+  exchange.EachOfLane(round.updates, [&](T value) { AddSquare(squares.sums[2], value); });
+  return true;
+}
+
+// One block a tile; leaves its norms in tile_norms[blockIdx.x].
+template <typename T>
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
+    StepTile(TiledShard shard, AdamWConfig config, OptimizerPointers<T> pointers, bool packed) {
+  __shared__ Exchange<T> exchanges[kWarps];
+  __shared__ DoubleDouble shared[kNorms][kGroups];
+  const Chunks chunks(shard, blockIdx.x);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const RunInputs& inputs = *pointers.inputs;
+  AdamWScalars<T> scalars(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
+                          pointers.outcome->clip);
+  if (!chunks.decays) scalars.weight_decay = 0;
+  const Quickest<T> arithmetic(scalars);
+  const bool finite = pointers.outcome->finite;
+  DoubleDouble sum;  // of the lane's norm
+  for (int64_t base = chunks.first; base <= chunks.last; base += kGroups) {
+    const int64_t of_warp = base + warp * (32 / kLanes);
+    const int64_t chunk = base + Group();
+    const bool whole = chunk <= chunks.last;
+    LaneSquares squares;
+    const bool done = packed && chunks.Packed(of_warp) &&
+                      StepRound(scalars, arithmetic, finite, pointers, of_warp * kPackedGranule - shard.begin,
+                                exchanges[warp], squares);
+    if (!done && whole) {
+      squares = StepElements(scalars, finite, pointers, chunks.begin(chunk) - shard.begin,
+                             chunks.end(chunk) - shard.begin);
+    }
+    for (double& lane : squares.sums) lane = AddLanes(lane);
+    if (whole) sum.Add(Lane() == 0 ? squares.sums[0] : Lane() == 1 ? squares.sums[1] : squares.sums[2]);
+  }
+  if (Lane() < kNorms) shared[Lane()][Group()] = sum;
+  __syncthreads();
+  if (threadIdx.x < kNorms) {
+    DoubleDouble total;
+    for (int group = 0; group < kGroups; ++group) total.Add(shared[threadIdx.x][group]);
+    ParameterNorms& norms = pointers.tile_norms[blockIdx.x];
+    (threadIdx.x == 0 ? norms.weight : threadIdx.x == 1 ? norms.gradient : norms.update) = total;
+  }
+}
+
+// One block a parameter.
+__global__ void AddTileNorms(const ParameterNorms* tiles, const int* first_tiles, ParameterNorms* norms) {
+  __shared__ DoubleDouble shared[kThreads];
+  ParameterNorms sum;
+  for (int tile = first_tiles[blockIdx.x] + static_cast<int>(threadIdx.x); tile < first_tiles[blockIdx.x + 1];
+       tile += kThreads) {
+    sum.weight.Add(tiles[tile].weight);
+    sum.gradient.Add(tiles[tile].gradient);
+    sum.update.Add(tiles[tile].update);
+  }
+  const DoubleDouble weight = AddThreads(sum.weight, shared);
+  const DoubleDouble gradient = AddThreads(sum.gradient, shared);
+  const DoubleDouble update = AddThreads(sum.update, shared);
+  if (threadIdx.x == 0) norms[blockIdx.x] = {weight, gradient, update};
+}
+
+}  // namespace
+
+template <typename T>
+int LaunchOptimizerStep(const TiledShard& shard, const AdamWConfig& config,
+                        const OptimizerPointers<T>& pointers, const int* first_tiles, int num_parameters,
+                        Stream stream) {
+  if (shard.num_tiles > 0) {
+    StepTile<<<static_cast<unsigned>(shard.num_tiles), kThreads, 0, stream>>>(
+        shard, config, pointers,
+        ArePacks({pointers.gradients, pointers.weights, pointers.exp_avg, pointers.exp_avg_sq,
+                  pointers.published}));
+  }
+  AddTileNorms<<<static_cast<unsigned>(num_parameters), kThreads, 0, stream>>>(
+      pointers.tile_norms, first_tiles, pointers.update_norms);
+  return cudaGetLastError();
+}
+
+#define TANDEM_INSTANTIATE(T)                                                                          \
+  template int LaunchOptimizerStep(const TiledShard&, const AdamWConfig&, const OptimizerPointers<T>&, \
+                                   const int*, int, Stream);
+
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(double)
+
+}  // namespace tandem::fsdp::cuda

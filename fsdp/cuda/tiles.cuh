@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "fsdp/buffer_bytes.h"
+#include "fsdp/cuda/launch.h"
+
+// How a block works through a tile: its chunks (norms.h), whose squares have the order of the CPU's sums.
+// Eight threads, a group, sum a chunk, element i on lane i % 8 as in norms.cc; a warp has four chunks that
+// follow each other, a round.
+//
+// A round of whole chunks of 64 elements moves in packs of 16 bytes, neighbours to neighbouring threads, and
+// the values whose squares are wanted change threads in shared memory. All others move element by element.
+namespace tandem::fsdp::cuda {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kLanes = 8;
+constexpr int kGroups = kThreads / kLanes;
+constexpr int kPackedGranule = 64;
+constexpr int kRound = 32 / kLanes * kPackedGranule;  // elements that a warp has in a packed round
+
+__device__ inline int Lane() { return static_cast<int>(threadIdx.x) % kLanes; }
+__device__ inline int Group() { return static_cast<int>(threadIdx.x) / kLanes; }
+
+template <typename T>
+__device__ bool Finite(T value) {
+  return value - value == 0;
+}
+
+// The chunks of one tile: a group sums k, k + kGroups, …
+struct Chunks {
+  __device__ Chunks(const TiledShard& shard, int tile) : granule(shard.granule) {
+    int low = 0;
+    int high = shard.num_pieces - 1;
+    while (low < high) {
+      const int middle = (low + high + 1) / 2;
+      if (shard.pieces[middle].first_tile <= tile) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    const TiledPiece piece = shard.pieces[low];
+    const int64_t length = granule * kTileChunks;
+    const int64_t place = piece.begin / length + (tile - piece.first_tile);
+    tile_begin = place * length < piece.begin ? piece.begin : place * length;
+    tile_end = (place + 1) * length > piece.end ? piece.end : (place + 1) * length;
+    decays = piece.decays;
+    first = tile_begin / granule;
+    last = (tile_end - 1) / granule;
+  }
+  __device__ int64_t begin(int64_t chunk) const {
+    return chunk * granule < tile_begin ? tile_begin : chunk * granule;
+  }
+  __device__ int64_t end(int64_t chunk) const {
+    return (chunk + 1) * granule > tile_end ? tile_end : (chunk + 1) * granule;
+  }
+  // Whether the warp's chunks of a round, from `chunk` on, are packed ones.
+  __device__ bool Packed(int64_t chunk) const {
+    return granule == kPackedGranule && chunk * granule >= tile_begin && chunk * granule + kRound <= tile_end;
+  }
+  int64_t granule;
+  bool decays;
+  int64_t tile_begin;
+  int64_t tile_end;
+  int64_t first;
+  int64_t last;
+};
+
+// A float's square is exact in double, so that one rounding is as good as two.
+__device__ inline void AddSquare(double& sum, float value) {
+  const auto wide = static_cast<double>(value);
+  sum = __fma_rn(wide, wide, sum);
+}
+__device__ inline void AddSquare(double& sum, double value) { sum += value * value; }
+
+// ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)), on each lane of the group.
+__device__ inline double AddLanes(double lane) {
+  lane += __shfl_xor_sync(0xFFFFFFFF, lane, 4, kLanes);
+  lane += __shfl_xor_sync(0xFFFFFFFF, lane, 2, kLanes);
+  lane += __shfl_xor_sync(0xFFFFFFFF, lane, 1, kLanes);
+  return lane;
+}
+
+// Over the threads of a block, as a tree; on thread 0.
+__device__ inline DoubleDouble AddThreads(const DoubleDouble& mine, DoubleDouble* shared) {
+  __syncthreads();
+  shared[threadIdx.x] = mine;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x].Add(shared[threadIdx.x + half]);
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+// Neighbours in memory that a thread moves at once: 16 bytes of the main type, as many of a contribution.
+template <typename T>
+constexpr int kPackSize = 16 / sizeof(T);
+template <typename E, int N>
+struct alignas(N * sizeof(E)) Pack {
+  E e[N];
+};
+
+// Whether these arrays (null ones aside) begin where packs may. Whole granules of any type do.
+inline bool ArePacks(std::initializer_list<const void*> arrays) {
+  bool packs = true;
+  for (const void* array : arrays) packs = packs && reinterpret_cast<uintptr_t>(array) % 16 == 0;
+  return packs;
+}
+
+// A warp's elements of a packed round: a thread has packs i, i + 32, … of E, each of kPackSize<T> elements.
+template <typename T, typename E = T>
+struct RoundPacks {
+  static constexpr int kCount = kRound / kPackSize<T> / 32;
+  Pack<E, kPackSize<T>> packs[kCount];
+
+  __device__ void Read(const E* round) {
+    const auto* const from = reinterpret_cast<const Pack<E, kPackSize<T>>*>(round) + threadIdx.x % 32;
+#pragma unroll
+    for (int p = 0; p < kCount; ++p) packs[p] = from[p * 32];
+  }
+  __device__ void Write(E* round) const {
+    auto* const to = reinterpret_cast<Pack<E, kPackSize<T>>*>(round) + threadIdx.x % 32;
+#pragma unroll
+    for (int p = 0; p < kCount; ++p) to[p * 32] = packs[p];
+  }
+};
+
+// Where a warp's values change threads: a chunk is a little longer here, so that its four groups read four
+// sets of banks.
+template <typename T>
+struct Exchange {
+  static constexpr int kChunk = kPackedGranule + kLanes;
+  T values[32 / kLanes * kChunk];
+
+  // Calls body(value) with the elements of the lane, in order. All threads of the warp.
+  template <typename Body>
+  __device__ void EachOfLane(const RoundPacks<T>& round, const Body& body) {
+    constexpr int kSize = kPackSize<T>;
+    __syncwarp();  // the last values' readers
+#pragma unroll
+    for (int p = 0; p < RoundPacks<T>::kCount; ++p) {
+      const int element = (p * 32 + static_cast<int>(threadIdx.x) % 32) * kSize;
+      *reinterpret_cast<Pack<T, kSize>*>(values + element / kPackedGranule * kChunk +
+                                         element % kPackedGranule) = round.packs[p];
+    }
+    __syncwarp();
+    const T* const mine = values + Group() % (32 / kLanes) * kChunk + Lane();
+#pragma unroll
+    for (int k = 0; k < kPackedGranule / kLanes; ++k) body(mine[k * kLanes]);
+  }
+};
+
+}  // namespace tandem::fsdp::cuda

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/node_kinds.h"
+
+namespace tandem::model {
+
+// A token is sent once to each rank that has an expert which it chose, with the numbers of these there and
+// their probabilities (ops/sends.h). A chunk for each rank, in rank order.
+NodeDeclaration DeclarePermute(const DecoderShapes& s) {
+  return {
+      .kind = schedules::NodeKind::kPermute,
+      .inputs = {{.tensor = {"normed", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "normed"},
+                 ChosenExperts(s),
+                 {.tensor = {"probabilities", {s.tokens, s.chosen}, ElementType::kStatistics},
+                  .from = "probabilities"}},
+      .outputs = {{.tensor = {"sent", {s.seen, s.hidden}, ElementType::kHidden},
+                   .gradient = true,
+                   .kind = schedules::ValueKind::kAllToAll},
+                  {.tensor = {"sent_slots", {s.seen, s.slots}, ElementType::kInt64},
+                   .kind = schedules::ValueKind::kAllToAll},
+                  {.tensor = {"sent_probabilities", {s.seen, s.slots}, ElementType::kStatistics},
+                   .gradient = true,
+                   .kind = schedules::ValueKind::kAllToAll}},
+      .forward = {.reads = {"normed", "chosen", "probabilities"},
+                  .writes = {"sent", "sent_slots", "sent_probabilities"},
+                  .scratch = SendsScratch(s)},
+      .backward = {.reads = {"chosen"},
+                   .gradient_reads = {"sent", "sent_probabilities"},
+                   .gradient_writes = {"normed", "probabilities"},
+                   .scratch = SendsScratch(s)},
+  };
+}
+
+}  // namespace tandem::model

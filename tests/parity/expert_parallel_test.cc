@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iostream>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/seeded_scheduler.h"
+#include "tests/parity/expect_close.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// Ranks that share the experts of a layer, and send each other tokens: the numbers are those of ranks that
+// have every expert, and every schedule has the same bits.
+
+struct Layout {
+  std::string strategy;
+  int ranks;
+  int expert_parallel;
+  int microbatches;
+  int layers;
+  int sparse_step = 1;  // 2: every other layer is dense
+};
+
+std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+  return out << layout.strategy << ", " << layout.ranks << " ranks, " << layout.expert_parallel
+             << " share experts, " << layout.microbatches << " microbatches, " << layout.layers
+             << " layers, every " << layout.sparse_step << ". sparse";
+}
+
+class ExpertParallelTest : public testing::TestWithParam<Layout> {
+ protected:
+  static JobOptions Options() {
+    const Layout& layout = GetParam();
+    return {.strategy = layout.strategy,
+            .ranks = layout.ranks,
+            .replicas = layout.strategy[0] == 'h' ? 2 : 1,
+            .expert_parallel = layout.expert_parallel,
+            .microbatches_per_rank = layout.microbatches,
+            .steps = 4,
+            .layers = layout.layers,
+            .hidden = 16,
+            .inner = 24,
+            .heads = 2,
+            .kv_heads = 1,
+            .sequence_length = 8,
+            .model_type = "qwen3_moe",
+            .num_experts = 8,
+            .expert_inner = 12,
+            .sparse_step = layout.sparse_step,
+            .validate_every_steps = 2};
+  }
+};
+
+void ExpectNumbersOfRanksWithEveryExpert(const JobOptions& options) {
+  JobOptions twin = options;
+  twin.expert_parallel = 1;
+  const plan::JobPlan whole = MakeJob(twin);
+  ExpectClose(whole, RunJob(whole), RunJob(MakeJob(options), {.fill_with_nan = true}),
+              options.fp64 ? kFp64 : kFp32);
+}
+
+void ExpectSameBitsOfSchedules(JobOptions options) {
+  const JobRun sequential = RunJob(MakeJob(options));
+  options.overlap = true;
+  for (const bool delays : {false, true}) {
+    for (const char* recompute : {"off", "layer"}) {
+      SCOPED_TRACE(testing::Message()
+                   << "delayed weight gradients: " << delays << ", recompute " << recompute);
+      options.delay_weight_gradients = delays;
+      options.recompute = recompute;
+      EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), {.fill_with_nan = true})), "");
+    }
+  }
+}
+
+TEST_P(ExpertParallelTest, HasTheNumbersOfRanksWithEveryExpert) {
+  JobOptions options = Options();
+  options.fp64 = true;
+  ExpectNumbersOfRanksWithEveryExpert(options);
+}
+
+TEST_P(ExpertParallelTest, SchedulesGiveTheSameBits) { ExpectSameBitsOfSchedules(Options()); }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ExpertParallelTest,
+                         testing::Values(Layout{"zero3", 2, 2, 4, 2}, Layout{"zero3", 4, 2, 2, 3, 2},
+                                         Layout{"zero3", 4, 4, 1, 1}, Layout{"zero2", 4, 2, 5, 2},
+                                         Layout{"zero1", 2, 2, 2, 3, 2}, Layout{"replicate", 4, 2, 1, 2},
+                                         Layout{"hsdp", 4, 2, 2, 2}, Layout{"hfsdp", 8, 4, 1, 2}));
+
+JobOptions OnFourRanks() {
+  return {.ranks = 4,
+          .expert_parallel = 2,
+          .microbatches_per_rank = 2,
+          .steps = 4,
+          .hidden = 16,
+          .inner = 24,
+          .heads = 2,
+          .kv_heads = 1,
+          .sequence_length = 8,
+          .model_type = "mixtral",
+          .num_experts = 4};
+}
+
+TEST(ExpertParallelJobTest, Fp32HasTheNumbersOfRanksWithEveryExpert) {
+  ExpectNumbersOfRanksWithEveryExpert(OnFourRanks());
+}
+
+// Every rank makes the same exchanges: of a layer's rows, experts and probabilities, of what became of the
+// rows, and of the gradients of all but the experts' numbers. A token is one row a rank, however many experts
+// it has there.
+TEST(ExpertParallelJobTest, ATokenTravelsOncePerRank) {
+  JobOptions options = OnFourRanks();
+  options.steps = 1;
+  options.warmup_steps = 0;
+  options.layers = 1;
+  options.microbatches_per_rank = 1;
+  const JobRun run = RunJob(MakeJob(options));
+  const int64_t rows = options.expert_parallel * options.micro_batch_size * options.sequence_length;
+  const int64_t tokens = rows * options.hidden;
+  const int64_t slots = rows * 2;
+  std::vector<int64_t> elements;
+  for (const Collective& collective : run.collectives.at("ep")) {
+    EXPECT_EQ(collective.operation, "AllToAll");
+    elements.push_back(collective.elements);
+  }
+  EXPECT_EQ(elements, (std::vector<int64_t>{tokens, slots, slots, tokens, tokens, slots, tokens}));
+}
+
+// A text of one letter, nearly: the router sees the same token again and again, and sends it to the same
+// experts. Of one rank there are more rows than are computed at a time, and others have none.
+class SkewTest : public testing::Test {
+ protected:
+  SkewTest() {
+    std::ofstream text(folder_.path() + "/text");
+    for (int i = 0; i < 20000; ++i) {
+      text << (i % 20 == 7 ? static_cast<char>('b' + i % 23) : 'a');
+    }
+  }
+
+  JobOptions Options(int expert_parallel, int experts) const {
+    JobOptions options = OnFourRanks();
+    options.expert_parallel = expert_parallel;
+    options.num_experts = experts;
+    options.router_aux_loss = 0;
+    options.text = folder_.path() + "/text";
+    return options;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(SkewTest, HasTheNumbersOfRanksWithEveryExpertAndTheSameBitsInEverySchedule) {
+  for (const auto& [expert_parallel, experts] : std::vector<std::pair<int, int>>{{2, 4}, {4, 4}, {4, 16}}) {
+    SCOPED_TRACE(testing::Message() << expert_parallel << " ranks share " << experts << " experts");
+    JobOptions options = Options(expert_parallel, experts);
+    ExpectSameBitsOfSchedules(options);
+    options.fp64 = true;
+    ExpectNumbersOfRanksWithEveryExpert(options);
+  }
+}
+
+TEST(ExpertParallelSeededTest, AnyOrderGivesTheBitsOfTheSequentialSchedule) {
+  constexpr uint64_t kFirstSeed = 20261122;
+  constexpr int kSeeds = 40;
+  std::cout << "seeds from " << kFirstSeed << "\n";
+  JobOptions options = OnFourRanks();
+  options.ranks = 2;
+  options.steps = 2;
+  options.microbatches_per_rank = 3;
+  options.hidden = 8;
+  options.inner = 8;
+  options.sequence_length = 4;
+  options.files = "/text.*";
+  const JobRun expected = RunJob(MakeJob(options));
+  options.overlap = true;
+  for (const bool delays : {false, true}) {
+    options.delay_weight_gradients = delays;
+    const plan::JobPlan plan = MakeJob(options);
+    for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSeeds; ++seed) {
+      device::SeededScheduler scheduler(options.ranks, seed);
+      ASSERT_EQ(FirstDifference(expected, RunJob(plan, {.fill_with_nan = true, .scheduler = &scheduler})), "")
+          << "seed " << seed;
+    }
+  }
+}
+
+// A checkpoint does not say how many ranks shared the experts.
+TEST(ExpertParallelJobTest, ACheckpointGoesOnWithAnotherExpertParallelSize) {
+  for (const int resumed_with : {1, 2, 4}) {
+    SCOPED_TRACE(resumed_with);
+    const TemporaryFolder folder;
+    JobOptions options = OnFourRanks();
+    options.fp64 = true;
+    options.checkpoint_directory = folder.path();
+    options.checkpoint_every_steps = 2;
+    const JobRun whole = RunJob(MakeJob(options));
+    const TemporaryFolder other;
+    options.expert_parallel = resumed_with;
+    options.checkpoint_directory = other.path();
+    options.resume = folder.path() + "/step-2";
+    const plan::JobPlan plan = MakeJob(options);
+    const JobRun resumed = RunJob(plan);
+    EXPECT_EQ(resumed.resumed_step, 2);
+    if (resumed_with == 2) {
+      ExpectSameBits(Tail(whole, 3), resumed);
+    } else {
+      ExpectClose(plan, Tail(whole, 3), resumed, kFp64);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::parity
