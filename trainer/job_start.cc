@@ -174,6 +174,20 @@ void CheckSameLayout(const ResumeOptions& options, const checkpoint::Found& foun
   }
 }
 
+// A router chooses others without its bias, and one that starts anew in the middle forgets what it knows.
+void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& found) {
+  const bool theirs = !found.states.empty();
+  if (theirs == !options.states.empty()) {
+    return;
+  }
+  throw UserError(
+      absl::StrCat("checkpoint.resume: ", found.path, " was saved ", theirs ? "with" : "without",
+                   " biases of routers (", theirs ? found.states.front() : options.states.front(),
+                   "), and this job has ", theirs ? "none" : "some", "; allowed: model.moe: ",
+                   theirs ? "{router_bias_update_rate: more than 0}" : "{router_bias_update_rate: 0}",
+                   ", or start in another folder"));
+}
+
 // The newest that verifies, and those that were passed over for it.
 checkpoint::Found Newest(platform::Files& files, const std::string& directory,
                          std::vector<CheckpointWarning>& passed_over) {
@@ -306,6 +320,7 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
     CheckSameType(options, start);
     CheckSameModel(options, start);
     CheckSameLayout(options, start);
+    CheckSameStates(options, start);
     AddDifferences(options, start, warnings);
   }
   if (!options.directory.empty() && !newest) {

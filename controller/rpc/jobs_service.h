@@ -5,6 +5,7 @@
 
 #include "controller/engine.h"
 #include "controller/metrics/progress_board.h"
+#include "controller/rpc/access.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/rpc/watch_stream.h"
@@ -28,6 +29,7 @@ class JobsService final : public v1::Jobs::CallbackService {
     UploadRelay& uploads;
     const ProgressBoard& progress;
     platform::Random& random;
+    Access& access;
   };
   explicit JobsService(const Parts& parts) : parts_(parts) {}
 

@@ -13,17 +13,18 @@ import sys
 TORCH_FREE = {
     "platform": set(),
     "link": {"platform", "proto"},
+    "tls": {"platform"},
     "parallel": {"platform", "proto"},
     "schedules": {"platform", "proto"},
     "fsdp:": {"platform", "parallel"},
     "ops:": set(),
     "model:": {"platform", "schedules", "parallel", "ops:"},
     "jobspec": {"platform", "proto", "parallel", "model:"},
-    "config": {"platform", "jobspec"},
+    "config": {"platform", "jobspec", "tls"},
     "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "fsdp:", "model:"},
-    "controller": {"platform", "proto", "link", "jobspec", "config", "parallel", "schedules", "plan"},
-    "worker": {"platform", "proto", "link", "jobspec", "config", "parallel", "schedules", "plan"},
-    "cli": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan", "fsdp:", "model:"},
+    "controller": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
+    "worker": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
+    "cli": {"platform", "proto", "link", "tls", "jobspec", "parallel", "schedules", "plan", "fsdp:", "model:"},
 }
 TORCH_HALF = {
     "device": {"platform"},
