@@ -80,6 +80,7 @@ struct Found {
   Info info;
   std::string weights_dtype;        // as safetensors names it: "F32"
   std::vector<std::string> states;  // arrays that are neither weights nor moments, by name
+  int version = 0;  // of its manifest; 1 has arrays by unit, which lie as their job's layout said
 };
 
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.

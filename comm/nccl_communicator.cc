@@ -39,11 +39,16 @@ std::string Text(ncclResult_t result, ncclComm_t comm) {
   return text;
 }
 
-ncclConfig_t Config(const std::string& name) {
+// Points into its arguments. The priority is the stream's that collectives are enqueued on.
+ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.splitShare = 0;
   config.commName = name.c_str();
+  if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
+  if (options.min_ctas) config.minCTAs = *options.min_ctas;
+  if (options.max_ctas) config.maxCTAs = *options.max_ctas;
+  if (!options.net_name.empty()) config.netName = options.net_name.c_str();
   return config;
 }
 
@@ -92,11 +97,11 @@ class NcclCommunicator final : public Communicator {
   // Waits until `start`, which begins to make a communicator, has succeeded.
   template <typename Start>
   NcclCommunicator(std::string name, int rank, int size, int device, absl::Duration timeout,
-                   const Start& start)
+                   const parallel::GroupOptions& options, const Start& start)
       : name_(std::move(name)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     const std::string where = Where("creation");
-    ncclConfig_t config = Config(name_);
+    ncclConfig_t config = Config(name_, options);
     Check(start(&comm_, &config), where);
     AwaitStart(where);
   }
@@ -394,9 +399,9 @@ class NcclFactory final : public CommunicatorFactory {
   NcclFactory(Rendezvous rendezvous, int device) : rendezvous_(std::move(rendezvous)), device_(device) {}
 
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
-    if (live != nullptr) return CloneNcclCommunicator(membership.group, *live);
+    if (live != nullptr) return CloneNcclCommunicator(membership.group, *live, membership.options);
     return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
-                                membership.size, device_, rendezvous_.timeout);
+                                membership.size, device_, rendezvous_.timeout, membership.options);
   }
   std::unique_ptr<device::Region> Reserve(device::Device&, int64_t bytes) override {
     return std::make_unique<NcclRegion>(device_, bytes);
@@ -415,7 +420,8 @@ std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int 
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,
-                                                   absl::Duration timeout) {
+                                                   absl::Duration timeout,
+                                                   const parallel::GroupOptions& options) {
   const std::string key = prefix + "/nccl";
   ncclUniqueId id;
   if (rank == 0) {
@@ -431,17 +437,18 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
     }
     std::memcpy(id.internal, value.data(), value.size());
   }
-  return std::make_unique<NcclCommunicator>(name, rank, size, device, timeout,
+  return std::make_unique<NcclCommunicator>(name, rank, size, device, timeout, options,
                                             [&](ncclComm_t* comm, ncclConfig_t* config) {
                                               return ncclCommInitRankConfig(comm, size, id, rank, config);
                                             });
 }
 
-std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent) {
+std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
+                                                    const parallel::GroupOptions& options) {
   auto* const live = dynamic_cast<NcclCommunicator*>(&parent);
   if (live == nullptr) throw std::logic_error("group " + parent.name() + " is no group of NCCL");
   return std::make_unique<NcclCommunicator>(
-      name, live->rank(), live->size(), live->device(), live->timeout(),
+      name, live->rank(), live->size(), live->device(), live->timeout(), options,
       [&](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });
 }
 

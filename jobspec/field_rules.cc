@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/field_rules.h"
 
+#include <deque>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "jobspec/presets.h"
@@ -37,6 +39,23 @@ constexpr TextRule kTextRules[] = {
     {"checkpoint.resume", "newest, none, or the absolute path of one checkpoint"},
 };
 
+constexpr char kNccl[] = "parallelism.nccl";
+constexpr char kNetNames[] = "IB, socket";
+
+// With the rules of every group's options. NCCL clusters at most 8 blocks and has at most 64 channels.
+std::vector<IntegerRule> WithNccl(std::vector<IntegerRule> rules) {
+  static std::deque<std::string> paths;  // that the rules point to
+  for (const std::string& group : Keys(*v1::NcclGroups::descriptor())) {
+    const auto add = [&](const char* key, int64_t min, int64_t max) {
+      rules.push_back({paths.emplace_back(JoinPath(JoinPath(kNccl, group), key)).c_str(), min, max});
+    };
+    add("cga_cluster_size", 0, 8);
+    add("min_ctas", 1, 64);
+    add("max_ctas", 1, 64);
+  }
+  return rules;
+}
+
 std::string Allowed(const IntegerRule& rule) { return absl::StrCat(rule.min, " to ", rule.max); }
 
 std::string Allowed(const NumberRule& rule) {
@@ -61,7 +80,7 @@ auto* FindRule(const Rules& rules, std::string_view path) {
 
 // Upper limits are far beyond any use; they keep products of sizes within 64 bits and plans within memory.
 const std::vector<IntegerRule>& IntegerRules() {
-  static const std::vector<IntegerRule> rules = {
+  static const std::vector<IntegerRule> rules = WithNccl({
       {"model.hidden_size", 1, 1 << 20},
       {"model.intermediate_size", 1, 1 << 22},
       {"model.num_hidden_layers", 1, 1024},
@@ -97,7 +116,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
       {"checkpoint.keep", 1, 10000},
-  };
+  });
   return rules;
 }
 
@@ -181,6 +200,9 @@ const std::vector<BuiltRule>& BuiltRules() {
 std::string AllowedText(std::string_view path) {
   if (path == "model.preset") {
     return absl::StrJoin(PresetNames(), ", ");
+  }
+  if (path.starts_with(kNccl) && path.ends_with(".net_name")) {
+    return kNetNames;
   }
   if (path == "training.seed") {
     return "0 to 18446744073709551615";

@@ -70,6 +70,14 @@ std::string NonfinitePlaces(const StepSummary& summary, const std::vector<Report
   return absl::StrJoin(places, ", ");
 }
 
+std::string NonfiniteText(const StepSummary& summary, const std::string& places) {
+  return absl::StrCat(
+      summary.nonfinite,
+      summary.nonfinite == 1 ? " element of the gradients of step " : " elements of the gradients of step ",
+      summary.step, summary.nonfinite == 1 ? " is" : " are", " not finite: ", places,
+      "; the step was not applied");
+}
+
 std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
   std::vector<std::string> names;
   for (const checkpoint::WholeArray& array : arrays) {
@@ -304,6 +312,9 @@ class Rank::Impl {
                           {{"step", absl::StrCat(summary.step)},
                            {"elements", absl::StrCat(summary.nonfinite)},
                            {"where", nonfinite_places_}});
+            if (!std::exchange(told_nonfinite_, true)) {
+              observer_.OnNonfinite(summary.step, NonfiniteText(summary, nonfinite_places_));
+            }
           }
           if (metrics_ != nullptr) {
             metrics_->Append(summary);
@@ -536,7 +547,8 @@ class Rank::Impl {
   // Of the step that was computed last: complete once the run that applies it has ended, and what follows
   // that.
   std::optional<StepRecord> report_;
-  int64_t nonfinite_step_ = 0;  // whose gradients were not finite, where the job is to stop then
+  bool told_nonfinite_ = false;  // of the reporter's thread
+  int64_t nonfinite_step_ = 0;   // whose gradients were not finite, where the job is to stop then
   std::string nonfinite_places_ =
       "the sum of their squares";  // of the newest such step; of the reporter's thread until it is flushed
   std::string save_error_;         // of the newest save; empty: it succeeded

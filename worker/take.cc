@@ -168,11 +168,14 @@ class Taker {
         attempt.dirty = true;
         break;
       case v1::FromTrainer::kCheckpoint:
-      case v1::FromTrainer::kCheckpointWarning: {
+      case v1::FromTrainer::kCheckpointWarning:
+      case v1::FromTrainer::kTrainingWarning: {
         v1::CheckpointNotice notice;
         *notice.mutable_at() = proto::ToProto(now_);
         if (message.has_checkpoint()) {
           *notice.mutable_committed() = message.checkpoint();
+        } else if (message.has_training_warning()) {
+          *notice.mutable_training() = message.training_warning();
         } else {
           *notice.mutable_warning() = message.checkpoint_warning();
         }

@@ -80,8 +80,8 @@ void Apply(const v1::Event& event, State& state);
 Decision Step(const Input& input, absl::Time now, State& state);
 
 // "submitted", "admitted", "starting", "running", "stopping", "finished" (every end), "waiting",
-// "checkpoint", "checkpoint_warning", "worker": what the store and the failpoints call an event. Empty for
-// one that this build does not know.
+// "checkpoint", "checkpoint_warning", "training_warning", "worker": what the store and the failpoints call an
+// event. Empty for one that this build does not know.
 std::string KindOf(const v1::Event& event);
 
 inline constexpr int kEventSchema = 1;

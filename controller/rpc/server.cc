@@ -203,7 +203,7 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
     platform::Log(platform::LogLevel::kInfo, "there is room to store things again", {});
   }
   for (const v1::Event& event : events) {
-    if (event.has_checkpoint_warning()) {
+    if (event.has_checkpoint_warning() || event.has_training_warning()) {
       platform::Log(platform::LogLevel::kWarning, event.reason(),
                     {{"job", event.job_id()}, {"message", event.message()}});
     } else if (!event.job_id().empty() && !event.has_checkpoint()) {

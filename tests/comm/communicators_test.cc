@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -61,6 +62,7 @@ TEST(CommunicatorsTest, EachUseOfAGroupHasACommunicatorOfItsOwn) {
 class RecordingFactory final : public CommunicatorFactory {
  public:
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
+    options[membership.prefix] = membership.options;
     made.push_back(membership.prefix + (live == nullptr ? "" : " from " + live->name()));
     return std::move(MakeThreadCommunicators(membership.group, 1).front());
   }
@@ -69,7 +71,20 @@ class RecordingFactory final : public CommunicatorFactory {
   }
 
   std::vector<std::string> made;
+  std::map<std::string, parallel::GroupOptions> options;  // by prefix
 };
+
+TEST(CommunicatorsTest, EveryUseOfAGroupAndItsClonesAreMadeWithItsOptions) {
+  std::vector<Membership> groups = Groups(0, 1);
+  groups[1].options = {.high_priority = true};
+  groups[2].options = {.max_ctas = 4};
+  RecordingFactory factory;
+  const Communicators communicators(factory, groups, kUses);
+  EXPECT_EQ(factory.options.at("group/0/"), parallel::GroupOptions());
+  EXPECT_EQ(factory.options.at("group/1/"), (parallel::GroupOptions{.high_priority = true}));
+  EXPECT_EQ(factory.options.at("group/2/"), (parallel::GroupOptions{.max_ctas = 4}));
+  EXPECT_EQ(factory.options.at("group/2/sizes/"), (parallel::GroupOptions{.max_ctas = 4}));
+}
 
 TEST(CommunicatorsTest, ClonesComeFromALiveCommunicatorWhereThereIsOne) {
   RecordingFactory factory;

@@ -111,6 +111,9 @@ class Recorder final : public trainer::RankObserver {
   void OnCheckpointWarning(const trainer::CheckpointWarning& warning) override {
     run_.warnings.push_back(warning);
   }
+  void OnNonfinite(int64_t step, const std::string& message) override {
+    run_.nonfinite.emplace_back(step, message);
+  }
   void OnProfiledStep(uint64_t id, const trainer::RecordedRun& recorded, bool last) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.profiled.push_back({.id = id, .timeline = recorded.timeline, .last = last});
@@ -216,7 +219,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       factory = backend->MakeCommunicatorFactory(rendezvous);
     }
     const std::vector<comm::Membership> memberships =
-        trainer::MembershipsOf(trainer::GroupsOfRank(plan.groups, rank), rank);
+        trainer::MembershipsOf(trainer::GroupsOfRank(plan.groups, rank), rank, plan.group_options);
     comm::Communicators communicators(*factory, memberships, trainer::CommunicatorUsesOf(plan));
     const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
         {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);

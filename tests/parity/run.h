@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -51,7 +52,8 @@ struct JobRun {
   std::vector<ProfiledStep> profiled;  // of all ranks, in no order
   std::vector<int64_t> checkpoints;    // steps
   std::vector<trainer::CheckpointWarning> warnings;
-  std::string request_error;  // of the last answer
+  std::vector<std::pair<int64_t, std::string>> nonfinite;  // steps that were told, and what was said
+  std::string request_error;                               // of the last answer
   int64_t resumed_step = 0;
   std::string resumed_from;
   bool stopped = false;  // on request

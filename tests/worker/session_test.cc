@@ -273,6 +273,23 @@ TEST(SessionTest, ACheckpointIsToldUntilItIsAcknowledged) {
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
 }
 
+TEST(SessionTest, AWarningAboutTheTrainingIsToldUntilItIsAcknowledged) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  v1::FromTrainer said;
+  said.mutable_training_warning()->set_step(7);
+  said.mutable_training_warning()->set_message("not finite");
+  core.Say(kJob, 0, said);
+  core.Feed(Disconnected{});
+  core.Connect({CoreHarness::Job("j", 1)});
+  const std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  ASSERT_FALSE(notices.empty());
+  EXPECT_EQ(notices.back().checkpoint().training().step(), 7);
+  EXPECT_EQ(notices.back().checkpoint().training().message(), "not finite");
+  EXPECT_FALSE(notices.back().checkpoint().has_warning());
+  EXPECT_EQ(notices.back().checkpoint().number(), 1u);
+}
+
 TEST(SessionTest, WarningsAboutCheckpointsAreToldInOrderEachWithItsNumber) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
