@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <memory>
+
+namespace at {
+class Tensor;
+}
 
 namespace tandem::comm {
 class Communicator;
@@ -13,10 +17,9 @@ namespace tandem::model {
 // from rank to rank) are defined exactly these. Private to model/.
 class RowExchange {
  public:
-  RowExchange(comm::Communicator& communicator, at::Tensor counts)
-      : communicator_(communicator), counts_(std::move(counts)) {}
+  RowExchange(comm::Communicator& communicator, const at::Tensor& counts);
 
-  bool exact() const { return counts_.defined(); }
+  bool exact() const { return counts_ != nullptr; }
 
   // From the rank that sends tokens to the one that has their experts.
   void There(const at::Tensor& from, at::Tensor& to) const;
@@ -26,7 +29,7 @@ class RowExchange {
   void Move(const at::Tensor& from, at::Tensor& to, bool back) const;
 
   comm::Communicator& communicator_;
-  at::Tensor counts_;
+  std::shared_ptr<const at::Tensor> counts_;  // null: chunks
 };
 
 }  // namespace tandem::model
