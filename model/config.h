@@ -25,6 +25,10 @@ struct MixtureOfExperts {
   int64_t shared_intermediate_size = 0;
   double router_aux_loss_coef = 0;  // of the balance over a microbatch (ops/router_losses.h)
   double router_z_loss_coef = 0;
+  ops::RouterCapacity capacity;  // of an expert, for the tokens of a microbatch
+  // Once a step the bias of each expert, which its score is chosen by and not weighed, moves so far to where
+  // the load is more even (arXiv:2408.15664). 0: there is none. With sigmoid scores only.
+  double router_bias_update_rate = 0;
   // The ranks that share the experts of a layer: each has experts / ranks, in the order of their numbers.
   // This is of the one at `rank`.
   int64_t ranks = 1;

@@ -33,7 +33,9 @@ struct DecoderShapes {
   bool norms_heads;  // DecoderConfig::NormsHeads
   ops::RouterConfig router;
   ops::RouterLossConfig router_losses;
+  ops::RouterCapacity capacity;
   RouterReport report;    // of a microbatch
+  bool biased;            // routers have biases, and count tokens for them
   int64_t chosen;         // k: experts of a token
   int64_t expert_inner;   // of an expert
   int64_t expert_ranks;   // P: ranks that share the experts

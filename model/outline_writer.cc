@@ -136,6 +136,9 @@ class OutlineWriter {
       outline_.states.push_back({node.name + "." + state.name, BytesOf(state, types)});
       names.states[state.name] = static_cast<int>(outline_.states.size()) - 1;
     }
+    for (const StateUpdate& update : declaration.state_updates) {
+      outline_.states[names.states.at(update.state)].counter = names.states.at(update.counter);
+    }
     for (const PartSpec& part : declaration.parts) {
       const UnitPart of = Find(part.unit.empty() ? node.unit : part.unit, part.name);
       names.read.Add(of, part);

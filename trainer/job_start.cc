@@ -162,6 +162,20 @@ void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found
   }
 }
 
+// A router chooses others without its bias, and one that starts anew in the middle forgets what it knows.
+void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& found) {
+  const bool theirs = !found.states.empty();
+  if (theirs == !options.states.empty()) {
+    return;
+  }
+  throw UserError(
+      absl::StrCat("checkpoint.resume: ", found.path, " was saved ", theirs ? "with" : "without",
+                   " biases of routers (", theirs ? found.states.front() : options.states.front(),
+                   "), and this job has ", theirs ? "none" : "some", "; allowed: model.moe: ",
+                   theirs ? "{router_bias_update_rate: more than 0}" : "{router_bias_update_rate: 0}",
+                   ", or start in another folder"));
+}
+
 // The newest that verifies, and those that were passed over for it.
 checkpoint::Found Newest(platform::Files& files, const std::string& directory,
                          std::vector<CheckpointWarning>& passed_over) {
@@ -293,6 +307,7 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
   if (!start.path.empty()) {
     CheckSameType(options, start);
     CheckSameModel(options, start);
+    CheckSameStates(options, start);
     AddDifferences(options, start, warnings);
   }
   if (!options.directory.empty() && !newest) {

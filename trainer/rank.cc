@@ -70,6 +70,14 @@ std::string NonfinitePlaces(const StepSummary& summary, const std::vector<Report
   return absl::StrJoin(places, ", ");
 }
 
+std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
+  std::vector<std::string> names;
+  for (const checkpoint::WholeArray& array : arrays) {
+    names.push_back(array.name);
+  }
+  return names;
+}
+
 SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
   const plan::TrainConfig& train = plan.train;
   return {.first_step = first_step,
@@ -121,7 +129,9 @@ class Rank::Impl {
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
         states_(StatesOf(plan, memory_)),
-        arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_),
+        updated_states_(UpdatedStatesOf(plan, memory_)),
+        arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
+                updated_states_, config.rank == 0),
         executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(memory_.region())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
@@ -233,7 +243,8 @@ class Rank::Impl {
          .layout_digests = plan_.resumable_layouts,
          .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
          .seed = plan_.train.seed,
-         .data_digest = corpus_->digest()},
+         .data_digest = corpus_->digest(),
+         .states = NamesOf(updated_states_)},
         lease_, [this](const std::string& reason) {
           executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
         });
@@ -541,6 +552,7 @@ class Rank::Impl {
   const StageMemory memory_;
   const std::vector<fsdp::StateMemory> states_;
   std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
+  const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
   std::unique_ptr<MetricsFile> metrics_;
   Executor executor_;

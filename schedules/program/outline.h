@@ -44,6 +44,9 @@ struct Value {
 struct NodeState {
   std::string name;
   int64_t bytes = 0;
+  // The state in which passes count what this one changes by: once a step, with the optimizer steps, by what
+  // all ranks have counted since, and the counter starts from zeros. -1: it changes in passes alone.
+  StateId counter = -1;
 };
 
 // A run of consecutive parameters of a unit whose gradients one node writes together.
@@ -156,7 +159,7 @@ struct Outline {
   std::vector<Value> values;
   std::vector<Unit> units;
   std::vector<NodeState> states;
-  ValueId batch = -1;           // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
+  ValueId batch = -1;  // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
   // Doubles that nodes of this stage write and the host reads of every microbatch: the loss, and what routers
   // say of their experts.
   std::vector<ValueId> losses;

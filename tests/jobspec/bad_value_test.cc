@@ -224,6 +224,34 @@ const BadSpec kRequired[] = {
      "5}",
      "job.yaml:1:206: model.moe.topk_group: 5 is not allowed; allowed: 1 to n_group 4; use a smaller "
      "number\n"},
+    {"a drop policy where nothing is dropped", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, drop_policy: "
+     "position}",
+     "job.yaml:1:96: model.moe.drop_policy: position is not allowed; allowed: nothing without a "
+     "capacity_factor; "
+     "omit the key, or give the factor\n"},
+    {"a negative capacity, and padding to it", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "capacity_factor: -1, "
+     "pad_to_capacity: true}",
+     "job.yaml:1:96: model.moe.capacity_factor: -1 is not allowed; allowed: 0 to 1024; use a larger number\n"
+     "job.yaml:1:117: model.moe.pad_to_capacity: true is not allowed; allowed: false; not built yet: rows "
+     "that are "
+     "no token's; omit the key\n"},
+    {"experts that drop tokens though biases even their load", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
+     "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 4, capacity_factor: "
+     "1.5, "
+     "router_bias_update_rate: 0.001}",
+     "job.yaml:1:194: model.moe.capacity_factor: 1.5 is not allowed; allowed: 0 with router_bias_update_rate "
+     "0.001; "
+     "biases even the load without dropping tokens: omit one of the two\n"},
+    {"biases of a softmax", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "router_bias_update_rate: 0.001}",
+     "job.yaml:1:98: model.moe.router_bias_update_rate: 0.001 is not allowed; allowed: nothing with "
+     "model_type "
+     "qwen3_moe; omit the key, or use model_type: deepseek_v3\n"},
     {"experts on GPUs", "model: {preset: llama-tiny}",
      "resources: {device: cuda}\nmodel: {preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, "
      "num_experts_per_tok: 2}}",

@@ -41,7 +41,10 @@ struct JobOptions {
   int64_t dense_layers = 1;       // of deepseek_v3, from the first
   double router_aux_loss = 0.05;  // coefficients
   double router_z_loss = 0.01;
-  bool unused_unit = false;  // one more unit, which no node reads or writes
+  double capacity_factor = 0;
+  bool drop_by_position = false;  // instead of by probability
+  double bias_update_rate = 0;    // of deepseek_v3
+  bool unused_unit = false;       // one more unit, which no node reads or writes
   bool fp64 = false;
   bool on_gpus = false;   // planned for them; RunOptions::make_backend makes what it runs on
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64

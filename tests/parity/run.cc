@@ -141,6 +141,12 @@ void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, in
   }
 }
 
+// Whether that state is the counter of another, which zeros it.
+bool Counts(const schedules::Outline& outline, int state) {
+  return std::any_of(outline.states.begin(), outline.states.end(),
+                     [&](const schedules::NodeState& other) { return other.counter == state; });
+}
+
 // A rank's place in its EP group.
 size_t ExpertOf(const std::vector<comm::Membership>& memberships) {
   const auto ep = std::find_if(memberships.begin(), memberships.end(),
@@ -224,7 +230,15 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     }
     run.arena_bytes[rank] = trainer.arena().bytes;
     for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
-      if (buffer.kind == schedules::BufferKind::kNodeState) {
+      if (buffer.kind == schedules::BufferKind::kNodeState &&
+          plan.outline.states[buffer.subject].counter >= 0) {
+        const int64_t bytes = model::ElementBytes(model::MainType(plan.precision.common.compute));
+        Put(buffer.name,
+            device::FlatTensorIn(backend->device(),
+                                 {trainer.arena().begin + buffer.address, buffer.bytes.bound},
+                                 bytes == 8 ? at::kDouble : at::kFloat),
+            0, buffer.bytes.bound / bytes, run);
+      } else if (buffer.kind == schedules::BufferKind::kNodeState && !Counts(plan.outline, buffer.subject)) {
         const at::Tensor state =
             device::FlatTensorIn(backend->device(),
                                  {trainer.arena().begin + buffer.address, buffer.bytes.bound}, at::kByte)
