@@ -443,7 +443,8 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
             const bool current = it != state.workers.end() && it->second.session == in.session;
             return current ? DecideWorker(in.worker, false, in.session, now) : Decision();
           },
-          [&](const AttemptReport&) { return Decision(); },  // observed; what follows is decided by Tick
+          [&](const WorkerDraining&) { return Decision(); },  // observed; what follows is decided by Tick
+          [&](const AttemptReport&) { return Decision(); },   // likewise
           [&](const CheckpointTold& in) { return DecideCheckpoint(state, in, now); },
           [&](const Tick&) {
             Decision out;

@@ -45,6 +45,11 @@ struct AttemptReport {
   v1::AttemptStatus status;
 };
 
+// The worker was asked to end: its ranks do, and it takes no others.
+struct WorkerDraining {
+  std::string worker;
+};
+
 struct CheckpointTold {
   std::string worker;
   v1::CheckpointNotice notice;
@@ -54,8 +59,8 @@ struct Tick {
   absl::Time awake_since = absl::InfinitePast();  // this controller has run without standing still
 };
 
-using Input =
-    std::variant<Submit, Cancel, WorkerHello, WorkerDisconnected, AttemptReport, CheckpointTold, Tick>;
+using Input = std::variant<Submit, Cancel, WorkerHello, WorkerDisconnected, WorkerDraining, AttemptReport,
+                           CheckpointTold, Tick>;
 
 // What `input` leads to.
 struct Decision {

@@ -221,6 +221,10 @@ void Session::Handle() {
       End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello is said once, first"));
       break;
     case v1::WorkerMessage::kHeartbeat:
+      if (incoming_.heartbeat().draining()) {
+        engine_.Post(WorkerDraining{.worker = worker}, [](const Engine::Reply&) {});
+      }
+      break;
     case v1::WorkerMessage::ITEM_NOT_SET:
       break;
   }

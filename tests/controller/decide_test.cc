@@ -103,6 +103,17 @@ TEST(DecideTest, AWaitingJobSaysWhatItWaitsFor) {
   EXPECT_EQ(driver.Job("id-small").message(), "needs 1 slot, 0 free of 4 on 2 workers");
 }
 
+TEST(DecideTest, AWorkerThatIsAskedToEndGetsNoRanksUntilItIsStartedAgain) {
+  Driver driver;
+  driver.Connect("a", 2);
+  driver.Feed(WorkerDraining{.worker = "a"});
+  driver.Feed(SubmitOf("job", 1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(Describe(driver.state, "a").reason(), "Draining");
+  driver.Connect("a", 2);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+}
+
 TEST(DecideTest, RanksGoOverWorkersInNameOrder) {
   Driver driver;
   driver.Connect("b", 2);
