@@ -54,7 +54,8 @@ TEST(GroupOptionsTest, EveryGroupThatAJobCreatesButTheReportHasAKey) {
   for (const GridSizes& sizes :
        {GridSizes{.world = 8}, GridSizes{.world = 8, .replicas = 2}, GridSizes{.world = 8, .expert = 2},
         GridSizes{.world = 8, .expert = 2, .replicas = 2}}) {
-    for (const GroupKind& kind : JobGroups(sizes)->kinds()) {
+    const ProcessGroups groups = JobGroups(sizes).value();
+    for (const GroupKind& kind : groups.kinds()) {
       EXPECT_EQ(v1::NcclGroups::descriptor()->FindFieldByName(kind.name) != nullptr, kind.name != "report")
           << kind.name;
     }
