@@ -31,6 +31,7 @@ constexpr std::chrono::microseconds kPoll{50};
 constexpr std::chrono::milliseconds kAbortPatience{300};
 constexpr std::chrono::milliseconds kLockPatience{100};
 constexpr absl::Duration kFarewell = absl::Seconds(5);
+constexpr int kMostCtas = 64;  // NCCL's own limit
 
 std::string Text(ncclResult_t result, ncclComm_t comm) {
   std::string text = ncclGetErrorString(result);
@@ -47,7 +48,11 @@ ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& optio
   config.commName = name.c_str();
   if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
   if (options.min_ctas) config.minCTAs = *options.min_ctas;
-  if (options.max_ctas) config.maxCTAs = *options.max_ctas;
+  if (options.max_ctas) {
+    config.maxCTAs = *options.max_ctas;
+  } else if (options.min_ctas) {
+    config.maxCTAs = kMostCtas;  // NCCL takes an unset maximum for one below the minimum
+  }
   if (!options.net_name.empty()) config.netName = options.net_name.c_str();
   return config;
 }

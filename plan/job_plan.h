@@ -103,7 +103,8 @@ fsdp::Layout LayoutOf(const JobPlan& plan, size_t unit, int rank);
 // With all experts: what does not depend on how many ranks share them, as checkpoints and reports do not.
 std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan);
 
-// The trained parameters of the whole job, every expert's among them, in the order in which reports list them.
+// The trained parameters of the whole job, every expert's among them, in the order in which reports list
+// them.
 struct TrainedParameter {
   std::string name;
   std::vector<int64_t> shape;

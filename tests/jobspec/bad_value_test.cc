@@ -316,9 +316,9 @@ const BadSpec kRequired[] = {
      "cuda\n"},
     {"NCCL's options of a group that jobs do not create", "",
      "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {tp: {max_ctas: 4}}}",
-     "job.yaml:5:32: parallelism.nccl.tp: an unknown key; allowed: dp_cp, intra_dp_cp, inter_dp_cp, "
-     "dp_cp_ag, "
-     "ep, expt_dp, intra_expt_dp, expt_dp_ag, inter_dist_opt, intra_dist_opt, world\n"},
+     "job.yaml:5:32: parallelism.nccl.tp: the unknown key tp is not allowed; allowed: dp_cp, intra_dp_cp, "
+     "inter_dp_cp, dp_cp_ag, ep, expt_dp, intra_expt_dp, expt_dp_ag, inter_dist_opt, intra_dist_opt, world; "
+     "did you mean parallelism.tensor?\n"},
     {"NCCL's options of a group that this job does not have", "",
      "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {inter_dp_cp: {max_ctas: 4}}}",
      "job.yaml:5:32: parallelism.nccl.inter_dp_cp: {...} is not allowed; allowed: dp_cp, dp_cp_ag, "
@@ -332,7 +332,7 @@ const BadSpec kRequired[] = {
     {"thread blocks that are more than there may be", "",
      "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 4}, dp_cp_ag: {min_ctas: "
      "8}}}",
-     "job.yaml:5:64: parallelism.nccl.dp_cp_ag.min_ctas: 8 is not allowed; allowed: at most max_ctas 4; a "
+     "job.yaml:5:65: parallelism.nccl.dp_cp_ag.min_ctas: 8 is not allowed; allowed: at most max_ctas 4; a "
      "group "
      "of gathers takes what is left out from the group that it is a clone of\n"},
     {"options of NCCL out of bounds", "",
@@ -340,7 +340,7 @@ const BadSpec kRequired[] = {
      "intra_dist_opt: {cga_cluster_size: 9}}}",
      "job.yaml:5:40: parallelism.nccl.dp_cp.max_ctas: 65 is not allowed; allowed: 1 to 64; use a smaller "
      "number\n"
-     "job.yaml:5:89: parallelism.nccl.intra_dist_opt.cga_cluster_size: 9 is not allowed; allowed: 0 to 8; "
+     "job.yaml:5:87: parallelism.nccl.intra_dist_opt.cga_cluster_size: 9 is not allowed; allowed: 0 to 8; "
      "use a "
      "smaller number\n"},
     {"a network that NCCL does not know", "",

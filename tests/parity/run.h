@@ -40,7 +40,8 @@ struct JobRun {
   std::optional<trainer::StepSummary> start;  // step 0: the validation before the first update
   std::vector<trainer::StepSummary> steps;
   // "<unit>/weights", "<unit>/published", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole
-  // arrays, with all experts, in the main type. Where ranks have units of their own of one name, they are "<unit>/expert 0/weights".
+  // arrays, with all experts, in the main type. Where ranks have units of their own of one name, they are
+  // "<unit>/expert 0/weights".
   std::map<std::string, std::string> arrays;
   std::map<std::string, std::vector<bool>> known;  // their elements that some rank holds
   std::set<std::string> unequal_replicas;          // arrays that two ranks hold differently

@@ -383,8 +383,8 @@ TEST(AdviceTest, RecomputationIsProposedWhereItAloneMakesAJobFit) {
   DeviceProfile profile = FastLink();
   profile.memory_bytes = PlanMemory(MakeJobPlan(recomputing)).arena_bytes;
   EXPECT_THAT(AdviceText(job, profile),
-              ContainsRegex("^It does not fit: .*; training.recompute layer instead of off needs [0-9.]+ MiB "
-                            "and fits\\."));
+              ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of off needs "
+                            "[0-9.]+ MiB and fits\\."));
   EXPECT_THAT(AdviceText(recomputing, profile), Not(HasSubstr("does not fit")));
 }
 
