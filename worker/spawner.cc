@@ -2,7 +2,6 @@
 #include "worker/spawner.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -42,13 +41,16 @@ struct ChildPlan {
   _exit(127);
 }
 
-// For good, and so that no program of theirs gets more than they have.
+// For good, and so that no program of theirs gets more than they have. The kernel's calls, not the C
+// library's: those change all threads of a process under a lock that another thread may have held at the
+// fork.
 bool Become(const RunAs& who) {
   // Root alone may set groups; who is somebody already has them.
   const bool is_root = geteuid() == 0;
-  return (!is_root || setgroups(who.groups.size(), who.groups.data()) == 0) &&
-         (!is_root || setresgid(who.group, who.group, who.group) == 0) &&
-         setresuid(who.user, who.user, who.user) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+  return (!is_root || syscall(SYS_setgroups, who.groups.size(), who.groups.data()) == 0) &&
+         (!is_root || syscall(SYS_setresgid, who.group, who.group, who.group) == 0) &&
+         syscall(SYS_setresuid, who.user, who.user, who.user) == 0 &&
+         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
