@@ -83,6 +83,9 @@ std::string Sentence(std::string_view what, const std::string& key) {
 
 // Why a setting is refused; empty: `option` has it.
 std::string Take(const Setting& setting, CLI::Option& option) {
+  if (std::find(setting.values.begin(), setting.values.end(), "") != setting.values.end()) {
+    return "its value is empty; leave the line out to have the default";
+  }
   if (setting.list && option.get_items_expected_max() <= 1) {
     return "a list is given, and this flag takes one value";
   }
@@ -175,7 +178,16 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
     return Refuse(app,
                   {absl::StrCat(jobspec::Shown(error.what(), 300), "; see ", app.get_name(), " --help")});
   }
-  return std::nullopt;
+  // A variable that is not set, in quotes: `--user ""` must not mean that there is no --user.
+  std::vector<std::string> empty;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    if (std::find(values.begin(), values.end(), "") != values.end()) {
+      empty.push_back(absl::StrCat("--", option->get_single_name(),
+                                   ": its value is empty; give one, or leave the flag out"));
+    }
+  }
+  return empty.empty() ? std::nullopt : std::optional(Refuse(app, empty));
 }
 
 }  // namespace tandem::config

@@ -68,6 +68,11 @@ int main(int argc, char** argv) {
   app.add_option("--tls-domain", options.tls_domain,
                  "A client is who its certificate's URI spiffe://DOMAIN/user|worker|admin/NAME says")
       ->capture_default_str();
+  app.add_option(
+         "--tls-revoked", options.tls.revoked,
+         "Who is kept out at once: lines of user/NAME, worker/ID, admin/NAME, or of SHA-256 fingerprints "
+         "of certificates; read again when it changes")
+      ->type_name("FILE");
   app.add_option("--metrics-listen", options.metrics_listen, "host:port of Prometheus' scrapes, or off")
       ->capture_default_str();
   app.add_option("--worker-timeout", worker_timeout, "A worker that is away for longer fails its jobs")

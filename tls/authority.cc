@@ -21,12 +21,6 @@ absl::Status Failed(const char* what) {
   return absl::InternalError(absl::StrCat(what, ": ", OpenSslReason()));
 }
 
-std::string TextOf(BIO* bio) {
-  char* text = nullptr;
-  const long size = BIO_get_mem_data(bio, &text);
-  return {text, static_cast<size_t>(size)};
-}
-
 std::string PemOf(X509* certificate) {
   const BioHandle out(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509(out.get(), certificate);

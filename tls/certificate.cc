@@ -7,6 +7,7 @@
 
 #include <ctime>
 
+#include "absl/strings/escaping.h"
 #include "tls/openssl_handles.h"
 
 namespace tandem::tls {
@@ -16,9 +17,7 @@ std::string NameText(const X509_NAME* name) {
   const BioHandle out(BIO_new(BIO_s_mem()));
   // RFC 2253's escapes, control characters and those beyond ASCII among them.
   X509_NAME_print_ex(out.get(), name, 0, XN_FLAG_RFC2253);
-  char* text = nullptr;
-  const long size = BIO_get_mem_data(out.get(), &text);
-  return size > 0 ? std::string(text, static_cast<size_t>(size)) : "";
+  return TextOf(out.get());
 }
 
 absl::Time TimeOf(const ASN1_TIME* time) {
@@ -26,7 +25,7 @@ absl::Time TimeOf(const ASN1_TIME* time) {
   return ASN1_TIME_to_tm(time, &fields) == 1 ? absl::FromTimeT(timegm(&fields)) : absl::InfinitePast();
 }
 
-std::string TextOf(const ASN1_STRING* string) {
+std::string Asn1Text(const ASN1_STRING* string) {
   return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(string)),
           static_cast<size_t>(ASN1_STRING_length(string))};
 }
@@ -41,21 +40,31 @@ std::string AddressOf(const ASN1_STRING* bytes) {
   return text;
 }
 
+std::string FingerprintOf(const X509* certificate) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  X509_digest(certificate, EVP_sha256(), digest, &size);
+  return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
+}
+
 }  // namespace
 
-Certificate Describe(const x509_st* certificate) {
+Certificate Describe(x509_st* certificate) {
   Certificate out{.subject = NameText(X509_get_subject_name(certificate)),
                   .issuer = NameText(X509_get_issuer_name(certificate)),
                   .not_before = TimeOf(X509_get0_notBefore(certificate)),
-                  .not_after = TimeOf(X509_get0_notAfter(certificate))};
+                  .not_after = TimeOf(X509_get0_notAfter(certificate)),
+                  .fingerprint = FingerprintOf(certificate),
+                  .for_servers = X509_check_purpose(certificate, X509_PURPOSE_SSL_SERVER, 0) == 1,
+                  .for_clients = X509_check_purpose(certificate, X509_PURPOSE_SSL_CLIENT, 0) == 1};
   const NamesHandle names(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
     if (name->type == GEN_URI) {
-      out.uris.push_back(TextOf(name->d.uniformResourceIdentifier));
+      out.uris.push_back(Asn1Text(name->d.uniformResourceIdentifier));
     } else if (name->type == GEN_DNS) {
-      out.hosts.push_back(TextOf(name->d.dNSName));
+      out.hosts.push_back(Asn1Text(name->d.dNSName));
     } else if (name->type == GEN_IPADD) {
       out.hosts.push_back(AddressOf(name->d.iPAddress));
     }

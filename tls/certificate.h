@@ -17,12 +17,15 @@ struct Certificate {
   std::string issuer;
   absl::Time not_before;
   absl::Time not_after;
+  std::string fingerprint;   // SHA-256 of all of it, 64 lower-case hex digits
+  bool for_servers = false;  // its extended key usage, where it has one, allows it
+  bool for_clients = false;
   std::vector<std::string> uris = {};   // of its alternative names, as they stand there
   std::vector<std::string> hosts = {};  // its DNS names and IP addresses
 };
 
 // `certificate` stays the caller's.
-Certificate Describe(const x509_st* certificate);
+Certificate Describe(x509_st* certificate);
 
 // The first certificate of a PEM text. InvalidArgument where there is none.
 absl::StatusOr<Certificate> DescribePem(const std::string& pem);

@@ -3,13 +3,28 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "platform/log.h"
 
 namespace tandem::tls {
+namespace {
+
+absl::StatusOr<TlsTexts> Read(const TlsFiles& files) {
+  absl::StatusOr<TlsTexts> texts = ReadValidTlsFiles(files, absl::Now());
+  if (texts.ok() && !texts->own.for_clients) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tls-cert: ", files.certificate, " (", texts->own.subject,
+        ") is not a certificate for clients (its extended key usage lacks clientAuth); give this "
+        "one's own, as `tandem certs issue` makes it"));
+  }
+  return texts;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Open(const TlsFiles& files) {
-  absl::StatusOr<TlsTexts> texts = ReadValidTlsFiles(files, absl::Now());
+  absl::StatusOr<TlsTexts> texts = Read(files);
   if (!texts.ok()) {
     return texts.status();
   }
@@ -17,7 +32,7 @@ absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Open(const TlsFiles& files
 }
 
 TlsTexts ClientTls::Current() {
-  absl::StatusOr<TlsTexts> texts = ReadValidTlsFiles(files_, absl::Now());
+  absl::StatusOr<TlsTexts> texts = Read(files_);
   if (!texts.ok()) {
     platform::Log(platform::LogLevel::kError, "the TLS files cannot be used; those from before go on",
                   {{"error", std::string(texts.status().message())}});

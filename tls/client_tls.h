@@ -14,6 +14,7 @@ namespace tandem::tls {
 // ones are taken without a restart. Thread-safe.
 class ClientTls {
  public:
+  // Errors are those of ReadTlsFiles, or say that the certificate is not one for clients.
   static absl::StatusOr<std::unique_ptr<ClientTls>> Open(const TlsFiles& files);
 
   // What the files hold now; where they cannot be used, what they held before, and the log says why.

@@ -2,7 +2,6 @@
 #include "tls/identity.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +10,11 @@ namespace tandem::tls {
 namespace {
 
 constexpr size_t kLongestName = 64;
+constexpr size_t kLongestDomain = 253;
+
+bool IsLetterOrDigit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
 
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -28,12 +32,13 @@ std::string_view RoleText(Role role) {
   return "";
 }
 
-// Of "user/alice".
-std::optional<Identity> Parse(std::string_view path) {
+}  // namespace
+
+std::optional<Identity> ParseIdentity(std::string_view text) {
   for (const Role role : {Role::kUser, Role::kWorker, Role::kAdmin}) {
     const std::string_view word = RoleText(role);
-    if (path.starts_with(word) && path.size() > word.size() && path[word.size()] == '/') {
-      const std::string_view name = path.substr(word.size() + 1);
+    if (text.starts_with(word) && text.size() > word.size() && text[word.size()] == '/') {
+      const std::string_view name = text.substr(word.size() + 1);
       if (IsGoodName(role, name)) {
         return Identity{role, std::string(name)};
       }
@@ -42,11 +47,15 @@ std::optional<Identity> Parse(std::string_view path) {
   return std::nullopt;
 }
 
-}  // namespace
-
 std::string ToText(const Identity& identity) {
   return identity.role == Role::kLocal ? "local"
                                        : absl::StrCat(Text(RoleText(identity.role)), "/", identity.name);
+}
+
+bool IsGoodDomain(std::string_view domain) {
+  return !domain.empty() && domain.size() <= kLongestDomain &&
+         std::all_of(domain.begin(), domain.end(),
+                     [](char c) { return IsLetterOrDigit(c) || c == '.' || c == '_' || c == '-'; });
 }
 
 bool IsGoodName(Role role, std::string_view name) {
@@ -57,8 +66,7 @@ bool IsGoodName(Role role, std::string_view name) {
     }
   }
   return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '@' || c == '-';
+    return IsLetterOrDigit(c) || c == '.' || c == '_' || c == '@' || c == '-';
   });
 }
 
@@ -81,7 +89,7 @@ absl::StatusOr<Identity> IdentityOf(const std::vector<std::string>& uris, std::s
     return absl::UnauthenticatedError(
         absl::StrCat("the certificate names nobody of this cluster; ", expected));
   }
-  const std::optional<Identity> identity = Parse(ours[0]);
+  const std::optional<Identity> identity = ParseIdentity(ours[0]);
   if (ours.size() > 1 || !identity.has_value()) {
     return absl::UnauthenticatedError(absl::StrCat("the certificate names ",
                                                    ours.size() > 1 ? "several at once" : "nobody that can be",

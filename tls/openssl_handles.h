@@ -34,4 +34,11 @@ inline BioHandle BioOf(const std::string& text) {
   return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
+// What OpenSSL has written to `bio`, one of memory.
+inline std::string TextOf(BIO* bio) {
+  char* text = nullptr;
+  const long size = BIO_get_mem_data(bio, &text);
+  return size > 0 ? std::string(text, static_cast<size_t>(size)) : "";
+}
+
 }  // namespace tandem::tls

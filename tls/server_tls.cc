@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "platform/files.h"
+#include "platform/regular_file.h"
 #include "tls/openssl_handles.h"
 #include "tls/tls_stream.h"
 
@@ -87,6 +89,18 @@ absl::StatusOr<ContextHandle> MakeContext(const TlsTexts& texts, const TlsFiles&
   return context;
 }
 
+absl::StatusOr<RevokedList> ReadRevoked(const std::string& file) {
+  if (file.empty()) {
+    return RevokedList();
+  }
+  const absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), file, kMostPemBytes);
+  absl::StatusOr<RevokedList> out =
+      text.ok() ? RevokedList::Parse(*text, file) : absl::StatusOr<RevokedList>(text.status());
+  return out.ok()
+             ? std::move(out)
+             : absl::Status(out.status().code(), absl::StrCat("--tls-revoked: ", out.status().message()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const TlsFiles& files, const std::string& domain) {
@@ -103,11 +117,22 @@ absl::Status ServerTls::Load() {
   if (!texts.ok()) {
     return texts.status();
   }
+  if (!texts->own.for_servers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-cert: ", files_.certificate, " (", texts->own.subject,
+                     ") is not a certificate for servers (its extended key usage lacks serverAuth); give the "
+                     "controller's, as `tandem certs issue --host` makes it"));
+  }
+  absl::StatusOr<RevokedList> revoked = ReadRevoked(files_.revoked);
+  if (!revoked.ok()) {
+    return revoked.status();
+  }
   absl::StatusOr<ContextHandle> context = MakeContext(*texts, files_);
   if (!context.ok()) {
     return context.status();
   }
   const absl::MutexLock lock(&mu_);
+  revoked_ = std::make_shared<const RevokedList>(*std::move(revoked));
   context_ = std::shared_ptr<SSL_CTX>(context->release(), SSL_CTX_free);
   not_after_ = texts->own.not_after;
   return absl::OkStatus();
@@ -115,7 +140,7 @@ absl::Status ServerTls::Load() {
 
 std::string ServerTls::Stamp() const {
   std::string out;
-  for (const std::string& file : {files_.ca, files_.certificate, files_.key}) {
+  for (const std::string& file : {files_.ca, files_.certificate, files_.key, files_.revoked}) {
     struct stat info {};
     if (stat(file.c_str(), &info) == 0) {
       absl::StrAppend(&out, info.st_dev, " ", info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec, ".",
@@ -127,23 +152,33 @@ std::string ServerTls::Stamp() const {
 
 absl::Status ServerTls::Refresh() {
   std::string stamp = Stamp();
-  if (stamp == stamp_) {
-    seen_.clear();
-    return absl::OkStatus();
-  }
   // Certificate and key are replaced one after the other, and do not fit together in between: they are taken
   // when they have stood still for a call.
-  if (stamp != seen_) {
+  if (stamp != stamp_ && stamp != seen_) {
     seen_ = std::move(stamp);
     return absl::OkStatus();
   }
-  stamp_ = std::exchange(seen_, "");
-  return Load();
+  pending_ = pending_ || stamp != stamp_;
+  stamp_ = std::move(stamp);
+  seen_.clear();
+  if (!pending_) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = Load();
+  pending_ = !status.ok();
+  const bool told = status.message() == told_;
+  told_ = std::string(status.message());
+  return told ? absl::OkStatus() : status;
 }
 
 std::shared_ptr<ssl_ctx_st> ServerTls::context() const {
   const absl::MutexLock lock(&mu_);
   return context_;
+}
+
+std::shared_ptr<const RevokedList> ServerTls::revoked() const {
+  const absl::MutexLock lock(&mu_);
+  return revoked_;
 }
 
 absl::Time ServerTls::not_after() const {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "tls/revoked_list.h"
 #include "tls/tls_files.h"
 
 struct ssl_ctx_st;
@@ -23,13 +24,15 @@ class ServerTls {
   // `domain`: of the identities that it gives (identity.h). Errors are those of ReadTlsFiles.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const TlsFiles& files, const std::string& domain);
 
-  // Takes files that have changed. Where they cannot be taken, what was there goes on, and the error, which
-  // names the file, is told once a change. Call about once a second: files are taken at the second call after
-  // the last of them has changed.
+  // Takes files that have changed. Where they cannot be taken, as where a certificate is not valid yet, what
+  // was there goes on, they are tried again at each call, and an error, which names the file, is told once.
+  // Call about once a second: files are taken at the second call after the last of them has changed.
   absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
 
   // For the next connection.
   std::shared_ptr<ssl_ctx_st> context() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Who gets in no more. Another pointer whenever the list was read again.
+  std::shared_ptr<const RevokedList> revoked() const ABSL_LOCKS_EXCLUDED(mu_);
   // Of its own certificate.
   absl::Time not_after() const ABSL_LOCKS_EXCLUDED(mu_);
   const std::string& domain() const { return domain_; }
@@ -43,10 +46,13 @@ class ServerTls {
   const TlsFiles files_;
   const std::string domain_;
   // Of the caller of Open and Refresh.
-  std::string stamp_;  // of what is used
-  std::string seen_;   // of what is there, where it is another
+  std::string stamp_;     // of what is used
+  std::string seen_;      // of what is there, where it is another
+  bool pending_ = false;  // those of stamp_ could not be taken yet
+  std::string told_;      // why
   mutable absl::Mutex mu_;
   std::shared_ptr<ssl_ctx_st> context_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const RevokedList> revoked_ ABSL_GUARDED_BY(mu_);
   absl::Time not_after_ ABSL_GUARDED_BY(mu_);
 };
 

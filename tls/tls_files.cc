@@ -16,8 +16,6 @@
 namespace tandem::tls {
 namespace {
 
-constexpr int64_t kMostPemBytes = 1 << 20;
-
 absl::Status CheckNamed(const TlsFiles& files) {
   for (const auto& [flag, path] :
        {std::pair("--tls-ca", files.ca), std::pair("--tls-cert", files.certificate),

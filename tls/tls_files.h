@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -16,10 +17,15 @@ struct TlsFiles {
   std::string key;          // of the first of them
   // The name that the controller's certificate must have; empty: the host that is dialled. Servers ignore it.
   std::string server_name;
+  // Of a server, and optional: a RevokedList.
+  std::string revoked;
 
   bool given() const { return !ca.empty() || !certificate.empty() || !key.empty(); }
   bool operator==(const TlsFiles&) const = default;
 };
+
+// The largest PEM file that is read.
+inline constexpr int64_t kMostPemBytes = 1 << 20;
 
 // What is in them.
 struct TlsTexts {

@@ -63,8 +63,7 @@ void TlsStream::AskForCertificates(ssl_ctx_st* context) {
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, KeepFirstComplaint);
 }
 
-TlsStream::TlsStream(const ServerTls& tls, int fd)
-    : domain_(tls.domain()), ssl_(SSL_new(tls.context().get()), SSL_free) {
+TlsStream::TlsStream(const ServerTls& tls, int fd) : tls_(tls), ssl_(SSL_new(tls.context().get()), SSL_free) {
   SSL_set_fd(ssl_.get(), fd);
   SSL_set_accept_state(ssl_.get());
 }
@@ -82,7 +81,7 @@ TlsStream::Step TlsStream::Handshake() {
 }
 
 absl::StatusOr<Identity> TlsStream::Peer() const {
-  const X509* certificate = SSL_get0_peer_certificate(ssl_.get());
+  X509* certificate = SSL_get0_peer_certificate(ssl_.get());
   if (certificate == nullptr) {
     return absl::UnauthenticatedError(
         "no client certificate was given, and this controller takes nobody without one; give --tls-cert and "
@@ -97,7 +96,13 @@ absl::StatusOr<Identity> TlsStream::Peer() const {
   if (verdict != X509_V_OK) {
     return absl::UnauthenticatedError(WhyRefused(verdict, peer));
   }
-  return IdentityOf(peer.uris, domain_);
+  absl::StatusOr<Identity> identity = IdentityOf(peer.uris, tls_.domain());
+  if (identity.ok() && tls_.revoked()->Has(*identity, peer.fingerprint)) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("the certificate of ", peer.subject,
+                     " was revoked by the operator of this controller; ask for another"));
+  }
+  return identity;
 }
 
 ssize_t TlsStream::Outcome(int result) {

@@ -18,10 +18,11 @@ namespace tandem::tls {
 class ServerTls;
 
 // The server's end of one TLS connection over a socket that does not block. Every client is let through the
-// handshake, so that it can be told in its own protocol why it is refused: ask Peer() before anything XX
+// handshake, so that it can be told in its own protocol why it is refused: ask Peer() before anything
+// that it says is believed.
 class TlsStream {
  public:
-  // `fd` stays the caller's, and outlives the stream.
+  // `fd` stays the caller's; it and `tls` outlive the stream.
   TlsStream(const ServerTls& tls, int fd);
   ~TlsStream();
 
@@ -29,7 +30,8 @@ class TlsStream {
   Step Handshake();
 
   // After kDone: who the client is, by a certificate that one of the server's CAs has signed for clients,
-  // valid now. Unauthenticated, with a sentence for the client, where it gave none, or another.
+  // valid at the handshake, and not revoked now. Unauthenticated, with a sentence for the client, where it
+  // gave none, or another.
   absl::StatusOr<Identity> Peer() const;
 
   // As recv and send: bytes; 0: the client has ended it; -1 with errno, EAGAIN where nothing can be moved
@@ -46,7 +48,7 @@ class TlsStream {
  private:
   ssize_t Outcome(int result);
 
-  const std::string domain_;
+  const ServerTls& tls_;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
 };
 

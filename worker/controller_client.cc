@@ -21,7 +21,8 @@ namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
-constexpr absl::Duration kTellAway = absl::Seconds(2);  // then twice as long, and so on
+constexpr absl::Duration kLongestOfRefused = absl::Seconds(30);  // each try is a line of two logs
+constexpr absl::Duration kTellAway = absl::Seconds(2);           // then twice as long, and so on
 constexpr std::chrono::seconds kLongestDial{20};
 
 // A connection of its own, dialled at the first call. It is not used again once it broke: gRPC would time its
@@ -56,10 +57,10 @@ class Backoff {
  public:
   explicit Backoff(platform::Random& random) : random_(random) {}
   void Reset() { next_ = kFirstBackoff; }
-  absl::Duration Next() {
+  absl::Duration Next(absl::Duration longest = kLongestBackoff) {
     const double part = static_cast<double>(random_.Next64() >> 11) / static_cast<double>(uint64_t{1} << 53);
-    const absl::Duration pause = next_ * part;
-    next_ = std::min(next_ * 2, kLongestBackoff);
+    const absl::Duration pause = std::min(next_, longest) * part;
+    next_ = std::min(next_ * 2, longest);
     return pause;
   }
 
@@ -301,7 +302,10 @@ void ControllerClient::RunSessions() {
     const grpc::Status status = session->Finish();
     session.reset();
     sink_(Disconnected{});
-    const absl::Duration pause = backoff.Next();
+    // A certificate that is not believed, or another's, may be replaced while this daemon runs.
+    const bool refused = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+                         status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+    const absl::Duration pause = backoff.Next(refused ? kLongestOfRefused : kLongestBackoff);
     if (!stopping()) {
       platform::Log(platform::LogLevel::kWarning, "the session with the controller ended; dialling again",
                     {{"error", status.error_message()}});

@@ -33,8 +33,9 @@ struct ControllerAddress {
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };
 
-// The streams to the controller: dials, dials again with jittered back-off (200 ms at first, 2 s at most, and
-// from the first again after a session that lasted), carries messages, decides nothing. Thread-safe.
+// The streams to the controller: dials, dials again with jittered back-off (200 ms at first, 2 s at most, 30
+// s where the controller does not believe this worker's certificate, and from the first again after a session
+// that lasted), carries messages, decides nothing. Thread-safe.
 class ControllerClient {
  public:
   using Sink = std::function<void(Input)>;

@@ -82,7 +82,7 @@ class Checker {
         field, value, absl::StrCat(what, " below ", absl::StrJoin(roots, ", ")),
         absl::StrCat(jobspec::Shown(path, 200),
                      error              ? ": " + error.message()
-                     : leads_to == path ? " is not there"
+                     : leads_to == path ? " lies elsewhere"
                                         : absl::StrCat(" leads to ", jobspec::Shown(leads_to, 200)),
                      ": use another path, or have the operator of this worker allow it (", flag, ")")));
     return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem-worker: the daemon on each machine. See daemon.h.
+#include <grpc/support/log.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -173,7 +174,7 @@ int main(int argc, char** argv) {
   std::error_code error;
   const std::string folder = std::filesystem::absolute(state, error).string();
   if (error) return Fail(absl::InvalidArgumentError("--state: " + error.message()));
-  if (access(trainer.c_str(), X_OK) != 0) {
+  if (access(trainer.c_str(), X_OK) != 0 || !std::filesystem::is_regular_file(trainer, error)) {
     return Fail(absl::NotFoundError("there is no program " + trainer + "; name the trainer with --trainer"));
   }
   // A name that does not resolve yet, or a route that is not there yet, may come; another form does not.
@@ -219,6 +220,8 @@ int main(int argc, char** argv) {
   // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
   // way.
   setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
+  // Its errors come with the statuses of calls; its own lines are not those of our log.
+  gpr_set_log_function([](gpr_log_func_args*) {});
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write; trainers inherit this
   // Blocked in every thread; one waits for them.

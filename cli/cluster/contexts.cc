@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/cluster/contexts.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "cli/cluster/address.h"
 #include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
@@ -78,6 +81,9 @@ class Reader {
                                          "; allowed: address, tls-ca, tls-cert, tls-key, tls-server-name"));
       }
     }
+    if (entry.key.text.empty()) {
+      Complain(entry.key, "the name of a context is empty, so none can ask for it");
+    }
     if (const absl::Status address = CheckAddress(out.address, jobspec::Shown(entry.key.text) + ".address");
         !address.ok()) {
       Complain(entry.key, std::string(address.message()));
@@ -112,10 +118,22 @@ class Reader {
   std::vector<std::string> problems_;
 };
 
+// Whether all of its lines are empty or comments, as in a file whose contexts were all taken out.
+bool IsBlank(absl::string_view text) {
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  return std::all_of(lines.begin(), lines.end(), [](absl::string_view line) {
+    line = absl::StripAsciiWhitespace(line);
+    return line.empty() || line[0] == '#';
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& file,
                                       const std::string& folder) {
+  if (IsBlank({text.data(), text.size()})) {
+    return Contexts{.file = file};
+  }
   YamlNode root;
   jobspec::YamlProblem problem;
   if (!jobspec::ParseYaml(text, "config file", root, problem)) {

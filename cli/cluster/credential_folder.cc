@@ -11,13 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
+#include "tls/tls_files.h"
 
 namespace tandem::cli {
 namespace {
 
 constexpr mode_t kPublic = 0644;
 constexpr mode_t kSecret = 0600;
-constexpr int64_t kMostPemBytes = 1 << 20;
 
 // A new file, on disk when it returns.
 absl::Status WriteNew(const std::string& path, const std::string& text, mode_t mode) {
@@ -100,9 +100,9 @@ absl::Status CredentialFolder::Replace(const std::string& name, const tls::Crede
 
 absl::StatusOr<tls::Credential> CredentialFolder::Read(const std::string& name) const {
   absl::StatusOr<std::string> certificate =
-      platform::ReadAtMost(platform::SystemFiles(), CertificateFile(name), kMostPemBytes);
+      platform::ReadAtMost(platform::SystemFiles(), CertificateFile(name), tls::kMostPemBytes);
   absl::StatusOr<std::string> key =
-      platform::ReadAtMost(platform::SystemFiles(), KeyFile(name), kMostPemBytes);
+      platform::ReadAtMost(platform::SystemFiles(), KeyFile(name), tls::kMostPemBytes);
   if (!certificate.ok() || !key.ok()) {
     return certificate.ok() ? key.status() : certificate.status();
   }

@@ -3,9 +3,11 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -24,6 +26,7 @@ namespace tandem::cli {
 namespace {
 
 constexpr char kAuthority[] = "ca";
+constexpr char kAuthorityOf[] = "Tandem CA of ";  // a domain: its common name
 constexpr char kController[] = "controller";
 constexpr absl::Duration kDay = absl::Hours(24);
 constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
@@ -58,7 +61,7 @@ absl::StatusOr<std::vector<Wanted>> WantedOf(const CertsOptions& options) {
   if (options.days < 1 || options.days > 3650) {
     return absl::InvalidArgumentError(absl::StrCat("--days ", options.days, "; allowed: 1 to 3650"));
   }
-  if (!IsHost(options.domain) || options.domain.find('*') != std::string::npos) {
+  if (!tls::IsGoodDomain(options.domain)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--domain \"", Escape(options.domain), "\" is no DNS name; the default is ", tls::kDefaultDomain));
   }
@@ -96,7 +99,55 @@ absl::StatusOr<std::vector<Wanted>> WantedOf(const CertsOptions& options) {
                       .not_after = end}});
     }
   }
+  std::set<std::string> names;
+  for (const Wanted& each : out) {
+    if (!names.insert(each.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(each.name, ".crt would be made twice; name everyone once, and one pool in one way"));
+    }
+  }
   return out;
+}
+
+// A certificate of another domain than the controller's names nobody.
+absl::Status CheckDomain(const tls::Credential& authority, const std::string& domain) {
+  const absl::StatusOr<tls::Certificate> ca = tls::DescribePem(authority.certificate);
+  const std::string ours = absl::StrCat("CN=", kAuthorityOf);
+  if (ca.ok() && absl::StartsWith(ca->subject, ours) && ca->subject != ours + domain) {
+    const std::string of = ca->subject.substr(ours.size());
+    return absl::InvalidArgumentError(
+        absl::StrCat("the authority is that of ", of, ", not of ", domain, "; give --domain ", of));
+  }
+  return absl::OkStatus();
+}
+
+// A renewed certificate that lacks a name of the one before would lock out those who use it.
+absl::Status CheckRenewal(const CredentialFolder& folder, const std::vector<Wanted>& wanted) {
+  for (const Wanted& each : wanted) {
+    const std::string file = folder.CertificateFile(each.name);
+    const absl::StatusOr<tls::Credential> former = folder.Read(each.name);
+    if (absl::IsNotFound(former.status())) {
+      return absl::NotFoundError(
+          absl::StrCat("there is no ", file, " to renew; leave --renew out to make it"));
+    }
+    if (!former.ok()) {
+      return former.status();
+    }
+    const absl::StatusOr<tls::Certificate> certificate = tls::DescribePem(former->certificate);
+    if (!certificate.ok()) {
+      return absl::Status(certificate.status().code(),
+                          absl::StrCat(file, ": ", certificate.status().message()));
+    }
+    for (const std::string& host : certificate->hosts) {
+      if (std::find(each.request.hosts.begin(), each.request.hosts.end(), host) == each.request.hosts.end()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            file, " is for ", absl::StrJoin(certificate->hosts, ", "), ", and the new one would lack ", host,
+            "; give a --host for each, or, to drop one, move the old files away and leave "
+            "--renew out"));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string> NamesOf(const std::vector<Wanted>& wanted) {
@@ -147,7 +198,7 @@ int CertsInit(Context& context, const CertsOptions& options) {
   }
   const absl::Time now = absl::Now();
   const absl::StatusOr<tls::Credential> authority =
-      tls::MakeAuthority("Tandem CA of " + options.domain, now - kSkew, now + kAuthorityLife);
+      tls::MakeAuthority(kAuthorityOf + options.domain, now - kSkew, now + kAuthorityLife);
   absl::Status status = authority.ok() ? folder->Add(kAuthority, *authority) : authority.status();
   if (status.ok()) {
     context.console.Write(Stream::kOut, absl::StrCat(folder->CertificateFile(kAuthority), "\n"));
@@ -181,17 +232,18 @@ int CertsIssue(Context& context, const CertsOptions& options) {
         context, "issue",
         absl::NotFoundError(absl::StrCat(authority.status().message(), "; `tandem certs init` makes it")));
   }
-  if (!options.renew) {
-    if (const absl::Status free = folder->CheckFree(NamesOf(*wanted)); !free.ok()) {
-      return FailCerts(context, "issue", free);
-    }
+  absl::Status good = CheckDomain(*authority, options.domain);
+  if (good.ok()) {
+    good = options.renew ? CheckRenewal(*folder, *wanted) : folder->CheckFree(NamesOf(*wanted));
+  }
+  if (!good.ok()) {
+    return FailCerts(context, "issue", good);
   }
   const absl::Status status = IssueAll(*folder, *authority, *wanted, options.renew, context.console);
   return status.ok() ? kOk : FailCerts(context, "issue", status);
 }
 
 int CertsShow(Context& context, const CertsShowOptions& options) {
-  constexpr int64_t kMostBytes = 1 << 20;
   Table table({{.heading = "FILE", .shrinks = true},
                {.heading = "FOR", .shrinks = true},
                {.heading = "ISSUER", .shrinks = true},
@@ -199,7 +251,8 @@ int CertsShow(Context& context, const CertsShowOptions& options) {
                {.heading = "STATE"}});
   bool all_valid = true;
   for (const std::string& file : options.files) {
-    const absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), file, kMostBytes);
+    const absl::StatusOr<std::string> text =
+        platform::ReadAtMost(platform::SystemFiles(), file, tls::kMostPemBytes);
     const absl::StatusOr<tls::Certificate> certificate =
         text.ok() ? tls::DescribePem(*text) : absl::StatusOr<tls::Certificate>(text.status());
     if (!certificate.ok()) {

@@ -386,18 +386,17 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
     return out;  // sent again after a lost connection
   }
   v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
+  const auto fill = [&event](std::string reason, const auto& warning) {
+    event.set_reason(std::move(reason));
+    event.set_message(warning.message());
+    event.set_step(warning.step());
+  };
   if (told.notice.has_training()) {
-    const v1::TrainingWarning& warning = told.notice.training();
-    event.set_reason("NonfiniteGradients");
-    event.set_message(warning.message());
-    event.set_step(warning.step());
-    *event.mutable_training_warning() = warning;
+    fill("NonfiniteGradients", told.notice.training());
+    *event.mutable_training_warning() = told.notice.training();
   } else {
-    const v1::CheckpointWarning& warning = told.notice.warning();
-    event.set_reason(ReasonOf(warning.problem()));
-    event.set_message(warning.message());
-    event.set_step(warning.step());
-    *event.mutable_checkpoint_warning() = warning;
+    fill(ReasonOf(told.notice.warning().problem()), told.notice.warning());
+    *event.mutable_checkpoint_warning() = told.notice.warning();
   }
   event.set_notice_number(told.notice.number());
   SetHappened(NoticedAt(state, entry.job, told, now), now, event);

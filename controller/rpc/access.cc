@@ -70,6 +70,14 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
   if (!caller.has_value()) {
     return absl::UnauthenticatedError("the connection has ended, so nobody knows whose call this is");
   }
+  // Workers open a few streams, but a whole pool of one certificate does when the controller is back.
+  if (caller->identity.role == Role::kUser || caller->identity.role == Role::kAdmin) {
+    if (const absl::Duration wait = rate_.Take(tls::ToText(caller->identity)); wait > absl::ZeroDuration()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          tls::ToText(caller->identity), " calls too often; allowed are ", rate_.per_second(),
+          " calls a second; try again in ", absl::FormatDuration(absl::Ceil(wait, absl::Milliseconds(1)))));
+    }
+  }
   const MethodRule* rule = RuleOf(method);
   if (rule == nullptr || !May(*rule, caller->identity.role)) {
     std::vector<std::string> who;
@@ -82,14 +90,6 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
     return absl::PermissionDeniedError(
         absl::StrCat(tls::ToText(caller->identity), " may not call ", Short(method), "; allowed: ",
                      who.empty() ? "nobody" : absl::StrJoin(who, ", "), "; use a certificate of that role"));
-  }
-  // Workers open a few streams, but a whole pool of one certificate does when the controller is back.
-  if (caller->identity.role == Role::kUser || caller->identity.role == Role::kAdmin) {
-    if (const absl::Duration wait = rate_.Take(tls::ToText(caller->identity)); wait > absl::ZeroDuration()) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          tls::ToText(caller->identity), " calls too often; allowed are ", rate_.per_second(),
-          " calls a second; try again in ", absl::FormatDuration(absl::Ceil(wait, absl::Milliseconds(1)))));
-    }
   }
   if (request != nullptr) {
     if (absl::Status limits = CheckLimits(*request); !limits.ok()) {

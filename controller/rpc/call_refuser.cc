@@ -4,7 +4,6 @@
 namespace tandem::controller {
 namespace {
 
-constexpr int kUnauthenticated = 16;
 constexpr size_t kMostBytes = 64 << 10;
 constexpr size_t kPingBytes = 8;
 
@@ -48,7 +47,9 @@ void CallRefuser::TakeFrame(std::string_view payload, std::string& to_client) {
     http2::AppendFrame(http2::kPing, http2::kAck, 0, payload, to_client);
   } else if ((frame.type == http2::kHeaders || frame.type == http2::kContinuation) &&
              (frame.flags & http2::kEndHeaders) != 0) {
-    http2::AppendEnd(frame.stream, /*answered=*/false, kUnauthenticated, why_, to_client);
+    const absl::string_view text = why_.message();
+    http2::AppendEnd(frame.stream, /*answered=*/false, why_.raw_code(), {text.data(), text.size()},
+                     to_client);
   }
 }
 

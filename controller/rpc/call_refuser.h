@@ -6,16 +6,17 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "controller/rpc/http2_frames.h"
 
 namespace tandem::controller {
 
-// The server's side of an HTTP/2 connection whose client is not to be served: every call ends with
-// UNAUTHENTICATED and the reason, so that the client's user reads that and not "Socket closed". What the
+// The server's side of an HTTP/2 connection whose client is not to be served: every call ends with a status,
+// so that the client's user reads that and not "Socket closed". What the
 // client sends is cut into frames and never looked into; gRPC gets none of it. Not thread-safe.
 class CallRefuser {
  public:
-  explicit CallRefuser(std::string why) : why_(std::move(why)) {}
+  explicit CallRefuser(absl::Status why) : why_(std::move(why)) {}
 
   // False where the connection is to be closed, after what `to_client` has got: it is not HTTP/2, or has sent
   // more than those who only begin calls do.
@@ -24,7 +25,7 @@ class CallRefuser {
  private:
   void TakeFrame(std::string_view payload, std::string& to_client);
 
-  const std::string why_;
+  const absl::Status why_;
   std::string preface_;  // as far as it has come
   http2::Cutter cutter_;
   std::string payload_;  // of the current frame, where it is short

@@ -20,6 +20,7 @@ std::string Callers::Add(int fd, Caller caller) {
   {
     const absl::MutexLock lock(&mu_);
     name = absl::StrCat(prefix_, ++last_);
+    ++nums_[tls::ToText(caller.identity)];
     callers_[name] = std::move(caller);
   }
   sockaddr_un address{};
@@ -35,7 +36,21 @@ std::string Callers::Add(int fd, Caller caller) {
 
 void Callers::Remove(const std::string& name) {
   const absl::MutexLock lock(&mu_);
-  callers_.erase(name);
+  const auto it = callers_.find(name);
+  if (it == callers_.end()) {
+    return;
+  }
+  const auto num = nums_.find(tls::ToText(it->second.identity));
+  if (--num->second == 0) {
+    nums_.erase(num);
+  }
+  callers_.erase(it);
+}
+
+size_t Callers::NumOf(const tls::Identity& identity) const {
+  const absl::MutexLock lock(&mu_);
+  const auto it = nums_.find(tls::ToText(identity));
+  return it == nums_.end() ? 0 : it->second;
 }
 
 std::optional<Caller> Callers::Find(const std::string& peer) const {

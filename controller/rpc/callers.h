@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -31,6 +32,9 @@ class Callers {
   std::string Add(int fd, Caller caller) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Connections of `identity`.
+  size_t NumOf(const tls::Identity& identity) const ABSL_LOCKS_EXCLUDED(mu_);
+
   // By grpc::ServerContext::peer(). nullopt: the connection is over.
   std::optional<Caller> Find(const std::string& peer) const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -39,6 +43,7 @@ class Callers {
   mutable absl::Mutex mu_;
   uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);  // by tls::ToText of who; none is 0
 };
 
 }  // namespace tandem::controller

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/rpc/callers.h"
+#include "controller/rpc/guarded_connection.h"
 #include "controller/rpc/message_limit.h"
 #include "platform/clock.h"
 
@@ -39,6 +41,7 @@ class ConnectionGuard {
     // Outlives the guard; null: connections are taken as they come, from tls::Role::kLocal.
     const tls::ServerTls* tls = nullptr;
     size_t most_strangers = 1024;
+    size_t most_of_one = 256;  // connections of one user or admin, over all guards of `callers`
   };
 
   // `serve` is called with a descriptor, which it owns, for every connection that is to be served: from the
@@ -52,16 +55,18 @@ class ConnectionGuard {
   // seconds to take the rest.
   void Add(int fd) ABSL_LOCKS_EXCLUDED(mu_);
 
- private:
-  class Connection;
+  // Closes the connections of those whose certificate has been revoked since they were let in.
+  void Recheck() ABSL_LOCKS_EXCLUDED(mu_);
 
+ private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   // False where this object ends.
   bool TakeAdded() ABSL_LOCKS_EXCLUDED(mu_);
   void Serve(uint64_t id);
   // Goes on with the handshake of `id`; true where it is over, and the client is served or refused from now
   // on.
-  bool Greet(uint64_t id, Connection& connection);
+  bool Greet(uint64_t id, GuardedConnection& connection);
+  void Refuse(uint64_t id, GuardedConnection& connection, const absl::Status& why);
   void CloseAt(absl::Time time, uint64_t id);
   void Erase(uint64_t id);
   void Tell(absl::Time now);
@@ -76,12 +81,13 @@ class ConnectionGuard {
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::unique_ptr<Connection>> added_ ABSL_GUARDED_BY(mu_);
+  bool recheck_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::unique_ptr<GuardedConnection>> added_ ABSL_GUARDED_BY(mu_);
 
   // Used by the thread alone.
   std::string buffer_;
   uint64_t next_id_ = 1;  // 0 is wake_
-  std::map<uint64_t, std::unique_ptr<Connection>> connections_;
+  std::map<uint64_t, std::unique_ptr<GuardedConnection>> connections_;
   std::set<uint64_t> due_;        // those that may have something to move
   std::set<uint64_t> strangers_;  // who they are is not known yet, or nobody; the oldest first
   std::set<std::pair<absl::Time, uint64_t>> closing_;  // until when; some are gone

@@ -187,12 +187,19 @@ void Server::Parts::RefreshTls() {
     return;
   }
   const absl::Time before = tls->not_after();
+  const std::shared_ptr<const tls::RevokedList> revoked = tls->revoked();
   if (const absl::Status status = tls->Refresh(); !status.ok()) {
     platform::Log(platform::LogLevel::kError, "changed TLS files cannot be used; those from before go on",
                   {{"error", std::string(status.message())}});
   } else if (tls->not_after() != before) {
     platform::Log(platform::LogLevel::kInfo, "new TLS files are used from now on",
                   {{"valid_until", absl::FormatTime(tls->not_after(), absl::UTCTimeZone())}});
+  }
+  if (tls->revoked() != revoked) {
+    platform::Log(platform::LogLevel::kInfo, "TLS files were read again, with the list of the revoked", {});
+    for (const std::unique_ptr<ConnectionGuard>& guard : guards) {
+      guard->Recheck();
+    }
   }
   metrics->CertificateEnds(tls->not_after());
 }
@@ -254,6 +261,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
   auto parts = std::make_unique<Parts>(clock, random);
+  if (!tls::IsGoodDomain(options.tls_domain)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tls-domain \"", options.tls_domain, "\" is no DNS name; the default is ", tls::kDefaultDomain));
+  }
+  if (!options.tls.given() && !options.tls.revoked.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-revoked: without TLS nobody shows a certificate; give --tls-ca, --tls-cert and --tls-key too");
+  }
   if (options.tls.given()) {
     absl::StatusOr<std::unique_ptr<tls::ServerTls>> tls =
         tls::ServerTls::Open(options.tls, options.tls_domain);
@@ -350,7 +365,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
   interceptors.push_back(CountRpcs(*parts->metrics));
-  interceptors.push_back(AuditCalls(parts->callers));
+  interceptors.push_back(AuditCalls(parts->callers, parts->clock));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
+#include "jobspec/text.h"
 #include "platform/log.h"
 #include "proto/protocol.h"
 #include "proto/time.h"
@@ -32,11 +33,11 @@ v1::Refused Refusal(std::string reason, std::string message, bool final) {
 
 }  // namespace
 
-Session::Session(Sessions& sessions, Engine& engine, std::string id, tls::Identity identity)
+Session::Session(Sessions& sessions, Engine& engine, std::string id, Caller caller)
     : sessions_(sessions),
       engine_(engine),
       id_(std::move(id)),
-      identity_(std::move(identity)),
+      caller_(std::move(caller)),
       last_seen_(sessions.clock_.Now()) {}
 
 void Session::Start(std::shared_ptr<Session> self) {
@@ -238,12 +239,17 @@ void Session::HandleHello() {
                    /*final=*/true));
     return;
   }
-  if (!tls::MayBeWorker(identity_, hello.worker_id())) {
-    Refuse(Refusal("WorkerIdDenied",
-                   absl::StrCat("the certificate of ", tls::ToText(identity_), " is not that of worker ",
-                                hello.worker_id(), "; start it with --id ", identity_.name,
-                                ", or give it a certificate of its own"),
-                   /*final=*/true));
+  if (!tls::MayBeWorker(caller_.identity, hello.worker_id())) {
+    const std::string& name = caller_.identity.name;
+    const std::string allowed =
+        name.ends_with('*') ? absl::StrCat("any that begins with \"", name.substr(0, name.size() - 1), "\"")
+                            : name;
+    Refuse(
+        Refusal("WorkerIdDenied",
+                absl::StrCat("the certificate of ", tls::ToText(caller_.identity), " is not that of worker ",
+                             hello.worker_id(), "; start it with another --id, allowed: ", allowed,
+                             "; or give it a certificate of its own"),
+                /*final=*/true));
     return;
   }
   if (hello.protocol_min() > proto::kProtocol || hello.protocol_max() < proto::kProtocol) {
@@ -296,6 +302,7 @@ void Session::HandleHello() {
   }
   platform::Log(platform::LogLevel::kInfo, "worker connected",
                 {{"worker", hello.worker_id()},
+                 {"from", caller_.address},
                  {"build", hello.build()},
                  {"session", id_},
                  {"slots", absl::StrCat(hello.inventory().slots_size())},
@@ -323,7 +330,10 @@ void Session::HandleHello() {
 
 void Session::Refuse(const v1::Refused& refused) {
   platform::Log(platform::LogLevel::kWarning, "a worker was refused",
-                {{"reason", refused.reason()}, {"message", refused.message()}});
+                {{"worker", jobspec::Shown(incoming_.hello().worker_id(), 100)},
+                 {"from", caller_.address},
+                 {"reason", refused.reason()},
+                 {"message", refused.message()}});
   Gone();
   const absl::MutexLock lock(&mu_);
   refused_ = refused;

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/engine.h"
+#include "controller/rpc/callers.h"
 #include "controller/rpc/sessions.h"
 
 namespace tandem::controller {
@@ -19,8 +20,8 @@ namespace tandem::controller {
 // yet, and a slow worker costs no memory. Thread-safe.
 class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
-  // `identity`: of the worker that has opened it.
-  Session(Sessions& sessions, Engine& engine, std::string id, tls::Identity identity);
+  // `caller`: who has opened it.
+  Session(Sessions& sessions, Engine& engine, std::string id, Caller caller);
 
   // `self` keeps it alive until gRPC is done with it.
   void Start(std::shared_ptr<Session> self) ABSL_LOCKS_EXCLUDED(mu_);
@@ -57,7 +58,7 @@ class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Controller
   Sessions& sessions_;
   Engine& engine_;
   const std::string id_;
-  const tls::Identity identity_;
+  const Caller caller_;
   v1::WorkerMessage incoming_;      // of the chain of reads
   v1::ControllerMessage outgoing_;  // of the chain of writes
 

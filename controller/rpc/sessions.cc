@@ -14,9 +14,9 @@
 
 namespace tandem::controller {
 
-grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Open(
-    Engine& engine, const tls::Identity& identity) {
-  std::shared_ptr<Session> session = std::make_shared<Session>(*this, engine, random_.HexId(12), identity);
+grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Open(Engine& engine,
+                                                                                  const Caller& caller) {
+  std::shared_ptr<Session> session = std::make_shared<Session>(*this, engine, random_.HexId(12), caller);
   bool closed = false;
   {
     const absl::MutexLock lock(&mu_);

@@ -11,9 +11,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/engine.h"
+#include "controller/rpc/callers.h"
 #include "controller/wakefulness.h"
 #include "tandem/v1/workers.grpc.pb.h"
-#include "tls/identity.h"
 
 namespace tandem::controller {
 
@@ -39,9 +39,9 @@ class Sessions {
         random_(random),
         wakefulness_(clock.Now(), 2 * options.heartbeat_interval) {}
 
-  // A new stream, of `identity`; it belongs to gRPC until it is done.
+  // A new stream, opened by `caller`; it belongs to gRPC until it is done.
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Open(Engine& engine,
-                                                                          const tls::Identity& identity);
+                                                                          const Caller& caller);
 
   // Consequences for a worker. Dropped where that session is over: the worker resends its state when it
   // returns.

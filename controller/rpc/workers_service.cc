@@ -11,7 +11,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* WorkersServic
     grpc::CallbackServerContext* context) {
   const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Workers.Session", nullptr);
   return caller.ok()
-             ? parts_.sessions.Open(parts_.engine, caller->identity)
+             ? parts_.sessions.Open(parts_.engine, *caller)
              : RefuseCall<grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>>(caller.status());
 }
 

@@ -71,6 +71,43 @@ TEST_F(CertsTest, NothingIsOverwritten) {
   EXPECT_EQ(*platform::SystemFiles().Read(dir_ + "/user-alice.key"), key);
 }
 
+TEST_F(CertsTest, ARenewalNamesAllThatTheOldOneNamed) {
+  ASSERT_EQ(Init({"--host", "ctl", "--host", "10.0.0.1"}), kOk) << console_.err;
+  const std::string before = *platform::SystemFiles().Read(dir_ + "/controller.crt");
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--renew", "--host", "ctl"}), kUsage);
+  EXPECT_THAT(console_.err,
+              HasSubstr("controller.crt is for ctl, 10.0.0.1, and the new one would lack 10.0.0.1"));
+  EXPECT_EQ(*platform::SystemFiles().Read(dir_ + "/controller.crt"), before);
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--renew", "--host", "10.0.0.1", "--host", "ctl",
+                    "--host", "more"}),
+            kOk)
+      << console_.err;
+  EXPECT_THAT(NamesIn("controller"), ::testing::ElementsAre("10.0.0.1", "ctl", "more"));
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--renew", "--user", "nobody"}), kFailed);
+  EXPECT_THAT(console_.err,
+              HasSubstr("there is no " + dir_ + "/user-nobody.crt to renew; leave --renew out"));
+}
+
+TEST_F(CertsTest, CertificatesAreOfTheirAuthoritysDomain) {
+  ASSERT_EQ(Init({"--domain", "lab.example", "--user", "alice"}), kOk) << console_.err;
+  for (const char* renew : {"--days=365", "--renew"}) {
+    EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "alice", renew}), kUsage);
+    EXPECT_THAT(console_.err,
+                HasSubstr("the authority is that of lab.example, not of tandem.local; give --domain "
+                          "lab.example"));
+  }
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "bob", "--domain", "lab.example"}), kOk)
+      << console_.err;
+}
+
+TEST_F(CertsTest, WhoIsNamedTwiceIsRefusedBeforeAnythingIsMade) {
+  ASSERT_EQ(Init(), kOk) << console_.err;
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "bob", "--user", "bob"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("user-bob.crt would be made twice"));
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--worker", "gpu*", "--worker", "gpu_"}), kUsage);
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/user-bob.key"));
+}
+
 TEST_F(CertsTest, FurtherOnesAreIssuedAndRenewed) {
   ASSERT_EQ(Init(), kOk) << console_.err;
   ASSERT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "bob", "--days", "1"}), kOk) << console_.err;

@@ -43,6 +43,22 @@ TEST(ContextsTest, EveryMistakeIsNamedWithItsLine) {
   EXPECT_THAT(std::string(ReadContexts("[", "c.yaml", "/").status().message()), HasSubstr("not YAML"));
 }
 
+TEST(ContextsTest, AFileWithNothingButCommentsNamesNoCluster) {
+  for (const char* text : {"", "\n", "# contexts:\n\n  # lab: {}\n"}) {
+    const absl::StatusOr<Contexts> contexts = ReadContexts(text, "config.yaml", "/c");
+    ASSERT_TRUE(contexts.ok()) << contexts.status();
+    EXPECT_TRUE(contexts->clusters.empty());
+    EXPECT_EQ(contexts->current, "");
+  }
+}
+
+TEST(ContextsTest, AContextHasAName) {
+  EXPECT_THAT(
+      std::string(
+          ReadContexts("contexts: {\"\": {address: \"ctl:1\"}}", "config.yaml", "/c").status().message()),
+      HasSubstr("config.yaml:1:12: the name of a context is empty"));
+}
+
 // Which controller a command talks to, and as whom.
 class ResolveTest : public CommandTest {
  protected:

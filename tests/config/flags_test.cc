@@ -51,6 +51,15 @@ class FlagsTest : public testing::Test {
   std::string printed_;
 };
 
+TEST_F(FlagsTest, AnEmptyValueIsNotTakenForAFlagThatIsNotThere) {
+  EXPECT_EQ(Parse("slots: 4\n", {"--state", "", "--listen", "a", "--listen", ""}), 2);
+  EXPECT_THAT(printed_, HasSubstr("daemon: --state: its value is empty; give one, or leave the flag out\n"));
+  EXPECT_THAT(printed_, HasSubstr("daemon: --listen: its value is empty"));
+  EXPECT_EQ(Parse("state: \"\"\nlisten: [a, \"\"]\n"), 2);
+  EXPECT_THAT(printed_, HasSubstr("daemon.yaml:1:1: state: its value is empty; leave the line out"));
+  EXPECT_THAT(printed_, HasSubstr("daemon.yaml:2:1: listen: its value is empty"));
+}
+
 TEST_F(FlagsTest, AFileGivesEveryFlagAlsoOneThatIsRequired) {
   EXPECT_EQ(Parse("state: /s\nlisten: [a, b]\nslots: 4\n"), -1) << printed_;
   EXPECT_EQ(state_, "/s");

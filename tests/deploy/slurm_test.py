@@ -86,6 +86,11 @@ def main():
         def command(path):
             return [root / "deploy/slurm/tandem.sbatch", "--bin", binaries, path, "--", "--slots", 1]
 
+        # The name of a directory service's user, which is none for a certificate.
+        (folder / "bin").mkdir()
+        (folder / "bin/id").write_text("#!/bin/sh\n[ \"$*\" != -un ] || exec printf '%s\\n' 'LAB\\ada lovelace'\nexec /usr/bin/id \"$@\"\n")
+        (folder / "bin/id").chmod(0o755)
+        os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
         with Slurm(folder / "slurm") as slurm:
             batch = Batch(slurm, folder, "disturbed", command(job(folder, "disturbed")))
             try:
@@ -100,6 +105,7 @@ def main():
                 first, second, last = saved(batch.directory)
                 assert 20 <= first < second < last == STEPS, (first, second, last)
                 assert slurm.job(batch.id)["Restarts"] == "2"
+                assert (folder / f"tandem-{batch.id}/certs/user-LAB_ada_lovelace.crt").exists()
 
                 cancelled = Batch(slurm, folder, "cancelled", command(job(folder, "cancelled", steps=1_000_000)))
                 cancelled.wait_for_steps(20)

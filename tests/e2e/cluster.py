@@ -54,6 +54,9 @@ def corpus():
     return sorted(glob.glob("/usr/include/c++/*"))[-1]
 
 
+ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
+
+
 class Cluster:
     """One controller and some workers, each with `slots` slots, on a unix socket."""
 
@@ -122,8 +125,20 @@ class Cluster:
         return spec["name"]
 
     def wait_state(self, name, state, seconds=60.0):
-        wait_for(f"{name} is {state}", lambda: self.state(name) == state, seconds)
+        def reached():
+            now = self.state(name)
+            # What the job says of it, or nobody learns why: the folder goes with the test.
+            assert now == state or now not in ENDED, f"{name} is {now}, not {state}\n{self.why(name)}"
+            return now == state
+
+        wait_for(f"{name} is {state}", reached, seconds)
         return self.job(name)
+
+    def why(self, name):
+        """All that is known of a job: its description with its events, and the logs of daemons and ranks."""
+        logs = sorted([*self.folder.glob("*.log"), *self.folder.glob("*/logs/**/*.log")])
+        return "\n".join([self.cli("describe", name, check=False).stdout,
+                          *(f"== {log.relative_to(self.folder)}\n{log.read_text(errors='replace')[-4000:]}" for log in logs)])
 
     def kill_controller(self):
         self.controller.kill()

@@ -95,6 +95,55 @@ TEST_F(TlsFilesTest, AServerTakesNewFilesWhenTheyStandStillAndKeepsTheOldOnesWhe
   EXPECT_EQ((*server)->context(), second);
 }
 
+TEST_F(TlsFilesTest, WhatCouldNotBeTakenIsTakenAsSoonAsItCan) {
+  const auto server =
+      ServerTls::Open(certificates_.Files("controller", certificates_.OfServer()), kDefaultDomain);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto first = (*server)->context();
+  // A new certificate that cannot be used yet, for a reason that no change of the file ends: here its mode,
+  // elsewhere a clock that is behind the authority's.
+  certificates_.Files("controller", certificates_.OfServer());
+  const std::string key = certificates_.folder() + "/controller.key";
+  ASSERT_EQ(chmod(key.c_str(), 0644), 0);
+  EXPECT_TRUE((*server)->Refresh().ok());
+  EXPECT_THAT(std::string((*server)->Refresh().message()), HasSubstr("chmod 600 it"));
+  EXPECT_TRUE((*server)->Refresh().ok()) << "it is told once";
+  EXPECT_EQ((*server)->context(), first);
+  ASSERT_EQ(chmod(key.c_str(), 0600), 0);
+  EXPECT_TRUE((*server)->Refresh().ok());
+  EXPECT_NE((*server)->context(), first);
+}
+
+TEST_F(TlsFilesTest, ACertificateForTheOtherSideIsRefusedAtTheStart) {
+  EXPECT_THAT(std::string(ServerTls::Open(good_, kDefaultDomain).status().message()),
+              AllOf(HasSubstr("alice.crt (CN=user/alice) is not a certificate for servers"),
+                    HasSubstr("tandem certs issue --host")));
+  const TlsFiles controller = certificates_.Files("controller", certificates_.OfServer());
+  EXPECT_THAT(std::string(ClientTls::Open(controller).status().message()),
+              HasSubstr("controller.crt (CN=controller) is not a certificate for clients"));
+}
+
+TEST_F(TlsFilesTest, AListOfTheRevokedIsReadWithTheOthersAndAgainWhenItChanges) {
+  TlsFiles files = certificates_.Files("controller", certificates_.OfServer());
+  files.revoked = certificates_.folder() + "/revoked";
+  EXPECT_THAT(std::string(ServerTls::Open(files, kDefaultDomain).status().message()),
+              AllOf(HasSubstr("--tls-revoked: "), HasSubstr("No such file")));
+  certificates_.Write("revoked", "", 0644);
+  const auto server = ServerTls::Open(files, kDefaultDomain);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_FALSE((*server)->revoked()->Has(alice_, ""));
+  const auto refresh = [&] {
+    EXPECT_TRUE((*server)->Refresh().ok());
+    return std::string((*server)->Refresh().message());
+  };
+  certificates_.Write("revoked", "user/alice\n", 0644);
+  EXPECT_EQ(refresh(), "");
+  EXPECT_TRUE((*server)->revoked()->Has(alice_, ""));
+  certificates_.Write("revoked", "# nobody\nalice\n", 0644);
+  EXPECT_THAT(refresh(), HasSubstr("revoked:2: it is neither user/NAME"));
+  EXPECT_TRUE((*server)->revoked()->Has(alice_, "")) << "a mistake lets nobody in again";
+}
+
 TEST_F(TlsFilesTest, ADaemonThatDialsShowsWhatTheFilesHoldNow) {
   const auto client = ClientTls::Open(good_);
   ASSERT_TRUE(client.ok()) << client.status();

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tls/revoked_list.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+namespace tandem::tls {
+namespace {
+
+constexpr size_t kDigits = 64;  // of SHA-256
+
+// In lower case and without colons; nullopt: it is no fingerprint.
+std::optional<std::string> ParseFingerprint(absl::string_view line) {
+  const size_t equals = line.find('=');
+  if (equals != absl::string_view::npos &&
+      absl::EqualsIgnoreCase(line.substr(0, equals), "sha256 Fingerprint")) {
+    line.remove_prefix(equals + 1);
+  }
+  std::string out = absl::StrReplaceAll(line, {{":", ""}});
+  absl::AsciiStrToLower(&out);
+  const bool good = out.size() == kDigits && std::all_of(out.begin(), out.end(), [](unsigned char c) {
+                      return absl::ascii_isxdigit(c);
+                    });
+  return good ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<RevokedList> RevokedList::Parse(std::string_view text, const std::string& file) {
+  RevokedList out;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
+    ++number;
+    line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    if (line.empty()) {
+      continue;
+    }
+    if (const std::optional<Identity> identity = ParseIdentity({line.data(), line.size()})) {
+      out.identities_.insert(ToText(*identity));
+    } else if (const std::optional<std::string> fingerprint = ParseFingerprint(line)) {
+      out.fingerprints_.insert(*fingerprint);
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file, ":", number,
+          ": it is neither user/NAME, worker/ID or admin/NAME nor the SHA-256 fingerprint of a "
+          "certificate (64 hex digits, as `openssl x509 -noout -fingerprint -sha256` prints it)"));
+    }
+  }
+  return out;
+}
+
+bool RevokedList::Has(const Identity& identity, const std::string& fingerprint) const {
+  return identities_.contains(ToText(identity)) || fingerprints_.contains(fingerprint);
+}
+
+}  // namespace tandem::tls

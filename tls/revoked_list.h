@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "tls/identity.h"
+
+namespace tandem::tls {
+
+// Whom a server believes no more although their certificates are good: a text with a line for each,
+//
+//   # the laptop that was stolen
+//   user/bob
+//   9F:86:D0:81:...                       SHA-256 fingerprint of one certificate, with or without colons
+//   sha256 Fingerprint=9F:86:D0:81:...    as OpenSSL prints it
+//
+// What follows a # is a comment. An identity stands for all of its certificates, a fingerprint for one, so
+// that its owner can have another.
+class RevokedList {
+ public:
+  // `file` is for messages: InvalidArgument with the first line that is none of these.
+  static absl::StatusOr<RevokedList> Parse(std::string_view text, const std::string& file);
+
+  // `fingerprint`: that of Certificate.
+  bool Has(const Identity& identity, const std::string& fingerprint) const;
+
+ private:
+  std::set<std::string> identities_;  // "user/bob"
+  std::set<std::string> fingerprints_;
+};
+
+}  // namespace tandem::tls
