@@ -82,6 +82,7 @@ TEST_F(RevocationTest, ARevokedWorkerIsGoneWithAllOfItsCertificates) {
                          {.credentials = CredentialsOf(certificates_->Of({Role::kWorker, "w"}))});
   JobClient admin(address(), CredentialsOf(certificates_->Of({Role::kAdmin, "root"})));
   const auto is_connected = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // an admin may ask 50 times a second
     grpc::ClientContext context;
     JobClient::SetDeadline(context);
     v1::ListWorkersResponse response;
