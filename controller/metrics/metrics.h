@@ -4,6 +4,7 @@
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/core/state.h"
+#include "controller/core/time_account.h"
 #include "platform/clock.h"
 
 namespace tandem::controller {
@@ -36,6 +38,11 @@ class Metrics : public prometheus::Collectable {
  public:
   explicit Metrics(const platform::Clock& clock) : clock_(clock) {}
 
+  // Where the steps of a job are counted, for what is said of its time; nothing is without it. Call before
+  // any other.
+  using Totals = std::function<StepTotals(const std::string& job_id)>;
+  void SetTotals(Totals totals) { totals_ = std::move(totals); }
+
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
   // A commit for which there was no room.
   void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
@@ -59,6 +66,13 @@ class Metrics : public prometheus::Collectable {
     absl::Time ended = absl::InfiniteFuture();
   };
 
+  // What AccountTime reads of a job.
+  struct Timed {
+    v1::Job job;
+    absl::Time ended = absl::InfiniteFuture();
+  };
+
+  void CollectTimes(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -75,6 +89,7 @@ class Metrics : public prometheus::Collectable {
   void Prune() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const platform::Clock& clock_;
+  Totals totals_;
   mutable absl::Mutex mu_;
   HistogramCounts commits_ ABSL_GUARDED_BY(mu_){{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
   std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
@@ -86,6 +101,7 @@ class Metrics : public prometheus::Collectable {
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
   int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);        // by job name
+  mutable std::map<std::string, Timed> timed_ ABSL_GUARDED_BY(mu_);              // by job name
   mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);

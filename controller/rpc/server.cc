@@ -21,8 +21,9 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "controller/engine.h"
+#include "controller/http/http_server.h"
+#include "controller/http/site.h"
 #include "controller/metrics/metrics.h"
-#include "controller/metrics/metrics_server.h"
 #include "controller/metrics/progress_board.h"
 #include "controller/metrics/rpc_metrics.h"
 #include "controller/rpc/connection_guard.h"
@@ -125,7 +126,8 @@ struct Server::Parts {
   std::vector<std::unique_ptr<ConnectionGuard>> guards;  // in front of the server
   std::unique_ptr<grpc::Server> server;
   std::vector<std::unique_ptr<Listener>> listeners;  // which feed the guards
-  std::unique_ptr<MetricsServer> exposer;
+  std::unique_ptr<Site> site;
+  std::unique_ptr<HttpServer> http;  // which asks the site
   std::vector<std::string> addresses;
   std::string metrics_address;
 
@@ -241,6 +243,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   const size_t live_jobs = state->jobs.size();
 
   parts->metrics = std::make_shared<Metrics>(clock);
+  parts->metrics->SetTotals([history = parts->history.get()](const std::string& job) {
+    return history->Totals(job).value_or(StepTotals{});  // of a damaged history: none
+  });
   Sessions::Options sessions{.store_id = parts->store->store_id(),
                              .term = parts->store->term(),
                              .orphan_timeout = options.orphan_timeout};
@@ -268,20 +273,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       });
   parts->jobs = std::make_unique<JobsService>(
       JobsService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->watches,
-                         *parts->uploads, *parts->progress, random});
+                         *parts->uploads, *parts->progress, clock, random});
   parts->workers = std::make_unique<WorkersService>(
       WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
                             *parts->metrics, clock, [raw] { raw->watches->Poke(); }});
-
-  if (options.metrics_listen != "off") {
-    absl::StatusOr<std::unique_ptr<MetricsServer>> exposer =
-        MetricsServer::Start(options.metrics_listen, parts->metrics);
-    if (!exposer.ok()) {
-      return exposer.status();
-    }
-    parts->exposer = *std::move(exposer);
-    parts->metrics_address = parts->exposer->address();
-  }
 
   // From here on inputs are taken.
   parts->engine->Start();
@@ -315,6 +310,21 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr) {
     return absl::InternalError("the gRPC server did not start");
+  }
+  if (options.metrics_listen != "off") {
+    const bool local = platform::IsLocalAddress(options.metrics_listen);
+    parts->site = std::make_unique<Site>(
+        Site::Options{.page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local),
+                      .local_names_only = local},
+        parts->metrics, parts->server->InProcessChannel({}));
+    absl::StatusOr<std::unique_ptr<HttpServer>> http = HttpServer::Start(
+        options.metrics_listen,
+        [site = parts->site.get()](const HttpRequest& request) { return site->Answer(request); });
+    if (!http.ok()) {
+      return http.status();
+    }
+    parts->http = *std::move(http);
+    parts->metrics_address = parts->http->address();
   }
   for (const std::string& address : options.listen) {
     if (!platform::IsLocalAddress(address)) {
@@ -358,6 +368,7 @@ Server::~Server() {
     parts_->changed.NotifyAll();
   }
   parts_->ticks.join();
+  parts_->http.reset();
   parts_->listeners.clear();
   // Streams end themselves: gRPC alone would wait for the endless ones.
   parts_->watches->Close();
