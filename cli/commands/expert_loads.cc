@@ -9,6 +9,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/report_details.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 #include "nlohmann/json.hpp"

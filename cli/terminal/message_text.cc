@@ -154,6 +154,15 @@ std::string ToYaml(const Message& message, int indent) {
   return out;
 }
 
+std::string ToYamlItem(const Message& message) {
+  std::string text = ToYaml(message, 2);
+  if (text.empty()) {
+    return "- {}\n";
+  }
+  text[0] = '-';
+  return text;
+}
+
 std::string StateText(v1::JobState state) { return proto::ValueName(state); }
 
 std::vector<std::string> StateNames() {
