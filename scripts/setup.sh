@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh [--tests] [--cuda] [--torch DIR] [--no-torch]
 #
-#   --tests      also what the tests use: Prometheus, Slurm, pytest, a Python gRPC client
+#   --tests      also what the tests use: Prometheus, Slurm, Chromium, zsh, fish, pytest, a Python gRPC client
 #   --cuda       also cuDNN's C++ headers, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
 #   --no-torch   nothing of LibTorch (for the torch-free half)
@@ -32,11 +32,11 @@ done
 packages=(
   g++ cmake ninja-build git pkg-config ccache mold ca-certificates
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
-  prometheus-cpp-dev libcurl4-openssl-dev libgtest-dev libgmock-dev libcli11-dev libsqlite3-dev libssl-dev
+  prometheus-cpp-dev libcivetweb-dev libcurl4-openssl-dev libgtest-dev libgmock-dev libcli11-dev libsqlite3-dev libssl-dev
   libxxhash-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
   python3 python3-venv
 )
-[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client)
+[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client chromium chromium-driver zsh fish)
 
 missing=()
 for package in "${packages[@]}"; do
@@ -111,7 +111,7 @@ if [ $cuda = 1 ]; then
     "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check --no-deps nvidia-cudnn-frontend==1.32.0
   fi
 fi
-[ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection
+[ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection grpcio-tools setuptools selenium
 # transformers computes on the wheel's torch.
 if [ $tests = 1 ] && [ "$torch" = wheel ]; then
   environment "$cache/transformers-5.23.0" transformers==5.23.0 pytest
