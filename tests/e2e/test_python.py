@@ -33,7 +33,7 @@ def test_a_job_is_submitted_watched_to_its_end_and_its_metrics_are_columns(start
         changes = list(client.watch(job.id, reports=True, norms=True))
         assert [change.report.step for change in changes if change.report] == list(range(1, 13))
         assert changes[-1].job.state == 7 and changes[-1].job.name == "python"  # JOB_STATE_SUCCEEDED
-        assert len(changes[1].report.norms.weight if changes[1].report else changes[-2].report.norms.weight) > 5
+        assert len([change.report for change in changes if change.report][-1].norms.weight) > 5
 
         columns = client.metrics("python")
         assert columns["step"] == list(range(1, 13))
@@ -51,7 +51,7 @@ def test_a_job_is_submitted_watched_to_its_end_and_its_metrics_are_columns(start
         assert [each.name for each in client.jobs(states=["SUCCEEDED"])] == ["python"]
         assert list(client.jobs(states=["FAILED"])) == []
         assert [worker.id for worker in client.workers()] == ["w0", "w1"]
-        assert b"".join(piece.data for piece in client.logs("python", rank=0)).count(b"\n") >= 0
+        assert {piece.rank for piece in client.logs("python")} <= {0, 1}
 
 
 def test_a_watch_goes_on_over_a_restart_of_the_controller(start, tandem):
