@@ -103,8 +103,10 @@ class MarkingDevice final : public tandem::device::Device {
   c10::Device torch_device() const override { return inner_.torch_device(); }
   bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
   std::unique_ptr<tandem::device::Stream> MakeStream(const std::string& name,
+                                                     tandem::device::StreamPriority priority,
                                                      tandem::device::StreamError error) override {
-    return std::make_unique<MarkingStream>(inner_.MakeStream(name, std::move(error)), inner_, marks_, name);
+    return std::make_unique<MarkingStream>(inner_.MakeStream(name, priority, std::move(error)), inner_,
+                                           marks_, name);
   }
   std::unique_ptr<tandem::device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
   std::unique_ptr<tandem::device::Region> ReserveHost(int64_t bytes) override {

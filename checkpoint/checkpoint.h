@@ -78,7 +78,9 @@ Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& 
 struct Found {
   std::string path;  // empty: there is none
   Info info;
-  std::string weights_dtype;  // as safetensors names it: "F32"
+  std::string weights_dtype;        // as safetensors names it: "F32"
+  std::vector<std::string> states;  // arrays that are neither weights nor moments, by name
+  int version = 0;  // of its manifest; 1 has arrays by unit, which lie as their job's layout said
 };
 
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.

@@ -69,9 +69,15 @@ bool IsOfWeights(const ManifestArray& array) {
 }
 
 Found FoundAt(const std::string& path, const Manifest& manifest) {
-  Found found{.path = path, .info = manifest.info};
+  Found found{.path = path, .info = manifest.info, .version = manifest.version};
   const auto weights = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), IsOfWeights);
   if (weights != manifest.arrays.end()) found.weights_dtype = weights->dtype;
+  for (const ManifestArray& array : manifest.arrays) {
+    if (!absl::StrContains(array.name, "/") && !absl::EndsWith(array.name, ".weight")) {
+      found.states.push_back(array.name);
+    }
+  }
+  std::sort(found.states.begin(), found.states.end());
   return found;
 }
 

@@ -20,8 +20,9 @@ constexpr std::array kUnitSuffixes = {"/weights", "/exp_avg", "/exp_avg_sq"};
 
 ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType type,
                                  const std::vector<fsdp::UnitShard>& units,
-                                 const std::vector<fsdp::StateMemory>& states)
-    : units_(units), type_(type) {
+                                 const std::vector<fsdp::StateMemory>& states,
+                                 const std::vector<WholeArray>& whole, bool is_first)
+    : units_(units), type_(type), is_first_(is_first) {
   if (states.size() != units.size()) throw std::invalid_argument("a state for each unit is needed");
   const auto add = [&](const device::Memory& memory, c10::ScalarType held) {
     device_.push_back(memory.begin == nullptr ? at::Tensor() : device::FlatTensorIn(device, memory, held));
@@ -30,6 +31,10 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
     add(states[u].weights, units[u].weights_type());
     add(states[u].exp_avg, type);
     add(states[u].exp_avg_sq, type);
+  }
+  for (const WholeArray& array : whole) {
+    whole_.push_back(array.name);
+    add(array.memory, type);
   }
 }
 
@@ -69,6 +74,17 @@ void ParameterArrays::MakeShards() {
         if (!owned.empty()) owned_shards_.push_back(shard_of(owned));
       }
     }
+  }
+  for (size_t i = 0; i < whole_.size(); ++i) {
+    const at::Tensor& on_device = device_[units_.size() * kSuffixes.size() + i];
+    host_.push_back(on_device.is_cpu() ? on_device : at::zeros_like(on_device, at::kCPU));
+    const Shard shard{.name = whole_[i],
+                      .elements = on_device.numel(),
+                      .begin = 0,
+                      .data = &pieces_.emplace_back(host_.back())};
+    shards_.push_back(shard);
+    unit_shards_.push_back(shard);
+    if (is_first_) owned_shards_.push_back(shard);
   }
 }
 

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "device/memory.h"
 #include "fsdp/unit_shard.h"
 
 namespace tandem::device {
@@ -13,6 +15,12 @@ class Device;
 }
 
 namespace tandem::checkpoint {
+
+// An array that every rank holds whole: what a router keeps from step to step.
+struct WholeArray {
+  std::string name;
+  device::Memory memory;
+};
 
 // A rank's whole state as arrays of a checkpoint, keyed by parameter: its Hugging Face name for the weights,
 // and that with "/exp_avg" and "/exp_avg_sq" for Adam's moments. Coordinates are the parameter's elements in
@@ -27,8 +35,10 @@ class ParameterArrays {
   // states: of the units, in their order, in `device`'s memory. Elements of checkpoints and of what is held
   // are of `type`, but a frozen unit holds weights of its own type, and no moments. All but the vectors
   // outlive it.
+  // whole: arrays of `type` beside the units', which the first rank saves (is_first) and every rank loads.
   ParameterArrays(const device::Device& device, c10::ScalarType type,
-                  const std::vector<fsdp::UnitShard>& units, const std::vector<fsdp::StateMemory>& states);
+                  const std::vector<fsdp::UnitShard>& units, const std::vector<fsdp::StateMemory>& states,
+                  const std::vector<WholeArray>& whole = {}, bool is_first = true);
   ~ParameterArrays();
   ParameterArrays(const ParameterArrays&) = delete;
   ParameterArrays& operator=(const ParameterArrays&) = delete;
@@ -49,9 +59,12 @@ class ParameterArrays {
 
   const std::vector<fsdp::UnitShard>& units_;
   const c10::ScalarType type_;
-  std::vector<at::Tensor> device_;  // per unit and kind: what is held of the unit; undefined: nothing
-  std::vector<at::Tensor> host_;    // the same tensors where they are on the host
-  std::deque<at::Tensor> pieces_;   // of the above, per parameter; shards point to its elements
+  std::vector<std::string> whole_;  // their names
+  const bool is_first_;
+  // Per unit and kind: what is held of the unit; undefined: nothing. Behind them the whole arrays.
+  std::vector<at::Tensor> device_;
+  std::vector<at::Tensor> host_;   // the same tensors where they are on the host
+  std::deque<at::Tensor> pieces_;  // of the above, per parameter; shards point to its elements
   std::vector<Shard> owned_shards_;
   std::vector<Shard> shards_;
   std::vector<Shard> unit_shards_;

@@ -22,7 +22,13 @@ std::string Variable(const char* name) {
 tandem::cli::Environment ReadEnvironment() {
   tandem::cli::Environment environment;
   environment.tandem_addr = Variable("TANDEM_ADDR");
+  environment.tandem_context = Variable("TANDEM_CONTEXT");
+  environment.tandem_tls_ca = Variable("TANDEM_TLS_CA");
+  environment.tandem_tls_cert = Variable("TANDEM_TLS_CERT");
+  environment.tandem_tls_key = Variable("TANDEM_TLS_KEY");
+  environment.tandem_tls_server_name = Variable("TANDEM_TLS_SERVER_NAME");
   environment.home = Variable("HOME");
+  environment.xdg_config_home = Variable("XDG_CONFIG_HOME");
   environment.xdg_state_home = Variable("XDG_STATE_HOME");
   environment.xdg_runtime_dir = Variable("XDG_RUNTIME_DIR");
   environment.term = Variable("TERM");
@@ -74,7 +80,7 @@ int main(int argc, char** argv) {
     tandem::cli::Context context{.console = *console,
                                  .clock = tandem::platform::SteadyClock(),
                                  .environment = environment,
-                                 .addr = invocation.addr,
+                                 .target = invocation.target,
                                  .own_folder = OwnFolder()};
     return Ended(*console, invocation.command(context));
   } catch (const std::exception& error) {  // a bug of ours; no stack trace helps the user

@@ -3,10 +3,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <numeric>
 #include <stdexcept>
 
 namespace tandem::comm {
 namespace {
+
+int64_t SumOf(const std::vector<int64_t>& numbers, int first) {
+  return std::accumulate(numbers.begin(), numbers.begin() + first, int64_t{0});
+}
 
 [[noreturn]] void Refuse(const std::string& group, const char* operation, const std::string& reason) {
   throw std::invalid_argument(std::string(operation) + " in group " + group + ": " + reason);
@@ -31,14 +36,56 @@ Collective Check(const char* operation, const std::string& group, int64_t input_
           .slice = in / input_slices};
 }
 
+// Bytes of rows for each rank, of a matrix that has as many.
+std::vector<int64_t> BytesOfRows(const char* operation, const std::string& group, int size,
+                                 const std::vector<int64_t>& rows, const at::Tensor& matrix) {
+  std::vector<int64_t> bytes;
+  for (const int64_t of_rank : rows) {
+    if (of_rank < 0) Refuse(group, operation, std::to_string(of_rank) + " rows for a rank");
+    bytes.push_back(of_rank * matrix.size(1) * static_cast<int64_t>(matrix.itemsize()));
+  }
+  if (static_cast<int>(rows.size()) != size || SumOf(rows, size) > matrix.size(0)) {
+    Refuse(group, operation,
+           "rows for " + std::to_string(rows.size()) + " ranks do not fit " + std::to_string(size) +
+               " ranks and " + std::to_string(matrix.size(0)) + " rows");
+  }
+  return bytes;
+}
+
 }  // namespace
+
+const char* Collective::InputFor(int rank) const {
+  return sends.empty() ? input + (scatters ? rank * slice : 0) : input + SumOf(sends, rank);
+}
+
+char* Collective::OutputOf(int rank) const {
+  return output + (receives.empty() ? rank * slice : SumOf(receives, rank));
+}
 
 Collective CheckAllGather(const std::string& group, int size, const at::Tensor& input, at::Tensor& output) {
   return Check("AllGather", group, 1, size, input, output);
 }
 
 Collective CheckAllToAll(const std::string& group, int size, const at::Tensor& input, at::Tensor& output) {
-  return Check("AllToAll", group, size, size, input, output);
+  Collective call = Check("AllToAll", group, size, size, input, output);
+  call.scatters = true;
+  return call;
+}
+
+Collective CheckAllToAllRows(const std::string& group, int size, const at::Tensor& input,
+                             const std::vector<int64_t>& sends, at::Tensor& output,
+                             const std::vector<int64_t>& receives) {
+  static constexpr char kOperation[] = "AllToAllRows";
+  if (input.dim() != 2 || output.dim() != 2 || input.size(1) != output.size(1) || !input.is_contiguous() ||
+      !output.is_contiguous() || input.scalar_type() != output.scalar_type()) {
+    Refuse(group, kOperation, "input and output must be contiguous matrices of one width and dtype");
+  }
+  return {.operation = kOperation,
+          .input = input.numel() == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),
+          .output = output.numel() == 0 ? nullptr : static_cast<char*>(output.mutable_data_ptr()),
+          .scatters = true,
+          .sends = BytesOfRows(kOperation, group, size, sends, input),
+          .receives = BytesOfRows(kOperation, group, size, receives, output)};
 }
 
 Collective CheckGather(const std::string& group, int rank, int size, const at::Tensor& input,

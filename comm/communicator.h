@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -44,6 +45,12 @@ class Communicator {
 
   // output: [size * n], slice i from rank i; input: [size * n], slice i to rank i. Separate memory.
   virtual void AllToAll(const at::Tensor& input, at::Tensor& output) = 0;
+
+  // The same with other numbers of rows for each rank: the first sends[0] rows of the input to rank 0, and so
+  // on, and in the output receives[0] rows from rank 0, and so on; rows behind these are left alone. Both
+  // have `size` numbers, and what a rank sends to another is what that one receives from it. Matrices.
+  virtual void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                            const std::vector<int64_t>& receives) = 0;
 
   // To rank 0 alone. output there: [size * n], the inputs [n] of all ranks in rank order; on the others it is
   // left alone, whatever its size. These return once their input may change, and may be a call ahead.

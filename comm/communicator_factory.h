@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "comm/communicator.h"
 #include "comm/store.h"
+#include "parallel/group_options.h"
 
 namespace tandem::device {
 class Device;
@@ -29,6 +30,7 @@ struct Membership {
   std::string prefix;  // of its keys in the store, unique per group and attempt
   int rank = 0;        // within the group
   int size = 1;
+  parallel::GroupOptions options;  // of NCCL; Gloo has none, and specs that give some on CPUs are refused
   std::string clone_of;  // a group with the same members in the same order, to be cloned live; empty: none
 };
 

@@ -97,15 +97,20 @@ class GlooCommunicator final : public Communicator {
   uint64_t num_ended() const override { return num_ended_; }
 
   void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckAllGather(name_, size_, input, output), /*stride=*/0);
+    Exchange(CheckAllGather(name_, size_, input, output));
   }
 
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckAllToAll(name_, size_, input, output), /*stride=*/1);
+    Exchange(CheckAllToAll(name_, size_, input, output));
+  }
+
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    Exchange(CheckAllToAllRows(name_, size_, input, sends, output, receives));
   }
 
   void Gather(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckGather(name_, rank_, size_, input, output), /*stride=*/0, /*to_root=*/true);
+    Exchange(CheckGather(name_, rank_, size_, input, output), /*to_root=*/true);
   }
 
   void Abort() override { aborted_ = true; }
@@ -118,15 +123,11 @@ class GlooCommunicator final : public Communicator {
 
   // Point to point on purpose: Gloo's own collectives hand over to a thread and copy once more (all-gather),
   // and their errors do not say which rank was lost.
-  // Slice `stride` * r of the input goes to rank r; to_root: to rank 0 alone.
-  void Exchange(const Collective& call, int stride, bool to_root = false) {
+  // to_root: to rank 0 alone.
+  void Exchange(const Collective& call, bool to_root = false) {
     const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + call.operation;
     if (aborted_) throw CommError(where + ": aborted");
     const uint64_t sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed);
-    if (call.slice == 0) {
-      num_ended_.fetch_add(1, std::memory_order_relaxed);
-      return;
-    }
     // In flight at most this and the next collective: a few bits keep them apart.
     const int tag = static_cast<int>(sequence & 0xFFFF);
     std::vector<Transfer> transfers;
@@ -134,20 +135,20 @@ class GlooCommunicator final : public Communicator {
     try {
       for (int step = 1; step < size_ && call.output != nullptr; ++step) {
         peer = (rank_ + size_ - step) % size_;
-        std::vector<at::Tensor> to = {Bytes(call.output + peer * call.slice, call.slice)};
+        if (call.BytesFrom(peer) == 0) continue;
+        std::vector<at::Tensor> to = {Bytes(call.OutputOf(peer), call.BytesFrom(peer))};
         transfers.push_back({peer, gloo_->recv(to, peer, tag)});
       }
       for (int step = 1; step < size_; ++step) {
         peer = (rank_ + step) % size_;
-        if (to_root && peer != 0) continue;
-        std::vector<at::Tensor> from = {
-            Bytes(const_cast<char*>(call.input) + stride * peer * call.slice, call.slice)};
+        if ((to_root && peer != 0) || call.BytesTo(peer) == 0) continue;
+        std::vector<at::Tensor> from = {Bytes(const_cast<char*>(call.InputFor(peer)), call.BytesTo(peer))};
         transfers.push_back({peer, gloo_->send(from, peer, tag)});
       }
-      if (call.output != nullptr) {
-        const char* const own = call.input + stride * rank_ * call.slice;
-        char* const place = call.output + rank_ * call.slice;
-        if (own != place) std::memcpy(place, own, static_cast<size_t>(call.slice));
+      if (call.output != nullptr && call.BytesTo(rank_) > 0) {
+        const char* const own = call.InputFor(rank_);
+        char* const place = call.OutputOf(rank_);
+        if (own != place) std::memcpy(place, own, static_cast<size_t>(call.BytesTo(rank_)));
       }
       for (Transfer& transfer : transfers) {
         peer = transfer.peer;

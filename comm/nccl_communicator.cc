@@ -31,6 +31,7 @@ constexpr std::chrono::microseconds kPoll{50};
 constexpr std::chrono::milliseconds kAbortPatience{300};
 constexpr std::chrono::milliseconds kLockPatience{100};
 constexpr absl::Duration kFarewell = absl::Seconds(5);
+constexpr int kMostCtas = 64;  // NCCL's own limit
 
 std::string Text(ncclResult_t result, ncclComm_t comm) {
   std::string text = ncclGetErrorString(result);
@@ -39,11 +40,20 @@ std::string Text(ncclResult_t result, ncclComm_t comm) {
   return text;
 }
 
-ncclConfig_t Config(const std::string& name) {
+// Points into its arguments. The priority is the stream's that collectives are enqueued on.
+ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.splitShare = 0;
   config.commName = name.c_str();
+  if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
+  if (options.min_ctas) config.minCTAs = *options.min_ctas;
+  if (options.max_ctas) {
+    config.maxCTAs = *options.max_ctas;
+  } else if (options.min_ctas) {
+    config.maxCTAs = kMostCtas;  // NCCL takes an unset maximum for one below the minimum
+  }
+  if (!options.net_name.empty()) config.netName = options.net_name.c_str();
   return config;
 }
 
@@ -92,11 +102,11 @@ class NcclCommunicator final : public Communicator {
   // Waits until `start`, which begins to make a communicator, has succeeded.
   template <typename Start>
   NcclCommunicator(std::string name, int rank, int size, int device, absl::Duration timeout,
-                   const Start& start)
+                   const parallel::GroupOptions& options, const Start& start)
       : name_(std::move(name)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     const std::string where = Where("creation");
-    ncclConfig_t config = Config(name_);
+    ncclConfig_t config = Config(name_, options);
     Check(start(&comm_, &config), where);
     AwaitStart(where);
   }
@@ -125,19 +135,12 @@ class NcclCommunicator final : public Communicator {
   }
 
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    const Collective call = CheckAllToAll(name_, size_, input, output);
-    Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
-      const auto bytes = static_cast<size_t>(call.slice);
-      ncclResult_t result = ncclGroupStart();
-      for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
-        result = ncclSend(call.input + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
-        if (IsOk(result)) {
-          result = ncclRecv(call.output + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
-        }
-      }
-      const ncclResult_t end = ncclGroupEnd();
-      return IsOk(result) ? end : result;
-    });
+    Scatter(CheckAllToAll(name_, size_, input, output), input, output);
+  }
+
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    Scatter(CheckAllToAllRows(name_, size_, input, sends, output, receives), input, output);
   }
 
   void Gather(const at::Tensor& input, at::Tensor& output) override {
@@ -233,6 +236,25 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
+  // What is for each rank, to it.
+  void Scatter(const Collective& call, const at::Tensor& input, at::Tensor& output) {
+    Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
+      ncclResult_t result = ncclGroupStart();
+      for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
+        if (call.BytesTo(peer) > 0) {
+          result = ncclSend(call.InputFor(peer), static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer,
+                            comm, stream);
+        }
+        if (IsOk(result) && call.BytesFrom(peer) > 0) {
+          result = ncclRecv(call.OutputOf(peer), static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer,
+                            comm, stream);
+        }
+      }
+      const ncclResult_t end = ncclGroupEnd();
+      return IsOk(result) ? end : result;
+    });
+  }
+
   static bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
   std::string Where(const std::string& operation) const {
@@ -382,9 +404,9 @@ class NcclFactory final : public CommunicatorFactory {
   NcclFactory(Rendezvous rendezvous, int device) : rendezvous_(std::move(rendezvous)), device_(device) {}
 
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
-    if (live != nullptr) return CloneNcclCommunicator(membership.group, *live);
+    if (live != nullptr) return CloneNcclCommunicator(membership.group, *live, membership.options);
     return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
-                                membership.size, device_, rendezvous_.timeout);
+                                membership.size, device_, rendezvous_.timeout, membership.options);
   }
   std::unique_ptr<device::Region> Reserve(device::Device&, int64_t bytes) override {
     return std::make_unique<NcclRegion>(device_, bytes);
@@ -403,7 +425,8 @@ std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int 
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,
-                                                   absl::Duration timeout) {
+                                                   absl::Duration timeout,
+                                                   const parallel::GroupOptions& options) {
   const std::string key = prefix + "/nccl";
   ncclUniqueId id;
   if (rank == 0) {
@@ -419,17 +442,18 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
     }
     std::memcpy(id.internal, value.data(), value.size());
   }
-  return std::make_unique<NcclCommunicator>(name, rank, size, device, timeout,
+  return std::make_unique<NcclCommunicator>(name, rank, size, device, timeout, options,
                                             [&](ncclComm_t* comm, ncclConfig_t* config) {
                                               return ncclCommInitRankConfig(comm, size, id, rank, config);
                                             });
 }
 
-std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent) {
+std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
+                                                    const parallel::GroupOptions& options) {
   auto* const live = dynamic_cast<NcclCommunicator*>(&parent);
   if (live == nullptr) throw std::logic_error("group " + parent.name() + " is no group of NCCL");
   return std::make_unique<NcclCommunicator>(
-      name, live->rank(), live->size(), live->device(), live->timeout(),
+      name, live->rank(), live->size(), live->device(), live->timeout(), options,
       [&](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });
 }
 

@@ -23,11 +23,13 @@ namespace tandem::comm {
 // group and attempt.
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,
-                                                   absl::Duration timeout);
+                                                   absl::Duration timeout,
+                                                   const parallel::GroupOptions& options = {});
 
 // Collective over the ranks of `parent`, one of the above: another communicator of the same members in the
-// same order, made from the live one (ncclCommSplit), which shares no resources with it.
-std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent);
+// same order, made from the live one (ncclCommSplit), which shares no resources with it, nor options.
+std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
+                                                    const parallel::GroupOptions& options = {});
 
 // Groups on GPU `device`; clones where there is a live communicator. Memory is ncclMemAlloc's, so that
 // windows over it can be registered.

@@ -96,16 +96,20 @@ class ThreadCommunicator final : public Communicator {
   uint64_t num_ended() const override { return num_ended_; }
 
   void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    // Everybody's slice is the whole input.
-    Exchange(CheckAllGather(name_, size(), input, output), /*step=*/0);
+    Exchange(CheckAllGather(name_, size(), input, output));
   }
 
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckAllToAll(name_, size(), input, output), /*step=*/rank_);
+    Exchange(CheckAllToAll(name_, size(), input, output));
+  }
+
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    Exchange(CheckAllToAllRows(name_, size(), input, sends, output, receives));
   }
 
   void Gather(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckGather(name_, rank_, size(), input, output), /*step=*/0);
+    Exchange(CheckGather(name_, rank_, size(), input, output));
   }
 
   void Abort() override {
@@ -114,25 +118,26 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
-  // Copies slice `step` of every rank's input, in rank order.
-  void Exchange(const Collective& mine, int step) {
+  // Copies what is for this rank of every rank's input, in rank order.
+  void Exchange(const Collective& mine) {
     const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + mine.operation;
     if (aborted_) throw CommError(where + ": aborted");
     num_collectives_.fetch_add(1, std::memory_order_relaxed);
     const std::vector<Collective>& calls = meeting_->Enter(rank_, mine, where);
     for (size_t peer = 0; peer < calls.size(); ++peer) {
-      if (std::string_view(calls[peer].operation) != mine.operation || calls[peer].slice != mine.slice) {
+      const int64_t sent = calls[peer].BytesTo(rank_);
+      const int64_t received = mine.BytesFrom(static_cast<int>(peer));
+      if (std::string_view(calls[peer].operation) != mine.operation || sent != received) {
         meeting_->End("the ranks call different collectives");
-        throw CommError(where + " of " + std::to_string(mine.slice) + " bytes: rank " + std::to_string(peer) +
-                        " is in " + calls[peer].operation + " of " + std::to_string(calls[peer].slice) +
-                        " bytes");
+        throw CommError(where + " of " + std::to_string(received) + " bytes: rank " + std::to_string(peer) +
+                        " is in " + calls[peer].operation + " of " + std::to_string(sent) + " bytes");
       }
     }
-    const auto bytes = static_cast<size_t>(mine.slice);
-    for (size_t peer = 0; peer < calls.size() && bytes > 0 && mine.output != nullptr; ++peer) {
-      const char* const from = calls[peer].input + static_cast<size_t>(step) * bytes;
-      char* const to = mine.output + peer * bytes;
-      if (from != to) std::memcpy(to, from, bytes);
+    for (int peer = 0; peer < size() && mine.output != nullptr; ++peer) {
+      const auto bytes = static_cast<size_t>(mine.BytesFrom(peer));
+      const char* const from = bytes > 0 ? calls[static_cast<size_t>(peer)].InputFor(rank_) : nullptr;
+      char* const to = mine.OutputOf(peer);
+      if (bytes > 0 && from != to) std::memcpy(to, from, bytes);
     }
     meeting_->Leave(where);
     num_ended_.fetch_add(1, std::memory_order_relaxed);

@@ -17,6 +17,7 @@
 #include "config/config_file.h"
 #include "jobspec/text.h"
 #include "platform/files.h"
+#include "tls/tls_files.h"
 
 namespace tandem::config {
 namespace {
@@ -143,6 +144,15 @@ int Refuse(const CLI::App& app, const std::vector<std::string>& lines) {
 }
 
 }  // namespace
+
+void AddTlsFlags(CLI::App& app, tls::TlsFiles& files) {
+  app.add_option("--tls-ca", files.ca,
+                 "Certificates (PEM) of those who sign the other side's; with it TLS is spoken")
+      ->type_name("FILE");
+  app.add_option("--tls-cert", files.certificate, "This daemon's certificate (PEM), then those up to its CA")
+      ->type_name("FILE");
+  app.add_option("--tls-key", files.key, "Its key (PEM), which nobody else may read")->type_name("FILE");
+}
 
 std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) {
   std::string config;

@@ -7,7 +7,14 @@ namespace CLI {
 class App;
 }
 
+namespace tandem::tls {
+struct TlsFiles;
+}
+
 namespace tandem::config {
+
+// --tls-ca, --tls-cert and --tls-key of a daemon. `files` outlives `app`.
+void AddTlsFlags(CLI::App& app, tls::TlsFiles& files);
 
 // Gives the options of `app` what the command line says, and those that are not in it what the file says that
 // --config names (config_file.h): each key is the name of an option. Adds --config to `app`, and asks of the

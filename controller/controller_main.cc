@@ -64,6 +64,10 @@ int main(int argc, char** argv) {
   app.add_option("--listen", options.listen, "host:port or unix:/path; may be repeated")
       ->capture_default_str()
       ->allow_extra_args(false);
+  tandem::config::AddTlsFlags(app, options.tls);
+  app.add_option("--tls-domain", options.tls_domain,
+                 "A client is who its certificate's URI spiffe://DOMAIN/user|worker|admin/NAME says")
+      ->capture_default_str();
   app.add_option("--metrics-listen", options.metrics_listen,
                  "host:port of metrics, the page and /healthz, or off")
       ->capture_default_str();

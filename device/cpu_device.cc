@@ -67,7 +67,7 @@ class CpuDevice final : public Device {
 
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
   bool finishes_in_calls() const override { return true; }
-  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override {
+  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamPriority, StreamError error) override {
     return streams_->MakeStream(name, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override { return std::make_unique<MappedRegion>(bytes); }

@@ -36,6 +36,8 @@ class TimeMark {
   virtual int64_t Since(const TimeMark& origin) const = 0;
 };
 
+enum class StreamPriority : uint8_t { kNormal, kHigh };
+
 // What a rank runs on: its memory and its streams. "The current stream" is the one whose work is running
 // (Stream::Enqueue); outside of streams, on CUDA, the default stream. Outlives what it made.
 // Used by one issuing thread, and by the work of its streams.
@@ -49,8 +51,10 @@ class Device {
   // event behind it tells when it is done.
   virtual bool finishes_in_calls() const = 0;
 
-  // `name` shows in `ps -T` (CPU: 15 characters).
-  virtual std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) = 0;
+  // `name` shows in `ps -T` (CPU: 15 characters). Where a GPU has work of several streams, that of a high
+  // priority comes first; on the CPU, where streams are threads, it makes no difference.
+  virtual std::unique_ptr<Stream> MakeStream(const std::string& name, StreamPriority priority,
+                                             StreamError error) = 0;
 
   // Throws OutOfMemory.
   virtual std::unique_ptr<Region> Reserve(int64_t bytes) = 0;

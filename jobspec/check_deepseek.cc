@@ -93,8 +93,9 @@ void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model) {
         absl::StrCat("nothing with model_type ", model.model_type(), check.Origin("model.model_type")),
         "omit the block, or give model_type: deepseek_v3");
   }
-  for (const char* path : {"model.moe.first_k_dense_replace", "model.moe.n_shared_experts",
-                           "model.moe.n_group", "model.moe.topk_group", "model.moe.routed_scaling_factor"}) {
+  for (const char* path :
+       {"model.moe.first_k_dense_replace", "model.moe.n_shared_experts", "model.moe.n_group",
+        "model.moe.topk_group", "model.moe.routed_scaling_factor", "model.moe.router_bias_update_rate"}) {
     if (check.IsWritten(path)) {
       check.Refuse(
           path, ValueText(FindValue(check.spec(), path)),

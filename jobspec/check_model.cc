@@ -79,6 +79,18 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   if (model.model_type() == kDeepseek) {
     CheckDeepseekExperts(check, model);
   }
+  if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 &&
+      check.IsWritten("model.moe.drop_policy")) {
+    check.Refuse("model.moe.drop_policy", ValueText(FindValue(check.spec(), "model.moe.drop_policy")),
+                 "nothing without a capacity_factor", "omit the key, or give the factor");
+  }
+  if (check.Usable({"model.moe.capacity_factor", "model.moe.router_bias_update_rate"}) &&
+      moe.capacity_factor() > 0 && moe.router_bias_update_rate() > 0) {
+    check.Refuse("model.moe.capacity_factor", absl::StrCat(moe.capacity_factor()),
+                 absl::StrCat("0 with router_bias_update_rate ", moe.router_bias_update_rate(),
+                              check.Origin("model.moe.router_bias_update_rate")),
+                 "biases even the load without dropping tokens: omit one of the two");
+  }
   const int64_t step = moe.decoder_sparse_step();
   if (mixtral && check.Usable({"model.moe.decoder_sparse_step"}) && step != 1) {
     check.Refuse("model.moe.decoder_sparse_step", absl::StrCat(step), "1 with model_type mixtral",

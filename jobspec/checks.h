@@ -26,6 +26,9 @@ void CheckSchedule(FieldChecker& check);
 // something.
 void CheckGrid(FieldChecker& check);
 
+// NCCL's options: each group is one that the job communicates over, on GPUs.
+void CheckNccl(FieldChecker& check);
+
 void CheckPrecision(FieldChecker& check);
 void CheckCheckpoint(FieldChecker& check);
 

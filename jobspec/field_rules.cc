@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/field_rules.h"
 
+#include <deque>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "jobspec/presets.h"
@@ -37,6 +39,23 @@ constexpr TextRule kTextRules[] = {
     {"checkpoint.resume", "newest, none, or the absolute path of one checkpoint"},
 };
 
+constexpr char kNccl[] = "parallelism.nccl";
+constexpr char kNetNames[] = "IB, socket";
+
+// With the rules of every group's options. NCCL clusters at most 8 blocks and has at most 64 channels.
+std::vector<IntegerRule> WithNccl(std::vector<IntegerRule> rules) {
+  static std::deque<std::string> paths;  // that the rules point to
+  for (const std::string& group : Keys(*v1::NcclGroups::descriptor())) {
+    const auto add = [&](const char* key, int64_t min, int64_t max) {
+      rules.push_back({paths.emplace_back(JoinPath(JoinPath(kNccl, group), key)).c_str(), min, max});
+    };
+    add("cga_cluster_size", 0, 8);
+    add("min_ctas", 1, 64);
+    add("max_ctas", 1, 64);
+  }
+  return rules;
+}
+
 std::string Allowed(const IntegerRule& rule) { return absl::StrCat(rule.min, " to ", rule.max); }
 
 std::string Allowed(const NumberRule& rule) {
@@ -61,7 +80,7 @@ auto* FindRule(const Rules& rules, std::string_view path) {
 
 // Upper limits are far beyond any use; they keep products of sizes within 64 bits and plans within memory.
 const std::vector<IntegerRule>& IntegerRules() {
-  static const std::vector<IntegerRule> rules = {
+  static const std::vector<IntegerRule> rules = WithNccl({
       {"model.hidden_size", 1, 1 << 20},
       {"model.intermediate_size", 1, 1 << 22},
       {"model.num_hidden_layers", 1, 1024},
@@ -97,7 +116,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
       {"checkpoint.keep", 1, 10000},
-  };
+  });
   return rules;
 }
 
@@ -108,6 +127,8 @@ const std::vector<NumberRule>& NumberRules() {
       {"model.initializer_range", 0, 10, true, false},
       {"model.moe.router_aux_loss_coef", 0, 100, false, false},
       {"model.moe.router_z_loss_coef", 0, 100, false, false},
+      {"model.moe.router_bias_update_rate", 0, 1, false, false},
+      {"model.moe.capacity_factor", 0, 1024, false, false},
       {"model.moe.routed_scaling_factor", 0, 1000, true, false},
       {"data.validation_fraction", 0, 0.5, false, false},
       {"training.optimizer.learning_rate", 0, 1, true, false},
@@ -152,6 +173,8 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
       {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},
+      {"model.moe.drop_policy", {"probability", "position"}, "use one of these"},
+      {"model.moe.pad_to_capacity", {"false"}, "not built yet: rows that are no token's; omit the key"},
       {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},
       {"parallelism.context", {"1"}, "not built yet: context parallelism; use 1"},
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},
@@ -177,6 +200,9 @@ const std::vector<BuiltRule>& BuiltRules() {
 std::string AllowedText(std::string_view path) {
   if (path == "model.preset") {
     return absl::StrJoin(PresetNames(), ", ");
+  }
+  if (path.starts_with(kNccl) && path.ends_with(".net_name")) {
+    return kNetNames;
   }
   if (path == "training.seed") {
     return "0 to 18446744073709551615";

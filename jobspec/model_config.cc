@@ -24,18 +24,23 @@ model::Architecture ArchitectureOf(const std::string& model_type) {
 }
 
 model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
-  model::MixtureOfExperts moe{.router = {.experts = spec.num_experts(),
-                                         .top_k = spec.num_experts_per_tok(),
-                                         .normalize = spec.norm_topk_prob()},
-                              .intermediate_size = spec.moe_intermediate_size(),
-                              .decoder_sparse_step = spec.decoder_sparse_step(),
-                              .router_aux_loss_coef = spec.router_aux_loss_coef(),
-                              .router_z_loss_coef = spec.router_z_loss_coef()};
+  model::MixtureOfExperts moe{
+      .router = {.experts = spec.num_experts(),
+                 .top_k = spec.num_experts_per_tok(),
+                 .normalize = spec.norm_topk_prob()},
+      .intermediate_size = spec.moe_intermediate_size(),
+      .decoder_sparse_step = spec.decoder_sparse_step(),
+      .router_aux_loss_coef = spec.router_aux_loss_coef(),
+      .router_z_loss_coef = spec.router_z_loss_coef(),
+      .capacity = {.factor = spec.capacity_factor(),
+                   .policy = spec.drop_policy() == v1::DROP_POLICY_POSITION ? ops::DropPolicy::kPosition
+                                                                            : ops::DropPolicy::kProbability}};
   if (deepseek) {
     moe.router.score = ops::RouterScore::kSigmoid;
     moe.router.groups = spec.n_group();
     moe.router.groups_per_token = spec.topk_group();
     moe.router.scale = spec.routed_scaling_factor();
+    moe.router_bias_update_rate = spec.router_bias_update_rate();
     moe.first_k_dense_replace = spec.first_k_dense_replace();
     moe.shared_intermediate_size = spec.n_shared_experts() * spec.moe_intermediate_size();
   }

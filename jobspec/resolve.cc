@@ -44,12 +44,16 @@ void ResolveModel(v1::Model& model) {
     TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
     TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);
     TANDEM_DEFAULT(moe, router_z_loss_coef, 0);
+    TANDEM_DEFAULT(moe, capacity_factor, 0);
+    TANDEM_DEFAULT(moe, drop_policy, v1::DROP_POLICY_PROBABILITY);
+    TANDEM_DEFAULT(moe, pad_to_capacity, false);
     if (model.model_type() == "deepseek_v3") {
       TANDEM_DEFAULT(moe, first_k_dense_replace, 0);
       TANDEM_DEFAULT(moe, n_shared_experts, 1);
       TANDEM_DEFAULT(moe, n_group, 1);
       TANDEM_DEFAULT(moe, topk_group, 1);
       TANDEM_DEFAULT(moe, routed_scaling_factor, 1);
+      TANDEM_DEFAULT(moe, router_bias_update_rate, 0);
     }
   }
   TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);

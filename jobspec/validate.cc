@@ -37,6 +37,7 @@ std::vector<v1::Violation> ValidateExcept(const v1::JobSpec& spec, const std::ve
   CheckReplicas(check);
   CheckSchedule(check);
   CheckGrid(check);
+  CheckNccl(check);
   CheckBatch(check);
   CheckPrecision(check);
   CheckCheckpoint(check);

@@ -149,7 +149,7 @@ class AttentionNode final : public SplitNode {
     ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, t.grad_context, t.products);
     NormAndRotateHeads(t);
     ops_.AttentionBackward(shape_, t.rotated, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
-    ops_.RopeBackward(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
+    ops_.RopeBackward(*tables_->cosines, *tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
     if (s_.norms_heads) {
       ops::HeadNormBackward(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, /*add=*/false,
                             t.grad_qkv, t.grad_query_norm, t.grad_key_norm);
@@ -171,7 +171,7 @@ class AttentionNode final : public SplitNode {
   }
 
   void Rotate(at::Tensor& qkv) const {
-    ops_.Rope(tables_->cosines, tables_->sines, s_.heads + s_.kv_heads, qkv);
+    ops_.Rope(*tables_->cosines, *tables_->sines, s_.heads + s_.kv_heads, qkv);
   }
 
   // qkv, which is kept as it was projected, to `rotated`; nothing where qkv is kept rotated.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
 
-#include "comm/communicator.h"
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "model/row_exchange.h"
 
 namespace tandem::model {
 namespace {
@@ -15,13 +15,18 @@ class CombineNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [made = in.Value("made"), returned = in.Value("returned"),
-            &communicator = in.Communicator()]() mutable { communicator.AllToAll(made, returned); };
+    return [made = in.Value("made"), returned = in.Value("returned"), rows = Rows(in)]() mutable {
+      rows.Back(made, returned);
+    };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
     return [grad_returned = in.Gradient("returned"), grad_made = in.OverwrittenGradient("made"),
-            &communicator = in.Communicator()]() mutable { communicator.AllToAll(grad_returned, grad_made); };
+            rows = Rows(in)]() mutable { rows.There(grad_returned, grad_made); };
+  }
+
+  RowExchange Rows(BoundTensors& in) const {
+    return {in.Communicator(), s_.exact_chunks ? in.Value("counts") : at::Tensor()};
   }
 };
 

@@ -53,6 +53,18 @@ bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
   return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();
 }
 
+double ExpectedFill(const MixtureOfExperts& moe) {
+  // That none of the k different experts of a token is among the E / P of the rank.
+  double none = 1;
+  const auto experts = static_cast<double>(moe.router.experts);
+  const double elsewhere = experts - experts / static_cast<double>(moe.ranks);
+  for (int64_t j = 0; j < moe.router.top_k; ++j) {
+    const auto drawn = static_cast<double>(j);
+    none *= std::max(0.0, elsewhere - drawn) / (experts - drawn);
+  }
+  return 1 - none;
+}
+
 DecoderConfig WithAllExperts(DecoderConfig config) {
   config.moe.ranks = 1;
   config.moe.rank = 0;

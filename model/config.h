@@ -25,10 +25,16 @@ struct MixtureOfExperts {
   int64_t shared_intermediate_size = 0;
   double router_aux_loss_coef = 0;  // of the balance over a microbatch (ops/router_losses.h)
   double router_z_loss_coef = 0;
+  ops::RouterCapacity capacity;  // of an expert, for the tokens of a microbatch
+  // Once a step the bias of each expert, which its score is chosen by and not weighed, moves so far to where
+  // the load is more even (arXiv:2408.15664). 0: there is none. With sigmoid scores only.
+  double router_bias_update_rate = 0;
   // The ranks that share the experts of a layer: each has experts / ranks, in the order of their numbers.
   // This is of the one at `rank`.
   int64_t ranks = 1;
   int64_t rank = 0;
+  // Of what is sent to each rank only the rows there are, and not a chunk for all tokens.
+  bool exact_chunks = false;
   // Rows of the experts of a rank that are computed at a time, as a multiple of what is expected.
   double rows_at_a_time = 1.5;
 };
@@ -101,6 +107,9 @@ struct UnitParameters {
   std::vector<Parameter> parameters;
   bool frozen = false;  // not trained
 };
+
+// The part of a rank's tokens of which some expert is on one certain rank, where the router is balanced.
+double ExpectedFill(const MixtureOfExperts& moe);
 
 // The decoder as one rank would have it, with all experts.
 DecoderConfig WithAllExperts(DecoderConfig config);

@@ -38,6 +38,7 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {NodeKind::kMlp, MakeMlpNode},
       {NodeKind::kRoute, MakeRouteNode},
       {NodeKind::kPermute, MakePermuteNode},
+      {NodeKind::kSizes, MakeSizesNode},
       {NodeKind::kDispatch, MakeDispatchNode},
       {NodeKind::kExperts, MakeExpertsNode},
       {NodeKind::kCombine, MakeCombineNode},

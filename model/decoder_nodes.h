@@ -21,6 +21,7 @@ std::unique_ptr<Node> MakeLatentAttentionNode(const NodeContext& context,
 std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
 std::unique_ptr<Node> MakeRouteNode(const NodeContext& context);
 std::unique_ptr<Node> MakePermuteNode(const NodeContext& context);
+std::unique_ptr<Node> MakeSizesNode(const NodeContext& context);
 std::unique_ptr<Node> MakeDispatchNode(const NodeContext& context);
 std::unique_ptr<Node> MakeExpertsNode(const NodeContext& context);
 std::unique_ptr<Node> MakeCombineNode(const NodeContext& context);

@@ -33,7 +33,9 @@ struct DecoderShapes {
   bool norms_heads;  // DecoderConfig::NormsHeads
   ops::RouterConfig router;
   ops::RouterLossConfig router_losses;
+  ops::RouterCapacity capacity;
   RouterReport report;    // of a microbatch
+  bool biased;            // routers have biases, and count tokens for them
   int64_t chosen;         // k: experts of a token
   int64_t expert_inner;   // of an expert
   int64_t expert_ranks;   // P: ranks that share the experts
@@ -41,6 +43,8 @@ struct DecoderShapes {
   int64_t first_expert;   // the number of the first of these
   // Tokens that the experts of a rank may see: all of every rank's that chose one of them, each once.
   int64_t seen;
+  bool exact_chunks;      // of these only those there are travel
+  double fill;            // what is expected of the chunks that travel
   int64_t slots;          // experts of a rank that one token may have
   int64_t expected_rows;  // T * k: of the experts of a rank, where the router is balanced
   int64_t rows;           // of the experts of a rank that are computed at a time
@@ -53,6 +57,8 @@ struct DecoderShapes {
   ops::LatentHeads latent_heads() const {
     return {heads, latent.content_head_dim, latent.rotary_head_dim, latent.value_head_dim};
   }
+
+  int64_t chunk_rows() const { return exact_chunks ? 0 : tokens; }  // of PlanSends
 
   // Floating point operations of a product with T rows.
   double ProductFlops(int64_t inputs, int64_t outputs) const {

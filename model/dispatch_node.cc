@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
 
-#include "comm/communicator.h"
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "model/row_exchange.h"
 
 namespace tandem::model {
 namespace {
@@ -19,23 +19,29 @@ class DispatchNode final : public DeclaredNode {
     return [sent = in.Value("sent"), slots = in.Value("sent_slots"),
             probabilities = in.Value("sent_probabilities"), received = in.Value("received"),
             received_slots = in.Value("received_slots"),
-            received_probabilities = in.Value("received_probabilities"),
-            &communicator = in.Communicator()]() mutable {
-      communicator.AllToAll(sent, received);
-      communicator.AllToAll(slots, received_slots);
-      communicator.AllToAll(probabilities, received_probabilities);
+            received_probabilities = in.Value("received_probabilities"), rows = Rows(in)]() mutable {
+      rows.There(sent, received);
+      if (rows.exact()) {
+        received_slots.fill_(-1);  // behind what is received
+      }
+      rows.There(slots, received_slots);
+      rows.There(probabilities, received_probabilities);
     };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
-    return [grad_received = in.Gradient("received"),
-            grad_received_probabilities = in.Gradient("received_probabilities"),
-            grad_sent = in.OverwrittenGradient("sent"),
-            grad_sent_probabilities = in.OverwrittenGradient("sent_probabilities"),
-            &communicator = in.Communicator()]() mutable {
-      communicator.AllToAll(grad_received_probabilities, grad_sent_probabilities);
-      communicator.AllToAll(grad_received, grad_sent);
-    };
+    return
+        [grad_received = in.Gradient("received"),
+         grad_received_probabilities = in.Gradient("received_probabilities"),
+         grad_sent = in.OverwrittenGradient("sent"),
+         grad_sent_probabilities = in.OverwrittenGradient("sent_probabilities"), rows = Rows(in)]() mutable {
+          rows.Back(grad_received_probabilities, grad_sent_probabilities);
+          rows.Back(grad_received, grad_sent);
+        };
+  }
+
+  RowExchange Rows(BoundTensors& in) const {
+    return {in.Communicator(), s_.exact_chunks ? in.Value("counts") : at::Tensor()};
   }
 };
 

@@ -81,7 +81,8 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
                    .gradient = true,
                    .kind = s.expert_ranks > 1 ? schedules::ValueKind::kAllToAll
                                               : schedules::ValueKind::kActivation,
-                   .computed_from = {"gate_up"}},
+                   .computed_from = {"gate_up"},
+                   .fill = s.fill},
                   {.tensor = gate_up}},
       .parts = {std::move(part)},
       .forward = {.reads = {"normed", "chosen", "probabilities"},

@@ -70,7 +70,7 @@ class FinishNode final : public DeclaredNode {
   }
 
   void Plan(Sends& sends) const {
-    ops::PlanSends(sends.chosen, s_.local_experts, s_.tokens, sends.counts, sends.place);
+    ops::PlanSends(sends.chosen, s_.local_experts, s_.chunk_rows(), sends.counts, sends.place);
   }
 };
 

@@ -37,6 +37,7 @@ constexpr Row kRows[] = {
     {NodeKind::kAttention, "key_value_up", "self_attn.kv_b_proj.weight"},
     {NodeKind::kRoute, "norm", "post_attention_layernorm.weight"},
     {NodeKind::kRoute, "router", "mlp.gate.weight", "block_sparse_moe.gate.weight"},
+    {NodeKind::kRoute, "bias", "mlp.gate.e_score_correction_bias"},
     {NodeKind::kRoute, "shared_gate", "mlp.shared_experts.gate_proj.weight"},
     {NodeKind::kRoute, "shared_up", "mlp.shared_experts.up_proj.weight"},
     {NodeKind::kRoute, "shared_down", "mlp.shared_experts.down_proj.weight"},

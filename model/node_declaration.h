@@ -46,6 +46,7 @@ struct OutputSpec {
   schedules::ValueKind kind = schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves
   // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
   std::vector<std::string> computed_from;
+  double fill = 1;   // of the tensor, what is expected to be used
   double flops = 0;  // of the forward's, what a recompute without this output saves
 };
 
@@ -92,12 +93,19 @@ struct SplitBackward {
   std::optional<PassSpec> weight;
 };
 
+// Once a step `state` changes by what all ranks have counted in `counter`, which then starts from zeros.
+struct StateUpdate {
+  std::string state;
+  std::string counter;
+};
+
 struct NodeDeclaration {
   schedules::NodeKind kind = schedules::NodeKind::kMlp;
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::vector<PartSpec> parts;
   // Kept from one microbatch to the next and from one step to the next; zeros when a job starts.
+  std::vector<StateUpdate> state_updates;
   std::vector<TensorSpec> states;
   // Of a node that communicates: its stream, and the communicator that its passes get, by process group and
   // purpose ("ep", "dispatch"). Nodes that name the same two share it, and then they share the stream.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/node_kinds.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "ops/row_work.h"
@@ -22,6 +23,7 @@ constexpr Kind kKinds[] = {
     {NodeKind::kMlp, "mlp", DeclareMlp},
     {NodeKind::kRoute, "route", DeclareRoute},
     {NodeKind::kPermute, "permute", DeclarePermute},
+    {NodeKind::kSizes, "sizes", DeclareSizes},
     {NodeKind::kDispatch, "dispatch", DeclareDispatch},
     {NodeKind::kExperts, "experts", DeclareExperts},
     {NodeKind::kCombine, "combine", DeclareCombine},
@@ -30,14 +32,24 @@ constexpr Kind kKinds[] = {
 };
 
 // What the layers of a decoder are made of, in forward order.
-const std::vector<NodeKind>& LayerNodes(bool sparse, bool exchanges) {
+std::vector<NodeKind> LayerNodes(bool sparse, const MixtureOfExperts& moe) {
   static const std::vector<NodeKind> dense = {NodeKind::kAttention, NodeKind::kMlp};
   static const std::vector<NodeKind> alone = {NodeKind::kAttention, NodeKind::kRoute, NodeKind::kExperts,
                                               NodeKind::kFinish};
   static const std::vector<NodeKind> exchanging = {
       NodeKind::kAttention, NodeKind::kRoute,   NodeKind::kPermute, NodeKind::kDispatch,
       NodeKind::kExperts,   NodeKind::kCombine, NodeKind::kFinish};
-  return !sparse ? dense : exchanges ? exchanging : alone;
+  if (!sparse) {
+    return dense;
+  }
+  if (moe.ranks == 1) {
+    return alone;
+  }
+  std::vector<NodeKind> nodes = exchanging;
+  if (moe.exact_chunks) {
+    nodes.insert(std::find(nodes.begin(), nodes.end(), NodeKind::kDispatch), NodeKind::kSizes);
+  }
+  return nodes;
 }
 
 const Kind& InfoOf(NodeKind kind) {
@@ -72,6 +84,14 @@ std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes) {
           {"sent_counts", {shapes.expert_ranks}, ElementType::kInt64}};
 }
 
+void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration) {
+  declaration.inputs.push_back(
+      {.tensor = {"counts", {shapes.expert_ranks, shapes.expert_ranks}, ElementType::kInt64},
+       .from = "counts"});
+  declaration.forward.reads.emplace_back("counts");
+  declaration.backward.reads.emplace_back("counts");
+}
+
 TensorSpec NormWork(const DecoderShapes& shapes) {
   return {"norm_work",
           {ops::RmsNormBackwardWorkBytes(shapes.device, shapes.tokens, shapes.hidden, shapes.compute_bytes)},
@@ -89,7 +109,7 @@ std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
   std::vector<DecoderNode> nodes = {Alone(NodeKind::kEmbedding)};
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string unit = "layers." + std::to_string(layer);
-    for (const NodeKind kind : LayerNodes(config.IsSparse(layer), config.moe.ranks > 1)) {
+    for (const NodeKind kind : LayerNodes(config.IsSparse(layer), config.moe)) {
       const std::string name = unit + "." + InfoOf(kind).name;
       nodes.push_back(
           {.kind = kind, .layer = layer, .name = name, .unit = kind == NodeKind::kExperts ? name : unit});

@@ -19,6 +19,7 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& shapes);
 NodeDeclaration DeclareMlp(const DecoderShapes& shapes);
 NodeDeclaration DeclareRoute(const DecoderShapes& shapes);
 NodeDeclaration DeclarePermute(const DecoderShapes& shapes);
+NodeDeclaration DeclareSizes(const DecoderShapes& shapes);
 NodeDeclaration DeclareDispatch(const DecoderShapes& shapes);
 NodeDeclaration DeclareExperts(const DecoderShapes& shapes);
 NodeDeclaration DeclareCombine(const DecoderShapes& shapes);
@@ -29,6 +30,9 @@ NodeDeclaration DeclareHead(const DecoderShapes& shapes);
 inline constexpr char kDispatchStream[] = "dispatch";
 inline constexpr char kExpertGroup[] = "ep";
 inline constexpr char kDispatchPurpose[] = "dispatch";
+// How many rows travel goes ahead of them.
+inline constexpr char kSizesStream[] = "sizes";
+inline constexpr char kSizesPurpose[] = "sizes";
 
 // Inputs that several kinds have.
 InputSpec BatchTokens(const DecoderShapes& shapes);                           // "tokens": [B, S + 1]
@@ -37,6 +41,9 @@ InputSpec ChosenExperts(const DecoderShapes& shapes);                         //
 
 // Scratch of a pass that works out which tokens go to which ranks (ops/sends.h): "place" and "sent_counts".
 std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
+
+// "counts": [P, P], the rows from each rank to each. Makes them an input that forward and backward read.
+void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
 // Scratch of the backward of a norm over hidden states: "norm_work".
 TensorSpec NormWork(const DecoderShapes& shapes);

@@ -109,8 +109,9 @@ class OutlineWriter {
     }
   }
 
-  ValueId AddValue(const std::string& name, schedules::ValueKind kind, int64_t size, bool gradient) {
-    const Bytes bytes = Fixed(size);
+  ValueId AddValue(const std::string& name, schedules::ValueKind kind, int64_t size, bool gradient,
+                   double fill = 1) {
+    const Bytes bytes{.expected = static_cast<int64_t>(fill * static_cast<double>(size)), .bound = size};
     outline_.values.push_back(
         {.name = name, .kind = kind, .bytes = bytes, .gradient_bytes = gradient ? bytes : Bytes{}});
     return static_cast<ValueId>(outline_.values.size()) - 1;
@@ -125,8 +126,8 @@ class OutlineWriter {
     }
     for (const OutputSpec& output : declaration.outputs) {
       const std::string& name = output.tensor.name;
-      names.values[name] =
-          AddValue(node.name + "." + name, output.kind, BytesOf(output.tensor, types), output.gradient);
+      names.values[name] = AddValue(node.name + "." + name, output.kind, BytesOf(output.tensor, types),
+                                    output.gradient, output.fill);
       latest_[name] = names.values[name];
       if (output.loss) {
         outline_.losses.push_back(names.values[name]);
@@ -135,6 +136,9 @@ class OutlineWriter {
     for (const TensorSpec& state : declaration.states) {
       outline_.states.push_back({node.name + "." + state.name, BytesOf(state, types)});
       names.states[state.name] = static_cast<int>(outline_.states.size()) - 1;
+    }
+    for (const StateUpdate& update : declaration.state_updates) {
+      outline_.states[names.states.at(update.state)].counter = names.states.at(update.counter);
     }
     for (const PartSpec& part : declaration.parts) {
       const UnitPart of = Find(part.unit.empty() ? node.unit : part.unit, part.name);

@@ -4,9 +4,10 @@
 namespace tandem::model {
 
 // A token is sent once to each rank that has an expert which it chose, with the numbers of these there and
-// their probabilities (ops/sends.h). A chunk for each rank, in rank order.
+// their probabilities (ops/sends.h). A chunk for each rank, in rank order, which has room for every token;
+// or, where chunks are exact, only what there is, and how much that is for each rank.
 NodeDeclaration DeclarePermute(const DecoderShapes& s) {
-  return {
+  NodeDeclaration declaration{
       .kind = schedules::NodeKind::kPermute,
       .inputs = {{.tensor = {"normed", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "normed"},
                  ChosenExperts(s),
@@ -28,6 +29,15 @@ NodeDeclaration DeclarePermute(const DecoderShapes& s) {
                    .gradient_writes = {"normed", "probabilities"},
                    .scratch = SendsScratch(s)},
   };
+  for (OutputSpec& output : declaration.outputs) {
+    output.fill = s.fill;
+  }
+  if (s.exact_chunks) {
+    declaration.outputs.push_back({.tensor = {"sent_counts", {s.expert_ranks}, ElementType::kInt64}});
+    declaration.forward.writes.emplace_back("sent_counts");
+    declaration.forward.scratch.pop_back();
+  }
+  return declaration;
 }
 
 }  // namespace tandem::model

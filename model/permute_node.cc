@@ -16,14 +16,15 @@ class PermuteNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [this, normed = in.Value("normed"), chosen = in.Value("chosen"),
-            probabilities = in.Value("probabilities"), sent = in.Value("sent"),
-            slots = in.Value("sent_slots"), sent_probabilities = in.Value("sent_probabilities"),
-            place = in.Scratch("place"), counts = in.Scratch("sent_counts")]() mutable {
-      ops::PlanSends(chosen, s_.local_experts, s_.tokens, counts, place);
-      ops::Permute(normed, place, /*first=*/0, sent);
-      ops::SendSlots(chosen, probabilities, place, s_.local_experts, slots, sent_probabilities);
-    };
+    return
+        [this, normed = in.Value("normed"), chosen = in.Value("chosen"),
+         probabilities = in.Value("probabilities"), sent = in.Value("sent"), slots = in.Value("sent_slots"),
+         sent_probabilities = in.Value("sent_probabilities"), place = in.Scratch("place"),
+         counts = s_.exact_chunks ? in.Value("sent_counts") : in.Scratch("sent_counts")]() mutable {
+          ops::PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place);
+          ops::Permute(normed, place, /*first=*/0, sent);
+          ops::SendSlots(chosen, probabilities, place, s_.local_experts, slots, sent_probabilities);
+        };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
@@ -32,7 +33,7 @@ class PermuteNode final : public DeclaredNode {
             add_normed = in.AddsToGradient("normed"), grad_probabilities = in.Gradient("probabilities"),
             add_probabilities = in.AddsToGradient("probabilities"), place = in.Scratch("place"),
             counts = in.Scratch("sent_counts")]() mutable {
-      ops::PlanSends(chosen, s_.local_experts, s_.tokens, counts, place);
+      ops::PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place);
       ops::Unpermute(grad_sent, place, /*first=*/0, add_normed, grad_normed);
       ops::CollectSlots(grad_sent_probabilities, chosen, place, s_.local_experts, add_probabilities,
                         grad_probabilities);

@@ -23,8 +23,8 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
   } else {
     ops::RopeTables(context.config.rope_theta, cosines, sines);
   }
-  tables->cosines = context.ops.Constant(cosines);
-  tables->sines = context.ops.Constant(sines);
+  tables->cosines = std::make_shared<const at::Tensor>(context.ops.Constant(cosines));
+  tables->sines = std::make_shared<const at::Tensor>(context.ops.Constant(sines));
   return tables;
 }
 

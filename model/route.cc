@@ -36,6 +36,8 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
 // normed = norm(x); logits = router · normed; chosen and probabilities of ops/router.h. Logits are computed
 // in the type of statistics, from copies of both operands where that is another. The backward recomputes the
 // norm, and adds the gradients of the router's own losses. report: model/router_report.h.
+// Where experts have room for some tokens only, `chosen` is -1 where a choice was dropped.
+// Where routers have biases, they choose by them, and count the tokens of each expert for the next one.
 // Where an MLP sees every token beside the experts: shared = Wdown · swiglu(Wgate_up · normed), of which gate
 // and up are kept.
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
@@ -89,6 +91,21 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   };
   if (s.shared_inner > 0) {
     AddSharedExperts(s, declaration);
+  }
+  if (s.capacity.factor > 0) {
+    // As the router chose, before choices were dropped.
+    declaration.outputs.push_back(
+        {.tensor = {"ranked", {s.tokens, s.chosen}, ElementType::kInt64}, .computed_from = {"chosen"}});
+    declaration.outputs[2].computed_from.emplace_back("ranked");
+    declaration.forward.writes.emplace_back("ranked");
+    declaration.backward.reads.emplace_back("ranked");
+  }
+  if (s.biased) {
+    declaration.states = {{"bias", {s.router.experts}, ElementType::kStatistics},
+                          {"tokens", {s.router.experts}, ElementType::kFloat64}};
+    declaration.state_updates = {{.state = "bias", .counter = "tokens"}};
+    declaration.forward.state_reads = {"bias"};
+    declaration.forward.state_adds = {"tokens"};
   }
   return declaration;
 }

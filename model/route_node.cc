@@ -4,6 +4,7 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "ops/capacity.h"
 #include "ops/router.h"
 #include "ops/router_losses.h"
 
@@ -25,6 +26,9 @@ struct RouteForward {
   at::Tensor x, normed, logits, chosen, probabilities, report;
   at::Tensor norm, router;
   at::Tensor wide, wide_router;
+  at::Tensor bias;     // undefined: none
+  at::Tensor counted;  // tokens of each expert in this step; undefined: they do not count
+  at::Tensor ranked;   // `chosen` itself where nothing is dropped
   SharedForward shared;
   ops::Workspace products;
 };
@@ -38,6 +42,7 @@ struct RouteBackward {
   bool add_norm = false;
   bool add_router = false;
   at::Tensor normed, grad_normed, grad_logits, wide, wide_router;
+  at::Tensor ranked;  // `chosen` itself where nothing is dropped
   SharedBackward shared;
   ops::Workspace products, norm_work;
 };
@@ -61,6 +66,11 @@ class RouteNode final : public DeclaredNode {
                    .wide = s_.widens ? in.Scratch("wide") : at::Tensor(),
                    .wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(),
                    .products = in.Work("products")};
+    t.ranked = s_.capacity.factor > 0 ? in.Value("ranked") : t.chosen;
+    if (s_.biased) {
+      t.bias = in.State("bias");
+      t.counted = in.State("tokens");
+    }
     if (s_.shared_inner > 0) {
       t.shared = {.gate_up = in.Value("shared_gate_up"),
                   .made = in.Value("shared"),
@@ -92,6 +102,7 @@ class RouteNode final : public DeclaredNode {
                     .wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(),
                     .products = in.Work("products"),
                     .norm_work = in.Work("norm_work")};
+    t.ranked = s_.capacity.factor > 0 ? in.Value("ranked") : t.chosen;
     if (s_.shared_inner > 0) {
       t.shared = {.gate_up = in.Value("shared_gate_up"),
                   .grad_made = in.Gradient("shared"),
@@ -116,7 +127,11 @@ class RouteNode final : public DeclaredNode {
                   t.logits, t.products);
     }
     if (t.chosen.defined()) {
-      ops::Route(s_.router, t.logits, /*bias=*/at::Tensor(), t.chosen, t.probabilities);
+      ops::Route(s_.router, t.logits, t.bias, t.ranked, t.probabilities);
+      if (s_.capacity.factor > 0) {
+        ops::DropOverflow(s_.capacity.policy, ops::CapacityOf(s_.router, s_.capacity, s_.tokens),
+                          s_.router.experts, t.ranked, t.chosen, t.probabilities);
+      }
     }
     if (t.report.defined()) {
       Report(t);
@@ -133,14 +148,17 @@ class RouteNode final : public DeclaredNode {
 
   void Report(RouteForward& t) const {
     at::Tensor tokens = t.report.narrow(0, 0, s_.report.experts);
-    ops::CountTokens(t.chosen, tokens);
-    t.report.mutable_data_ptr<double>()[s_.report.dropped()] = 0;
+    const int64_t dropped = ops::CountTokens(t.chosen, tokens);
+    if (t.counted.defined()) {
+      t.counted.add_(tokens);
+    }
+    t.report.mutable_data_ptr<double>()[s_.report.dropped()] = static_cast<double>(dropped);
     at::Tensor losses = t.report.narrow(0, s_.report.balance(), 2);
     ops::RouterLosses(s_.router, s_.router_losses, t.logits, losses);
   }
 
   void Backward(RouteBackward& t) const {
-    ops::RouteBackward(s_.router, t.logits, t.chosen, t.grad_probabilities, t.grad_logits);
+    ops::RouteBackward(s_.router, t.logits, t.ranked, t.chosen, t.grad_probabilities, t.grad_logits);
     ops::RouterLossesBackward(s_.router, s_.router_losses, t.logits, t.grad_logits);
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
     if (t.grad_router.defined()) {

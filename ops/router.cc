@@ -176,24 +176,50 @@ void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tenso
   });
 }
 
-void CountTokens(const at::Tensor& chosen, at::Tensor& tokens) {
+int64_t CountTokens(const at::Tensor& chosen, at::Tensor& tokens) {
   const int64_t experts = tokens.numel();
   CheckElements("tokens", tokens, experts);
   CheckMatrix("chosen", chosen, chosen.size(0), chosen.size(1));
   const int64_t* in = chosen.const_data_ptr<int64_t>();
   double* const out = tokens.mutable_data_ptr<double>();
   std::fill_n(out, experts, 0.0);
+  int64_t dropped = 0;
   for (int64_t slot = 0; slot < chosen.numel(); ++slot) {
-    TORCH_CHECK_INDEX(in[slot] >= 0 && in[slot] < experts, "expert ", in[slot], " of ", experts);
-    ++out[in[slot]];
+    TORCH_CHECK_INDEX(in[slot] >= -1 && in[slot] < experts, "expert ", in[slot], " of ", experts);
+    if (in[slot] < 0) {
+      ++dropped;
+    } else {
+      ++out[in[slot]];
+    }
   }
+  return dropped;
 }
 
-void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& chosen,
-                   const at::Tensor& grad_probabilities, at::Tensor& grad_logits) {
+void UpdateRouterBias(const at::Tensor& tokens, double rate, at::Tensor& bias) {
+  const int64_t experts = bias.numel();
+  CheckElements("bias", bias, experts);
+  CheckElements("tokens", tokens, experts);
+  const double* const counted = tokens.const_data_ptr<double>();
+  const double sum = std::accumulate(counted, counted + experts, 0.0);
+  WithElementType(bias, [&]<typename T>(T) {
+    if constexpr (std::is_floating_point_v<T>) {
+      T* const out = MutableElementsOf<T>(bias);
+      for (int64_t e = 0; e < experts; ++e) {
+        const double missing = sum - counted[e] * static_cast<double>(experts);  // whole numbers: exact
+        out[e] += static_cast<T>(missing > 0 ? rate : missing < 0 ? -rate : 0);
+      }
+    } else {
+      TORCH_CHECK(false, "a bias is of float32 or float64");
+    }
+  });
+}
+
+void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& ranked,
+                   const at::Tensor& chosen, const at::Tensor& grad_probabilities, at::Tensor& grad_logits) {
   WithLogits(config, logits, [&]<typename T>(T) {
     const int64_t tokens = logits.size(0);
     const int64_t k = config.top_k;
+    CheckMatrix("ranked", ranked, tokens, k);
     CheckMatrix("chosen", chosen, tokens, k);
     CheckMatrix("grad_probabilities", grad_probabilities, tokens, k);
     CheckMatrix("grad_logits", grad_logits, tokens, config.experts);
@@ -202,13 +228,14 @@ void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const a
     std::vector<T> scores(k);
     std::vector<T> grad(k);
     const T* in = ElementsOf<T>(logits);
-    const int64_t* experts = chosen.const_data_ptr<int64_t>();
+    const int64_t* experts = ranked.const_data_ptr<int64_t>();
+    const int64_t* kept = chosen.const_data_ptr<int64_t>();
     const T* grad_in = ElementsOf<T>(grad_probabilities);
     T* out = MutableElementsOf<T>(grad_logits);
     for (int64_t token = 0; token < tokens; ++token) {
       const T sum = ChosenScores(config, in, experts, all, scores.data());
       for (int64_t j = 0; j < k; ++j) {
-        grad[j] = grad_in[j] * static_cast<T>(config.scale);
+        grad[j] = kept[j] < 0 ? 0 : grad_in[j] * static_cast<T>(config.scale);
       }
       const T dot = std::inner_product(scores.begin(), scores.end(), grad.begin(), T{0});
       if (config.score == RouterScore::kSoftmax && !config.normalize) {
@@ -231,6 +258,7 @@ void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const a
       }
       in += config.experts;
       experts += k;
+      kept += k;
       grad_in += k;
       out += config.experts;
     }

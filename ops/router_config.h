@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 // What routers are told (router.h, router_losses.h). Torch-free, so that model/ can say it.
@@ -21,6 +23,28 @@ struct RouterConfig {
   int64_t groups_per_token = 1;
   double scale = 1;  // of the probabilities
 };
+
+// Which of the tokens that chose an expert it has room for, where they are too many.
+enum class DropPolicy : uint8_t {
+  kProbability,  // those with the largest probabilities; of equal ones the first
+  kPosition,     // the first
+};
+
+struct RouterCapacity {
+  double factor = 0;  // of the tokens of an expert where the load is even; 0: room for all
+  DropPolicy policy = DropPolicy::kProbability;
+};
+
+// The tokens of `tokens` that an expert has room for: ceil(tokens k / E * factor), but never more than there
+// are.
+inline int64_t CapacityOf(const RouterConfig& router, const RouterCapacity& capacity, int64_t tokens) {
+  if (capacity.factor == 0) {
+    return tokens;
+  }
+  const double even = static_cast<double>(tokens * router.top_k) / static_cast<double>(router.experts);
+  // A product that is a whole number but for its rounding is that number.
+  return std::min(tokens, static_cast<int64_t>(std::ceil(even * capacity.factor * (1 - 1e-12))));
+}
 
 struct RouterLossConfig {
   int64_t sequence_length = 0;  // S of the balance; T: over the whole microbatch

@@ -14,9 +14,10 @@ namespace tandem::ops {
 // (rank, token), so that with `place` for `row_of` Permute makes them and Unpermute adds them up. On the CPU;
 // nothing is allocated.
 
-// chosen: int64 [T, k], ascending in each row; -1 where a token has fewer experts. place: int64 [T, P], the row of each token among those of each
-// rank, -1: it does not go there. counts: int64 [P], rows of each rank. chunk: the rows of rank d begin at
-// d * chunk; 0: where those of the rank before end. Throws c10::IndexError for an expert outside.
+// chosen: int64 [T, k], ascending in each row; -1 where a token has fewer experts. place: int64 [T, P], the
+// row of each token among those of each rank, -1: it does not go there. counts: int64 [P], rows of each rank.
+// chunk: the rows of rank d begin at d * chunk; 0: where those of the rank before end. Throws c10::IndexError
+// for an expert outside.
 void PlanSends(const at::Tensor& chosen, int64_t experts_of_a_rank, int64_t chunk, at::Tensor& counts,
                at::Tensor& place);
 

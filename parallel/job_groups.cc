@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "parallel/data_parallel_mesh.h"
 #include "parallel/process_groups.h"
 
 namespace tandem::parallel {
@@ -57,6 +59,34 @@ absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes) {
     return groups.status();
   }
   return Listed(*groups);
+}
+
+std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers) {
+  const absl::StatusOr<ProcessGroups> groups = JobGroups(sizes);
+  std::set<std::string> used = {NormGroup(sizes)};
+  if (sizes.expert > 1) {
+    used.insert("ep");
+  }
+  const auto add = [&](const absl::StatusOr<DataParallelMesh>& mesh) {
+    if (mesh.ok()) {
+      used.insert({mesh->inner_group, mesh->outer_group});
+      used.insert(gathers ? mesh->gather_group : "");
+    }
+  };
+  std::vector<std::string> names;
+  if (!groups.ok()) {
+    return names;
+  }
+  add(DenseMesh(*groups));
+  if (sizes.expert > 1) {
+    add(ExpertMesh(*groups));
+  }
+  for (const GroupKind& kind : groups->kinds()) {
+    if (used.contains(kind.name)) {
+      names.push_back(kind.name);
+    }
+  }
+  return names;
 }
 
 std::string NormGroup(const GridSizes& sizes) { return sizes.replicas > 1 ? "world" : "intra_dist_opt"; }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "jobspec/jobspec.h"
@@ -20,6 +21,8 @@ using schedules::Opcode;
 
 constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
 constexpr char kMicroBatch[] = "training.micro_batch_size";
+constexpr char kRecompute[] = "training.recompute";
+constexpr char kStrategy[] = "parallelism.fsdp.strategy";
 constexpr double kHidden = 0.02;      // of the step: below it, communication counts as hidden
 constexpr double kWorthwhile = 0.01;  // of the step: what a change must save to be recommended
 
@@ -72,11 +75,12 @@ class Adviser {
     const int prefetch = resolved_.parallelism().fsdp().prefetch();
     // Where compute hardly ever stands still, a larger distance has nothing to hide.
     const bool stands_still = static_cast<double>(prediction_.step_ns - Compute()) >= kWorthwhile * Step();
+    const auto number = [](int64_t n) { return absl::StrCat(n); };
     for (const int distance : {0, 1, 2}) {
       if (distance < prefetch || (distance > prefetch && stands_still)) {
         v1::JobSpec changed = resolved_;
         changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(distance);
-        try_with({.path = kPrefetch, .from = prefetch, .to = distance}, std::move(changed));
+        try_with({.path = kPrefetch, .from = number(prefetch), .to = number(distance)}, std::move(changed));
       }
     }
     const int64_t micro = resolved_.training().micro_batch_size();
@@ -84,7 +88,23 @@ class Adviser {
       if (size > 0 && size != micro) {
         v1::JobSpec changed = resolved_;
         changed.mutable_training()->set_micro_batch_size(size);
-        try_with({.path = kMicroBatch, .from = micro, .to = size}, std::move(changed));
+        try_with({.path = kMicroBatch, .from = number(micro), .to = number(size)}, std::move(changed));
+      }
+    }
+    if (!Fits(prediction_.device_bytes())) {
+      for (const char* words : {"attention", "mlp", "attention,mlp", "layer"}) {
+        if (const std::string& now = resolved_.training().recompute(); now == "off") {
+          v1::JobSpec changed = resolved_;
+          changed.mutable_training()->set_recompute(words);
+          try_with({.path = kRecompute, .from = now, .to = words}, std::move(changed));
+        }
+      }
+      const v1::Strategy strategy = resolved_.parallelism().fsdp().strategy();
+      if (strategy != v1::STRATEGY_ZERO3 && plan_.train.ranks > 1) {
+        v1::JobSpec changed = resolved_;
+        changed.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_ZERO3);
+        changed.mutable_parallelism()->set_replicas(1);
+        try_with({.path = kStrategy, .from = plan_.options.strategy.name, .to = "zero3"}, std::move(changed));
       }
     }
     for (std::future<Trial>& trial : trials) {
@@ -171,13 +191,21 @@ class Adviser {
     }
     std::string help = "use more ranks, or shorter sequences";
     const Trial* fastest = nullptr;
+    const Trial* smallest = nullptr;
     for (const Trial& trial : advice_.trials) {
       if (Fits(trial.device_bytes) && (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
         fastest = &trial;
       }
+      if (trial.device_bytes < needed &&
+          (smallest == nullptr || trial.device_bytes < smallest->device_bytes)) {
+        smallest = &trial;
+      }
     }
     if (fastest != nullptr) {
       help = absl::StrCat(Change(*fastest), " needs ", SizeText(fastest->device_bytes), " and fits");
+    } else if (smallest != nullptr) {
+      help =
+          absl::StrCat(Change(*smallest), " needs ", SizeText(smallest->device_bytes), "; beside it ", help);
     }
     advice_.sentences.push_back(absl::StrCat("It does not fit: a rank needs ", SizeText(needed), " and ",
                                              profile_.name, " has ", SizeText(profile_.memory_bytes), "; ",
@@ -224,7 +252,8 @@ class Adviser {
     // A smaller prefetch distance may hide as well and need less memory.
     const Trial* smaller = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (trial.path == kPrefetch && trial.to < trial.from &&
+      if (trial.path == kPrefetch && trial.to < trial.from &&  // of one digit
+
           static_cast<double>(trial.step_ns - prediction_.step_ns) < kWorthwhile / 2 * Step() &&
           trial.arena_bytes < prediction_.memory.arena_bytes) {
         if (smaller == nullptr || trial.arena_bytes < smaller->arena_bytes) {
@@ -295,10 +324,15 @@ Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction
 
 nlohmann::json AdviceToJson(const Advice& advice) {
   nlohmann::json tried = nlohmann::json::array();
+  // A number where the field is one.
+  const auto value = [](const std::string& text) {
+    int64_t number = 0;
+    return absl::SimpleAtoi(text, &number) ? nlohmann::json(number) : nlohmann::json(text);
+  };
   for (const Trial& trial : advice.trials) {
     tried.push_back({{"path", trial.path},
-                     {"from", trial.from},
-                     {"to", trial.to},
+                     {"from", value(trial.from)},
+                     {"to", value(trial.to)},
                      {"step_seconds", static_cast<double>(trial.step_ns) * 1e-9},
                      {"exposed_seconds", static_cast<double>(trial.exposed_ns) * 1e-9},
                      {"arena_bytes", trial.arena_bytes},

@@ -10,6 +10,7 @@
 #include "jobspec/model_config.h"
 #include "jobspec/name_list.h"
 #include "parallel/spec_grid.h"
+#include "parallel/spec_group_options.h"
 #include "plan/build_stage.h"
 #include "platform/sha256.h"
 #include "schedules/program/text.h"
@@ -263,6 +264,22 @@ std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan) {
   return uses;
 }
 
+std::set<std::string> HighPriorityStreams(const JobPlan& plan) {
+  std::set<std::string> streams;
+  for (const schedules::Program* program : plan.stage.All()) {
+    for (const schedules::Instruction& instruction : program->instructions) {
+      if (instruction.communicator < 0) {
+        continue;
+      }
+      const auto options = plan.group_options.find(program->communicators[instruction.communicator].group);
+      if (options != plan.group_options.end() && options->second.high_priority) {
+        streams.insert(program->streams[instruction.stream].name);
+      }
+    }
+  }
+  return streams;
+}
+
 std::string ComputeName(const JobPlan& plan) { return model::ToText(plan.precision.hidden()); }
 
 std::string PrecisionText(const JobPlan& plan) {
@@ -293,11 +310,18 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.model.moe.ranks = resolved.parallelism().expert();
+  // Chunks for every token need no sizes; where most of them would stay empty, they cost more than they save.
+  constexpr double kLeastFill = 0.6;
+  plan.model.moe.exact_chunks = plan.model.moe.ranks > 1 && ExpectedFill(plan.model.moe) < kLeastFill;
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
   plan.schedule = ScheduleOf(resolved.parallelism());
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
+  if (resolved.parallelism().has_nccl()) {
+    plan.group_options = parallel::GroupOptionsOf(
+        resolved.parallelism().nccl(), parallel::JobGroups(parallel::GridOf(resolved.parallelism())).value());
+  }
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;
   for (const schedules::Program* program : plan.stage.All()) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "fsdp/layout.h"
 #include "fsdp/unit_mesh.h"
 #include "model/config.h"
+#include "parallel/group_options.h"
 #include "parallel/job_groups.h"
 #include "schedules/build/program_builder.h"
 #include "schedules/program/outline.h"
@@ -75,7 +78,8 @@ struct JobPlan {
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;
-  std::vector<parallel::Group> groups;  // every process group, in creation order
+  std::vector<parallel::Group> groups;                          // every process group, in creation order
+  std::map<std::string, parallel::GroupOptions> group_options;  // by name, of the groups that have any
   schedules::Schedule schedule = schedules::Schedule::kSequential;
   schedules::BuildOptions options;  // what `stage` is built with
   schedules::StagePrograms stage;
@@ -99,7 +103,8 @@ fsdp::Layout LayoutOf(const JobPlan& plan, size_t unit, int rank);
 // With all experts: what does not depend on how many ranks share them, as checkpoints and reports do not.
 std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan);
 
-// The trained parameters of the whole job, every expert's among them, in the order in which reports list them.
+// The trained parameters of the whole job, every expert's among them, in the order in which reports list
+// them.
 struct TrainedParameter {
   std::string name;
   std::vector<int64_t> shape;
@@ -124,6 +129,9 @@ int GroupRanks(const JobPlan& plan, const std::string& name);
 // What the programs communicate with: every use once, in the order of the programs and of their lists, the
 // same on all ranks. Communicators are made in it, those of clones last (comm/communicators.h).
 std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan);
+
+// Names of the streams that a group with high priority communicates on.
+std::set<std::string> HighPriorityStreams(const JobPlan& plan);
 
 // Of hidden states and layers: "bf16".
 std::string ComputeName(const JobPlan& plan);

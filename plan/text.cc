@@ -223,8 +223,13 @@ void AppendPrograms(const JobPlan& plan, std::string& text) {
             absl::StrJoin(CommunicatorUses(plan), ", ",
                           [&](std::string* out, const schedules::CommunicatorUse& use) {
                             const int ranks = GroupRanks(plan, use.group);
+                            const auto options = plan.group_options.find(use.group);
                             absl::StrAppend(out, use.purpose, " (", use.group, ", ", ranks,
-                                            ranks == 1 ? " rank)" : " ranks)");
+                                            ranks == 1 ? " rank" : " ranks",
+                                            options == plan.group_options.end()
+                                                ? ""
+                                                : absl::StrCat(", ", parallel::ToText(options->second)),
+                                            ")");
                           }));
   AppendRow(text, "digest", plan.program_digest);
 }

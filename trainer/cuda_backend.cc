@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "comm/nccl_communicator.h"
+#include "comm/network_interface.h"
 #include "device/cuda/device.h"
 #include "fsdp/cuda/shard_kernels.h"
 #include "ops/cuda/operations.h"
@@ -21,6 +23,11 @@ class CudaBackend final : public Backend {
   const ops::Operations& operations() const override { return ops::CudaOperations(); }
   const fsdp::ShardKernels& shard_kernels() const override { return fsdp::CudaShardKernels(); }
   std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) override {
+    // What NCCL sends over sockets, its rendezvous too, goes over the data address; an operator who has said
+    // otherwise in the worker's environment is obeyed.
+    if (const std::string interface = comm::InterfaceOf(rendezvous.data_address); !interface.empty()) {
+      setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), /*overwrite=*/0);
+    }
     return comm::MakeNcclFactory(std::move(rendezvous), index_);
   }
   bool needs_watchdog() const override { return true; }

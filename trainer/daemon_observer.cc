@@ -122,6 +122,13 @@ void DaemonObserver::OnCheckpointWarning(const CheckpointWarning& warning) {
   outbox_.Push(std::move(message));
 }
 
+void DaemonObserver::OnNonfinite(int64_t step, const std::string& text) {
+  v1::FromTrainer message;
+  message.mutable_training_warning()->set_step(step);
+  message.mutable_training_warning()->set_message(text);
+  outbox_.Push(std::move(message));
+}
+
 void DaemonObserver::OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) {
   v1::FromTrainer message;
   v1::ProfiledStep& profiled = *message.mutable_profiled();

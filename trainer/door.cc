@@ -254,7 +254,7 @@ class Door {
     RequireSameGroups(groups, ListedGroups());
     (*page_)->phase = static_cast<int>(Phase::kConnecting);
     backend_ = make_backend_(DeviceName(assignment.resolved().resources().device()), Own().slot());
-    Connect(MembershipsOf(groups, start_.rank()));
+    Connect(MembershipsOf(groups, start_.rank(), plan_.group_options));
     observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
     rank_ = std::make_unique<Rank>(plan_,
                                    RankConfig{.rank = start_.rank(),

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -62,6 +63,7 @@ class Executor::Impl {
       slots_[parity].executor = this;
       slots_[parity].parity = parity;
     }
+    const std::set<std::string> urgent = plan::HighPriorityStreams(plan);
     int first = 0;  // of the program's instructions among those of all
     for (const Program* program : plan.stage.All()) {
       programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,
@@ -71,7 +73,10 @@ class Executor::Impl {
         StreamEntry& entry = streams_[stream.name];
         entry.copies_host = stream.copies_host;
         if (entry.stream == nullptr) {
-          entry.stream = device_.MakeStream(stream.name, error_);
+          entry.stream = device_.MakeStream(
+              stream.name,
+              urgent.contains(stream.name) ? device::StreamPriority::kHigh : device::StreamPriority::kNormal,
+              error_);
         }
       }
     }

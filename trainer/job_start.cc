@@ -162,6 +162,32 @@ void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found
   }
 }
 
+// Arrays by unit, as version 1 has them, are read only where they lie as this job's: not of another
+// precision, though the model is the same.
+void CheckSameLayout(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.version == 1 && found.info.layout_digest != options.layout_digests.front()) {
+    throw UserError(absl::StrCat(
+        "checkpoint.resume: ", found.path,
+        " is of version 1 and of another precision than this job, which places parameters elsewhere; go on "
+        "from it once with the precision that it was trained with, whose next checkpoint any precision "
+        "reads"));
+  }
+}
+
+// A router chooses others without its bias, and one that starts anew in the middle forgets what it knows.
+void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& found) {
+  const bool theirs = !found.states.empty();
+  if (theirs == !options.states.empty()) {
+    return;
+  }
+  throw UserError(
+      absl::StrCat("checkpoint.resume: ", found.path, " was saved ", theirs ? "with" : "without",
+                   " biases of routers (", theirs ? found.states.front() : options.states.front(),
+                   "), and this job has ", theirs ? "none" : "some", "; allowed: model.moe: ",
+                   theirs ? "{router_bias_update_rate: more than 0}" : "{router_bias_update_rate: 0}",
+                   ", or start in another folder"));
+}
+
 // The newest that verifies, and those that were passed over for it.
 checkpoint::Found Newest(platform::Files& files, const std::string& directory,
                          std::vector<CheckpointWarning>& passed_over) {
@@ -293,6 +319,8 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
   if (!start.path.empty()) {
     CheckSameType(options, start);
     CheckSameModel(options, start);
+    CheckSameLayout(options, start);
+    CheckSameStates(options, start);
     AddDifferences(options, start, warnings);
   }
   if (!options.directory.empty() && !newest) {

@@ -26,6 +26,7 @@ struct ResumeOptions {
   std::string weights_dtype;                // of its main weights, as safetensors names it: "F32"
   uint64_t seed = 0;
   std::string data_digest;
+  std::vector<std::string> states;  // arrays of its routers, beside weights and moments
 };
 
 struct JobStart {
@@ -41,7 +42,8 @@ struct JobStart {
 // * with the reason "CheckpointDirectoryInUse" where another job lives in the directory,
 // * with the reason "NoValidCheckpoint" where `newest` finds checkpoints and none of them verifies,
 // * where not every rank sees the directory, or rank 0 cannot write to it,
-// * where a checkpoint that was named cannot be read, is of another model, or has weights of another type,
+// * where a checkpoint that was named cannot be read, is of another model, has weights of another type,
+//   or biases of routers where this job has none, or none where it has,
 // * where the directory holds later checkpoints of another job, whose names this job will need,
 // * where another job has used a directory that was new or empty when this job was submitted.
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,

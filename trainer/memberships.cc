@@ -53,15 +53,18 @@ void RequireSameGroups(const RankGroups& planned, const RankGroups& listed) {
   }
 }
 
-std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank) {
+std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank,
+                                            const std::map<std::string, parallel::GroupOptions>& options) {
   std::vector<comm::Membership> memberships;
   for (const int index : groups.own) {
     const parallel::Group& group = groups.all[static_cast<size_t>(index)];
+    const auto own = options.find(group.name);
     memberships.push_back(
         {.group = group.name,
          .prefix = absl::StrCat("group/", index, "/"),
          .rank = parallel::PlaceIn(group, rank),
          .size = static_cast<int>(group.ranks.size()),
+         .options = own == options.end() ? parallel::GroupOptions() : own->second,
          .clone_of = group.clone_of < 0 ? "" : groups.all[static_cast<size_t>(group.clone_of)].name});
   }
   return memberships;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "comm/communicator_factory.h"
+#include "parallel/group_options.h"
 #include "parallel/job_groups.h"
 
 namespace tandem::trainer {
@@ -23,7 +26,8 @@ RankGroups GroupsOfRank(const std::vector<parallel::Group>& all, int rank);
 // would train on each other's shards, and nothing would fail.
 void RequireSameGroups(const RankGroups& planned, const RankGroups& listed);
 
-// The rank's own groups as it joins them. Keys of group i are below "group/i/".
-std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank);
+// The rank's own groups as it joins them. Keys of group i are below "group/i/". options: by group name.
+std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank,
+                                            const std::map<std::string, parallel::GroupOptions>& options);
 
 }  // namespace tandem::trainer

@@ -72,6 +72,22 @@ std::string NonfinitePlaces(const StepSummary& summary, const std::vector<Report
   return absl::StrJoin(places, ", ");
 }
 
+std::string NonfiniteText(const StepSummary& summary, const std::string& places) {
+  return absl::StrCat(
+      summary.nonfinite,
+      summary.nonfinite == 1 ? " element of the gradients of step " : " elements of the gradients of step ",
+      summary.step, summary.nonfinite == 1 ? " is" : " are", " not finite: ", places,
+      "; the step was not applied");
+}
+
+std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
+  std::vector<std::string> names;
+  for (const checkpoint::WholeArray& array : arrays) {
+    names.push_back(array.name);
+  }
+  return names;
+}
+
 SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
   const plan::TrainConfig& train = plan.train;
   return {.first_step = first_step,
@@ -123,7 +139,9 @@ class Rank::Impl {
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
         states_(StatesOf(plan, memory_)),
-        arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_),
+        updated_states_(UpdatedStatesOf(plan, memory_)),
+        arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
+                updated_states_, config.rank == 0),
         executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(memory_.region())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
@@ -235,7 +253,8 @@ class Rank::Impl {
          .layout_digests = plan_.resumable_layouts,
          .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
          .seed = plan_.train.seed,
-         .data_digest = corpus_->digest()},
+         .data_digest = corpus_->digest(),
+         .states = NamesOf(updated_states_)},
         lease_, [this](const std::string& reason) {
           executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
         });
@@ -298,6 +317,9 @@ class Rank::Impl {
                           {{"step", absl::StrCat(summary.step)},
                            {"elements", absl::StrCat(summary.nonfinite)},
                            {"where", nonfinite_places_}});
+            if (!std::exchange(told_nonfinite_, true)) {
+              observer_.OnNonfinite(summary.step, NonfiniteText(summary, nonfinite_places_));
+            }
           }
           if (metrics_ != nullptr) {
             metrics_->Append(summary);
@@ -531,7 +553,8 @@ class Rank::Impl {
   // Of the step that was computed last: complete once the run that applies it has ended, and what follows
   // that.
   std::optional<StepRecord> report_;
-  int64_t nonfinite_step_ = 0;  // whose gradients were not finite, where the job is to stop then
+  bool told_nonfinite_ = false;  // of the reporter's thread
+  int64_t nonfinite_step_ = 0;   // whose gradients were not finite, where the job is to stop then
   std::string nonfinite_places_ =
       "the sum of their squares";  // of the newest such step; of the reporter's thread until it is flushed
   std::string save_error_;         // of the newest save; empty: it succeeded
@@ -547,6 +570,7 @@ class Rank::Impl {
   const StageMemory memory_;
   const std::vector<fsdp::StateMemory> states_;
   std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
+  const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<TensorBoardFile> tensorboard_;  // likewise

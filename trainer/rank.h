@@ -83,6 +83,9 @@ class RankObserver {
   virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
   // Rank 0 only.
   virtual void OnCheckpointWarning(const CheckpointWarning& warning) = 0;
+  // Rank 0 only, once, on the reporter's thread before OnReport: the first step whose gradients are not
+  // finite. message: one line, which names parameters and ranks where norms are wanted.
+  virtual void OnNonfinite(int64_t step, const std::string& message) = 0;
   // A step was recorded for the profile of that id; last: it has no further steps.
   virtual void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) = 0;
   // The ranks have acted on these requests; `error` says why they could not do what was asked.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/stage_memory.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "device/device.h"
 #include "model/bound_pass.h"
+#include "model/hugging_face_names.h"
 #include "plan/job_plan.h"
 #include "trainer/backend.h"
 
@@ -41,7 +43,8 @@ std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Back
   std::vector<fsdp::UnitShard> units;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const model::UnitTypes& types = plan.precision.Of(plan.units[unit].name);
-    units.emplace_back(plan.units[unit].name, plan::LayoutOf(plan, unit, rank), plan::MeshOf(plan, unit, rank),
+    units.emplace_back(plan.units[unit].name, plan::LayoutOf(plan, unit, rank),
+                       plan::MeshOf(plan, unit, rank),
                        fsdp::UnitTypes{.main = model::ScalarTypeOf(types.main),
                                        .compute = model::ScalarTypeOf(types.compute),
                                        .transport = model::ScalarTypeOf(types.transport),
@@ -69,6 +72,22 @@ std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMe
     }
   }
   return states;
+}
+
+std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory) {
+  std::vector<checkpoint::WholeArray> arrays;
+  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
+    if (buffer.kind != schedules::BufferKind::kNodeState || plan.outline.states[buffer.subject].counter < 0) {
+      continue;
+    }
+    const auto node =
+        std::find_if(plan.outline.nodes.begin(), plan.outline.nodes.end(),
+                     [&](const schedules::Node& n) { return buffer.name.starts_with(n.name + "."); });
+    arrays.push_back({.name = model::HuggingFaceName(plan.model.architecture, node->kind,
+                                                     buffer.name.substr(node->name.size() + 1), node->layer),
+                      .memory = memory.At(buffer)});
+  }
+  return arrays;
 }
 
 }  // namespace tandem::trainer

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "checkpoint/parameter_arrays.h"
 #include "device/memory.h"
 #include "device/static_arena.h"
 #include "fsdp/unit_shard.h"
@@ -54,5 +55,9 @@ std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Back
 
 // Weights, and moments unless it is frozen, of each unit, which every program has at the same addresses.
 std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory);
+
+// What checkpoints hold beside the units: the states that are updated once a step, by Hugging Face name.
+// Their counters are zeros whenever one is saved.
+std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 
 }  // namespace tandem::trainer

@@ -12,6 +12,7 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.grpc.pb.h"
+#include "tls/client_tls.h"
 #include "worker/data_address.h"
 #include "worker/mailbox.h"
 
@@ -39,7 +40,15 @@ std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address) {
               static_cast<int>(std::chrono::milliseconds(kLongestDial).count()));
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetMaxReceiveMessageSize(64 << 20);
-  return grpc::CreateCustomChannel(address.target, grpc::InsecureChannelCredentials(), args);
+  if (address.tls == nullptr) {
+    return grpc::CreateCustomChannel(address.target, grpc::InsecureChannelCredentials(), args);
+  }
+  const tls::TlsTexts texts = address.tls->Current();
+  if (const std::string& name = address.tls->files().server_name; !name.empty()) {
+    args.SetSslTargetNameOverride(name);
+  }
+  return grpc::CreateCustomChannel(address.target,
+                                   grpc::SslCredentials({texts.ca, texts.key, texts.certificate}), args);
 }
 
 // Grows with every failure; each pause is a random part of it, so workers do not come back all at once.
@@ -259,10 +268,12 @@ void ControllerClient::RunSessions() {
         session_.reset();
       }
       session->Cancel();
-      session->Finish();
+      const grpc::Status status = session->Finish();
       if (!there && platform::SteadyClock().Now() - away_since >= tell_after) {
         platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
-                      {{"address", address_.target}, {"for", absl::FormatDuration(tell_after)}});
+                      {{"address", address_.target},
+                       {"for", absl::FormatDuration(tell_after)},
+                       {"error", status.error_message()}});
         tell_after = tell_after * 2;
       }
       if (!Pause(backoff.Next())) return;

@@ -18,12 +18,17 @@ namespace grpc {
 class Channel;
 }
 
+namespace tandem::tls {
+class ClientTls;
+}
+
 namespace tandem::worker {
 
 struct ControllerAddress {
   std::string target;  // "unix:/path" or "host:port"
   std::string
       data_address;  // of this machine, for its ranks; empty: LocalAddressToward(target), each session
+  std::shared_ptr<tls::ClientTls> tls = nullptr;  // null: none, of a controller on this machine
   absl::Duration keepalive_time = absl::Seconds(10);
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };

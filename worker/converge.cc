@@ -20,7 +20,7 @@ class Converger {
   bool Run() {
     if (state_.fatal || now_ >= state_.shutdown_at) {
       Shutdown();
-    } else if (state_.shutdown_at != absl::InfiniteFuture()) {
+    } else if (IsDraining(state_, now_)) {
       Drain();
     }
     for (auto& [key, attempt] : state_.live) Converge(key, attempt);
@@ -228,6 +228,12 @@ class Converger {
       AfterHello();
       return;
     }
+    if (IsDraining(state_, now_) && !state_.session.drain_told) {
+      v1::WorkerMessage message;
+      message.mutable_heartbeat()->set_draining(true);
+      Send(std::move(message));
+      state_.session.drain_told = true;
+    }
     for (auto& [key, attempt] : state_.live) SendValues(key, attempt);
     for (auto& [key, attempt] : state_.live) {
       // While its files are checked, an attempt is neither accepted nor refused.
@@ -262,6 +268,7 @@ class Converger {
   // The inventory said all of it; what is waited for is asked again, checkpoint notices are sent again.
   void AfterHello() {
     state_.session.hello_sent = true;
+    state_.session.drain_told = state_.shutdown_at != absl::InfiniteFuture();
     for (auto& [key, attempt] : state_.live) {
       attempt.dirty = false;
       attempt.unsent_values.clear();

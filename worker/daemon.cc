@@ -57,7 +57,7 @@ Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clo
   checks_thread_ = std::make_unique<TaskThread>();
   profiles_ = std::make_unique<ProfileUploads>();
   launcher_ = std::make_unique<Launcher>(
-      config_.trainer, reports_,
+      config_.trainer, config_.run_as, reports_,
       [this](const RankKey& rank, const ProcessId& process) {
         records_thread_->Run([this, rank, process] { RecordProcess(rank, process); });
       },

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "worker/profile_upload.h"
 #include "worker/records.h"
 #include "worker/report_queue.h"
+#include "worker/run_as.h"
 #include "worker/step.h"
 #include "worker/task_thread.h"
 
@@ -30,7 +32,8 @@ struct DaemonConfig {
   ControllerAddress controller;
   Settings settings;  // without incarnation, which the daemon draws
   std::string state_folder;
-  std::string trainer;  // path of the program
+  std::string trainer;                         // path of the program
+  std::optional<RunAs> run_as = std::nullopt;  // whose processes ranks are; none: this process's
   ReportLimits report_limits;
 };
 

@@ -237,13 +237,14 @@ class Launcher::Rank {
 
 std::string CudaTrainer(const std::string& trainer) { return trainer + "-cuda"; }
 
-Launcher::Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, ProfiledSink profiled,
-                   Sink sink)
+Launcher::Launcher(std::string trainer, std::optional<RunAs> run_as, ReportQueue& reports,
+                   SpawnedSink spawned, ProfiledSink profiled, Sink sink)
     : trainer_(std::move(trainer)),
       reports_(reports),
       spawned_(std::move(spawned)),
       profiled_(std::move(profiled)),
-      sink_(std::move(sink)) {}
+      sink_(std::move(sink)),
+      spawner_(std::move(run_as)) {}
 
 Launcher::~Launcher() {
   std::map<RankKey, std::shared_ptr<Rank>> ranks;

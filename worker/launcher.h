@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,9 +36,10 @@ class Launcher {
   using ProfiledSink = std::function<void(const RankKey&, v1::ProfiledStep)>;
   using SpawnedSink = std::function<void(const RankKey&, const ProcessId&)>;
 
-  // `trainer`: path of the program; jobs on GPUs run CudaTrainer(trainer). Reports and tables go to
-  // `reports`.
-  Launcher(std::string trainer, ReportQueue& reports, SpawnedSink spawned, ProfiledSink profiled, Sink sink);
+  // `trainer`: path of the program, run as `run_as`; jobs on GPUs run CudaTrainer(trainer). Reports and
+  // tables go to `reports`.
+  Launcher(std::string trainer, std::optional<RunAs> run_as, ReportQueue& reports, SpawnedSink spawned,
+           ProfiledSink profiled, Sink sink);
 
   // Kills what is left and waits for it.
   ~Launcher();

@@ -31,7 +31,8 @@ struct ChildPlan {
   int log_fd = -1;
   int control_fd = -1;
   int page_fd = -1;
-  int error_fd = -1;  // closes with exec; before that, errno goes through it
+  int error_fd = -1;              // closes with exec; before that, errno goes through it
+  const RunAs* run_as = nullptr;  // null: as we are
 };
 
 [[noreturn]] void FailChild(const ChildPlan& plan) {
@@ -40,7 +41,21 @@ struct ChildPlan {
   _exit(127);
 }
 
+// For good, and so that no program of theirs gets more than they have. The kernel's calls, not the C
+// library's: those change all threads of a process under a lock that another thread may have held at the
+// fork.
+bool Become(const RunAs& who) {
+  // Root alone may set groups; who is somebody already has them.
+  const bool is_root = geteuid() == 0;
+  return (!is_root || syscall(SYS_setgroups, who.groups.size(), who.groups.data()) == 0) &&
+         (!is_root || syscall(SYS_setresgid, who.group, who.group, who.group) == 0) &&
+         syscall(SYS_setresuid, who.user, who.user, who.user) == 0 &&
+         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
 [[noreturn]] void RunChild(const ChildPlan& plan) {
+  // Before the death signal, which the kernel forgets when a process becomes another user's.
+  if (plan.run_as != nullptr && !Become(*plan.run_as)) FailChild(plan);
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailChild(plan);
   if (getppid() != plan.parent) _exit(127);  // the daemon died before the line above
   setpgid(0, 0);
@@ -64,7 +79,7 @@ void Reap(pid_t pid) {
   }
 }
 
-absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request) {
+absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const RunAs* run_as) {
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() < 0) return absl::ErrnoToStatus(errno, "open /dev/null");
   const absl::StatusOr<Descriptor> log =
@@ -89,7 +104,8 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request) {
                        .log_fd = log->get(),
                        .control_fd = request.control_fd,
                        .page_fd = request.page_fd,
-                       .error_fd = write_end.get()};
+                       .error_fd = write_end.get(),
+                       .run_as = run_as};
 
   // _Fork runs no fork handlers: gRPC's would wait for its other threads.
   const pid_t pid = _Fork();
@@ -122,7 +138,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request) {
 absl::StatusOr<SpawnedProcess> Spawner::Spawn(const SpawnRequest& request) {
   std::promise<absl::StatusOr<SpawnedProcess>> promise;
   std::future<absl::StatusOr<SpawnedProcess>> result = promise.get_future();
-  thread_.Run([&] { promise.set_value(ForkAndExec(request)); });
+  thread_.Run([&] { promise.set_value(ForkAndExec(request, run_as_ ? &*run_as_ : nullptr)); });
   return result.get();
 }
 

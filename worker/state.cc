@@ -37,6 +37,10 @@ v1::AttemptId IdOf(const AttemptKey& key) {
   return id;
 }
 
+bool IsDraining(const WorkerState& state, absl::Time now) {
+  return state.shutdown_at != absl::InfiniteFuture() && now < state.shutdown_at;
+}
+
 AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key) {
   const auto it = state.live.find(key);
   return it == state.live.end() ? nullptr : &it->second;
@@ -108,6 +112,7 @@ v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   v1::Inventory inventory;
   inventory.set_hostname(state.settings.hostname);
   inventory.set_data_address(state.data_address);
+  inventory.set_draining(state.shutdown_at != absl::InfiniteFuture());
   for (const v1::Slot& slot : state.settings.slots) *inventory.add_slots() = slot;
   for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true, now);
   for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;

@@ -127,6 +127,7 @@ struct Notice {
 struct SessionState {
   bool open = false;
   bool hello_sent = false;
+  bool drain_told = false;  // to the controller
   bool welcomed = false;
   absl::Time heard_at = absl::InfinitePast();  // the controller, or the opening
   uint64_t next_seq = 1;
@@ -161,6 +162,9 @@ struct WorkerState {
   std::optional<std::string> fatal;                 // why it must end
   bool exit_sent = false;
 };
+
+// Asked to end, and waiting for the jobs that have ranks here to save and end.
+bool IsDraining(const WorkerState& state, absl::Time now);
 
 // Null where it is not live.
 AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key);

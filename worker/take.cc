@@ -17,6 +17,8 @@ absl::Duration GraceOf(const v1::Assignment& assignment) {
   return assignment.has_grace() ? proto::FromProto(assignment.grace()) : kDefaultGrace;
 }
 
+constexpr char kAskedToEnd[] = "a worker of the job was asked to end before the job began";
+
 // Ids become names of folders.
 bool IsSafeName(const std::string& id) {
   return !id.empty() && id.size() <= 64 && std::all_of(id.begin(), id.end(), [](char c) {
@@ -168,11 +170,14 @@ class Taker {
         attempt.dirty = true;
         break;
       case v1::FromTrainer::kCheckpoint:
-      case v1::FromTrainer::kCheckpointWarning: {
+      case v1::FromTrainer::kCheckpointWarning:
+      case v1::FromTrainer::kTrainingWarning: {
         v1::CheckpointNotice notice;
         *notice.mutable_at() = proto::ToProto(now_);
         if (message.has_checkpoint()) {
           *notice.mutable_committed() = message.checkpoint();
+        } else if (message.has_training_warning()) {
+          *notice.mutable_training() = message.training_warning();
         } else {
           *notice.mutable_warning() = message.checkpoint_warning();
         }
@@ -306,14 +311,17 @@ class Taker {
       attempt->assignment = assignment;
     } else {
       if (!IsSafeName(key.job) || key.attempt < 1) return;  // no controller of ours sends it
-      if (state_.shutdown_at != absl::InfiniteFuture()) return;
+      const bool draining = IsDraining(state_, now_);
+      if (state_.shutdown_at != absl::InfiniteFuture() && !draining) return;
       const std::string unfit = stop ? "" : Unfit(state_, assignment);
       attempt = &state_.live[key];
       attempt->assignment = assignment;
       attempt->store_id = state_.store_id;
       for (const v1::RankStart& start : assignment.ranks()) attempt->ranks[start.rank()].start = start;
       outcome_.changes.push_back(AttemptAccepted{key, assignment.ranks_size()});
-      if (!unfit.empty()) {
+      if (draining) {  // assigned before the controller heard of it
+        Refuse(key, *attempt, v1::FAILURE_CLASS_PREEMPTED, "Preempted", kAskedToEnd);
+      } else if (!unfit.empty()) {
         Refuse(key, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, "BadAssignment", unfit);
       }
     }

@@ -28,12 +28,15 @@
 #include "platform/failpoint.h"
 #include "platform/files.h"
 #include "platform/host_name.h"
+#include "platform/local_address.h"
 #include "platform/log.h"
 #include "platform/random.h"
+#include "tls/client_tls.h"
 #include "worker/daemon.h"
 #include "worker/data_address.h"
 #include "worker/gpus.h"
 #include "worker/launcher.h"
+#include "worker/path_rules.h"
 #include "worker/program_names.h"
 
 namespace {
@@ -83,9 +86,12 @@ std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
   return slots;
 }
 
-// One line where there is one violation; several are joined, since a cause is one line.
-std::string CheckFiles(const tandem::v1::JobSpec& resolved) {
-  const std::string text = tandem::jobspec::ToText(tandem::jobspec::CheckFiles(resolved));
+// One line where there is one violation; several are joined, since a cause is one line. What a job may not
+// look at is not looked at.
+std::string CheckFiles(const tandem::v1::JobSpec& resolved, const worker::PathRules& rules) {
+  std::vector<tandem::v1::Violation> violations = worker::CheckPaths(resolved, rules);
+  if (violations.empty()) violations = tandem::jobspec::CheckFiles(resolved);
+  const std::string text = tandem::jobspec::ToText(violations);
   return absl::StrJoin(absl::StrSplit(text, '\n', absl::SkipEmpty()), "; ");
 }
 
@@ -111,6 +117,9 @@ int main(int argc, char** argv) {
   int slots = NumCores();
   std::string trainer = BesideThisBinary("tandem-trainer");
   std::string data_address;
+  tandem::tls::TlsFiles tls_files;
+  worker::PathRules paths;
+  std::string user;
   CLI::App app("Runs the ranks that the controller assigns to this machine.", "tandem-worker");
   app.add_option("--controller", controller, "Address of the controller: unix:/path or host:port")
       ->required();
@@ -128,6 +137,20 @@ int main(int argc, char** argv) {
   app.add_option("--data-address", data_address,
                  "Address at which other workers reach the ranks of this one; default: the one from which "
                  "this machine reaches the controller");
+  app.add_option("--read-root", paths.read,
+                 "Folder below which jobs may read data; may be repeated; default: anywhere")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
+  app.add_option("--write-root", paths.write,
+                 "Folder below which jobs may write checkpoints; may be repeated; default: anywhere")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
+  app.add_option("--user", user, "User that ranks run as; the worker runs as root, or as this user")
+      ->type_name("NAME");
+  tandem::config::AddTlsFlags(app, tls_files);
+  app.add_option("--tls-server-name", tls_files.server_name,
+                 "Name that the controller's certificate has, where it is not the host of --controller")
+      ->type_name("NAME");
   std::string drain_timeout = "0s";
   app.add_option(
          "--drain-timeout", drain_timeout,
@@ -159,6 +182,29 @@ int main(int argc, char** argv) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("--controller: ", known.message(), "; name one with --data-address")));
   }
+  std::shared_ptr<tandem::tls::ClientTls> tls;
+  if (tls_files.given() && !controller.starts_with("unix:")) {
+    absl::StatusOr<std::unique_ptr<tandem::tls::ClientTls>> opened = tandem::tls::ClientTls::Open(tls_files);
+    if (!opened.ok()) return Fail(opened.status());
+    tls = *std::move(opened);
+  } else if (!platform::IsLocalAddress(controller)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("--controller ", controller,
+                     " is not on this machine, and whoever is there says what runs here: give --tls-ca, "
+                     "--tls-cert and --tls-key "
+                     "(`tandem certs` makes them); without TLS allowed: 127.0.0.1:PORT, unix:/PATH")));
+  }
+  const absl::StatusOr<worker::PathRules> rules = worker::Canonical(paths);
+  if (!rules.ok()) return Fail(rules.status());
+  std::optional<worker::RunAs> run_as;
+  if (!user.empty()) {
+    absl::StatusOr<worker::RunAs> found = worker::FindUser(user);
+    if (!found.ok()) return Fail(found.status());
+    run_as = *std::move(found);
+  } else if (geteuid() == 0) {
+    platform::Log(platform::LogLevel::kWarning,
+                  "ranks run as root, so whoever submits a job reads and writes every file; give --user");
+  }
   if (!data_address.empty()) {
     if (const absl::Status status = worker::CheckDataAddress(data_address); !status.ok()) {
       return Fail(absl::InvalidArgumentError(absl::StrCat("--data-address: ", status.message(),
@@ -184,16 +230,19 @@ int main(int argc, char** argv) {
 
   absl::StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Open(
       {
-          .controller = {.target = controller, .data_address = data_address},
+          .controller = {.target = controller, .data_address = data_address, .tls = tls},
           .settings = {.worker_id = id,
                        .hostname = platform::HostName(),
                        .build = platform::BuildVersion(),
                        .slots = std::move(all_slots)},
           .state_folder = folder,
           .trainer = std::filesystem::absolute(trainer, error).string(),
+          .run_as = std::move(run_as),
       },
-      {.check_files = CheckFiles, .name_program = worker::NameProgram}, platform::SteadyClock(),
-      platform::SystemRandom(), platform::SystemFiles());
+      {.check_files =
+           [rules = *rules](const tandem::v1::JobSpec& resolved) { return CheckFiles(resolved, rules); },
+       .name_program = worker::NameProgram},
+      platform::SteadyClock(), platform::SystemRandom(), platform::SystemFiles());
   if (!daemon.ok()) return Fail(daemon.status());
 
   absl::Duration drain;

@@ -10,13 +10,17 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "cli/cluster/contexts.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"
 
@@ -48,15 +52,55 @@ absl::Status CheckAddress(const std::string& text, const std::string& where) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Address> ResolveAddress(const std::string& flag, const Environment& environment) {
-  if (!flag.empty()) {
-    const absl::Status status = CheckAddress(flag, "--addr");
-    return status.ok() ? absl::StatusOr<Address>(Address{flag, Address::Source::kFlag}) : status;
+namespace {
+
+const std::string& FirstOf(const std::string& a, const std::string& b, const std::string& c) {
+  return !a.empty() ? a : !b.empty() ? b : c;
+}
+
+// The context that is meant; none: an empty one.
+absl::StatusOr<NamedCluster> FindCluster(const TargetFlags& flags, const Environment& environment) {
+  const bool by_flag = !flags.context.empty();
+  const std::string named = by_flag ? flags.context : environment.tandem_context;
+  const bool addressed = !flags.addr.empty() || !environment.tandem_addr.empty();
+  if (named.empty() && addressed) {
+    return NamedCluster{};
+  }
+  const absl::StatusOr<Contexts> contexts = LoadContexts(environment);
+  if (!contexts.ok()) {
+    return contexts.status();
+  }
+  const std::string name = named.empty() ? contexts->current : named;
+  if (name.empty()) {
+    return NamedCluster{};
+  }
+  const auto found = contexts->clusters.find(name);
+  if (found == contexts->clusters.end()) {
+    std::vector<std::string> names;
+    for (const auto& [each, cluster] : contexts->clusters) {
+      names.push_back(Escape(each));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        by_flag ? "--context: " : "TANDEM_CONTEXT: ", Escape(name), " is not in ",
+        contexts->file.empty() ? "~/.config/tandem/config.yaml, which is not there" : contexts->file,
+        "; allowed: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
+  }
+  return found->second;
+}
+
+absl::StatusOr<Address> FindTarget(const TargetFlags& flags, const Environment& environment,
+                                   const NamedCluster& cluster) {
+  if (!flags.addr.empty()) {
+    const absl::Status status = CheckAddress(flags.addr, "--addr");
+    return status.ok() ? absl::StatusOr<Address>(Address{flags.addr, Address::Source::kFlag}) : status;
   }
   if (!environment.tandem_addr.empty()) {
     const absl::Status status = CheckAddress(environment.tandem_addr, "TANDEM_ADDR");
     return status.ok() ? absl::StatusOr<Address>(Address{environment.tandem_addr, Address::Source::kVariable})
                        : status;
+  }
+  if (!cluster.address.empty()) {
+    return Address{cluster.address, Address::Source::kContext};
   }
   const absl::StatusOr<std::string> root = StateRoot(environment);
   if (root.ok()) {
@@ -66,6 +110,34 @@ absl::StatusOr<Address> ResolveAddress(const std::string& flag, const Environmen
     }
   }
   return Address{kDefaultAddress, Address::Source::kDefault};
+}
+
+}  // namespace
+
+absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment) {
+  const absl::StatusOr<NamedCluster> cluster = FindCluster(flags, environment);
+  if (!cluster.ok()) {
+    return cluster.status();
+  }
+  absl::StatusOr<Address> address = FindTarget(flags, environment, *cluster);
+  if (!address.ok() || absl::StartsWith(address->target, "unix:")) {
+    return address;
+  }
+  const tls::TlsFiles files = {
+      .ca = FirstOf(flags.tls.ca, environment.tandem_tls_ca, cluster->tls.ca),
+      .certificate = FirstOf(flags.tls.certificate, environment.tandem_tls_cert, cluster->tls.certificate),
+      .key = FirstOf(flags.tls.key, environment.tandem_tls_key, cluster->tls.key),
+      .server_name =
+          FirstOf(flags.tls.server_name, environment.tandem_tls_server_name, cluster->tls.server_name)};
+  if (files.given()) {
+    absl::StatusOr<tls::TlsTexts> texts = tls::ReadTlsFiles(files);
+    if (!texts.ok()) {
+      return texts.status();
+    }
+    address->tls = std::make_shared<const tls::TlsTexts>(*std::move(texts));
+    address->files = files;
+  }
+  return address;
 }
 
 bool CanConnect(const std::string& address) {

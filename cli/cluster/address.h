@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "cli/terminal/environment.h"
 #include "platform/local_address.h"
+#include "tls/tls_files.h"
 
 namespace tandem::cli {
 
-// Where the controller listens, and who said so.
+// Where the controller listens, who said so, and what it is shown.
 struct Address {
-  enum class Source { kFlag, kVariable, kUp, kDefault };
+  enum class Source { kFlag, kVariable, kContext, kUp, kDefault };
   std::string target;  // "unix:/run/user/1000/tandem-x/controller", "127.0.0.1:7471"
   Source source = Source::kDefault;
+  std::shared_ptr<const tls::TlsTexts> tls = nullptr;  // null: none, as on unix sockets
+  tls::TlsFiles files = {};                            // where `tls` is from
 
   // The controller's machine is this one, so the paths of a job mean the same here and there.
   bool is_here() const { return platform::IsLocalAddress(target); }
@@ -21,9 +25,19 @@ struct Address {
 
 inline constexpr char kDefaultAddress[] = "127.0.0.1:7471";
 
-// --addr, else TANDEM_ADDR, else the socket of the `tandem up` that runs, else kDefaultAddress.
-// InvalidArgument where the text is not an address: one line.
-absl::StatusOr<Address> ResolveAddress(const std::string& flag, const Environment& environment);
+// What the command line says of the controller; empty: nothing.
+struct TargetFlags {
+  std::string addr;     // --addr
+  std::string context;  // --context
+  tls::TlsFiles tls;    // --tls-ca and so on
+};
+
+// --addr, else TANDEM_ADDR, else the context's (contexts.h), else the socket of the `tandem up` that runs,
+// else kDefaultAddress. TLS files, each by itself: the flag, else the variable, else the context's. The
+// context is
+// --context, else TANDEM_CONTEXT, else the current one of the config file, which is not asked where the
+// address is not from it. One line where something is wrong.
+absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment);
 
 // "unix:PATH" (absolute, at most 107 bytes) or "HOST:PORT". `where` names it in the error: "--addr".
 absl::Status CheckAddress(const std::string& text, const std::string& where);

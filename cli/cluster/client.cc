@@ -52,7 +52,7 @@ absl::Status ReadAll(Connection& connection,
 }  // namespace
 
 Client::Client(Address address)
-    : address_(std::move(address)), connection_(std::make_unique<Connection>(address_.target)) {}
+    : address_(std::move(address)), connection_(std::make_unique<Connection>(address_)) {}
 
 Client::~Client() = default;
 
@@ -166,7 +166,7 @@ absl::Status Client::Profile(const v1::ProfileRequest& request,
 }
 
 std::unique_ptr<WatchStream> Client::Watch(const v1::WatchRequest& request) {
-  return std::make_unique<WatchStream>(address_.target, request);
+  return std::make_unique<WatchStream>(address_, request);
 }
 
 }  // namespace tandem::cli

@@ -52,7 +52,7 @@ bool CallLimit::passed() const {
   return passed_;
 }
 
-Connection::Connection(std::string target) : target_(std::move(target)) {
+Connection::Connection(Address address) : address_(std::move(address)) {
   // Errors reach the user through statuses; gRPC's own log would tear the display.
   gpr_set_log_function([](gpr_log_func_args*) {});
   Dial();
@@ -65,13 +65,19 @@ void Connection::Dial() {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kLongestDialMs);
   // A second connection to the same address must not share the back-off of the first.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  if (!absl::StartsWith(target_, "unix:")) {
+  if (!absl::StartsWith(address_.target, "unix:")) {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
-  stub_ =
-      v1::Jobs::NewStub(grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (address_.tls != nullptr) {
+    credentials = grpc::SslCredentials({address_.tls->ca, address_.tls->key, address_.tls->certificate});
+    if (!address_.files.server_name.empty()) {
+      arguments.SetSslTargetNameOverride(address_.files.server_name);
+    }
+  }
+  stub_ = v1::Jobs::NewStub(grpc::CreateCustomChannel(address_.target, credentials, arguments));
 }
 
 absl::Status Connection::Call(absl::Duration limit, const Once& once) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "cli/cluster/address.h"
 #include "tandem/v1/jobs.grpc.pb.h"
 
 namespace tandem::cli {
@@ -40,7 +41,7 @@ class CallLimit {
 // A way to one controller's users' service. Not thread-safe.
 class Connection {
  public:
-  explicit Connection(std::string target);
+  explicit Connection(Address address);
 
   // One try of a call: sets `began` when an answer has begun, after which the call is not made again.
   using Once = std::function<grpc::Status(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began)>;
@@ -52,7 +53,7 @@ class Connection {
  private:
   void Dial();
 
-  const std::string target_;
+  const Address address_;
   std::unique_ptr<v1::Jobs::Stub> stub_;
 };
 

@@ -14,8 +14,8 @@ namespace tandem::cli {
 // Reads on a thread of its own, one response ahead, so that waits for the next go by the steady clock.
 class WatchStream::Reader {
  public:
-  Reader(const std::string& target, const v1::WatchRequest& request)
-      : connection_(target), request_(request), thread_([this] { Run(); }) {}
+  Reader(const Address& address, const v1::WatchRequest& request)
+      : connection_(address), request_(request), thread_([this] { Run(); }) {}
 
   ~Reader() {
     {
@@ -97,8 +97,8 @@ class WatchStream::Reader {
   std::thread thread_;
 };
 
-WatchStream::WatchStream(const std::string& target, const v1::WatchRequest& request)
-    : reader_(std::make_unique<Reader>(target, request)) {}
+WatchStream::WatchStream(const Address& address, const v1::WatchRequest& request)
+    : reader_(std::make_unique<Reader>(address, request)) {}
 
 WatchStream::~WatchStream() = default;
 

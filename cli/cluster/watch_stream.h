@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "cli/cluster/address.h"
 #include "tandem/v1/jobs.pb.h"
 
 namespace tandem::cli {
@@ -16,7 +17,7 @@ class WatchStream {
   enum class Event { kResponse, kTimeout, kClosed };
 
   // Begins at once.
-  WatchStream(const std::string& target, const v1::WatchRequest& request);
+  WatchStream(const Address& address, const v1::WatchRequest& request);
   ~WatchStream();
 
   // Waits for the next response, at most `limit`. kClosed: status() says why, and so do all later calls.

@@ -182,6 +182,23 @@ struct PlanOptions {
 };
 int Plan(Context& context, const PlanOptions& options);
 
+struct CertsOptions {
+  std::string folder;
+  std::vector<std::string> hosts;  // of the controller
+  std::vector<std::string> workers;
+  std::vector<std::string> users;
+  std::vector<std::string> admins;
+  int days = 365;
+  std::string domain;
+  bool renew = false;
+};
+int CertsInit(Context& context, const CertsOptions& options);
+int CertsIssue(Context& context, const CertsOptions& options);
+struct CertsShowOptions {
+  std::vector<std::string> files;
+};
+int CertsShow(Context& context, const CertsShowOptions& options);
+
 int Version(Context& context);
 
 }  // namespace tandem::cli

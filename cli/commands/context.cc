@@ -6,7 +6,7 @@
 namespace tandem::cli {
 
 std::unique_ptr<Client> Dial(Context& context) {
-  const absl::StatusOr<Address> address = ResolveAddress(context.addr, context.environment);
+  const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
   if (!address.ok()) {
     Note(context.console, address.status().message());
     return nullptr;

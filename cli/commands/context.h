@@ -17,7 +17,7 @@ struct Context {
   Console& console;
   const platform::Clock& clock;
   Environment environment;
-  std::string addr;        // --addr, or empty
+  TargetFlags target;      // of the controller
   std::string own_folder;  // where the tandem binary lies, and its daemons
   absl::TimeZone zone = absl::LocalTimeZone();
 };

@@ -22,7 +22,7 @@ namespace {
 using Level = Finding::Level;
 
 constexpr absl::Duration kPatience = absl::Seconds(2);
-constexpr absl::Duration kSkew = absl::Seconds(2);
+constexpr absl::Duration kMostSkew = absl::Seconds(2);
 
 std::string LevelText(Level level) {
   return level == Level::kOk ? "ok" : level == Level::kWarn ? "WARN" : "FAIL";
@@ -48,7 +48,7 @@ std::vector<Finding> CheckController(Context& context, Client& client) {
                     same ? "" : "; this program is of another build: use the one that came with it")});
   if (server->has_now()) {
     const absl::Duration ahead = proto::FromProto(server->now()) - (before + (after - before) / 2);
-    const bool apart = absl::AbsDuration(ahead) > kSkew + (after - before);
+    const bool apart = absl::AbsDuration(ahead) > kMostSkew + (after - before);
     findings.push_back(
         {apart ? Level::kWarn : Level::kOk, "clocks",
          absl::StrCat("the controller's is ",

@@ -18,6 +18,7 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
 #include "platform/build_info.h"
+#include "tls/identity.h"
 
 namespace tandem::cli {
 namespace {
@@ -71,13 +72,14 @@ class Parser {
     app_.require_subcommand(1);
     app_.set_help_flag("-h,--help", "Show help and exit");
     app_.set_version_flag("--version", platform::BuildVersion(), "Show the version of this program and exit");
-    app_.add_option("--addr", invocation.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
-    app_.fallthrough();  // --addr may also follow the command
+    AddTarget();
+    app_.fallthrough();  // what is here may also follow the command
     AddLocal();
     AddJobs();
     AddHistory();
     AddFiles();
     AddService();
+    AddCerts();
     Add<int>("version", "Show the builds of this program and of the controller",
              [](Context& context, const int&) { return Version(context); });
     app_.footer(kFooter);  // last: commands inherit what is there when they are added
@@ -106,6 +108,20 @@ class Parser {
       invocation_.command = [options, command](Context& context) { return command(context, *options); };
     });
     return {added, options};
+  }
+
+  void AddTarget() {
+    TargetFlags& target = invocation_.target;
+    app_.add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
+    app_.add_option("--context", target.context, "Cluster of ~/.config/tandem/config.yaml")
+        ->type_name("NAME");
+    app_.add_option("--tls-ca", target.tls.ca, "Certificates (PEM) of those who sign the controller's")
+        ->type_name("FILE");
+    app_.add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
+    app_.add_option("--tls-key", target.tls.key, "Its key (PEM)")->type_name("FILE");
+    app_.add_option("--tls-server-name", target.tls.server_name,
+                    "Name in the controller's certificate, where it is not the host of --addr")
+        ->type_name("NAME");
   }
 
   // The command at `path` and those below it.
@@ -351,8 +367,10 @@ class Parser {
                      "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
         ->type_name("NAME|FILE");
     CLI::Option* compare =
-        plan->add_option("--compare", plan_options->compare,
-                         "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4")
+        plan->add_option(
+                "--compare", plan_options->compare,
+                "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4; or other "
+                "schedules: sequential,overlap,overlap+delay")
             ->type_name("FIELD=VALUES");
     CLI::Option* trace =
         plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
@@ -412,6 +430,36 @@ class Parser {
     completion->footer("For this shell alone: source <(tandem completion bash)");
   }
 
+  void AddCerts() {
+    CLI::App* certs = app_.add_subcommand("certs", "Make the certificates of a cluster");
+    certs->require_subcommand(1);
+    certs->fallthrough();
+    auto [init, init_options] =
+        Add<CertsOptions>("init", "Make an authority and certificates by it", CertsInit, certs);
+    auto [issue, issue_options] =
+        Add<CertsOptions>("issue", "Make further certificates, by the authority of init", CertsIssue, certs);
+    for (const auto& [app, options] : {std::pair(init, init_options), std::pair(issue, issue_options)}) {
+      app->add_option("--dir", options->folder, "Folder of the certificates and keys")
+          ->required()
+          ->type_name("FOLDER");
+      app->add_option("--host", options->hosts, "Of the controller: its DNS names and IP addresses")
+          ->type_name("NAME");
+      app->add_option("--worker", options->workers, "Of a worker: its --id; pool-* is any that begins so")
+          ->type_name("ID");
+      app->add_option("--user", options->users, "Of a user")->type_name("NAME");
+      app->add_option("--admin", options->admins, "Of somebody who may do what every user may")
+          ->type_name("NAME");
+      app->add_option("--days", options->days, "Valid for this long (default 365)")->type_name("DAYS");
+      options->domain = tls::kDefaultDomain;
+      app->add_option("--domain", options->domain, "The controller's --tls-domain (default tandem.local)")
+          ->type_name("DOMAIN");
+    }
+    issue->add_flag("--renew", issue_options->renew, "Replace those that are there");
+    auto [show, show_options] =
+        Add<CertsShowOptions>("show", "For whom certificates are, and how long", CertsShow, certs);
+    show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
+  }
+
   void AddGroups() {
     auto [groups, options] =
         Add<GroupsOptions>("groups", "Process groups of a job, or of any grid of ranks", Groups);
@@ -460,18 +508,20 @@ class Parser {
 
 // CLI11's message as one line in our words.
 std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, const char* const* argv) {
-  // The first word that is no option, nor the value of --addr, is the command.
+  // The first word that is no option, nor the value of one of ours, is the command.
   std::string word;
   std::string option;    // before it, and none of ours
   std::string argument;  // right behind it
   for (int i = 1; i < argc && word.empty(); ++i) {
-    if (absl::string_view(argv[i]) == "--addr") {
-      ++i;
-    } else if (argv[i][0] != '-') {
-      word = argv[i];
+    const std::string name = argv[i];
+    const CLI::Option* ours = app.get_option_no_throw(name.substr(0, name.find('=')));
+    if (name[0] != '-') {
+      word = name;
       argument = i + 1 < argc ? argv[i + 1] : "";
-    } else if (option.empty() && !absl::StartsWith(argv[i], "--addr=")) {
-      option = argv[i];
+    } else if (ours == nullptr) {
+      option = option.empty() ? name : option;
+    } else if (ours->get_items_expected_max() > 0 && name.find('=') == std::string::npos) {
+      ++i;
     }
   }
   std::vector<std::string> commands;
@@ -489,6 +539,9 @@ std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, con
   }
   if (word == "checkpoint" && absl::StrContains(error.what(), "subcommand is required")) {
     return "checkpoint: say what: checkpoint now JOB; see `tandem checkpoint --help`";
+  }
+  if (word == "certs" && absl::StrContains(error.what(), "subcommand is required")) {
+    return "certs: say what: certs init, certs issue, or certs show; see `tandem certs --help`";
   }
   if (word == "get" && absl::StrContains(error.what(), "subcommand is required")) {
     return "get: say what: get jobs, or get workers; see `tandem get --help`";

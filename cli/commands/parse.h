@@ -12,7 +12,7 @@ namespace tandem::cli {
 
 // What a command line asks for.
 struct Invocation {
-  std::string addr;                      // --addr
+  TargetFlags target;                    // of the controller
   std::function<int(Context&)> command;  // empty: `text` is all there is to say
   std::string text;                      // help (exit_code 0) or the line of a usage error (kUsage)
   int exit_code = 0;

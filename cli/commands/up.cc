@@ -116,14 +116,23 @@ int Up(Context& context, const UpOptions& options) {
     }
   }
   if (!options.listen.empty()) {
+    if (!platform::IsLocalAddress(options.listen)) {
+      return Fail(
+          console, kUsage,
+          absl::StrCat("up: --listen ", Escape(options.listen),
+                       ": without TLS only this machine may reach the controller, as at 127.0.0.1:7471; for "
+                       "other machines start tandem-controller with --tls-ca, --tls-cert and --tls-key "
+                       "(`tandem certs init` makes them)"));
+    }
     if (const absl::Status status = CanListen(options.listen); !status.ok()) {
       return Fail(console, kFailed,
                   absl::StrCat("up: cannot listen on ", status.message(), "; choose another --listen"));
     }
-    Note(console,
-         absl::StrCat("up: warning: ", options.listen,
-                      " is plain TCP: whoever reaches it can run jobs as you; without --listen only a "
-                      "private socket is used"));
+    Note(
+        console,
+        absl::StrCat("up: warning: ", options.listen,
+                     " is plain TCP: every user of this machine can run jobs as you; without --listen only a "
+                     "private socket is used"));
   }
   const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(context.environment);
   if (!socket.ok()) {

@@ -12,7 +12,7 @@ namespace tandem::cli {
 
 int Validate(Context& context, const FileOptions& options) {
   // Nothing is dialled, but the address says on whose disks the files are.
-  const absl::StatusOr<Address> address = ResolveAddress(context.addr, context.environment);
+  const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
   if (!address.ok()) {
     return Fail(context.console, kUsage, address.status().message());
   }

@@ -22,6 +22,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kAccumulation[] = "accumulation";
+constexpr char kSchedule[] = "parallelism.schedule";
+constexpr char kDelay[] = "+delay";  // of weight gradients
+
+bool IsSchedule(const std::string& word) {
+  return word == "sequential" || word == "overlap" || word == absl::StrCat("overlap", kDelay);
+}
 
 // Paths of the fields below a block that hold one value.
 void CollectPaths(const google::protobuf::Descriptor& type, const std::string& parent,
@@ -82,7 +88,14 @@ absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
   const size_t equals = text.find('=');
   const std::string key = text.substr(0, equals);
   Comparison result;
-  if (equals != std::string::npos) {
+  if (equals == std::string::npos) {
+    result.values = absl::StrSplit(text, ',', absl::SkipEmpty());
+    if (!result.values.empty() && std::all_of(result.values.begin(), result.values.end(), IsSchedule)) {
+      result.path = kSchedule;
+      return result;
+    }
+    result.values.clear();
+  } else {
     result.values = absl::StrSplit(text.substr(equals + 1), ',', absl::SkipEmpty());
   }
   if (key.empty() || result.values.empty()) {
@@ -125,6 +138,14 @@ Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std:
     }
     job["training"]["global_batch_size"] =
         rounds * resolved.training().micro_batch_size() * resolved.parallelism().ranks();
+  } else if (path == kSchedule && IsSchedule(value)) {
+    Json& parallelism = job["parallelism"];
+    const bool delays = absl::EndsWith(value, kDelay);
+    parallelism["schedule"] = value.substr(0, value.find('+'));
+    parallelism.erase("overlap");
+    if (value != "sequential") {
+      parallelism["overlap"] = {{"delay_weight_gradients", delays}};
+    }
   } else {
     Json* block = &job;
     for (const auto key : absl::StrSplit(path, '.')) {

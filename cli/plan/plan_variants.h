@@ -17,8 +17,8 @@ struct Comparison {
 };
 
 // "KEY=VALUE,VALUE...". KEY is the path of a field that holds one value, its last key where no other field
-// has the same, or accumulation: microbatches a rank, which sets training.global_batch_size. InvalidArgument
-// is one line.
+// has the same, or accumulation: microbatches a rank, which sets training.global_batch_size. Or schedules
+// alone, "sequential,overlap,overlap+delay": the last delays weight gradients. InvalidArgument is one line.
 absl::StatusOr<Comparison> ParseComparison(const std::string& text);
 
 // A job with one value of the comparison.

@@ -7,8 +7,14 @@ namespace tandem::cli {
 
 // The environment variables that `tandem` honours, read once in main; empty where unset.
 struct Environment {
-  std::string tandem_addr;      // TANDEM_ADDR
+  std::string tandem_addr;     // TANDEM_ADDR
+  std::string tandem_context;  // TANDEM_CONTEXT
+  std::string tandem_tls_ca;   // TANDEM_TLS_CA, and so on
+  std::string tandem_tls_cert;
+  std::string tandem_tls_key;
+  std::string tandem_tls_server_name;
   std::string home;             // HOME
+  std::string xdg_config_home;  // XDG_CONFIG_HOME
   std::string xdg_state_home;   // XDG_STATE_HOME
   std::string xdg_runtime_dir;  // XDG_RUNTIME_DIR
   std::string term;             // TERM

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal/error.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cli/terminal/display_text.h"
@@ -22,10 +23,30 @@ std::string WhatToStart(const Address& address) {
       return "check --addr, or that the controller runs there";
     case Address::Source::kVariable:
       return "check TANDEM_ADDR, or that the controller runs there";
+    case Address::Source::kContext:
+      return "check the context's address, or that the controller runs there";
     case Address::Source::kUp:
       return "the `tandem up` that listens there is starting or ending; try again";
     case Address::Source::kDefault:
       return "start one with `tandem up`, or name another with --addr or TANDEM_ADDR";
+  }
+  return "";
+}
+
+// Where the two sides did not come to terms about TLS, as gRPC's words for it tell; empty: it was something
+// else.
+std::string TlsHint(absl::string_view message, const Address& address) {
+  if (absl::StrContains(message, "certificate verify failed")) {
+    return absl::StrCat(
+        "its certificate is not signed by what ", Escape(address.files.ca),
+        " holds, or is not valid now; use the ca.crt of that cluster, or have its certificate renewed");
+  }
+  if (absl::StrContains(message, "is not in peer certificate")) {
+    return absl::StrCat(
+        "its certificate is for other names; dial one of them, or give one with --tls-server-name");
+  }
+  if (absl::StrContains(message, "wrong version number")) {
+    return "it speaks no TLS; leave --tls-ca, --tls-cert and --tls-key out if it is the one that is meant";
   }
   return "";
 }
@@ -37,6 +58,9 @@ Error CallError(const absl::Status& status, absl::string_view what, const Addres
   const std::string& at = address.target;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
+      if (const std::string hint = TlsHint(status.message(), address); !hint.empty()) {
+        return {kDenied, absl::StrCat(what, ": the controller at ", at, " is not trusted: ", hint)};
+      }
       return {kUnreachable, absl::StrCat(what, ": no controller answers at ", at, " (",
                                          LastLayer(status.message()), "); ", WhatToStart(address))};
     case absl::StatusCode::kDeadlineExceeded:

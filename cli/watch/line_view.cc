@@ -67,7 +67,8 @@ class LineView : public WatchView {
                             state.checkpoint->path()));
     }
     if (applied.warning) {
-      Print(absl::StrCat("checkpoints: ", Escape(state.warning.reason()),
+      Print(absl::StrCat(state.warning.has_training_warning() ? "training: " : "checkpoints: ",
+                         Escape(state.warning.reason()),
                          state.warning.step() > 0 ? absl::StrCat(" at step ", state.warning.step()) : "",
                          ": ", Escape(state.warning.message())));
     }

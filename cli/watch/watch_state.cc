@@ -114,7 +114,7 @@ Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, Watc
         state.checkpoint = response.event().checkpoint();
         applied.checkpoint = true;
       }
-      if (response.event().has_checkpoint_warning()) {
+      if (response.event().has_checkpoint_warning() || response.event().has_training_warning()) {
         state.warning = response.event();
         applied.warning = true;
       }

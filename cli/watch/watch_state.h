@@ -50,7 +50,7 @@ struct WatchState {
   int64_t norms_step = 0;
 
   std::optional<v1::CheckpointCommitted> checkpoint;  // the newest
-  v1::Event warning;                                  // the newest about a checkpoint
+  v1::Event warning;                                  // the newest about a checkpoint, or the training
 
   // Told while the ranks do not move, and once more when they do.
   struct Standstill {

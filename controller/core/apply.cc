@@ -63,6 +63,9 @@ void ApplyWarning(const v1::Event& event, JobEntry& entry) {
   constexpr int kMostOfResume = 8;  // the rest are in the log of events
   entry.runtime.set_warning_number(event.notice_number());
   entry.runtime.set_warning_attempt(event.attempt());
+  if (!event.has_checkpoint_warning()) {
+    return;
+  }
   v1::CheckpointRecord& record = *entry.job.mutable_checkpoints();
   const v1::CheckpointWarning& warning = event.checkpoint_warning();
   switch (warning.problem()) {
@@ -103,7 +106,7 @@ void Apply(const v1::Event& event, State& state) {
   const auto it = state.jobs.find(event.job_id());
   TANDEM_CHECK(it != state.jobs.end(), "an event is about a live job");
   JobEntry& entry = it->second;
-  if (event.has_checkpoint_warning()) {
+  if (event.has_checkpoint_warning() || event.has_training_warning()) {
     ApplyWarning(event, entry);
   } else if (event.has_checkpoint_requested()) {
     CheckpointWanted& wanted = *entry.runtime.mutable_checkpoint_wanted();
@@ -153,6 +156,8 @@ std::string KindOf(const v1::Event& event) {
       return "checkpoint_requested";
     case v1::Event::kCheckpointAnswered:
       return "checkpoint_answered";
+    case v1::Event::kTrainingWarning:
+      return "training_warning";
     case v1::Event::kWorker:
       return "worker";
     default:

@@ -382,12 +382,20 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   if (known) {
     return out;  // sent again after a lost connection
   }
-  const v1::CheckpointWarning& warning = told.notice.warning();
   v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
-  event.set_reason(ReasonOf(warning.problem()));
-  event.set_message(warning.message());
-  event.set_step(warning.step());
-  *event.mutable_checkpoint_warning() = warning;
+  if (told.notice.has_training()) {
+    const v1::TrainingWarning& warning = told.notice.training();
+    event.set_reason("NonfiniteGradients");
+    event.set_message(warning.message());
+    event.set_step(warning.step());
+    *event.mutable_training_warning() = warning;
+  } else {
+    const v1::CheckpointWarning& warning = told.notice.warning();
+    event.set_reason(ReasonOf(warning.problem()));
+    event.set_message(warning.message());
+    event.set_step(warning.step());
+    *event.mutable_checkpoint_warning() = warning;
+  }
   event.set_notice_number(told.notice.number());
   SetHappened(NoticedAt(state, entry.job, told, now), now, event);
   out.events.push_back(std::move(event));
@@ -401,7 +409,7 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::
     return out;  // of an older attempt: fenced; or of another worker's
   }
   const JobEntry& entry = state.jobs.at(key.first);
-  if (told.notice.has_warning()) {
+  if (told.notice.has_warning() || told.notice.has_training()) {
     return DecideWarning(state, entry, told, now);
   }
   const bool known = entry.runtime.checkpoint_attempt() == key.second &&
@@ -433,7 +441,8 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
             const bool current = it != state.workers.end() && it->second.session == in.session;
             return current ? DecideWorker(in.worker, false, in.session, now) : Decision();
           },
-          [&](const AttemptReport&) { return Decision(); },  // observed; what follows is decided by Tick
+          [&](const WorkerDraining&) { return Decision(); },  // observed; what follows is decided by Tick
+          [&](const AttemptReport&) { return Decision(); },   // likewise
           [&](const CheckpointTold& in) { return DecideCheckpoint(state, in, now); },
           [&](const Tick&) {
             Decision out;

@@ -52,6 +52,11 @@ struct AttemptReport {
   v1::AttemptStatus status;
 };
 
+// The worker was asked to end: its ranks do, and it takes no others.
+struct WorkerDraining {
+  std::string worker;
+};
+
 struct CheckpointTold {
   std::string worker;
   v1::CheckpointNotice notice;
@@ -61,7 +66,7 @@ struct Tick {
   absl::Time awake_since = absl::InfinitePast();  // this controller has run without standing still
 };
 
-using Input = std::variant<Submit, Cancel, AskCheckpoint, WorkerHello, WorkerDisconnected, AttemptReport,
+using Input = std::variant<Submit, Cancel, AskCheckpoint, WorkerHello, WorkerDisconnected, WorkerDraining, AttemptReport,
                            CheckpointTold, Tick>;
 
 // What `input` leads to.
@@ -87,8 +92,8 @@ void Apply(const v1::Event& event, State& state);
 Decision Step(const Input& input, absl::Time now, State& state);
 
 // "submitted", "admitted", "starting", "running", "stopping", "finished" (every end), "waiting",
-// "checkpoint", "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "worker": what the store
-// and the failpoints call an event. Empty for one that this build does not know.
+// "checkpoint", "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "training_warning",
+// "worker": what the store and the failpoints call an event. Empty for one that this build does not know.
 std::string KindOf(const v1::Event& event);
 
 inline constexpr int kEventSchema = 1;

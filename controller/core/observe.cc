@@ -102,6 +102,11 @@ void Observe(const Input& input, absl::Time now, State& state) {
       it->second.connected = false;
       it->second.since = std::min(now, in->last_seen);
     }
+  } else if (const auto* in = std::get_if<WorkerDraining>(&input)) {
+    const auto it = state.workers.find(in->worker);
+    if (it != state.workers.end()) {
+      it->second.inventory.set_draining(true);
+    }
   } else if (const auto* in = std::get_if<Tick>(&input)) {
     state.awake_since = std::max(state.awake_since, in->awake_since);
   } else if (const auto* in = std::get_if<AttemptReport>(&input)) {

@@ -84,6 +84,9 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
   if (!worker.connected) {
     return "NotConnected";
   }
+  if (worker.inventory.draining()) {
+    return "Draining";
+  }
   // Ranks of an attempt that nobody wants hold slots that only the worker knows.
   for (const auto& [key, status] : worker.attempts) {
     if (!status.ended() && !status.has_refused() && !IsLive(state, key)) {

@@ -201,6 +201,11 @@ void Metrics::Look(const State& state) {
   }
 }
 
+void Metrics::CertificateEnds(absl::Time time) {
+  const absl::MutexLock lock(&mu_);
+  certificate_ends_ = time;
+}
+
 std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   using prometheus::MetricType;
   const absl::MutexLock lock(&mu_);
@@ -212,6 +217,13 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
       {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
 
   AppendProcessMetrics(out);
+
+  out.push_back(Family("tandem_tls_cert_not_after_timestamp_seconds",
+                       "When the controller's own certificate expires; nothing without TLS.",
+                       MetricType::Gauge));
+  if (certificate_ends_.has_value()) {
+    Add(out.back(), static_cast<double>(absl::ToUnixSeconds(*certificate_ends_)), {});
+  }
 
   out.push_back(Family("tandem_controller_jobs", "Live jobs by state.", MetricType::Gauge));
   for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING,

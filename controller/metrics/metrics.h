@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ class Metrics : public prometheus::Collectable {
   void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
   // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit".
   void RpcHandled(const std::string& method, const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
+  // When the controller's own certificate expires; without TLS it has none, and this is not called.
+  void CertificateEnds(absl::Time time) ABSL_LOCKS_EXCLUDED(mu_);
   // What the gauges of jobs, workers and the log, and the series of checkpoints, show from now on.
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -100,6 +103,7 @@ class Metrics : public prometheus::Collectable {
   std::map<std::string, v1::Progress> progress_ ABSL_GUARDED_BY(mu_);  // by job name, as of looked_
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
   int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<absl::Time> certificate_ends_ ABSL_GUARDED_BY(mu_);
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);        // by job name
   mutable std::map<std::string, Timed> timed_ ABSL_GUARDED_BY(mu_);              // by job name
   mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name

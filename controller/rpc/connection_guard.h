@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,20 +14,36 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "controller/rpc/callers.h"
 #include "controller/rpc/message_limit.h"
 #include "platform/clock.h"
 
+namespace tandem::tls {
+class ServerTls;
+}
+
 namespace tandem::controller {
 
-// Stands between the clients' connections and gRPC, and lets no message that is longer than the limit reach
-// it, nor too many that have not ended (see message_limit.h). Each connection costs two more descriptors and
-// at most 128 KiB a direction: a side is read only when what was read before has left. One thread serves all
-// of them. Thread-safe.
+// Stands between the clients' connections and gRPC: ends their TLS, says who they are (callers.h), and lets
+// no message that is longer than the limit reach it, nor too many that have not ended (see message_limit.h).
+// Whoever is not to be served is told why (call_refuser.h), and gRPC hears nothing of it.
+//
+// A connection that is served costs two more descriptors and at most 128 KiB a direction: a side is read only
+// when what was read before has left. Handshakes have ten seconds, and of more than a thousand at once the
+// oldest is closed. One thread serves all connections. Thread-safe.
 class ConnectionGuard {
  public:
-  // `serve` is called with a descriptor, which it owns, for every connection; from the thread that calls Add.
-  // `clock` outlives the guard.
-  ConnectionGuard(uint32_t most_message_bytes, int64_t most_unfinished_bytes, const platform::Clock& clock,
+  struct Options {
+    uint32_t most_message_bytes = 4 << 20;
+    int64_t most_unfinished_bytes = 128 << 20;
+    // Outlives the guard; null: connections are taken as they come, from tls::Role::kLocal.
+    const tls::ServerTls* tls = nullptr;
+    size_t most_strangers = 1024;
+  };
+
+  // `serve` is called with a descriptor, which it owns, for every connection that is to be served: from the
+  // thread that calls Add, or, with TLS, from one of this object. `callers` and `clock` outlive the guard.
+  ConnectionGuard(const Options& options, Callers& callers, const platform::Clock& clock,
                   std::function<void(int fd)> serve);
   // Closes every connection.
   ~ConnectionGuard();
@@ -44,8 +59,15 @@ class ConnectionGuard {
   // False where this object ends.
   bool TakeAdded() ABSL_LOCKS_EXCLUDED(mu_);
   void Serve(uint64_t id);
+  // Goes on with the handshake of `id`; true where it is over, and the client is served or refused from now
+  // on.
+  bool Greet(uint64_t id, Connection& connection);
+  void CloseAt(absl::Time time, uint64_t id);
+  void Erase(uint64_t id);
+  void Tell(absl::Time now);
 
-  const uint32_t most_message_bytes_;
+  const Options options_;
+  Callers& callers_;
   UnfinishedMessages unfinished_;  // of the thread
   const platform::Clock& clock_;
   const std::function<void(int)> serve_;
@@ -60,11 +82,14 @@ class ConnectionGuard {
   std::string buffer_;
   uint64_t next_id_ = 1;  // 0 is wake_
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
-  std::set<uint64_t> due_;  // those that may have something to move
-  std::deque<std::pair<absl::Time, uint64_t>>
-      closing_;          // those that gRPC has closed: until when, earliest first
-  int64_t refused_ = 0;  // messages since the last line
+  std::set<uint64_t> due_;        // those that may have something to move
+  std::set<uint64_t> strangers_;  // who they are is not known yet, or nobody; the oldest first
+  std::set<std::pair<absl::Time, uint64_t>> closing_;  // until when; some are gone
+  int64_t refused_ = 0;                                // messages since the last line
   absl::Time told_ = absl::InfinitePast();
+  int64_t turned_away_ = 0;  // clients since the last line
+  std::string why_;          // the last of them
+  absl::Time told_of_clients_ = absl::InfinitePast();
   std::thread thread_;
 };
 

@@ -10,6 +10,8 @@
 #include "controller/core/group_list.h"
 #include "controller/core/last_step.h"
 #include "controller/core/time_account.h"
+#include "controller/rpc/refused_call.h"
+#include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
 #include "controller/rpc/upload_stream.h"
 #include "jobspec/jobspec.h"
@@ -21,7 +23,6 @@
 namespace tandem::controller {
 namespace {
 
-constexpr char kOwner[] = "local";              // until there is TLS
 constexpr size_t kPageBytes = size_t{3} << 20;  // clients take messages of 4 MiB
 constexpr size_t kMostRequestId = 128;
 constexpr int kMostProfiledSteps = 16;
@@ -124,6 +125,10 @@ bool CamelCase(const std::string& reason) {
 
 grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
                                               const v1::SubmitRequest* request, v1::Job* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Submit", nullptr);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (request->request_id().size() > kMostRequestId) {
     reactor->Finish(
@@ -137,8 +142,13 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
     reactor->Finish(InvalidSpec(violations));
     return reactor;
   }
+  // Behind the check of the spec, which says of most fields what they may be.
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) {
+    reactor->Finish(ToRpc(limits));
+    return reactor;
+  }
   submit.id = parts_.random.HexId(12);
-  submit.owner = kOwner;
+  submit.owner = caller->identity.name;
   submit.request_id = request->request_id();
   submit.submitted = request->spec();
   submit.resolved_digest = jobspec::Digest(submit.resolved);
@@ -152,6 +162,10 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* context,
                                                 const v1::SubmitRequest* request,
                                                 v1::ValidateResponse* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Validate", nullptr);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   v1::JobSpec resolved;
   const std::vector<v1::Violation> violations = Check(request->spec(), resolved);
   response->mutable_violations()->Assign(violations.begin(), violations.end());
@@ -163,6 +177,10 @@ grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* con
 
 grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* context,
                                               const v1::GetJobRequest* request, v1::Job* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.GetJob", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return Reply(context, job.status());
@@ -186,6 +204,10 @@ grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* context,
                                                 const v1::ListJobsRequest* request,
                                                 v1::ListJobsResponse* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.ListJobs", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   const absl::StatusOr<int> size = PageSize(request->page_size());
   const absl::StatusOr<int64_t> before = NumberToken(request->page_token());
   if (!size.ok() || !before.ok()) {
@@ -223,6 +245,10 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* context,
                                                    const v1::ListWorkersRequest* request,
                                                    v1::ListWorkersResponse* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.ListWorkers", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   const absl::StatusOr<int> size = PageSize(request->page_size());
   if (!size.ok()) {
     return Reply(context, size.status());
@@ -252,6 +278,10 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* context,
                                                   const v1::ListEventsRequest* request,
                                                   v1::ListEventsResponse* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.ListEvents", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   const absl::StatusOr<int> size = PageSize(request->page_size());
   const absl::StatusOr<int64_t> after = NumberToken(request->page_token());
   if (!size.ok() || !after.ok()) {
@@ -288,6 +318,10 @@ grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* c
 
 grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* context,
                                               const v1::CancelRequest* request, v1::Job* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Cancel", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   if (!CamelCase(request->reason())) {
     return Reply(context, absl::InvalidArgumentError(
                               "reason: at most 64 letters and digits, as in \"ClusterStopped\""));
@@ -304,13 +338,16 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
   if (!job.ok()) {
     return Reply(context, job.status());
   }
+  if (const absl::Status owner = Access::CheckOwner(*caller, "tandem.v1.Jobs.Cancel", *job); !owner.ok()) {
+    return Reply(context, owner);
+  }
   if (IsTerminal(job->state())) {
     return Reply(context, already_ended(*job));
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   controller::Cancel cancel{.job = job->id(),
                             .reason = request->reason().empty() ? "CancelledByUser" : request->reason(),
-                            .actor = kOwner,
+                            .actor = tls::ToText(caller->identity),
                             .checkpoint = request->checkpoint()};
   parts_.engine.Post(std::move(cancel),
                      [this, reactor, response, already_ended, id = job->id()](Engine::Reply reply) {
@@ -327,9 +364,17 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
 
 grpc::ServerUnaryReactor* JobsService::Checkpoint(grpc::CallbackServerContext* context,
                                                   const v1::CheckpointRequest* request, v1::Job* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Checkpoint", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return Reply(context, job.status());
+  }
+  if (const absl::Status owner = Access::CheckOwner(*caller, "tandem.v1.Jobs.Checkpoint", *job);
+      !owner.ok()) {
+    return Reply(context, owner);
   }
   const auto has_ended = [](const v1::Job& ended) {
     return absl::FailedPreconditionError(absl::StrCat("job ", ended.name(), " (", ended.id(),
@@ -339,7 +384,7 @@ grpc::ServerUnaryReactor* JobsService::Checkpoint(grpc::CallbackServerContext* c
     return Reply(context, has_ended(*job));
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  parts_.engine.Post(AskCheckpoint{.job = job->id(), .actor = kOwner},
+  parts_.engine.Post(AskCheckpoint{.job = job->id(), .actor = tls::ToText(caller->identity)},
                      [this, reactor, response, has_ended, id = job->id()](Engine::Reply reply) {
                        if (absl::IsNotFound(reply.status)) {  // it ended meanwhile
                          const absl::StatusOr<v1::Job> ended = parts_.store.Lookup(id);
@@ -352,14 +397,22 @@ grpc::ServerUnaryReactor* JobsService::Checkpoint(grpc::CallbackServerContext* c
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::WatchResponse>* JobsService::Watch(grpc::CallbackServerContext* /*context*/,
+grpc::ServerWriteReactor<v1::WatchResponse>* JobsService::Watch(grpc::CallbackServerContext* context,
                                                                 const v1::WatchRequest* request) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Watch", request);
+  if (!caller.ok()) {
+    return RefuseCall<grpc::ServerWriteReactor<v1::WatchResponse>>(caller.status());
+  }
   return parts_.watches.Open(*request);
 }
 
 grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* context,
                                                    const v1::ListReportsRequest* request,
                                                    v1::ListReportsResponse* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.ListReports", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   const absl::StatusOr<int> size = PageSize(request->page_size());
   const absl::StatusOr<int64_t> after = NumberToken(request->page_token());
   if (!size.ok() || !after.ok()) {
@@ -428,11 +481,18 @@ grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* 
   return Reply(context, absl::OkStatus());
 }
 
-grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServerContext* /*context*/,
+grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServerContext* context,
                                                              const v1::LogRequest* request) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.ReadLog", request);
+  if (!caller.ok()) {
+    return RefuseCall<grpc::ServerWriteReactor<v1::LogChunk>>(caller.status());
+  }
   const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return OpenLog(parts_.uploads, job.status());
+  }
+  if (const absl::Status owner = Access::CheckOwner(*caller, "tandem.v1.Jobs.ReadLog", *job); !owner.ok()) {
+    return OpenLog(parts_.uploads, owner);
   }
   if (request->attempt() < 0 || request->tail_lines() < 0) {
     return OpenLog(parts_.uploads, absl::InvalidArgumentError("attempt, tail_lines: must not be negative"));
@@ -474,16 +534,23 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
   return OpenLog(parts_.uploads, wanted);
 }
 
-grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackServerContext* /*context*/,
+grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackServerContext* context,
                                                                  const v1::ProfileRequest* request) {
-  if (request->steps() < 1 || request->steps() > kMostProfiledSteps) {
-    return OpenProfile(parts_.uploads,
-                       absl::InvalidArgumentError(absl::StrCat("steps: ", request->steps(),
-                                                               "; allowed are 1 to ", kMostProfiledSteps)));
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Profile", request);
+  if (!caller.ok()) {
+    return RefuseCall<grpc::ServerWriteReactor<v1::ProfileChunk>>(caller.status());
   }
   const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return OpenProfile(parts_.uploads, job.status());
+  }
+  if (const absl::Status owner = Access::CheckOwner(*caller, "tandem.v1.Jobs.Profile", *job); !owner.ok()) {
+    return OpenProfile(parts_.uploads, owner);
+  }
+  if (request->steps() < 1 || request->steps() > kMostProfiledSteps) {
+    return OpenProfile(parts_.uploads,
+                       absl::InvalidArgumentError(absl::StrCat("steps: ", request->steps(),
+                                                               "; allowed are 1 to ", kMostProfiledSteps)));
   }
   if (job->state() != v1::JOB_STATE_RUNNING || job->attempts().empty()) {
     return OpenProfile(
@@ -509,8 +576,13 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackS
 }
 
 grpc::ServerUnaryReactor* JobsService::GetServerInfo(grpc::CallbackServerContext* context,
-                                                     const v1::GetServerInfoRequest* /*request*/,
+                                                     const v1::GetServerInfoRequest* request,
                                                      v1::ServerInfo* response) {
+  const absl::StatusOr<Caller> caller =
+      parts_.access.Admit(*context, "tandem.v1.Jobs.GetServerInfo", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
   response->set_build(platform::BuildVersion());
   response->set_store_id(parts_.store.store_id());
   response->set_term(parts_.store.term());

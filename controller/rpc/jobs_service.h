@@ -5,6 +5,7 @@
 
 #include "controller/engine.h"
 #include "controller/metrics/progress_board.h"
+#include "controller/rpc/access.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/rpc/watch_stream.h"
@@ -30,6 +31,7 @@ class JobsService final : public v1::Jobs::CallbackService {
     const ProgressBoard& progress;
     const platform::Clock& clock;
     platform::Random& random;
+    Access& access;
   };
   explicit JobsService(const Parts& parts) : parts_(parts) {}
 

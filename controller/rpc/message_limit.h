@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "controller/rpc/http2_frames.h"
+
 namespace tandem::controller {
 
 // The bytes that gRPC may have to hold of messages that have begun and not ended, over many connections. Not
@@ -53,21 +55,6 @@ class MessageLimit {
   int64_t num_refused() const { return num_refused_; }
 
  private:
-  struct Frame {
-    uint32_t length = 0;  // of what is left of its payload
-    uint8_t type = 0;
-    uint8_t flags = 0;
-    uint32_t stream = 0;
-  };
-  // Cuts the bytes of one direction into frames.
-  struct Cutter {
-    std::string header;  // as far as it has come
-    Frame frame;
-    bool in_payload = false;
-    // Takes from the front of `bytes` what belongs to the current frame; true where a header is complete.
-    bool TakeHeader(std::string_view& bytes, std::string& passed);
-    std::string_view TakePayload(std::string_view& bytes, std::string& passed);
-  };
   // What a message counts in UnfinishedMessages, until it ends.
   class Share {
    public:
@@ -111,8 +98,8 @@ class MessageLimit {
   UnfinishedMessages& unfinished_;
   bool plain_ = false;   // not HTTP/2: nothing is looked at
   std::string preface_;  // of the client, as far as it has come
-  Cutter client_;
-  Cutter server_;
+  http2::Cutter client_;
+  http2::Cutter server_;
   bool headers_open_ = false;           // the server's header block goes on in the next frame
   std::map<uint32_t, Stream> streams_;  // by id
   std::map<uint32_t, Refusal> refusals_;

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
 #include "platform/log.h"
 
@@ -21,8 +22,13 @@ constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history com
 class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck> {
  public:
   ReportsStream(Store& store, History& history, Metrics& metrics, const platform::Clock& clock,
-                std::function<void()> arrived)
-      : store_(store), history_(history), metrics_(metrics), clock_(clock), arrived_(std::move(arrived)) {}
+                tls::Identity identity, std::function<void()> arrived)
+      : store_(store),
+        history_(history),
+        metrics_(metrics),
+        clock_(clock),
+        identity_(std::move(identity)),
+        arrived_(std::move(arrived)) {}
 
   void Start(std::shared_ptr<ReportsStream> self) {
     {
@@ -74,9 +80,13 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     bool live = false;
     int attempt = 0;  // the newest
     std::string name;
+    bool ours = false;  // ranks of it have been placed on this stream's worker
   };
 
   absl::Status Take() {
+    if (absl::Status limits = CheckLimits(incoming_); !limits.ok()) {
+      return limits;
+    }
     const v1::AttemptId& id = incoming_.id();
     for (const v1::StepReport& report : incoming_.reports()) {
       if (report.scalars_size() > kMostScalars) {
@@ -94,6 +104,11 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
       // be lost to the controller whose job it is, to which the worker's next stream may lead. A worker that
       // is told to forget the attempt drops them itself.
       return absl::OkStatus();
+    }
+    if (!job->ours) {
+      return absl::PermissionDeniedError(absl::StrCat(tls::ToText(identity_), " may not report for job ",
+                                                      job->name, " (", id.job_id(),
+                                                      "): no rank of it was placed there"));
     }
     if (job->live) {
       for (const v1::StepReport& report : incoming_.reports()) {
@@ -139,13 +154,22 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
       known = {.exists = true,
                .live = !IsTerminal((*job)->state()),
                .attempt = (*job)->attempt(),
-               .name = (*job)->name()};
+               .name = (*job)->name(),
+               .ours = HasRanksHere(**job)};
     } else {
       platform::Log(platform::LogLevel::kWarning, "reports of a job that is not here are not taken",
                     {{"job", id}});
     }
     known_[id] = {clock_.Now(), known};
     return known;
+  }
+
+  bool HasRanksHere(const v1::Job& job) const {
+    return std::any_of(job.attempts().begin(), job.attempts().end(), [&](const v1::Attempt& attempt) {
+      return std::any_of(attempt.slots().begin(), attempt.slots().end(), [&](const v1::RankSlot& slot) {
+        return tls::MayBeWorker(identity_, slot.worker());
+      });
+    });
   }
 
   void Acknowledge(const v1::AttemptId& id, uint64_t seq) {
@@ -186,6 +210,7 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
   History& history_;
   Metrics& metrics_;
   const platform::Clock& clock_;
+  const tls::Identity identity_;  // of the worker
   const std::function<void()> arrived_;
   v1::ReportBatch incoming_;  // of the chain of reads, like known_
   std::map<std::string, std::pair<absl::Time, Known>> known_;
@@ -205,8 +230,9 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
 grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>* OpenReports(Store& store, History& history,
                                                                      Metrics& metrics,
                                                                      const platform::Clock& clock,
+                                                                     const tls::Identity& identity,
                                                                      std::function<void()> arrived) {
-  auto stream = std::make_shared<ReportsStream>(store, history, metrics, clock, std::move(arrived));
+  auto stream = std::make_shared<ReportsStream>(store, history, metrics, clock, identity, std::move(arrived));
   stream->Start(stream);
   return stream.get();
 }

@@ -26,6 +26,9 @@
 #include "controller/metrics/metrics.h"
 #include "controller/metrics/progress_board.h"
 #include "controller/metrics/rpc_metrics.h"
+#include "controller/rpc/access.h"
+#include "controller/rpc/audit.h"
+#include "controller/rpc/callers.h"
 #include "controller/rpc/connection_guard.h"
 #include "controller/rpc/jobs_service.h"
 #include "controller/rpc/listener.h"
@@ -41,6 +44,7 @@
 #include "platform/log.h"
 #include "platform/steady_condition.h"
 #include "proto/names.h"
+#include "tls/server_tls.h"
 
 namespace tandem::controller {
 namespace {
@@ -48,7 +52,6 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kTellOfRoomEvery = absl::Seconds(10);  // of what happens at every tick
 constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
-constexpr int64_t kMostUnfinishedBytes = int64_t{128} << 20;  // of messages, on all connections of an address
 constexpr int kMostCallsOfAConnection = 1000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
@@ -104,15 +107,20 @@ void SetArguments(grpc::ServerBuilder& builder) {
 }  // namespace
 
 struct Server::Parts {
-  Parts(const platform::Clock& clock_in, platform::Random& random_in) : clock(clock_in), random(random_in) {}
+  Parts(const platform::Clock& clock_in, platform::Random& random_in)
+      : clock(clock_in), random(random_in), callers(random_in) {}
 
   void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
+  void RefreshTls();
   void OnEvents(const std::vector<v1::Event>& events);
   void OnNoRoom(const absl::Status& status);
 
   const platform::Clock& clock;
   platform::Random& random;
   // In the order of construction; each uses only those before it, or says so.
+  std::unique_ptr<tls::ServerTls> tls;  // null: none
+  Callers callers;
+  Access access{callers, clock};
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
   std::shared_ptr<Metrics> metrics;
@@ -171,8 +179,24 @@ void Server::Parts::RunTicks() {
     if (now - second >= absl::Seconds(1)) {
       second = now;
       uploads->Tick();
+      RefreshTls();
     }
   }
+}
+
+void Server::Parts::RefreshTls() {
+  if (tls == nullptr) {
+    return;
+  }
+  const absl::Time before = tls->not_after();
+  if (const absl::Status status = tls->Refresh(); !status.ok()) {
+    platform::Log(platform::LogLevel::kError, "changed TLS files cannot be used; those from before go on",
+                  {{"error", std::string(status.message())}});
+  } else if (tls->not_after() != before) {
+    platform::Log(platform::LogLevel::kInfo, "new TLS files are used from now on",
+                  {{"valid_until", absl::FormatTime(tls->not_after(), absl::UTCTimeZone())}});
+  }
+  metrics->CertificateEnds(tls->not_after());
 }
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
@@ -181,7 +205,7 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
     platform::Log(platform::LogLevel::kInfo, "there is room to store things again", {});
   }
   for (const v1::Event& event : events) {
-    if (event.has_checkpoint_warning()) {
+    if (event.has_checkpoint_warning() || event.has_training_warning()) {
       platform::Log(platform::LogLevel::kWarning, event.reason(),
                     {{"job", event.job_id()}, {"message", event.message()}});
     } else if (!event.job_id().empty() && !event.has_checkpoint()) {
@@ -217,6 +241,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     if (absl::Status status = CheckAddress(address); !status.ok()) {
       return status;
     }
+    if (!options.tls.given() && !platform::IsLocalAddress(address)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--listen ", address,
+          ": without TLS only this machine may reach the controller, as at "
+          "127.0.0.1:7471 or unix:/path; give --tls-ca, --tls-cert and --tls-key (`tandem certs init` "
+          "makes them) to listen there"));
+    }
   }
   if (options.metrics_listen != "off") {
     if (absl::Status status = CheckHostAndPort(options.metrics_listen, "--metrics-listen"); !status.ok()) {
@@ -225,6 +256,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
   auto parts = std::make_unique<Parts>(clock, random);
+  if (options.tls.given()) {
+    absl::StatusOr<std::unique_ptr<tls::ServerTls>> tls =
+        tls::ServerTls::Open(options.tls, options.tls_domain);
+    if (!tls.ok()) {
+      return tls.status();
+    }
+    parts->tls = *std::move(tls);
+  }
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.state_directory, random);
   if (!store.ok()) {
     return store.status();
@@ -273,10 +312,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       });
   parts->jobs = std::make_unique<JobsService>(
       JobsService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->watches,
-                         *parts->uploads, *parts->progress, clock, random});
+                         *parts->uploads, *parts->progress, clock, random, parts->access});
   parts->workers = std::make_unique<WorkersService>(
       WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
-                            *parts->metrics, clock, [raw] { raw->watches->Poke(); }});
+                            *parts->metrics, clock, [raw] { raw->watches->Poke(); }, parts->access});
 
   // From here on inputs are taken.
   parts->engine->Start();
@@ -306,6 +345,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
   interceptors.push_back(CountRpcs(*parts->metrics));
+  interceptors.push_back(AuditCalls(parts->callers));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr) {
@@ -326,13 +366,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     parts->http = *std::move(http);
     parts->metrics_address = parts->http->address();
   }
-  for (const std::string& address : options.listen) {
-    if (!platform::IsLocalAddress(address)) {
-      platform::Log(
-          platform::LogLevel::kWarning,
-          "plain TCP: there is no TLS yet, so whoever reaches this address can run jobs as this user",
-          {{"listen", address}});
-    }
+  if (parts->tls == nullptr) {
+    platform::Log(
+        platform::LogLevel::kWarning,
+        "there is no TLS: whoever can open these addresses, which only this machine reaches, can run jobs as "
+        "this user and end everybody's",
+        {{"listen", absl::StrJoin(parts->addresses, ",")}});
   }
   grpc::HealthCheckServiceInterface* health = parts->server->GetHealthCheckService();
   for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
@@ -340,8 +379,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   for (size_t i = 0; i < acceptors.size(); ++i) {
     ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
-        kMostMessageBytes, kMostUnfinishedBytes, parts->clock,
-        [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+        ConnectionGuard::Options{
+            .most_message_bytes = kMostMessageBytes,
+            .tls = absl::StartsWith(options.listen[i], "unix:") ? nullptr : parts->tls.get()},
+        parts->callers, parts->clock, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
           grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
           connection.fd = fd;
           acceptor->HandleNewConnection(&connection);
@@ -351,6 +392,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   parts->ticks = std::thread([raw] { raw->RunTicks(); });
   platform::Log(platform::LogLevel::kInfo, "serving",
                 {{"listen", absl::StrJoin(parts->addresses, ",")},
+                 {"tls", parts->tls == nullptr ? "off" : "on"},
                  {"metrics", parts->metrics_address.empty() ? "off" : parts->metrics_address},
                  {"state", options.state_directory},
                  {"store", parts->store->store_id()},

@@ -12,6 +12,8 @@
 #include "controller/core/state.h"
 #include "platform/clock.h"
 #include "platform/random.h"
+#include "tls/identity.h"
+#include "tls/tls_files.h"
 
 namespace tandem::controller {
 
@@ -21,7 +23,11 @@ enum class PageMode { kOff, kAuto /* where the address is one of this machine al
 struct ServerOptions {
   std::string state_directory;
   std::vector<std::string> listen = {"127.0.0.1:7471"};  // "host:port" (port 0: any) or "unix:/path"
-  std::string metrics_listen = "127.0.0.1:9464";         // "off": none
+  // Of every address but unix sockets, which only who may open the file can reach. Not given: addresses that
+  // other machines reach are refused.
+  tls::TlsFiles tls = {};
+  std::string tls_domain = tls::kDefaultDomain;   // of the identities in certificates
+  std::string metrics_listen = "127.0.0.1:9464";  // "off": none
   PageMode page = PageMode::kAuto;                       // there
   Limits limits;
   absl::Duration orphan_timeout = absl::Seconds(600);

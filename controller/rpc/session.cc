@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "controller/rpc/request_limits.h"
+#include "controller/rpc/rpc_errors.h"
 #include "platform/log.h"
 #include "proto/protocol.h"
 #include "proto/time.h"
@@ -30,8 +32,12 @@ v1::Refused Refusal(std::string reason, std::string message, bool final) {
 
 }  // namespace
 
-Session::Session(Sessions& sessions, Engine& engine, std::string id)
-    : sessions_(sessions), engine_(engine), id_(std::move(id)), last_seen_(sessions.clock_.Now()) {}
+Session::Session(Sessions& sessions, Engine& engine, std::string id, tls::Identity identity)
+    : sessions_(sessions),
+      engine_(engine),
+      id_(std::move(id)),
+      identity_(std::move(identity)),
+      last_seen_(sessions.clock_.Now()) {}
 
 void Session::Start(std::shared_ptr<Session> self) {
   {
@@ -184,6 +190,10 @@ void Session::Handle() {
       return;
     }
   }
+  if (const absl::Status limits = CheckLimits(incoming_); !limits.ok()) {
+    End(ToRpc(limits));
+    return;
+  }
   if (!hello_seen) {
     if (!incoming_.has_hello()) {
       Refuse(Refusal("HelloMissing", "the first message of a session must be hello", /*final=*/true));
@@ -211,6 +221,10 @@ void Session::Handle() {
       End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello is said once, first"));
       break;
     case v1::WorkerMessage::kHeartbeat:
+      if (incoming_.heartbeat().draining()) {
+        engine_.Post(WorkerDraining{.worker = worker}, [](const Engine::Reply&) {});
+      }
+      break;
     case v1::WorkerMessage::ITEM_NOT_SET:
       break;
   }
@@ -221,6 +235,14 @@ void Session::HandleHello() {
   const int64_t term = sessions_.options_.term;
   if (!GoodWorkerId(hello.worker_id())) {
     Refuse(Refusal("BadWorkerId", "worker_id must be 1 to 253 letters, digits, '-', '_' and '.'",
+                   /*final=*/true));
+    return;
+  }
+  if (!tls::MayBeWorker(identity_, hello.worker_id())) {
+    Refuse(Refusal("WorkerIdDenied",
+                   absl::StrCat("the certificate of ", tls::ToText(identity_), " is not that of worker ",
+                                hello.worker_id(), "; start it with --id ", identity_.name,
+                                ", or give it a certificate of its own"),
                    /*final=*/true));
     return;
   }
@@ -305,8 +327,9 @@ void Session::Refuse(const v1::Refused& refused) {
   Gone();
   const absl::MutexLock lock(&mu_);
   refused_ = refused;
-  end_ = grpc::Status(refused.reason() == "WorkerIdInUse" ? grpc::StatusCode::ALREADY_EXISTS
-                                                          : grpc::StatusCode::FAILED_PRECONDITION,
+  end_ = grpc::Status(refused.reason() == "WorkerIdInUse"    ? grpc::StatusCode::ALREADY_EXISTS
+                      : refused.reason() == "WorkerIdDenied" ? grpc::StatusCode::PERMISSION_DENIED
+                                                             : grpc::StatusCode::FAILED_PRECONDITION,
                       refused.message());
   WriteNext();
 }

@@ -19,7 +19,8 @@ namespace tandem::controller {
 // yet, and a slow worker costs no memory. Thread-safe.
 class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
-  Session(Sessions& sessions, Engine& engine, std::string id);
+  // `identity`: of the worker that has opened it.
+  Session(Sessions& sessions, Engine& engine, std::string id, tls::Identity identity);
 
   // `self` keeps it alive until gRPC is done with it.
   void Start(std::shared_ptr<Session> self) ABSL_LOCKS_EXCLUDED(mu_);
@@ -56,6 +57,7 @@ class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Controller
   Sessions& sessions_;
   Engine& engine_;
   const std::string id_;
+  const tls::Identity identity_;
   v1::WorkerMessage incoming_;      // of the chain of reads
   v1::ControllerMessage outgoing_;  // of the chain of writes
 

@@ -14,8 +14,9 @@
 
 namespace tandem::controller {
 
-grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Open(Engine& engine) {
-  std::shared_ptr<Session> session = std::make_shared<Session>(*this, engine, random_.HexId(12));
+grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Open(
+    Engine& engine, const tls::Identity& identity) {
+  std::shared_ptr<Session> session = std::make_shared<Session>(*this, engine, random_.HexId(12), identity);
   bool closed = false;
   {
     const absl::MutexLock lock(&mu_);

@@ -13,6 +13,7 @@
 #include "controller/engine.h"
 #include "controller/wakefulness.h"
 #include "tandem/v1/workers.grpc.pb.h"
+#include "tls/identity.h"
 
 namespace tandem::controller {
 
@@ -38,8 +39,9 @@ class Sessions {
         random_(random),
         wakefulness_(clock.Now(), 2 * options.heartbeat_interval) {}
 
-  // A new stream; it belongs to gRPC until it is done.
-  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Open(Engine& engine);
+  // A new stream, of `identity`; it belongs to gRPC until it is done.
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Open(Engine& engine,
+                                                                          const tls::Identity& identity);
 
   // Consequences for a worker. Dropped where that session is over: the worker resends its state when it
   // returns.

@@ -97,13 +97,14 @@ void UploadRelay::Close(uint64_t id) {
   }
 }
 
-UploadRelay::Taken UploadRelay::Deliver(const v1::UploadChunk& chunk, std::function<void()> resume) {
+UploadRelay::Taken UploadRelay::Deliver(const v1::UploadChunk& chunk, const tls::Identity& identity,
+                                        std::function<void()> resume) {
   std::function<void()> more;
   Taken taken = Taken::kOk;
   {
     const absl::MutexLock lock(&mu_);
     const auto upload = uploads_.find(chunk.upload());
-    if (upload == uploads_.end()) {
+    if (upload == uploads_.end() || !tls::MayBeWorker(identity, upload->second.slot.worker())) {
       return Taken::kGone;
     }
     upload->second.begun = true;

@@ -19,6 +19,7 @@
 #include "platform/random.h"
 #include "tandem/v1/jobs.pb.h"
 #include "tandem/v1/workers.pb.h"
+#include "tls/identity.h"
 
 namespace tandem::controller {
 
@@ -45,9 +46,11 @@ class UploadRelay {
   Next Read(uint64_t reader) ABSL_LOCKS_EXCLUDED(mu_);
   void Close(uint64_t reader) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A chunk from a worker. kFull: send no more until `resume` is called (once). kGone: nobody reads it.
+  // A chunk from the worker of `identity`. kFull: send no more until `resume` is called (once). kGone: nobody
+  // reads it, or it was asked of another worker.
   enum class Taken { kOk, kFull, kGone };
-  Taken Deliver(const v1::UploadChunk& chunk, std::function<void()> resume) ABSL_LOCKS_EXCLUDED(mu_);
+  Taken Deliver(const v1::UploadChunk& chunk, const tls::Identity& identity, std::function<void()> resume)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // The upload is over.
   void Finish(const std::string& upload) ABSL_LOCKS_EXCLUDED(mu_);
 

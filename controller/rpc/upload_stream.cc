@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
 
 namespace tandem::controller {
@@ -110,7 +111,7 @@ class ReaderStream : public grpc::ServerWriteReactor<Chunk> {
 
 class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
  public:
-  explicit UploadStream(UploadRelay& relay) : relay_(relay) {}
+  UploadStream(UploadRelay& relay, tls::Identity identity) : relay_(relay), identity_(std::move(identity)) {}
 
   void Start(std::shared_ptr<UploadStream> self) {
     {
@@ -128,19 +129,24 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
       End(grpc::Status::OK);
       return;
     }
+    if (const absl::Status limits = CheckLimits(incoming_); !limits.ok()) {
+      End(ToRpc(limits));
+      return;
+    }
     uploads_.insert(incoming_.upload());
     std::shared_ptr<UploadStream> self;
     {
       const absl::MutexLock lock(&mu_);
       self = self_;
     }
-    switch (relay_.Deliver(incoming_, [self] { self->Resume(); })) {
+    switch (relay_.Deliver(incoming_, identity_, [self] { self->Resume(); })) {
       case UploadRelay::Taken::kOk:
         Resume();
         break;
       case UploadRelay::Taken::kFull:
         break;
       case UploadRelay::Taken::kGone:
+        uploads_.erase(incoming_.upload());
         End({grpc::StatusCode::CANCELLED, "nobody reads this any more"});
         break;
     }
@@ -178,6 +184,7 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
   }
 
   UploadRelay& relay_;
+  const tls::Identity identity_;
   v1::UploadChunk incoming_;  // of the chain of reads, like uploads_
   std::set<std::string> uploads_;
   absl::Mutex mu_;
@@ -205,8 +212,8 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
   return OpenReader<v1::ProfileChunk>(relay, wanted);
 }
 
-grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay) {
-  const auto stream = std::make_shared<UploadStream>(relay);
+grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity) {
+  const auto stream = std::make_shared<UploadStream>(relay, identity);
   stream->Start(stream);
   return stream.get();
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "controller/rpc/upload_relay.h"
+#include "tls/identity.h"
 
 namespace tandem::controller {
 
@@ -21,7 +22,7 @@ grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(
 grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
     UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
 
-// Workers.Upload.
-grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay);
+// Workers.Upload, by the worker of `identity`: what was asked of another worker is not taken.
+grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity);
 
 }  // namespace tandem::controller

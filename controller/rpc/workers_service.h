@@ -5,6 +5,7 @@
 
 #include "controller/engine.h"
 #include "controller/metrics/metrics.h"
+#include "controller/rpc/access.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/store/history.h"
@@ -27,6 +28,7 @@ class WorkersService final : public v1::Workers::CallbackService {
     Metrics& metrics;
     const platform::Clock& clock;
     std::function<void()> reports_arrived;
+    Access& access;
   };
   explicit WorkersService(const Parts& parts) : parts_(parts) {}
 

@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS requests (owner TEXT NOT NULL, request TEXT NOT NULL,
 bool KnownKind(const std::string& kind) {
   for (const char* known :
        {"submitted", "waiting", "admitted", "starting", "running", "stopping", "finished", "checkpoint",
-        "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "worker"}) {
+        "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "training_warning", "worker"}) {
     if (kind == known) {
       return true;
     }

@@ -116,8 +116,9 @@ class CudaDevice final : public Device {
     return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)};
   }
   bool finishes_in_calls() const override { return false; }
-  std::unique_ptr<Stream> MakeStream(const std::string&, StreamError error) override {
-    return MakeCudaStream(index_, std::move(error));
+  std::unique_ptr<Stream> MakeStream(const std::string&, StreamPriority priority,
+                                     StreamError error) override {
+    return MakeCudaStream(index_, priority, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override {
     return std::make_unique<CudaRegion>(index_, bytes);

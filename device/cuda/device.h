@@ -17,6 +17,6 @@ std::unique_ptr<Device> MakeCudaDevice(int index);
 int CountCudaDevices();
 
 // A stream of GPU `index`. Work runs in Enqueue with it as the current stream.
-std::unique_ptr<Stream> MakeCudaStream(int index, StreamError error);
+std::unique_ptr<Stream> MakeCudaStream(int index, StreamPriority priority, StreamError error);
 
 }  // namespace tandem::device

@@ -46,10 +46,15 @@ class CudaEvent final : public PooledEvent<CudaEvent> {
 
 class CudaStream final : public Stream {
  public:
-  CudaStream(int index, StreamError error)
+  CudaStream(int index, StreamPriority priority, StreamError error)
       : device_(static_cast<c10::DeviceIndex>(index)), error_(std::move(error)) {
     const c10::cuda::CUDAGuard guard(device_);
-    CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    int least = 0;
+    int greatest = 0;
+    CheckCuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
+    CheckCuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                           priority == StreamPriority::kHigh ? greatest : least),
+              "making a stream");
   }
 
   // Returns at once; the runtime lets go of the stream when its work is done.
@@ -131,8 +136,8 @@ class CudaStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> MakeCudaStream(int index, StreamError error) {
-  return std::make_unique<CudaStream>(index, std::move(error));
+std::unique_ptr<Stream> MakeCudaStream(int index, StreamPriority priority, StreamError error) {
+  return std::make_unique<CudaStream>(index, priority, std::move(error));
 }
 
 }  // namespace tandem::device

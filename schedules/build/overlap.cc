@@ -32,6 +32,7 @@ std::vector<NodeId>& PlaceOf(NodeKind kind, LayerNodes& layer) {
     case NodeKind::kAttention:
     case NodeKind::kRoute:
     case NodeKind::kPermute:
+    case NodeKind::kSizes:
     case NodeKind::kMamba:
     case NodeKind::kMtp:
     case NodeKind::kHead:
@@ -123,6 +124,9 @@ class OverlapBuilder {
       return;
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      if (!HasBackward(outline_.nodes[*node])) {
+        continue;
+      }
       passes_.push_back({Splits(*node) ? Opcode::kBackwardInput : Opcode::kBackward, *node, backward_});
     }
   }

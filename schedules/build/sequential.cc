@@ -21,7 +21,9 @@ void AppendBackward(const Outline& outline, int microbatch, PassList& passes) {
     passes.push_back({Opcode::kReceive, boundary.value, microbatch, /*gradient=*/true});
   }
   for (NodeId node = static_cast<int>(outline.nodes.size()) - 1; node >= 0; --node) {
-    passes.push_back({Opcode::kBackward, node, microbatch});
+    if (HasBackward(outline.nodes[node])) {
+      passes.push_back({Opcode::kBackward, node, microbatch});
+    }
   }
   for (const Boundary& boundary : outline.received) {
     passes.push_back({Opcode::kSend, boundary.value, microbatch, /*gradient=*/true});

@@ -31,6 +31,7 @@ class Builder {
                                   static_cast<int>(state), outline_.states[state].bytes));
     }
     frame_.norm = Communicator(options_.norm_group, "norm", false);
+    AddCounts();
     AddRings();
     return std::move(frame_);
   }
@@ -148,6 +149,20 @@ class Builder {
       }
     }
     frame_.units.push_back(frame);
+  }
+
+  // Counters are exchanged between all ranks of the norm, which are those of this stage where it is the only
+  // one.
+  void AddCounts() {
+    for (const NodeState& state : outline_.states) {
+      if (state.counter >= 0) {
+        TANDEM_CHECK(outline_.received.empty() && outline_.sent.empty(),
+                     "states are updated in jobs of one stage");
+        frame_.counts = Communicator(options_.norm_group, "counts", false);
+        frame_.counts_bytes +=
+            outline_.states.at(state.counter).bytes * options_.dense.inner * options_.dense.outer;
+      }
+    }
   }
 
   // A part a microbatch, of the program that has the most of them.

@@ -81,6 +81,8 @@ struct StageFrame {
   std::vector<StreamId> node_streams;
   std::vector<CommunicatorId> node_communicators;
   CommunicatorId norm = -1;
+  CommunicatorId counts = -1;  // of states that are updated; -1: there are none
+  int64_t counts_bytes = 0;    // counters of all ranks
   // Of outline.received and outline.sent, by index; the gradient goes the other way.
   std::vector<CommunicatorId> receives;
   std::vector<CommunicatorId> sends;

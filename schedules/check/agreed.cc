@@ -32,6 +32,9 @@ Meeting MeetingOf(const Outline& outline, const BuildOptions& options, const Ins
   if (in.opcode == Opcode::kGradientNorm) {
     return {true, "", "norm"};
   }
+  if (in.opcode == Opcode::kUpdateStates) {
+    return {true, options.norm_group, "counts"};
+  }
   if (InfoOf(in.opcode).target != TargetKind::kUnit) {
     return {};
   }

@@ -190,6 +190,9 @@ void Execution::RunInstruction(const Instruction& in) {
     case Opcode::kOptimizerStep:
       Optimize(in);
       break;
+    case Opcode::kUpdateStates:
+      UpdateStates(in);
+      break;
     case Opcode::kFill:
       for (const Operand& operand : operands) {
         WriteGarbage(operand);
@@ -245,6 +248,18 @@ void Execution::Optimize(const Instruction& in) {
       Write(operand, symbols_.Of(SymbolOp::kOutput, static_cast<int>(kind), 0, 0, {call}));
     }
   }
+}
+
+void Execution::UpdateStates(const Instruction& in) {
+  const Symbol outcome = Read(in.operands.front());
+  for (size_t k = 1; k + 2 < in.operands.size(); k += 2) {
+    const Operand& counter = in.operands[k];
+    const Operand& state = in.operands[k + 1];
+    Write(state, symbols_.Of(SymbolOp::kUpdated, program_.buffers[state.buffer].subject, 0, 0,
+                             {outcome, Read(counter), Read(state)}));
+    Write(counter, symbols_.Of(SymbolOp::kZero));
+  }
+  WriteGarbage(in.operands.back());
 }
 
 }  // namespace tandem::schedules

@@ -41,6 +41,7 @@ class Execution {
   void Copy(const std::vector<Operand>& operands);
   void Exchange(const Instruction& instruction);
   void Reduce(const Instruction& instruction);
+  void UpdateStates(const Instruction& in);
   void Optimize(const Instruction& instruction);
 
   // The only part of a buffer is the whole.

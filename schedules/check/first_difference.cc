@@ -185,6 +185,10 @@ class Comparison {
                                     BufferKind::kWeights, BufferKind::kOptimizerState};
         return ContentName(outline_, kinds[k], symbols_.a(s));
       }
+      case SymbolOp::kUpdated:
+        return k == 0   ? ContentName(outline_, BufferKind::kOutcome, -1)
+               : k == 1 ? outline_.states[outline_.states[symbols_.a(s)].counter].name
+                        : outline_.states[symbols_.a(s)].name;
       case SymbolOp::kGather:
         return absl::StrCat("what is gathered of ", outline_.units[symbols_.a(s)].name);
       default:
@@ -233,6 +237,8 @@ class Comparison {
         return "the outcome of the norm";
       case SymbolOp::kOptimizer:
         return absl::StrCat("the optimizer step of ", outline_.units[symbols_.a(s)].name);
+      case SymbolOp::kUpdated:
+        return absl::StrCat("the update of ", outline_.states[symbols_.a(s)].name);
     }
     return "?";
   }

@@ -69,6 +69,9 @@ class Shapes {
         Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
         Add({BufferKind::kOutcome}, -1, kWrite, options_.rings.outcome_bytes);
         break;
+      case Opcode::kUpdateStates:
+        AddUpdatedStates();
+        break;
       case Opcode::kUnshard:
       case Opcode::kUnshardOuter:
       case Opcode::kZero:
@@ -165,6 +168,21 @@ class Shapes {
     } else {
       shapes_.push_back({});  // fits nothing
     }
+  }
+
+  void AddUpdatedStates() {
+    Add({BufferKind::kOutcome}, -1, kRead, options_.rings.outcome_bytes);
+    shapes_.back().former = true;
+    int64_t counted = 0;
+    for (StateId state = 0; state < static_cast<int>(outline_.states.size()); ++state) {
+      const StateId counter = outline_.states[state].counter;
+      if (counter >= 0) {
+        Add({BufferKind::kNodeState}, counter, kAdd, outline_.states.at(counter).bytes);
+        Add({BufferKind::kNodeState}, state, kAdd, outline_.states[state].bytes);
+        counted += outline_.states[counter].bytes;
+      }
+    }
+    Add({BufferKind::kScratch}, -1, kWrite, counted * options_.dense.inner * options_.dense.outer);
   }
 
   void AddOfUnit(UnitId u) {

@@ -138,6 +138,16 @@ int Reference::MicrobatchOf(Symbol call) const {
 
 void Reference::Update() {
   Set(BufferKind::kInputs, -1, Get(BufferKind::kHostInputs, -1));
+  for (StateId s = 0; s < static_cast<int>(outline_.states.size()); ++s) {
+    const StateId counter = outline_.states[s].counter;
+    if (counter >= 0) {
+      Set(BufferKind::kNodeState, s,
+          symbols_.Of(SymbolOp::kUpdated, s, 0, 0,
+                      {symbols_.Former(BufferKind::kOutcome, -1), Get(BufferKind::kNodeState, counter),
+                       Get(BufferKind::kNodeState, s)}));
+      Set(BufferKind::kNodeState, counter, symbols_.Of(SymbolOp::kZero));
+    }
+  }
   for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
     if (outline_.units[u].frozen) {
       continue;

@@ -30,7 +30,8 @@ class Reference {
  public:
   Reference(const Outline& outline, const BuildOptions& options, Symbols& symbols);
 
-  // Optimizer steps on the gradients and the outcome that the former run left.
+  // Optimizer steps on the gradients and the outcome that the former run left, and states by what was
+  // counted.
   void Update();
   // All passes and reductions of a step, and the norm.
   void Step();

@@ -38,6 +38,7 @@ enum class SymbolOp : uint8_t {
   kNormTerms,  // a: unit
   kNorm,       // {terms of every trainable unit..., inputs}
   kOptimizer,  // a: unit; of all that an OptimizerStep reads
+  kUpdated,    // a: state; {outcome, counter, state}, of the counters of all ranks
 };
 
 // Hash-consed expressions: nodes are compared in full, hashes only find them. Not thread-safe.

@@ -39,6 +39,7 @@ class Sharder {
     program_.instructions.reserve(2 * passes_.size() + 4 * outline_.units.size() + 8);
     LoadInputs();
     if (parts_.update) {
+      UpdateStates();
       Update();
     }
     Passes();
@@ -64,6 +65,23 @@ class Sharder {
       Emit(Opcode::kLoadInputs, -1, frame_.host_to_device).operands = {{frame_.host_inputs, -1, Mode::kReads},
                                                                        {frame_.inputs, -1, Mode::kWrites}};
     }
+  }
+
+  void UpdateStates() {
+    if (frame_.counts < 0) {
+      return;
+    }
+    const BufferId scratch = AddBuffer(program_, "counters of all ranks", BufferKind::kScratch, -1, -1,
+                                       Fixed(frame_.counts_bytes));
+    Instruction& update = Emit(Opcode::kUpdateStates, -1, frame_.reduce, frame_.counts);
+    update.operands.push_back({frame_.outcome, -1, Mode::kReads, /*former=*/true});
+    for (size_t state = 0; state < outline_.states.size(); ++state) {
+      if (outline_.states[state].counter >= 0) {
+        update.operands.push_back({frame_.states[outline_.states[state].counter], -1, Mode::kAdds});
+        update.operands.push_back({frame_.states[state], -1, Mode::kAdds});
+      }
+    }
+    update.operands.push_back({scratch, -1, Mode::kWrites});
   }
 
   void Update() {

@@ -31,6 +31,8 @@ constexpr std::array<OpcodeInfo, kNumOpcodes> kOpcodes = {{
     {Opcode::kGradientNorm, "gradient-norm", TargetKind::kNone, false, MemoryRule::kOperands,
      LinkRule::kMessage},
     {Opcode::kOptimizerStep, "optimizer", TargetKind::kUnit, false, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kUpdateStates, "update-states", TargetKind::kNone, false, MemoryRule::kOperands,
+     LinkRule::kMessage},
     {Opcode::kReport, "report", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kFill, "fill", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
 }};

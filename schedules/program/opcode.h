@@ -26,10 +26,11 @@ enum class Opcode : uint8_t {
   kReduceOuter,      // target: unit; over the outer group
   kGradientNorm,     // one exchange of norm terms and request bits; writes the outcome
   kOptimizerStep,    // target: unit
+  kUpdateStates,     // every state that has a counter, by the counters of all ranks
   kReport,           // every buffer that it reads, to the host buffer in the same place of what it writes
   kFill,             // tests: NaN into what nobody reads any more
 };
-inline constexpr int kNumOpcodes = 21;
+inline constexpr int kNumOpcodes = 22;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 

@@ -44,6 +44,9 @@ struct Value {
 struct NodeState {
   std::string name;
   int64_t bytes = 0;
+  // The state in which passes count what this one changes by: once a step, with the optimizer steps, by what
+  // all ranks have counted since, and the counter starts from zeros. -1: it changes in passes alone.
+  StateId counter = -1;
 };
 
 // A run of consecutive parameters of a unit whose gradients one node writes together.
@@ -76,6 +79,7 @@ enum class NodeKind : uint8_t {
   kAttention,
   kRoute,
   kPermute,
+  kSizes,  // how much the dispatch moves, where that depends on the router
   kDispatch,
   kExperts,
   kCombine,
@@ -107,6 +111,13 @@ struct Node {
   // saves them. Empty: none.
   std::vector<double> write_flops;
 };
+
+// Whether its backward touches anything: one that moves sizes has none.
+inline bool HasBackward(const Node& node) {
+  const Access& access = node.backward;
+  return !access.gradient_reads.empty() || !access.gradient_writes.empty() ||
+         !access.parameter_gradients.empty() || !access.reads.empty();
+}
 
 // Which data parallel group a unit is sharded over.
 enum class UnitGroup : uint8_t { kDense, kExpert };
@@ -156,7 +167,7 @@ struct Outline {
   std::vector<Value> values;
   std::vector<Unit> units;
   std::vector<NodeState> states;
-  ValueId batch = -1;           // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
+  ValueId batch = -1;  // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
   // Doubles that nodes of this stage write and the host reads of every microbatch: the loss, and what routers
   // say of their experts.
   std::vector<ValueId> losses;

@@ -90,6 +90,9 @@ struct Wait {
 //   GradientNorm: reads norm terms of every trainable unit, reads inputs, writes outcome.
 //   OptimizerStep: reads gradients, reads outcome (former), reads inputs, adds weights, adds optimizer state,
 //     writes published (where it exists), writes update norms, writes scratch (where it needs some).
+//   UpdateStates: reads outcome (former); of every state that has a counter: adds the counter, adds the
+//   state;
+//     writes scratch, as large as the counters of all ranks.
 //   Report: all reads, then the host buffers that they are copied to.
 struct Instruction {
   Opcode opcode = Opcode::kForward;

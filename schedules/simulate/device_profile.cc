@@ -49,10 +49,11 @@ LinkRates EightAdapters() {
 
 // Products of 8192³ (fp32 without TF32, fp64 on the tensor cores) and a copy of 2 GiB as measured on one H100
 // SXM with PyTorch 2.11; peaks are NVIDIA's data sheet's, dense. What one more kernel costs is assumed.
-// A context with cuBLAS and the kernels of a step takes 690 MiB, measured on one H200 with PyTorch 2.11; with
-// three communicators whose windows are the whole arena, 1.3 GiB. NCCL's collectives slow products beside
-// them by 19 to 30 % with its defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth
-// is taken.
+// What a rank takes beside its arena is what the driver said on two H200s for eight layers of Llama-3-8B in
+// bf16 under six strategies, with 2 to 5 communicators (bench/strategies.py): a context with cuBLAS, cuDNN
+// and the kernels of a step, and NCCL's buffers, of which a group of one rank has more. NCCL's collectives
+// slow products beside them by 19 to 30 % with its defaults and by 11 to 20 % in symmetric windows, measured
+// on 4 H200s: a fifth is taken.
 DeviceProfile H100() {
   return {
       .name = "h100",
@@ -65,8 +66,9 @@ DeviceProfile H100() {
                   {"bf16", {.flops_per_second = 779 * kTera, .peak_flops_per_second = 989.4 * kTera}}},
       .memory_bytes_per_second = 3.02 * kTera,
       .memory_bytes = 81079 * kMebibyte,
-      .context_bytes = 690 * kMebibyte,
-      .communicator_bytes = 214 * kMebibyte,
+      .context_bytes = 1625 * kMebibyte,
+      .communicator_bytes = 232 * kMebibyte,
+      .lone_communicator_bytes = 422 * kMebibyte,
       .overhead_seconds = 5 * kMicro,
       .link = NvLink(),
       .network = EightAdapters(),

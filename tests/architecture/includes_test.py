@@ -13,17 +13,18 @@ import sys
 TORCH_FREE = {
     "platform": set(),
     "link": {"platform", "proto"},
+    "tls": {"platform"},
     "parallel": {"platform", "proto"},
     "schedules": {"platform", "proto"},
     "fsdp:": {"platform", "parallel"},
     "ops:": set(),
     "model:": {"platform", "schedules", "parallel", "ops:"},
     "jobspec": {"platform", "proto", "parallel", "model:"},
-    "config": {"platform", "jobspec"},
+    "config": {"platform", "jobspec", "tls"},
     "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "fsdp:", "model:"},
-    "controller": {"platform", "proto", "link", "jobspec", "config", "parallel", "schedules", "plan"},
-    "worker": {"platform", "proto", "link", "jobspec", "config", "parallel", "schedules", "plan"},
-    "cli": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan", "fsdp:", "model:"},
+    "controller": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
+    "worker": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
+    "cli": {"platform", "proto", "link", "tls", "jobspec", "parallel", "schedules", "plan", "fsdp:", "model:"},
 }
 TORCH_HALF = {
     "device": {"platform"},
@@ -39,7 +40,8 @@ TORCH_HALF = {
 ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
     "fsdp": {"double_double.h", "host_device.h", "norm_outcome.h", "parameter_norms.h", "run_inputs.h"},
-    "ops": {"attention.h", "attention_work.h", "attention_work.cc", "device_kind.h", "linear_work.h", "router_config.h", "row_work.h", "workspace.h"},
+    "ops": {"attention.h", "attention_work.h", "attention_work.cc", "device_kind.h", "latent_heads.h", "linear_work.h", "router_config.h", "row_work.h", "workspace.h"},
+    "model": {"router_report.h"},
 }
 TORCH_FREE_TARGETS = {"fsdp": "tandem_fsdp_layout", "model": "tandem_model_config"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)

@@ -197,6 +197,36 @@ TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
   }
 }
 
+// What every rank holds alike and no unit has: the biases of a router.
+TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
+  constexpr char kName[] = "model.layers.0.mlp.gate.e_score_correction_bias";
+  const auto arrays_of = [&](const RankUnits& rank, at::Tensor& held, bool is_first) {
+    const device::Memory memory{static_cast<char*>(held.mutable_data_ptr()),
+                                static_cast<int64_t>(held.nbytes())};
+    return ParameterArrays(*rank.device, at::kFloat, rank.units, rank.states, {{kName, memory}}, is_first);
+  };
+  std::string path;
+  comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+    RankUnits rank(At({.inner = 3}, comm.rank()));
+    rank.Set();
+    at::Tensor held = at::arange(6, at::kFloat) + 100 * comm.rank();
+    ParameterArrays arrays = arrays_of(rank, held, comm.rank() == 0);
+    const Info info = InfoOf(1);
+    const Saved saved = Save(files_, comm, directory_, 10, OwnerOf(info), info, arrays.owned_shards());
+    if (comm.rank() == 0) path = saved.path;
+  });
+  EXPECT_THAT(Inspect(files_, path).states, testing::ElementsAre(kName));
+  for (int r = 0; r < 2; ++r) {
+    RankUnits rank(At({.inner = 2}, r));
+    at::Tensor held = at::full({6}, -1, at::kFloat);
+    ParameterArrays arrays = arrays_of(rank, held, r == 0);
+    Load(files_, path, arrays.shards());
+    arrays.ToDevice();
+    EXPECT_TRUE(held.equal(at::arange(6, at::kFloat)));
+    EXPECT_TRUE(rank.IsSet());
+  }
+}
+
 TEST_F(ParameterArraysTest, AParameterOfAnotherSizeIsRefusedByName) {
   const std::string path = SaveUnits(files_, directory_, {.inner = 2}, /*unit_arrays=*/false);
   RankUnits units({});

@@ -63,7 +63,7 @@ class CommandTest : public testing::Test {
     Context context{.console = console_,
                     .clock = clock_,
                     .environment = environment_,
-                    .addr = invocation.addr,
+                    .target = invocation.target,
                     .own_folder = folder_ + "/bin",
                     .zone = absl::UTCTimeZone()};
     return invocation.command(context);

@@ -103,14 +103,14 @@ TEST_F(LocalClusterTest, TheSocketOfUpIsTheDefaultAddressWhileItRuns) {
     absl::StatusOr<FolderLock> lock = FolderLock::Acquire(up);
     ASSERT_TRUE(lock.ok());
     ASSERT_TRUE(lock->Publish(server_->address()).ok());
-    EXPECT_EQ(ResolveAddress("", environment_)->target, server_->address());
+    EXPECT_EQ(ResolveAddress({}, environment_)->target, server_->address());
     EXPECT_EQ(Tandem({"get", "jobs", "-o", "json"}), kOk);
     environment_.tandem_addr = "a:1";
-    EXPECT_EQ(ResolveAddress("", environment_)->target, "a:1");
-    EXPECT_EQ(ResolveAddress("b:2", environment_)->target, "b:2");
+    EXPECT_EQ(ResolveAddress({}, environment_)->target, "a:1");
+    EXPECT_EQ(ResolveAddress({.addr = "b:2"}, environment_)->target, "b:2");
     environment_.tandem_addr.clear();
   }
-  EXPECT_EQ(ResolveAddress("", environment_)->target, kDefaultAddress);
+  EXPECT_EQ(ResolveAddress({}, environment_)->target, kDefaultAddress);
 }
 
 TEST_F(LocalClusterTest, AskingWhoRunsNeverKeepsAnUpFromStarting) {

@@ -169,6 +169,22 @@ TEST_F(PlanTest, ComparesStrategies) {
   EXPECT_GT(arena["hsdp"], arena["hfsdp"]);
 }
 
+TEST_F(PlanTest, ComparesSchedules) {
+  EXPECT_EQ(
+      Tandem({"plan", "-f", GoodJobFile(), "--compare", "sequential,overlap,overlap+delay", "-o", "json"}),
+      kOk)
+      << console_.err;
+  const nlohmann::json comparison = nlohmann::json::parse(console_.out)["comparison"];
+  EXPECT_EQ(comparison["path"], "parallelism.schedule");
+  const nlohmann::json& rows = comparison["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["current"], true);
+  EXPECT_EQ(rows[1]["current"], false);
+  EXPECT_EQ(rows[2]["value"], "overlap+delay");
+  EXPECT_EQ(rows[2]["current"], false);
+  EXPECT_LT(rows[0]["arena_bytes"], rows[1]["arena_bytes"]) << "two microbatches are alive at once";
+}
+
 TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
   const std::map<std::string, std::string> kBad = {
       {"prefetch", "\"prefetch\" is not a comparison; write a field and its values: prefetch=0,1,2"},

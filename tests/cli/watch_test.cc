@@ -63,7 +63,7 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
   EXPECT_EQ(console_.err, "");
 }
 
-TEST_F(WatchCommandTest, WarningsAboutCheckpointsAreLinesAndObjectsAndInTheSummary) {
+TEST_F(WatchCommandTest, WarningsAreLinesAndObjectsAndThoseAboutCheckpointsInTheSummary) {
   const auto serve = [&](const v1::WatchRequest&, Writer& writer) {
     v1::Job running = Running(2);
     running.mutable_checkpoints()->add_resume()->set_message("step-5 does not verify");
@@ -75,6 +75,12 @@ TEST_F(WatchCommandTest, WarningsAboutCheckpointsAreLinesAndObjectsAndInTheSumma
     event.set_message("no space");
     event.mutable_checkpoint_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
     Send(writer, failed);
+    v1::WatchResponse nonfinite;
+    nonfinite.mutable_event()->set_reason("NonfiniteGradients");
+    nonfinite.mutable_event()->set_step(2);
+    nonfinite.mutable_event()->set_message("model.norm.weight (held by rank 1)");
+    nonfinite.mutable_event()->mutable_training_warning()->set_step(2);
+    Send(writer, nonfinite);
     Send(writer, Reported(SampleReport(2)));
     v1::Job ended = Ended(v1::JOB_STATE_SUCCEEDED, 2);
     *ended.mutable_checkpoints() = running.checkpoints();
@@ -89,6 +95,7 @@ TEST_F(WatchCommandTest, WarningsAboutCheckpointsAreLinesAndObjectsAndInTheSumma
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
   for (const char* line :
        {"checkpoints: step-5 does not verify\n", "checkpoints: CheckpointFailed at step 2: no space\n",
+        "training: NonfiniteGradients at step 2: model.norm.weight (held by rank 1)\n",
         "  saves       1 of 3 failed, the newest was saved; step 2: no space\n",
         "  resumed     step-5 does not verify\n"}) {
     EXPECT_NE(console_.out.find(line), std::string::npos) << line << "\nin\n" << console_.out;

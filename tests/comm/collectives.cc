@@ -4,11 +4,42 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace tandem::comm {
 namespace {
 
 at::Tensor Values(int64_t count, int rank, at::ScalarType dtype) {
   return at::arange(count, at::kLong).add(17 * rank + 1).remainder(101).to(dtype);
+}
+
+// Other numbers of rows between any two ranks, and none between some; and back.
+void ExpectRowsArrive(Communicator& comm, at::ScalarType dtype) {
+  constexpr int64_t kWidth = 5;
+  constexpr int64_t kBehind = 2;  // rows that nobody sends
+  const auto rows = [](int from, int to) { return static_cast<int64_t>((from + 2 * to) % 3); };
+  const auto value = [&](int from, int to) {
+    return at::full({rows(from, to), kWidth}, 1 + 10 * from + to, dtype);
+  };
+  std::vector<int64_t> sends;
+  std::vector<int64_t> receives;
+  std::vector<at::Tensor> input;
+  std::vector<at::Tensor> expected;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    sends.push_back(rows(comm.rank(), rank));
+    receives.push_back(rows(rank, comm.rank()));
+    input.push_back(value(comm.rank(), rank));
+    expected.push_back(value(rank, comm.rank()));
+  }
+  input.push_back(at::full({kBehind, kWidth}, 3, dtype));
+  expected.push_back(at::full({kBehind, kWidth}, 7, dtype));
+  const at::Tensor sent = at::cat(input);
+  at::Tensor there = at::full_like(at::cat(expected), 7);
+  comm.AllToAllRows(sent, sends, there, receives);
+  ASSERT_TRUE(at::equal(there, at::cat(expected)));
+  at::Tensor back = at::full_like(sent, 3);
+  comm.AllToAllRows(there, receives, back, sends);
+  ASSERT_TRUE(at::equal(back, sent));
 }
 
 }  // namespace
@@ -49,6 +80,8 @@ void ExpectCollectivesMoveTheRightBytes(Communicator& comm) {
       }
       comm.AllToAll(there, back);
       ASSERT_TRUE(at::equal(back, slices)) << "twice is the identity";
+      calls += 2;
+      ExpectRowsArrive(comm, dtype);
       calls += 2;
     }
   }

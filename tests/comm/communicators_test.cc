@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -61,6 +62,7 @@ TEST(CommunicatorsTest, EachUseOfAGroupHasACommunicatorOfItsOwn) {
 class RecordingFactory final : public CommunicatorFactory {
  public:
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
+    options[membership.prefix] = membership.options;
     made.push_back(membership.prefix + (live == nullptr ? "" : " from " + live->name()));
     return std::move(MakeThreadCommunicators(membership.group, 1).front());
   }
@@ -69,7 +71,20 @@ class RecordingFactory final : public CommunicatorFactory {
   }
 
   std::vector<std::string> made;
+  std::map<std::string, parallel::GroupOptions> options;  // by prefix
 };
+
+TEST(CommunicatorsTest, EveryUseOfAGroupAndItsClonesAreMadeWithItsOptions) {
+  std::vector<Membership> groups = Groups(0, 1);
+  groups[1].options = {.high_priority = true};
+  groups[2].options = {.max_ctas = 4};
+  RecordingFactory factory;
+  const Communicators communicators(factory, groups, kUses);
+  EXPECT_EQ(factory.options.at("group/0/"), parallel::GroupOptions());
+  EXPECT_EQ(factory.options.at("group/1/"), (parallel::GroupOptions{.high_priority = true}));
+  EXPECT_EQ(factory.options.at("group/2/"), (parallel::GroupOptions{.max_ctas = 4}));
+  EXPECT_EQ(factory.options.at("group/2/sizes/"), (parallel::GroupOptions{.max_ctas = 4}));
+}
 
 TEST(CommunicatorsTest, ClonesComeFromALiveCommunicatorWhereThereIsOne) {
   RecordingFactory factory;
@@ -113,6 +128,10 @@ class WithoutWindows final : public Communicator {
   int size() const override { return inner_->size(); }
   void AllGather(const at::Tensor& input, at::Tensor& output) override { inner_->AllGather(input, output); }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    inner_->AllToAllRows(input, sends, output, receives);
+  }
   void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
     return absl::FailedPreconditionError("no peer access");

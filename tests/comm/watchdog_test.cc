@@ -24,6 +24,8 @@ class PendingCommunicator final : public Communicator {
   int size() const override { return 1; }
   void AllGather(const at::Tensor&, at::Tensor&) override {}
   void AllToAll(const at::Tensor&, at::Tensor&) override {}
+  void AllToAllRows(const at::Tensor&, const std::vector<int64_t>&, at::Tensor&,
+                    const std::vector<int64_t>&) override {}
   void Gather(const at::Tensor&, at::Tensor&) override {}
   void Abort() override {}
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }

@@ -8,10 +8,16 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "platform/fake_clock.h"
+#include "platform/random.h"
+#include "tests/tls/certificates.h"
+#include "tls/server_tls.h"
 
 namespace tandem::controller {
 namespace {
@@ -62,9 +68,13 @@ class ConnectionGuardTest : public ::testing::Test {
   }
 
   platform::FakeClock clock_;
+  Callers callers_{platform::SystemRandom()};
   int served_ = -1;
   std::vector<int> open_;
-  ConnectionGuard guard_{1 << 20, 8 << 20, clock_, [this](int fd) { served_ = fd; }};
+  ConnectionGuard guard_{
+      {.most_message_bytes = 1 << 20, .most_unfinished_bytes = 8 << 20}, callers_, clock_, [this](int fd) {
+        served_ = fd;
+      }};
 };
 
 TEST_F(ConnectionGuardTest, BytesPassBothWays) {
@@ -92,6 +102,131 @@ TEST_F(ConnectionGuardTest, AClientThatTakesNothingIsLetGoHoweverBusyTheOthersAr
     ASSERT_EQ(Read(busy.server), "2");
   }
   EXPECT_TRUE(HungUp(stuck.client));
+}
+
+// A guard that speaks TLS, and clients that do not get to the end of the handshake.
+class TlsGuardTest : public ::testing::Test {
+ protected:
+  TlsGuardTest() {
+    std::signal(SIGPIPE, SIG_IGN);
+    auto tls = tls::ServerTls::Open(certificates_.Files("controller", certificates_.OfServer()),
+                                    tls::kDefaultDomain);
+    EXPECT_TRUE(tls.ok()) << tls.status();
+    tls_ = *std::move(tls);
+    guard_.emplace(ConnectionGuard::Options{.tls = tls_.get(), .most_strangers = 3}, callers_, clock_,
+                   [this](int /*fd*/) { ++served_; });
+  }
+  ~TlsGuardTest() override {
+    for (const int fd : open_) {
+      close(fd);
+    }
+  }
+
+  int Connect() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+    guard_->Add(ends[0]);
+    open_.push_back(ends[1]);
+    return ends[1];
+  }
+
+  static bool HungUp(int fd, int patience_ms) {
+    pollfd gone{.fd = fd, .events = POLLIN | POLLRDHUP};
+    return poll(&gone, 1, patience_ms) == 1 && (gone.revents & (POLLHUP | POLLRDHUP)) != 0;
+  }
+
+  // All that comes until the other side hangs up.
+  static std::string ReadAll(int fd) {
+    std::string out;
+    std::array<char, 4096> buffer{};
+    pollfd readable{.fd = fd, .events = POLLIN};
+    while (poll(&readable, 1, 5000) == 1) {
+      const ssize_t got = read(fd, buffer.data(), buffer.size());
+      if (got <= 0) {
+        break;
+      }
+      out.append(buffer.data(), static_cast<size_t>(got));
+    }
+    return out;
+  }
+
+  platform::FakeClock clock_;
+  Callers callers_{platform::SystemRandom()};
+  tls::Certificates certificates_;
+  std::unique_ptr<tls::ServerTls> tls_;
+  std::atomic<int> served_ = 0;
+  std::vector<int> open_;
+  std::optional<ConnectionGuard> guard_;
+};
+
+TEST_F(TlsGuardTest, AClientThatDoesNotSayWhoItIsIsLetGoAfterTenSeconds) {
+  const int silent = Connect();
+  EXPECT_FALSE(HungUp(silent, 50));
+  clock_.Advance(absl::Seconds(11));
+  Connect();  // the guard looks at its clock again
+  EXPECT_TRUE(HungUp(silent, 5000));
+  EXPECT_EQ(served_, 0) << "gRPC has heard of none of them";
+}
+
+TEST_F(TlsGuardTest, OfTooManyThatDoNotSayWhoTheyAreTheOldestGivesWay) {
+  const int oldest = Connect();
+  const int second = Connect();
+  Connect();
+  EXPECT_FALSE(HungUp(oldest, 50));
+  Connect();
+  EXPECT_TRUE(HungUp(oldest, 5000));
+  EXPECT_FALSE(HungUp(second, 50));
+}
+
+TEST_F(TlsGuardTest, WhatIsNeitherTlsNorHttp2IsClosedAtOnce) {
+  const int http = Connect();
+  ASSERT_GT(send(http, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 0);
+  EXPECT_EQ(ReadAll(http), "");
+  const int noise = Connect();
+  const std::string bytes(100'000, '\x16');
+  static_cast<void>(send(noise, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+  ReadAll(noise);
+  EXPECT_TRUE(HungUp(noise, 5000));
+  EXPECT_EQ(served_, 0);
+}
+
+TEST_F(TlsGuardTest, APlaintextClientIsAnsweredEveryCallAndNotForEver) {
+  const int plain = Connect();
+  std::string calls(http2::kPreface);
+  http2::AppendFrame(http2::kSettings, 0, 0, "", calls);
+  http2::AppendFrame(http2::kPing, 0, 0, "12345678", calls);
+  http2::AppendFrame(http2::kHeaders, http2::kEndHeaders, 1, "whatever it is", calls);
+  http2::AppendFrame(http2::kHeaders, 0, 3, "the first half", calls);
+  http2::AppendFrame(http2::kContinuation, http2::kEndHeaders, 3, "the second", calls);
+  ASSERT_EQ(send(plain, calls.data(), calls.size(), MSG_NOSIGNAL), static_cast<ssize_t>(calls.size()));
+  std::string expected;
+  http2::AppendFrame(http2::kSettings, 0, 0, "", expected);
+  http2::AppendFrame(http2::kSettings, http2::kAck, 0, "", expected);
+  http2::AppendFrame(http2::kPing, http2::kAck, 0, "12345678", expected);
+  for (const uint32_t stream : {1, 3}) {
+    http2::AppendEnd(
+        stream, /*answered=*/false, 16,
+        "this address of the controller speaks TLS, and the client does not; give --tls-ca, --tls-cert "
+        "and --tls-key",
+        expected);
+  }
+  std::string got(expected.size(), '\0');
+  pollfd readable{.fd = plain, .events = POLLIN};
+  size_t size = 0;
+  while (size < expected.size() && poll(&readable, 1, 5000) == 1) {
+    const ssize_t more = read(plain, got.data() + size, got.size() - size);
+    ASSERT_GT(more, 0);
+    size += static_cast<size_t>(more);
+  }
+  EXPECT_EQ(got, expected);
+  // More than those send who only begin calls.
+  std::string flood;
+  http2::AppendFrame(http2::kData, 0, 1, std::string(16384, 'x'), flood);
+  for (int i = 0; i < 8 && !HungUp(plain, 0); ++i) {
+    static_cast<void>(send(plain, flood.data(), flood.size(), MSG_NOSIGNAL));
+  }
+  EXPECT_TRUE(HungUp(plain, 5000));
+  EXPECT_EQ(served_, 0);
 }
 
 }  // namespace

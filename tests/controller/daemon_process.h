@@ -22,7 +22,7 @@ namespace tandem::controller {
 // run.
 class Daemon {
  public:
-  Daemon(const std::string& folder, const std::string& failpoint) {
+  Daemon(const std::string& folder, const std::string& failpoint, const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {
         failpoint.empty() ? TANDEM_CONTROLLER_BINARY : TANDEM_CONTROLLER_WITH_FAILPOINTS,
         "--state",
@@ -34,6 +34,7 @@ class Daemon {
     if (!failpoint.empty()) {
       arguments.insert(arguments.end(), {"--failpoint", failpoint});
     }
+    arguments.insert(arguments.end(), more.begin(), more.end());
     std::vector<char*> argv;
     for (std::string& argument : arguments) {
       argv.push_back(argument.data());

@@ -103,6 +103,17 @@ TEST(DecideTest, AWaitingJobSaysWhatItWaitsFor) {
   EXPECT_EQ(driver.Job("id-small").message(), "needs 1 slot, 0 free of 4 on 2 workers");
 }
 
+TEST(DecideTest, AWorkerThatIsAskedToEndGetsNoRanksUntilItIsStartedAgain) {
+  Driver driver;
+  driver.Connect("a", 2);
+  driver.Feed(WorkerDraining{.worker = "a"});
+  driver.Feed(SubmitOf("job", 1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(Describe(driver.state, "a").reason(), "Draining");
+  driver.Connect("a", 2);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+}
+
 TEST(DecideTest, RanksGoOverWorkersInNameOrder) {
   Driver driver;
   driver.Connect("b", 2);
@@ -387,6 +398,29 @@ CheckpointTold Warned(uint64_t number, v1::CheckpointProblem problem, int64_t st
   told.notice.mutable_warning()->set_step(step);
   told.notice.mutable_warning()->set_message("no space");
   return told;
+}
+
+TEST(DecideTest, AWarningAboutTheTrainingIsAnEventOnce) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  CheckpointTold told{.worker = "a"};
+  told.notice.mutable_id()->set_job_id("id-job");
+  told.notice.mutable_id()->set_attempt(1);
+  told.notice.set_number(3);
+  told.notice.mutable_training()->set_step(7);
+  told.notice.mutable_training()->set_message("model.norm.weight (held by rank 1)");
+  EXPECT_EQ(driver.Feed(told).events.size(), 1U);
+  EXPECT_EQ(driver.Feed(told).events.size(), 0U) << "sent again after a lost connection";
+  const v1::Event& event = driver.events.back();
+  EXPECT_EQ(event.reason(), "NonfiniteGradients");
+  EXPECT_EQ(event.message(), "model.norm.weight (held by rank 1)");
+  EXPECT_EQ(event.step(), 7);
+  EXPECT_EQ(event.to(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(KindOf(event), "training_warning");
+  EXPECT_EQ(driver.Job().checkpoints().failed(), 0);
+  // One number for all that a worker tells: what comes behind is news.
+  driver.Feed(Warned(4, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10));
+  EXPECT_EQ(driver.events.back().reason(), "CheckpointFailed");
 }
 
 TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {

@@ -17,13 +17,15 @@ namespace tandem::controller {
 // A user's client, with deadlines so that a failing test ends.
 class JobClient {
  public:
-  explicit JobClient(const std::string& address) {
+  explicit JobClient(
+      const std::string& address,
+      const std::shared_ptr<grpc::ChannelCredentials>& credentials = grpc::InsecureChannelCredentials()) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+    channel_ = grpc::CreateCustomChannel(address, credentials, arguments);
     stub_ = v1::Jobs::NewStub(channel_);
   }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,8 +19,10 @@ namespace tandem::controller {
 // The whole controller in this process, over real gRPC; workers are the test's to pretend.
 class ServiceTest : public ::testing::Test {
  protected:
-  explicit ServiceTest(const Limits& limits = {}) {
+  explicit ServiceTest(const Limits& limits = {}, const tls::TlsFiles& tls = {}) {
+    std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
     ServerOptions options;
+    options.tls = tls;
     options.limits = limits;
     options.state_directory = folder_.path();
     options.listen = {"127.0.0.1:0"};

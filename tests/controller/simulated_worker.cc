@@ -29,8 +29,9 @@ void SimulatedWorker::Run() {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const auto stub = v1::Workers::NewStub(
-      grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
+  const auto stub = v1::Workers::NewStub(grpc::CreateCustomChannel(
+      address_, script_.credentials != nullptr ? script_.credentials : grpc::InsecureChannelCredentials(),
+      arguments));
   while (true) {
     {
       const std::lock_guard lock(mu_);

@@ -29,6 +29,7 @@ class SimulatedWorker {
     bool mute = false;     // heartbeats are not answered, and a lost connection stays lost
     std::string log_line;  // what the upload of a log answers
     int timelines = 0;     // how many that of a profile answers
+    std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;  // null: no TLS
   };
 
   SimulatedWorker(std::string id, std::string address, Script script);

@@ -71,6 +71,29 @@ void ExpectTheRightBytes(Communicator& comm, device::Stream& stream) {
   EXPECT_EQ(comm.num_ended(), 12u);
 }
 
+// NCCL itself refuses what it cannot do: so an option has got there.
+TEST(NcclCommunicatorTest, OptionsReachGroupsAndClones) {
+  if (Gpus() == 0) GTEST_SKIP() << "needs a GPU";
+  const auto device = device::MakeCudaDevice(0);
+  const auto make = [](const parallel::GroupOptions& options) {
+    MemoryStore store;
+    return MakeNcclCommunicator("test", store, "t", 0, 1, 0, kTimeout, options);
+  };
+  const parallel::GroupOptions good{
+      .cga_cluster_size = 2, .min_ctas = 2, .max_ctas = 4, .net_name = "Socket"};
+  const parallel::GroupOptions bad{.min_ctas = 8, .max_ctas = 4};
+  EXPECT_NO_THROW(make({.min_ctas = 8}));
+  EXPECT_NO_THROW(make({.max_ctas = 1}));
+  const auto group = make(good);
+  const auto clone = CloneNcclCommunicator("clone", *group, good);
+  for (Communicator* comm : {group.get(), clone.get()}) {
+    const auto stream = device->MakeStream("a", device::StreamPriority::kHigh, device::StreamError());
+    ExpectTheRightBytes(*comm, *stream);
+  }
+  EXPECT_THROW(make(bad), CommError);
+  EXPECT_THROW(CloneNcclCommunicator("clone", *group, bad), CommError);
+}
+
 TEST(NcclCommunicatorTest, GroupsAndTheirClonesMoveTheRightBytes) {
   for (int ranks = 1; ranks <= Gpus(); ranks *= 2) {
     SCOPED_TRACE(ranks);
@@ -81,8 +104,8 @@ TEST(NcclCommunicatorTest, GroupsAndTheirClonesMoveTheRightBytes) {
       const auto clone = CloneNcclCommunicator("clone", *comm);
       EXPECT_EQ(clone->name(), "clone");
       EXPECT_EQ(clone->rank(), rank);
-      const auto stream = device->MakeStream("a", device::StreamError());
-      const auto other = device->MakeStream("b", device::StreamError());
+      const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
+      const auto other = device->MakeStream("b", device::StreamPriority::kNormal, device::StreamError());
       ExpectTheRightBytes(*comm, *stream);
       ExpectTheRightBytes(*clone, *other);
     });
@@ -108,7 +131,7 @@ TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
   RunThreadRanks(2, [&](int rank) {
     const auto device = device::MakeCudaDevice(rank);
     const auto comm = Join(store, rank, 2);
-    const auto stream = device->MakeStream("a", device::StreamError());
+    const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
     const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
     at::Tensor all = at::zeros({16}, mine.options());
     stream->Enqueue([&] { comm->AllGather(mine, all); });
@@ -142,7 +165,7 @@ TEST(NcclCommunicatorTest, ACollectiveThatIsNotDoneAtTheDeadlineIsNamed) {
   RunThreadRanks(2, [&](int rank) {
     const auto device = device::MakeCudaDevice(rank);
     const auto comm = Join(store, rank, 2, absl::Seconds(5));
-    const auto stream = device->MakeStream("a", device::StreamError());
+    const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
     const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
     at::Tensor all = at::zeros({16}, mine.options());
     stream->Enqueue([&] { comm->AllGather(mine, all); });
@@ -172,7 +195,7 @@ TEST(NcclCommunicatorTest, TheDeadlineCountsFromWhenTheGpuReachesTheCollective) 
   MemoryStore store;
   const auto device = device::MakeCudaDevice(0);
   const auto comm = Join(store, 0, 1, absl::Seconds(3));
-  const auto stream = device->MakeStream("a", device::StreamError());
+  const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
   const at::Tensor mine = Numbers(8, 0);
   at::Tensor all = at::zeros({8}, mine.options());
   all.sum().item<float>();  // what the default stream did is done

@@ -101,7 +101,7 @@ TEST_F(CudaProcessTest, AStopRequestStopsAllRanksAfterTheirCheckpoint) {
   ASSERT_TRUE(WaitForReport(2).has_value());
   daemon_->Request(ranks - 1, v1::DESIRED_STOP_AFTER_CHECKPOINT, 7);
   for (int rank = 0; rank < ranks; ++rank) {
-    ExpectExit(rank, ExitCode::kStopped, kPatience);
+    ExpectExit(rank, ExitCode::kPreempted, kPatience);
   }
 }
 

@@ -41,8 +41,10 @@ class SpinningDevice final : public device::ForwardingDevice {
  public:
   SpinningDevice(device::Device& inner, uint64_t seed) : ForwardingDevice(inner), engine_(seed) {}
 
-  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError error) override {
-    return std::make_unique<SpinningStream>(ForwardingDevice::MakeStream(name, std::move(error)), engine_());
+  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamPriority priority,
+                                             device::StreamError error) override {
+    return std::make_unique<SpinningStream>(ForwardingDevice::MakeStream(name, priority, std::move(error)),
+                                            engine_());
   }
 
  private:

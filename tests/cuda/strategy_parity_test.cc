@@ -93,5 +93,17 @@ TEST_P(CudaStrategyTest, GpusRecomputationAndTimingChangeNoBit) {
   }
 }
 
+TEST(CudaGroupOptionsTest, OptionsOfNcclChangeNoBit) {
+  for (const int ranks : Ranks("zero3")) {
+    plan::JobPlan plan = MakeJob({.ranks = ranks, .microbatches_per_rank = 2, .steps = 4, .on_gpus = true});
+    const RunOptions on_gpus{.make_backend = trainer::MakeCudaBackend};
+    const JobRun plain = RunJob(plan, on_gpus);
+    plan.group_options = {{"dp_cp", {.max_ctas = 2, .net_name = "Socket"}},
+                          {"dp_cp_ag", {.high_priority = true, .cga_cluster_size = 2, .min_ctas = 8}},
+                          {"intra_dist_opt", {.max_ctas = 1}}};
+    ExpectSameBits(plain, RunJob(plan, on_gpus));
+  }
+}
+
 }  // namespace
 }  // namespace tandem::parity

@@ -41,8 +41,8 @@ TEST_F(CudaDeviceTest, MoreMemoryThanThereIsIsOutOfMemoryAndTheGpuGoesOn) {
 
 TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   const device::StreamError error;
-  const auto producer = device_->MakeStream("producer", error);
-  const auto consumer = device_->MakeStream("consumer", error);
+  const auto producer = device_->MakeStream("producer", device::StreamPriority::kNormal, error);
+  const auto consumer = device_->MakeStream("consumer", device::StreamPriority::kNormal, error);
   const device::StaticArena arena(*device_, device_->Reserve(4096));
   at::Tensor number = arena.At(256, {1}, at::kDouble);
   const device::HostArena pinned(*device_, 8);
@@ -80,9 +80,9 @@ TEST_F(CudaDeviceTest, ArenasAreOnTheGpuAndNanAtTheStart) {
 // come down on a third one, and the host waits for the run before the last.
 TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
   const device::StreamError error;
-  const auto up = device_->MakeStream("host-to-device", error);
-  const auto compute = device_->MakeStream("compute", error);
-  const auto down = device_->MakeStream("device-to-host", error);
+  const auto up = device_->MakeStream("host-to-device", device::StreamPriority::kNormal, error);
+  const auto compute = device_->MakeStream("compute", device::StreamPriority::kNormal, error);
+  const auto down = device_->MakeStream("device-to-host", device::StreamPriority::kNormal, error);
   const device::StaticArena arena(*device_, device_->Reserve(4096));
   const device::HostArena host(*device_, 4096);
   at::Tensor state = arena.At(2048, {1}, at::kDouble);
@@ -127,8 +127,8 @@ TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
 
 TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
   const device::StreamError error;
-  const auto a = device_->MakeStream("a", error);
-  const auto b = device_->MakeStream("b", error);
+  const auto a = device_->MakeStream("a", device::StreamPriority::kNormal, error);
+  const auto b = device_->MakeStream("b", device::StreamPriority::kNormal, error);
   bool ran = false;
   a->Enqueue([] { throw std::runtime_error("first"); });
   b->Enqueue([&] { ran = true; });
@@ -139,7 +139,7 @@ TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
 
 TEST_F(CudaDeviceTest, AnErrorFromOutsideEndsAWaitForWorkThatGoesOn) {
   device::StreamError error;
-  const auto stream = device_->MakeStream("a", error);
+  const auto stream = device_->MakeStream("a", device::StreamPriority::kNormal, error);
   stream->Enqueue([] { SpinHere(2'000'000'000); });
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

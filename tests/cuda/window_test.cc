@@ -39,7 +39,7 @@ void GatherFromAnArena(bool registrable) {
     for (const std::string& each : refused) std::cout << each << "\n";
     EXPECT_TRUE(refused.empty() || !registrable || ranks == 1)
         << "memory of the communicator's own allocator";
-    const auto stream = device->MakeStream("gather", device::StreamError());
+    const auto stream = device->MakeStream("gather", device::StreamPriority::kNormal, device::StreamError());
     for (const int64_t offset : {int64_t{0}, int64_t{3} << 20, int64_t{40} << 20}) {
       constexpr int64_t kElements = 100'000;
       at::Tensor mine = arena.At(offset, {kElements}, at::kFloat);

@@ -48,7 +48,8 @@ def main():
             outside = from_elsewhere(moved / "bin" / program, moved)
             assert not outside, f"{program} loads {outside}"
         for file in ("share/tandem/deploy/systemd/tandem-worker.service", "share/tandem/examples/headers.yaml",
-                     "share/doc/tandem/cluster.md", "share/doc/tandem/LICENSE"):
+                     "share/tandem/deploy/slurm/tandem.sbatch", "share/tandem/deploy/kubernetes/base/worker.yaml",
+                     "share/doc/tandem/operations.md", "share/doc/tandem/LICENSE"):
             assert (moved / file).is_file(), file
         (folder / "text").write_text("a line of text\n" * 2000)
         (folder / "job.yaml").write_text(JOB % (folder / "text"))

@@ -19,8 +19,9 @@ class ForwardingDevice : public Device {
 
   c10::Device torch_device() const override { return inner_.torch_device(); }
   bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
-  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override {
-    return inner_.MakeStream(name, std::move(error));
+  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamPriority priority,
+                                     StreamError error) override {
+    return inner_.MakeStream(name, priority, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
   std::unique_ptr<Region> ReserveHost(int64_t bytes) override { return inner_.ReserveHost(bytes); }

@@ -58,7 +58,7 @@ TEST(HostArenaTest, WhatTheHostWritesIsCopiedByTheStreamAndBack) {
   const HostArena host(*device, 64);
   EXPECT_EQ(host.At(0, 64).as<double>()[7], 0) << "zero at the start";
   host.At(0, 8).as<double>()[0] = 5;
-  const auto stream = device->MakeStream("copies", StreamError());
+  const auto stream = device->MakeStream("copies", StreamPriority::kNormal, StreamError());
   stream->Enqueue([&] { device->CopyToDevice(arena.At(256, 8).begin, host.At(0, 8).begin, 8); });
   stream->Enqueue([&] { arena.At(256, {1}, at::kDouble).mul_(3); });
   stream->Enqueue([&] { device->CopyToHost(host.At(56, 8).begin, arena.At(256, 8).begin, 8); });

@@ -197,6 +197,17 @@ class Page {
     return field.message_type() != nullptr ? "see below" : AllowedText(path);
   }
 
+  // The path of a block with the same keys and rules that the page has described; empty: there is none.
+  // Blocks with defaults may differ in them.
+  std::string SameBlock(const Descriptor& type, const std::string& path) {
+    const auto found = described_.find(&type);
+    const v1::JobSpec resolved = Resolve(Probe(10, 4, 1, v1::STRATEGY_ZERO3));
+    if (found == described_.end() || FindValue(resolved, path).message != nullptr) {
+      return "";
+    }
+    return found->second;
+  }
+
   static bool IsRefused(const std::string& path) {
     for (const AbsentRule& rule : AbsentRules()) {
       if (path == rule.path) {
@@ -221,11 +232,14 @@ class Page {
       if (about.empty() && !block) {
         problems_.push_back(absl::StrCat(field_path, " has no comment in job.proto"));
       }
+      const std::string same = block ? SameBlock(*field.message_type(), field_path) : "";
       absl::StrAppend(&text_, "| `", field.name(), "` | ", TypeText(field), " | ",
-                      block ? "" : DefaultText(field_path), " | ", AllowedCell(field, field_path), " | ",
+                      block ? "" : DefaultText(field_path), " | ",
+                      same.empty() ? AllowedCell(field, field_path) : absl::StrCat("as `", same, "`"), " | ",
                       about, " |\n");
-      if (block && !IsRefused(field_path)) {
+      if (block && same.empty() && !IsRefused(field_path)) {
         blocks.push_back(&field);
+        described_[field.message_type()] = field_path;
       }
     }
     for (const FieldDescriptor* field : blocks) {
@@ -236,6 +250,7 @@ class Page {
 
   std::map<std::vector<int>, const SourceCodeInfo::Location*> comments_;
   std::map<std::string, bool> derived_seen_;
+  std::map<const Descriptor*, std::string> described_;  // blocks, by their first path
   std::vector<std::string> problems_;
   std::string text_;
 };

@@ -68,7 +68,10 @@ def test_a_cluster_of_files_trains(bin_dir, tmp_path):
 def test_the_files_of_the_systemd_units_are_good(bin_dir, tmp_path, daemon):
     # The command line wins, so what this machine has not got is replaced; every line is checked all the same.
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tandem-e2e-", dir="/tmp"))
-    flags = {"controller": ["--listen", f"unix:{folder}/s", "--metrics-listen", "off"],
+    subprocess.run([bin_dir / "tandem", "certs", "init", "--dir", folder / "certs", "--host", "localhost"], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    flags = {"controller": ["--listen", f"unix:{folder}/s", "--metrics-listen", "off", "--tls-ca", folder / "certs/ca.crt",
+                            "--tls-cert", folder / "certs/controller.crt", "--tls-key", folder / "certs/controller.key"],
              "worker": ["--controller", f"unix:{folder}/s"]}[daemon]
     log = tmp_path / "log"
     with open(log, "wb") as out:

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers on two machines, which here are two network namespaces with a cable between them."""
+"""Workers on two machines, which here are two network namespaces with two cables between them: one for the
+controller, one for data."""
 import os
+import pathlib
+import re
 import shutil
+import socket
+import struct
 import subprocess
 
 import pytest
@@ -9,6 +14,7 @@ import pytest
 from cluster import Cluster, tiny_job, wait_for
 
 ADDRESSES = {"a": "10.99.0.1", "b": "10.99.0.2"}  # of the namespaces; the controller is in the first
+DATA_ADDRESSES = {"a": "10.98.0.1", "b": "10.98.0.2"}
 PORT = 7070
 
 
@@ -22,17 +28,18 @@ def machines():
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("makes network namespaces: needs root and iproute2")
     names = {machine: f"tandem-{os.getpid()}-{machine}" for machine in ADDRESSES}
-    cable = {machine: f"tdm{os.getpid()}{machine}"[-15:] for machine in ADDRESSES}
     try:
         for name in names.values():
             if ip("netns", "add", name).returncode != 0:
                 pytest.skip("network namespaces are forbidden here")
-        assert ip("link", "add", cable["a"], "type", "veth", "peer", "name", cable["b"]).returncode == 0
-        for machine, name in names.items():
-            assert ip("link", "set", cable[machine], "netns", name).returncode == 0
-            assert ip("-n", name, "addr", "add", f"{ADDRESSES[machine]}/24", "dev", cable[machine]).returncode == 0
-            for link in ("lo", cable[machine]):
-                assert ip("-n", name, "link", "set", link, "up").returncode == 0
+            assert ip("-n", name, "link", "set", "lo", "up").returncode == 0
+        for kind, addresses in (("c", ADDRESSES), ("d", DATA_ADDRESSES)):
+            cable = {machine: f"t{kind}{os.getpid()}{machine}"[-15:] for machine in addresses}
+            assert ip("link", "add", cable["a"], "type", "veth", "peer", "name", cable["b"]).returncode == 0
+            for machine, name in names.items():
+                assert ip("link", "set", cable[machine], "netns", name).returncode == 0
+                assert ip("-n", name, "addr", "add", f"{addresses[machine]}/24", "dev", cable[machine]).returncode == 0
+                assert ip("-n", name, "link", "set", cable[machine], "up").returncode == 0
         yield names
     finally:
         for name in names.values():
@@ -40,11 +47,15 @@ def machines():
 
 
 class TwoMachines(Cluster):
-    """The controller on "a", reached there by its unix socket and everywhere by TCP."""
+    """The controller on "a", reached there by its unix socket and everywhere by TCP with TLS."""
 
     def __init__(self, bin_dir, folder, machines):
         self.machines = machines
         self.machine_of = {}
+        self.certs = pathlib.Path(folder) / "certs"
+        made = subprocess.run([pathlib.Path(bin_dir) / "tandem", "certs", "init", "--dir", self.certs, "--host", ADDRESSES["a"],
+                               "--host", "127.0.0.1", "--worker", "w-*", "--user", "alice"], capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
         super().__init__(bin_dir, folder, workers=0)
 
     def _spawn(self, name, *args):
@@ -53,16 +64,41 @@ class TwoMachines(Cluster):
         return subprocess.Popen(["ip", "netns", "exec", machine, self.bin / args[0], *map(str, args[1:])],
                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
-    def start_controller(self, *more):
-        super().start_controller("--listen", f"0.0.0.0:{PORT}", *more)
+    def tls(self, name):
+        return ["--tls-ca", self.certs / "ca.crt", "--tls-cert", self.certs / f"{name}.crt", "--tls-key",
+                self.certs / f"{name}.key"]
 
-    def start_worker_on(self, machine, name, controller=f"{ADDRESSES['a']}:{PORT}"):
+    def start_controller(self, *more):
+        super().start_controller("--listen", f"0.0.0.0:{PORT}", *self.tls("controller"), *more)
+
+    def start_worker_on(self, machine, name, *more, controller=f"{ADDRESSES['a']}:{PORT}"):
         self.machine_of[name] = machine
-        address, self.address = self.address, controller
+        self.workers[name] = self._spawn(name, "tandem-worker", "--controller", controller, "--id", name, "--state",
+                                         self.folder / name, "--slots", self.slots, *self.tls("worker-w-_"), *more)
+
+
+def sockets_of(pid):
+    """(local, remote, listening) of every TCP socket of a process."""
+    inodes = set()
+    for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         try:
-            self.start_worker(name)
-        finally:
-            self.address = address
+            inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(descriptor)))
+        except FileNotFoundError:
+            pass
+
+    def address(text):
+        host, port = text.split(":")
+        words = [struct.pack("=I", int(host[i:i + 8], 16)) for i in range(0, len(host), 8)]
+        family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
+        return socket.inet_ntop(family, b"".join(words)).removeprefix("::ffff:"), int(port, 16)
+
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[9] in inodes:
+                found.append((address(fields[1]), address(fields[2]), fields[3] == "0A"))
+    return found
 
 
 @pytest.fixture
@@ -95,3 +131,46 @@ def test_a_worker_that_only_its_own_machine_reaches_is_not_mixed_with_others(clu
     assert "w-a (127.0.0.1) and w-b (10.99.0.2) do not" in job["message"]
     cluster.start_worker_on("b", "w-c")
     cluster.wait_state("apart", "SUCCEEDED")
+
+
+def test_what_ranks_say_to_each_other_goes_over_the_data_address_and_nothing_else_is_open(cluster):
+    for machine in ADDRESSES:
+        cluster.start_worker_on(machine, f"w-{machine}", "--data-address", DATA_ADDRESSES[machine])
+    spec = spread("long")
+    spec["training"]["steps"] = 1_000_000
+    cluster.submit(spec)
+    wait_for("it trains", lambda: cluster.step("long") > 2, seconds=60)
+    for machine in ADDRESSES:
+        worker = cluster.workers[f"w-{machine}"].pid
+        # The daemon dials the controller and listens on nothing.
+        assert {(remote, listening) for _, remote, listening in sockets_of(worker)} == {((ADDRESSES["a"], PORT), False)}
+        (rank,) = cluster.trainers_of(f"w-{machine}")
+        sockets = sockets_of(rank)
+        assert any(listening for _, _, listening in sockets), "it waits for its peers somewhere"
+        assert {local[0] for local, _, _ in sockets} == {DATA_ADDRESSES[machine]}, sockets
+        assert {remote[0] for _, remote, listening in sockets if not listening} <= set(DATA_ADDRESSES.values())
+    cluster.cli("cancel", "long")
+    cluster.wait_state("long", "CANCELLED")
+
+
+def test_from_another_machine_only_those_with_a_certificate_get_in(cluster):
+    def far(*args):
+        return subprocess.run(["ip", "netns", "exec", cluster.machines["b"], cluster.bin / "tandem", "--addr",
+                               f"{ADDRESSES['a']}:{PORT}", *map(str, args)], capture_output=True, text=True, timeout=60)
+
+    assert far(*cluster.tls("user-alice"), "get", "jobs").returncode == 0
+    nobody = far("get", "jobs")
+    assert nobody.returncode == 5
+    assert "speaks TLS, and the client does not; give --tls-ca, --tls-cert and --tls-key" in nobody.stderr
+    subprocess.run([cluster.bin / "tandem", "certs", "init", "--dir", cluster.folder / "other", "--user", "alice"], check=True,
+                   capture_output=True)
+    other = ["--tls-ca", cluster.folder / "other/ca.crt", *cluster.tls("user-alice")[2:]]
+    stranger = far(*other, "get", "jobs")
+    assert stranger.returncode == 5
+    assert "its certificate is not signed by what " in stranger.stderr
+    misnamed = far(*cluster.tls("user-alice"), "--tls-server-name", "elsewhere.example", "get", "jobs")
+    assert misnamed.returncode == 5
+    assert "its certificate is for other names; dial one of them" in misnamed.stderr
+    worker = far(*cluster.tls("worker-w-_"), "get", "jobs")
+    assert worker.returncode == 5
+    assert "may not call Jobs.ListJobs; allowed: users, admins" in worker.stderr

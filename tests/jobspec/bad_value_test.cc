@@ -224,6 +224,34 @@ const BadSpec kRequired[] = {
      "5}",
      "job.yaml:1:206: model.moe.topk_group: 5 is not allowed; allowed: 1 to n_group 4; use a smaller "
      "number\n"},
+    {"a drop policy where nothing is dropped", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, drop_policy: "
+     "position}",
+     "job.yaml:1:96: model.moe.drop_policy: position is not allowed; allowed: nothing without a "
+     "capacity_factor; "
+     "omit the key, or give the factor\n"},
+    {"a negative capacity, and padding to it", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "capacity_factor: -1, "
+     "pad_to_capacity: true}",
+     "job.yaml:1:96: model.moe.capacity_factor: -1 is not allowed; allowed: 0 to 1024; use a larger number\n"
+     "job.yaml:1:117: model.moe.pad_to_capacity: true is not allowed; allowed: false; not built yet: rows "
+     "that are "
+     "no token's; omit the key\n"},
+    {"experts that drop tokens though biases even their load", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
+     "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 4, capacity_factor: "
+     "1.5, "
+     "router_bias_update_rate: 0.001}",
+     "job.yaml:1:194: model.moe.capacity_factor: 1.5 is not allowed; allowed: 0 with router_bias_update_rate "
+     "0.001; "
+     "biases even the load without dropping tokens: omit one of the two\n"},
+    {"biases of a softmax", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "router_bias_update_rate: 0.001}",
+     "job.yaml:1:98: model.moe.router_bias_update_rate: 0.001 is not allowed; allowed: nothing with "
+     "model_type "
+     "qwen3_moe; omit the key, or use model_type: deepseek_v3\n"},
     {"experts on GPUs", "model: {preset: llama-tiny}",
      "resources: {device: cuda}\nmodel: {preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, "
      "num_experts_per_tok: 2}}",
@@ -280,6 +308,45 @@ const BadSpec kRequired[] = {
      "num_experts_per_tok: 2}",
      "job.yaml:1:82: model.moe.num_experts: 1024 is not allowed; allowed: at most 512 with 128 layers; use "
      "fewer experts, or fewer layers\n"},
+    {"NCCL's options on CPUs", "", "parallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 4}}}",
+     "job.yaml:4:25: parallelism.nccl: {...} is not allowed; allowed: nothing with resources.device auto "
+     "(the "
+     "default); ranks on CPUs communicate over TCP, which has no such options: omit the block, or use "
+     "device: "
+     "cuda\n"},
+    {"NCCL's options of a group that jobs do not create", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {tp: {max_ctas: 4}}}",
+     "job.yaml:5:32: parallelism.nccl.tp: the unknown key tp is not allowed; allowed: dp_cp, intra_dp_cp, "
+     "inter_dp_cp, dp_cp_ag, ep, expt_dp, intra_expt_dp, expt_dp_ag, inter_dist_opt, intra_dist_opt, world; "
+     "did you mean parallelism.tensor?\n"},
+    {"NCCL's options of a group that this job does not have", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {inter_dp_cp: {max_ctas: 4}}}",
+     "job.yaml:5:32: parallelism.nccl.inter_dp_cp: {...} is not allowed; allowed: dp_cp, dp_cp_ag, "
+     "intra_dist_opt; this job has no communicator of that group: omit it, or use one of these\n"},
+    {"NCCL's options of gathers where there are none", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, fsdp: {strategy: replicate}, nccl: {dp_cp_ag: "
+     "{high_priority: true}}}",
+     "job.yaml:5:61: parallelism.nccl.dp_cp_ag: {...} is not allowed; allowed: dp_cp, intra_dist_opt; this "
+     "job "
+     "has no communicator of that group: omit it, or use one of these\n"},
+    {"thread blocks that are more than there may be", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 4}, dp_cp_ag: {min_ctas: "
+     "8}}}",
+     "job.yaml:5:65: parallelism.nccl.dp_cp_ag.min_ctas: 8 is not allowed; allowed: at most max_ctas 4; a "
+     "group "
+     "of gathers takes what is left out from the group that it is a clone of\n"},
+    {"options of NCCL out of bounds", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 65, net_name: tcp}, "
+     "intra_dist_opt: {cga_cluster_size: 9}}}",
+     "job.yaml:5:40: parallelism.nccl.dp_cp.max_ctas: 65 is not allowed; allowed: 1 to 64; use a smaller "
+     "number\n"
+     "job.yaml:5:87: parallelism.nccl.intra_dist_opt.cga_cluster_size: 9 is not allowed; allowed: 0 to 8; "
+     "use a "
+     "smaller number\n"},
+    {"a network that NCCL does not know", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {net_name: tcp}}}",
+     "job.yaml:5:40: parallelism.nccl.dp_cp.net_name: tcp is not allowed; allowed: IB, socket; use one of "
+     "these\n"},
     {"a wildcard that is none", "steps: 10",
      "steps: 10, optimizer: {no_weight_decay: \"*.bias,layers.[01].*\"}",
      "job.yaml:3:35: training.optimizer.no_weight_decay: *.bias,layers.[01].* is not allowed; allowed: none, "

@@ -142,12 +142,16 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   const bool sigmoid = router.score == ops::RouterScore::kSigmoid;
   const at::Tensor scores = sigmoid ? at::sigmoid(logits) : at::softmax(logits, -1);
   const auto given = chosen_.find(layer);
-  const at::Tensor chosen = given == chosen_.end() ? Chosen(scores) : given->second;
+  const at::Tensor chosen = given == chosen_.end() ? Chosen(layer, scores) : given->second;
+  counts_[layer] = at::one_hot(chosen, router.experts).sum(at::IntArrayRef{0, 1}).to(at::kDouble);
   at::Tensor weights = scores.gather(1, chosen);
   if (router.normalize) {
     weights = weights / weights.sum(-1, /*keepdim=*/true);
   }
   weights = weights * router.scale;
+  if (config_.moe.capacity.factor > 0) {
+    weights = weights * Kept(chosen, weights.detach());
+  }
   const auto tokens = static_cast<double>(x.size(0));
   // Of sigmoids, those that the balance counts may be others: it knows no groups.
   const at::Tensor counted = sigmoid ? std::get<1>(at::topk(scores, router.top_k, -1)) : chosen;
@@ -171,17 +175,35 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   return sum;
 }
 
+// 1 where the expert has room for the choice, else 0. chosen, weights: [T, k].
+at::Tensor AutogradDecoder::Kept(const at::Tensor& chosen, const at::Tensor& weights) const {
+  const int64_t tokens = chosen.size(0);
+  const int64_t capacity = ops::CapacityOf(config_.moe.router, config_.moe.capacity, tokens);
+  const bool by_position = config_.moe.capacity.policy == ops::DropPolicy::kPosition;
+  at::Tensor kept = at::zeros({tokens, chosen.size(1)}, at::kDouble);
+  for (int64_t expert = 0; expert < config_.moe.router.experts; ++expert) {
+    const at::Tensor mine = (chosen == expert).to(at::kDouble);  // at most one choice of a token
+    const at::Tensor rank = by_position ? -at::arange(tokens, at::kDouble) : (mine * weights).sum(-1);
+    const at::Tensor best = std::get<1>(at::topk(rank - 1e9 * (mine.sum(-1) == 0), capacity, 0));
+    kept = kept + mine * at::one_hot(best, tokens).sum(0).unsqueeze(-1);
+  }
+  return kept;
+}
+
 // The largest scores, of the groups whose two best (top_k / groups_per_token) have the largest sums.
-at::Tensor AutogradDecoder::Chosen(const at::Tensor& scores) const {
+at::Tensor AutogradDecoder::Chosen(int layer, const at::Tensor& scores) const {
   const ops::RouterConfig& router = config_.moe.router;
   at::Tensor compared = scores.detach();
+  if (const auto bias = biases_.find(layer); bias != biases_.end()) {
+    compared = compared + bias->second;
+  }
   if (router.groups_per_token < router.groups) {
     const at::Tensor grouped = compared.view({scores.size(0), router.groups, -1});
     const at::Tensor sums =
         std::get<0>(at::topk(grouped, router.top_k / router.groups_per_token, -1)).sum(-1);
     const at::Tensor best = std::get<1>(at::topk(sums, router.groups_per_token, -1));
     const at::Tensor allowed = at::one_hot(best, router.groups).sum(1);
-    compared = grouped.masked_fill((allowed == 0).unsqueeze(-1), -1.0).view(scores.sizes());
+    compared = grouped.masked_fill((allowed == 0).unsqueeze(-1), -1e9).view(scores.sizes());
   }
   return std::get<1>(at::topk(compared, router.top_k, -1));
 }

@@ -23,6 +23,11 @@ class AutogradDecoder {
   // scores differ by a rounding. chosen: int64 [T, k].
   void Choose(int layer, const at::Tensor& chosen) { chosen_[layer] = chosen; }
 
+  // Chooses experts by their scores and this, from now on. bias: double [E].
+  void SetBias(int layer, const at::Tensor& bias) { biases_[layer] = bias; }
+  // How many tokens chose each expert of a sparse layer in the last call of Loss. double [E].
+  const at::Tensor& Tokens(int layer) const { return counts_.at(layer); }
+
   // tokens: int64 [B, S + 1]. The routers' own losses are not in it; RouterLosses has those of all layers of
   // the last call, times their coefficients.
   at::Tensor Loss(const at::Tensor& tokens) const;
@@ -46,11 +51,14 @@ class AutogradDecoder {
   at::Tensor Rotate(const at::Tensor& x) const;  // whole heads
   at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
   at::Tensor LatentAttention(const std::string& prefix, const at::Tensor& normed, int64_t sequences) const;
-  at::Tensor Chosen(const at::Tensor& scores) const;
+  at::Tensor Kept(const at::Tensor& chosen, const at::Tensor& weights) const;
+  at::Tensor Chosen(int layer, const at::Tensor& scores) const;
 
   const DecoderConfig config_;
   std::map<std::string, at::Tensor> parameters_;
   std::map<int, at::Tensor> chosen_;  // by layer
+  std::map<int, at::Tensor> biases_;  // by layer
+  mutable std::map<int, at::Tensor> counts_;
   mutable at::Tensor router_losses_;
 };
 

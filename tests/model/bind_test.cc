@@ -60,6 +60,11 @@ DecoderConfig Sparse(DecoderConfig config, Architecture architecture, int64_t ex
   return config;
 }
 
+DecoderConfig Dropping(DecoderConfig config, double factor, ops::DropPolicy policy) {
+  config.moe.capacity = {.factor = factor, .policy = policy};
+  return config;
+}
+
 DecoderConfig Deepseek(DecoderConfig config, ops::RouterConfig router, int64_t dense_layers, int64_t shared,
                        LatentAttention latent) {
   config = Sparse(config, Architecture::kDeepseekV3, router.experts, router.top_k, router.normalize, 7, 1);
@@ -81,6 +86,14 @@ const Shape kShapes[] = {
      {2, 33}},
     {"qwen3_moe_with_dense_layers_around",
      Sparse(Config(24, 40, 3, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 2),
+     {3, 20}},
+    {"mixtral_that_drops_by_probability",
+     Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1), 0.9,
+              ops::DropPolicy::kProbability),
+     {2, 33}},
+    {"qwen3_moe_that_drops_by_position",
+     Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 1), 1,
+              ops::DropPolicy::kPosition),
      {3, 20}},
     // Most experts have no token.
     {"one_token_of_a_sparse_layer",
@@ -339,7 +352,9 @@ TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
     AutogradDecoder reference(shape.config, run.parameters());
     for (int layer = 0; layer < shape.config.num_hidden_layers; ++layer) {
       if (shape.config.IsSparse(layer)) {
-        const at::Tensor chosen = run.value("layers." + std::to_string(layer) + ".route.chosen");
+        const bool drops = shape.config.moe.capacity.factor > 0;  // then what was chosen is another value
+        const at::Tensor chosen =
+            run.value("layers." + std::to_string(layer) + (drops ? ".route.ranked" : ".route.chosen"));
         reference.Choose(layer, chosen.view({-1, shape.config.moe.router.top_k}));
       }
     }
@@ -482,6 +497,9 @@ TEST_P(BindTest, RecomputeGivesTheBitsOfTheForward) {
           break;
         case schedules::NodeKind::kRoute:
           sets = {{"normed"}, {"normed", "logits"}, {"normed", "logits", "chosen", "probabilities"}};
+          if (shape.config.moe.capacity.factor > 0) {
+            sets.back().emplace_back("ranked");
+          }
           if (shape.config.moe.shared_intermediate_size > 0) {
             sets.push_back({"normed", "shared_gate_up"});
             sets.push_back({"normed", "logits", "shared_gate_up", "shared"});

@@ -75,6 +75,7 @@ class BoundDecoder {
   void RunChecked(int node, Pass pass, const std::set<std::string>& recompute, const BoundPass& run);
 
   const Precision precision_;
+  const bool drops_;  // tokens that experts have no room for
   const schedules::Outline outline_;
   const std::vector<std::unique_ptr<Node>> nodes_;
   bool adds_ = false;

@@ -103,7 +103,7 @@ TEST_P(RouterTest, MatchesAutograd) {
       EXPECT_EQ(ToVector(routed.chosen), ToVector(expected.chosen.contiguous()));
       EXPECT_LE(RelativeError(routed.probabilities, expected.probabilities), Tolerance(type));
       at::Tensor grad_logits = FilledWithNan({tokens, config.experts}, type);
-      RouteBackward(config, logits_t, routed.chosen, grad.to(type), grad_logits);
+      RouteBackward(config, logits_t, routed.chosen, routed.chosen, grad.to(type), grad_logits);
       EXPECT_LE(RelativeError(grad_logits, logits.grad()), Tolerance(type));
     }
   }
@@ -134,9 +134,17 @@ TEST_P(RouterTest, TheBiasChoosesButDoesNotWeigh) {
 TEST_P(RouterTest, TokensAreCountedByExpert) {
   const at::Tensor chosen = at::tensor({0, 3, 2, 3, 0, 1, 0, 3}, at::kLong).view({4, 2});
   at::Tensor tokens = FilledWithNan({5}, at::kDouble);
-  CountTokens(chosen, tokens);
+  EXPECT_EQ(CountTokens(chosen, tokens), 0);
   EXPECT_TRUE(tokens.equal(at::tensor({3., 1., 1., 3., 0.}, at::kDouble)));
+  EXPECT_EQ(CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens), 2);
+  EXPECT_TRUE(tokens.equal(at::tensor({0., 0., 0., 0., 2.}, at::kDouble)));
   EXPECT_THROW(CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens), c10::IndexError);
+}
+
+TEST_P(RouterTest, BiasesMoveTowardsAnEvenLoad) {
+  at::Tensor bias = at::tensor({0.5, -1.0, 0.0, 2.0}, at::kDouble).to(GetParam());
+  UpdateRouterBias(at::tensor({3., 1., 2., 2.}, at::kDouble), 0.25, bias);
+  EXPECT_TRUE(bias.equal(at::tensor({0.25, -0.75, 0.0, 2.0}, at::kDouble).to(GetParam())));
 }
 
 TEST_P(RouterTest, HugeLogitsDoNotOverflowAndNanShows) {

@@ -30,6 +30,7 @@ enum class Operation : uint64_t {
   kNormTerms,
   kNorm,
   kOptimizer,
+  kUpdated,  // state, its own, outcome, counters of all ranks
 };
 
 // What a hash is made of.

@@ -232,6 +232,9 @@ void Machine::Run(const Program& program, const Instruction& in, int run,
           std::vector<Hash>(ranks_.size(), HashOf(Operation::kNorm, {in.communicator < 0 ? 1U : 0U}, reads)));
       break;
     }
+    case Opcode::kUpdateStates:
+      UpdateStates(program, in, run);
+      break;
     case Opcode::kUnshard:
     case Opcode::kUnshardOuter:
     case Opcode::kZero:
@@ -242,6 +245,36 @@ void Machine::Run(const Program& program, const Instruction& in, int run,
     case Opcode::kOptimizerStep:
       ForUnit(program, in, run);
       break;
+  }
+}
+
+void Machine::UpdateStates(const Program& program, const Instruction& in, int run) {
+  const std::vector<Hash> outcome = Get(program, in.operands.front(), run);
+  const auto for_ranks = [&](const auto& make) {
+    std::vector<Hash> made;
+    for (int r = 0; r < ranks_.size(); ++r) {
+      made.push_back(make(r));
+    }
+    return made;
+  };
+  // All that it reads, before anything that it writes: two of them may share memory in a mutant.
+  std::vector<std::pair<Operand, std::vector<Hash>>> writes;
+  for (size_t k = 1; k + 2 < in.operands.size(); k += 2) {
+    const Operand& state = in.operands[k + 1];
+    const std::vector<Hash> counted = Get(program, in.operands[k], run);
+    const std::vector<Hash> held = Get(program, state, run);
+    const uint64_t subject = U(program.buffers[state.buffer].subject);
+    writes.emplace_back(state, for_ranks([&](int r) {
+                          const std::vector<Hash> alone = {counted[r]};
+                          return HashOf(Operation::kUpdated, {subject, held[r], outcome[r]},
+                                        in.communicator < 0 ? alone : counted);
+                        }));
+    writes.emplace_back(in.operands[k], for_ranks([](int) { return HashOf(Operation::kZero, {}); }));
+  }
+  writes.emplace_back(in.operands.back(),
+                      for_ranks([&](int) { return HashOf(Operation::kGarbage, {++num_garbage_}); }));
+  for (const auto& [operand, hashes] : writes) {
+    Set(program, operand, run, hashes);
   }
 }
 

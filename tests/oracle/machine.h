@@ -48,6 +48,7 @@ class Machine {
   void Pass(const schedules::Program& program, const schedules::Instruction& instruction, int run,
             const std::vector<Hash>* sizes_read);
   void ForUnit(const schedules::Program& program, const schedules::Instruction& instruction, int run);
+  void UpdateStates(const schedules::Program& program, const schedules::Instruction& instruction, int run);
   void Set(const schedules::Program& program, const schedules::Operand& operand, int run,
            const std::vector<Hash>& hashes);
   std::vector<Hash> Get(const schedules::Program& program, const schedules::Operand& operand, int run);

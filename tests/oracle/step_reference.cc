@@ -168,6 +168,19 @@ class StepReference {
   }
 
   void Update() {
+    for (int s = 0; s < static_cast<int>(outline_.states.size()); ++s) {
+      const int counter = outline_.states[s].counter;
+      if (counter < 0) {
+        continue;
+      }
+      const Hashes counted = Get(BufferKind::kNodeState, counter);
+      const Hashes held = Get(BufferKind::kNodeState, s);
+      const Hashes outcome = Get(BufferKind::kOutcome, -1, /*former=*/true);
+      Set(BufferKind::kNodeState, s, ForRanks([&](int r) {
+            return HashOf(Operation::kUpdated, {U(s), held[r], outcome[r]}, counted);
+          }));
+      Set(BufferKind::kNodeState, counter, ForRanks([](int) { return HashOf(Operation::kZero, {}); }));
+    }
     for (int u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
       const Unit& unit = outline_.units[u];
       if (unit.frozen) {

@@ -21,7 +21,7 @@ std::vector<double> ToVector(const Tensor& tensor) {
 class AutogradModel::Impl {
  public:
   Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights, int experts)
-      : batch_(plan.batch), clip_(plan.train.optimizer.clip_grad_norm) {
+      : model_(plan.model), batch_(plan.batch), clip_(plan.train.optimizer.clip_grad_norm) {
     std::vector<Tensor> decaying;
     std::vector<Tensor> constant;
     std::vector<std::map<std::string, Tensor>> of_expert(experts);
@@ -59,6 +59,7 @@ class AutogradModel::Impl {
   Step TrainStep(const std::vector<std::vector<int64_t>>& microbatches, double learning_rate) {
     optimizer_->zero_grad();
     Step step;
+    std::map<int, Tensor> tokens;  // of each expert, by layer
     Tensor mean = torch::zeros({}, torch::kDouble);
     Tensor own =
         torch::zeros({}, torch::kDouble);  // the routers' losses: no part of the one that is reported
@@ -68,6 +69,13 @@ class AutogradModel::Impl {
                                           {batch_.sequences, batch_.sequence_length + 1}, torch::kLong);
       mean = mean + decoder.Loss(ids) / static_cast<double>(microbatches.size());
       own = own + decoder.RouterLosses() / static_cast<double>(microbatches.size());
+      for (int layer = 0; model_.moe.router_bias_update_rate > 0 && layer < model_.num_hidden_layers;
+           ++layer) {
+        if (model_.IsSparse(layer)) {
+          Tensor& sum = tokens.try_emplace(layer, torch::zeros_like(decoder.Tokens(layer))).first->second;
+          sum = sum + decoder.Tokens(layer);
+        }
+      }
     }
     (mean + own).backward();
     step.loss = mean.item<double>();
@@ -81,6 +89,7 @@ class AutogradModel::Impl {
       static_cast<torch::optim::AdamWOptions&>(group.options()).lr(learning_rate);
     }
     optimizer_->step();
+    UpdateBiases(tokens);
     return step;
   }
 
@@ -93,8 +102,21 @@ class AutogradModel::Impl {
   }
 
  private:
+  // As DeepSeek-V3: whose load is below the mean of the step is chosen more in the next one.
+  void UpdateBiases(const std::map<int, Tensor>& tokens) {
+    for (const auto& [layer, counted] : tokens) {
+      Tensor& bias = biases_.try_emplace(layer, torch::zeros_like(counted)).first->second;
+      bias = bias + model_.moe.router_bias_update_rate * torch::sign(counted.mean() - counted);
+      for (model::test::AutogradDecoder& decoder : decoders_) {
+        decoder.SetBias(layer, bias);
+      }
+    }
+  }
+
+  const model::DecoderConfig model_;
   const model::BatchShape batch_;
   const double clip_;
+  std::map<int, Tensor> biases_;  // by layer
   std::map<std::string, Tensor> parameters_;
   std::vector<model::test::AutogradDecoder> decoders_;  // one for each expert; they share the parameters
   std::unique_ptr<torch::optim::AdamW> optimizer_;

@@ -204,6 +204,17 @@ TEST(AutogradTest, MixtralMatchesWithItsRoutersLosses) {
       {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "mixtral", .num_experts = 4});
 }
 
+// By position: sequences that begin alike have tokens of equal probabilities but for a rounding.
+TEST(AutogradTest, AMixtureThatDropsTokensMatches) {
+  CompareWithAutograd({.ranks = 2,
+                       .microbatches_per_rank = 2,
+                       .steps = 3,
+                       .model_type = "mixtral",
+                       .num_experts = 4,
+                       .capacity_factor = 0.8,
+                       .drop_by_position = true});
+}
+
 // A dense layer, then sparse ones with groups of experts and shared experts; latent attention in all.
 TEST(AutogradTest, DeepseekV3Matches) {
   CompareWithAutograd({.ranks = 2,
@@ -213,6 +224,17 @@ TEST(AutogradTest, DeepseekV3Matches) {
                        .model_type = "deepseek_v3",
                        .num_experts = 8,
                        .experts_per_token = 4});
+}
+
+// Biases that move so far that they decide from the second step on.
+TEST(AutogradTest, DeepseekV3MatchesWithBiasesOfExperts) {
+  CompareWithAutograd({.ranks = 2,
+                       .microbatches_per_rank = 2,
+                       .steps = 4,
+                       .model_type = "deepseek_v3",
+                       .num_experts = 8,
+                       .experts_per_token = 4,
+                       .bias_update_rate = 0.2});
 }
 
 // A dense layer on both sides of the sparse one, most experts without a token, heads normalised.

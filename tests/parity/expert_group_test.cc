@@ -19,14 +19,14 @@ namespace {
 // twin that has one rank for each expert, whatever the placement.
 
 constexpr int kExperts = 2;
-constexpr int kMicrobatches = 8;
+constexpr int kGlobalMicrobatches = 8;
 
 JobOptions Job(const std::string& strategy, int ranks, bool fp64) {
   return {.strategy = strategy,
           .ranks = ranks,
           .replicas = strategy[0] == 'h' ? 2 : 1,
           .experts = kExperts,
-          .microbatches_per_rank = kMicrobatches / ranks,
+          .microbatches_per_rank = kGlobalMicrobatches / ranks,
           .hidden = 16,
           .inner = 24,
           .heads = 2,
@@ -51,7 +51,8 @@ TEST_P(ExpertGroupTest, HasTheNumbersOfOneRankForEachExpert) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, fp64 " << fp64);
       const plan::JobPlan plan = MakeJob(Job(strategy, ranks, fp64));
       const JobRun run = RunJob(plan, {.fill_with_nan = true});
-      if (strategy == "zero2" || strategy == "zero3" || (strategy[0] != 'h' && ranks == kMicrobatches)) {
+      if (strategy == "zero2" || strategy == "zero3" ||
+          (strategy[0] != 'h' && ranks == kGlobalMicrobatches)) {
         ExpectSameBits(twin, run);
       } else {
         ExpectClose(plan, twin, run, fp64 ? kFp64 : kFp32);

@@ -113,6 +113,35 @@ TEST(ExpertParallelJobTest, Fp32HasTheNumbersOfRanksWithEveryExpert) {
   ExpectNumbersOfRanksWithEveryExpert(OnFourRanks());
 }
 
+// Whatever the chunks, what is computed is the same.
+TEST(ExpertParallelJobTest, ExactChunksHaveTheBitsOfFixedOnesAndOnlyTheRowsThereAre) {
+  JobOptions options = OnFourRanks();
+  options.chunks = "fixed";
+  const JobRun fixed = RunJob(MakeJob(options));
+  options.chunks = "exact";
+  const JobRun exact = RunJob(MakeJob(options), {.fill_with_nan = true});
+  EXPECT_EQ(FirstDifference(fixed, exact), "");
+  const auto rows = [](const JobRun& run, const char* operation) {
+    int64_t elements = 0;
+    for (const Collective& collective : run.collectives.at("ep")) {
+      elements += collective.operation == operation ? collective.elements : 0;
+    }
+    return elements;
+  };
+  EXPECT_GT(rows(exact, "AllToAllRows"), 0);
+  EXPECT_LT(rows(exact, "AllToAllRows"), rows(fixed, "AllToAll"));
+  EXPECT_EQ(rows(exact, "AllToAll"), 0);
+}
+
+// A balanced router of few experts reaches most ranks with most tokens, one of many does not.
+TEST(ExpertParallelJobTest, ChunksAreExactWhereMostOfThemWouldStayEmpty) {
+  JobOptions options = OnFourRanks();
+  options.expert_parallel = 4;
+  EXPECT_FALSE(MakeJob(options).model.moe.exact_chunks == MakeJob(OnFourRanks()).model.moe.exact_chunks);
+  EXPECT_NEAR(ExpectedFill(MakeJob(options).model.moe), 0.5, 1e-12);
+  EXPECT_NEAR(ExpectedFill(MakeJob(OnFourRanks()).model.moe), 5.0 / 6, 1e-12);
+}
+
 // Every rank makes the same exchanges: of a layer's rows, experts and probabilities, of what became of the
 // rows, and of the gradients of all but the experts' numbers. A token is one row a rank, however many experts
 // it has there.
@@ -161,9 +190,13 @@ TEST_F(SkewTest, HasTheNumbersOfRanksWithEveryExpertAndTheSameBitsInEverySchedul
   for (const auto& [expert_parallel, experts] : std::vector<std::pair<int, int>>{{2, 4}, {4, 4}, {4, 16}}) {
     SCOPED_TRACE(testing::Message() << expert_parallel << " ranks share " << experts << " experts");
     JobOptions options = Options(expert_parallel, experts);
-    ExpectSameBitsOfSchedules(options);
-    options.fp64 = true;
-    ExpectNumbersOfRanksWithEveryExpert(options);
+    for (const char* chunks : {"fixed", "exact"}) {
+      options.chunks = chunks;
+      ExpectSameBitsOfSchedules(options);
+      JobOptions fp64 = options;
+      fp64.fp64 = true;
+      ExpectNumbersOfRanksWithEveryExpert(fp64);
+    }
   }
 }
 

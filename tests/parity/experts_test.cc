@@ -38,6 +38,47 @@ TEST(ExpertsTest, DeepseekV3GivesTheSameBitsOnOneTwoAndFourRanks) {
   }
 }
 
+// Rooms are for the tokens of a microbatch: who shares the microbatches does not matter.
+TEST(ExpertsTest, DroppedTokensAreTheSameOnAnyRanksAndReported) {
+  JobOptions options = Mixtral(6);
+  options.capacity_factor = 0.75;
+  const JobRun one = RunOn(1, options);
+  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  const int64_t choices = 12 * options.micro_batch_size * options.sequence_length * options.experts_per_token;
+  for (const trainer::StepSummary& step : one.steps) {
+    for (const trainer::ExpertLoad& load : step.experts) {
+      EXPECT_GE(load.dropped, choices / 4);
+      EXPECT_EQ(std::accumulate(load.tokens.begin(), load.tokens.end(), load.dropped), choices);
+    }
+  }
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+  options.recompute = "layer";
+  options.overlap = true;
+  ExpectSameBits(one, RunOn(2, options));
+}
+
+TEST(ExpertsTest, DroppedTokensAreTheSameWhereRanksShareTheExperts) {
+  JobOptions options = Mixtral(3);
+  options.fp64 = true;
+  options.ranks = 2;
+  options.capacity_factor = 0.75;
+  const JobRun every = RunJob(MakeJob(options));
+  options.expert_parallel = 2;
+  options.overlap = true;
+  const JobRun shared = RunJob(MakeJob(options));
+  for (size_t i = 0; i < every.steps.size(); ++i) {
+    for (int layer = 0; layer < 2; ++layer) {
+      EXPECT_EQ(shared.steps[i].experts.at(layer).tokens, every.steps[i].experts.at(layer).tokens);
+      EXPECT_EQ(shared.steps[i].experts.at(layer).dropped, every.steps[i].experts.at(layer).dropped);
+    }
+    EXPECT_NEAR(shared.steps[i].loss, every.steps[i].loss, 1e-12 * every.steps[i].loss);
+    EXPECT_NEAR(shared.steps[i].grad_norm, every.steps[i].grad_norm, 1e-11 * every.steps[i].grad_norm);
+  }
+}
+
 TEST(ExpertsTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
   JobOptions options = Mixtral(2);
   options.ranks = 2;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "jobspec/jobspec.h"
+#include "parallel/spec_grid.h"
 #include "plan/build_stage.h"
 #include "tandem/v1/job.pb.h"
 
@@ -51,6 +52,7 @@ void SetDeepseek(const JobOptions& options, v1::Model& model) {
   moe.set_first_k_dense_replace(options.dense_layers);
   moe.set_n_shared_experts(2);
   moe.set_routed_scaling_factor(1.5);
+  moe.set_router_bias_update_rate(options.bias_update_rate);
   if (options.num_experts % 4 == 0 && options.num_experts >= 8 && options.experts_per_token == 4) {
     moe.set_n_group(4);
     moe.set_topk_group(2);
@@ -89,6 +91,10 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     }
     if (options.model_type == "deepseek_v3") {
       SetDeepseek(options, model);
+    }
+    moe.set_capacity_factor(options.capacity_factor);
+    if (options.drop_by_position) {
+      moe.set_drop_policy(v1::DROP_POLICY_POSITION);
     }
     moe.set_router_aux_loss_coef(options.router_aux_loss);
     moe.set_router_z_loss_coef(options.router_z_loss);
@@ -145,9 +151,15 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   if (!violations.empty()) {
     throw std::logic_error(jobspec::ToText(violations));
   }
-  plan::JobPlan plan = plan::MakeJobPlan(jobspec::Resolve(spec));
+  spec = jobspec::Resolve(spec);
+  plan::JobPlan plan = plan::MakeJobPlan(spec);
   if (options.experts > 1) {
     AddExperts(options, plan);
+  }
+  if (!options.chunks.empty() && options.expert_parallel > 1) {
+    plan.model.moe.exact_chunks = options.chunks == "exact";
+    plan::BuildStage(plan.options.strategy.name, parallel::GridOf(spec.parallelism()), options.prefetch,
+                     plan);
   }
   if (options.unused_unit) {
     AddUnusedUnit(plan);

@@ -15,6 +15,7 @@ struct JobOptions {
   int replicas = 1;
   int experts = 1;  // more: layer 1 is in the expert group, as many layers as that (see AddExperts)
   int expert_parallel = 1;
+  std::string chunks;  // "fixed", "exact"; empty: what is expected of the router decides
   int microbatches_per_rank = 1;
   int64_t steps = 3;
   int64_t layers = 2;
@@ -41,7 +42,10 @@ struct JobOptions {
   int64_t dense_layers = 1;       // of deepseek_v3, from the first
   double router_aux_loss = 0.05;  // coefficients
   double router_z_loss = 0.01;
-  bool unused_unit = false;  // one more unit, which no node reads or writes
+  double capacity_factor = 0;
+  bool drop_by_position = false;  // instead of by probability
+  double bias_update_rate = 0;    // of deepseek_v3
+  bool unused_unit = false;       // one more unit, which no node reads or writes
   bool fp64 = false;
   bool on_gpus = false;   // planned for them; RunOptions::make_backend makes what it runs on
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64

@@ -83,12 +83,13 @@ void Sparse(JobOptions& options) {
   options.sparse_step = 2;
 }
 
-// The same with shared experts, groups and latent attention.
+// The same with shared experts, groups, biases and latent attention.
 void Deepseek(JobOptions& options) {
   options.model_type = "deepseek_v3";
   options.num_experts = 8;
   options.experts_per_token = 4;
   options.expert_inner = 12;
+  options.bias_update_rate = 1e-3;
 }
 
 // To add a lane is to add a row.
@@ -131,6 +132,11 @@ const std::vector<Lane>& Lanes() {
         {"unused", [](JobOptions& o) { o.unused_unit = true; }},
         {"sparse", Sparse},
         {"deepseek_v3", Deepseek},
+        {"sparse that drops tokens",
+         [](JobOptions& o) {
+           Sparse(o);
+           o.capacity_factor = 0.9;
+         }},
         {"sparse with frozen experts",
          [](JobOptions& o) {
            Sparse(o);

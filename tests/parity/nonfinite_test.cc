@@ -119,6 +119,25 @@ TEST(NonfiniteGradientTest, ParameterAndRankAreNamed) {
   EXPECT_TRUE(run.steps.front().nonfinite_at.empty());
 }
 
+TEST(NonfiniteGradientTest, TheFirstStepIsToldOnceWithParameterAndRank) {
+  EXPECT_TRUE(RunOn(3, kBadStep - 1).nonfinite.empty());
+  const JobRun run = RunOn(3, 6);
+  ASSERT_EQ(run.nonfinite.size(), 1u);
+  EXPECT_EQ(run.nonfinite[0].first, kBadStep);
+  EXPECT_EQ(run.nonfinite[0].second, std::string("1 element of the gradients of step 3 is not finite: ") +
+                                         kPlace + " (held by rank 0); the step was not applied");
+  // The learning rate makes every later step as bad.
+  plan::JobPlan plan = MakeJob({.steps = 2});
+  plan.train.optimizer.warmup_steps = 0;
+  plan.train.optimizer.decay = plan::Decay::kConstant;
+  plan.train.optimizer.learning_rate = 1e30;
+  plan.train.steps = 5;
+  const JobRun bad = RunJob(plan);
+  EXPECT_GT(bad.steps[2].nonfinite, 0);
+  ASSERT_EQ(bad.nonfinite.size(), 1u);
+  EXPECT_EQ(bad.nonfinite[0].first, 2);
+}
+
 TEST(NonfiniteGradientTest, WhereTheJobIsToStopItFailsInThatStepOnEveryRankAndSaysWhere) {
   for (const int ranks : {1, 3}) {
     for (const int64_t steps : {kBadStep, int64_t{6}}) {  // the last step, and one with more to come

@@ -76,6 +76,8 @@ const std::vector<std::vector<Value>>& Lanes() {
       Placements(),
       Microbatches(),
       Layers(),
+      {{"fixed chunks", [](JobOptions& options) { options.chunks = "fixed"; }},
+       {"exact chunks", [](JobOptions& options) { options.chunks = "exact"; }}},
       {{"no shared expert", [](JobOptions&) {}},
        {"a shared expert",
         [](JobOptions& options) {

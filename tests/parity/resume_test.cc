@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -7,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/lease.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
@@ -17,6 +19,7 @@
 namespace tandem::parity {
 namespace {
 
+using testing::HasSubstr;
 using trainer::RequestBox;
 
 constexpr int kMicrobatches = 4;
@@ -26,6 +29,11 @@ JobOptions On(int ranks, const std::string& folder) {
           .microbatches_per_rank = kMicrobatches / ranks,
           .steps = 8,
           .checkpoint_directory = folder};
+}
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 int64_t NumLines(const std::string& path) {
@@ -136,6 +144,29 @@ INSTANTIATE_TEST_SUITE_P(Precisions, FrozenResumeTest, testing::Values("", "comp
                          [](const auto& info) { return info.param.empty() ? "fp32" : "bf16"; });
 
 // "step-6" and "step-8" of the other job would otherwise be told, and resumed from, as this one's.
+// Version 1 has arrays by unit, and where a parameter lies in its unit depends on the types of the job.
+TEST(ResumeTest, TheFirstVersionIsRefusedInAnotherPrecisionBeforeAnythingIsRead) {
+  const TemporaryFolder folder;
+  JobOptions options = On(1, folder.path());
+  options.steps = 2;
+  options.precision = "compute: COMPUTE_TYPE_BF16";
+  ASSERT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{2});
+  const std::string path = folder.path() + "/step-2/manifest.json";
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(TextOf(path));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  manifest->version = 1;
+  std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
+  const TemporaryFolder other;
+  options = On(1, other.path());
+  options.resume = folder.path() + "/step-2";
+  try {
+    RunJob(MakeJob(options));
+    ADD_FAILURE() << "it was read";
+  } catch (const trainer::UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("step-2 is of version 1 and of another precision than this job"));
+  }
+}
+
 TEST(ResumeTest, ADirectoryWithLaterCheckpointsOfAnotherJobIsRefused) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,12 @@ class CountingCommunicator final : public comm::Communicator {
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
     seen_.push_back({.operation = "AllToAll", .elements = input.numel()});
     inner_->AllToAll(input, output);
+  }
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    const int64_t rows = std::accumulate(sends.begin(), sends.end(), int64_t{0});
+    seen_.push_back({.operation = "AllToAllRows", .elements = rows * input.size(1)});
+    inner_->AllToAllRows(input, sends, output, receives);
   }
   void Gather(const at::Tensor& input, at::Tensor& output) override {
     seen_.push_back({.operation = "Gather", .elements = input.numel()});
@@ -104,6 +111,9 @@ class Recorder final : public trainer::RankObserver {
   void OnCheckpointWarning(const trainer::CheckpointWarning& warning) override {
     run_.warnings.push_back(warning);
   }
+  void OnNonfinite(int64_t step, const std::string& message) override {
+    run_.nonfinite.emplace_back(step, message);
+  }
   void OnProfiledStep(uint64_t id, const trainer::RecordedRun& recorded, bool last) override {
     const std::lock_guard<std::mutex> lock(mu_);
     run_.profiled.push_back({.id = id, .timeline = recorded.timeline, .last = last});
@@ -139,6 +149,12 @@ void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, in
     std::memcpy(at, bytes + i * element_bytes, element_bytes);
     known[begin + i] = true;
   }
+}
+
+// Whether that state is the counter of another, which zeros it.
+bool Counts(const schedules::Outline& outline, int state) {
+  return std::any_of(outline.states.begin(), outline.states.end(),
+                     [&](const schedules::NodeState& other) { return other.counter == state; });
 }
 
 // A rank's place in its EP group.
@@ -203,7 +219,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
       factory = backend->MakeCommunicatorFactory(rendezvous);
     }
     const std::vector<comm::Membership> memberships =
-        trainer::MembershipsOf(trainer::GroupsOfRank(plan.groups, rank), rank);
+        trainer::MembershipsOf(trainer::GroupsOfRank(plan.groups, rank), rank, plan.group_options);
     comm::Communicators communicators(*factory, memberships, trainer::CommunicatorUsesOf(plan));
     const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
         {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);
@@ -224,7 +240,15 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     }
     run.arena_bytes[rank] = trainer.arena().bytes;
     for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
-      if (buffer.kind == schedules::BufferKind::kNodeState) {
+      if (buffer.kind == schedules::BufferKind::kNodeState &&
+          plan.outline.states[buffer.subject].counter >= 0) {
+        const int64_t bytes = model::ElementBytes(model::MainType(plan.precision.common.compute));
+        Put(buffer.name,
+            device::FlatTensorIn(backend->device(),
+                                 {trainer.arena().begin + buffer.address, buffer.bytes.bound},
+                                 bytes == 8 ? at::kDouble : at::kFloat),
+            0, buffer.bytes.bound / bytes, run);
+      } else if (buffer.kind == schedules::BufferKind::kNodeState && !Counts(plan.outline, buffer.subject)) {
         const at::Tensor state =
             device::FlatTensorIn(backend->device(),
                                  {trainer.arena().begin + buffer.address, buffer.bytes.bound}, at::kByte)

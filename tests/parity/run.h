@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -39,7 +40,8 @@ struct JobRun {
   std::optional<trainer::StepSummary> start;  // step 0: the validation before the first update
   std::vector<trainer::StepSummary> steps;
   // "<unit>/weights", "<unit>/published", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole
-  // arrays, with all experts, in the main type. Where ranks have units of their own of one name, they are "<unit>/expert 0/weights".
+  // arrays, with all experts, in the main type. Where ranks have units of their own of one name, they are
+  // "<unit>/expert 0/weights".
   std::map<std::string, std::string> arrays;
   std::map<std::string, std::vector<bool>> known;  // their elements that some rank holds
   std::set<std::string> unequal_replicas;          // arrays that two ranks hold differently
@@ -51,7 +53,8 @@ struct JobRun {
   std::vector<ProfiledStep> profiled;  // of all ranks, in no order
   std::vector<int64_t> checkpoints;    // steps
   std::vector<trainer::CheckpointWarning> warnings;
-  std::string request_error;  // of the last answer
+  std::vector<std::pair<int64_t, std::string>> nonfinite;  // steps that were told, and what was said
+  std::string request_error;                               // of the last answer
   int64_t resumed_step = 0;
   std::string resumed_from;
   bool stopped = false;  // on request

@@ -60,10 +60,13 @@ const std::map<std::string, Counts>& CountsOf() {
 
 class StrategyTest : public testing::TestWithParam<std::string> {};
 
-TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
-  const plan::JobPlan plan = MakeJob(Job(GetParam()));
+bool GivesUp(const std::string& strategy) { return CountsOf().at(strategy).layer_gathers == 2 * kRounds; }
+
+// What the programs say, and what is counted at the communicators of rank 0.
+void ExpectCounts(const JobOptions& options) {
+  const plan::JobPlan plan = MakeJob(options);
   const JobRun run = RunJob(plan);
-  const Counts& counts = CountsOf().at(GetParam());
+  const Counts& counts = CountsOf().at(options.strategy);
   using Key = std::tuple<std::string, bool, int64_t>;  // group, all-gather, elements of the input
   std::map<Key, int> expected;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
@@ -72,14 +75,16 @@ TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
     const int64_t shard = fsdp::ShardElements(layout, mesh);
     const int64_t piece = fsdp::PieceElements(layout, mesh);
     const int64_t all = fsdp::PaddedElements(layout, mesh);
-    const bool layer = plan.units[unit].name.starts_with("layers.");
+    const std::string& name = plan.units[unit].name;
+    const bool kept = options.keep_gathered == "all" || options.keep_gathered == name;
+    const int layer_gathers = kept ? kRounds : counts.layer_gathers;
     const std::string& inner = plan.options.dense.inner_group;
     const auto add = [&](const std::string& group, bool all_gather, int64_t elements, int count) {
       if (count > 0) {
         expected[{group, all_gather, elements}] += kSteps * count;
       }
     };
-    add("dp_cp_ag", true, shard, layer ? counts.layer_gathers : counts.other_gathers);
+    add("dp_cp_ag", true, shard, name.starts_with("layers.") ? layer_gathers : counts.other_gathers);
     add(inner, false, all, counts.reductions);
     add(inner, true, shard, counts.put_together);
     add(plan.options.dense.outer_group, true, piece, counts.outer_gathers + counts.outer_put_together);
@@ -114,10 +119,25 @@ TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
   EXPECT_EQ(of_programs, 0);
 }
 
+// A layer that is computed again is gathered once for that and its backward.
+TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
+  for (const char* recompute : {"off", "layer", "attention,mlp"}) {
+    for (const char* kept : {"none", "layers.1", "all"}) {
+      if (GivesUp(GetParam()) || std::string(kept) == "none") {
+        SCOPED_TRACE(testing::Message() << "recompute " << recompute << ", kept " << kept);
+        JobOptions options = Job(GetParam());
+        options.recompute = recompute;
+        options.keep_gathered = kept;
+        ExpectCounts(options);
+      }
+    }
+  }
+}
+
 TEST_P(StrategyTest, KeptUnitsAreGatheredLessOftenAndChangeNoBit) {
   JobOptions options = Job(GetParam());
-  if (CountsOf().at(GetParam()).layer_gathers < 2 * kRounds) {
-    return;  // the strategy gives nothing up
+  if (!GivesUp(GetParam())) {
+    return;
   }
   const JobRun given_up = RunJob(MakeJob(options));
   options.keep_gathered = "all";

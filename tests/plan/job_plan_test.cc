@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "jobspec/jobspec.h"
+#include "parallel/job_groups.h"
+#include "parallel/spec_grid.h"
+#include "plan/text.h"
 #include "schedules/check/check.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
 namespace {
+
+using testing::HasSubstr;
 
 TEST(JobPlanTest, PlainStructsHoldWhatTheSpecSays) {
   const JobPlan plan = MakeJobPlan(TestJob());
@@ -94,6 +102,37 @@ TEST(JobPlanTest, EveryRowOfTheTableOfPlacementsIsAStrategyOfAJob) {
     EXPECT_EQ(plan.options.dense.outer, has_outer ? 2 : 1) << "jobspec knows which have an outer axis";
     EXPECT_EQ(schedules::CheckStage(plan.outline, plan.options, plan.stage), absl::OkStatus());
   }
+}
+
+// What a job may give options for is what it communicates over.
+TEST(JobPlanTest, EveryStrategyCommunicatesOverTheGroupsOfItsPlacements) {
+  for (const schedules::Strategy& strategy : schedules::Strategies()) {
+    const v1::JobSpec job = TestJob(Parallelism(strategy, 2));
+    std::set<std::string> used;
+    for (const schedules::CommunicatorUse& use : CommunicatorUses(MakeJobPlan(job))) {
+      used.insert(use.group);
+    }
+    const std::vector<std::string> groups =
+        parallel::StepGroups(parallel::GridOf(job.parallelism()), strategy.name != "replicate");
+    EXPECT_EQ(std::set<std::string>(groups.begin(), groups.end()), used) << strategy.name;
+  }
+}
+
+TEST(JobPlanTest, OptionsOfAGroupAreThoseOfItsCommunicatorsAndStreams) {
+  v1::JobSpec job = TestJob("{ranks: 2}");
+  EXPECT_TRUE(MakeJobPlan(job).group_options.empty());
+  EXPECT_TRUE(HighPriorityStreams(MakeJobPlan(job)).empty());
+  job.mutable_resources()->set_device(v1::DEVICE_CUDA);
+  job.mutable_parallelism()->mutable_nccl()->mutable_dp_cp()->set_max_ctas(16);
+  job.mutable_parallelism()->mutable_nccl()->mutable_dp_cp_ag()->set_high_priority(true);
+  EXPECT_EQ(jobspec::ToText(jobspec::Validate(job)), "");
+  const JobPlan plan = MakeJobPlan(job);
+  EXPECT_EQ(plan.group_options.at("dp_cp"), (parallel::GroupOptions{.max_ctas = 16}));
+  EXPECT_EQ(plan.group_options.at("dp_cp_ag"),
+            (parallel::GroupOptions{.high_priority = true, .max_ctas = 16}));
+  EXPECT_EQ(HighPriorityStreams(plan), std::set<std::string>{"gather"});
+  EXPECT_THAT(PlanToText(plan, {}), HasSubstr("gather (dp_cp_ag, 2 ranks, high priority, at most 16 CTAs), "
+                                              "reduce (dp_cp, 2 ranks, at most 16 CTAs), norm"));
 }
 
 // fsdp.md 2.5: what each strategy keeps, in elements of the padded unit.

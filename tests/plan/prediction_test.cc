@@ -258,27 +258,29 @@ TEST(AdviceTest, PrefetchIsRecommendedWithWhatItSavesAndCosts) {
   }
   ASSERT_NE(trial, nullptr);
   v1::JobSpec changed = job;
-  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(static_cast<int>(trial->to));
+  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial->to));
   const Prediction again = *Predict(MakeJobPlan(changed), profile);
   EXPECT_EQ(trial->step_ns, again.step_ns) << "a trial is that job, planned";
   EXPECT_EQ(trial->arena_bytes, again.memory.arena_bytes);
   EXPECT_EQ(trial->device_bytes, again.device_bytes());
   ASSERT_EQ(advice.sentences.size(), 2u);
   EXPECT_THAT(advice.sentences[1],
-              HasSubstr("parallelism.fsdp.prefetch " + std::to_string(trial->to) + " instead of 0 saves " +
+              HasSubstr("parallelism.fsdp.prefetch " + trial->to + " instead of 0 saves " +
                         DurationText(prediction.step_ns - trial->step_ns)));
 }
 
 // The job, planned again with what the advice tried. One plan serves all profiles.
 const JobPlan& PlanWith(const v1::JobSpec& job, const Trial& trial) {
-  static std::map<std::tuple<int, std::string, int64_t>, JobPlan> plans;
+  static std::map<std::tuple<int, std::string, std::string>, JobPlan> plans;
   const auto key = std::make_tuple(job.parallelism().fsdp().prefetch(), trial.path, trial.to);
   if (plans.count(key) == 0) {
     v1::JobSpec changed = job;
     if (trial.path == "parallelism.fsdp.prefetch") {
-      changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(static_cast<int>(trial.to));
+      changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial.to));
+    } else if (trial.path == "training.recompute") {
+      changed.mutable_training()->set_recompute(trial.to);
     } else {
-      changed.mutable_training()->set_micro_batch_size(trial.to);
+      changed.mutable_training()->set_micro_batch_size(std::stoi(trial.to));
     }
     plans[key] = MakeJobPlan(changed);
   }
@@ -367,7 +369,33 @@ TEST(AdviceTest, MemoryThatDoesNotSufficeIsSaidFirst) {
   EXPECT_THAT(text, ContainsRegex("^It does not fit: a rank needs [0-9.]+ MiB and fast has [0-9.]+ MiB; "));
   EXPECT_THAT(text, ContainsRegex(" instead of [0-9]( \\(same global batch\\))? needs [0-9.]+ MiB and fits"));
   profile.memory_bytes = 1000;
-  EXPECT_THAT(AdviceText(TestJob(), profile), HasSubstr("use more ranks, or shorter sequences"));
+  EXPECT_THAT(
+      AdviceText(TestJob(), profile),
+      ContainsRegex(" instead of .* needs [0-9.]+ MiB; beside it use more ranks, or shorter sequences"));
+}
+
+// Nothing is gathered ahead, and a sequence is the least that a rank works on.
+TEST(AdviceTest, RecomputationIsProposedWhereItAloneMakesAJobFit) {
+  v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}");
+  job.mutable_training()->set_micro_batch_size(1);
+  v1::JobSpec recomputing = job;
+  recomputing.mutable_training()->set_recompute("layer");
+  DeviceProfile profile = FastLink();
+  profile.memory_bytes = PlanMemory(MakeJobPlan(recomputing)).arena_bytes;
+  EXPECT_THAT(AdviceText(job, profile),
+              ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of off needs "
+                            "[0-9.]+ MiB and fits\\."));
+  EXPECT_THAT(AdviceText(recomputing, profile), Not(HasSubstr("does not fit")));
+}
+
+TEST(AdviceTest, ShardingMoreIsProposedWhereItMakesAJobFit) {
+  v1::JobSpec job = TestJob("{ranks: 6, fsdp: {strategy: replicate, prefetch: 0}}");
+  v1::JobSpec sharded = job;
+  sharded.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_ZERO3);
+  DeviceProfile profile = FastLink();
+  profile.memory_bytes = PlanMemory(MakeJobPlan(sharded)).arena_bytes;
+  EXPECT_THAT(AdviceText(job, profile),
+              HasSubstr("parallelism.fsdp.strategy zero3 instead of replicate needs "));
 }
 
 TEST(QuantityTextTest, HasThreeDigitsAndAUnit) {

@@ -59,6 +59,19 @@ TEST(GoldenTest, TheForwardOfOneMicrobatchOverTheBackwardOfTheOneBefore) {
   ExpectGolden("overlapped_train.txt", ToText(stage.train, outline));
 }
 
+// Warm-up, two pairs of microbatches and more, cool-down; an odd number of layers has a middle one that both
+// microbatches are in at once.
+TEST(GoldenTest, FourMicrobatchesOverlappedOnTwoAndThreeLayers) {
+  for (const int layers : {2, 3}) {
+    const Outline outline = MoeDecoder(layers);
+    BuildOptions options = OptionsFor(outline, "zero3", 4, 4);
+    options.hold = 1;
+    const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlapped);
+    ExpectGolden("overlapped_" + std::to_string(layers) + "_layers_4_microbatches_train.txt",
+                 ToText(stage.train, outline));
+  }
+}
+
 TEST(GoldenTest, WholeLayersAreRecomputed) {
   const Outline dense = SmallDecoder();
   BuildOptions options = OptionsFor(dense, "zero3", 1);

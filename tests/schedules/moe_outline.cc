@@ -73,6 +73,8 @@ class MoeBuilder {
     const UnitPart experts{dense + 1, 0};
     outline_.states.push_back({absl::StrCat(name, ".tokens_per_expert"), 64});
     const StateId counter = static_cast<StateId>(outline_.states.size()) - 1;
+    outline_.states.push_back({absl::StrCat(name, ".bias"), 32, counter});
+    const StateId bias = counter + 1;
 
     const ValueId mixed = AddValue(outline_, absl::StrCat(name, ".attention.hidden"), 4096, 4096);
     const ValueId qkv = AddValue(outline_, absl::StrCat(name, ".attention.qkv"), 8192);
@@ -116,7 +118,7 @@ class MoeBuilder {
         .forward = {.reads = {mixed},
                     .writes = {tokens, probabilities},
                     .parameters = {router},
-                    .state_reads = {},
+                    .state_reads = {bias},
                     .state_adds = {counter},
                     .reads_inputs = true,
                     .flops = 1e5},

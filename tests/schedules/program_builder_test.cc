@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/build/program_builder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -233,6 +234,40 @@ TEST(OverlapTest, ADispatchOfOneMicrobatchIsIssuedBesideTheOthersExperts) {
   EXPECT_LT(at(Opcode::kBackwardInput, "layers.1.experts", 0), at(Opcode::kForward, "layers.0.dispatch", 1));
   EXPECT_LT(at(Opcode::kForward, "layers.0.dispatch", 1), at(Opcode::kBackwardWeight, "layers.1.experts", 0));
   EXPECT_LT(at(Opcode::kBackwardWeight, "layers.1.experts", 0), at(Opcode::kForward, "layers.0.experts", 1));
+}
+
+// The order of one pair: the forward of microbatch 1 in layer 0 over the backward of microbatch 0 in layer 1,
+// as the host issues it. Each exchange is issued beside compute of the other microbatch, before what waits
+// for it.
+TEST(OverlapTest, TheHostIssuesALayerPairInThisOrder) {
+  const Outline outline = MoeDecoder(2);
+  BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
+  options.hold = 1;
+  const auto issued = [&](Schedule schedule) {
+    std::vector<std::string> names;
+    for (const Instruction& instruction : ProvenStage(outline, options, schedule).train.instructions) {
+      const bool forward = instruction.opcode == Opcode::kForward && instruction.microbatch == 1;
+      const bool input = instruction.opcode == Opcode::kBackwardInput;
+      const bool weight = instruction.opcode == Opcode::kBackwardWeight;
+      const bool backward =
+          (instruction.opcode == Opcode::kBackward || input || weight) && instruction.microbatch == 0;
+      if ((!forward && !backward) || outline.nodes[instruction.target].layer != (forward ? 0 : 1)) {
+        continue;
+      }
+      const std::string& name = outline.nodes[instruction.target].name;
+      names.push_back((forward ? "f." : weight ? "W." : "b.") + name.substr(name.rfind('.') + 1));
+    }
+    return names;
+  };
+  EXPECT_THAT(
+      issued(Schedule::kOverlapped),
+      testing::ElementsAre("b.finish", "b.combine", "f.attention", "f.route", "f.permute", "b.experts",
+                           "f.dispatch", "W.experts", "b.dispatch", "f.experts", "f.combine", "b.permute",
+                           "b.route", "b.attention", "f.finish", "W.attention"));
+  EXPECT_THAT(issued(Schedule::kOverlappedWhole),
+              testing::ElementsAre("b.finish", "b.combine", "f.attention", "f.route", "f.permute",
+                                   "b.experts", "f.dispatch", "b.dispatch", "f.experts", "f.combine",
+                                   "b.permute", "b.route", "b.attention", "f.finish"));
 }
 
 TEST(RecomputeTest, ALayerRunsAgainBeforeItsBackwardAndNothingThatWasKept) {

@@ -101,6 +101,18 @@ class ExecutorTest : public testing::Test {
   std::unique_ptr<Executor> executor_;
 };
 
+TEST_F(ExecutorTest, StreamsOfGroupsWithHighPriorityHaveIt) {
+  plan::JobPlan plan = plan_;
+  plan.group_options["dp_cp_ag"].high_priority = true;
+  plan.group_options["dp_cp"].max_ctas = 4;
+  IssuingBackend backend;
+  const Executor executor(plan, nodes_, units_, memory_, *communicators_, page_, backend, ExecutorOptions());
+  for (const auto& [stream, priority] : backend.issuing.priorities) {
+    EXPECT_EQ(priority == device::StreamPriority::kHigh, stream == "gather") << stream;
+  }
+  EXPECT_EQ(backend.issuing.priorities.count("gather"), 1u);
+}
+
 TEST_F(ExecutorTest, StepsLowerTheLossOfTheSameBatch) {
   double loss = IssueAndAwait(Begin(1)).losses.at(0);
   for (int64_t step = 2; step <= 4; ++step) {

@@ -32,6 +32,10 @@ class HangingCommunicator final : public comm::Communicator {
     hanging_ += hang ? 1 : 0;
   }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override {
+    inner_->AllToAllRows(input, sends, output, receives);
+  }
   void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
   void Abort() override { inner_->Abort(); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }

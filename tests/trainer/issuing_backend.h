@@ -61,11 +61,14 @@ class IssuingDevice final : public device::ForwardingDevice {
   using ForwardingDevice::ForwardingDevice;
 
   bool finishes_in_calls() const override { return false; }
-  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamError) override {
+  std::unique_ptr<device::Stream> MakeStream(const std::string& name, device::StreamPriority priority,
+                                             device::StreamError) override {
+    priorities[name] = priority;
     return std::make_unique<IssuingStream>(streams[name]);
   }
 
   std::map<std::string, IssuedWork> streams;  // by name
+  std::map<std::string, device::StreamPriority> priorities;
 };
 
 class IssuingBackend final : public ForwardingBackend {

@@ -33,7 +33,8 @@ std::string Refusal(const RankGroups& listed) {
 }
 
 TEST(MembershipsTest, ARankHasItsPlaceInEachGroupThatItIsIn) {
-  const std::vector<comm::Membership> memberships = MembershipsOf(GroupsOfRank(Planned(), 2), 2);
+  const std::vector<comm::Membership> memberships =
+      MembershipsOf(GroupsOfRank(Planned(), 2), 2, {{"gather", {.max_ctas = 16}}});
   ASSERT_EQ(memberships.size(), 3u);
   EXPECT_EQ(memberships[0].group, "intra");
   EXPECT_EQ(memberships[0].prefix, "group/1/");
@@ -42,6 +43,8 @@ TEST(MembershipsTest, ARankHasItsPlaceInEachGroupThatItIsIn) {
   EXPECT_EQ(memberships[0].clone_of, "");
   EXPECT_EQ(memberships[1].prefix, "group/3/");
   EXPECT_EQ(memberships[1].clone_of, "intra");
+  EXPECT_EQ(memberships[1].options, (parallel::GroupOptions{.max_ctas = 16}));
+  EXPECT_EQ(memberships[2].options, parallel::GroupOptions());
   EXPECT_EQ(memberships[2].group, "inter");
   EXPECT_EQ(memberships[2].prefix, "group/4/");
   EXPECT_EQ(memberships[2].rank, 1);

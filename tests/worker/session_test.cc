@@ -273,6 +273,23 @@ TEST(SessionTest, ACheckpointIsToldUntilItIsAcknowledged) {
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
 }
 
+TEST(SessionTest, AWarningAboutTheTrainingIsToldUntilItIsAcknowledged) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  v1::FromTrainer said;
+  said.mutable_training_warning()->set_step(7);
+  said.mutable_training_warning()->set_message("not finite");
+  core.Say(kJob, 0, said);
+  core.Feed(Disconnected{});
+  core.Connect({CoreHarness::Job("j", 1)});
+  const std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  ASSERT_FALSE(notices.empty());
+  EXPECT_EQ(notices.back().checkpoint().training().step(), 7);
+  EXPECT_EQ(notices.back().checkpoint().training().message(), "not finite");
+  EXPECT_FALSE(notices.back().checkpoint().has_warning());
+  EXPECT_EQ(notices.back().checkpoint().number(), 1u);
+}
+
 TEST(SessionTest, WarningsAboutCheckpointsAreToldInOrderEachWithItsNumber) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
@@ -473,17 +490,34 @@ TEST(ShutdownTest, ASecondSignalMayShortenTheDrainAndNotLengthenIt) {
   EXPECT_EQ(sent[0].message.request(), v1::DESIRED_STOP_NOW);
 }
 
-TEST(ShutdownTest, ADrainWithoutAJobEndsAtOnceAndOneWithAJobTakesNoOther) {
+TEST(ShutdownTest, ADrainWithoutAJobEndsAtOnce) {
   CoreHarness idle;
   idle.Connect();
   idle.Feed(ShutdownAsked{absl::Seconds(30)});
   EXPECT_THAT(idle.Take<ExitProcess>(), SizeIs(1));
+}
 
-  CoreHarness busy;
-  busy.StartJob(CoreHarness::Job("a", 1));
-  busy.Feed(ShutdownAsked{absl::Seconds(30)});
-  busy.Assign({CoreHarness::Job("a", 1), CoreHarness::Job("b", 1)});
-  EXPECT_EQ(busy.state().live.size(), 1u);
+TEST(ShutdownTest, ADrainingWorkerSaysSoOnceASessionAndRefusesWhatCameTooLate) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("a", 1));
+  core.Take<SendToController>();
+  core.Feed(ShutdownAsked{absl::Seconds(30)});
+  const std::vector<v1::WorkerMessage> told = core.TakeMessages(v1::WorkerMessage::kHeartbeat);
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_TRUE(told[0].heartbeat().draining());
+  core.Feed(Sampled{});
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kHeartbeat), IsEmpty());
+
+  core.Assign({CoreHarness::Job("a", 1), CoreHarness::Job("b", 1)});
+  const v1::AttemptStatus status = core.TakeStatus();
+  EXPECT_EQ(status.id().job_id(), "b");
+  EXPECT_EQ(status.refused().class_(), v1::FAILURE_CLASS_PREEMPTED);
+
+  core.Feed(Disconnected{});
+  core.Connect({CoreHarness::Job("a", 1)});
+  const std::vector<v1::WorkerMessage> hellos = core.TakeMessages(v1::WorkerMessage::kHello);
+  ASSERT_THAT(hellos, SizeIs(1));
+  EXPECT_TRUE(hellos[0].hello().inventory().draining());
 }
 
 TEST(SessionTest, UploadsAreStartedOnce) {

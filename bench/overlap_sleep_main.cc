@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of expert communication the schedules hide, with compute and exchanges that sleep:
+//   tandem-bench-overlap [MILLISECONDS]
+// Two ranks, as threads, share the experts of four layers; eight microbatches. An exchange takes that long
+// (20 ms unless said otherwise), and each piece of compute as much and a half or more, so that every window
+// can cover its exchange. Prints one JSON object a schedule, of a step in the middle of the job and rank 0:
+// "compute_ms", "exchange_ms": what the sleeps add up to; "ends_ms": exchanges of the first forward and the
+// last backward, beside which there is no other microbatch; "limit_ms": 1.10 x the larger of the two, and the
+// ends; "hidden": 1 - (compute's idle time behind dispatch and combine) / exchange_ms; "simulated_ms": the
+// simulator's, from the times that were measured.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "model/bound_pass.h"
+#include "model/node.h"
+#include "nlohmann/json.hpp"
+#include "plan/job_plan.h"
+#include "plan/prediction.h"
+#include "schedules/simulate/device_profile.h"
+#include "schedules/simulate/measurement.h"
+#include "schedules/simulate/simulator.h"
+#include "schedules/simulate/timeline.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+#include "trainer/requests.h"
+
+namespace {
+
+using tandem::model::Pass;
+using tandem::schedules::NodeKind;
+
+constexpr int kLayers = 4;
+constexpr int kMicrobatches = 8;
+constexpr int64_t kSteps = 4;
+constexpr double kExchange = 1;  // of the time given
+constexpr double kForward = 1.5;
+constexpr double kInput = 1.5;
+constexpr double kWeight = 1;
+
+// Of attention and experts.
+double ComputeShare(Pass pass) {
+  switch (pass) {
+    case Pass::kBackward:
+      return kInput + kWeight;
+    case Pass::kBackwardInput:
+      return kInput;
+    case Pass::kBackwardWeight:
+      return kWeight;
+    default:
+      return kForward;
+  }
+}
+
+double Share(NodeKind kind, Pass pass) {
+  switch (kind) {
+    case NodeKind::kAttention:
+    case NodeKind::kExperts:
+      return ComputeShare(pass);
+    case NodeKind::kDispatch:
+    case NodeKind::kCombine:
+      return kExchange;
+    default:
+      return 0;
+  }
+}
+
+// Does what it stands for, and then sleeps.
+class SleepingNode final : public tandem::model::Node {
+ public:
+  SleepingNode(std::unique_ptr<Node> node, NodeKind kind, double milliseconds)
+      : node_(std::move(node)), kind_(kind), milliseconds_(milliseconds) {}
+
+  tandem::model::BoundPass Bind(Pass pass, absl::Span<const tandem::model::OperandMemory> operands,
+                                tandem::comm::Communicator* communicator) const override {
+    const std::chrono::duration<double, std::milli> time(milliseconds_ * Share(kind_, pass));
+    return [bound = node_->Bind(pass, operands, communicator), time]() mutable {
+      bound();
+      std::this_thread::sleep_for(time);
+    };
+  }
+
+ private:
+  const std::unique_ptr<Node> node_;
+  const NodeKind kind_;
+  const double milliseconds_;
+};
+
+nlohmann::ordered_json Measure(const std::string& schedule, double milliseconds) {
+  tandem::parity::JobOptions options{.ranks = 2,
+                                     .expert_parallel = 2,
+                                     .microbatches_per_rank = kMicrobatches,
+                                     .steps = kSteps,
+                                     .layers = kLayers,
+                                     .hidden = 16,
+                                     .inner = 16,
+                                     .heads = 2,
+                                     .kv_heads = 1,
+                                     .sequence_length = 8,
+                                     .model_type = "mixtral",
+                                     .num_experts = 4};
+  options.overlap = schedule != "sequential";
+  options.delay_weight_gradients = schedule == "overlap+delay";
+  const tandem::plan::JobPlan plan = tandem::parity::MakeJob(options);
+  tandem::parity::RunOptions run_options;
+  run_options.make_nodes = [&](const tandem::ops::Operations& ops) {
+    std::vector<std::unique_ptr<tandem::model::Node>> nodes =
+        tandem::model::DecoderNodes(plan.model, plan.batch, plan.precision, ops);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      nodes[i] =
+          std::make_unique<SleepingNode>(std::move(nodes[i]), plan.outline.nodes[i].kind, milliseconds);
+    }
+    return nodes;
+  };
+  run_options.with_requests = [](std::vector<tandem::trainer::RequestBox>& ranks) {
+    ranks[0].AddProfile({.id = 1, .steps = 1});
+  };
+  const tandem::parity::JobRun run = tandem::parity::RunJob(plan, run_options);
+
+  const tandem::schedules::Program& program = plan.stage.train;
+  std::vector<tandem::schedules::Timeline> timelines;
+  for (const tandem::parity::ProfiledStep& step : run.profiled) {
+    timelines.push_back(step.timeline);
+  }
+  const auto rank0 = std::find_if(timelines.begin(), timelines.end(),
+                                  [](const auto& timeline) { return timeline.rank == 0; });
+  if (rank0 == timelines.end()) {
+    std::fprintf(stderr, "no step was recorded\n");
+    std::exit(1);
+  }
+  double idle_ns = 0;
+  for (const tandem::schedules::Stall& stall : ComputeStalls(program, *rank0)) {
+    if (stall.cause >= 0 && program.streams[program.instructions[stall.cause].stream].name == "dispatch") {
+      idle_ns += static_cast<double>(stall.end_ns - stall.start_ns);
+    }
+  }
+  const double passes = kLayers * kMicrobatches * milliseconds;
+  const double compute = passes * 2 * (kForward + kInput + kWeight);
+  const double exchange = passes * 4 * kExchange;
+  const double ends = 4.0 * kLayers * milliseconds * kExchange;
+
+  tandem::schedules::DeviceProfile profile = tandem::schedules::PresetProfile("cpu").value();
+  profile.cores = 0;  // what sleeps shares no processor
+  const tandem::schedules::Workload workload = tandem::plan::WorkloadOf(plan);
+  profile.measured = MeasureTimes(plan.outline, program, workload, timelines);
+  const tandem::schedules::Gaps gaps = MeasureGaps(program, timelines);
+  profile.gap_seconds = gaps.gap_seconds;
+  profile.wake_seconds = gaps.wake_seconds;
+  profile.skew_seconds = MeasureSkew(program, timelines);
+  const tandem::schedules::Simulation simulation = Simulate(plan.outline, program, workload, profile);
+
+  const double step_ms = static_cast<double>(StepNanoseconds(program, *rank0)) * 1e-6;
+  const double simulated_ms = static_cast<double>(StepNanoseconds(program, simulation.timeline)) * 1e-6;
+  return {{"schedule", schedule},
+          {"step_ms", step_ms},
+          {"compute_ms", compute},
+          {"exchange_ms", exchange},
+          {"ends_ms", ends},
+          {"limit_ms", 1.10 * std::max(compute, exchange) + ends},
+          {"hidden", 1 - idle_ns * 1e-6 / exchange},
+          {"simulated_ms", simulated_ms},
+          {"simulated_off", simulated_ms / step_ms - 1}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double milliseconds = argc > 1 ? std::atof(argv[1]) : 20;
+  if (milliseconds <= 0 || argc > 2) {
+    std::fprintf(stderr, "usage: tandem-bench-overlap [MILLISECONDS]\n");
+    return 64;
+  }
+  for (const char* schedule : {"sequential", "overlap", "overlap+delay"}) {
+    std::printf("%s\n", Measure(schedule, milliseconds).dump().c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "cli/terminal/environment.h"
+#include "tls/tls_files.h"
+
+namespace tandem::cli {
+
+// A cluster that one works with, by a name of one's own.
+struct NamedCluster {
+  std::string address;
+  tls::TlsFiles tls;
+};
+
+// $XDG_CONFIG_HOME/tandem/config.yaml, or ~/.config/tandem/config.yaml:
+//
+//   current-context: lab
+//   contexts:
+//     lab: {address: "ctl.lab:7471", tls-ca: ca.crt, tls-cert: alice.crt, tls-key: alice.key}
+//
+// A file's path that does not begin with / is one beside the config file.
+struct Contexts {
+  std::string file;     // that was read; empty: there is none
+  std::string current;  // empty: none
+  std::map<std::string, NamedCluster> clusters;
+};
+
+// The text of a config file in `folder`. InvalidArgument with every mistake and its line, and what is
+// allowed. Pure.
+absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& file,
+                                      const std::string& folder);
+
+// No contexts where there is no such file.
+absl::StatusOr<Contexts> LoadContexts(const Environment& environment);
+
+}  // namespace tandem::cli

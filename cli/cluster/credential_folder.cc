@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/cluster/credential_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/files.h"
+#include "platform/regular_file.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr mode_t kPublic = 0644;
+constexpr mode_t kSecret = 0600;
+constexpr int64_t kMostPemBytes = 1 << 20;
+
+// A new file, on disk when it returns.
+absl::Status WriteNew(const std::string& path, const std::string& text, mode_t mode) {
+  const platform::Descriptor file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+  if (file.get() < 0) {
+    return platform::FileError(errno, "create", path);
+  }
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = write(file.get(), text.data() + written, text.size() - written);
+    if (count < 0 && errno != EINTR) {
+      return platform::FileError(errno, "write", path);
+    }
+    written += count < 0 ? 0 : static_cast<size_t>(count);
+  }
+  // The mode that was asked for, whatever the umask is.
+  if (fchmod(file.get(), mode) != 0 || fsync(file.get()) != 0) {
+    return platform::FileError(errno, "write", path);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteInPlace(const std::string& path, const std::string& text, mode_t mode) {
+  const std::string fresh = path + ".new";
+  unlink(fresh.c_str());  // of a renewal that was cut off
+  if (absl::Status status = WriteNew(fresh, text, mode); !status.ok()) {
+    return status;
+  }
+  return platform::SystemFiles().Rename(fresh, path);
+}
+
+}  // namespace
+
+absl::StatusOr<CredentialFolder> CredentialFolder::Open(const std::string& folder, bool make) {
+  struct stat info {};
+  if (make && mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return platform::FileError(errno, "make the folder", folder);
+  }
+  if (stat(folder.c_str(), &info) != 0) {
+    return platform::FileError(errno, "open the folder", folder);
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return absl::InvalidArgumentError(folder + " is not a folder");
+  }
+  return CredentialFolder(folder);
+}
+
+absl::Status CredentialFolder::CheckFree(const std::vector<std::string>& names) const {
+  for (const std::string& name : names) {
+    for (const std::string& path : {CertificateFile(name), KeyFile(name)}) {
+      struct stat info {};
+      if (lstat(path.c_str(), &info) == 0) {
+        return absl::AlreadyExistsError(
+            absl::StrCat(path,
+                         " is there already, and nothing is overwritten; use another --dir, or "
+                         "`tandem certs issue`, with --renew for a name that has a certificate"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CredentialFolder::Add(const std::string& name, const tls::Credential& credential) const {
+  if (absl::Status status = WriteNew(KeyFile(name), credential.key, kSecret); !status.ok()) {
+    return status;
+  }
+  return WriteNew(CertificateFile(name), credential.certificate, kPublic);
+}
+
+absl::Status CredentialFolder::Replace(const std::string& name, const tls::Credential& credential) const {
+  if (const absl::StatusOr<tls::Credential> former = Read(name); !former.ok()) {
+    return former.status();
+  }
+  if (absl::Status status = WriteInPlace(KeyFile(name), credential.key, kSecret); !status.ok()) {
+    return status;
+  }
+  return WriteInPlace(CertificateFile(name), credential.certificate, kPublic);
+}
+
+absl::StatusOr<tls::Credential> CredentialFolder::Read(const std::string& name) const {
+  absl::StatusOr<std::string> certificate =
+      platform::ReadAtMost(platform::SystemFiles(), CertificateFile(name), kMostPemBytes);
+  absl::StatusOr<std::string> key =
+      platform::ReadAtMost(platform::SystemFiles(), KeyFile(name), kMostPemBytes);
+  if (!certificate.ok() || !key.ok()) {
+    return certificate.ok() ? key.status() : certificate.status();
+  }
+  return tls::Credential{.certificate = *std::move(certificate), .key = *std::move(key)};
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tls/authority.h"
+
+namespace tandem::cli {
+
+// A folder of certificates and keys, NAME.crt (mode 0644) and NAME.key (0600), that of the authority under
+// the name "ca". Errors are one line with the path.
+class CredentialFolder {
+ public:
+  // Made, with mode 0700, where it is not there and `make` is set.
+  static absl::StatusOr<CredentialFolder> Open(const std::string& folder, bool make);
+
+  std::string CertificateFile(const std::string& name) const { return folder_ + "/" + name + ".crt"; }
+  std::string KeyFile(const std::string& name) const { return folder_ + "/" + name + ".key"; }
+
+  // AlreadyExists where a file of one of the names is there.
+  absl::Status CheckFree(const std::vector<std::string>& names) const;
+
+  // Never replaces anything: AlreadyExists.
+  absl::Status Add(const std::string& name, const tls::Credential& credential) const;
+
+  // Each file by rename(2), so that who reads finds the old one or the new one. Both must be there.
+  absl::Status Replace(const std::string& name, const tls::Credential& credential) const;
+
+  absl::StatusOr<tls::Credential> Read(const std::string& name) const;
+
+ private:
+  explicit CredentialFolder(std::string folder) : folder_(std::move(folder)) {}
+
+  std::string folder_;
+};
+
+}  // namespace tandem::cli

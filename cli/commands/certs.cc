@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Certificates for a cluster that has no authority of its own.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "cli/cluster/credential_folder.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
+#include "cli/terminal/table.h"
+#include "platform/files.h"
+#include "tls/authority.h"
+#include "tls/certificate.h"
+#include "tls/identity.h"
+#include "tls/tls_files.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr char kAuthority[] = "ca";
+constexpr char kController[] = "controller";
+constexpr absl::Duration kDay = absl::Hours(24);
+constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
+// Clocks of other machines may be behind this one's.
+constexpr absl::Duration kSkew = absl::Hours(1);
+
+// One certificate that is asked for, and the name of its files.
+struct Wanted {
+  std::string name;
+  tls::CertificateRequest request;
+};
+
+bool IsHost(const std::string& text) {
+  unsigned char bytes[16];
+  return inet_pton(AF_INET, text.c_str(), bytes) == 1 || inet_pton(AF_INET6, text.c_str(), bytes) == 1 ||
+         (!text.empty() && text.size() <= 253 && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '*';
+         }));
+}
+
+// A pool's * is no name for a file.
+std::string FileName(const tls::Identity& identity) {
+  std::string name = identity.name;
+  std::replace(name.begin(), name.end(), '*', '_');
+  const std::string text = tls::ToText({identity.role, name});
+  return absl::StrCat(text.substr(0, text.find('/')), "-", name);
+}
+
+absl::StatusOr<std::vector<Wanted>> WantedOf(const CertsOptions& options) {
+  std::vector<Wanted> out;
+  const absl::Time now = absl::Now();
+  if (options.days < 1 || options.days > 3650) {
+    return absl::InvalidArgumentError(absl::StrCat("--days ", options.days, "; allowed: 1 to 3650"));
+  }
+  if (!IsHost(options.domain) || options.domain.find('*') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--domain \"", Escape(options.domain), "\" is no DNS name; the default is ", tls::kDefaultDomain));
+  }
+  const absl::Time end = now + options.days * kDay;
+  if (!options.hosts.empty()) {
+    for (const std::string& host : options.hosts) {
+      if (!IsHost(host)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--host \"", Escape(host), "\" is neither a DNS name nor an IP address"));
+      }
+    }
+    out.push_back({kController,
+                   {.common_name = kController,
+                    .uri = "",
+                    .hosts = options.hosts,
+                    .not_before = now - kSkew,
+                    .not_after = end}});
+  }
+  for (const auto& [role, names] :
+       {std::pair(tls::Role::kWorker, options.workers), std::pair(tls::Role::kUser, options.users),
+        std::pair(tls::Role::kAdmin, options.admins)}) {
+    for (const std::string& name : names) {
+      const tls::Identity identity{role, name};
+      if (!tls::IsGoodName(role, name)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("\"", Escape(name),
+                         "\" is no name for a certificate; allowed: 1 to 64 letters, digits and . _ @ -",
+                         role == tls::Role::kWorker ? ", and a * at the end for a pool of workers" : ""));
+      }
+      out.push_back({FileName(identity),
+                     {.common_name = tls::ToText(identity).substr(0, 64),
+                      .uri = tls::UriOf(identity, options.domain),
+                      .hosts = {},
+                      .not_before = now - kSkew,
+                      .not_after = end}});
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> NamesOf(const std::vector<Wanted>& wanted) {
+  std::vector<std::string> out;
+  for (const Wanted& each : wanted) {
+    out.push_back(each.name);
+  }
+  return out;
+}
+
+absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& authority,
+                      const std::vector<Wanted>& wanted, bool renew, Console& console) {
+  for (const Wanted& each : wanted) {
+    const absl::StatusOr<tls::Credential> issued = tls::Issue(authority, each.request);
+    if (!issued.ok()) {
+      return issued.status();
+    }
+    if (absl::Status status = renew ? folder.Replace(each.name, *issued) : folder.Add(each.name, *issued);
+        !status.ok()) {
+      return status;
+    }
+    console.Write(Stream::kOut, absl::StrCat(folder.CertificateFile(each.name), "\n"));
+  }
+  return absl::OkStatus();
+}
+
+int FailCerts(Context& context, const char* what, const absl::Status& status) {
+  const bool usage = absl::IsInvalidArgument(status);
+  return Fail(context.console, usage ? kUsage : kFailed,
+              absl::StrCat("certs ", what, ": ", status.message()));
+}
+
+}  // namespace
+
+int CertsInit(Context& context, const CertsOptions& options) {
+  const absl::StatusOr<std::vector<Wanted>> wanted = WantedOf(options);
+  if (!wanted.ok()) {
+    return FailCerts(context, "init", wanted.status());
+  }
+  const absl::StatusOr<CredentialFolder> folder = CredentialFolder::Open(options.folder, /*make=*/true);
+  if (!folder.ok()) {
+    return FailCerts(context, "init", folder.status());
+  }
+  std::vector<std::string> names = NamesOf(*wanted);
+  names.emplace_back(kAuthority);
+  if (const absl::Status free = folder->CheckFree(names); !free.ok()) {
+    return FailCerts(context, "init", free);
+  }
+  const absl::Time now = absl::Now();
+  const absl::StatusOr<tls::Credential> authority =
+      tls::MakeAuthority("Tandem CA of " + options.domain, now - kSkew, now + kAuthorityLife);
+  absl::Status status = authority.ok() ? folder->Add(kAuthority, *authority) : authority.status();
+  if (status.ok()) {
+    context.console.Write(Stream::kOut, absl::StrCat(folder->CertificateFile(kAuthority), "\n"));
+    status = IssueAll(*folder, *authority, *wanted, /*renew=*/false, context.console);
+  }
+  if (!status.ok()) {
+    return FailCerts(context, "init", status);
+  }
+  Note(context.console,
+       absl::StrCat("certs: everyone gets ca.crt and the two files of their own name; keep ",
+                    folder->KeyFile(kAuthority), " off every other machine: whoever has it can be anybody"));
+  return kOk;
+}
+
+int CertsIssue(Context& context, const CertsOptions& options) {
+  const absl::StatusOr<std::vector<Wanted>> wanted = WantedOf(options);
+  if (!wanted.ok()) {
+    return FailCerts(context, "issue", wanted.status());
+  }
+  if (wanted->empty()) {
+    return FailCerts(context, "issue",
+                     absl::InvalidArgumentError("say for whom: --host, --worker, --user or --admin"));
+  }
+  const absl::StatusOr<CredentialFolder> folder = CredentialFolder::Open(options.folder, /*make=*/false);
+  if (!folder.ok()) {
+    return FailCerts(context, "issue", folder.status());
+  }
+  const absl::StatusOr<tls::Credential> authority = folder->Read(kAuthority);
+  if (!authority.ok()) {
+    return FailCerts(
+        context, "issue",
+        absl::NotFoundError(absl::StrCat(authority.status().message(), "; `tandem certs init` makes it")));
+  }
+  if (!options.renew) {
+    if (const absl::Status free = folder->CheckFree(NamesOf(*wanted)); !free.ok()) {
+      return FailCerts(context, "issue", free);
+    }
+  }
+  const absl::Status status = IssueAll(*folder, *authority, *wanted, options.renew, context.console);
+  return status.ok() ? kOk : FailCerts(context, "issue", status);
+}
+
+int CertsShow(Context& context, const CertsShowOptions& options) {
+  constexpr int64_t kMostBytes = 1 << 20;
+  Table table({{.heading = "FILE", .shrinks = true},
+               {.heading = "FOR", .shrinks = true},
+               {.heading = "ISSUER", .shrinks = true},
+               {.heading = "VALID UNTIL"},
+               {.heading = "STATE"}});
+  bool all_valid = true;
+  for (const std::string& file : options.files) {
+    const absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), file, kMostBytes);
+    const absl::StatusOr<tls::Certificate> certificate =
+        text.ok() ? tls::DescribePem(*text) : absl::StatusOr<tls::Certificate>(text.status());
+    if (!certificate.ok()) {
+      return Fail(
+          context.console, kFailed,
+          absl::StrCat("certs show: ", text.ok() ? Escape(file) + ": " : "", certificate.status().message()));
+    }
+    std::vector<std::string> names = certificate->uris;
+    names.insert(names.end(), certificate->hosts.begin(), certificate->hosts.end());
+    const std::string why = tls::WhyNotValid(*certificate, absl::Now());
+    all_valid = all_valid && why.empty();
+    table.Add({file, names.empty() ? certificate->subject : absl::StrJoin(names, " "), certificate->issuer,
+               absl::FormatTime("%Y-%m-%d %H:%M UTC", certificate->not_after, absl::UTCTimeZone()),
+               why.empty() ? "valid" : why});
+  }
+  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  return all_valid ? kOk : kFailed;
+}
+
+}  // namespace tandem::cli

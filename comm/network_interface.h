@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace tandem::comm {
+
+// The network interface of this machine that has `address`, a host name or an IP address: "eth0". Empty where
+// none has it. Blocks while a name is resolved.
+std::string InterfaceOf(const std::string& address);
+
+}  // namespace tandem::comm

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/rpc/access.h"
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "controller/rpc/request_limits.h"
+
+namespace tandem::controller {
+namespace {
+
+using tls::Role;
+
+bool May(const MethodRule& rule, Role role) {
+  switch (role) {
+    case Role::kLocal:
+      return true;
+    case Role::kAdmin:
+      return rule.user;
+    case Role::kUser:
+      return rule.user;
+    case Role::kWorker:
+      return rule.worker;
+  }
+  return false;
+}
+
+// "tandem.v1.Jobs.Cancel" as people know it: "Jobs.Cancel".
+absl::string_view Short(std::string_view method) {
+  const size_t dot = method.find_last_of('.', method.rfind('.') - 1);
+  method.remove_prefix(dot == std::string_view::npos ? 0 : dot + 1);
+  return {method.data(), method.size()};
+}
+
+}  // namespace
+
+const MethodRule* RuleOf(std::string_view method) {
+  constexpr MethodRule kUsers{.user = true};
+  constexpr MethodRule kChanges{.user = true, .audited = true};
+  constexpr MethodRule kOwners{.user = true, .owners_job = true, .audited = true};
+  constexpr MethodRule kWorkers{.worker = true};
+  static const auto& rules = *new std::map<std::string_view, MethodRule>{
+      {"tandem.v1.Jobs.Submit", kChanges},
+      {"tandem.v1.Jobs.Validate", kUsers},
+      {"tandem.v1.Jobs.GetJob", kUsers},
+      {"tandem.v1.Jobs.ListJobs", kUsers},
+      {"tandem.v1.Jobs.ListWorkers", kUsers},
+      {"tandem.v1.Jobs.ListEvents", kUsers},
+      {"tandem.v1.Jobs.Cancel", kOwners},
+      {"tandem.v1.Jobs.Checkpoint", kOwners},
+      {"tandem.v1.Jobs.Watch", kUsers},
+      {"tandem.v1.Jobs.ListReports", kUsers},
+      {"tandem.v1.Jobs.Profile", kOwners},
+      {"tandem.v1.Jobs.ReadLog", kOwners},
+      {"tandem.v1.Jobs.GetServerInfo", {.user = true, .worker = true}},
+      {"tandem.v1.Workers.Session", kWorkers},
+      {"tandem.v1.Workers.Reports", kWorkers},
+      {"tandem.v1.Workers.Upload", kWorkers},
+  };
+  const auto it = rules.find(method);
+  return it == rules.end() ? nullptr : &it->second;
+}
+
+absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std::string_view method,
+                                     const google::protobuf::Message* request) {
+  std::optional<Caller> caller = callers_.Find(context.peer());
+  if (!caller.has_value()) {
+    return absl::UnauthenticatedError("the connection has ended, so nobody knows whose call this is");
+  }
+  const MethodRule* rule = RuleOf(method);
+  if (rule == nullptr || !May(*rule, caller->identity.role)) {
+    std::vector<std::string> who;
+    if (rule != nullptr && rule->user) {
+      who = {"users", "admins"};
+    }
+    if (rule != nullptr && rule->worker) {
+      who.emplace_back("workers");
+    }
+    return absl::PermissionDeniedError(
+        absl::StrCat(tls::ToText(caller->identity), " may not call ", Short(method), "; allowed: ",
+                     who.empty() ? "nobody" : absl::StrJoin(who, ", "), "; use a certificate of that role"));
+  }
+  // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The page
+  // has a limit of its own (http/json_api.cc).
+  const bool is_person = caller->identity.role == Role::kUser || caller->identity.role == Role::kAdmin;
+  if (is_person && !caller->is_page) {
+    if (const absl::Duration wait = rate_.Take(tls::ToText(caller->identity)); wait > absl::ZeroDuration()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          tls::ToText(caller->identity), " calls too often; allowed are ", rate_.per_second(),
+          " calls a second; try again in ", absl::FormatDuration(absl::Ceil(wait, absl::Milliseconds(1)))));
+    }
+  }
+  if (request != nullptr) {
+    if (absl::Status limits = CheckLimits(*request); !limits.ok()) {
+      return limits;
+    }
+  }
+  return *std::move(caller);
+}
+
+absl::Status Access::CheckOwner(const Caller& caller, std::string_view method, const v1::Job& job) {
+  const tls::Identity& identity = caller.identity;
+  if (identity.role != Role::kUser || identity.name == job.owner()) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(absl::StrCat(
+      "job ", job.name(), " (", job.id(), ") is ", job.owner(), "'s, and ", tls::ToText(identity),
+      " may not call ", Short(method), " for it; allowed: ", job.owner(), ", and admins"));
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "controller/rpc/callers.h"
+#include "controller/rpc/rate_limit.h"
+#include "google/protobuf/message.h"
+#include "platform/clock.h"
+#include "tandem/v1/state.pb.h"
+
+namespace tandem::controller {
+
+// Who may call a method, by role; tls::Role::kLocal may call all of them.
+struct MethodRule {
+  bool user = false;  // and admins, always
+  bool worker = false;
+  bool owners_job = false;  // of users only the owner of the job that the request names
+  bool audited = false;  // every call is a line of the audit log; of others only those that were refused are
+};
+
+// By its full name, "tandem.v1.Jobs.Cancel". Null: nobody may call it.
+const MethodRule* RuleOf(std::string_view method);
+
+// Who may do what. Thread-safe.
+class Access {
+ public:
+  // Calls of one user or admin: that many a second in the long run, ten times as many at once.
+  static constexpr double kCallsPerSecond = 50;
+
+  // Both outlive it.
+  Access(const Callers& callers, const platform::Clock& clock)
+      : callers_(callers), rate_(kCallsPerSecond, 10 * kCallsPerSecond, clock) {}
+
+  // Asked first by every method of our services. Who calls; or Unauthenticated where the connection has
+  // ended, PermissionDenied where the role may not, ResourceExhausted where it calls too often,
+  // InvalidArgument where the request is out of bounds (request_limits.h; null: it is not there yet): one
+  // line that says who, what, what is allowed, and what to do.
+  absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, std::string_view method,
+                               const google::protobuf::Message* request);
+
+  // For methods with `owners_job`: PermissionDenied where the job is another's.
+  static absl::Status CheckOwner(const Caller& caller, std::string_view method, const v1::Job& job);
+
+ private:
+  const Callers& callers_;
+  RateLimit rate_;
+};
+
+}  // namespace tandem::controller

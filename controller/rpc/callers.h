@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "platform/random.h"
+#include "tls/identity.h"
+
+namespace tandem::controller {
+
+// Who calls, and from where.
+struct Caller {
+  tls::Identity identity;
+  std::string address;  // "10.0.0.3:40112", or "unix"
+  bool is_page = false;  // this process itself calls, for somebody who looks at its page
+};
+
+// Who is at the other end of each connection that gRPC serves. gRPC gets one end of a pair of sockets; the
+// other end is given a name in the abstract namespace, which gRPC says to every call as its peer. A name is
+// never used twice, so a call that outlives its connection cannot pass for another's. Thread-safe.
+class Callers {
+ public:
+  explicit Callers(platform::Random& random);
+
+  // Names `fd`, an unbound unix socket, and keeps its caller under that name until Remove. Empty where the
+  // kernel has no room for a name.
+  std::string Add(int fd, Caller caller) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // By grpc::ServerContext::peer(). A call over a channel within this process is the page's: a user whose
+  // name no certificate can have, so no job is its own. nullopt: the connection is over.
+  std::optional<Caller> Find(const std::string& peer) const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  const std::string prefix_;  // not another process's
+  mutable absl::Mutex mu_;
+  uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::controller

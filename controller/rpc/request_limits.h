@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "google/protobuf/message.h"
+
+namespace tandem::controller {
+
+// What one request may hold, besides the size of the whole: well beyond what is of any use, well below what
+// is of any harm.
+struct RequestLimits {
+  size_t string_bytes = size_t{64} << 10;  // of each text
+  int list_entries = 100'000;              // of each list or map of texts or messages
+};
+
+// InvalidArgument for the first field beyond the limits, with its path, its size and what is allowed. Bytes,
+// and lists of numbers, are bounded by the message's size alone. Reads no more than the sizes of lists and
+// texts.
+absl::Status CheckLimits(const google::protobuf::Message& request, const RequestLimits& limits = {});
+
+}  // namespace tandem::controller

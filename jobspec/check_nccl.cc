@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "jobspec/checks.h"
+#include "jobspec/field_rules.h"
+#include "jobspec/schema.h"
+#include "parallel/grid_sizes.h"
+#include "parallel/job_groups.h"
+#include "parallel/spec_grid.h"
+#include "parallel/spec_group_options.h"
+
+namespace tandem::jobspec {
+namespace {
+
+constexpr char kNccl[] = "parallelism.nccl";
+
+void CheckNetName(FieldChecker& check, const std::string& group, const v1::NcclOptions& options) {
+  if (options.has_net_name() && !absl::EqualsIgnoreCase(options.net_name(), "ib") &&
+      !absl::EqualsIgnoreCase(options.net_name(), "socket")) {
+    check.Refuse(JoinPath(group, "net_name"), "use one of these");
+  }
+}
+
+// A clone's options are its own and its parent's together.
+void CheckCtas(FieldChecker& check, const parallel::ProcessGroups& groups) {
+  const v1::NcclGroups& nccl = check.spec().parallelism().nccl();
+  for (const auto& [name, options] : parallel::GroupOptionsOf(nccl, groups)) {
+    const std::string group = JoinPath(kNccl, name);
+    if (options.min_ctas && options.max_ctas && *options.min_ctas > *options.max_ctas) {
+      const bool says_min = check.IsWritten(JoinPath(group, "min_ctas"));
+      check.Refuse(JoinPath(group, says_min ? "min_ctas" : "max_ctas"),
+                   absl::StrCat(says_min ? *options.min_ctas : *options.max_ctas),
+                   says_min ? absl::StrCat("at most max_ctas ", *options.max_ctas)
+                            : absl::StrCat("at least min_ctas ", *options.min_ctas),
+                   "a group of gathers takes what is left out from the group that it is a clone of");
+    }
+  }
+}
+
+}  // namespace
+
+void CheckNccl(FieldChecker& check) {
+  const v1::JobSpec& spec = check.spec();
+  if (!spec.parallelism().has_nccl()) {
+    return;
+  }
+  if (check.IsOk({"resources.device"}) && spec.resources().device() != v1::DEVICE_CUDA) {
+    check.Refuse(
+        kNccl, "{...}",
+        absl::StrCat("nothing with resources.device ", ValueText(FindValue(spec, "resources.device")),
+                     check.Origin("resources.device")),
+        "ranks on CPUs communicate over TCP, which has no such options: omit the block, or use device: "
+        "cuda");
+    return;
+  }
+  const parallel::GridSizes sizes = parallel::GridOf(spec.parallelism());
+  if (!check.IsOkWithin("parallelism") || !parallel::CheckGrid(sizes).empty()) {
+    return;
+  }
+  const std::vector<std::string> used =
+      parallel::StepGroups(sizes, /*gathers=*/spec.parallelism().fsdp().strategy() != v1::STRATEGY_REPLICATE);
+  const v1::NcclGroups& nccl = spec.parallelism().nccl();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  nccl.GetReflection()->ListFields(nccl, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    const std::string name(field->name());
+    const std::string path = JoinPath(kNccl, name);
+    if (std::find(used.begin(), used.end(), name) == used.end()) {
+      check.Refuse(path, "{...}", absl::StrJoin(used, ", "),
+                   "this job has no communicator of that group: omit it, or use one of these");
+      continue;
+    }
+    CheckNetName(check, path,
+                 static_cast<const v1::NcclOptions&>(nccl.GetReflection()->GetMessage(nccl, field)));
+  }
+  CheckCtas(check, *parallel::JobGroups(sizes));
+}
+
+}  // namespace tandem::jobspec

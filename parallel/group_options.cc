@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/group_options.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem::parallel {
+
+std::string ToText(const GroupOptions& options) {
+  std::vector<std::string> parts;
+  if (options.high_priority) {
+    parts.emplace_back("high priority");
+  }
+  if (options.min_ctas && options.max_ctas) {
+    parts.push_back(absl::StrCat(*options.min_ctas, " to ", *options.max_ctas, " CTAs"));
+  } else if (options.min_ctas) {
+    parts.push_back(absl::StrCat("at least ", *options.min_ctas, " CTAs"));
+  } else if (options.max_ctas) {
+    parts.push_back(absl::StrCat("at most ", *options.max_ctas, " CTAs"));
+  }
+  if (options.cga_cluster_size) {
+    parts.push_back(absl::StrCat("clusters of ", *options.cga_cluster_size));
+  }
+  if (!options.net_name.empty()) {
+    parts.push_back(absl::StrCat("over ", options.net_name));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+}  // namespace tandem::parallel

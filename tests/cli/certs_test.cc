@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "absl/time/clock.h"
+#include "platform/files.h"
+#include "tests/cli/command_fixture.h"
+#include "tls/identity.h"
+#include "tls/server_tls.h"
+#include "tls/tls_files.h"
+
+namespace tandem::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CertsTest : public CommandTest {
+ protected:
+  int Init(std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"certs", "init", "--dir", dir_};
+    words.insert(words.end(), more.begin(), more.end());
+    return Tandem(words);
+  }
+  mode_t ModeOf(const std::string& name) const {
+    struct stat info {};
+    EXPECT_EQ(stat((dir_ + "/" + name).c_str(), &info), 0) << name;
+    return info.st_mode & 07777;
+  }
+  tls::TlsFiles Files(const std::string& name) const {
+    return {
+        .ca = dir_ + "/ca.crt", .certificate = dir_ + "/" + name + ".crt", .key = dir_ + "/" + name + ".key"};
+  }
+  std::vector<std::string> NamesIn(const std::string& name) const {
+    const absl::StatusOr<tls::TlsTexts> texts = tls::ReadValidTlsFiles(Files(name), absl::Now());
+    EXPECT_TRUE(texts.ok()) << texts.status();
+    std::vector<std::string> out = texts->own.uris;
+    out.insert(out.end(), texts->own.hosts.begin(), texts->own.hosts.end());
+    return out;
+  }
+
+  const std::string dir_ = folder_ + "/certs";
+};
+
+TEST_F(CertsTest, InitMakesWhatEveryoneNeedsWithTheRightModes) {
+  const mode_t former = umask(0);  // that of the files does not depend on it
+  ASSERT_EQ(Init({"--host", "ctl.example", "--host", "10.0.0.1", "--host", "::1", "--worker", "gpu-*",
+                  "--user", "alice", "--admin", "root"}),
+            kOk)
+      << console_.err;
+  umask(former);
+  EXPECT_THAT(console_.err, HasSubstr("keep " + dir_ + "/ca.key off every other machine"));
+  EXPECT_THAT(NamesIn("controller"), ::testing::ElementsAre("ctl.example", "10.0.0.1", "::1"));
+  EXPECT_THAT(NamesIn("worker-gpu-_"), ::testing::ElementsAre("spiffe://tandem.local/worker/gpu-*"));
+  EXPECT_THAT(NamesIn("user-alice"), ::testing::ElementsAre("spiffe://tandem.local/user/alice"));
+  EXPECT_THAT(NamesIn("admin-root"), ::testing::ElementsAre("spiffe://tandem.local/admin/root"));
+  for (const char* name : {"ca", "controller", "worker-gpu-_", "user-alice", "admin-root"}) {
+    EXPECT_EQ(ModeOf(std::string(name) + ".key"), 0600U) << name;
+    EXPECT_EQ(ModeOf(std::string(name) + ".crt"), 0644U) << name;
+  }
+  EXPECT_EQ(ModeOf(""), 0700U);
+  EXPECT_TRUE(tls::ServerTls::Open(Files("controller"), tls::kDefaultDomain).ok());
+}
+
+TEST_F(CertsTest, NothingIsOverwritten) {
+  ASSERT_EQ(Init({"--user", "alice"}), kOk);
+  const std::string key = *platform::SystemFiles().Read(dir_ + "/user-alice.key");
+  EXPECT_EQ(Init({"--user", "bob"}), kFailed);
+  EXPECT_THAT(console_.err, HasSubstr("ca.crt is there already, and nothing is overwritten"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/user-bob.key")) << "nothing is half done";
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "alice"}), kFailed);
+  EXPECT_EQ(*platform::SystemFiles().Read(dir_ + "/user-alice.key"), key);
+}
+
+TEST_F(CertsTest, FurtherOnesAreIssuedAndRenewed) {
+  ASSERT_EQ(Init(), kOk) << console_.err;
+  ASSERT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "bob", "--days", "1"}), kOk) << console_.err;
+  EXPECT_EQ(console_.out, dir_ + "/user-bob.crt\n");
+  const std::string before = *platform::SystemFiles().Read(dir_ + "/user-bob.crt");
+  ASSERT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "bob", "--renew"}), kOk) << console_.err;
+  EXPECT_NE(*platform::SystemFiles().Read(dir_ + "/user-bob.crt"), before);
+  EXPECT_THAT(NamesIn("user-bob"), ::testing::ElementsAre("spiffe://tandem.local/user/bob"));
+  EXPECT_EQ(ModeOf("user-bob.key"), 0600U);
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "carol", "--renew"}), kFailed)
+      << "there is none to renew";
+}
+
+TEST_F(CertsTest, WhatCannotBeIsRefusedAndNothingIsMade) {
+  EXPECT_EQ(Init({"--user", "al ice"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("\"al ice\" is no name for a certificate; allowed: 1 to 64 letters"));
+  EXPECT_EQ(Init({"--user", "a,DNS:evil"}), kUsage);
+  EXPECT_EQ(Init({"--host", "a,URI:spiffe://tandem.local/admin/x"}), kUsage);
+  EXPECT_EQ(Init({"--domain", "x/admin/root,URI:y"}), kUsage);
+  EXPECT_EQ(Init({"--days", "0"}), kUsage);
+  EXPECT_FALSE(std::filesystem::exists(dir_));
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "a"}), kFailed);
+  EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("say for whom"));
+  EXPECT_EQ(Tandem({"certs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("certs: say what: certs init, certs issue, or certs show"));
+}
+
+TEST_F(CertsTest, ShowSaysForWhomAndHowLong) {
+  ASSERT_EQ(Init({"--user", "alice"}), kOk);
+  EXPECT_EQ(Tandem({"certs", "show", dir_ + "/user-alice.crt", dir_ + "/ca.crt"}), kOk) << console_.err;
+  EXPECT_THAT(console_.out, HasSubstr("spiffe://tandem.local/user/alice"));
+  EXPECT_THAT(console_.out, HasSubstr("CN=Tandem CA of tandem.local"));
+  EXPECT_THAT(console_.out, HasSubstr("valid"));
+  EXPECT_EQ(Tandem({"certs", "show", dir_ + "/user-alice.key"}), kFailed);
+  EXPECT_THAT(console_.err, HasSubstr("it holds no certificate"));
+}
+
+}  // namespace
+}  // namespace tandem::cli

@@ -1,0 +1,579 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may do what, over real sockets and real TLS.
+#include <gmock/gmock.h>
+#include <google/protobuf/dynamic_message.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "controller/rpc/access.h"
+#include "tests/controller/daemon_process.h"
+#include "tests/controller/service_fixture.h"
+#include "tests/controller/simulated_worker.h"
+#include "tests/tls/certificates.h"
+
+namespace tandem::controller {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using tls::Identity;
+using tls::Role;
+
+// Those who call. kOwner and kOtherUser are users, with a job of the first.
+enum Who {
+  kPlain,
+  kNobody,
+  kStranger,
+  kExpired,
+  kNotYet,
+  kUnnamed,
+  kWorker,
+  kOwner,
+  kOtherUser,
+  kAdmin,
+  kNumWho
+};
+constexpr std::array<const char*, kNumWho> kWhoNames = {
+    "plaintext", "no certificate", "another authority", "expired", "not yet valid", "no identity",
+    "worker",    "owner",          "another user",      "admin"};
+
+using Allowed = std::set<Who>;
+const Allowed kUsers = {kOwner, kOtherUser, kAdmin};
+const Allowed kOwners = {kOwner, kAdmin};
+const Allowed kWorkers = {kWorker};
+
+// What the services promise, written down apart from the rules of access.cc. A method that is not here fails
+// the test.
+const std::map<std::string, Allowed>& Promised() {
+  static const auto& promised = *new std::map<std::string, Allowed>{
+      {"tandem.v1.Jobs.Submit", kUsers},
+      {"tandem.v1.Jobs.Validate", kUsers},
+      {"tandem.v1.Jobs.GetJob", kUsers},
+      {"tandem.v1.Jobs.ListJobs", kUsers},
+      {"tandem.v1.Jobs.ListWorkers", kUsers},
+      {"tandem.v1.Jobs.ListEvents", kUsers},
+      {"tandem.v1.Jobs.Cancel", kOwners},
+      {"tandem.v1.Jobs.Checkpoint", kOwners},
+      {"tandem.v1.Jobs.Watch", kUsers},
+      {"tandem.v1.Jobs.ListReports", kUsers},
+      {"tandem.v1.Jobs.Profile", kOwners},
+      {"tandem.v1.Jobs.ReadLog", kOwners},
+      {"tandem.v1.Jobs.GetServerInfo", {kOwner, kOtherUser, kAdmin, kWorker}},
+      {"tandem.v1.Workers.Session", kWorkers},
+      {"tandem.v1.Workers.Reports", kWorkers},
+      {"tandem.v1.Workers.Upload", kWorkers},
+  };
+  return promised;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const tls::Certificates& of,
+                                                        const tls::Credential& credential) {
+  return grpc::SslCredentials({of.authority().certificate, credential.key, credential.certificate});
+}
+
+class SecurityTest : public ServiceTest {
+ protected:
+  SecurityTest() : SecurityTest(std::make_unique<tls::Certificates>()) {}
+  explicit SecurityTest(std::unique_ptr<tls::Certificates> certificates)
+      : ServiceTest({}, certificates->Files("controller", certificates->OfServer())),
+        certificates_(std::move(certificates)) {}
+
+  std::shared_ptr<grpc::ChannelCredentials> Credentials(Who who) {
+    const auto of = [&](Role role, const char* name) {
+      return CredentialsOf(*certificates_, certificates_->Of({role, name}));
+    };
+    const Identity alice{Role::kUser, "alice"};
+    switch (who) {
+      case kPlain:
+        return grpc::InsecureChannelCredentials();
+      case kNobody:
+        return grpc::SslCredentials({certificates_->authority().certificate, "", ""});
+      case kStranger:
+        return CredentialsOf(*certificates_, strangers_.Of(alice));
+      case kExpired:
+        return CredentialsOf(*certificates_, certificates_->Of(alice, -absl::Hours(3), -absl::Hours(2)));
+      case kNotYet:
+        return CredentialsOf(*certificates_, certificates_->Of(alice, absl::Hours(2), absl::Hours(3)));
+      case kUnnamed:
+        return CredentialsOf(*certificates_, *tls::Issue(certificates_->authority(),
+                                                         {.common_name = "admin/root",
+                                                          .uri = "spiffe://other.example/admin/root",
+                                                          .hosts = {},
+                                                          .not_before = absl::Now() - absl::Hours(1),
+                                                          .not_after = absl::Now() + absl::Hours(1)}));
+      case kWorker:
+        return of(Role::kWorker, "w");
+      case kOwner:
+        return of(Role::kUser, "alice");
+      case kOtherUser:
+        return of(Role::kUser, "bob");
+      case kAdmin:
+        return of(Role::kAdmin, "root");
+      case kNumWho:
+        break;
+    }
+    return nullptr;
+  }
+
+  // The status of any method, with a request of these bytes; OK as soon as a response has come.
+  static grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                           const std::string& request, std::string* response = nullptr) {
+    grpc::GenericStub stub(channel);
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    const auto await = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    const auto call = stub.PrepareCall(&context, method, &queue);
+    call->StartCall(nullptr);
+    grpc::Status status;
+    if (await()) {
+      const grpc::Slice slice(request);
+      call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
+      await();
+    }
+    grpc::ByteBuffer answer;
+    call->Read(&answer, nullptr);
+    if (await()) {
+      if (response != nullptr) {
+        grpc::Slice slice;
+        answer.DumpToSingleSlice(&slice);
+        response->assign(reinterpret_cast<const char*>(slice.begin()), slice.size());
+      }
+      context.TryCancel();
+      call->Finish(&status, nullptr);
+      await();
+      status = grpc::Status::OK;
+    } else {
+      call->Finish(&status, nullptr);
+      await();
+    }
+    queue.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue.Next(&tag, &ok)) {
+    }
+    return status;
+  }
+
+  // The services that the server itself says that it has.
+  std::vector<const google::protobuf::MethodDescriptor*> Methods() {
+    JobClient admin(address(), Credentials(kAdmin));
+    std::string listed;
+    // ServerReflectionRequest{list_services: "*"}, whose .proto is not installed.
+    const grpc::Status status =
+        Call(admin.channel(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3a\x01*",
+             &listed);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    google::protobuf::UnknownFieldSet response;
+    EXPECT_TRUE(response.ParseFromString(listed));
+    std::vector<const google::protobuf::MethodDescriptor*> out;
+    for (int i = 0; i < response.field_count(); ++i) {
+      google::protobuf::UnknownFieldSet list;
+      if (response.field(i).number() != 6 || !list.ParseFromString(response.field(i).length_delimited())) {
+        continue;
+      }
+      for (int j = 0; j < list.field_count(); ++j) {
+        google::protobuf::UnknownFieldSet service;
+        EXPECT_TRUE(service.ParseFromString(list.field(j).length_delimited()));
+        const std::string name = service.field(0).length_delimited();
+        if (name.rfind("grpc.", 0) == 0) {
+          continue;  // health and reflection: for everybody who has a certificate
+        }
+        const auto* found = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
+        EXPECT_NE(found, nullptr) << name;
+        for (int k = 0; found != nullptr && k < found->method_count(); ++k) {
+          out.push_back(found->method(k));
+        }
+      }
+    }
+    return out;
+  }
+
+  // A request that names a job where its type can, as bytes.
+  static std::string RequestFor(const google::protobuf::Descriptor* type, const std::string& job) {
+    google::protobuf::DynamicMessageFactory factory;
+    const std::unique_ptr<google::protobuf::Message> message(factory.GetPrototype(type)->New());
+    if (const google::protobuf::FieldDescriptor* field = type->FindFieldByName("job")) {
+      message->GetReflection()->SetString(message.get(), field, job);
+    }
+    return message->SerializeAsString();
+  }
+
+  std::unique_ptr<tls::Certificates> certificates_;
+  const tls::Certificates strangers_;
+};
+
+TEST_F(SecurityTest, EveryMethodIsAllowedToThoseWhoMayAndRefusedToAllOthersWithTheRightStatus) {
+  const auto methods = Methods();
+  EXPECT_EQ(methods.size(), Promised().size());
+  JobClient alice(address(), Credentials(kOwner));
+  int number = 0;
+  for (int who = 0; who < kNumWho; ++who) {
+    JobClient caller(address(), Credentials(static_cast<Who>(who)));
+    for (const google::protobuf::MethodDescriptor* method : methods) {
+      const std::string name = method->full_name();
+      SCOPED_TRACE(name + " by " + kWhoNames.at(static_cast<size_t>(who)));
+      const auto promised = Promised().find(name);
+      ASSERT_NE(promised, Promised().end()) << "say in this test who may call it, and in access.cc";
+      ASSERT_NE(RuleOf(name), nullptr);
+      v1::Job job;
+      ASSERT_TRUE(alice.Submit(JobClient::SpecOf("job-" + std::to_string(++number), 1), "", job).ok());
+      EXPECT_EQ(job.owner(), "alice");
+      const grpc::Status status =
+          Call(caller.channel(), "/" + method->service()->full_name() + "/" + method->name(),
+               RequestFor(method->input_type(), job.id()));
+      const bool refused = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+                           status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+      if (promised->second.contains(static_cast<Who>(who))) {
+        EXPECT_FALSE(refused) << status.error_message();
+        EXPECT_NE(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+      } else {
+        EXPECT_EQ(status.error_code(),
+                  who < kWorker ? grpc::StatusCode::UNAUTHENTICATED : grpc::StatusCode::PERMISSION_DENIED)
+            << status.error_message();
+        ASSERT_TRUE(alice.Get(job.id(), job).ok());
+        EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED) << "nothing has happened";
+      }
+    }
+  }
+}
+
+TEST_F(SecurityTest, WhoIsTurnedAwayIsToldWhy) {
+  const auto why = [&](Who who) {
+    JobClient client(address(), Credentials(who));
+    v1::Job job;
+    return client.Get("none", job).error_message();
+  };
+  EXPECT_THAT(why(kPlain), HasSubstr("speaks TLS, and the client does not; give --tls-ca"));
+  EXPECT_THAT(why(kNobody), HasSubstr("no client certificate was given"));
+  EXPECT_THAT(why(kStranger), HasSubstr("CN=user/alice is not signed by a CA that this controller believes"));
+  EXPECT_THAT(why(kExpired), HasSubstr("the certificate of CN=user/alice expired on "));
+  EXPECT_THAT(why(kNotYet), HasSubstr("the certificate of CN=user/alice is not valid before "));
+  EXPECT_THAT(why(kUnnamed), HasSubstr("names nobody of this cluster"));
+  EXPECT_THAT(why(kWorker), HasSubstr("worker/w may not call Jobs.GetJob; allowed: users, admins"));
+}
+
+TEST_F(SecurityTest, AUserMayNotEndAnothersJobAndHearsWhoMay) {
+  JobClient alice(address(), Credentials(kOwner));
+  JobClient bob(address(), Credentials(kOtherUser));
+  v1::Job job;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "r-1", job).ok());
+  const auto cancel = [&](JobClient& client) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    v1::CancelRequest request;
+    request.set_job("hers");
+    return client.stub().Cancel(&context, request, &job);
+  };
+  const grpc::Status refused = cancel(bob);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("is alice's, and user/bob may not call Jobs.Cancel for it; allowed: alice"));
+  // A request id is its owner's own.
+  v1::Job his;
+  EXPECT_TRUE(bob.Submit(JobClient::SpecOf("his", 1), "r-1", his).ok());
+  EXPECT_NE(his.id(), job.id());
+  EXPECT_TRUE(cancel(alice).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(SecurityTest, AWorkerIsWhoItsCertificateSaysAndAPoolsAnyOfThePool) {
+  SimulatedWorker impostor("other", address(), {.mute = true, .credentials = Credentials(kWorker)});
+  JobClient::Until([&] { return !impostor.refused().empty(); });
+  EXPECT_THAT(impostor.refused(), HasSubstr("WorkerIdDenied"));
+  const auto pool = CredentialsOf(*certificates_, certificates_->Of({Role::kWorker, "pool-*"}));
+  SimulatedWorker first("pool-1", address(), {.credentials = pool});
+  SimulatedWorker named("w", address(), {.credentials = Credentials(kWorker)});
+  JobClient alice(address(), Credentials(kOwner));
+  v1::Job job;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("both", 2), "", job).ok());
+  ASSERT_TRUE(alice.Follow("both", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+}
+
+TEST_F(SecurityTest, AWorkerMayNotReportForJobsOfOthers) {
+  SimulatedWorker worker("w", address(), {.credentials = Credentials(kWorker)});
+  JobClient alice(address(), Credentials(kOwner));
+  v1::Job job;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "", job).ok());
+  ASSERT_TRUE(alice.Follow("hers", job).ok());
+  const auto report_as = [&](const char* name) {
+    const auto stub = v1::Workers::NewStub(grpc::CreateChannel(
+        address(), CredentialsOf(*certificates_, certificates_->Of({Role::kWorker, name}))));
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    const auto stream = stub->Reports(&context);
+    v1::ReportBatch batch;
+    batch.mutable_id()->set_job_id(job.id());
+    batch.mutable_id()->set_attempt(1);
+    batch.add_reports()->set_step(1);
+    batch.set_seq(1);
+    stream->Write(batch);
+    v1::ReportAck ack;
+    const bool taken = stream->Read(&ack);
+    if (taken) {
+      context.TryCancel();
+    }
+    const grpc::Status status = stream->Finish();
+    return taken ? grpc::Status::OK : status;
+  };
+  EXPECT_TRUE(report_as("w").ok());
+  const grpc::Status refused = report_as("x");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("worker/x may not report for job hers"));
+}
+
+TEST_F(SecurityTest, WhoCallsTooOftenIsToldToWaitAndOthersAreNot) {
+  JobClient alice(address(), Credentials(kOwner));
+  JobClient bob(address(), Credentials(kOtherUser));
+  grpc::Status status;
+  v1::Job job;
+  for (int i = 0; i < 5000 && status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED; ++i) {
+    status = alice.Get("none", job);
+  }
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("user/alice calls too often; allowed are 50 calls a second; try again in"));
+  EXPECT_EQ(bob.Get("none", job).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(SecurityTest, AClientThatExpectsAnotherControllerDoesNotTalkToThisOne) {
+  // One of another authority, and one by another name.
+  const tls::Credential alice = certificates_->Of({Role::kUser, "alice"});
+  JobClient wrong_ca(
+      address(), grpc::SslCredentials({strangers_.authority().certificate, alice.key, alice.certificate}));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  v1::GetJobRequest request;
+  request.set_job("none");
+  v1::Job job;
+  EXPECT_EQ(wrong_ca.stub().GetJob(&context, request, &job).error_code(), grpc::StatusCode::UNAVAILABLE);
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride("elsewhere.example");
+  const auto stub = v1::Jobs::NewStub(
+      grpc::CreateCustomChannel(address(), CredentialsOf(*certificates_, alice), arguments));
+  grpc::ClientContext second;
+  second.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  EXPECT_EQ(stub->GetJob(&second, request, &job).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(SecurityTest, NewFilesAreTakenUnderLoadAndNoStreamEnds) {
+  JobClient alice(address(), Credentials(kOwner));
+  v1::Job job;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("watched", 1), "", job).ok());
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::WatchResponse>>> streams;
+  std::vector<std::thread> readers;
+  std::atomic<int> ended = 0;
+  std::atomic<int> changes = 0;
+  for (int i = 0; i < 20; ++i) {
+    v1::WatchRequest request;
+    request.set_job("watched");
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    streams.push_back(alice.stub().Watch(contexts.back().get(), request));
+    readers.emplace_back([&ended, &changes, stream = streams.back().get()] {
+      v1::WatchResponse response;
+      while (stream->Read(&response)) {
+        changes += response.has_changed() ? 1 : 0;
+      }
+      ++ended;
+    });
+  }
+  // New connections all the while.
+  const tls::Certificates next;
+  std::atomic<bool> stop = false;
+  std::atomic<int> failed = 0;
+  std::atomic<int> served = 0;
+  std::thread load([&] {
+    while (!stop) {
+      JobClient fresh(address(), Credentials(kAdmin));
+      v1::Job found;
+      (fresh.Get("watched", found).ok() ? served : failed) += 1;
+    }
+  });
+  const tls::Credential carol = next.Of({Role::kUser, "carol"});
+  const auto carol_may = [&] {
+    JobClient client(address(), grpc::SslCredentials(
+                                    {certificates_->authority().certificate, carol.key, carol.certificate}));
+    v1::Job found;
+    return client.Get("watched", found).ok();
+  };
+  EXPECT_FALSE(carol_may());
+  for (int i = 0; i < 3; ++i) {
+    certificates_->Files("controller", certificates_->OfServer());
+    const int before = served;
+    JobClient::Until([&] { return served > before + 10; });
+  }
+  certificates_->Write("ca.crt", certificates_->authority().certificate + next.authority().certificate, 0644);
+  JobClient::Until(carol_may);
+  stop = true;
+  load.join();
+  EXPECT_EQ(failed, 0);
+  EXPECT_EQ(ended, 0) << "no stream has ended";
+  grpc::ClientContext context;
+  v1::CancelRequest request;
+  request.set_job("watched");
+  ASSERT_TRUE(alice.stub().Cancel(&context, request, &job).ok());
+  JobClient::Until([&] { return changes >= 20; });
+  for (auto& each : contexts) {
+    each->TryCancel();
+  }
+  for (std::thread& reader : readers) {
+    reader.join();
+  }
+  for (auto& stream : streams) {
+    stream->Finish();
+  }
+}
+
+// The daemon with TLS on a port of loopback, and a folder of certificates.
+class TlsDaemonTest : public ::testing::Test {
+ protected:
+  TlsDaemonTest() {
+    const tls::TlsFiles files = certificates_.Files("controller", certificates_.OfServer());
+    daemon_.emplace(folder_.path(), "",
+                    std::vector<std::string>{"--listen", "127.0.0.1:0", "--tls-ca", files.ca, "--tls-cert",
+                                             files.certificate, "--tls-key", files.key});
+    JobClient::Until([&] { return Daemon::Log(folder_.path()).find("\"serving\"") != std::string::npos; });
+    const std::string log = Daemon::Log(folder_.path());
+    const size_t at = log.find("127.0.0.1:");
+    address_ = log.substr(at, log.find('"', at) - at);
+  }
+
+  std::shared_ptr<grpc::ChannelCredentials> Of(Role role, const char* name) {
+    return CredentialsOf(certificates_, certificates_.Of({role, name}));
+  }
+
+  TempFolder folder_;
+  tls::Certificates certificates_;
+  std::optional<Daemon> daemon_;
+  std::string address_;
+};
+
+TEST_F(TlsDaemonTest, ItsAuditLogSaysWhoDidWhatAndNothingSecretIsInLogOrArguments) {
+  JobClient alice(address_, Of(Role::kUser, "alice"));
+  JobClient bob(address_, Of(Role::kUser, "bob"));
+  v1::Job job;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "", job).ok());
+  grpc::ClientContext context;
+  v1::CancelRequest request;
+  request.set_job("hers");
+  EXPECT_FALSE(bob.stub().Cancel(&context, request, &job).ok());
+  JobClient local(Daemon::Address(folder_.path()));
+  grpc::ClientContext second;
+  EXPECT_TRUE(local.stub().Cancel(&second, request, &job).ok()) << "who may open the socket";
+  const std::string log = Daemon::Log(folder_.path());
+  EXPECT_THAT(log,
+              HasSubstr(R"("msg":"audit","component":"controller","who":"user/alice","from":"127.0.0.1:)"));
+  EXPECT_THAT(log, HasSubstr(R"("method":"tandem.v1.Jobs/Submit","job":"hers","result":"OK")"));
+  EXPECT_THAT(log, HasSubstr(R"("who":"user/bob")"));
+  EXPECT_THAT(log,
+              HasSubstr(R"("method":"tandem.v1.Jobs/Cancel","job":"hers","result":"PERMISSION_DENIED")"));
+  EXPECT_THAT(log, HasSubstr(R"("who":"local","from":"unix","method":"tandem.v1.Jobs/Cancel")"));
+  EXPECT_THAT(log, Not(HasSubstr("PRIVATE KEY")));
+  std::ifstream file("/proc/" + std::to_string(daemon_->pid()) + "/cmdline");
+  const std::string arguments(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(arguments, AllOf(HasSubstr("controller.key"), Not(HasSubstr("PRIVATE KEY"))));
+  EXPECT_EQ(daemon_->Stop(), 0);
+}
+
+// Connections over TCP that say `first` and nothing more.
+class HalfOpen {
+ public:
+  HalfOpen(const std::string& address, int count, const std::string& first) {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int i = 0; i < count; ++i) {
+      const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
+        ADD_FAILURE() << "connection " << i << ": " << strerror(errno);
+        return;
+      }
+      fds_.push_back(fd);
+      static_cast<void>(send(fd, first.data(), first.size(), MSG_NOSIGNAL));
+    }
+  }
+  ~HalfOpen() {
+    for (const int fd : fds_) {
+      close(fd);
+    }
+  }
+  int NumClosed() const {
+    int closed = 0;
+    for (const int fd : fds_) {
+      char byte = 0;
+      const ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+      closed += got == 0 || (got < 0 && errno != EAGAIN) ? 1 : 0;
+    }
+    return closed;
+  }
+
+ private:
+  std::vector<int> fds_;
+};
+
+TEST_F(TlsDaemonTest, TenThousandHalfOpenHandshakesAreShedWhileSessionsLiveOn) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int each = std::min<int>(5000, static_cast<int>(limit.rlim_max / 3));
+  SimulatedWorker worker("w", address_, {.hold = true, .credentials = Of(Role::kWorker, "w")});
+  JobClient alice(address_, Of(Role::kUser, "alice"));
+  v1::Job job;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  JobClient::Until([&] { return worker.num_attempts() == 1; });
+  const HalfOpen silent(address_, each, "");
+  const HalfOpen begun(address_, each, std::string("\x16\x03\x01\x02\x00", 5));
+  JobClient::Until([&] { return silent.NumClosed() + begun.NumClosed() >= 2 * each - 1100; });
+  EXPECT_TRUE(alice.Submit(JobClient::SpecOf("meanwhile", 1), "", job).ok());
+  const auto start = std::chrono::steady_clock::now();
+  JobClient fresh(address_, Of(Role::kUser, "bob"));
+  EXPECT_TRUE(fresh.Get("held", job).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  worker.Release();
+  ASSERT_TRUE(alice.Follow("held", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(job.attempt(), 1) << "the worker was never away";
+  EXPECT_THAT(Daemon::Log(folder_.path()),
+              HasSubstr("clients that have not shown who they are were turned away"));
+  EXPECT_EQ(daemon_->Stop(), 0);
+}
+
+TEST(ListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
+  TempFolder folder;
+  ServerOptions options;
+  options.state_directory = folder.path();
+  options.metrics_listen = "off";
+  for (const char* listen :
+       {"0.0.0.0:0", "[::]:0", "10.0.0.1:0", ":0", "127.evil.example:0", "example.org:0"}) {
+    options.listen = {"127.0.0.1:0", listen};
+    const absl::Status status =
+        Server::Start(options, platform::SteadyClock(), platform::SystemRandom()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << listen << ": " << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("without TLS only this machine may reach the controller"), HasSubstr("--tls-ca")));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::controller

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "tls/authority.h"
+#include "tls/identity.h"
+#include "tls/tls_files.h"
+
+namespace tandem::tls {
+
+// An authority in a folder of its own, which lives as long as this, and what it issues.
+class Certificates {
+ public:
+  Certificates() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-certs-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    authority_ = Made(MakeAuthority("Test CA", absl::Now() - absl::Hours(1), absl::Now() + absl::Hours(240)));
+    Write("ca.crt", authority_.certificate, 0644);
+  }
+  ~Certificates() {
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+  Certificates(const Certificates&) = delete;
+  Certificates& operator=(const Certificates&) = delete;
+
+  const Credential& authority() const { return authority_; }
+  const std::string& folder() const { return folder_; }
+
+  Credential Of(const Identity& identity, absl::Duration from = -absl::Hours(1),
+                absl::Duration to = absl::Hours(24)) const {
+    return Made(Issue(authority_, {.common_name = ToText(identity),
+                                   .uri = UriOf(identity, kDefaultDomain),
+                                   .hosts = {},
+                                   .not_before = absl::Now() + from,
+                                   .not_after = absl::Now() + to}));
+  }
+  Credential OfServer(absl::Duration from = -absl::Hours(1), absl::Duration to = absl::Hours(24)) const {
+    return Made(Issue(authority_, {.common_name = "controller",
+                                   .uri = "",
+                                   .hosts = {"localhost", "127.0.0.1"},
+                                   .not_before = absl::Now() + from,
+                                   .not_after = absl::Now() + to}));
+  }
+
+  // As files NAME.crt and NAME.key.
+  TlsFiles Files(const std::string& name, const Credential& credential) const {
+    Write(name + ".crt", credential.certificate, 0644);
+    Write(name + ".key", credential.key, 0600);
+    return {.ca = folder_ + "/ca.crt",
+            .certificate = folder_ + "/" + name + ".crt",
+            .key = folder_ + "/" + name + ".key",
+            .server_name = ""};
+  }
+
+  void Write(const std::string& name, const std::string& text, mode_t mode) const {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    EXPECT_EQ(chmod(path.c_str(), mode), 0);
+  }
+
+ private:
+  static Credential Made(absl::StatusOr<Credential> made) {
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? *std::move(made) : Credential();
+  }
+
+  std::string folder_;
+  Credential authority_;
+};
+
+}  // namespace tandem::tls

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/path_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace tandem::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class PathRulesTest : public ::testing::Test {
+ protected:
+  PathRulesTest() {
+    std::string pattern = (fs::temp_directory_path() / "tandem-paths-XXXXXX").string();
+    folder_ = fs::canonical(mkdtemp(pattern.data())).string();
+    for (const char* name : {"data/text", "runs", "secret"}) {
+      fs::create_directories(folder_ + "/" + name);
+    }
+    std::ofstream(folder_ + "/data/text/a.txt") << "text";
+    std::ofstream(folder_ + "/secret/key.txt") << "secret";
+    auto rules = Canonical({.read = {folder_ + "/data"}, .write = {folder_ + "/runs"}});
+    EXPECT_TRUE(rules.ok()) << rules.status();
+    rules_ = *rules;
+  }
+  ~PathRulesTest() override { fs::remove_all(folder_); }
+
+  // Why a job may not read this; "" where it may.
+  std::string WhyNotRead(const std::string& path) const {
+    v1::JobSpec spec;
+    spec.mutable_data()->set_train(path);
+    return Why(spec);
+  }
+  std::string WhyNotWrite(const std::string& path) const {
+    v1::JobSpec spec;
+    spec.mutable_checkpoint()->set_directory(path);
+    return Why(spec);
+  }
+  std::string Why(const v1::JobSpec& spec) const {
+    const std::vector<v1::Violation> violations = CheckPaths(spec, rules_);
+    return violations.empty()
+               ? ""
+               : violations[0].path() + ": " + violations[0].allowed() + "; " + violations[0].remedy();
+  }
+
+  std::string folder_;
+  PathRules rules_;
+};
+
+TEST_F(PathRulesTest, WhatLiesBelowARootMayBeUsed) {
+  EXPECT_EQ(WhyNotRead(folder_ + "/data/text/a.txt"), "");
+  EXPECT_EQ(WhyNotRead(folder_ + "/data"), "");
+  EXPECT_EQ(WhyNotRead(folder_ + "/data/*/*.txt"), "");
+  EXPECT_EQ(WhyNotWrite(folder_ + "/runs/new/deeper"), "") << "it need not be there";
+  EXPECT_EQ(WhyNotWrite(folder_ + "/runs"), "");
+}
+
+TEST_F(PathRulesTest, NothingElseMay) {
+  EXPECT_THAT(WhyNotRead(folder_ + "/secret/key.txt"),
+              HasSubstr("data.train: files below " + folder_ + "/data; "));
+  EXPECT_THAT(WhyNotRead(folder_ + "/secret/key.txt"),
+              HasSubstr("have the operator of this worker allow it (--read-root)"));
+  EXPECT_NE(WhyNotRead(folder_ + "/runs/../secret"), "");
+  EXPECT_NE(WhyNotWrite(folder_ + "/secret/x"), "");
+  EXPECT_NE(WhyNotWrite(folder_ + "/runs-of-others"), "") << "a name that begins alike";
+  EXPECT_NE(WhyNotWrite(folder_), "");
+}
+
+TEST_F(PathRulesTest, NeitherDotsNorLinksGetOut) {
+  EXPECT_NE(WhyNotRead(folder_ + "/data/../secret/key.txt"), "");
+  EXPECT_NE(WhyNotRead(folder_ + "/data/text/../../secret/*"), "");
+  EXPECT_NE(WhyNotWrite(folder_ + "/runs/x/../../secret/new"), "");
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/data/text/link.txt");
+  EXPECT_THAT(WhyNotRead(folder_ + "/data"), HasSubstr("link.txt leads to " + folder_ + "/secret/key.txt"));
+  fs::create_directory_symlink(folder_ + "/secret", folder_ + "/runs/out");
+  EXPECT_THAT(WhyNotWrite(folder_ + "/runs/out/new"), HasSubstr("leads to " + folder_ + "/secret/new"));
+  v1::JobSpec resumed;
+  resumed.mutable_checkpoint()->set_resume(folder_ + "/runs/out");
+  EXPECT_THAT(Why(resumed), HasSubstr("checkpoint.resume: a folder below "));
+}
+
+TEST_F(PathRulesTest, AFifoIsNoFile) {
+  ASSERT_EQ(mkfifo((folder_ + "/data/text/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(WhyNotRead(folder_ + "/data/text/fifo"), "")
+      << "those say so who look for the files, without opening it";
+  EXPECT_EQ(WhyNotRead(folder_ + "/data"), "") << "it is not one of the folder's files";
+}
+
+TEST_F(PathRulesTest, WithoutRootsEverythingMayBeUsed) {
+  v1::JobSpec spec;
+  spec.mutable_data()->set_train("/etc/passwd");
+  spec.mutable_checkpoint()->set_directory("/anywhere");
+  EXPECT_TRUE(CheckPaths(spec, {}).empty());
+}
+
+TEST_F(PathRulesTest, ARootThatIsNoFolderIsRefused) {
+  EXPECT_THAT(std::string(Canonical({.read = {folder_ + "/none"}, .write = {}}).status().message()),
+              HasSubstr("--read-root " + folder_ + "/none: No such file or directory"));
+  EXPECT_THAT(
+      std::string(Canonical({.read = {}, .write = {folder_ + "/data/text/a.txt"}}).status().message()),
+      HasSubstr("it is not a folder"));
+}
+
+}  // namespace
+}  // namespace tandem::worker

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace tandem::tls {
+
+// A certificate and its key, PEM.
+struct Credential {
+  std::string certificate;
+  std::string key;
+};
+
+// What a certificate is to say.
+struct CertificateRequest {
+  std::string common_name;         // at most 64 bytes, as X.509 has it
+  std::string uri;                 // of a client (identity.h); empty: none
+  std::vector<std::string> hosts;  // of a server: DNS names and IP addresses; empty: none
+  absl::Time not_before;
+  absl::Time not_after;
+};
+
+// A certificate authority for small clusters: P-256 keys, SHA-256, a random serial number for each. Those who
+// have an authority of their own do without it. Pure, but for OpenSSL's random numbers.
+absl::StatusOr<Credential> MakeAuthority(const std::string& common_name, absl::Time not_before,
+                                         absl::Time not_after);
+
+// A certificate by `authority`: for clients where it has a URI, for servers where it has hosts. It ends with
+// the authority's at the latest.
+absl::StatusOr<Credential> Issue(const Credential& authority, const CertificateRequest& request);
+
+}  // namespace tandem::tls

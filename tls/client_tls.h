@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "tls/tls_files.h"
+
+namespace tandem::tls {
+
+// What a daemon that dials again and again shows the other side: its files are read at each use, so that new
+// ones are taken without a restart. Thread-safe.
+class ClientTls {
+ public:
+  static absl::StatusOr<std::unique_ptr<ClientTls>> Open(const TlsFiles& files);
+
+  // What the files hold now; where they cannot be used, what they held before, and the log says why.
+  TlsTexts Current() ABSL_LOCKS_EXCLUDED(mu_);
+  const TlsFiles& files() const { return files_; }
+
+ private:
+  ClientTls(const TlsFiles& files, TlsTexts texts) : files_(files), last_(std::move(texts)) {}
+
+  const TlsFiles files_;
+  absl::Mutex mu_;
+  TlsTexts last_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::tls

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tls/identity.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tandem::tls {
+namespace {
+
+constexpr size_t kLongestName = 64;
+
+absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
+
+std::string_view RoleText(Role role) {
+  switch (role) {
+    case Role::kUser:
+      return "user";
+    case Role::kWorker:
+      return "worker";
+    case Role::kAdmin:
+      return "admin";
+    case Role::kLocal:
+      return "local";
+  }
+  return "";
+}
+
+// Of "user/alice".
+std::optional<Identity> Parse(std::string_view path) {
+  for (const Role role : {Role::kUser, Role::kWorker, Role::kAdmin}) {
+    const std::string_view word = RoleText(role);
+    if (path.starts_with(word) && path.size() > word.size() && path[word.size()] == '/') {
+      const std::string_view name = path.substr(word.size() + 1);
+      if (IsGoodName(role, name)) {
+        return Identity{role, std::string(name)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string ToText(const Identity& identity) {
+  return identity.role == Role::kLocal ? "local"
+                                       : absl::StrCat(Text(RoleText(identity.role)), "/", identity.name);
+}
+
+bool IsGoodName(Role role, std::string_view name) {
+  if (role == Role::kWorker && name.ends_with('*')) {
+    name.remove_suffix(1);
+    if (name.empty()) {
+      return true;
+    }
+  }
+  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '@' || c == '-';
+  });
+}
+
+std::string UriOf(const Identity& identity, std::string_view domain) {
+  return absl::StrCat("spiffe://", Text(domain), "/", ToText(identity));
+}
+
+absl::StatusOr<Identity> IdentityOf(const std::vector<std::string>& uris, std::string_view domain) {
+  const std::string prefix = absl::StrCat("spiffe://", Text(domain), "/");
+  const std::string expected =
+      absl::StrCat("expected is one URI ", prefix, "user/NAME, ", prefix, "worker/ID or ", prefix,
+                   "admin/NAME among its alternative names");
+  std::vector<std::string_view> ours;
+  for (const std::string& uri : uris) {
+    if (uri.starts_with(prefix)) {
+      ours.push_back(std::string_view(uri).substr(prefix.size()));
+    }
+  }
+  if (ours.empty()) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("the certificate names nobody of this cluster; ", expected));
+  }
+  const std::optional<Identity> identity = Parse(ours[0]);
+  if (ours.size() > 1 || !identity.has_value()) {
+    return absl::UnauthenticatedError(absl::StrCat("the certificate names ",
+                                                   ours.size() > 1 ? "several at once" : "nobody that can be",
+                                                   "; ", expected));
+  }
+  return *identity;
+}
+
+bool MayBeWorker(const Identity& identity, std::string_view id) {
+  if (identity.role == Role::kLocal) {
+    return true;
+  }
+  if (identity.role != Role::kWorker) {
+    return false;
+  }
+  const std::string_view name = identity.name;
+  return name.ends_with('*') ? id.starts_with(name.substr(0, name.size() - 1)) : id == name;
+}
+
+}  // namespace tandem::tls

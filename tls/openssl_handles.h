@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+
+#include <memory>
+#include <string>
+
+namespace tandem::tls {
+
+// OpenSSL's objects, freed at the end of their scope.
+template <auto kFree>
+struct Freer {
+  template <typename T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using BioHandle = std::unique_ptr<BIO, Freer<BIO_free_all>>;
+using KeyHandle = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
+using CertificateHandle = std::unique_ptr<X509, Freer<X509_free>>;
+using NameHandle = std::unique_ptr<X509_NAME, Freer<X509_NAME_free>>;
+using ExtensionHandle = std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>>;
+using NamesHandle = std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>>;
+using ContextHandle = std::unique_ptr<SSL_CTX, Freer<SSL_CTX_free>>;
+using SslHandle = std::unique_ptr<SSL, Freer<SSL_free>>;
+
+// A text to be read by OpenSSL; `text` outlives it.
+inline BioHandle BioOf(const std::string& text) {
+  return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+}  // namespace tandem::tls

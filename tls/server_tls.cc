@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tls/server_tls.h"
+
+#include <openssl/pem.h>
+#include <sys/stat.h>
+
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tls/openssl_handles.h"
+#include "tls/tls_stream.h"
+
+namespace tandem::tls {
+namespace {
+
+absl::Status Refused(const std::string& what, const std::string& file) {
+  return absl::InvalidArgumentError(absl::StrCat(file, ": ", what, ": ", OpenSslReason()));
+}
+
+// The leaf and those behind it.
+absl::Status UseChain(SSL_CTX* context, const std::string& pem, const std::string& file) {
+  const BioHandle in = BioOf(pem);
+  const CertificateHandle leaf(PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr));
+  if (SSL_CTX_use_certificate(context, leaf.get()) != 1) {
+    return Refused("the certificate cannot be used", file);
+  }
+  while (X509* next = PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr)) {
+    SSL_CTX_add0_chain_cert(context, next);
+  }
+  OpenSslReason();  // that there is no more
+  return absl::OkStatus();
+}
+
+absl::Status Believe(SSL_CTX* context, const std::string& pem) {
+  const BioHandle in = BioOf(pem);
+  while (true) {
+    const CertificateHandle ca(PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr));
+    if (ca == nullptr) {
+      break;
+    }
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context), ca.get());
+  }
+  OpenSslReason();
+  return absl::OkStatus();
+}
+
+// gRPC speaks HTTP/2 only, and insists that both sides have said so.
+int ChooseProtocol(SSL* /*ssl*/, const unsigned char** chosen, unsigned char* size,
+                   const unsigned char* offered, unsigned int offered_size, void* /*data*/) {
+  static constexpr unsigned char kHttp2[] = {2, 'h', '2'};
+  unsigned char* out = nullptr;
+  if (SSL_select_next_proto(&out, size, kHttp2, sizeof(kHttp2), offered, offered_size) !=
+      OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_NOACK;
+  }
+  *chosen = out;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+absl::StatusOr<ContextHandle> MakeContext(const TlsTexts& texts, const TlsFiles& files) {
+  ContextHandle context(SSL_CTX_new(TLS_server_method()));
+  if (context == nullptr) {
+    return absl::InternalError("OpenSSL: " + OpenSslReason());
+  }
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(),
+                      SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context.get(), 0);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                      SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
+  TlsStream::AskForCertificates(context.get());
+  if (absl::Status status = UseChain(context.get(), texts.certificate, files.certificate); !status.ok()) {
+    return status;
+  }
+  const BioHandle key_text = BioOf(texts.key);
+  const KeyHandle key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
+  if (SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
+    return Refused("the key cannot be used", files.key);
+  }
+  if (absl::Status status = Believe(context.get(), texts.ca); !status.ok()) {
+    return status;
+  }
+  return context;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const TlsFiles& files, const std::string& domain) {
+  std::unique_ptr<ServerTls> tls(new ServerTls(files, domain));
+  tls->stamp_ = tls->Stamp();
+  if (absl::Status status = tls->Load(); !status.ok()) {
+    return status;
+  }
+  return tls;
+}
+
+absl::Status ServerTls::Load() {
+  const absl::StatusOr<TlsTexts> texts = ReadValidTlsFiles(files_, absl::Now());
+  if (!texts.ok()) {
+    return texts.status();
+  }
+  absl::StatusOr<ContextHandle> context = MakeContext(*texts, files_);
+  if (!context.ok()) {
+    return context.status();
+  }
+  const absl::MutexLock lock(&mu_);
+  context_ = std::shared_ptr<SSL_CTX>(context->release(), SSL_CTX_free);
+  not_after_ = texts->own.not_after;
+  return absl::OkStatus();
+}
+
+std::string ServerTls::Stamp() const {
+  std::string out;
+  for (const std::string& file : {files_.ca, files_.certificate, files_.key}) {
+    struct stat info {};
+    if (stat(file.c_str(), &info) == 0) {
+      absl::StrAppend(&out, info.st_dev, " ", info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec, ".",
+                      info.st_mtim.tv_nsec, ";");
+    }
+  }
+  return out;
+}
+
+absl::Status ServerTls::Refresh() {
+  std::string stamp = Stamp();
+  if (stamp == stamp_) {
+    seen_.clear();
+    return absl::OkStatus();
+  }
+  // Certificate and key are replaced one after the other, and do not fit together in between: they are taken
+  // when they have stood still for a call.
+  if (stamp != seen_) {
+    seen_ = std::move(stamp);
+    return absl::OkStatus();
+  }
+  stamp_ = std::exchange(seen_, "");
+  return Load();
+}
+
+std::shared_ptr<ssl_ctx_st> ServerTls::context() const {
+  const absl::MutexLock lock(&mu_);
+  return context_;
+}
+
+absl::Time ServerTls::not_after() const {
+  const absl::MutexLock lock(&mu_);
+  return not_after_;
+}
+
+}  // namespace tandem::tls

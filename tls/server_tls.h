@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "tls/tls_files.h"
+
+struct ssl_ctx_st;
+
+namespace tandem::tls {
+
+// What a server shows its clients, and whom it believes: TLS 1.2 and 1.3, HTTP/2, a certificate asked of
+// every client, no resumption (each connection proves anew who it is). Files that change are taken for the
+// connections that come; those that are open go on. Thread-safe, but for Refresh, which one thread calls.
+class ServerTls {
+ public:
+  // `domain`: of the identities that it gives (identity.h). Errors are those of ReadTlsFiles.
+  static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const TlsFiles& files, const std::string& domain);
+
+  // Takes files that have changed. Where they cannot be taken, what was there goes on, and the error, which
+  // names the file, is told once a change. Call about once a second: files are taken at the second call after
+  // the last of them has changed.
+  absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // For the next connection.
+  std::shared_ptr<ssl_ctx_st> context() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Of its own certificate.
+  absl::Time not_after() const ABSL_LOCKS_EXCLUDED(mu_);
+  const std::string& domain() const { return domain_; }
+
+ private:
+  ServerTls(const TlsFiles& files, std::string domain) : files_(files), domain_(std::move(domain)) {}
+  absl::Status Load() ABSL_LOCKS_EXCLUDED(mu_);
+  // Changes with any of the files.
+  std::string Stamp() const;
+
+  const TlsFiles files_;
+  const std::string domain_;
+  // Of the caller of Open and Refresh.
+  std::string stamp_;  // of what is used
+  std::string seen_;   // of what is there, where it is another
+  mutable absl::Mutex mu_;
+  std::shared_ptr<ssl_ctx_st> context_ ABSL_GUARDED_BY(mu_);
+  absl::Time not_after_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tandem::tls

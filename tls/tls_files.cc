@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tls/tls_files.h"
+
+#include <openssl/pem.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "platform/files.h"
+#include "platform/regular_file.h"
+#include "tls/openssl_handles.h"
+
+namespace tandem::tls {
+namespace {
+
+constexpr int64_t kMostPemBytes = 1 << 20;
+
+absl::Status CheckNamed(const TlsFiles& files) {
+  for (const auto& [flag, path] :
+       {std::pair("--tls-ca", files.ca), std::pair("--tls-cert", files.certificate),
+        std::pair("--tls-key", files.key)}) {
+    if (path.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag,
+          " is missing: TLS takes --tls-ca, --tls-cert and --tls-key together; `tandem certs` makes "
+          "such files"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Read(const char* flag, const std::string& path, std::string& to) {
+  absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), path, kMostPemBytes);
+  if (!text.ok()) {
+    return {text.status().code(), absl::StrCat(flag, ": ", text.status().message())};
+  }
+  to = *std::move(text);
+  return absl::OkStatus();
+}
+
+// The modes of a key that is to stay secret.
+absl::Status CheckSecret(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return platform::FileError(errno, "stat", path);
+  }
+  if ((info.st_mode & (S_IROTH | S_IWOTH | S_IWGRP)) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrFormat("--tls-key: others of this machine may read or write %s (mode %04o); chmod 600 it",
+                        path, info.st_mode & 07777));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string WhyNotValid(const Certificate& certificate, absl::Time now) {
+  if (now > certificate.not_after) {
+    return absl::StrCat("expired on ", absl::FormatTime(certificate.not_after, absl::UTCTimeZone()));
+  }
+  if (now < certificate.not_before) {
+    return absl::StrCat("is not valid before ",
+                        absl::FormatTime(certificate.not_before, absl::UTCTimeZone()));
+  }
+  return "";
+}
+
+absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
+  if (absl::Status named = CheckNamed(files); !named.ok()) {
+    return named;
+  }
+  TlsTexts out;
+  for (const absl::Status& status :
+       {Read("--tls-ca", files.ca, out.ca), Read("--tls-cert", files.certificate, out.certificate),
+        Read("--tls-key", files.key, out.key)}) {
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  if (const absl::Status secret = CheckSecret(files.key); !secret.ok()) {
+    return secret;
+  }
+  if (const absl::Status ca = DescribePem(out.ca).status(); !ca.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--tls-ca: ", files.ca, ": ", ca.message()));
+  }
+  absl::StatusOr<Certificate> own = DescribePem(out.certificate);
+  if (!own.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-cert: ", files.certificate, ": ", own.status().message()));
+  }
+  out.own = *std::move(own);
+  const BioHandle key_text = BioOf(out.key);
+  // No password is asked for on a terminal: a daemon has none.
+  const KeyHandle key(PEM_read_bio_PrivateKey(
+      key_text.get(), nullptr, [](char*, int, int, void*) { return 0; }, nullptr));
+  if (key == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tls-key: ", files.key, " holds no private key (PEM, without a password): ", OpenSslReason()));
+  }
+  const BioHandle certificate_text = BioOf(out.certificate);
+  const CertificateHandle certificate(PEM_read_bio_X509(certificate_text.get(), nullptr, nullptr, nullptr));
+  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+    OpenSslReason();
+    return absl::InvalidArgumentError(absl::StrCat("--tls-key: ", files.key, " is not the key of ",
+                                                   files.certificate, " (", out.own.subject,
+                                                   "); give the two that belong together"));
+  }
+  return out;
+}
+
+absl::StatusOr<TlsTexts> ReadValidTlsFiles(const TlsFiles& files, absl::Time now) {
+  absl::StatusOr<TlsTexts> out = ReadTlsFiles(files);
+  if (out.ok()) {
+    if (const std::string why = WhyNotValid(out->own, now); !why.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat("--tls-cert: ", files.certificate, " (",
+                                                        out->own.subject, ") ", why,
+                                                        "; have it renewed, or set this machine's clock"));
+    }
+  }
+  return out;
+}
+
+}  // namespace tandem::tls

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tls/identity.h"
+
+struct ssl_st;
+struct ssl_ctx_st;
+
+namespace tandem::tls {
+
+class ServerTls;
+
+// The server's end of one TLS connection over a socket that does not block. Every client is let through the
+// handshake, so that it can be told in its own protocol why it is refused: ask Peer() before anything XX
+class TlsStream {
+ public:
+  // `fd` stays the caller's, and outlives the stream.
+  TlsStream(const ServerTls& tls, int fd);
+  ~TlsStream();
+
+  enum class Step { kDone, kWait, kFailed };  // kWait: again when the socket can be read or written
+  Step Handshake();
+
+  // After kDone: who the client is, by a certificate that one of the server's CAs has signed for clients,
+  // valid now. Unauthenticated, with a sentence for the client, where it gave none, or another.
+  absl::StatusOr<Identity> Peer() const;
+
+  // As recv and send: bytes; 0: the client has ended it; -1 with errno, EAGAIN where nothing can be moved
+  // now.
+  ssize_t Read(char* buffer, size_t size);
+  ssize_t Write(const char* bytes, size_t size);
+
+  // Tells the client that no more comes.
+  void Close();
+
+  // What contexts of servers need for Peer().
+  static void AskForCertificates(ssl_ctx_st* context);
+
+ private:
+  ssize_t Outcome(int result);
+
+  const std::string domain_;
+  std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
+};
+
+}  // namespace tandem::tls

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "device/memory.h"
+#include "fsdp/unit_shard.h"
+#include "model/precision.h"
+
+namespace tandem::trainer {
+
+// Of one router, whose experts' biases move by the tokens that they got.
+struct BiasMemory {
+  device::Memory tokens;  // double, of this rank; zeros afterwards
+  device::Memory bias;    // of type `BiasesMemory::type`
+};
+
+struct BiasesMemory {
+  device::Memory outcome;  // of the step in which tokens were counted: where it is not finite, biases stay
+  std::vector<BiasMemory> routers;
+  device::Memory exchanged;  // double: the tokens of all ranks, rank by rank
+  model::ComputeType type = model::ComputeType::kFp32;
+};
+
+// Exchanges the tokens of all routers (one all-gather), adds them up, and moves every bias by `rate`
+// (ops/router.h, UpdateRouterBias): the same bits on every rank. On the CPU. Throws std::invalid_argument
+// where a size does not fit.
+fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& memory, double rate,
+                                const device::Device& device);
+
+}  // namespace tandem::trainer
