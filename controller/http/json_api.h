@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,12 @@ namespace tandem::controller {
 // Norms have five significant digits here. Thread-safe.
 class JsonApi {
  public:
+  // Says of a call that it is the page's.
+  using Mark = std::function<void(grpc::ClientContext&)>;
+
   // `channel` leads to this process.
-  explicit JsonApi(std::shared_ptr<grpc::Channel> channel) : channel_(std::move(channel)) {}
+  JsonApi(std::shared_ptr<grpc::Channel> channel, Mark mark)
+      : channel_(std::move(channel)), mark_(std::move(mark)) {}
 
   // `method` is what follows /api/.
   HttpAnswer Answer(const std::string& method, const std::string& query);
@@ -28,6 +33,7 @@ class JsonApi {
 
  private:
   const std::shared_ptr<grpc::Channel> channel_;
+  const Mark mark_;
   std::atomic<int> in_progress_ = 0;
 };
 

@@ -30,8 +30,8 @@ bool IsLocalName(absl::string_view host) {
 }  // namespace
 
 Site::Site(const Options& options, std::shared_ptr<const prometheus::Collectable> metrics,
-           std::shared_ptr<grpc::Channel> channel)
-    : options_(options), metrics_(std::move(metrics)), api_(std::move(channel)) {}
+           std::shared_ptr<grpc::Channel> channel, JsonApi::Mark mark)
+    : options_(options), metrics_(std::move(metrics)), api_(std::move(channel), std::move(mark)) {}
 
 HttpAnswer Site::Answer(const HttpRequest& request) {
   if (request.path == "/metrics") {

@@ -22,7 +22,7 @@ class Site {
     bool local_names_only = true;
   };
   Site(const Options& options, std::shared_ptr<const prometheus::Collectable> metrics,
-       std::shared_ptr<grpc::Channel> channel);
+       std::shared_ptr<grpc::Channel> channel, JsonApi::Mark mark);
 
   HttpAnswer Answer(const HttpRequest& request);
 

@@ -67,7 +67,7 @@ const MethodRule* RuleOf(std::string_view method) {
 
 absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std::string_view method,
                                      const google::protobuf::Message* request) {
-  std::optional<Caller> caller = callers_.Find(context.peer());
+  std::optional<Caller> caller = callers_.Of(context);
   if (!caller.has_value()) {
     return absl::UnauthenticatedError("the connection has ended, so nobody knows whose call this is");
   }

@@ -356,7 +356,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     parts->site = std::make_unique<Site>(
         Site::Options{.page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local),
                       .local_names_only = local},
-        parts->metrics, parts->server->InProcessChannel({}));
+        parts->metrics, parts->server->InProcessChannel({}),
+        [callers = &parts->callers](grpc::ClientContext& context) { callers->MarkAsPage(context); });
     absl::StatusOr<std::unique_ptr<HttpServer>> http = HttpServer::Start(
         options.metrics_listen,
         [site = parts->site.get()](const HttpRequest& request) { return site->Answer(request); });

@@ -143,7 +143,7 @@ TEST_F(ServiceCommandTest, TopIntoAPipeIsPrintedOnce) {
   EXPECT_EQ(Tandem({"top"}), kOk);
   EXPECT_THAT(console_.out,
               StartsWith("workers 1 of 1 connected  slots 2 of 4 in use  jobs 1 RUNNING  8,192 tokens/s\n"));
-  EXPECT_THAT(console_.out, HasSubstr("headers  RUNNING  8/200  2.4375     8,192     0.50 s  1:36"));
+  EXPECT_THAT(console_.out, HasSubstr("headers  RUNNING  8/200  2.4375     8,192    0.500 s  1:36"));
   EXPECT_THAT(console_.out, Not(HasSubstr("\x1b")));
 }
 
