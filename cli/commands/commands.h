@@ -199,6 +199,17 @@ struct CertsShowOptions {
 };
 int CertsShow(Context& context, const CertsShowOptions& options);
 
+struct ContextListOptions {
+  Format format = Format::kTable;
+};
+int ContextList(Context& context, const ContextListOptions& options);
+struct ContextOptions {
+  std::string name;
+};
+int ContextUse(Context& context, const ContextOptions& options);
+int ContextSet(Context& context, const ContextOptions& options);
+int ContextRemove(Context& context, const ContextOptions& options);
+
 int Version(Context& context);
 
 }  // namespace tandem::cli

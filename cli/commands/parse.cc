@@ -80,6 +80,7 @@ class Parser {
     AddFiles();
     AddService();
     AddCerts();
+    AddContexts();
     Add<int>("version", "Show the builds of this program and of the controller",
              [](Context& context, const int&) { return Version(context); });
     app_.footer(kFooter);  // last: commands inherit what is there when they are added
@@ -460,6 +461,24 @@ class Parser {
     show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
   }
 
+  void AddContexts() {
+    CLI::App* contexts = app_.add_subcommand("context", "The clusters of ~/.config/tandem/config.yaml");
+    contexts->require_subcommand(1);
+    contexts->fallthrough();
+    auto [list, list_options] =
+        Add<ContextListOptions>("list", "Name them, and which is the current one", ContextList, contexts);
+    AddFormat(list, list_options->format, {"table", "name"});
+    const auto add = [&](const char* word, const char* description, auto function) {
+      auto [app, options] = Add<ContextOptions>(word, description, function, contexts);
+      app->add_option("NAME", options->name, "Of the context")->required()->type_name("");
+      return app;
+    };
+    add("use", "Make it the current one, which commands go to", ContextUse);
+    add("set", "Make or change it: --addr, --tls-ca, --tls-cert, --tls-key, --tls-server-name", ContextSet)
+        ->footer("The first context becomes the current one.");
+    add("remove", "Forget it", ContextRemove);
+  }
+
   void AddGroups() {
     auto [groups, options] =
         Add<GroupsOptions>("groups", "Process groups of a job, or of any grid of ranks", Groups);
@@ -536,6 +555,9 @@ std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, con
                             ? absl::StrCat("there is no option \"", Escape(option), "\" before a command")
                             : "no command is given",
                         "; commands: ", absl::StrJoin(commands, " "), "; see `tandem --help`");
+  }
+  if (word == "context" && absl::StrContains(error.what(), "subcommand is required")) {
+    return "context: say what: context list, use, set or remove; see `tandem context --help`";
   }
   if (word == "checkpoint" && absl::StrContains(error.what(), "subcommand is required")) {
     return "checkpoint: say what: checkpoint now JOB; see `tandem checkpoint --help`";

@@ -146,6 +146,8 @@ void AppendYaml(const Json& object, int indent, std::string& out) {
 
 }  // namespace
 
+std::string YamlText(const std::string& text) { return YamlScalar(Json(text)); }
+
 std::string ToJson(const Message& message, int indent) { return Dump(MessageToJson(message), indent); }
 
 std::string ToYaml(const Message& message, int indent) {

@@ -15,6 +15,9 @@ namespace tandem::cli {
 // valid job file. Fields that are not set are left out. indent -1: one line, without newline at the end.
 std::string ToJson(const google::protobuf::Message& message, int indent);
 
+// A text as a YAML scalar: in quotes unless it is a plain word.
+std::string YamlText(const std::string& text);
+
 // The same as YAML in block style, each line indented by `indent` blanks.
 std::string ToYaml(const google::protobuf::Message& message, int indent);
 

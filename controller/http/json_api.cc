@@ -122,12 +122,9 @@ HttpAnswer Of(Stub& stub, grpc::ClientContext& context, const std::string& query
 using Caller = HttpAnswer (*)(Stub&, grpc::ClientContext&, const std::string&);
 const std::map<std::string, Caller>& Methods() {
   static const auto& methods = *new std::map<std::string, Caller>{
-      {"GetJob", Of<&Stub::GetJob>},
-      {"GetServerInfo", Of<&Stub::GetServerInfo>},
-      {"ListEvents", Of<&Stub::ListEvents>},
-      {"ListJobs", Of<&Stub::ListJobs>},
-      {"ListReports", Of<&Stub::ListReports>},
-      {"ListWorkers", Of<&Stub::ListWorkers>},
+      {"GetJob", Of<&Stub::GetJob>},           {"GetServerInfo", Of<&Stub::GetServerInfo>},
+      {"ListEvents", Of<&Stub::ListEvents>},   {"ListJobs", Of<&Stub::ListJobs>},
+      {"ListReports", Of<&Stub::ListReports>}, {"ListWorkers", Of<&Stub::ListWorkers>},
   };
   return methods;
 }

@@ -164,13 +164,27 @@ void Metrics::RpcStarted(const std::string& method) {
   ++started_[method];
 }
 
-void Metrics::RpcHandled(const std::string& method, const std::string& code) {
+void Metrics::RpcHandled(const std::string& method, const std::string& code, absl::Duration took) {
   const absl::MutexLock lock(&mu_);
   ++handled_[{method, code}];
+  const std::vector<double> bounds = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10};
+  took_.try_emplace(method, bounds).first->second.Observe(absl::ToDoubleSeconds(took));
+}
+
+void Metrics::JobPlaced(absl::Duration waited) {
+  const absl::MutexLock lock(&mu_);
+  waits_.Observe(absl::ToDoubleSeconds(waited));
 }
 
 void Metrics::Look(const State& state) {
+  std::map<std::string, absl::Time> seen;
+  for (const auto& [name, worker] : state.workers) {
+    if (last_seen_) {
+      seen[name] = worker.connected ? std::max(worker.since, last_seen_(name)) : worker.since;
+    }
+  }
   const absl::MutexLock lock(&mu_);
+  seen_ = std::move(seen);
   jobs_.clear();
   for (const auto& [id, entry] : state.jobs) {
     ++jobs_[entry.job.state()];
@@ -238,6 +252,17 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   Add(out.back(), static_cast<double>(connected_ - schedulable_), {{"state", "connected_not_schedulable"}});
   Add(out.back(), static_cast<double>(away_), {{"state", "away"}});
 
+  out.push_back(Family("tandem_worker_heartbeat_age_seconds", "Time since a worker was last heard of.",
+                       MetricType::Gauge));
+  for (const auto& [worker, seen] : seen_) {
+    Add(out.back(), absl::ToDoubleSeconds(clock_.Now() - seen), {{"worker", worker}});
+  }
+
+  out.push_back(Family("tandem_controller_queue_wait_seconds",
+                       "Time of jobs from their submission until they got their slots.",
+                       MetricType::Histogram));
+  out.back().metric.push_back(waits_.Metric());
+
   out.push_back(Family("tandem_controller_event_log_seq", "Number of the last event.", MetricType::Gauge));
   Add(out.back(), static_cast<double>(last_seq_));
 
@@ -258,6 +283,12 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     Labels labels = MethodLabels(key.first);
     labels.push_back({"grpc_code", key.second});
     Add(out.back(), static_cast<double>(count), std::move(labels));
+  }
+  out.push_back(Family("grpc_server_handling_seconds", "Time of RPCs until their status was sent, by method.",
+                       MetricType::Histogram));
+  for (const auto& [method, took] : took_) {
+    out.back().metric.push_back(took.Metric());
+    out.back().metric.back().label = MethodLabels(method);
   }
 
   Prune();

@@ -44,6 +44,10 @@ class Metrics : public prometheus::Collectable {
   using Totals = std::function<StepTotals(const std::string& job_id)>;
   void SetTotals(Totals totals) { totals_ = std::move(totals); }
 
+  // When a connected worker was last heard of; nothing is said of it without this. Call before any other.
+  using LastSeen = std::function<absl::Time(const std::string& worker)>;
+  void SetLastSeen(LastSeen last_seen) { last_seen_ = std::move(last_seen); }
+
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
   // A commit for which there was no room.
   void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
@@ -51,9 +55,12 @@ class Metrics : public prometheus::Collectable {
   void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report)
       ABSL_LOCKS_EXCLUDED(mu_);
   void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
+  // A job has got its slots, after this time in the queue.
+  void JobPlaced(absl::Duration waited) ABSL_LOCKS_EXCLUDED(mu_);
   void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
-  // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit".
-  void RpcHandled(const std::string& method, const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
+  // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit". Of a stream `took` is how long it was open.
+  void RpcHandled(const std::string& method, const std::string& code, absl::Duration took)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // When the controller's own certificate expires; without TLS it has none, and this is not called.
   void CertificateEnds(absl::Time time) ABSL_LOCKS_EXCLUDED(mu_);
   // What the gauges of jobs, workers and the log, and the series of checkpoints, show from now on.
@@ -93,12 +100,15 @@ class Metrics : public prometheus::Collectable {
 
   const platform::Clock& clock_;
   Totals totals_;
+  LastSeen last_seen_;
   mutable absl::Mutex mu_;
   HistogramCounts commits_ ABSL_GUARDED_BY(mu_){{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
   std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
   int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, absl::Time> seen_ ABSL_GUARDED_BY(mu_);  // by worker
+  HistogramCounts waits_ ABSL_GUARDED_BY(mu_){{0.1, 1, 10, 60, 300, 1800, 7200, 28800, 86400}};
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, v1::Progress> progress_ ABSL_GUARDED_BY(mu_);  // by job name, as of looked_
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
@@ -109,6 +119,7 @@ class Metrics : public prometheus::Collectable {
   mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, HistogramCounts> took_ ABSL_GUARDED_BY(mu_);  // by method
 };
 
 }  // namespace tandem::controller

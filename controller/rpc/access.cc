@@ -84,8 +84,8 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
         absl::StrCat(tls::ToText(caller->identity), " may not call ", Short(method), "; allowed: ",
                      who.empty() ? "nobody" : absl::StrJoin(who, ", "), "; use a certificate of that role"));
   }
-  // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The page
-  // has a limit of its own (http/json_api.cc).
+  // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The
+  // page has a limit of its own (http/json_api.cc).
   const bool is_person = caller->identity.role == Role::kUser || caller->identity.role == Role::kAdmin;
   if (is_person && !caller->is_page) {
     if (const absl::Duration wait = rate_.Take(tls::ToText(caller->identity)); wait > absl::ZeroDuration()) {

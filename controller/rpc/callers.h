@@ -19,7 +19,7 @@ namespace tandem::controller {
 // Who calls, and from where.
 struct Caller {
   tls::Identity identity;
-  std::string address;  // "10.0.0.3:40112", or "unix"
+  std::string address;   // "10.0.0.3:40112", or "unix"
   bool is_page = false;  // this process itself calls, for somebody who looks at its page
 };
 
@@ -35,8 +35,8 @@ class Callers {
   std::string Add(int fd, Caller caller) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whose call this is. The page's own is that of a user whose name no certificate can have, so no job is its.
-  // nullopt: the connection is over.
+  // Whose call this is. The page's own is that of a user whose name no certificate can have, so no job is
+  // its. nullopt: the connection is over.
   std::optional<Caller> Of(const grpc::ServerContextBase& context) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes a call over a channel within this process, which has no connection to be known by, the page's: it
@@ -47,7 +47,7 @@ class Callers {
   std::optional<Caller> Find(const std::string& peer) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  const std::string prefix_;      // not another process's
+  const std::string prefix_;  // not another process's
   const std::string page_secret_;
   mutable absl::Mutex mu_;
   uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;

@@ -44,6 +44,7 @@
 #include "platform/log.h"
 #include "platform/steady_condition.h"
 #include "proto/names.h"
+#include "proto/time.h"
 #include "tls/server_tls.h"
 
 namespace tandem::controller {
@@ -212,9 +213,13 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
       platform::Log(platform::LogLevel::kInfo, proto::ValueName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
     }
-    if (IsTerminal(event.to()) && !event.has_checkpoint()) {
+    const bool placed = event.from() == v1::JOB_STATE_QUEUED && event.to() == v1::JOB_STATE_ADMITTED;
+    const bool ended = IsTerminal(event.to()) && !event.has_checkpoint();
+    if (placed || ended) {
       const absl::StatusOr<std::optional<v1::Job>> job = store->Find(event.job_id());
-      if (job.ok() && job->has_value()) {
+      if (job.ok() && job->has_value() && placed) {
+        metrics->JobPlaced(proto::FromProto(event.time()) - proto::FromProto((*job)->created()));
+      } else if (job.ok() && job->has_value()) {
         metrics->JobEnded(**job);
       }
     }
@@ -290,6 +295,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                              .orphan_timeout = options.orphan_timeout};
   sessions.FitTo(options.limits.worker_timeout);
   parts->sessions = std::make_unique<Sessions>(sessions, clock, random);
+  parts->metrics->SetLastSeen(
+      [sessions = parts->sessions.get()](const std::string& worker) { return sessions->LastSeen(worker); });
   parts->progress = std::make_unique<ProgressBoard>(clock);
   parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, *parts->progress, clock, random);
   parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, *parts->progress, clock);
@@ -344,7 +351,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(parts->workers.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
-  interceptors.push_back(CountRpcs(*parts->metrics));
+  interceptors.push_back(CountRpcs(*parts->metrics, clock));
   interceptors.push_back(AuditCalls(parts->callers));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   parts->server = builder.BuildAndStart();

@@ -35,8 +35,9 @@ TopState Cluster(int running, int queued) {
 TEST(TopFrameTest, WhatRunsComesBeforeWhatWaitsAndInTheOrderOfSubmission) {
   const std::string text = RenderTop(Cluster(2, 2), {}, Moment(60));
   EXPECT_THAT(
-      text, StartsWith(
-                "workers 0 of 0 connected  slots 0 of 0 in use  jobs 2 QUEUED, 2 RUNNING  16,384 tokens/s\n"));
+      text,
+      StartsWith(
+          "workers 0 of 0 connected  slots 0 of 0 in use  jobs 2 QUEUED, 2 RUNNING  16,384 tokens/s\n"));
   EXPECT_LT(text.find("running-0"), text.find("running-1"));
   EXPECT_LT(text.find("running-1"), text.find("queued-0"));
   EXPECT_LT(text.find("queued-0"), text.find("queued-1"));

@@ -11,6 +11,7 @@
 #include "tests/controller/http_client.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/tls/certificates.h"
 
 namespace tandem::controller {
 namespace {
@@ -47,8 +48,10 @@ TEST(QueryTest, WhatDoesNotFitIsRefused) {
 
 class SiteTest : public ::testing::Test {
  protected:
-  void Start(const std::string& listen = "127.0.0.1:0", PageMode page = PageMode::kAuto) {
+  void Start(const std::string& listen = "127.0.0.1:0", PageMode page = PageMode::kAuto,
+             const tls::TlsFiles& tls = {}) {
     ServerOptions options;
+    options.tls = tls;
     options.state_directory = folder_.path();
     options.listen = {"127.0.0.1:0"};
     options.metrics_listen = listen;
@@ -101,6 +104,23 @@ TEST_F(SiteTest, TheJsonIsThatOfTheService) {
   const int64_t third = std::stoll(events[2]["seq"].get<std::string>());
   EXPECT_EQ(Api("ListEvents?job=shown&after_seq=" + std::to_string(third))["events"].size(),
             events.size() - 3);
+}
+
+TEST_F(SiteTest, ThePageReadsBesideTlsTooAndNobodyElseIsTakenForIt) {
+  const tls::Certificates certificates;
+  Start("127.0.0.1:0", PageMode::kAuto, certificates.Files("controller", certificates.OfServer()));
+  EXPECT_THAT(Get("/api/ListJobs"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
+  const tls::Credential worker = certificates.Of({tls::Role::kWorker, "w"});
+  const auto stub = v1::Jobs::NewStub(grpc::CreateChannel(
+      server_->addresses().at(0),
+      grpc::SslCredentials({certificates.authority().certificate, worker.key, worker.certificate})));
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  context.AddMetadata("tandem-page", "");
+  context.AddMetadata("tandem-page", std::string(32, '0'));
+  v1::ListJobsResponse response;
+  EXPECT_EQ(stub->ListJobs(&context, {}, &response).error_code(), grpc::StatusCode::PERMISSION_DENIED);
 }
 
 TEST_F(SiteTest, ErrorsAreJsonWithTheStatusThatFits) {

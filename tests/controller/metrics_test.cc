@@ -91,7 +91,8 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   metrics->Report("id-1", "headers", ReportOf(2));  // sent twice
   metrics->CommitSeconds(0.0002);
   metrics->RpcStarted("/tandem.v1.Jobs/Submit");
-  metrics->RpcHandled("/tandem.v1.Jobs/Submit", "OK");
+  metrics->RpcHandled("/tandem.v1.Jobs/Submit", "OK", absl::Milliseconds(2));
+  metrics->JobPlaced(absl::Seconds(90));
   absl::StatusOr<std::unique_ptr<HttpServer>> server =
       HttpServer::Start("127.0.0.1:0", MetricsHandler(metrics));
   ASSERT_TRUE(server.ok()) << server.status();
@@ -105,6 +106,11 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   EXPECT_THAT(text,
               HasSubstr("grpc_server_handled_total{grpc_service=\"tandem.v1.Jobs\",grpc_method=\"Submit\","
                         "grpc_code=\"OK\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("grpc_server_handling_seconds_bucket{grpc_service=\"tandem.v1.Jobs\",grpc_method="
+                        "\"Submit\",le=\"0.003\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tandem_controller_queue_wait_seconds_bucket{le=\"60\"} 0"));
+  EXPECT_THAT(text, HasSubstr("tandem_controller_queue_wait_seconds_bucket{le=\"300\"} 1"));
 
   if (std::system("command -v promtool > /dev/null 2>&1") == 0) {
     TempFolder folder;
@@ -117,6 +123,20 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   EXPECT_THAT(Scrape((*server)->address()), HasSubstr("job_name=\"headers\""));
   clock.Advance(absl::Minutes(2));
   EXPECT_THAT(Scrape((*server)->address()), Not(HasSubstr("headers")));
+}
+
+TEST(MetricsTest, AWorkersSilenceIsCountedFromItsLastWordWhetherItIsConnectedOrAway) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  const absl::Time start = clock.Now();
+  metrics.SetLastSeen([&](const std::string&) { return start + absl::Seconds(7); });
+  State state;
+  state.workers["here"] = {.connected = true, .since = start};
+  state.workers["away"] = {.connected = false, .since = start + absl::Seconds(3)};
+  clock.Advance(absl::Seconds(10));
+  metrics.Look(state);
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_worker_heartbeat_age_seconds{worker=\"here\"} 3"));
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_worker_heartbeat_age_seconds{worker=\"away\"} 7"));
 }
 
 TEST(MetricsTest, AReportThatComesAfterTheEndKeepsNothingAlive) {
