@@ -28,11 +28,11 @@ class Browser:
         return self.driver.execute_script("return " + text, *arguments)
 
     def text(self, selector):
-        found = self.driver.find_elements(By.CSS_SELECTOR, selector)
-        return found[0].text if found else ""
+        # In one step: the page replaces elements while it is looked at.
+        return self.script("(document.querySelector(arguments[0])?.innerText ?? '').trim()", selector)
 
     def count(self, selector):
-        return len(self.driver.find_elements(By.CSS_SELECTOR, selector))
+        return self.script("document.querySelectorAll(arguments[0]).length", selector)
 
     def click(self, selector):
         self.driver.find_element(By.CSS_SELECTOR, selector).click()
