@@ -40,11 +40,12 @@ double MaxAbsOf(const fsdp::Magnitude& magnitude) {
 
 }  // namespace
 
-Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements,
+Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
                    std::function<void(const StepSummary&)> tell,
                    std::function<void(int64_t, std::exception_ptr)> failed)
     : comm_(comm),
       item_elements_(std::move(item_elements)),
+      sharing_(std::move(sharing)),
       tell_(std::move(tell)),
       failed_(std::move(failed)),
       thread_([this] { Run(); }) {}
@@ -166,7 +167,7 @@ void Reporter::Fold(const StepRecord& record) {
     summary.gradient_max.push_back(MaxAbsOf(total.gradient));
     summary.update_max.push_back(MaxAbsOf(total.update));
   }
-  summary.experts = trainer::Fold(record.routers, gathered + routers_at, comm_.size(), stride);
+  summary.experts = trainer::Fold(record.routers, sharing_, gathered + routers_at, comm_.size(), stride);
   AddScalars(summary.experts, summary.scalars);
   tell_(summary);
 }
