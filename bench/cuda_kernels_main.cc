@@ -257,12 +257,17 @@ class Bench {
         [&] { forward(); });
     const auto result = forward();
     const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
+    const auto backward = [&](const AttentionShape& form) {
+      ops_.PrepareAttention(form, 2);
+      ops_.AttentionBackward(form, qkv, context, lse, grad, grad_qkv,
+                             Work(ops::AttentionBackwardWorkBytes(DeviceKind::kGpu, form, 2)));
+    };
     Computes(
-        "attention backward, repeatable (ATen: not)", 2.5 * flops,
-        [&] {
-          ops_.AttentionBackward(a, qkv, context, lse, grad, grad_qkv,
-                                 Work(ops::AttentionBackwardWorkBytes(DeviceKind::kGpu, a, 2)));
-        },
+        "attention backward, repeatable", 2.5 * flops, [&] { backward(a); }, nullptr);
+    AttentionShape free = a;
+    free.repeats = false;
+    Computes(
+        "attention backward, not repeatable", 2.5 * flops, [&] { backward(free); },
         [&] {
           at::_scaled_dot_product_cudnn_attention_backward(
               grad_heads, q, k, v, std::get<0>(result), std::get<1>(result), std::get<6>(result),

@@ -22,6 +22,7 @@ class TimedOperations final : public ops::Operations {
   TimedOperations(const Operations& inner, CallTimer timer) : inner_(inner), timer_(timer) {}
 
   c10::Device device() const override { return inner_.device(); }
+  std::string kernels_digest() const override { return inner_.kernels_digest(); }
   Tensor Constant(const Tensor& host) const override { return inner_.Constant(host); }
   void Linear(const Tensor& x, const Tensor& weight, const Tensor& residual, Tensor& y,
               Workspace work) const override {
@@ -113,6 +114,10 @@ class TimedShardKernels final : public fsdp::ShardKernels {
  public:
   TimedShardKernels(const ShardKernels& inner, CallTimer timer) : inner_(inner), timer_(timer) {}
 
+  void Initialize(uint64_t seed, const fsdp::Parameter& parameter, const fsdp::ParameterInit& init,
+                  fsdp::Range part, bool fp64, void* values) const override {
+    inner_.Initialize(seed, parameter, init, part, fp64, values);
+  }
   std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
     return std::make_unique<TimedUnit>(inner_.MakeUnit(std::move(geometry)), timer_);
   }

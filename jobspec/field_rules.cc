@@ -189,9 +189,6 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"precision.embedding.transport", kFloats, kNoFp8},
       {"precision.head.compute", kFloats, kNoFp8},
       {"precision.head.transport", kFloats, kNoFp8},
-      {"precision.deterministic",
-       {"true"},
-       "not built yet: faster kernels that do not promise the same bits; omit the key"},
       {"resources.device", {"auto", "cpu", "cuda"}, "use one of these"},
   };
   return rules;
@@ -214,7 +211,7 @@ std::string AllowedText(std::string_view path) {
     return rule->allowed;
   }
   if (const auto* rule = FindRule(BuiltRules(), path)) {
-    return path == "precision.deterministic" ? "true" : absl::StrJoin(rule->built, ", ");
+    return absl::StrJoin(rule->built, ", ");
   }
   if (const auto* rule = FindRule(IntegerRules(), path)) {
     return Allowed(*rule);

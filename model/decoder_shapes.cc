@@ -14,7 +14,7 @@ int64_t RowsAtATime(double multiple, int64_t expected, int64_t most) {
 }  // namespace
 
 DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute,
-                             DeviceKind device)
+                             DeviceKind device, bool repeats)
     : sequences(batch.sequences),
       length(batch.sequence_length),
       tokens(batch.sequences * batch.sequence_length),
@@ -53,6 +53,7 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       expert_passes(rows == 0 ? 0 : (seen * slots + rows - 1) / rows),
       shared_inner(config.moe.shared_intermediate_size),
       latent(config.latent),
-      widens(compute == ComputeType::kBf16) {}
+      widens(compute == ComputeType::kBf16),
+      repeats(repeats) {}
 
 }  // namespace tandem::model

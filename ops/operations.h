@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "ops/attention.h"
 #include "ops/workspace.h"
@@ -16,8 +17,8 @@ struct Device;
 namespace tandem::ops {
 
 // The forward and backward pairs on one kind of device. Each method is what the function of its name says
-// (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. Deterministic: the
-// same inputs give the same bits, on the same kind of device. Thread-safe.
+// (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. The same inputs
+// give the same bits, on the same kind of device, but for AttentionShape::repeats. Thread-safe.
 //
 // Elements are float, double or bfloat16. Of bfloat16, sums, statistics and exponentials are computed in
 // float and results are rounded once; lse, tables and a norm's grad_weight are then of float.
@@ -29,6 +30,10 @@ class Operations {
 
   // Where the tensors of these operations lie: the current device of its kind.
   virtual c10::Device device() const = 0;
+
+  // What, beside an operation's arguments, decides which kernels run: ranks of one job have the same. SHA-256,
+  // hex; empty on the CPU.
+  virtual std::string kernels_digest() const = 0;
 
   // The elements of a host tensor, where these operations read them. Blocks.
   virtual at::Tensor Constant(const at::Tensor& host) const = 0;

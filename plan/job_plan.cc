@@ -42,6 +42,7 @@ model::Precision PrecisionOf(const v1::Precision& spec) {
   };
   add("embedding", spec.embedding());
   add("head", spec.head());
+  precision.repeats = spec.deterministic();
   return precision;
 }
 
@@ -294,9 +295,11 @@ std::string PrecisionText(const JobPlan& plan) {
       absl::StrAppend(&transport, ", ", unit, " ", model::ToText(types.transport));
     }
   }
-  return common.compute == common.transport && plan.precision.units.empty()
-             ? compute
-             : absl::StrCat(compute, "; gradients between ranks ", transport);
+  std::string text = common.compute == common.transport && plan.precision.units.empty()
+                         ? compute
+                         : absl::StrCat(compute, "; gradients between ranks ", transport);
+  if (!plan.precision.repeats) absl::StrAppend(&text, "; bits need not repeat");
+  return text;
 }
 
 JobPlan MakeJobPlan(const v1::JobSpec& resolved) {

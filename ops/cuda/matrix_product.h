@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "ops/workspace.h"
 
@@ -15,9 +17,9 @@ namespace tandem::ops::cuda {
 // Matrix products by cuBLASLt, on the current GPU. Sums are of float where operands are of bfloat16, also
 // between the parts of one that cuBLASLt splits.
 //
-// The algorithm of a shape is the first that cuBLASLt's rules give, asked once a process; it decides the
-// bits, and so do the shape, the types, the strides, and whether matrices begin at multiples of 16 bytes.
-// Thread-safe.
+// The algorithm of a shape is the table's (product_table.h); of one that it does not name the first that
+// cuBLASLt's rules give, asked once a process. It decides the bits, and so do the shape, the types, the
+// strides, and whether matrices begin at multiples of 16 bytes. Thread-safe.
 class MatrixProduct {
  public:
   MatrixProduct();
@@ -29,6 +31,19 @@ class MatrixProduct {
   // c10::Error for anything else, and with cuBLASLt's status.
   void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
                 Workspace work, CUstream_st* stream);
+
+  // The algorithms that cuBLASLt proposes for that product, best first by its rules, in `turns` turns.
+  struct Candidate {
+    std::string line;  // of the table
+    double ms = 0;     // median of the turns
+  };
+  // Blocks. Throws where the product's matrices are not such as the table names: adjacent rows or columns
+  // that follow each other, at multiples of 16 bytes.
+  std::vector<Candidate> Measure(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
+                                 at::Tensor& output, int turns, Workspace work, CUstream_st* stream);
+
+  // Of the current GPU, of cuBLASLt and of what the table says of both.
+  static std::string Digest();
 
  private:
   class Plans;

@@ -45,6 +45,8 @@ class Cuda final : public Operations {
  public:
   c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
 
+  std::string kernels_digest() const override { return cuda::MatrixProduct::Digest(); }
+
   at::Tensor Constant(const at::Tensor& host) const override {
     return host.to(host.options().device(device()));
   }

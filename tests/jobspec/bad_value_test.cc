@@ -512,9 +512,6 @@ const BadSpec kLater[] = {
      "job.yaml:4:35: precision.head.compute: bf16 is not allowed; allowed: fp64; fp64 is for whole models: "
      "use "
      "one of these, or leave the key out\n"},
-    {"not deterministic", "", "precision: {deterministic: false}",
-     "job.yaml:4:13: precision.deterministic: false is not allowed; allowed: true; not built yet: "
-     "faster kernels that do not promise the same bits; omit the key\n"},
     {"no ranks on any worker", "", "resources: {ranks_per_worker: 0}",
      "job.yaml:4:13: resources.ranks_per_worker: 0 is not allowed; allowed: 1 to 16384; use a larger "
      "number\n"},
