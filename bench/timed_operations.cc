@@ -28,10 +28,10 @@ class TimedOperations final : public ops::Operations {
               Workspace work) const override {
     timer_.Time(OfWeight("Linear", weight), [&] { inner_.Linear(x, weight, residual, y, work); });
   }
-  void LinearBackwardInput(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x,
+  void LinearBackwardInput(const Tensor& grad_y, const Tensor& weight, bool add, Tensor& grad_x,
                            Workspace work) const override {
     timer_.Time(OfWeight("LinearBackwardInput", weight),
-                [&] { inner_.LinearBackwardInput(grad_y, weight, grad_x, work); });
+                [&] { inner_.LinearBackwardInput(grad_y, weight, add, grad_x, work); });
   }
   void LinearBackwardWeight(const Tensor& grad_y, const Tensor& x, bool add, Tensor& grad_weight,
                             Workspace work) const override {
@@ -87,6 +87,17 @@ class TimedOperations final : public ops::Operations {
   void CrossEntropy(const Tensor& logits, const Tensor& targets, Tensor& lse, Tensor& loss,
                     Tensor& grad_logits) const override {
     timer_.Time("CrossEntropy", [&] { inner_.CrossEntropy(logits, targets, lse, loss, grad_logits); });
+  }
+  void CrossEntropyBlock(const Tensor& logits, const Tensor& targets, int64_t first, int64_t vocabulary,
+                         Tensor& lse, Tensor& target_logits, Tensor& loss) const override {
+    timer_.Time("CrossEntropyBlock", [&] {
+      inner_.CrossEntropyBlock(logits, targets, first, vocabulary, lse, target_logits, loss);
+    });
+  }
+  void CrossEntropyBlockBackward(const Tensor& targets, int64_t first, int64_t vocabulary, const Tensor& lse,
+                                 Tensor& logits) const override {
+    timer_.Time("CrossEntropyBlockBackward",
+                [&] { inner_.CrossEntropyBlockBackward(targets, first, vocabulary, lse, logits); });
   }
 
  private:

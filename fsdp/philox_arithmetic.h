@@ -11,6 +11,10 @@ namespace tandem::fsdp {
 
 // philox.h, in one source for the host and for GPUs, whose bits must agree: nothing but additions, products,
 // quotients and roots, which are rounded alike everywhere. Compile without contraction (CMakeLists.txt).
+//
+// The coefficients of the polynomials are FreeBSD's (msun), whose notice says: Copyright (C) 1993 by Sun
+// Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and distribute this software is
+// freely granted, provided that this notice is preserved.
 
 struct PhiloxWords {
   uint32_t word[4];

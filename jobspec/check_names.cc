@@ -100,18 +100,19 @@ void CheckRecompute(FieldChecker& check) {
     return;
   }
   const std::vector<std::string> words = NamesIn(check.spec().training().recompute(), "off");
-  if (words == std::vector<std::string>{"layer"}) {
-    return;
-  }
-  std::set<std::string> kinds = {"attention", "mlp"};
+  const bool whole_layers = std::find(words.begin(), words.end(), "layer") != words.end();
+  std::set<std::string> kinds = whole_layers ? std::set<std::string>{"layer", "head"}
+                                             : std::set<std::string>{"attention", "mlp", "head"};
   for (const std::string& word : words) {
     if (kinds.erase(word) > 0) {
       continue;
     }
-    check.Refuse(kRecompute,
-                 word == "off" || word == "layer"
-                     ? absl::StrCat(word, " stands alone: leave the others out")
-                     : absl::StrCat(Shown(word), " is not a kind of node of a layer, or is there twice"));
+    check.Refuse(
+        kRecompute,
+        word == "off" ? "off stands alone: leave the others out"
+        : whole_layers && (word == "attention" || word == "mlp")
+            ? absl::StrCat(word, " is in every layer: leave it out, or layer")
+            : absl::StrCat(Shown(word), " is neither a kind of node of a layer nor head, or is there twice"));
     return;
   }
   if (kinds.count("mlp") == 0 && check.Usable({"model.moe.decoder_sparse_step"}) &&

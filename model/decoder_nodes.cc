@@ -43,7 +43,7 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {NodeKind::kExperts, MakeExpertsNode},
       {NodeKind::kCombine, MakeCombineNode},
       {NodeKind::kFinish, MakeFinishNode},
-      {NodeKind::kHead, MakeHeadNode},
+      {NodeKind::kHead, config.keeps_logits ? MakeHeadNode : MakeBlockedHeadNode},
   };
   std::vector<std::unique_ptr<Node>> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {

@@ -24,6 +24,7 @@ struct DecoderShapes {
   int64_t kv_heads;
   int64_t head_dim;
   int64_t vocabulary;     // V
+  int64_t logit_columns;  // of the vocabulary, whose logits are in memory at a time; 0: all, for the backward
   int64_t query;          // heads * head_dim
   int64_t key;            // kv_heads * head_dim
   int64_t qkv;            // query + 2 * key

@@ -48,9 +48,9 @@ class Operations {
   // or undefined: none.
   virtual void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual,
                       at::Tensor& y, Workspace work) const = 0;
-  // grad_x = grad_y W.
-  virtual void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
-                                   Workspace work) const = 0;
+  // grad_x (+)= grad_y W.
+  virtual void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add,
+                                   at::Tensor& grad_x, Workspace work) const = 0;
   // grad_weight (+)= grad_y^T x.
   virtual void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add,
                                     at::Tensor& grad_weight, Workspace work) const = 0;
@@ -88,6 +88,11 @@ class Operations {
   // grad_logits may be logits itself.
   virtual void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
                             at::Tensor& loss, at::Tensor& grad_logits) const = 0;
+  virtual void CrossEntropyBlock(const at::Tensor& logits, const at::Tensor& targets, int64_t first,
+                                 int64_t vocabulary, at::Tensor& lse, at::Tensor& target_logits,
+                                 at::Tensor& loss) const = 0;
+  virtual void CrossEntropyBlockBackward(const at::Tensor& targets, int64_t first, int64_t vocabulary,
+                                         const at::Tensor& lse, at::Tensor& logits) const = 0;
 };
 
 // The functions of this folder.

@@ -12,6 +12,7 @@
 #include "parallel/spec_grid.h"
 #include "parallel/spec_group_options.h"
 #include "plan/build_stage.h"
+#include "plan/recomputation.h"
 #include "platform/sha256.h"
 #include "schedules/program/text.h"
 
@@ -307,6 +308,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.train = Train(resolved);
   plan.model = jobspec::ModelConfigOf(resolved.model());
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
+  plan.model.keeps_logits = !RecomputesLogits(plan.train.recompute);
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
   plan.precision = PrecisionOf(resolved.precision());

@@ -17,6 +17,7 @@
 #include "data/loader.h"
 #include "device/device.h"
 #include "model/node.h"
+#include "ops/operations.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
 #include "trainer/backend.h"

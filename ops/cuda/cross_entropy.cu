@@ -20,6 +20,28 @@ constexpr int kRowThreads = 1024;
 constexpr int64_t kLargeRow = 128 << 10;
 constexpr int kAloneBytes = 120 << 10;
 
+// The gradients of a row's logits, by the kBlock threads of a block; may be in place. target: the column that
+// is subtracted from, outside of them: none.
+template <int N, int kBlock, typename E, typename T>
+__device__ void WriteGradients(const E* logits, int64_t columns, int64_t target, T lse, T scale,
+                               E* grad_logits) {
+  const int64_t target_pack = target >= 0 ? target / N : -1;
+#pragma unroll 2
+  for (int64_t i = threadIdx.x; i < columns / N; i += kBlock) {
+    Pack<E, N> values = PackAt<E, N>(logits, i);
+    T gradients[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
+    if (i == target_pack) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) gradients[k] -= k == target % N ? scale : T{0};
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) Narrow(gradients[k], values.e[k]);
+    SetPack(grad_logits, i, values);
+  }
+}
+
 template <typename E, int N, typename T>
 __global__ void __launch_bounds__(kRowThreads)
     CrossEntropyRow(const E* logits, Tokens targets, int64_t columns, T scale, T* losses, E* grad_logits) {
@@ -29,21 +51,34 @@ __global__ void __launch_bounds__(kRowThreads)
   if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(logits[begin + id]);
   const T lse = BlockLogSumExp<N, kRowThreads>(logits + begin, columns);
   if (threadIdx.x == 0) losses[blockIdx.x] = lse - logit;
-  const int64_t target_pack = id >= 0 ? id / N : -1;
-#pragma unroll 2
-  for (int64_t i = threadIdx.x; i < columns / N; i += kRowThreads) {
-    Pack<E, N> values = PackAt<E, N>(logits + begin, i);
-    T gradients[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
-    if (i == target_pack) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) gradients[k] -= k == id % N ? scale : T{0};
-    }
-#pragma unroll
-    for (int k = 0; k < N; ++k) Narrow(gradients[k], values.e[k]);
-    SetPack(grad_logits + begin, i, values);
-  }
+  WriteGradients<N, kRowThreads>(logits + begin, columns, id, lse, scale, grad_logits + begin);
+}
+
+template <typename T>
+__device__ T LogAddExp(T a, T b) {
+  const T most = a < b ? b : a;
+  const T least = a < b ? a : b;  // and NaN where b is, which the sum then is
+  return least == -static_cast<T>(INFINITY) ? most : most + log1p(exp(least - most));
+}
+
+// A row's columns from `first` on, of `columns`.
+template <typename E, int N, typename T>
+__global__ void LogSumExpOfBlock(const E* logits, Tokens targets, int64_t first, int64_t columns, T* lse,
+                                 T* target_logits) {
+  const E* const row = logits + blockIdx.x * columns;
+  const T sum = BlockLogSumExp<N>(row, columns);
+  if (threadIdx.x > 0) return;
+  const int64_t target = IdOf(targets, blockIdx.x) - first;
+  if (first == 0) target_logits[blockIdx.x] = NotANumber<T>();
+  if (target >= 0 && target < columns) target_logits[blockIdx.x] = Widen(row[target]);
+  lse[blockIdx.x] = first == 0 ? sum : LogAddExp(lse[blockIdx.x], sum);
+}
+
+template <typename E, int N, typename T>
+__global__ void GradientsOfBlock(Tokens targets, int64_t first, int64_t columns, T scale, const T* lse,
+                                 E* logits) {
+  E* const row = logits + blockIdx.x * columns;
+  WriteGradients<N, kThreads>(row, columns, IdOf(targets, blockIdx.x) - first, lse[blockIdx.x], scale, row);
 }
 
 // The same for rows of which the second-level cache has no room for all that are read at once, on GPUs with
@@ -188,12 +223,14 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
 #endif
 }
 
-// One block.
+// One block. loss = the mean of losses, or where target_logits are given of what losses are above these.
 template <typename T>
-__global__ void MeanLoss(const T* losses, int64_t rows, double* loss) {
+__global__ void MeanLoss(const T* losses, const T* target_logits, int64_t rows, double* loss) {
   double sum = 0;
 #pragma unroll 8
-  for (int64_t row = threadIdx.x; row < rows; row += kRowThreads) sum += static_cast<double>(losses[row]);
+  for (int64_t row = threadIdx.x; row < rows; row += kRowThreads) {
+    sum += static_cast<double>(losses[row] - (target_logits == nullptr ? T{0} : target_logits[row]));
+  }
   sum = BlockSum<kRowThreads>(sum);
   if (threadIdx.x == 0) *loss = sum / static_cast<double>(rows);
 }
@@ -251,13 +288,53 @@ int CrossEntropy(const E* logits, const Tokens& targets, int64_t columns, Arithm
           logits, targets, columns, scale, losses, grad_logits);
     });
   }
-  MeanLoss<<<1, kRowThreads, 0, stream>>>(losses, rows, loss);
+  MeanLoss<Arithmetic<E>><<<1, kRowThreads, 0, stream>>>(losses, nullptr, rows, loss);
   const int launched = cudaGetLastError();
   return error != cudaSuccess ? error : launched;
+}
+
+template <typename E>
+int CrossEntropyBlock(const E* logits, const Tokens& targets, int64_t first, int64_t columns,
+                      int64_t vocabulary, Arithmetic<E>* lse, Arithmetic<E>* target_logits, double* loss,
+                      Stream stream) {
+  const int64_t rows = targets.sequences * targets.length;
+  if (rows > 0) {
+    WithPacks<E>({columns}, {logits}, [&]<int N>(Packed<N>) {
+      LogSumExpOfBlock<E, N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
+          logits, targets, first, columns, lse, target_logits);
+    });
+  }
+  if (first + columns == vocabulary) {
+    MeanLoss<<<1, kRowThreads, 0, stream>>>(lse, target_logits, rows, loss);
+  }
+  return cudaGetLastError();
+}
+
+template <typename E>
+int CrossEntropyBlockBackward(const Tokens& targets, int64_t first, int64_t columns, const Arithmetic<E>* lse,
+                              E* logits, Stream stream) {
+  using T = Arithmetic<E>;
+  const int64_t rows = targets.sequences * targets.length;
+  if (rows == 0) return cudaSuccess;
+  const T scale = static_cast<T>(1.0 / static_cast<double>(rows));
+  WithPacks<E>({columns}, {logits}, [&]<int N>(Packed<N>) {
+    GradientsOfBlock<E, N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(targets, first, columns,
+                                                                                  scale, lse, logits);
+  });
+  return cudaGetLastError();
 }
 
 template int CrossEntropy(const float*, const Tokens&, int64_t, float*, double*, float*, Stream);
 template int CrossEntropy(const double*, const Tokens&, int64_t, double*, double*, double*, Stream);
 template int CrossEntropy(const Bf16*, const Tokens&, int64_t, float*, double*, Bf16*, Stream);
+
+#define TANDEM_INSTANTIATE(E)                                                                               \
+  template int CrossEntropyBlock(const E*, const Tokens&, int64_t, int64_t, int64_t, Arithmetic<E>*,        \
+                                 Arithmetic<E>*, double*, Stream);                                          \
+  template int CrossEntropyBlockBackward(const Tokens&, int64_t, int64_t, const Arithmetic<E>*, E*, Stream);
+
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(double)
+TANDEM_INSTANTIATE(Bf16)
 
 }  // namespace tandem::ops::cuda

@@ -3,9 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -16,28 +14,6 @@
 #include "ops/tensor_access.h"
 
 namespace tandem::ops::cuda {
-namespace {
-
-// Milliseconds of the work that `call` enqueues on the stream. Blocks.
-template <typename Call>
-float Milliseconds(CUstream_st* stream, const Call& call) {
-  const auto check = [](cudaError_t error) {
-    TORCH_CHECK(error == cudaSuccess, "time of a matrix product: ", cudaGetErrorString(error));
-  };
-  std::array<cudaEvent_t, 2> events{};
-  for (cudaEvent_t& event : events) check(cudaEventCreate(&event));
-  check(cudaEventRecord(events[0], stream));
-  call();
-  check(cudaEventRecord(events[1], stream));
-  check(cudaEventSynchronize(events[1]));
-  float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, events[0], events[1]));
-  for (const cudaEvent_t event : events) check(cudaEventDestroy(event));
-  return milliseconds;
-}
-
-}  // namespace
-
 class MatrixProduct::Plans {
  public:
   // The handle is of the current GPU; both live as long as this.
@@ -89,37 +65,6 @@ void MatrixProduct::Multiply(const at::Tensor& a, const at::Tensor& b, const at:
   }
   const auto [handle, plan] = plans_->Find(operands);
   plan->Run(handle, operands, work, stream);
-}
-
-std::vector<MatrixProduct::Candidate> MatrixProduct::Measure(const at::Tensor& a, const at::Tensor& b,
-                                                             const at::Tensor& addend, at::Tensor& output,
-                                                             int turns, Workspace work, CUstream_st* stream) {
-  constexpr int kMostProposed = 64;
-  const ProductOperands operands(a, b, addend, output);
-  CheckWork("a matrix product", work, kGpuLinearWorkBytes);
-  const std::string product = operands.text();
-  TORCH_CHECK(!product.empty() && output.numel() > 0, "the table of products does not name such matrices");
-  const cublasLtHandle_t handle = plans_->Find(operands).first;
-  std::vector<Candidate> candidates;
-  std::vector<std::unique_ptr<ProductPlan>> plans;
-  for (const ProductTable::Algorithm& algorithm :
-       ProductPlan(handle, operands, nullptr).Proposed(handle, operands, kMostProposed)) {
-    candidates.push_back({.line = ProductTable::Line(ProductMachine(), product, algorithm)});
-    plans.push_back(std::make_unique<ProductPlan>(handle, operands, &algorithm));
-  }
-  std::vector<std::vector<float>> times(candidates.size());
-  for (int turn = -1; turn < turns; ++turn) {  // one more, to warm up
-    for (size_t i = 0; i < plans.size(); ++i) {
-      const float ms = Milliseconds(stream, [&] { plans[i]->Run(handle, operands, work, stream); });
-      if (turn >= 0) times[i].push_back(ms);
-    }
-  }
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const auto middle = times[i].begin() + turns / 2;
-    std::nth_element(times[i].begin(), middle, times[i].end());
-    candidates[i].ms = *middle;
-  }
-  return candidates;
 }
 
 std::string MatrixProduct::Digest() {

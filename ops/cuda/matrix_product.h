@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "ops/workspace.h"
 
@@ -31,16 +30,6 @@ class MatrixProduct {
   // c10::Error for anything else, and with cuBLASLt's status.
   void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
                 Workspace work, CUstream_st* stream);
-
-  // The algorithms that cuBLASLt proposes for that product, best first by its rules, in `turns` turns.
-  struct Candidate {
-    std::string line;  // of the table
-    double ms = 0;     // median of the turns
-  };
-  // Blocks. Throws where the product's matrices are not such as the table names: adjacent rows or columns
-  // that follow each other, at multiples of 16 bytes.
-  std::vector<Candidate> Measure(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
-                                 at::Tensor& output, int turns, Workspace work, CUstream_st* stream);
 
   // Of the current GPU, of cuBLASLt and of what the table says of both.
   static std::string Digest();

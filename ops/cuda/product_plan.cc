@@ -142,13 +142,17 @@ std::string ProductMachine() {
 ProductPlan::ProductPlan(cublasLtHandle_t handle, const ProductOperands& operands,
                          const ProductTable::Algorithm* algorithm)
     : type_(operands.left.type),
+      output_type_(operands.output.type),
       a_(LayoutOf(operands.left)),
       b_(LayoutOf(operands.right)),
       addend_(LayoutOf(operands.addend)),
       output_(LayoutOf(operands.output)) {
   Describe(operands);
   if (algorithm != nullptr) {
-    Choose(handle, operands, *algorithm);
+    const cublasStatus_t status = Configure(handle, *algorithm, algorithm_);
+    TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS,
+                "matrix product: the algorithm of the build's table does not compute ", Factors(operands),
+                ": ", cublasLtGetStatusString(status));
     return;
   }
   const std::vector<cublasLtMatmulAlgo_t> proposed = ProposedAlgorithms(handle, operands, 1);
@@ -173,26 +177,29 @@ void ProductPlan::Describe(const ProductOperands& operands) {
   transpose(CUBLASLT_MATMUL_DESC_TRANSB, operands.left.transposed);
 }
 
-void ProductPlan::Choose(cublasLtHandle_t handle, const ProductOperands& operands,
-                         const ProductTable::Algorithm& algorithm) {
-  cublasStatus_t status = cublasLtMatmulAlgoInit(
-      handle, ComputeTypeOf(type_), ScaleTypeOf(type_), operands.right.type, operands.left.type,
-      operands.addend.type, operands.output.type, static_cast<int>(algorithm.id), &algorithm_);
+cublasStatus_t ProductPlan::Configure(cublasLtHandle_t handle, const ProductTable::Algorithm& algorithm,
+                                      cublasLtMatmulAlgo_t& configured) const {
+  cublasStatus_t status =
+      cublasLtMatmulAlgoInit(handle, ComputeTypeOf(type_), ScaleTypeOf(type_), type_, type_, output_type_,
+                             output_type_, static_cast<int>(algorithm.id), &configured);
   if (status == CUBLAS_STATUS_SUCCESS) {
     ProductTable::Algorithm settings = algorithm;
     WithSettings(settings, [&](cublasLtMatmulAlgoConfigAttributes_t which, auto value, uint32_t&) {
       const cublasStatus_t set =
-          cublasLtMatmulAlgoConfigSetAttribute(&algorithm_, which, &value, sizeof(value));
+          cublasLtMatmulAlgoConfigSetAttribute(&configured, which, &value, sizeof(value));
       if (set != CUBLAS_STATUS_SUCCESS) status = set;
     });
   }
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
   cublasLtMatmulHeuristicResult_t result{};
-  if (status == CUBLAS_STATUS_SUCCESS) {
-    status = cublasLtMatmulAlgoCheck(handle, product_, b_, a_, addend_, output_, &algorithm_, &result);
-  }
-  TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= size_t{kGpuLinearWorkBytes},
-              "matrix product: the algorithm of the build's table does not compute ", Factors(operands), ": ",
-              cublasLtGetStatusString(status));
+  status = cublasLtMatmulAlgoCheck(handle, product_, b_, a_, addend_, output_, &configured, &result);
+  const bool fits = result.workspaceSize <= size_t{kGpuLinearWorkBytes};
+  return status == CUBLAS_STATUS_SUCCESS && !fits ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+}
+
+bool ProductPlan::Takes(cublasLtHandle_t handle, const ProductTable::Algorithm& algorithm) const {
+  cublasLtMatmulAlgo_t configured{};
+  return Configure(handle, algorithm, configured) == CUBLAS_STATUS_SUCCESS;
 }
 
 std::vector<cublasLtMatmulAlgo_t> ProductPlan::ProposedAlgorithms(cublasLtHandle_t handle,

@@ -70,6 +70,9 @@ class ProductPlan {
   std::vector<ProductTable::Algorithm> Proposed(cublasLtHandle_t handle, const ProductOperands& operands,
                                                 int most) const;
 
+  // Whether that algorithm computes it, in kGpuLinearWorkBytes of work memory.
+  bool Takes(cublasLtHandle_t handle, const ProductTable::Algorithm& algorithm) const;
+
   void Run(cublasLtHandle_t handle, const ProductOperands& operands, Workspace work,
            CUstream_st* stream) const;
 
@@ -77,10 +80,11 @@ class ProductPlan {
   std::vector<cublasLtMatmulAlgo_t> ProposedAlgorithms(cublasLtHandle_t handle,
                                                        const ProductOperands& operands, int most) const;
   void Describe(const ProductOperands& operands);
-  void Choose(cublasLtHandle_t handle, const ProductOperands& operands,
-              const ProductTable::Algorithm& algorithm);
+  cublasStatus_t Configure(cublasLtHandle_t handle, const ProductTable::Algorithm& algorithm,
+                           cublasLtMatmulAlgo_t& configured) const;
 
   const cudaDataType_t type_;
+  const cudaDataType_t output_type_;
   cublasLtMatmulDesc_t product_ = nullptr;
   const cublasLtMatrixLayout_t a_;
   const cublasLtMatrixLayout_t b_;
