@@ -168,19 +168,24 @@ class Tuner {
     const Algorithm* const of_table = ProductTable::OfBuild().Find(ProductMachine(), product.text());
 
     std::vector<Algorithm> order = proposed;
-    if (of_table != nullptr) order.push_back(*of_table);
+    const Algorithm chosen = of_table != nullptr ? *of_table : proposed.front();
+    order.push_back(chosen);
     order.insert(order.end(), good.begin(), good.end());
     const size_t before_random = order.size();
     order.insert(order.end(), all.begin(), all.end());
 
     std::vector<Candidate> tried;
+    const auto has = [&](const Algorithm& algorithm) {
+      return std::any_of(tried.begin(), tried.end(),
+                         [&](const Candidate& candidate) { return candidate.algorithm == algorithm; });
+    };
     const Clock::time_point begin = Clock::now();
     size_t looked_at = 0;
     for (const Algorithm& algorithm : order) {
       if (looked_at >= before_random && std::chrono::duration<double>(Clock::now() - begin).count() > seconds)
         break;
       ++looked_at;
-      if (!rules.Takes(handle_, algorithm)) continue;
+      if (!rules.Takes(handle_, algorithm) || has(algorithm)) continue;
       Candidate candidate{algorithm, std::make_unique<ProductPlan>(handle_, product, &algorithm)};
       try {
         candidate.ms = Time(*candidate.plan, product);
@@ -192,28 +197,32 @@ class Tuner {
     const size_t count = tried.size();
     std::stable_sort(tried.begin(), tried.end(),
                      [](const Candidate& left, const Candidate& right) { return left.ms < right.ms; });
-    tried.resize(std::min(tried.size(), kRemembered));
     good.clear();
-    for (const Candidate& candidate : tried) good.push_back(candidate.algorithm);
-    tried.resize(std::min(tried.size(), kFinalists));
-    tried.push_back({proposed.front(), std::make_unique<ProductPlan>(handle_, product, &proposed.front())});
-    const size_t first = tried.size() - 1;
-    if (of_table != nullptr) {
-      tried.push_back({*of_table, std::make_unique<ProductPlan>(handle_, product, of_table)});
+    for (size_t i = 0; i < std::min(tried.size(), kRemembered); ++i) good.push_back(tried[i].algorithm);
+    // And the two that they are compared with.
+    std::vector<Candidate> finalists;
+    for (size_t i = 0; i < tried.size(); ++i) {
+      const Algorithm& algorithm = tried[i].algorithm;
+      if (i < kFinalists || algorithm == proposed.front() || algorithm == chosen) {
+        finalists.push_back(std::move(tried[i]));
+      }
     }
-    const size_t chosen = tried.size() - 1;
-
-    std::vector<std::vector<double>> times(tried.size());
+    std::vector<std::vector<double>> times(finalists.size());
     for (int turn = 0; turn < kTurns; ++turn) {
-      for (size_t i = 0; i < tried.size(); ++i) times[i].push_back(Time(*tried[i].plan, product));
+      for (size_t i = 0; i < finalists.size(); ++i) times[i].push_back(Time(*finalists[i].plan, product));
     }
-    for (size_t i = 0; i < tried.size(); ++i) tried[i].ms = Median(times[i]);
+    double first_ms = 0;
+    double chosen_ms = 0;
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      finalists[i].ms = Median(times[i]);
+      if (finalists[i].algorithm == proposed.front()) first_ms = finalists[i].ms;
+      if (finalists[i].algorithm == chosen) chosen_ms = finalists[i].ms;
+    }
     const auto best =
-        std::min_element(tried.begin(), tried.end(),
+        std::min_element(finalists.begin(), finalists.end(),
                          [](const Candidate& left, const Candidate& right) { return left.ms < right.ms; });
-    Print(name, product, tried[first].ms, tried[chosen].ms, *best, of_table != nullptr, looked_at, count,
-          order.size());
-    if (best->ms < kWorthIt * tried[first].ms) {
+    Print(name, product, first_ms, chosen_ms, *best, of_table != nullptr, looked_at, count, order.size());
+    if (best->ms < kWorthIt * first_ms) {
       std::printf("%s\n", ProductTable::Line(ProductMachine(), product.text(), best->algorithm).c_str());
       std::fflush(stdout);
     }

@@ -12,7 +12,7 @@ namespace tandem::ops {
 
 // On a GPU the rows of a norm are shared among so many blocks, whatever the GPU, each of which adds up a
 // gradient of the weight.
-inline constexpr int64_t kNormGroups = 264;  // two on each of an H100's multiprocessors
+inline constexpr int64_t kNormGroups = 528;  // four on each of an H100's multiprocessors
 
 // element_bytes: of x; sums of bfloat16 are of float.
 constexpr int64_t RmsNormBackwardWorkBytes(DeviceKind device, int64_t rows, int64_t columns,

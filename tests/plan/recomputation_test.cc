@@ -101,8 +101,14 @@ TEST(RecomputationTest, AWholeLayerCostsItsForwardWithoutTheProductOfItsOutput) 
 }
 
 TEST(RecomputationTest, LogitsInBlocksCostAProductAndAreNeverThereAsAWhole) {
-  const JobPlan off = PlanWith("off");
-  const JobPlan plan = PlanWith("head");
+  const auto with = [](const char* recompute) {
+    v1::JobSpec job = TestJob();
+    job.mutable_model()->set_vocab_size(8192);
+    job.mutable_training()->set_recompute(recompute);
+    return MakeJobPlan(job);
+  };
+  const JobPlan off = with("off");
+  const JobPlan plan = with("head");
   const auto tokens = static_cast<int64_t>(plan.batch.sequences * plan.batch.sequence_length);
   const int64_t logits = tokens * plan.model.vocab_size * 4;
   const auto largest = [](const JobPlan& of) {
