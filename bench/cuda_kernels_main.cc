@@ -257,12 +257,17 @@ class Bench {
         [&] { forward(); });
     const auto result = forward();
     const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
+    const auto backward = [&](const AttentionShape& form) {
+      ops_.PrepareAttention(form, 2);
+      ops_.AttentionBackward(form, qkv, context, lse, grad, grad_qkv,
+                             Work(ops::AttentionBackwardWorkBytes(DeviceKind::kGpu, form, 2)));
+    };
     Computes(
-        "attention backward, repeatable (ATen: not)", 2.5 * flops,
-        [&] {
-          ops_.AttentionBackward(a, qkv, context, lse, grad, grad_qkv,
-                                 Work(ops::AttentionBackwardWorkBytes(DeviceKind::kGpu, a, 2)));
-        },
+        "attention backward, repeatable", 2.5 * flops, [&] { backward(a); }, nullptr);
+    AttentionShape free = a;
+    free.repeats = false;
+    Computes(
+        "attention backward, not repeatable", 2.5 * flops, [&] { backward(free); },
         [&] {
           at::_scaled_dot_product_cudnn_attention_backward(
               grad_heads, q, k, v, std::get<0>(result), std::get<1>(result), std::get<6>(result),
@@ -312,7 +317,7 @@ class Bench {
       const double flops =
           2.0 * static_cast<double>(tokens_) * static_cast<double>(m.outputs) * static_cast<double>(m.inputs);
       const std::string name = m.name;
-      Computes((name + " grad x").c_str(), flops, [&] { ops_.LinearBackwardInput(y, weight, grad_x, work); },
+      Computes((name + " grad x").c_str(), flops, [&] { ops_.LinearBackwardInput(y, weight, /*add=*/false, grad_x, work); },
                [&] { at::mm_out(grad_x, y, weight); });
       Computes((name + " grad weight").c_str(), flops,
                [&] { ops_.LinearBackwardWeight(y, x, false, grad_weight, work); },

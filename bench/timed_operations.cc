@@ -22,15 +22,16 @@ class TimedOperations final : public ops::Operations {
   TimedOperations(const Operations& inner, CallTimer timer) : inner_(inner), timer_(timer) {}
 
   c10::Device device() const override { return inner_.device(); }
+  std::string kernels_digest() const override { return inner_.kernels_digest(); }
   Tensor Constant(const Tensor& host) const override { return inner_.Constant(host); }
   void Linear(const Tensor& x, const Tensor& weight, const Tensor& residual, Tensor& y,
               Workspace work) const override {
     timer_.Time(OfWeight("Linear", weight), [&] { inner_.Linear(x, weight, residual, y, work); });
   }
-  void LinearBackwardInput(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x,
+  void LinearBackwardInput(const Tensor& grad_y, const Tensor& weight, bool add, Tensor& grad_x,
                            Workspace work) const override {
     timer_.Time(OfWeight("LinearBackwardInput", weight),
-                [&] { inner_.LinearBackwardInput(grad_y, weight, grad_x, work); });
+                [&] { inner_.LinearBackwardInput(grad_y, weight, add, grad_x, work); });
   }
   void LinearBackwardWeight(const Tensor& grad_y, const Tensor& x, bool add, Tensor& grad_weight,
                             Workspace work) const override {
@@ -87,6 +88,17 @@ class TimedOperations final : public ops::Operations {
                     Tensor& grad_logits) const override {
     timer_.Time("CrossEntropy", [&] { inner_.CrossEntropy(logits, targets, lse, loss, grad_logits); });
   }
+  void CrossEntropyBlock(const Tensor& logits, const Tensor& targets, int64_t first, int64_t vocabulary,
+                         Tensor& lse, Tensor& target_logits, Tensor& loss) const override {
+    timer_.Time("CrossEntropyBlock", [&] {
+      inner_.CrossEntropyBlock(logits, targets, first, vocabulary, lse, target_logits, loss);
+    });
+  }
+  void CrossEntropyBlockBackward(const Tensor& targets, int64_t first, int64_t vocabulary, const Tensor& lse,
+                                 Tensor& logits) const override {
+    timer_.Time("CrossEntropyBlockBackward",
+                [&] { inner_.CrossEntropyBlockBackward(targets, first, vocabulary, lse, logits); });
+  }
 
  private:
   const Operations& inner_;
@@ -113,6 +125,10 @@ class TimedShardKernels final : public fsdp::ShardKernels {
  public:
   TimedShardKernels(const ShardKernels& inner, CallTimer timer) : inner_(inner), timer_(timer) {}
 
+  void Initialize(uint64_t seed, const fsdp::Parameter& parameter, const fsdp::ParameterInit& init,
+                  fsdp::Range part, bool fp64, void* values) const override {
+    inner_.Initialize(seed, parameter, init, part, fp64, values);
+  }
   std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
     return std::make_unique<TimedUnit>(inner_.MakeUnit(std::move(geometry)), timer_);
   }

@@ -137,6 +137,14 @@ class CpuNormKernels final : public NormKernels {
 
 class CpuKernels final : public ShardKernels {
  public:
+  void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part, bool fp64,
+                  void* values) const override {
+    if (fp64) {
+      InitializeParameter(seed, parameter, init, part, static_cast<double*>(values));
+    } else {
+      InitializeParameter(seed, parameter, init, part, static_cast<float*>(values));
+    }
+  }
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
     if (geometry.fp64) return std::make_unique<CpuUnitKernels<double, double>>(std::move(geometry));
     if (geometry.reduces_bf16) return std::make_unique<CpuUnitKernels<float, Bf16>>(std::move(geometry));

@@ -18,6 +18,10 @@ constexpr int64_t kMostThreads = 16;  // of one rank of those of a machine
 
 }  // namespace
 
+uint64_t ParameterStream(const Parameter& parameter) {
+  return XXH3_64bits(parameter.name.data(), parameter.name.size());
+}
+
 template <typename T>
 void InitializeParameter(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                          T* values) {
@@ -25,7 +29,7 @@ void InitializeParameter(uint64_t seed, const Parameter& parameter, const Parame
     std::fill_n(values, part.size(), T{1});
     return;
   }
-  const uint64_t stream = XXH3_64bits(parameter.name.data(), parameter.name.size());
+  const uint64_t stream = ParameterStream(parameter);
   const auto write = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const double normal = PhiloxNormal(seed, stream, static_cast<uint64_t>(i - parameter.range.begin));

@@ -13,6 +13,9 @@ struct ParameterInit {
   double deviation = 0;
 };
 
+// What the numbers of a parameter are drawn from: its name.
+uint64_t ParameterStream(const Parameter& parameter);
+
 // Writes elements `part` (flat coordinates, within the parameter) of the parameter's initial values to
 // `values`, which begins at part.begin. Each element depends on seed, parameter name and its index within the
 // parameter alone. T: float or double.

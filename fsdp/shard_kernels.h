@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "fsdp/initialize.h"
 #include "fsdp/norm_outcome.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/parameter_norms.h"
@@ -71,6 +72,10 @@ class NormKernels {
 class ShardKernels {
  public:
   virtual ~ShardKernels() = default;
+
+  // initialize.h, of the main type, on the current stream; the same bits on each kind of device.
+  virtual void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
+                          bool fp64, void* values) const = 0;
 
   virtual std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const = 0;
   virtual std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const = 0;

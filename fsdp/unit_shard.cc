@@ -16,16 +16,6 @@
 namespace tandem::fsdp {
 namespace {
 
-// Calls function(T{}) with the C++ type of the shard.
-template <typename Function>
-void WithType(c10::ScalarType type, Function function) {
-  if (type == c10::ScalarType::Float) {
-    function(float{});
-  } else {
-    function(double{});
-  }
-}
-
 int64_t ElementBytes(c10::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); }
 
 // One type for all, or bf16 over fp32. Nodes write contributions in what they compute in, or in the main
@@ -49,7 +39,8 @@ UnitShard::UnitShard(std::string name, Layout layout, const UnitMesh& mesh, Unit
       accumulator_(AccumulatorRange(layout_, mesh_)),
       pieces_(PiecesOf(layout_, held_)),
       types_(types),
-      device_(&device) {
+      device_(&device),
+      kernels_(&kernels) {
   try {
     CheckLayout(layout_);
   } catch (const std::invalid_argument& error) {
@@ -139,16 +130,20 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
     throw std::invalid_argument("unit " + name_ + ": " + std::to_string(inits.size()) + " initialisers for " +
                                 std::to_string(layout_.parameters.size()) + " parameters");
   }
-  // On the host on every device, so that the weights are the same bits.
-  const at::Tensor host = at::zeros({held_.size()}, types_.main);
-  WithType(types_.main, [&]<typename T>(T) {
-    for (const Piece& piece : pieces_) {
-      const auto parameter = static_cast<size_t>(piece.parameter);
-      InitializeParameter(seed, layout_.parameters[parameter], inits[parameter], piece.range,
-                          host.mutable_data_ptr<T>() + (piece.range.begin - held_.begin));
-    }
-  });
-  Elements("weights", state.weights, held_.size(), weights_type()).copy_(host);
+  const at::Tensor weights = Elements("weights", state.weights, held_.size(), weights_type());
+  // Those of a frozen unit may be of a narrower type: they are computed on the host.
+  const bool in_place = weights_type() == types_.main;
+  const at::Tensor main = in_place ? weights : at::zeros({held_.size()}, types_.main);
+  if (in_place) weights.zero_();
+  for (const Piece& piece : pieces_) {
+    const auto parameter = static_cast<size_t>(piece.parameter);
+    (in_place ? *kernels_ : CpuShardKernels())
+        .Initialize(seed, layout_.parameters[parameter], inits[parameter], piece.range,
+                    types_.main == c10::ScalarType::Double,
+                    static_cast<char*>(main.mutable_data_ptr()) +
+                        (piece.range.begin - held_.begin) * ElementBytes(types_.main));
+  }
+  if (!in_place) weights.copy_(main);
   if (state.exp_avg.begin == nullptr) return;  // frozen
   Elements("exp_avg", state.exp_avg, held_.size(), types_.main).zero_();
   Elements("exp_avg_sq", state.exp_avg_sq, held_.size(), types_.main).zero_();
@@ -200,8 +195,9 @@ BoundCall UnitShard::BindReduceGradients(comm::Communicator& inner, const Reduce
        gradients = At(memory.gradients, shard.begin), add, terms = NormTermsIn(memory.norm_terms),
        everywhere = accumulator_ != shard,
        own = accumulator.narrow(0, shard.begin - accumulator_.begin, shard.size()), accumulator]() mutable {
-        inner.AllToAll(contribution, staging);
-        kernels->Fold(staging.const_data_ptr(), gradients, add, terms);
+        const bool alone = inner.size() == 1;  // its contribution is all there is to fold
+        if (!alone) inner.AllToAll(contribution, staging);
+        kernels->Fold((alone ? contribution : staging).const_data_ptr(), gradients, add, terms);
         if (everywhere) inner.AllGather(own, accumulator);
       };
 }

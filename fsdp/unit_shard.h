@@ -94,7 +94,7 @@ class UnitShard {
   int64_t published_bytes() const;  // of what is held; 0 where weights are not published
 
   // Weights as `inits`, one for each parameter of the layout, say; moments zero. Every element depends on
-  // seed, parameter name and its global index alone (initialize.h). Computed on the host; blocks.
+  // seed, parameter name and its global index alone (initialize.h). Blocks where it computes on the host.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
 
   // The weights as they are, to `published`; nothing where weights are not published. For the start of a job:
@@ -143,6 +143,7 @@ class UnitShard {
   std::vector<Piece> pieces_;
   UnitTypes types_;
   device::Device* device_;
+  const ShardKernels* kernels_;
   // Shared with what is bound.
   std::shared_ptr<UnitKernels> accumulate_;  // one contribution, of the whole unit
   std::shared_ptr<UnitKernels> fold_;        // of the inner group's contributions, on the shard

@@ -100,22 +100,26 @@ void CheckRecompute(FieldChecker& check) {
     return;
   }
   const std::vector<std::string> words = NamesIn(check.spec().training().recompute(), "off");
-  if (words == std::vector<std::string>{"layer"}) {
-    return;
-  }
-  std::set<std::string> kinds = {"attention", "mlp"};
+  const auto has = [&](const char* word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  const bool whole_layers = has("layer");
+  std::set<std::string> kinds = whole_layers ? std::set<std::string>{"layer", "head"}
+                                             : std::set<std::string>{"attention", "mlp", "head"};
   for (const std::string& word : words) {
     if (kinds.erase(word) > 0) {
       continue;
     }
-    check.Refuse(kRecompute,
-                 word == "off" || word == "layer"
-                     ? absl::StrCat(word, " stands alone: leave the others out")
-                     : absl::StrCat(Shown(word), " is not a kind of node of a layer, or is there twice"));
+    check.Refuse(
+        kRecompute,
+        word == "off" ? "off stands alone: leave the others out"
+        : whole_layers && (word == "attention" || word == "mlp")
+            ? absl::StrCat(word, " is in every layer: leave it out, or layer")
+            : absl::StrCat(Shown(word), " is neither a kind of node of a layer nor head, or is there twice"));
     return;
   }
-  if (kinds.count("mlp") == 0 && check.Usable({"model.moe.decoder_sparse_step"}) &&
-      check.spec().model().has_moe() && check.spec().model().moe().decoder_sparse_step() == 1 &&
+  if (has("mlp") && check.Usable({"model.moe.decoder_sparse_step"}) && check.spec().model().has_moe() &&
+      check.spec().model().moe().decoder_sparse_step() == 1 &&
       check.spec().model().moe().first_k_dense_replace() == 0) {
     check.Refuse(kRecompute, "mlp: every layer of this model is sparse and has none; use layer or attention");
   }

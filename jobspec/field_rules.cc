@@ -30,7 +30,7 @@ constexpr TextRule kTextRules[] = {
     {"training.frozen",
      "none, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has "
      "them, head"},
-    {"training.recompute", "off, layer, or kinds of nodes joined by commas: attention, mlp"},
+    {"training.recompute", "off, or joined by commas: layer, or of its nodes attention, mlp; head"},
     {"parallelism.fsdp.keep_gathered",
      "none, all, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it "
      "has them, head"},
@@ -191,9 +191,6 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"precision.embedding.transport", kFloats, kNoFp8},
       {"precision.head.compute", kFloats, kNoFp8},
       {"precision.head.transport", kFloats, kNoFp8},
-      {"precision.deterministic",
-       {"true"},
-       "not built yet: faster kernels that do not promise the same bits; omit the key"},
       {"resources.device", {"auto", "cpu", "cuda"}, "use one of these"},
   };
   return rules;
@@ -216,7 +213,7 @@ std::string AllowedText(std::string_view path) {
     return rule->allowed;
   }
   if (const auto* rule = FindRule(BuiltRules(), path)) {
-    return path == "precision.deterministic" ? "true" : absl::StrJoin(rule->built, ", ");
+    return absl::StrJoin(rule->built, ", ");
   }
   if (const auto* rule = FindRule(IntegerRules(), path)) {
     return Allowed(*rule);

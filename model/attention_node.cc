@@ -146,7 +146,7 @@ class AttentionNode final : public SplitNode {
   }
 
   void BackwardInput(AttentionBackwardInput& t) const {
-    ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, t.grad_context, t.products);
+    ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, /*add=*/false, t.grad_context, t.products);
     NormAndRotateHeads(t);
     ops_.AttentionBackward(shape_, t.rotated, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
     ops_.RopeBackward(*tables_->cosines, *tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
@@ -154,7 +154,7 @@ class AttentionNode final : public SplitNode {
       ops::HeadNormBackward(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, /*add=*/false,
                             t.grad_qkv, t.grad_query_norm, t.grad_key_norm);
     }
-    ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
+    ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, /*add=*/false, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
                          /*add_weight=*/false, t.grad_norm, t.norm_work);
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);

@@ -22,7 +22,7 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
   const auto context_of = [&](const std::string& unit) {
     const NodeTypes types(precision, unit);
     return NodeContext{.config = config,
-                       .shapes = {config, batch, types.unit.compute, device},
+                       .shapes = {config, batch, types.unit.compute, device, types.repeats},
                        .types = types,
                        .unit = unit,
                        .ops = ops};
@@ -43,7 +43,7 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {NodeKind::kExperts, MakeExpertsNode},
       {NodeKind::kCombine, MakeCombineNode},
       {NodeKind::kFinish, MakeFinishNode},
-      {NodeKind::kHead, MakeHeadNode},
+      {NodeKind::kHead, config.keeps_logits ? MakeHeadNode : MakeBlockedHeadNode},
   };
   std::vector<std::unique_ptr<Node>> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {

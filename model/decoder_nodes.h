@@ -27,5 +27,6 @@ std::unique_ptr<Node> MakeExpertsNode(const NodeContext& context);
 std::unique_ptr<Node> MakeCombineNode(const NodeContext& context);
 std::unique_ptr<Node> MakeFinishNode(const NodeContext& context);
 std::unique_ptr<Node> MakeHeadNode(const NodeContext& context);
+std::unique_ptr<Node> MakeBlockedHeadNode(const NodeContext& context);
 
 }  // namespace tandem::model

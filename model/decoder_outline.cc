@@ -11,7 +11,7 @@ schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch,
   std::vector<DeclaredPlace> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
     const NodeTypes types(precision, node.unit);
-    const DecoderShapes shapes(config, batch, types.unit.compute, device);
+    const DecoderShapes shapes(config, batch, types.unit.compute, device, types.repeats);
     nodes.push_back({.name = node.name,
                      .layer = node.layer,
                      .unit = node.unit,

@@ -11,10 +11,21 @@ int64_t RowsAtATime(double multiple, int64_t expected, int64_t most) {
   return std::min(most, static_cast<int64_t>(std::ceil(multiple * static_cast<double>(expected))));
 }
 
+// The columns of a block of logits, where those of no more than one are to be in memory: a quarter of the
+// vocabulary, or fewer, that products are fast with and that are no more than kMostLogits elements.
+constexpr int64_t kMostLogits = int64_t{1} << 28;
+constexpr int64_t kColumnsTogether = 64;
+
+int64_t ColumnsOfBlock(int64_t tokens, int64_t vocabulary) {
+  const int64_t most = std::min((vocabulary + 3) / 4, std::max<int64_t>(1, kMostLogits / tokens));
+  const int64_t whole = (most + kColumnsTogether - 1) / kColumnsTogether * kColumnsTogether;
+  return std::min(vocabulary, whole);
+}
+
 }  // namespace
 
 DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute,
-                             DeviceKind device)
+                             DeviceKind device, bool repeats)
     : sequences(batch.sequences),
       length(batch.sequence_length),
       tokens(batch.sequences * batch.sequence_length),
@@ -24,6 +35,7 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       kv_heads(config.num_key_value_heads),
       head_dim(config.head_dim),
       vocabulary(config.vocab_size),
+      logit_columns(config.keeps_logits ? 0 : ColumnsOfBlock(tokens, vocabulary)),
       query(heads * head_dim),
       key(kv_heads * head_dim),
       qkv(query + 2 * key),
@@ -53,6 +65,7 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
       expert_passes(rows == 0 ? 0 : (seen * slots + rows - 1) / rows),
       shared_inner(config.moe.shared_intermediate_size),
       latent(config.latent),
-      widens(compute == ComputeType::kBf16) {}
+      widens(compute == ComputeType::kBf16),
+      repeats(repeats) {}
 
 }  // namespace tandem::model

@@ -12,7 +12,8 @@ namespace tandem::model {
 
 // The dimensions of a decoder's tensors, for what its nodes declare. In elements unless they say bytes.
 struct DecoderShapes {
-  DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute, DeviceKind device);
+  DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute, DeviceKind device,
+                bool repeats = true);
 
   int64_t sequences;  // B
   int64_t length;     // S
@@ -23,6 +24,7 @@ struct DecoderShapes {
   int64_t kv_heads;
   int64_t head_dim;
   int64_t vocabulary;     // V
+  int64_t logit_columns;  // of the vocabulary, whose logits are in memory at a time; 0: all, for the backward
   int64_t query;          // heads * head_dim
   int64_t key;            // kv_heads * head_dim
   int64_t qkv;            // query + 2 * key
@@ -51,9 +53,10 @@ struct DecoderShapes {
   int64_t expert_passes;  // that compute the most rows there can be, seen * slots
   int64_t shared_inner;   // of the MLP beside the experts; 0: none
   LatentAttention latent;
-  bool widens;  // statistics are of a wider type than what is computed in
+  bool widens;   // statistics are of a wider type than what is computed in
+  bool repeats;  // Precision::repeats
 
-  ops::AttentionShape attention() const { return {sequences, length, heads, kv_heads, head_dim}; }
+  ops::AttentionShape attention() const { return {sequences, length, heads, kv_heads, head_dim, repeats}; }
   ops::LatentHeads latent_heads() const {
     return {heads, latent.content_head_dim, latent.rotary_head_dim, latent.value_head_dim};
   }

@@ -78,7 +78,7 @@ class HeadNode final : public DeclaredNode {
       ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
       ops_.LinearBackwardWeight(t.grad_logits, t.normed, t.add_weight, t.grad_weight, t.products);
     }
-    ops_.LinearBackwardInput(t.grad_logits, t.weight, t.grad_normed, t.products);
+    ops_.LinearBackwardInput(t.grad_logits, t.weight, /*add=*/false, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/at::Tensor(), t.add_x, t.grad_x,
                          t.add_norm, t.grad_norm, t.norm_work);
   }

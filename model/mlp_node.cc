@@ -98,9 +98,9 @@ class MlpNode final : public SplitNode {
 
   void BackwardInput(MlpBackwardInput& t) const {
     // `activated` is first the activation's gradient, then the activation itself.
-    ops_.LinearBackwardInput(t.grad_hidden, t.weight_down, t.activated, t.products);
+    ops_.LinearBackwardInput(t.grad_hidden, t.weight_down, /*add=*/false, t.activated, t.products);
     ops_.SwiGluBackward(t.gate_up, t.activated, t.grad_gate_up, t.activated);
-    ops_.LinearBackwardInput(t.grad_gate_up, t.weight_gate_up, t.grad_normed, t.products);
+    ops_.LinearBackwardInput(t.grad_gate_up, t.weight_gate_up, /*add=*/false, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
                          /*add_weight=*/false, t.grad_norm, t.norm_work);
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);

@@ -24,7 +24,8 @@ NodeDeclaration DeclareDispatch(const DecoderShapes& shapes);
 NodeDeclaration DeclareExperts(const DecoderShapes& shapes);
 NodeDeclaration DeclareCombine(const DecoderShapes& shapes);
 NodeDeclaration DeclareFinish(const DecoderShapes& shapes);
-NodeDeclaration DeclareHead(const DecoderShapes& shapes);
+NodeDeclaration DeclareHead(const DecoderShapes& shapes);         // whichever of both the shapes ask for
+NodeDeclaration DeclareBlockedHead(const DecoderShapes& shapes);  // DecoderShapes::logit_columns
 
 // Where the rows of experts travel.
 inline constexpr char kDispatchStream[] = "dispatch";
@@ -44,6 +45,8 @@ std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
 
 // "counts": [P, P], the rows from each rank to each. Makes them an input that forward and backward read.
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
+
+std::vector<PartSpec> HeadParts(const DecoderShapes& shapes);
 
 // Scratch of the backward of a norm over hidden states: "norm_work".
 TensorSpec NormWork(const DecoderShapes& shapes);

@@ -36,15 +36,17 @@ struct Precision {
 
   UnitTypes common;
   std::map<std::string, UnitTypes> units;  // those that differ, by name
+  bool repeats = true;                     // kernels that give other bits each time are not used
 };
 
 // What a node's tensors are of.
 struct NodeTypes {
   NodeTypes(const Precision& precision, const std::string& unit)
-      : hidden(precision.hidden()), unit(precision.Of(unit)) {}
+      : hidden(precision.hidden()), unit(precision.Of(unit)), repeats(precision.repeats) {}
 
   ComputeType hidden;  // of values between nodes
   UnitTypes unit;      // of the node
+  bool repeats;        // Precision::repeats
 };
 
 }  // namespace tandem::model

@@ -26,6 +26,7 @@ int64_t ScoreGradientBytes(const AttentionShape& s) {
 
 AttentionShape FlashBackwardPart(const AttentionShape& shape) {
   AttentionShape part = shape;
+  if (!shape.repeats) return part;
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t of_kv_head = group * ScoreGradientBytes(shape);
   const int64_t kv_heads = std::max<int64_t>(1, kScoreGradientBytes / of_kv_head);
@@ -60,12 +61,15 @@ int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& s, i
     return AttentionBackwardWorkElements(s.length, s.head_dim, bytes) * bytes;
   }
   if (IsFlashAttention(s, element_bytes)) {
-    // The gradients of scores, the sums of context times its gradient, and where query heads share a
-    // key-value head the gradients of keys and values of each before they are added up.
+    // The gradients of scores, or those of queries in float, to which blocks add; the sums of context times
+    // its gradient, and where query heads share a key-value head the gradients of keys and values of each
+    // before they are added up.
     const AttentionShape part = FlashBackwardPart(s);
     const int64_t rows = part.sequences * part.heads * part.length;
     const int64_t own = part.heads == part.kv_heads ? 0 : 2 * rows * part.head_dim * 2;
-    return part.sequences * part.heads * ScoreGradientBytes(part) + rows * 4 + own + kFlashSlackBytes;
+    const int64_t sums =
+        part.repeats ? part.sequences * part.heads * ScoreGradientBytes(part) : rows * part.head_dim * 4;
+    return sums + rows * 4 + own + kFlashSlackBytes;
   }
   return BlockedBytes(s, element_bytes, 2, 2 * Width(s) + s.heads * s.head_dim);
 }

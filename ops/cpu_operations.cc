@@ -18,6 +18,8 @@ namespace {
 class Cpu final : public Operations {
  public:
   c10::Device device() const override { return c10::Device(c10::kCPU); }
+  std::string kernels_digest() const override { return ""; }
+
   at::Tensor Constant(const at::Tensor& host) const override { return host; }
 
   void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual, at::Tensor& y,
@@ -27,9 +29,9 @@ class Cpu final : public Operations {
       ResidualAdd(residual, y);
     }
   }
-  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
+  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add, at::Tensor& grad_x,
                            Workspace work) const override {
-    Product(grad_y, weight, /*add=*/false, grad_x, work);
+    Product(grad_y, weight, add, grad_x, work);
   }
   void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
                             Workspace work) const override {
@@ -78,6 +80,15 @@ class Cpu final : public Operations {
                     at::Tensor& grad_logits) const override {
     ops::CrossEntropy(logits, targets, lse, loss);
     ops::CrossEntropyBackward(logits, targets, lse, grad_logits);
+  }
+  void CrossEntropyBlock(const at::Tensor& logits, const at::Tensor& targets, int64_t first,
+                         int64_t vocabulary, at::Tensor& lse, at::Tensor& target_logits,
+                         at::Tensor& loss) const override {
+    ops::CrossEntropyBlock(logits, targets, first, vocabulary, lse, target_logits, loss);
+  }
+  void CrossEntropyBlockBackward(const at::Tensor& targets, int64_t first, int64_t vocabulary,
+                                 const at::Tensor& lse, at::Tensor& logits) const override {
+    ops::CrossEntropyBlockBackward(targets, first, vocabulary, lse, logits);
   }
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "ops/attention.h"
 #include "ops/workspace.h"
@@ -16,8 +17,8 @@ struct Device;
 namespace tandem::ops {
 
 // The forward and backward pairs on one kind of device. Each method is what the function of its name says
-// (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. Deterministic: the
-// same inputs give the same bits, on the same kind of device. Thread-safe.
+// (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. The same inputs
+// give the same bits, on the same kind of device, but for AttentionShape::repeats. Thread-safe.
 //
 // Elements are float, double or bfloat16. Of bfloat16, sums, statistics and exponentials are computed in
 // float and results are rounded once; lse, tables and a norm's grad_weight are then of float.
@@ -29,6 +30,10 @@ class Operations {
 
   // Where the tensors of these operations lie: the current device of its kind.
   virtual c10::Device device() const = 0;
+
+  // What, beside an operation's arguments, decides which kernels run: ranks of one job have the same. SHA-256,
+  // hex; empty on the CPU.
+  virtual std::string kernels_digest() const = 0;
 
   // The elements of a host tensor, where these operations read them. Blocks.
   virtual at::Tensor Constant(const at::Tensor& host) const = 0;
@@ -43,9 +48,9 @@ class Operations {
   // or undefined: none.
   virtual void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual,
                       at::Tensor& y, Workspace work) const = 0;
-  // grad_x = grad_y W.
-  virtual void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
-                                   Workspace work) const = 0;
+  // grad_x (+)= grad_y W.
+  virtual void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add,
+                                   at::Tensor& grad_x, Workspace work) const = 0;
   // grad_weight (+)= grad_y^T x.
   virtual void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add,
                                     at::Tensor& grad_weight, Workspace work) const = 0;
@@ -83,6 +88,11 @@ class Operations {
   // grad_logits may be logits itself.
   virtual void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
                             at::Tensor& loss, at::Tensor& grad_logits) const = 0;
+  virtual void CrossEntropyBlock(const at::Tensor& logits, const at::Tensor& targets, int64_t first,
+                                 int64_t vocabulary, at::Tensor& lse, at::Tensor& target_logits,
+                                 at::Tensor& loss) const = 0;
+  virtual void CrossEntropyBlockBackward(const at::Tensor& targets, int64_t first, int64_t vocabulary,
+                                         const at::Tensor& lse, at::Tensor& logits) const = 0;
 };
 
 // The functions of this folder.

@@ -66,6 +66,10 @@ void CheckRotation(const at::Tensor& cosines, const at::Tensor& sines, int64_t h
 void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
                     const at::Tensor& lse, DeviceKind device = DeviceKind::kCpu);
 
+// Throws unless logits are [rows, C], columns [first, first + C) of the vocabulary's.
+void CheckBlock(const at::Tensor& logits, int64_t rows, int64_t first, int64_t vocabulary,
+                DeviceKind device = DeviceKind::kCpu);
+
 // Throws, naming `operation`, unless that many bytes are there.
 void CheckWork(const char* operation, Workspace work, int64_t bytes);
 

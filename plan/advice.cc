@@ -92,7 +92,7 @@ class Adviser {
       }
     }
     if (!Fits(prediction_.device_bytes())) {
-      for (const char* words : {"attention", "mlp", "attention,mlp", "layer"}) {
+      for (const char* words : {"head", "attention", "mlp", "attention,mlp", "layer", "layer,head"}) {
         if (const std::string& now = resolved_.training().recompute(); now == "off") {
           v1::JobSpec changed = resolved_;
           changed.mutable_training()->set_recompute(words);

@@ -118,11 +118,15 @@ fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank) {
           .outer_shards_optimizer = strategy.outer.optimizer == schedules::Placement::kShard};
 }
 
+void BuildOutline(JobPlan& plan) {
+  plan.outline =
+      model::DecoderOutline(plan.model, plan.batch, plan.precision, plan.device, UnitLayouts(plan.layouts));
+}
+
 void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan) {
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
-  plan.outline =
-      model::DecoderOutline(plan.model, plan.batch, plan.precision, plan.device, UnitLayouts(plan.layouts));
+  BuildOutline(plan);
   const absl::StatusOr<parallel::ProcessGroups> groups = parallel::JobGroups(grid);
   RequireOk(groups.status());
   plan.groups = parallel::Listed(*groups);

@@ -21,6 +21,9 @@ int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, 
 // Of the plan's units, as an outline is written from them.
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts);
 
+// Its first part: the outline, from model, batch, precision, device and layouts.
+void BuildOutline(JobPlan& plan);
+
 // Its last part: the options that follow from the outline and the schedule, and the programs, from outline,
 // layouts, groups, schedule and the other options. Alone it is for tests, on other outlines.
 void BuildPrograms(JobPlan& plan);

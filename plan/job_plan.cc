@@ -12,6 +12,7 @@
 #include "parallel/spec_grid.h"
 #include "parallel/spec_group_options.h"
 #include "plan/build_stage.h"
+#include "plan/recomputation.h"
 #include "platform/sha256.h"
 #include "schedules/program/text.h"
 
@@ -42,6 +43,7 @@ model::Precision PrecisionOf(const v1::Precision& spec) {
   };
   add("embedding", spec.embedding());
   add("head", spec.head());
+  precision.repeats = spec.deterministic();
   return precision;
 }
 
@@ -312,9 +314,11 @@ std::string PrecisionText(const JobPlan& plan) {
       absl::StrAppend(&transport, ", ", unit, " ", model::ToText(types.transport));
     }
   }
-  return common.compute == common.transport && plan.precision.units.empty()
-             ? compute
-             : absl::StrCat(compute, "; gradients between ranks ", transport);
+  std::string text = common.compute == common.transport && plan.precision.units.empty()
+                         ? compute
+                         : absl::StrCat(compute, "; gradients between ranks ", transport);
+  if (!plan.precision.repeats) absl::StrAppend(&text, "; bits need not repeat");
+  return text;
 }
 
 JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
@@ -322,6 +326,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.train = Train(resolved);
   plan.model = jobspec::ModelConfigOf(resolved.model());
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
+  plan.model.keeps_logits = !RecomputesLogits(plan.train.recompute);
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length()};
   plan.precision = PrecisionOf(resolved.precision());

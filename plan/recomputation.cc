@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/build_stage.h"
 #include "plan/prediction.h"
 #include "schedules/simulate/cost.h"
 
@@ -18,6 +19,7 @@ using schedules::Outline;
 using schedules::ValueId;
 
 constexpr char kWholeLayers[] = "layer";
+constexpr char kHead[] = "head";
 
 // "layers.3.mlp" → "mlp"
 std::string KindOf(const Node& node) { return node.name.substr(node.name.rfind('.') + 1); }
@@ -61,20 +63,23 @@ bool Contains(const std::vector<ValueId>& values, ValueId value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-double FlopsOf(const JobPlan& plan, const schedules::Program& program, bool again) {
+double FlopsOfStep(const JobPlan& plan) {
   const schedules::Workload workload = WorkloadOf(plan);
   double flops = 0;
-  for (const schedules::Instruction& instruction : program.instructions) {
-    if (again == (instruction.opcode == schedules::Opcode::kRecompute)) {
-      flops += schedules::WorkOf(plan.outline, program, instruction, workload).flops;
-    }
+  for (const schedules::Instruction& instruction : plan.stage.train.instructions) {
+    flops += schedules::WorkOf(plan.outline, plan.stage.train, instruction, workload).flops;
   }
   return flops;
 }
 
 }  // namespace
 
-std::vector<bool> RecomputedValues(const Outline& outline, const std::vector<std::string>& words) {
+bool RecomputesLogits(const std::vector<std::string>& words) {
+  return std::find(words.begin(), words.end(), kHead) != words.end();
+}
+
+std::vector<bool> RecomputedValues(const Outline& outline, std::vector<std::string> words) {
+  std::erase(words, kHead);  // its backward does it
   if (words.empty()) {
     return {};
   }
@@ -101,19 +106,15 @@ std::vector<bool> RecomputedValues(const Outline& outline, const std::vector<std
 }
 
 Recomputation RecomputationOf(const JobPlan& plan) {
-  Recomputation result;
-  result.flops = FlopsOf(plan, plan.stage.train, /*again=*/true);
-  result.all_flops = FlopsOf(plan, plan.stage.train, /*again=*/false);
-  schedules::BuildOptions keeping = plan.options;
-  keeping.recompute.clear();
-  const absl::StatusOr<schedules::StagePrograms> kept =
-      schedules::BuildStage(plan.outline, keeping, plan.schedule);
-  if (!kept.ok()) {
-    throw std::logic_error(
-        absl::StrCat("the job that keeps everything has no programs: ", kept.status().message()));
-  }
-  result.saved_bytes = kept->arena_bytes - plan.stage.arena_bytes;
-  return result;
+  JobPlan keeping = plan;
+  keeping.train.recompute.clear();
+  keeping.model.keeps_logits = true;
+  BuildOutline(keeping);
+  BuildPrograms(keeping);
+  const double flops = FlopsOfStep(keeping);
+  return {.flops = FlopsOfStep(plan) - flops,
+          .all_flops = flops,
+          .saved_bytes = keeping.stage.arena_bytes - plan.stage.arena_bytes};
 }
 
 }  // namespace tandem::plan

@@ -80,6 +80,7 @@ void DaemonObserver::OnReady(const RankReady& ready) {
   told.set_program_digest(ready.program_digest);
   told.set_layout_digest(ready.layout_digest);
   told.set_data_digest(ready.data_digest);
+  told.set_kernels_digest(ready.kernels_digest);
   told.set_resumed_step(ready.resumed_step);
   told.set_build(platform::BuildVersion());
   told.set_resumed_from(ready.resumed_from);

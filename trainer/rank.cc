@@ -17,6 +17,7 @@
 #include "data/loader.h"
 #include "device/device.h"
 #include "model/node.h"
+#include "ops/operations.h"
 #include "platform/clock.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
@@ -128,6 +129,7 @@ class Rank::Impl {
             data::CorpusSource{.train = plan.train.data.train,
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
+        kernels_digest_(backend.operations().kernels_digest()),
         train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
@@ -187,6 +189,7 @@ class Rank::Impl {
     observer_.OnReady({.program_digest = plan_.program_digest,
                        .layout_digest = plan_.layout_digest,
                        .data_digest = corpus_->digest(),
+                       .kernels_digest = kernels_digest_,
                        .resumed_step = first_step,
                        .resumed_from = resumed_from_});
     SetPhase(Phase::kReady);
@@ -561,6 +564,7 @@ class Rank::Impl {
   std::string resumed_from_;
 
   const std::shared_ptr<const data::Corpus> corpus_;
+  const std::string kernels_digest_;
   const data::Loader train_loader_;
   std::optional<data::Loader> validation_loader_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;

@@ -59,6 +59,7 @@ struct RankReady {
   std::string program_digest;
   std::string layout_digest;
   std::string data_digest;
+  std::string kernels_digest;  // ops::Operations::kernels_digest
   int64_t resumed_step = 0;
   std::string resumed_from;  // path of the checkpoint; empty: step 0
 };

@@ -26,25 +26,26 @@ struct FoldArrays {
   const C* contributions;  // [num_contributions, stride]
   int64_t stride;
   int num_contributions;
-  bool add;
 };
 
-// Folds the warp's packed round at element `at`, of which `read` is the first contribution; returns the sum
-// of the lane's squares.
-template <typename T, typename C>
-__device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, RoundPacks<T, C> read,
-                            Exchange<T>& exchange) {
+// Folds the warp's packed round at element `at`; returns the sum of the lane's squares. kAdd: to what is
+// there.
+template <bool kAdd, typename T, typename C>
+__device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, Exchange<T>& exchange) {
   constexpr int kSize = kPackSize<T>;
   RoundPacks<T> sums;
-  if (arrays.add) sums.Read(arrays.gradients + at);
+  RoundPacks<T, C> read;
+  read.Read(arrays.contributions + at);
+  if (kAdd) sums.Read(arrays.gradients + at);
 #pragma unroll
   for (int p = 0; p < sums.kCount; ++p) {
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
       T& sum = sums.packs[p].e[k];
-      sum = arrays.add ? sum + Widen(read.packs[p].e[k]) : Widen(read.packs[p].e[k]);
+      sum = kAdd ? sum + Widen(read.packs[p].e[k]) : Widen(read.packs[p].e[k]);
     }
   }
+#pragma unroll 1
   for (int r = 1; r < arrays.num_contributions; ++r) {
     read.Read(arrays.contributions + r * arrays.stride + at);
 #pragma unroll
@@ -60,88 +61,109 @@ __device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, RoundPac
 }
 
 // Folds the group's elements [begin, end) one by one; returns the sum of the lane's squares.
-template <typename T, typename C>
+template <bool kAdd, typename T, typename C>
 __device__ double FoldElements(const FoldArrays<T, C>& arrays, int64_t begin, int64_t end) {
   double squares = 0;
+#pragma unroll 1
   for (int64_t i = begin + Lane(); i < end; i += kLanes) {
     T sum = Widen(arrays.contributions[i]);
-    if (arrays.add) sum = arrays.gradients[i] + sum;
-    for (int r = 1; r < arrays.num_contributions; ++r)
+    if (kAdd) sum = arrays.gradients[i] + sum;
+#pragma unroll 1
+    for (int r = 1; r < arrays.num_contributions; ++r) {
       sum += Widen(arrays.contributions[r * arrays.stride + i]);
+    }
     arrays.gradients[i] = sum;
     AddSquare(squares, sum);
   }
   return squares;
 }
 
-// Each block leaves the terms of its tiles in partials[blockIdx.x].
-template <typename T, typename C>
+struct Recounted {
+  double squares;  // of the finite elements
+  double nonfinite;
+};
+
+// Element by element, as the CPU does where one is not finite.
+template <typename T>
+__device__ __noinline__ Recounted Recount(const T* gradients, int64_t begin, int64_t end) {
+  Recounted terms{};
+  for (int64_t i = begin; i < end; ++i) {
+    const T value = gradients[i];
+    if (Finite(value)) {
+      terms.squares += static_cast<double>(value) * static_cast<double>(value);
+    } else {
+      terms.nonfinite += 1;
+    }
+  }
+  return terms;
+}
+
+// The terms of the chunks that a group has folded, the same on each of its threads.
+struct GroupTerms {
+  DoubleDouble squares;
+  double nonfinite = 0;
+
+  // lane: the sum of the lane's squares of chunk [begin, end), which the whole warp has written.
+  template <typename T>
+  __device__ void Add(double lane, const T* gradients, int64_t begin, int64_t end) {
+    double sum = AddLanes(lane);
+    if (!Finite(sum)) {
+      const Recounted recounted = Recount(gradients, begin, end);
+      if (recounted.nonfinite > 0) sum = recounted.squares;
+      nonfinite += recounted.nonfinite;
+    }
+    squares.Add(sum);
+  }
+};
+
+// Each block leaves the terms of its tiles in partials[blockIdx.x]. packed: arrays begin where packs may.
+template <bool kAdd, typename T, typename C>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
     FoldTiles(TiledShard shard, FoldArrays<T, C> arrays, bool packed, UnitNormTerms* partials) {
   __shared__ Exchange<T> exchanges[kWarps];
-  __shared__ DoubleDouble shared[kGroups];
-  __shared__ double shared_bad[kGroups];
+  __shared__ GroupTerms shared[kGroups];
+  constexpr int kChunksOfWarp = 32 / kLanes;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  DoubleDouble squares;
-  double nonfinite = 0;
+  GroupTerms terms;
   for (int tile = blockIdx.x; tile < shard.num_tiles; tile += gridDim.x) {
     const Chunks chunks(shard, tile);
-    const auto packed_at = [&](int64_t of_warp) { return packed && chunks.Packed(of_warp); };
-    RoundPacks<T, C> next;  // the first contribution of the next round, where that is packed
-    bool read_ahead = false;
+    if (packed && chunks.granule == kPackedGranule &&
+        chunks.tile_end - chunks.tile_begin == kTileChunks * kPackedGranule) {
+      const int64_t first = chunks.tile_begin - shard.begin;
+#pragma unroll 2
+      for (int round = 0; round < kTileChunks / kGroups; ++round) {
+        const int64_t at = first + (round * kWarps + warp) * kRound;
+        const double lane = FoldRound<kAdd>(arrays, at, exchanges[warp]);
+        const int64_t begin = at + Group() % kChunksOfWarp * kPackedGranule;
+        terms.Add(lane, arrays.gradients, begin, begin + kPackedGranule);
+      }
+      continue;
+    }
     // Every lane of a warp makes every round: they exchange values.
+#pragma unroll 1
     for (int64_t base = chunks.first; base <= chunks.last; base += kGroups) {
-      const int64_t of_warp = base + warp * (32 / kLanes);
+      const int64_t of_warp = base + warp * kChunksOfWarp;
       const int64_t chunk = base + Group();
       const bool whole = chunk <= chunks.last;
-      const int64_t begin = (whole ? chunks.begin(chunk) : 0) - shard.begin;
-      const int64_t end = (whole ? chunks.end(chunk) : 0) - shard.begin;
-      double sum = 0;
-      if (packed_at(of_warp)) {
-        const int64_t at = of_warp * kPackedGranule - shard.begin;
-        if (!read_ahead) next.Read(arrays.contributions + at);
-        const RoundPacks<T, C> read = next;
-        read_ahead = packed_at(of_warp + kGroups);
-        if (read_ahead) next.Read(arrays.contributions + at + kGroups * kPackedGranule);
-        sum = FoldRound(arrays, at, read, exchanges[warp]);
-      } else {
-        sum = FoldElements(arrays, begin, end);
-      }
-      sum = AddLanes(sum);
+      const int64_t begin = whole ? chunks.begin(chunk) - shard.begin : 0;
+      const int64_t end = whole ? chunks.end(chunk) - shard.begin : 0;
+      const double lane =
+          packed && chunks.Packed(of_warp)
+              ? FoldRound<kAdd>(arrays, of_warp * kPackedGranule - shard.begin, exchanges[warp])
+              : FoldElements<kAdd>(arrays, begin, end);
       __syncwarp();  // what the other lanes of the group have written is there
-      if (Lane() == 0 && whole) {
-        if (!Finite(sum)) {  // element by element, as the CPU does where one is not finite
-          double finite = 0;
-          int bad = 0;
-          for (int64_t i = begin; i < end; ++i) {
-            const T value = arrays.gradients[i];
-            if (Finite(value)) {
-              finite += static_cast<double>(value) * static_cast<double>(value);
-            } else {
-              ++bad;
-            }
-          }
-          if (bad > 0) sum = finite;
-          nonfinite += bad;
-        }
-        squares.Add(sum);
-      }
+      terms.Add(lane, arrays.gradients, begin, end);
     }
   }
-  if (Lane() == 0) {
-    shared[Group()] = squares;
-    shared_bad[Group()] = nonfinite;
-  }
+  if (Lane() == 0) shared[Group()] = terms;
   __syncthreads();
   if (threadIdx.x == 0) {
-    DoubleDouble total;
-    double bad = 0;
-    for (int group = 0; group < kGroups; ++group) {
-      total.Add(shared[group]);
-      bad += shared_bad[group];
+    UnitNormTerms total;
+    for (const GroupTerms& group : shared) {
+      total.squares.Add(group.squares);
+      total.nonfinite += group.nonfinite;
     }
-    partials[blockIdx.x].squares = total;
-    partials[blockIdx.x].nonfinite = bad;
+    partials[blockIdx.x] = total;
   }
 }
 
@@ -181,8 +203,9 @@ int LaunchFoldWithTerms(const TiledShard& shard, T* gradients, const C* contribu
                         int num_contributions, bool add, UnitNormTerms* terms, Stream stream) {
   const int blocks = shard.num_tiles < kMaxTermBlocks ? shard.num_tiles : kMaxTermBlocks;
   if (blocks > 0) {
-    FoldTiles<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-        shard, FoldArrays<T, C>{gradients, contributions, stride, num_contributions, add},
+    const auto kernel = add ? FoldTiles<true, T, C> : FoldTiles<false, T, C>;
+    kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
+        shard, FoldArrays<T, C>{gradients, contributions, stride, num_contributions},
         ArePacks({gradients, contributions}), terms + 1);
   }
   AddPartialTerms<<<1, kThreads, 0, stream>>>(terms + 1, blocks, terms);

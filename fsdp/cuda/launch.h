@@ -35,6 +35,19 @@ struct TiledShard {
   int64_t granule = 64;
 };
 
+// Where the initial values of some elements of one parameter come from (initialize.h).
+struct InitialValues {
+  uint64_t seed = 0;
+  uint64_t stream = 0;
+  int64_t first = 0;  // index within the parameter
+  int64_t elements = 0;
+  bool ones = false;
+  double deviation = 0;
+};
+
+template <typename T>
+int LaunchInitialize(const InitialValues& initial, T* values, Stream stream);
+
 // accumulator[i] = (((accumulator[i] + c0[i]) + c1[i]) + …), as fold.h.
 template <typename T, typename C>
 int LaunchFold(T* accumulator, const C* contributions, int64_t elements, int64_t stride,

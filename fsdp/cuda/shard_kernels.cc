@@ -147,6 +147,18 @@ class CudaNormKernels final : public NormKernels {
 
 class CudaKernels final : public ShardKernels {
  public:
+  void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part, bool fp64,
+                  void* values) const override {
+    const cuda::InitialValues initial{.seed = seed,
+                                      .stream = ParameterStream(parameter),
+                                      .first = part.begin - parameter.range.begin,
+                                      .elements = part.size(),
+                                      .ones = init.ones,
+                                      .deviation = init.deviation};
+    device::CheckCuda(fp64 ? cuda::LaunchInitialize(initial, static_cast<double*>(values), CurrentStream())
+                           : cuda::LaunchInitialize(initial, static_cast<float*>(values), CurrentStream()),
+                      "initial values");
+  }
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
     if (geometry.fp64) return std::make_unique<CudaUnitKernels<double, double>>(std::move(geometry));
     if (geometry.reduces_bf16) return std::make_unique<CudaUnitKernels<float, Bf16>>(std::move(geometry));

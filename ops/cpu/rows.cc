@@ -168,20 +168,22 @@ void LogSumExp(const E* logits, int64_t rows, int64_t columns, T* lse) {
     for (; i < columns; ++i) {
       largest = Widen(logits[i]) > largest ? Widen(logits[i]) : largest;
     }
+    // Of -inf alone the sum is 0, and its logarithm what it should be.
+    const T base = largest == -static_cast<T>(__builtin_inf()) ? T{0} : largest;
     Vector<T> sum = {};
     for (i = 0; i + kLanes<T> <= columns; i += kLanes<T>) {
-      sum += Exp<T>(Load(logits + i) - largest);
+      sum += Exp<T>(Load(logits + i) - base);
     }
     T total = Sum<T>(sum);
     if (i < columns) {
       const int64_t left = columns - i;
       alignas(kVectorBytes) T lanes[kLanes<T>];
-      Store<T>(lanes, Exp<T>(LoadFirst(logits + i, left, largest) - largest));
+      Store<T>(lanes, Exp<T>(LoadFirst(logits + i, left, base) - base));
       for (int64_t j = 0; j < left; ++j) {
         total += lanes[j];
       }
     }
-    lse[row] = largest + Logarithm(total);
+    lse[row] = base + Logarithm(total);
   }
 }
 

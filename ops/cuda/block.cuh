@@ -38,25 +38,20 @@ __device__ T BlockMax(T value) {
   return BlockReduce<kBlock>(value, [](T a, T b) { return a > b || a != a ? a : b; });
 }
 
-// log(sum(exp(row))) of a row that the block shares, read once; NaN where any is.
-template <int N, int kBlock = kThreads, typename E, typename T = Arithmetic<E>>
-__device__ T BlockLogSumExp(const E* row, int64_t columns) {
-  constexpr int kAtOnce = 4;  // packs that a thread reads before it looks at any
-  constexpr T kLowest = -static_cast<T>(INFINITY);
-  const int64_t packs = columns / N;
+// log(sum(exp(x))) of numbers that the threads of a block see one pack after the other; NaN where any is.
+template <typename T>
+struct LogSumExp {
+  static constexpr T kLowest = -static_cast<T>(INFINITY);
   T most = kLowest;
   T sum = 0;
-  for (int64_t first = threadIdx.x; first < packs; first += kAtOnce * kBlock) {
-    Pack<E, N> values[kAtOnce];
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t i = first + j * kBlock;
-      if (i < packs) values[j] = PackAt<E, N>(row, i);
-    }
+
+  // present(j): whether values[j] counts.
+  template <int kCount, int N, typename E, typename Present>
+  __device__ void Add(const Pack<E, N> (&values)[kCount], const Present& present) {
     T now = most;
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      if (first + j * kBlock >= packs) continue;
+    for (int j = 0; j < kCount; ++j) {
+      if (!present(j)) continue;
 #pragma unroll
       for (int k = 0; k < N; ++k) now = fmax(now, static_cast<T>(Widen(values[j].e[k])));  // but for NaN
     }
@@ -66,16 +61,51 @@ __device__ T BlockLogSumExp(const E* row, int64_t columns) {
       most = now;
     }
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      if (first + j * kBlock >= packs) continue;
+    for (int j = 0; j < kCount; ++j) {
+      if (!present(j)) continue;
 #pragma unroll
       for (int k = 0; k < N; ++k) sum += Exp(Widen(values[j].e[k]) - base);  // NaN where any is
     }
   }
-  // A thread without numbers has sum 0, or NaN. Of a row of -inf alone it is -inf.
-  const T block_most = BlockMax<kBlock>(most);
-  const T base = block_most == kLowest ? T{0} : block_most;
-  return base + log(BlockSum<kBlock>(sum * Exp(most == kLowest ? T{0} : most - base)));
+
+  // What `other` has seen, too.
+  __device__ void Add(const LogSumExp& other) {
+    const T now = fmax(most, other.most);
+    const T base = now == kLowest ? T{0} : now;
+    // One without numbers has sum 0, or NaN.
+    sum = sum * Exp(most == kLowest ? T{0} : most - base) +
+          other.sum * Exp(other.most == kLowest ? T{0} : other.most - base);
+    most = now;
+  }
+
+  // Of all threads of the block, the same on each.
+  template <int kBlock>
+  __device__ LogSumExp OfBlock() const {
+    const T block_most = BlockMax<kBlock>(most);
+    const T base = block_most == kLowest ? T{0} : block_most;
+    return {block_most, BlockSum<kBlock>(sum * Exp(most == kLowest ? T{0} : most - base))};
+  }
+
+  // Of -inf alone it is -inf.
+  __device__ T value() const { return (most == kLowest ? T{0} : most) + log(sum); }
+};
+
+// The same of a row that the block reads once.
+template <int N, int kBlock = kThreads, typename E, typename T = Arithmetic<E>>
+__device__ T BlockLogSumExp(const E* row, int64_t columns) {
+  constexpr int kAtOnce = 4;  // packs that a thread reads before it looks at any
+  const int64_t packs = columns / N;
+  LogSumExp<T> sum;
+  for (int64_t first = threadIdx.x; first < packs; first += kAtOnce * kBlock) {
+    Pack<E, N> values[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t i = first + j * kBlock;
+      if (i < packs) values[j] = PackAt<E, N>(row, i);
+    }
+    sum.Add(values, [&](int j) { return first + j * kBlock < packs; });
+  }
+  return sum.template OfBlock<kBlock>().value();
 }
 
 inline unsigned Blocks(int64_t elements) {

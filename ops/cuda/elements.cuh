@@ -22,8 +22,13 @@ __device__ inline void Narrow(float x, float& to) { to = x; }
 __device__ inline void Narrow(double x, double& to) { to = x; }
 __device__ inline void Narrow(float x, Bf16& to) { to.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 
-// exp(x), to |x| 2^-24 and two units in the last place: the hardware has powers of two.
-__device__ inline float Exp(float x) { return exp2f(x * 1.4426950408889634F); }
+// exp(x), to |x| 2^-24 and two units in the last place: the hardware has powers of two. 0 where it is
+// subnormal.
+__device__ inline float Exp(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634F));
+  return y;
+}
 __device__ inline double Exp(double x) { return exp(x); }
 
 // N neighbours in memory, which one thread reads and writes at once.

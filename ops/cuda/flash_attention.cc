@@ -112,7 +112,7 @@ std::unique_ptr<Graph> BackwardGraph(const Layout& layout) {
                            cudnn_frontend::graph::SDPA_backward_attributes()
                                .set_causal_mask(true)
                                .set_attn_scale(static_cast<float>(AttentionScale(part)))
-                               .set_deterministic_algorithm(true));
+                               .set_deterministic_algorithm(part.repeats));
   layout.SetHeads(grad_q, kGradQ, part.heads, layout.width());
   layout.SetHeads(grad_k, kGradK, part.kv_heads, layout.width());
   layout.SetHeads(grad_v, kGradV, part.kv_heads, layout.width());
@@ -137,7 +137,7 @@ class FlashAttention::Graphs {
     cudnnHandle_t& handle = handles_[device];
     if (handle == nullptr) Check(cudnnCreate(&handle), "no handle");
     Entry& entry = entries_[{device, backward, shape.sequences, shape.length, shape.heads, shape.kv_heads,
-                             shape.head_dim}];
+                             shape.head_dim, shape.repeats}];
     if (entry.graph == nullptr) {
       std::unique_ptr<Graph> graph =
           backward ? BackwardGraph({shape, FlashBackwardPart(shape)}) : ForwardGraph({shape, shape});
@@ -153,7 +153,7 @@ class FlashAttention::Graphs {
   std::mutex mutex_;
   // Of the process, like what LibTorch keeps: cuDNN may be gone when statics are destroyed.
   std::map<int, cudnnHandle_t> handles_;
-  std::map<std::array<int64_t, 7>, Entry> entries_;
+  std::map<std::array<int64_t, 8>, Entry> entries_;
 };
 
 FlashAttention::FlashAttention() : graphs_(std::make_unique<Graphs>()) {}

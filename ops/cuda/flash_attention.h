@@ -14,7 +14,7 @@ namespace tandem::ops::cuda {
 
 // Causal attention of bfloat16 by cuDNN's fused kernels, which keep no matrix of scores: of shapes that
 // IsFlashAttention names (attention_work.h). Matrices are as in attention.h, on the current GPU. The backward
-// repeats its bits; what cuDNN needs for that is in its work memory.
+// repeats its bits where the shape says so; what cuDNN needs for that is in its work memory.
 //
 // A shape's kernels are chosen once a GPU, by cuDNN's own rules, in Prepare or in the first call. Throws
 // c10::Error, with cuDNN's text. Thread-safe.

@@ -70,6 +70,18 @@ template <typename E>
 int CrossEntropy(const E* logits, const Tokens& targets, int64_t columns, Arithmetic<E>* losses, double* loss,
                  E* grad_logits, Stream stream);
 
+// The same of columns [first, first + columns) of the vocabulary's, block after block. The last one writes
+// the loss.
+template <typename E>
+int CrossEntropyBlock(const E* logits, const Tokens& targets, int64_t first, int64_t columns,
+                      int64_t vocabulary, Arithmetic<E>* lse, Arithmetic<E>* target_logits, double* loss,
+                      Stream stream);
+
+// logits -> their gradient, in place.
+template <typename E>
+int CrossEntropyBlockBackward(const Tokens& targets, int64_t first, int64_t columns, const Arithmetic<E>* lse,
+                              E* logits, Stream stream);
+
 // Causal attention of some query rows of one sequence, between its matrix products. Their scores are
 // [heads, rows, columns], and row i reads columns 0 ... columns - rows + i; its lse is at
 // lse[head * lse_stride + columns - rows + i]. T: float, double; scores are not rounded.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "ops/workspace.h"
 
@@ -15,9 +16,9 @@ namespace tandem::ops::cuda {
 // Matrix products by cuBLASLt, on the current GPU. Sums are of float where operands are of bfloat16, also
 // between the parts of one that cuBLASLt splits.
 //
-// The algorithm of a shape is the first that cuBLASLt's rules give, asked once a process; it decides the
-// bits, and so do the shape, the types, the strides, and whether matrices begin at multiples of 16 bytes.
-// Thread-safe.
+// The algorithm of a shape is the table's (product_table.h); of one that it does not name the first that
+// cuBLASLt's rules give, asked once a process. It decides the bits, and so do the shape, the types, the
+// strides, and whether matrices begin at multiples of 16 bytes. Thread-safe.
 class MatrixProduct {
  public:
   MatrixProduct();
@@ -29,6 +30,9 @@ class MatrixProduct {
   // c10::Error for anything else, and with cuBLASLt's status.
   void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
                 Workspace work, CUstream_st* stream);
+
+  // Of the current GPU, of cuBLASLt and of what the table says of both.
+  static std::string Digest();
 
  private:
   class Plans;

@@ -45,6 +45,8 @@ class Cuda final : public Operations {
  public:
   c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
 
+  std::string kernels_digest() const override { return cuda::MatrixProduct::Digest(); }
+
   at::Tensor Constant(const at::Tensor& host) const override {
     return host.to(host.options().device(device()));
   }
@@ -53,9 +55,9 @@ class Cuda final : public Operations {
               Workspace work) const override {
     product_.Multiply(x, weight.t(), residual, y, work, Current());
   }
-  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, at::Tensor& grad_x,
+  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add, at::Tensor& grad_x,
                            Workspace work) const override {
-    product_.Multiply(grad_y, weight, /*addend=*/at::Tensor(), grad_x, work, Current());
+    product_.Multiply(grad_y, weight, add ? grad_x : at::Tensor(), grad_x, work, Current());
   }
   void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
                             Workspace work) const override {
@@ -211,6 +213,36 @@ class Cuda final : public Operations {
                                      MutableElementsOf<Arithmetic<E>>(lse), loss.mutable_data_ptr<double>(),
                                      MutableElementsOf<E>(grad_logits), Current()),
                   "CrossEntropy");
+    });
+  }
+
+  void CrossEntropyBlock(const at::Tensor& logits, const at::Tensor& targets, int64_t first,
+                         int64_t vocabulary, at::Tensor& lse, at::Tensor& target_logits,
+                         at::Tensor& loss) const override {
+    const cuda::Tokens ids = TokensOf(targets);
+    CheckBlock(logits, targets.numel(), first, vocabulary, kGpu);
+    CheckElements("lse", lse, targets.numel(), kGpu);
+    CheckElements("target_logits", target_logits, targets.numel(), kGpu);
+    CheckElements("loss", loss, 1, kGpu);
+    WithElementType(logits, [&]<typename E>(E) {
+      using T = Arithmetic<E>;
+      CheckLaunch(
+          cuda::CrossEntropyBlock(ElementsOf<E>(logits), ids, first, logits.size(1), vocabulary,
+                                  MutableElementsOf<T>(lse), MutableElementsOf<T>(target_logits),
+                                  loss.mutable_data_ptr<double>(), Current()),
+          "CrossEntropyBlock");
+    });
+  }
+
+  void CrossEntropyBlockBackward(const at::Tensor& targets, int64_t first, int64_t vocabulary,
+                                 const at::Tensor& lse, at::Tensor& logits) const override {
+    const cuda::Tokens ids = TokensOf(targets);
+    CheckBlock(logits, targets.numel(), first, vocabulary, kGpu);
+    CheckElements("lse", lse, targets.numel(), kGpu);
+    WithElementType(logits, [&]<typename E>(E) {
+      CheckLaunch(cuda::CrossEntropyBlockBackward(ids, first, logits.size(1), ElementsOf<Arithmetic<E>>(lse),
+                                                  MutableElementsOf<E>(logits), Current()),
+                  "CrossEntropyBlockBackward");
     });
   }
 

@@ -235,6 +235,19 @@ TEST(DeathTest, RanksThatDisagreeStopTheAttemptAndBothAreNamed) {
                                ::testing::HasSubstr("rank 1 on worker b"), ::testing::HasSubstr("data")));
 }
 
+TEST(DeathTest, RanksWhoseGpusWouldRunOtherKernelsDoNotStart) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  v1::AttemptStatus status = StatusOf("id-job");
+  AddRank(status, 0, v1::RANK_PHASE_READY).mutable_ready()->set_kernels_digest("of one kind of GPU");
+  driver.Say("a", status);
+  status = StatusOf("id-job");
+  AddRank(status, 1, v1::RANK_PHASE_READY).mutable_ready()->set_kernels_digest("of another");
+  driver.Say("b", status);
+  EXPECT_EQ(driver.Job().reason(), "DigestMismatch");
+  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("disagree on the kernels of their GPUs"));
+}
+
 TEST(DeathTest, CancelWorksInEveryState) {
   const Cancel cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"};
   {

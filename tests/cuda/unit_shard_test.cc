@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/unit_shard.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
@@ -42,8 +43,10 @@ struct Outcome {
   std::vector<std::vector<ParameterNorms>> norms;  // by rank, of all steps
 };
 
-// Ranks are threads, with a GPU each where on_gpu. Step `broken` has gradients that are not finite.
-Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int broken) {
+// Ranks are threads, with a GPU each where on_gpu. Step `broken` has gradients that are not finite. scales:
+// what contributions are multiplied with, or undefined.
+Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int broken,
+              const at::Tensor& scales = {}) {
   const auto size = static_cast<size_t>(ranks);
   Outcome outcome{.weights = std::vector<at::Tensor>(size),
                   .exp_avg = std::vector<at::Tensor>(size),
@@ -67,7 +70,9 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int
     ops::test::Numbers numbers(77 + rank);
     for (int step = 1; step <= kSteps; ++step) {
       for (int round = 0; round < kRounds; ++round) {
-        const at::Tensor contribution = numbers.Normal({GatheredElements(layout, ranks)}).to(types.transport);
+        at::Tensor contribution = numbers.Normal({GatheredElements(layout, ranks)});
+        if (scales.defined()) contribution = contribution * scales;
+        contribution = contribution.to(types.transport);
         if (step == broken && round == 1) {
           Views(layout, contribution)[0].view({-1})[1].fill_(std::numeric_limits<double>::infinity());
         }
@@ -150,12 +155,43 @@ TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
   }
 }
 
+TEST_P(CudaUnitShardTest, StartsFromTheNumbersOfTheCpu) {
+  const Layout layout = MakeLayout({{.name = "a", .shape = {1000, 4001}}, {.name = "b", .shape = {33}}},
+                                   GetParam().main == at::kDouble ? 8 : 2);
+  const auto weights = [&](device::Device& device, const ShardKernels& kernels) {
+    comm::ThreadGroups threads;
+    const std::unique_ptr<comm::Communicator> comm =
+        threads.MakeFactory()->Make({.group = "test", .prefix = "test", .rank = 0, .size = 1}, nullptr);
+    TestUnit unit(layout, GetParam(), *comm, device, kernels);
+    unit.Initialize(2026, 0.02);
+    return unit.weights();
+  };
+  const std::unique_ptr<device::Device> cpu = device::MakeCpuDevice();
+  const std::unique_ptr<device::Device> gpu = device::MakeCudaDevice(0);
+  EXPECT_TRUE(SameBits(weights(*cpu, CpuShardKernels()), weights(*gpu, CudaShardKernels())));
+}
+
 // One piece in many tiles: more than there are blocks that leave a partial sum.
 TEST_P(CudaUnitShardTest, ALargeParameterToo) {
   const Layout layout = MakeLayout(
       {{.name = "small", .shape = {77}, .decays = false}, {.name = "large", .shape = {17'100'003}}},
       GetParam().main == at::kDouble ? 8 : 2);
   ExpectSame(layout, Train(layout, GetParam(), 1, false, 3), Train(layout, GetParam(), 1, true, 3), 1, 3);
+}
+
+// Gradients, moments and their quotients down to subnormal ones and zeros of both signs: 256 elements at a
+// time are within the bounds of the fast arithmetic, or one of them is not.
+TEST_P(CudaUnitShardTest, NumbersOfAllMagnitudesToo) {
+  const Layout layout = MakeLayout({{.name = "a", .shape = {512, 1024}}, {.name = "b", .shape = {90, 333}}},
+                                   GetParam().main == at::kDouble ? 8 : 2);
+  at::Tensor scales = at::full({GatheredElements(layout, 1)}, 1.0, at::kDouble);
+  for (int64_t i = 0; i < scales.numel(); ++i) {
+    const int64_t range = i / 256;
+    const double magnitude = std::pow(10.0, static_cast<double>(range % 49) - 45);  // 1e-45 ... 1e3
+    scales.data_ptr<double>()[i] = i % 5 == 0 ? 0 : range % 3 == 0 ? magnitude : range % 3 == 1 ? 1e-3 : 0;
+  }
+  ExpectSame(layout, Train(layout, GetParam(), 1, false, 0, scales),
+             Train(layout, GetParam(), 1, true, 0, scales), 1, 0);
 }
 
 // The first rank owns all of it.

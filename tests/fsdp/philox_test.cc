@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
+
+#include "fsdp/philox_arithmetic.h"
 
 namespace tandem::fsdp {
 namespace {
@@ -38,6 +41,35 @@ TEST(PhiloxTest, NormalHasTheMomentsAndTailsOfANormal) {
   EXPECT_NEAR(squares / kSamples, 1, 4 * std::sqrt(2.0 / kSamples));
   EXPECT_NEAR(fourth / kSamples, 3, 4 * std::sqrt(96.0 / kSamples));
   EXPECT_NEAR(beyond_two / static_cast<double>(kSamples), 0.0455, 0.0014);
+}
+
+// The C library's are not the same bits on every machine, nor a GPU's; these are, and as near to the truth.
+TEST(PhiloxTest, LogarithmAndCosineAreWithinAUnitInTheLastPlace) {
+  uint64_t n = 88172645463325252;  // xorshift
+  const auto next = [&] {
+    n ^= n << 13;
+    n ^= n >> 7;
+    n ^= n << 17;
+    return n >> 11;
+  };
+  constexpr uint64_t kOne = uint64_t{1} << 53;
+  for (int i = 0; i < 200'000; ++i) {
+    // Also near 1, where the logarithm vanishes, and of all magnitudes.
+    const uint64_t fraction = i < 1000     ? kOne - static_cast<uint64_t>(i)
+                              : i % 2 == 0 ? next() + 1
+                                           : (next() >> (i % 53)) + 1;
+    const long double log = std::log(std::ldexp(static_cast<long double>(fraction), -53));
+    const auto rounded = std::abs(static_cast<double>(log));
+    EXPECT_LE(std::abs(static_cast<long double>(LogOfFraction(fraction)) - log),
+              std::nextafter(rounded, 1e9) - rounded)
+        << fraction;
+    // Also at the ends of octants, where the polynomial changes.
+    const uint64_t turn =
+        i % 2 == 0 ? next() : ((kOne >> 3) * static_cast<uint64_t>(i % 8) + next() % 1000) % kOne;
+    const long double cosine =
+        std::cos(2 * std::numbers::pi_v<long double> * std::ldexp(static_cast<long double>(turn), -53));
+    EXPECT_LE(std::abs(static_cast<long double>(CosOfTurn(turn)) - cosine), 0x1p-52L) << turn;
+  }
 }
 
 TEST(PhiloxTest, SeedStreamAndIndexAllMatter) {

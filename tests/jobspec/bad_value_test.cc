@@ -273,11 +273,15 @@ const BadSpec kRequired[] = {
      "where "
      "it has them, head; nothing is left to train: take a unit out\n"},
     {"recomputation of what is no node of a layer", "steps: 10", "steps: 10, recompute: \"attention,norms\"",
-     "job.yaml:3:23: training.recompute: attention,norms is not allowed; allowed: off, layer, or kinds of "
-     "nodes joined by commas: attention, mlp; norms is not a kind of node of a layer, or is there twice\n"},
-    {"recomputation of layers and more", "steps: 10", "steps: 10, recompute: \"layer,mlp\"",
-     "job.yaml:3:23: training.recompute: layer,mlp is not allowed; allowed: off, layer, or kinds of nodes "
-     "joined by commas: attention, mlp; layer stands alone: leave the others out\n"},
+     "job.yaml:3:23: training.recompute: attention,norms is not allowed; allowed: off, or joined by commas: "
+     "layer, or of its nodes attention, mlp; head; norms is neither a kind of node of a layer nor head, or is "
+     "there twice\n"},
+    {"recomputation of layers and more", "steps: 10", "steps: 10, recompute: \"head,layer,mlp\"",
+     "job.yaml:3:23: training.recompute: head,layer,mlp is not allowed; allowed: off, or joined by commas: "
+     "layer, or of its nodes attention, mlp; head; mlp is in every layer: leave it out, or layer\n"},
+    {"recomputation of nothing and more", "steps: 10", "steps: 10, recompute: \"off,head\"",
+     "job.yaml:3:23: training.recompute: off,head is not allowed; allowed: off, or joined by commas: layer, or "
+     "of its nodes attention, mlp; head; off stands alone: leave the others out\n"},
     {"a kept unit that is not there", "", "parallelism: {fsdp: {keep_gathered: \"layers.0,layers.9\"}}",
      "job.yaml:4:22: parallelism.fsdp.keep_gathered: layers.0,layers.9 is not allowed; allowed: none, all, "
      "or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has them, "
@@ -543,9 +547,6 @@ const BadSpec kLater[] = {
      "job.yaml:4:35: precision.head.compute: bf16 is not allowed; allowed: fp64; fp64 is for whole models: "
      "use "
      "one of these, or leave the key out\n"},
-    {"not deterministic", "", "precision: {deterministic: false}",
-     "job.yaml:4:13: precision.deterministic: false is not allowed; allowed: true; not built yet: "
-     "faster kernels that do not promise the same bits; omit the key\n"},
     {"no ranks on any worker", "", "resources: {ranks_per_worker: 0}",
      "job.yaml:4:13: resources.ranks_per_worker: 0 is not allowed; allowed: 1 to 16384; use a larger "
      "number\n"},

@@ -75,6 +75,12 @@ DecoderConfig Deepseek(DecoderConfig config, ops::RouterConfig router, int64_t d
   return config;
 }
 
+// With a head of several blocks of logits, of which the last is narrower.
+DecoderConfig InBlocks(DecoderConfig config) {
+  config.keeps_logits = false;
+  return config;
+}
+
 const Shape kShapes[] = {
     {"untied", Config(32, 48, 2, 2, 2, 16, 40, false), {2, 33}},
     {"tied", Config(32, 48, 2, 2, 2, 16, 40, true), {2, 33}},
@@ -117,6 +123,8 @@ const Shape kShapes[] = {
               {.experts = 5, .top_k = 1, .score = ops::RouterScore::kSigmoid}, /*dense_layers=*/0,
               /*shared=*/0, {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
      {1, 37}},
+    {"logits_in_blocks", InBlocks(Config(32, 48, 1, 2, 2, 16, 150, false)), {2, 33}},
+    {"logits_in_blocks_tied", InBlocks(Config(15, 23, 1, 4, 1, 10, 130, true)), {1, 37}},
     {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
 };
 

@@ -52,7 +52,7 @@ TEST_P(LinearTest, MatchesAutograd) {
       at::Tensor grad_weight = FilledWithNan({outputs, inputs}, out);
       const void* memory = grad_weight.const_data_ptr();
       Ops().Linear(x_t, weight_t, {}, y, work);
-      Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, work);
+      Ops().LinearBackwardInput(grad_y_t, weight_t, /*add=*/false, grad_x, work);
       Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work);
       const at::Tensor residual = Rounded(numbers.Normal({tokens, outputs}), out).to(out);
       at::Tensor sum = FilledWithNan({tokens, outputs}, out);
@@ -65,6 +65,8 @@ TEST_P(LinearTest, MatchesAutograd) {
       Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, grad_weight, work);
       EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(out));  // rounded twice
       EXPECT_EQ(grad_weight.const_data_ptr(), memory);
+      Ops().LinearBackwardInput(grad_y_t, weight_t, /*add=*/true, grad_x, work);
+      EXPECT_LE(RelativeError(grad_x, x.grad() * 2), 1.5 * Tolerance(out));
     }
   }
 }
@@ -114,7 +116,7 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
       at::Tensor grad_x = place({tokens, inputs}, {});
       at::Tensor grad_weight = place({outputs, inputs}, {});
       Ops().Linear(x_t, weight_t, {}, y, work);
-      Ops().LinearBackwardInput(grad_y_t, weight_t, grad_x, work);
+      Ops().LinearBackwardInput(grad_y_t, weight_t, /*add=*/false, grad_x, work);
       Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work);
       at::Tensor added = grad_weight.clone();
       Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, added, work);

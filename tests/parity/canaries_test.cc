@@ -48,6 +48,10 @@ class MischievousShards final : public fsdp::ShardKernels {
  public:
   explicit MischievousShards(Mischief mischief) : mischief_(std::move(mischief)) {}
 
+  void Initialize(uint64_t seed, const fsdp::Parameter& parameter, const fsdp::ParameterInit& init,
+                  fsdp::Range part, bool fp64, void* values) const override {
+    fsdp::CpuShardKernels().Initialize(seed, parameter, init, part, fp64, values);
+  }
   std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
     return std::make_unique<MischievousKernels>(geometry, mischief_);
   }

@@ -112,7 +112,8 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
   spec.mutable_debug()->set_canaries(options.canaries);
-  training.set_recompute(options.recompute);
+  const std::string head = options.recompute == "off" ? "head" : options.recompute + ",head";
+  training.set_recompute(options.recompute_head ? head : options.recompute);
   spec.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(options.keep_gathered);
   training.set_nonfinite_gradients(options.stop_on_nonfinite ? v1::NONFINITE_GRADIENTS_STOP
                                                              : v1::NONFINITE_GRADIENTS_SKIP);

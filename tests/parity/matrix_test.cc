@@ -130,6 +130,12 @@ const std::vector<Lane>& Lanes() {
            o.frozen = "embedding";
          }},
         {"unused", [](JobOptions& o) { o.unused_unit = true; }},
+        {"logits in blocks", [](JobOptions& o) { o.recompute_head = true; }},
+        {"tied, logits in blocks",
+         [](JobOptions& o) {
+           o.tied = true;
+           o.recompute_head = true;
+         }},
         {"sparse", Sparse},
         {"deepseek_v3", Deepseek},
         {"sparse that drops tokens",

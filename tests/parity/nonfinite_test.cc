@@ -56,6 +56,10 @@ class InfiniteGradientKernels final : public fsdp::ShardKernels {
  public:
   explicit InfiniteGradientKernels(int rounds) : rounds_(rounds) {}
 
+  void Initialize(uint64_t seed, const fsdp::Parameter& parameter, const fsdp::ParameterInit& init,
+                  fsdp::Range part, bool fp64, void* values) const override {
+    fsdp::CpuShardKernels().Initialize(seed, parameter, init, part, fp64, values);
+  }
   std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
     return std::make_unique<InfiniteGradient>(std::move(geometry), rounds_);
   }

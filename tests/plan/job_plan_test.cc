@@ -285,6 +285,7 @@ TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
   EXPECT_EQ(text("{compute: bf16, transport: fp32}"), "bf16; gradients between ranks fp32");
   EXPECT_EQ(text("{compute: bf16, head: {compute: fp32}}"),
             "bf16, head fp32; gradients between ranks bf16, head fp32");
+  EXPECT_EQ(text("{compute: bf16, deterministic: false}"), "bf16; bits need not repeat");
   const JobPlan plan =
       MakeJobPlan(TestJob("{ranks: 2}", "{compute: bf16, transport: fp32, head: {transport: bf16}}"));
   using enum model::ComputeType;
@@ -292,6 +293,23 @@ TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
             (model::UnitTypes{.main = kFp32, .compute = kBf16, .transport = kFp32}));
   EXPECT_EQ(plan.precision.Of("head"),
             (model::UnitTypes{.main = kFp32, .compute = kBf16, .transport = kBf16}));
+}
+
+TEST(JobPlanTest, OnGpusAttentionThatNeedNotRepeatIsAnotherProgramOfLessMemory) {
+  const auto plan = [](const char* precision, v1::Device device) {
+    v1::JobSpec job = TestJob("{ranks: 2}", precision);
+    job.mutable_model()->set_head_dim(16);
+    job.mutable_training()->set_sequence_length(4096);
+    job.mutable_resources()->set_device(device);
+    return MakeJobPlan(job);
+  };
+  const char* const repeats = "{compute: bf16}";
+  const char* const need_not = "{compute: bf16, deterministic: false}";
+  const JobPlan on_gpus = plan(repeats, v1::DEVICE_CUDA);
+  EXPECT_TRUE(on_gpus.precision.repeats);
+  EXPECT_NE(plan(need_not, v1::DEVICE_CUDA).program_digest, on_gpus.program_digest);
+  EXPECT_LT(plan(need_not, v1::DEVICE_CUDA).stage.arena_bytes, on_gpus.stage.arena_bytes);
+  EXPECT_EQ(plan(need_not, v1::DEVICE_CPU).program_digest, plan(repeats, v1::DEVICE_CPU).program_digest);
 }
 
 TEST(JobPlanTest, CheckpointsOfTheSameMainTypeAreResumable) {

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reads token ids: embedding and cross-entropy.
 #include <cuda_runtime.h>
 
 #include <cub/device/device_radix_sort.cuh>
 
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/tokens.cuh"
 
 namespace tandem::ops::cuda {
 namespace {
-
-__device__ int64_t IdOf(const Tokens& tokens, int64_t row) {
-  return tokens.ids[row / tokens.length * tokens.stride + row % tokens.length];
-}
-
-template <typename T>
-__device__ T NotANumber() {
-  return static_cast<T>(nan(""));
-}
 
 template <typename E, int N>
 __global__ void EmbeddingRow(Tokens tokens, const E* weight, int64_t vocabulary, int64_t columns, E* output) {
@@ -85,50 +76,6 @@ __global__ void EmbeddingSums(const uint32_t* keys, const int32_t* places, int64
   SetPack(row, i, result);
 }
 
-constexpr int kRowThreads = 1024;
-
-// A block's row is read twice, the second time from the second-level cache, where the rows of all blocks that
-// run at once have room: large rows ask for shared memory that they do not use, so that a multiprocessor has
-// one block.
-constexpr int64_t kLargeRow = 128 << 10;
-constexpr int kAloneBytes = 120 << 10;
-
-template <typename E, int N, typename T>
-__global__ void __launch_bounds__(kRowThreads)
-    CrossEntropyRow(const E* logits, Tokens targets, int64_t columns, T scale, T* losses, E* grad_logits) {
-  const int64_t begin = blockIdx.x * columns;
-  const int64_t id = IdOf(targets, blockIdx.x);
-  T logit = NotANumber<T>();
-  if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(logits[begin + id]);
-  const T lse = BlockLogSumExp<N, kRowThreads>(logits + begin, columns);
-  if (threadIdx.x == 0) losses[blockIdx.x] = lse - logit;
-  const int64_t target_pack = id >= 0 ? id / N : -1;
-#pragma unroll 2
-  for (int64_t i = threadIdx.x; i < columns / N; i += kRowThreads) {
-    Pack<E, N> values = PackAt<E, N>(logits + begin, i);
-    T gradients[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
-    if (i == target_pack) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) gradients[k] -= k == id % N ? scale : T{0};
-    }
-#pragma unroll
-    for (int k = 0; k < N; ++k) Narrow(gradients[k], values.e[k]);
-    SetPack(grad_logits + begin, i, values);
-  }
-}
-
-// One block.
-template <typename T>
-__global__ void MeanLoss(const T* losses, int64_t rows, double* loss) {
-  double sum = 0;
-#pragma unroll 8
-  for (int64_t row = threadIdx.x; row < rows; row += kRowThreads) sum += static_cast<double>(losses[row]);
-  sum = BlockSum<kRowThreads>(sum);
-  if (threadIdx.x == 0) *loss = sum / static_cast<double>(rows);
-}
-
 }  // namespace
 
 template <typename E>
@@ -181,33 +128,10 @@ int EmbeddingBackward(const Tokens& tokens, const E* grad_output, bool add, int6
   return cudaGetLastError();
 }
 
-template <typename E>
-int CrossEntropy(const E* logits, const Tokens& targets, int64_t columns, Arithmetic<E>* losses, double* loss,
-                 E* grad_logits, Stream stream) {
-  const int64_t rows = targets.sequences * targets.length;
-  int error = cudaSuccess;
-  if (rows > 0) {
-    WithPacks<E>({columns}, {logits, grad_logits}, [&]<int N>(Packed<N>) {
-      const auto kernel = CrossEntropyRow<E, N, Arithmetic<E>>;
-      const bool alone = columns * static_cast<int64_t>(sizeof(E)) > kLargeRow;
-      if (alone) {
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kAloneBytes);
-      }
-      kernel<<<static_cast<unsigned>(rows), kRowThreads, alone ? kAloneBytes : 0, stream>>>(
-          logits, targets, columns, static_cast<Arithmetic<E>>(1.0 / static_cast<double>(rows)), losses,
-          grad_logits);
-    });
-  }
-  MeanLoss<<<1, kRowThreads, 0, stream>>>(losses, rows, loss);
-  const int launched = cudaGetLastError();
-  return error != cudaSuccess ? error : launched;
-}
-
 #define TANDEM_INSTANTIATE(E)                                                                                \
   template int Embedding(const Tokens&, const E*, int64_t, int64_t, E*, Stream);                             \
   template int EmbeddingBackward(const Tokens&, const E*, bool, int64_t, int64_t, Arithmetic<E>*, Workspace, \
-                                 Stream);                                                                    \
-  template int CrossEntropy(const E*, const Tokens&, int64_t, Arithmetic<E>*, double*, E*, Stream);
+                                 Stream);
 
 TANDEM_INSTANTIATE(float)
 TANDEM_INSTANTIATE(double)
