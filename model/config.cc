@@ -37,14 +37,14 @@ void AddParts(Architecture architecture, const DecoderNode& node, const NodeDecl
 
 // Elements of all units, each unit's times a share of them.
 template <typename Share>
-int64_t SumOfUnits(const DecoderConfig& config, const Share& share) {
+double SumOfUnits(const DecoderConfig& config, const Share& share) {
   double total = 0;
   for (const UnitParameters& unit : DecoderUnits(WithAllExperts(config))) {
     for (const Parameter& parameter : unit.parameters) {
       total += static_cast<double>(NumElements(parameter.shape)) * share(unit);
     }
   }
-  return static_cast<int64_t>(total);
+  return total;
 }
 
 // Of a unit's parameters, those that one token uses.
@@ -97,26 +97,25 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
 }
 
 int64_t NumParameters(const DecoderConfig& config) {
-  return SumOfUnits(config, [](const UnitParameters&) { return 1.0; });
+  return static_cast<int64_t>(SumOfUnits(config, [](const UnitParameters&) { return 1.0; }));
 }
 
 int64_t NumActiveParameters(const DecoderConfig& config) {
-  return SumOfUnits(config, [&](const UnitParameters& unit) { return ActiveShare(config, unit); });
+  return static_cast<int64_t>(
+      SumOfUnits(config, [&](const UnitParameters& unit) { return ActiveShare(config, unit); }));
 }
 
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
-  const double embedding = static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
-  double parameters = static_cast<double>(NumActiveParameters(config));
-  double frozen = static_cast<double>(SumOfUnits(
-      config, [&](const UnitParameters& unit) { return unit.frozen ? ActiveShare(config, unit) : 0.0; }));
-  if (!config.tie_word_embeddings) {
-    parameters -= embedding;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
-    frozen -= IsFrozen(config, "embedding") ? embedding : 0;
-  }
+  const double products = SumOfUnits(config, [&](const UnitParameters& unit) {
+    if (unit.name == "embedding" && !config.tie_word_embeddings) {
+      return 0.0;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
+    }
+    return (unit.frozen ? 4.0 : 6.0) * ActiveShare(config, unit);
+  });
   const double attention = 6.0 * static_cast<double>(config.num_hidden_layers) *
                            static_cast<double>(config.num_attention_heads * config.head_dim) *
                            static_cast<double>(sequence_length);
-  return 6.0 * parameters - 2.0 * frozen + attention;
+  return products + attention;
 }
 
 }  // namespace tandem::model

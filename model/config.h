@@ -63,7 +63,6 @@ struct DecoderConfig {
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
-  bool keeps_logits = true;               // their gradients, for the backward; else it computes them again
   MixtureOfExperts moe;
   LatentAttention latent;  // head_dim is then that of queries and keys, and every head has its own
 
@@ -126,9 +125,9 @@ int64_t NumParameters(const DecoderConfig& config);
 // Those that one token uses: all but the experts that it did not choose.
 int64_t NumActiveParameters(const DecoderConfig& config);
 
-// Model FLOPs of one token, forward and backward: 6 × active parameters without the input embedding, plus
-// causal attention 6·L·H·S, H = heads · head_dim (PaLM, arXiv:2204.02311, appendix B, has 12·L·H·S; causality
-// leaves half). Of frozen units 4 instead of 6: nobody computes the gradients of their weights.
+// Model FLOPs of one token, forward and backward: 6 × active parameters without the input embedding, 4 ×
+// those of frozen units, which have no gradients, plus causal attention 6·L·H·S, H = heads · head_dim (PaLM,
+// arXiv:2204.02311, appendix B, has 12·L·H·S; causality leaves half).
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 
 }  // namespace tandem::model

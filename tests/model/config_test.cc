@@ -206,13 +206,14 @@ TEST(FlopsPerTokenTest, LeavesOutTheInputEmbeddingAndAddsCausalAttention) {
   EXPECT_DOUBLE_EQ(FlopsPerToken(tied, 8192), FlopsPerToken(Llama3_8B(), 8192));
 }
 
-TEST(FlopsPerTokenTest, LeavesOutTheGradientsOfFrozenWeights) {
-  const double head = 128256.0 * 4096 + 4096;  // and the last norm
+TEST(FlopsPerTokenTest, LeavesOutTheWeightGradientsOfFrozenUnits) {
   DecoderConfig frozen = Llama3_8B();
-  frozen.frozen_units = {"embedding", "head"};
-  EXPECT_DOUBLE_EQ(FlopsPerToken(frozen, 8192), FlopsPerToken(Llama3_8B(), 8192) - 2 * head);
+  frozen.frozen_units = {"embedding", "layers.3", "head"};
+  const double layer = 4096.0 * (2 * 4096 + 2 * 1024 + 3 * 14336 + 2);
+  const double head = 4096.0 * (128256 + 1);
+  EXPECT_DOUBLE_EQ(FlopsPerToken(frozen, 8192), FlopsPerToken(Llama3_8B(), 8192) - 2 * (layer + head));
   frozen.tie_word_embeddings = true;  // the matrix is the embedding's
-  EXPECT_DOUBLE_EQ(FlopsPerToken(frozen, 8192), FlopsPerToken(Llama3_8B(), 8192) - 2 * head);
+  EXPECT_DOUBLE_EQ(FlopsPerToken(frozen, 8192), FlopsPerToken(Llama3_8B(), 8192) - 2 * (layer + head));
 }
 
 }  // namespace

@@ -202,7 +202,9 @@ TEST(DecoderOutlineTest, ASparseLayerIsFourNodesAndItsExpertsAnExpertUnit) {
 }
 
 TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
-  for (const DecoderConfig& config : {SmallDecoder(false), SparseDecoder()}) {
+  DecoderConfig frozen = SparseDecoder();
+  frozen.frozen_units = {"embedding", "layers.1.experts"};
+  for (const DecoderConfig& config : {SmallDecoder(false), SparseDecoder(), frozen}) {
     const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 512});
     double flops = 0;
     for (const schedules::Node& node : outline.nodes) {
