@@ -63,6 +63,7 @@ struct DecoderConfig {
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
+  bool keeps_logits = true;               // their gradients, for the backward; else it computes them again
   MixtureOfExperts moe;
   LatentAttention latent;  // head_dim is then that of queries and keys, and every head has its own
 
