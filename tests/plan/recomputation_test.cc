@@ -100,19 +100,6 @@ TEST(RecomputationTest, AWholeLayerCostsItsForwardWithoutTheProductOfItsOutput) 
   EXPECT_GT(again.saved_bytes, 0);
 }
 
-TEST(RecomputationTest, WhatAnOverlappedJobSavesIsComparedWithAnOverlappedOne) {
-  const auto overlapped = [](const char* recompute) {
-    v1::JobSpec job = TestJob();
-    job.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
-    job.mutable_training()->set_recompute(recompute);
-    return MakeJobPlan(job);
-  };
-  const JobPlan plan = overlapped("layer");
-  const JobPlan kept = overlapped("off");
-  ASSERT_NE(kept.stage.arena_bytes, PlanWith("off").stage.arena_bytes);
-  EXPECT_EQ(RecomputationOf(plan).saved_bytes, kept.stage.arena_bytes - plan.stage.arena_bytes);
-}
-
 TEST(RecomputationTest, LogitsInBlocksCostAProductAndAreNeverThereAsAWhole) {
   const auto with = [](const char* recompute) {
     v1::JobSpec job = TestJob();
@@ -144,6 +131,19 @@ TEST(RecomputationTest, LogitsInBlocksCostAProductAndAreNeverThereAsAWhole) {
   EXPECT_GT(again.saved_bytes, 0);
   EXPECT_EQ(PlanWith("layer,head").stage.train.instructions.size(),
             PlanWith("layer").stage.train.instructions.size());
+}
+
+TEST(RecomputationTest, WhatAnOverlappedJobSavesIsComparedWithAnOverlappedOne) {
+  const auto overlapped = [](const char* recompute) {
+    v1::JobSpec job = TestJob();
+    job.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
+    job.mutable_training()->set_recompute(recompute);
+    return MakeJobPlan(job);
+  };
+  const JobPlan plan = overlapped("layer");
+  const JobPlan kept = overlapped("off");
+  ASSERT_NE(kept.stage.arena_bytes, PlanWith("off").stage.arena_bytes);
+  EXPECT_EQ(RecomputationOf(plan).saved_bytes, kept.stage.arena_bytes - plan.stage.arena_bytes);
 }
 
 TEST(RecomputationTest, ThePlanSaysWhatItCostsAndSaves) {
