@@ -109,12 +109,6 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
                               check.Origin("model.moe.num_experts")),
                  "every rank has as many experts: use another number of them, or of ranks that share them");
   }
-  if (check.spec().resources().device() == v1::DEVICE_CUDA && model.model_type() != "mixtral") {
-    check.Refuse(
-        "resources.device", "cuda",
-        absl::StrCat("cpu with model_type ", model.model_type(), check.Origin("model.model_type")),
-        "not built yet: norms of heads and latent attention on GPUs; use cpu, or model_type: mixtral");
-  }
 }
 
 void CheckHeads(FieldChecker& check, const v1::Model& model) {

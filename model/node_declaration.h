@@ -44,7 +44,8 @@ struct OutputSpec {
   TensorSpec tensor;
   bool gradient = false;
   bool loss = false;  // doubles that the host reads of every microbatch
-  schedules::ValueKind kind = schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves; kHost: of one on_host
+  schedules::ValueKind kind =
+      schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves; kHost: of one on_host
   // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
   std::vector<std::string> computed_from;
   double fill = 1;   // of the tensor, what is expected to be used

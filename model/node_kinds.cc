@@ -96,8 +96,7 @@ TensorSpec ExchangedCounts(const DecoderShapes& shapes) {
 }
 
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration) {
-  declaration.inputs.push_back(
-      {.tensor = ExchangedCounts(shapes), .from = "counts"});
+  declaration.inputs.push_back({.tensor = ExchangedCounts(shapes), .from = "counts"});
   declaration.forward.reads.emplace_back("counts");
   declaration.backward.reads.emplace_back("counts");
 }

@@ -43,8 +43,8 @@ InputSpec ChosenExperts(const DecoderShapes& shapes);                         //
 // last, "sent_counts".
 std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
 
-// "counts": [P, P], the rows from each rank to each. The thread that issues collectives reads them: of a GPU's
-// streams, the host. ReadCounts makes them an input that forward and backward read.
+// "counts": [P, P], the rows from each rank to each. The thread that issues collectives reads them: of a
+// GPU's streams, the host. ReadCounts makes them an input that forward and backward read.
 TensorSpec ExchangedCounts(const DecoderShapes& shapes);
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
 

@@ -57,7 +57,7 @@ void CheckLatentHeads(const LatentHeads& h, const at::Tensor& query, const at::T
               "a head's ", h.rotary, " rotated and ", h.content, " other dims must be even, and at most ",
               kMostRotary, " rotated");
   TORCH_CHECK(h.value > 0 && h.value <= h.head_dim(), "values of ", h.value, " dims do not fit in heads of ",
-              h.head_dim(), device);
+              h.head_dim());
   const int64_t tokens = query.size(0);
   CheckMatrix("query", query, tokens, h.heads * h.head_dim(), device);
   CheckMatrix("key_value", key_value, tokens, h.heads * (h.content + h.value), device);

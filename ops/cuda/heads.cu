@@ -41,8 +41,8 @@ __global__ void HeadNormWarps(const E* qkv, int64_t tokens, int64_t heads, int64
   for (int64_t i = lane; i < head_dim; i += 32) Narrow(Widen(x[i]) * r * Widen(weight[i]), y[i]);
 }
 
-// A block has every gridDim.x-th token, a warp of it every kWarps-th head. partial_sums: [blocks, 2 head_dim],
-// of the queries' and then of the keys' weight.
+// A block has every gridDim.x-th token, a warp of it every kWarps-th head. partial_sums: [blocks, 2
+// head_dim], of the queries' and then of the keys' weight.
 template <typename E, typename T>
 __global__ void HeadNormBackwardTokens(const E* qkv, int64_t tokens, int64_t heads, int64_t kv_heads,
                                        int64_t head_dim, const E* query_weight, const E* key_weight,
@@ -156,8 +156,7 @@ __global__ void PackElements(LatentHeads h, int64_t tokens, int64_t down_columns
     } else {
       const Source source = SourceOf(h, packed);
       const E* const content = part == 0 ? query + (token * h.heads + head) * d : kv;
-      const E* const rotary =
-          part == 0 ? content + h.content : down + (token + 1) * down_columns - h.rotary;
+      const E* const rotary = part == 0 ? content + h.content : down + (token + 1) * down_columns - h.rotary;
       value = source.rotary ? rotary[source.index] : content[source.index];
     }
     qkv[i] = value;
@@ -177,8 +176,7 @@ __global__ void UnpackElements(LatentHeads h, int64_t tokens, int64_t down_colum
     const E* const grads = grad_qkv + token * 3 * queries;
     if (index < queries) {
       const int64_t element = index % d;
-      const int64_t packed =
-          element < h.content ? OfContent(h, element) : OfRotary(h, element - h.content);
+      const int64_t packed = element < h.content ? OfContent(h, element) : OfRotary(h, element - h.content);
       grad_query[token * queries + index] = grads[index / d * d + packed];
       continue;
     }
@@ -186,14 +184,15 @@ __global__ void UnpackElements(LatentHeads h, int64_t tokens, int64_t down_colum
     if (index < key_values) {
       const int64_t head = index / (h.content + h.value);
       const int64_t element = index % (h.content + h.value);
-      grad_key_value[token * key_values + index] =
-          element < h.content ? grads[queries + head * d + OfContent(h, element)]
-                              : grads[2 * queries + head * d + element - h.content];
+      grad_key_value[token * key_values + index] = element < h.content
+                                                       ? grads[queries + head * d + OfContent(h, element)]
+                                                       : grads[2 * queries + head * d + element - h.content];
       continue;
     }
     index -= key_values;
     Arithmetic<E> sum = 0;
-    for (int64_t head = 0; head < h.heads; ++head) sum += Widen(grads[queries + head * d + OfRotary(h, index)]);
+    for (int64_t head = 0; head < h.heads; ++head)
+      sum += Widen(grads[queries + head * d + OfRotary(h, index)]);
     Narrow(sum, grad_down[(token + 1) * down_columns - h.rotary + index]);
   }
 }
@@ -206,8 +205,8 @@ int HeadNorm(const E* qkv, int64_t tokens, int64_t heads, int64_t kv_heads, int6
   const int64_t warps = tokens * (heads + 2 * kv_heads);
   if (warps == 0) return cudaSuccess;
   HeadNormWarps<<<static_cast<unsigned>((warps + kWarps - 1) / kWarps), kThreads, 0, stream>>>(
-      qkv, tokens, heads, kv_heads, head_dim, query_weight, key_weight,
-      static_cast<Arithmetic<E>>(epsilon), normed);
+      qkv, tokens, heads, kv_heads, head_dim, query_weight, key_weight, static_cast<Arithmetic<E>>(epsilon),
+      normed);
   return cudaGetLastError();
 }
 
@@ -220,8 +219,8 @@ int HeadNormBackward(const E* qkv, int64_t tokens, int64_t heads, int64_t kv_hea
   const int64_t blocks = std::min(tokens, kNormGroups);
   if (blocks > 0) {
     HeadNormBackwardTokens<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-        qkv, tokens, heads, kv_heads, head_dim, query_weight, key_weight,
-        static_cast<Arithmetic<E>>(epsilon), grad, partial_sums);
+        qkv, tokens, heads, kv_heads, head_dim, query_weight, key_weight, static_cast<Arithmetic<E>>(epsilon),
+        grad, partial_sums);
   }
   AddHeadSums<<<static_cast<unsigned>(2 * head_dim), kThreads, 0, stream>>>(
       partial_sums, blocks, head_dim, add_weights, grad_query_weight, grad_key_weight);
@@ -234,7 +233,7 @@ int PackLatentHeads(const LatentHeads& heads, int64_t tokens, int64_t down_colum
   const int64_t elements = tokens * 3 * heads.heads * heads.head_dim();
   if (elements == 0) return cudaSuccess;
   PackElements<<<Blocks(elements), kThreads, 0, stream>>>(heads, tokens, down_columns, query, key_value, down,
-                                                         qkv);
+                                                          qkv);
   return cudaGetLastError();
 }
 
@@ -245,17 +244,17 @@ int UnpackLatentHeads(const LatentHeads& heads, int64_t tokens, int64_t down_col
       tokens * (heads.heads * (heads.head_dim() + heads.content + heads.value) + heads.rotary);
   if (elements == 0) return cudaSuccess;
   UnpackElements<<<Blocks(elements), kThreads, 0, stream>>>(heads, tokens, down_columns, grad_qkv, grad_query,
-                                                           grad_key_value, grad_down);
+                                                            grad_key_value, grad_down);
   return cudaGetLastError();
 }
 
-#define TANDEM_INSTANTIATE(E)                                                                              \
-  template int HeadNorm(const E*, int64_t, int64_t, int64_t, int64_t, const E*, const E*, double, E*,      \
-                        Stream);                                                                           \
-  template int HeadNormBackward(const E*, int64_t, int64_t, int64_t, int64_t, const E*, const E*, double,  \
-                                bool, E*, Arithmetic<E>*, Arithmetic<E>*, Arithmetic<E>*, Stream);         \
-  template int PackLatentHeads(const LatentHeads&, int64_t, int64_t, const E*, const E*, const E*, E*,     \
-                               Stream);                                                                    \
+#define TANDEM_INSTANTIATE(E)                                                                             \
+  template int HeadNorm(const E*, int64_t, int64_t, int64_t, int64_t, const E*, const E*, double, E*,     \
+                        Stream);                                                                          \
+  template int HeadNormBackward(const E*, int64_t, int64_t, int64_t, int64_t, const E*, const E*, double, \
+                                bool, E*, Arithmetic<E>*, Arithmetic<E>*, Arithmetic<E>*, Stream);        \
+  template int PackLatentHeads(const LatentHeads&, int64_t, int64_t, const E*, const E*, const E*, E*,    \
+                               Stream);                                                                   \
   template int UnpackLatentHeads(const LatentHeads&, int64_t, int64_t, const E*, E*, E*, E*, Stream);
 
 TANDEM_INSTANTIATE(float)

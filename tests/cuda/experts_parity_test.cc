@@ -76,13 +76,17 @@ INSTANTIATE_TEST_SUITE_P(Strategies, CudaExpertsTest, testing::Values("zero1", "
 TEST_P(CudaExpertsTest, SchedulesGiveTheSameBits) {
   for (const int ranks : RanksThatShareExperts()) {
     for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
-      JobOptions options = Sparse(ranks);
-      options.strategy = GetParam();
-      options.precision = precision;
-      options.chunks = "fixed";
-      options.layers = ranks == 1 ? 3 : 2;
-      SCOPED_TRACE(testing::Message() << ranks << " GPUs share experts, " << precision);
-      ExpectSameBitsOfSchedules(options);
+      for (const char* chunks : {"fixed", "exact"}) {
+        if (ranks == 1 && chunks[0] == 'e') continue;  // nobody sends anything
+        JobOptions options = Sparse(ranks);
+        options.strategy = GetParam();
+        options.precision = precision;
+        options.chunks = chunks;
+        options.layers = ranks == 1 ? 3 : 2;
+        SCOPED_TRACE(testing::Message()
+                     << ranks << " GPUs share experts, " << chunks << " chunks, " << precision);
+        ExpectSameBitsOfSchedules(options);
+      }
     }
   }
 }
@@ -105,6 +109,37 @@ TEST(CudaExpertParallelTest, HasTheNumbersOfRanksWithEveryExpertAndOfTheCpu) {
     const Tolerance distance = DistanceBetween(on_cpu, RunJob(on_cpu), run);
     std::cout << ranks << " GPUs against the CPU, fp64: losses " << distance.loss << ", state "
               << distance.state << ", norms " << distance.later_norm << "\n";
+  }
+}
+
+// Whatever the chunks, what is computed is the same.
+TEST(CudaExpertParallelTest, ExactChunksHaveTheBitsOfFixedOnes) {
+  if (device::CountCudaDevices() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  JobOptions options = Sparse(2);
+  options.overlap = true;
+  options.chunks = "fixed";
+  const JobRun fixed = RunJob(MakeJob(options), OnTheseGpus());
+  options.chunks = "exact";
+  EXPECT_EQ(FirstDifference(fixed, RunJob(MakeJob(options), Spinning(kExpertsSeed))), "");
+}
+
+// Norms of heads; latent attention, shared experts, sigmoid scores in groups, biases of experts.
+TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEverySchedule) {
+  for (const char* type : {"qwen3_moe", "deepseek_v3"}) {
+    SCOPED_TRACE(type);
+    JobOptions options = Sparse(RanksThatShareExperts().back());
+    options.model_type = type;
+    if (type[0] == 'd') {
+      options.layers = 3;
+      options.experts_per_token = 4;
+      options.bias_update_rate = 0.01;
+    }
+    ExpectSameBitsOfSchedules(options);
+    options.fp64 = true;
+    const JobRun run = RunJob(MakeJob(options), OnTheseGpus());
+    options.on_gpus = false;
+    const plan::JobPlan on_cpu = MakeJob(options);
+    ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
   }
 }
 

@@ -29,17 +29,18 @@ TEST_P(CudaHeadsTest, HeadNorm) {
                                       << head_dim << (add ? ", added" : ""));
       const int64_t width = (heads + 2 * kv_heads) * head_dim;
       const auto sums = [&] { return add ? NormalStatistics({head_dim}) : NanStatistics({head_dim}); };
-      Compare({Normal({tokens, width}), Normal({head_dim}), Normal({head_dim})},
-              {NanOf({tokens, width}), Normal({tokens, width}), sums(), sums()},
-              [&, h = heads, kv = kv_heads](const Operations& ops, const Tensors& in, Tensors& out) {
-                const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
-                const WorkMemory work(HeadNormBackwardWorkBytes(device, in[0].size(0), in[1].numel(),
-                                                                in[0].element_size()),
-                                      in[0].device().type());
-                ops.HeadNorm(in[0], h, kv, in[1], in[2], 1e-5, out[0]);
-                ops.HeadNormBackward(in[0], h, kv, in[1], in[2], 1e-5, add, out[1], out[2], out[3], work);
-              },
-              3, kHeadRepeats);
+      Compare(
+          {Normal({tokens, width}), Normal({head_dim}), Normal({head_dim})},
+          {NanOf({tokens, width}), Normal({tokens, width}), sums(), sums()},
+          [&, h = heads, kv = kv_heads](const Operations& ops, const Tensors& in, Tensors& out) {
+            const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
+            const WorkMemory work(
+                HeadNormBackwardWorkBytes(device, in[0].size(0), in[1].numel(), in[0].element_size()),
+                in[0].device().type());
+            ops.HeadNorm(in[0], h, kv, in[1], in[2], 1e-5, out[0]);
+            ops.HeadNormBackward(in[0], h, kv, in[1], in[2], 1e-5, add, out[1], out[2], out[3], work);
+          },
+          3, kHeadRepeats);
     }
   }
 }
@@ -53,15 +54,16 @@ TEST_P(CudaHeadsTest, LatentHeads) {
     const int64_t query = heads.heads * heads.head_dim();
     const int64_t key_value = heads.heads * (heads.content + heads.value);
     const int64_t down = heads.rotary + 11;
-    Compare({Normal({tokens, query}), Normal({tokens, key_value}), Normal({tokens, down}),
-             Normal({tokens, 3 * query})},
-            {NanOf({tokens, 3 * query}), NanOf({tokens, query}), NanOf({tokens, key_value}),
-             Normal({tokens, down})},
-            [&](const Operations& ops, const Tensors& in, Tensors& out) {
-              ops.PackLatentHeads(heads, in[0], in[1], in[2], out[0]);
-              ops.UnpackLatentHeads(heads, in[3], out[1], out[2], out[3]);
-            },
-            2, kHeadRepeats);
+    Compare(
+        {Normal({tokens, query}), Normal({tokens, key_value}), Normal({tokens, down}),
+         Normal({tokens, 3 * query})},
+        {NanOf({tokens, 3 * query}), NanOf({tokens, query}), NanOf({tokens, key_value}),
+         Normal({tokens, down})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          ops.PackLatentHeads(heads, in[0], in[1], in[2], out[0]);
+          ops.UnpackLatentHeads(heads, in[3], out[1], out[2], out[3]);
+        },
+        2, kHeadRepeats);
   }
 }
 
