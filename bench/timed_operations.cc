@@ -78,9 +78,8 @@ class TimedOperations final : public ops::Operations {
   }
   void HeadNorm(const Tensor& qkv, int64_t heads, int64_t kv_heads, const Tensor& query_weight,
                 const Tensor& key_weight, double epsilon, Tensor& normed) const override {
-    timer_.Time("HeadNorm", [&] {
-      inner_.HeadNorm(qkv, heads, kv_heads, query_weight, key_weight, epsilon, normed);
-    });
+    timer_.Time("HeadNorm",
+                [&] { inner_.HeadNorm(qkv, heads, kv_heads, query_weight, key_weight, epsilon, normed); });
   }
   void HeadNormBackward(const Tensor& qkv, int64_t heads, int64_t kv_heads, const Tensor& query_weight,
                         const Tensor& key_weight, double epsilon, bool add_weights, Tensor& grad,
@@ -96,9 +95,8 @@ class TimedOperations final : public ops::Operations {
   }
   void UnpackLatentHeads(const ops::LatentHeads& heads, const Tensor& grad_qkv, Tensor& grad_query,
                          Tensor& grad_key_value, Tensor& grad_down) const override {
-    timer_.Time("UnpackLatentHeads", [&] {
-      inner_.UnpackLatentHeads(heads, grad_qkv, grad_query, grad_key_value, grad_down);
-    });
+    timer_.Time("UnpackLatentHeads",
+                [&] { inner_.UnpackLatentHeads(heads, grad_qkv, grad_query, grad_key_value, grad_down); });
   }
   void SwiGlu(const Tensor& gate_up, Tensor& activated) const override {
     timer_.Time("SwiGlu", [&] { inner_.SwiGlu(gate_up, activated); });
