@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of expert communication the schedules hide, with compute and exchanges that sleep:
 //   tandem-bench-overlap [MILLISECONDS]
-// Two ranks, as threads, share the experts of four layers; eight microbatches. An exchange takes that long
+// Two ranks, as threads, share the experts of three layers; sixteen microbatches. An exchange takes that long
 // (20 ms unless said otherwise), and each piece of compute as much and a half or more, so that every window
 // can cover its exchange. Prints one JSON object a schedule, of a step in the middle of the job and rank 0:
 // "compute_ms", "exchange_ms": what the sleeps add up to; "ends_ms": exchanges of the first forward and the
 // last backward, beside which there is no other microbatch; "limit_ms": 1.10 x the larger of the two, and the
 // ends; "hidden": 1 - (compute's idle time behind dispatch and combine) / exchange_ms; "simulated_ms": the
-// simulator's, from the times that were measured.
+// simulator's, from the times of the step behind it, in which one instruction ran at a time.
 
 #include <algorithm>
 #include <chrono>
@@ -25,8 +25,8 @@
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
 #include "plan/prediction.h"
+#include "plan/recorded_steps.h"
 #include "schedules/simulate/device_profile.h"
-#include "schedules/simulate/measurement.h"
 #include "schedules/simulate/simulator.h"
 #include "schedules/simulate/timeline.h"
 #include "tests/parity/job.h"
@@ -38,9 +38,9 @@ namespace {
 using tandem::model::Pass;
 using tandem::schedules::NodeKind;
 
-constexpr int kLayers = 4;
-constexpr int kMicrobatches = 8;
-constexpr int64_t kSteps = 4;
+constexpr int kLayers = 3;
+constexpr int kMicrobatches = 16;
+constexpr int64_t kSteps = 5;    // the third is recorded as it always runs, the fourth serialized
 constexpr double kExchange = 1;  // of the time given
 constexpr double kForward = 1.5;
 constexpr double kInput = 1.5;
@@ -73,7 +73,8 @@ double Share(NodeKind kind, Pass pass) {
   }
 }
 
-// Does what it stands for, and then sleeps.
+// Does what it stands for, and sleeps: compute for what is left of its time, so that a busy machine does not
+// make it longer; an exchange for all of it, from when its last rank came.
 class SleepingNode final : public tandem::model::Node {
  public:
   SleepingNode(std::unique_ptr<Node> node, NodeKind kind, double milliseconds)
@@ -81,14 +82,19 @@ class SleepingNode final : public tandem::model::Node {
 
   tandem::model::BoundPass Bind(Pass pass, absl::Span<const tandem::model::OperandMemory> operands,
                                 tandem::comm::Communicator* communicator) const override {
-    const std::chrono::duration<double, std::milli> time(milliseconds_ * Share(kind_, pass));
-    return [bound = node_->Bind(pass, operands, communicator), time]() mutable {
+    const auto time = std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double, std::milli>(milliseconds_ * Share(kind_, pass)));
+    return [bound = node_->Bind(pass, operands, communicator), time,
+            exchanges = communicator != nullptr]() mutable {
+      const Clock::time_point start = Clock::now();
       bound();
-      std::this_thread::sleep_for(time);
+      std::this_thread::sleep_until((exchanges ? Clock::now() : start) + time);
     };
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   const std::unique_ptr<Node> node_;
   const NodeKind kind_;
   const double milliseconds_;
@@ -121,7 +127,7 @@ nlohmann::ordered_json Measure(const std::string& schedule, double milliseconds)
     return nodes;
   };
   run_options.with_requests = [](std::vector<tandem::trainer::RequestBox>& ranks) {
-    ranks[0].AddProfile({.id = 1, .steps = 1});
+    ranks[0].AddProfile({.id = 1, .steps = 1, .serialized = true});
   };
   const tandem::parity::JobRun run = tandem::parity::RunJob(plan, run_options);
 
@@ -130,8 +136,9 @@ nlohmann::ordered_json Measure(const std::string& schedule, double milliseconds)
   for (const tandem::parity::ProfiledStep& step : run.profiled) {
     timelines.push_back(step.timeline);
   }
-  const auto rank0 = std::find_if(timelines.begin(), timelines.end(),
-                                  [](const auto& timeline) { return timeline.rank == 0; });
+  const auto rank0 = std::find_if(timelines.begin(), timelines.end(), [](const auto& timeline) {
+    return timeline.rank == 0 && !timeline.serialized;
+  });
   if (rank0 == timelines.end()) {
     std::fprintf(stderr, "no step was recorded\n");
     std::exit(1);
@@ -149,13 +156,9 @@ nlohmann::ordered_json Measure(const std::string& schedule, double milliseconds)
 
   tandem::schedules::DeviceProfile profile = tandem::schedules::PresetProfile("cpu").value();
   profile.cores = 0;  // what sleeps shares no processor
-  const tandem::schedules::Workload workload = tandem::plan::WorkloadOf(plan);
-  profile.measured = MeasureTimes(plan.outline, program, workload, timelines);
-  const tandem::schedules::Gaps gaps = MeasureGaps(program, timelines);
-  profile.gap_seconds = gaps.gap_seconds;
-  profile.wake_seconds = gaps.wake_seconds;
-  profile.skew_seconds = MeasureSkew(program, timelines);
-  const tandem::schedules::Simulation simulation = Simulate(plan.outline, program, workload, profile);
+  profile = tandem::plan::MeasuredProfile(plan, timelines, std::move(profile));
+  const tandem::schedules::Simulation simulation =
+      Simulate(plan.outline, program, tandem::plan::WorkloadOf(plan), profile);
 
   const double step_ms = static_cast<double>(StepNanoseconds(program, *rank0)) * 1e-6;
   const double simulated_ms = static_cast<double>(StepNanoseconds(program, simulation.timeline)) * 1e-6;

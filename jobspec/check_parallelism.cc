@@ -8,6 +8,7 @@
 #include "parallel/spec_grid.h"
 
 namespace tandem::jobspec {
+
 // An outer axis of ranks is there if and only if the strategy places something on it.
 void CheckReplicas(FieldChecker& check) {
   const v1::Parallelism& parallelism = check.spec().parallelism();
@@ -37,8 +38,6 @@ void CheckReplicas(FieldChecker& check) {
   }
 }
 
-// The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
-// something.
 void CheckSchedule(FieldChecker& check) {
   if (check.spec().parallelism().has_overlap() && check.Usable({"parallelism.schedule"}) &&
       check.spec().parallelism().schedule() != v1::SCHEDULE_OVERLAP) {
@@ -46,8 +45,21 @@ void CheckSchedule(FieldChecker& check) {
                  absl::StrCat("nothing with schedule: sequential", check.Origin("parallelism.schedule")),
                  "omit the block, or use schedule: overlap");
   }
+  const v1::Parallelism& parallelism = check.spec().parallelism();
+  if (parallelism.has_dispatch() && check.Usable({"parallelism.expert"}) && parallelism.expert() == 1) {
+    check.Refuse("parallelism.dispatch", "{...}",
+                 absl::StrCat("nothing with expert: 1", check.Origin("parallelism.expert")),
+                 "no ranks share experts: omit the block, or give expert");
+  } else if (check.Usable({"parallelism.schedule", "parallelism.dispatch.separate_weight_gradients"}) &&
+             parallelism.dispatch().separate_weight_gradients() &&
+             parallelism.schedule() == v1::SCHEDULE_OVERLAP) {
+    check.Refuse("parallelism.dispatch.separate_weight_gradients", "true", "false with schedule: overlap",
+                 "the overlap has other work for that time: omit the key, or use schedule: sequential");
+  }
 }
 
+// The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
+// something.
 void CheckGrid(FieldChecker& check) {
   const bool sizes =
       check.IsOk({"parallelism.ranks", "parallelism.tensor", "parallelism.context", "parallelism.pipeline",

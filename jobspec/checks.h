@@ -19,7 +19,8 @@ void CheckNames(FieldChecker& check);
 // An outer axis of ranks is there if and only if the strategy places something on it.
 void CheckReplicas(FieldChecker& check);
 
-// What is said of the overlap needs one.
+// What is said of the overlap needs one, and what is said of the exchange between experts needs ranks that
+// share them. Weight gradients are moved by one of the two.
 void CheckSchedule(FieldChecker& check);
 
 // The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean

@@ -138,6 +138,7 @@ const std::vector<NumberRule>& NumberRules() {
       {"training.optimizer.weight_decay", 0, 1, false, false},
       {"training.schedule.min_learning_rate", 0, 1, false, false},
       {"training.clip_grad_norm", 0, 1e9, false, false},
+      {"parallelism.dispatch.rows_at_a_time", 1, 1024, false, false},
   };
   return rules;
 }
@@ -183,6 +184,7 @@ const std::vector<BuiltRule>& BuiltRules() {
        {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},
        "use one of these"},
       {"parallelism.schedule", {"sequential", "overlap"}, "use one of these"},
+      {"parallelism.dispatch.chunks", {"auto", "fixed", "exact"}, "use one of these"},
       {"precision.compute", kFloats, kNoFp8},
       {"precision.transport", kFloats, kNoFp8},
       {"precision.embedding.compute", kFloats, kNoFp8},

@@ -112,6 +112,12 @@ void ResolveParallelism(v1::Parallelism& parallelism) {
   if (parallelism.schedule() == v1::SCHEDULE_OVERLAP) {
     TANDEM_DEFAULT(*parallelism.mutable_overlap(), delay_weight_gradients, false);
   }
+  if (parallelism.expert() > 1) {
+    v1::Dispatch& dispatch = *parallelism.mutable_dispatch();
+    TANDEM_DEFAULT(dispatch, chunks, v1::CHUNKS_AUTO);
+    TANDEM_DEFAULT(dispatch, rows_at_a_time, 1.5);
+    TANDEM_DEFAULT(dispatch, separate_weight_gradients, false);
+  }
 }
 
 void ResolvePrecision(v1::Precision& precision) {

@@ -15,18 +15,13 @@ class CombineNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [made = in.Value("made"), returned = in.Value("returned"), rows = Rows(in)]() mutable {
-      rows.Back(made, returned);
-    };
+    return [made = in.Value("made"), returned = in.Value("returned"),
+            rows = RowExchange::Of(in, s_)]() mutable { rows.Back(made, returned); };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
     return [grad_returned = in.Gradient("returned"), grad_made = in.OverwrittenGradient("made"),
-            rows = Rows(in)]() mutable { rows.There(grad_returned, grad_made); };
-  }
-
-  RowExchange Rows(BoundTensors& in) const {
-    return {in.Communicator(), s_.exact_chunks ? in.Value("counts") : at::Tensor()};
+            rows = RowExchange::Of(in, s_)]() mutable { rows.There(grad_returned, grad_made); };
   }
 };
 

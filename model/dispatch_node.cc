@@ -19,7 +19,8 @@ class DispatchNode final : public DeclaredNode {
     return [sent = in.Value("sent"), slots = in.Value("sent_slots"),
             probabilities = in.Value("sent_probabilities"), received = in.Value("received"),
             received_slots = in.Value("received_slots"),
-            received_probabilities = in.Value("received_probabilities"), rows = Rows(in)]() mutable {
+            received_probabilities = in.Value("received_probabilities"),
+            rows = RowExchange::Of(in, s_)]() mutable {
       rows.There(sent, received);
       if (rows.exact()) {
         received_slots.fill_(-1);  // behind what is received
@@ -30,18 +31,14 @@ class DispatchNode final : public DeclaredNode {
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
-    return
-        [grad_received = in.Gradient("received"),
-         grad_received_probabilities = in.Gradient("received_probabilities"),
-         grad_sent = in.OverwrittenGradient("sent"),
-         grad_sent_probabilities = in.OverwrittenGradient("sent_probabilities"), rows = Rows(in)]() mutable {
-          rows.Back(grad_received_probabilities, grad_sent_probabilities);
-          rows.Back(grad_received, grad_sent);
-        };
-  }
-
-  RowExchange Rows(BoundTensors& in) const {
-    return {in.Communicator(), s_.exact_chunks ? in.Value("counts") : at::Tensor()};
+    return [grad_received = in.Gradient("received"),
+            grad_received_probabilities = in.Gradient("received_probabilities"),
+            grad_sent = in.OverwrittenGradient("sent"),
+            grad_sent_probabilities = in.OverwrittenGradient("sent_probabilities"),
+            rows = RowExchange::Of(in, s_)]() mutable {
+      rows.Back(grad_received_probabilities, grad_sent_probabilities);
+      rows.Back(grad_received, grad_sent);
+    };
   }
 };
 

@@ -7,12 +7,18 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "model/bound_tensors.h"
+#include "model/decoder_shapes.h"
 
 namespace tandem::model {
 
 RowExchange::RowExchange(comm::Communicator& communicator, const at::Tensor& counts)
     : communicator_(communicator),
       counts_(counts.defined() ? std::make_shared<const at::Tensor>(counts) : nullptr) {}
+
+RowExchange RowExchange::Of(BoundTensors& in, const DecoderShapes& shapes) {
+  return {in.Communicator(), shapes.exact_chunks ? in.Value("counts") : at::Tensor()};
+}
 
 void RowExchange::There(const at::Tensor& from, at::Tensor& to) const { Move(from, to, /*back=*/false); }
 

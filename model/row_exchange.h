@@ -13,11 +13,17 @@ class Communicator;
 
 namespace tandem::model {
 
+class BoundTensors;
+struct DecoderShapes;
+
 // Rows between the ranks that share experts: a chunk of as many for each, or where `counts` (int64 [P, P],
 // from rank to rank) are defined exactly these. Private to model/.
 class RowExchange {
  public:
   RowExchange(comm::Communicator& communicator, const at::Tensor& counts);
+
+  // Of a pass of a node that communicates, with its value "counts" where chunks are exact.
+  static RowExchange Of(BoundTensors& in, const DecoderShapes& shapes);
 
   bool exact() const { return counts_ != nullptr; }
 

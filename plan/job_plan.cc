@@ -72,13 +72,30 @@ Decay DecayOf(v1::Decay decay) {
 schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
   switch (spec.schedule()) {
     case v1::SCHEDULE_SEQUENTIAL:
-      return schedules::Schedule::kSequential;
+      return spec.dispatch().separate_weight_gradients() ? schedules::Schedule::kSequentialSeparateWeights
+                                                         : schedules::Schedule::kSequential;
     case v1::SCHEDULE_OVERLAP:
       return spec.overlap().delay_weight_gradients() ? schedules::Schedule::kOverlapped
                                                      : schedules::Schedule::kOverlappedWhole;
     default:
       throw std::logic_error(
           absl::StrCat("parallelism.schedule: no plan for ", v1::Schedule_Name(spec.schedule())));
+  }
+}
+
+// Chunks for every token need no sizes; where most of them would stay empty, they cost more than they save.
+bool HasExactChunks(const v1::Dispatch& spec, const model::MixtureOfExperts& moe) {
+  constexpr double kLeastFill = 0.6;
+  switch (spec.chunks()) {
+    case v1::CHUNKS_AUTO:
+      return ExpectedFill(moe) < kLeastFill;
+    case v1::CHUNKS_FIXED:
+      return false;
+    case v1::CHUNKS_EXACT:
+      return true;
+    default:
+      throw std::logic_error(
+          absl::StrCat("parallelism.dispatch.chunks: no plan for ", v1::Chunks_Name(spec.chunks())));
   }
 }
 
@@ -310,9 +327,11 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.model.moe.ranks = resolved.parallelism().expert();
-  // Chunks for every token need no sizes; where most of them would stay empty, they cost more than they save.
-  constexpr double kLeastFill = 0.6;
-  plan.model.moe.exact_chunks = plan.model.moe.ranks > 1 && ExpectedFill(plan.model.moe) < kLeastFill;
+  if (plan.model.moe.ranks > 1) {
+    const v1::Dispatch& dispatch = resolved.parallelism().dispatch();
+    plan.model.moe.exact_chunks = HasExactChunks(dispatch, plan.model.moe);
+    plan.model.moe.rows_at_a_time = dispatch.rows_at_a_time();
+  }
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);
   plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);

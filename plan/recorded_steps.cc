@@ -33,15 +33,15 @@ const schedules::Program* Find(const JobPlan& plan, const std::string& name) {
 }
 
 // Of one program.
-std::vector<schedules::Timeline> Timelines(absl::Span<const v1::StepTimeline> steps,
-                                           const schedules::Program& program, bool serialized) {
-  std::vector<schedules::Timeline> timelines;
-  for (const v1::StepTimeline& step : steps) {
-    if (step.program() == program.name && step.serialized() == serialized) {
-      timelines.push_back(ToTimeline(step));
+std::vector<schedules::Timeline> Select(absl::Span<const schedules::Timeline> timelines,
+                                        const schedules::Program& program, bool serialized) {
+  std::vector<schedules::Timeline> selected;
+  for (const schedules::Timeline& timeline : timelines) {
+    if (timeline.program == program.name && timeline.serialized == serialized) {
+      selected.push_back(timeline);
     }
   }
-  return timelines;
+  return selected;
 }
 
 // Adds to `measured`, which is sorted, what has another kind or other work than all of it.
@@ -123,38 +123,45 @@ std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline
   return schedules::TraceToJson(plan.outline, runs);
 }
 
-schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
-                                         schedules::DeviceProfile base, int ranks_per_machine) {
+schedules::DeviceProfile MeasuredProfile(const JobPlan& plan, absl::Span<const schedules::Timeline> timelines,
+                                         schedules::DeviceProfile base) {
   // A whole step says more than one without its optimizer.
   base.measured.clear();
   for (const bool serialized : {true, false}) {
     for (const schedules::Program* program : Recordable(plan)) {
       AddMissing(schedules::MeasureTimes(plan.outline, *program, WorkloadOf(plan),
-                                         Timelines(steps, *program, serialized)),
+                                         Select(timelines, *program, serialized)),
                  base.measured);
     }
   }
   for (const schedules::Program* program : Recordable(plan)) {
-    const std::vector<schedules::Timeline> overlapped = Timelines(steps, *program, /*serialized=*/false);
-    if (!overlapped.empty()) {
-      const schedules::Gaps gaps = schedules::MeasureGaps(*program, overlapped);
+    const std::vector<schedules::Timeline> side_by_side = Select(timelines, *program, /*serialized=*/false);
+    if (!side_by_side.empty()) {
+      const schedules::Gaps gaps = schedules::MeasureGaps(*program, side_by_side);
       base.gap_seconds = gaps.gap_seconds;
       base.wake_seconds = gaps.wake_seconds;
-      base.skew_seconds = schedules::MeasureSkew(*program, overlapped);
+      base.skew_seconds = schedules::MeasureSkew(*program, side_by_side);
       break;
     }
   }
+  base.name += "-measured";
+  return base;
+}
+
+schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
+                                         schedules::DeviceProfile base, int ranks_per_machine) {
+  std::vector<schedules::Timeline> timelines;
   int processors = 0;
   for (const v1::StepTimeline& step : steps) {
+    timelines.push_back(ToTimeline(step));
     processors = std::max(processors, step.processors());
   }
   base.describe = absl::StrCat("measured from ", steps.size(), " recorded steps of job ", plan.train.name,
                                "; rates: ", base.describe);
-  base.name += "-measured";
   if (base.cores > 0 && processors > 0) {
     base.cores = static_cast<double>(processors) / std::max(1, ranks_per_machine);
   }
-  return base;
+  return MeasuredProfile(plan, timelines, std::move(base));
 }
 
 }  // namespace tandem::plan

@@ -28,9 +28,14 @@ schedules::Timeline ToTimeline(const v1::StepTimeline& step);
 // In Chrome's trace event format, with the memory in use. Ranks are placed by the clocks of their machines.
 std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
 
-// `base` with what these steps measured: the times of instructions from serialized steps, if there are any,
-// the gaps between instructions from the others. ranks_per_machine: how many ranks shared the processors that
-// the timelines count.
+// `base` with what these runs of the plan's programs measured: the times of instructions from serialized
+// steps, if there are any, the gaps between instructions from the others. Without serialized steps compute
+// counts its processor time (MeasureTimes), so what sleeps or waits for a device seems to take none.
+schedules::DeviceProfile MeasuredProfile(const JobPlan& plan, absl::Span<const schedules::Timeline> timelines,
+                                         schedules::DeviceProfile base);
+
+// The same of recorded steps, with their processors. ranks_per_machine: how many ranks shared those that the
+// timelines count.
 schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
                                          schedules::DeviceProfile base, int ranks_per_machine);
 

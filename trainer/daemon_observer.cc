@@ -40,6 +40,7 @@ v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::strin
     out.set_dropped(load.dropped);
     out.set_balance_loss(load.balance_loss);
     out.set_z_loss(load.z_loss);
+    out.set_further_passes(load.further_passes);
   }
   return report;
 }

@@ -304,7 +304,7 @@ class Rank::Impl {
       }
     }
     reporter_ = std::make_unique<Reporter>(
-        communicators_.report, ElementsOf(Parameters(plan_)),
+        communicators_.report, ElementsOf(Parameters(plan_)), SharingOf(plan_),
         [this, parameters = Parameters(plan_)](const StepSummary& summary) {
           if (summary.nonfinite > 0) {  // otherwise finite squares whose sum is not
             nonfinite_places_ = NonfinitePlaces(summary, parameters);

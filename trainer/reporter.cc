@@ -31,11 +31,12 @@ double* Put(const fsdp::DoubleDouble& sum, double* out) {
 
 }  // namespace
 
-Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements,
+Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
                    std::function<void(const StepSummary&)> tell,
                    std::function<void(int64_t, std::exception_ptr)> failed)
     : comm_(comm),
       item_elements_(std::move(item_elements)),
+      sharing_(std::move(sharing)),
       tell_(std::move(tell)),
       failed_(std::move(failed)),
       thread_([this] { Run(); }) {}
@@ -153,7 +154,7 @@ void Reporter::Fold(const StepRecord& record) {
     summary.update.push_back(std::sqrt(sums[2].value()));
     summary.rms.push_back(std::sqrt(weight_squares / static_cast<double>(item_elements_[item])));
   }
-  summary.experts = trainer::Fold(record.routers, gathered + routers_at, comm_.size(), stride);
+  summary.experts = trainer::Fold(record.routers, sharing_, gathered + routers_at, comm_.size(), stride);
   AddScalars(summary.experts, summary.scalars);
   tell_(summary);
 }

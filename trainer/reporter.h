@@ -74,12 +74,12 @@ struct StepSummary {
 // submit the same steps.
 class Reporter {
  public:
-  // item_elements: elements of each parameter, in table order.
+  // item_elements: elements of each parameter, in table order. sharing: of experts, as the records' routers.
   // tell: called on rank 0 with every summary, in step order, on the reporter's thread; what it does delays
   //   the next Submit, so it hands over and returns.
   // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
   // more. `comm` outlives it; it is used by this thread only.
-  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements,
+  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
            std::function<void(const StepSummary&)> tell,
            std::function<void(int64_t step, std::exception_ptr)> failed);
   ~Reporter();  // drops what is not folded yet; does not end a collective that is under way
@@ -99,6 +99,7 @@ class Reporter {
 
   comm::Communicator& comm_;
   const std::vector<int64_t> item_elements_;
+  const ExpertSharing sharing_;
   const std::function<void(const StepSummary&)> tell_;
   const std::function<void(int64_t, std::exception_ptr)> failed_;
 

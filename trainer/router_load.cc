@@ -4,17 +4,41 @@
 #include <algorithm>
 #include <numeric>
 
+#include "model/decoder_shapes.h"
+#include "plan/job_plan.h"
+
 namespace tandem::trainer {
 namespace {
 
 constexpr int kDoublesPerMicrobatch = 2;
 
 int64_t NumDoubles(const RouterLoad& load) {
-  return static_cast<int64_t>(load.tokens.size() + 1 + kDoublesPerMicrobatch * load.losses.size());
+  size_t doubles = load.tokens.size() + 1 + kDoublesPerMicrobatch * load.losses.size();
+  for (const std::vector<double>& rows : load.rows) {
+    doubles += rows.size();
+  }
+  return static_cast<int64_t>(doubles);
+}
+
+// `begin`: of this layer's rows in rank 0's doubles.
+int64_t FurtherPasses(const RouterLoad& shape, const ExpertSharing& sharing, const double* begin,
+                      int64_t stride) {
+  int64_t passes = 0;
+  for (const std::vector<int>& group : sharing.groups) {
+    for (size_t i = 0; i < shape.rows.size() * group.size(); ++i) {  // by microbatch and receiver
+      int64_t rows = 0;
+      for (const int sender : group) {
+        rows += static_cast<int64_t>(begin[sender * stride + static_cast<int64_t>(i)]);
+      }
+      passes += std::max<int64_t>(rows - 1, 0) / sharing.rows_at_a_time;
+    }
+  }
+  return passes;
 }
 
 // `begin`: of this layer in rank 0's doubles.
-ExpertLoad FoldLayer(const RouterLoad& shape, const double* begin, int ranks, int64_t stride) {
+ExpertLoad FoldLayer(const RouterLoad& shape, const ExpertSharing& sharing, const double* begin, int ranks,
+                     int64_t stride) {
   ExpertLoad load{.layer = shape.layer, .tokens = std::vector<int64_t>(shape.tokens.size())};
   for (int rank = 0; rank < ranks; ++rank) {
     const double* in = begin + rank * stride;
@@ -33,10 +57,26 @@ ExpertLoad FoldLayer(const RouterLoad& shape, const double* begin, int ranks, in
   }
   load.balance_loss /= static_cast<double>(microbatches);
   load.z_loss /= static_cast<double>(microbatches);
+  const auto rows_at = losses_at + kDoublesPerMicrobatch * static_cast<int64_t>(shape.losses.size());
+  load.further_passes = FurtherPasses(shape, sharing, begin + rows_at, stride);
   return load;
 }
 
 }  // namespace
+
+ExpertSharing SharingOf(const plan::JobPlan& plan) {
+  ExpertSharing sharing;
+  if (plan.model.moe.ranks > 1) {
+    const model::DecoderShapes shapes(plan.model, plan.batch, plan.precision.common.compute, plan.device);
+    sharing.rows_at_a_time = shapes.rows;
+    for (const parallel::Group& group : plan.groups) {
+      if (group.name == "ep") {
+        sharing.groups.push_back(group.ranks);
+      }
+    }
+  }
+  return sharing;
+}
 
 int64_t NumDoubles(const std::vector<RouterLoad>& loads) {
   int64_t doubles = 0;
@@ -54,15 +94,18 @@ double* Put(const std::vector<RouterLoad>& loads, double* out) {
       *out++ = losses.balance;
       *out++ = losses.z;
     }
+    for (const std::vector<double>& rows : load.rows) {
+      out = std::copy(rows.begin(), rows.end(), out);
+    }
   }
   return out;
 }
 
-std::vector<ExpertLoad> Fold(const std::vector<RouterLoad>& shape, const double* gathered, int ranks,
-                             int64_t stride) {
+std::vector<ExpertLoad> Fold(const std::vector<RouterLoad>& shape, const ExpertSharing& sharing,
+                             const double* gathered, int ranks, int64_t stride) {
   std::vector<ExpertLoad> folded;
   for (const RouterLoad& layer : shape) {
-    folded.push_back(FoldLayer(layer, gathered, ranks, stride));
+    folded.push_back(FoldLayer(layer, sharing, gathered, ranks, stride));
     gathered += NumDoubles(layer);
   }
   return folded;
@@ -77,7 +120,9 @@ void AddScalars(const std::vector<ExpertLoad>& loads, std::map<std::string, doub
   double largest = 0;
   int64_t idle = 0;
   int64_t dropped = 0;
+  int64_t further_passes = 0;
   for (const ExpertLoad& load : loads) {
+    further_passes += load.further_passes;
     balance += load.balance_loss;
     z += load.z_loss;
     dropped += load.dropped;
@@ -94,6 +139,7 @@ void AddScalars(const std::vector<ExpertLoad>& loads, std::map<std::string, doub
   scalars["moe_largest_load"] = largest;
   scalars["moe_idle"] = static_cast<double>(idle);
   scalars["moe_dropped"] = static_cast<double>(dropped);
+  scalars["moe_further_passes"] = static_cast<double>(further_passes);
 }
 
 }  // namespace tandem::trainer

@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+namespace tandem::plan {
+struct JobPlan;
+}
+
 namespace tandem::trainer {
 
 // What the router of one sparse layer did with a rank's microbatches of one step (model/router_report.h).
@@ -19,6 +23,9 @@ struct RouterLoad {
   std::vector<double> tokens;  // by expert, over the microbatches: whole numbers, exact in any order
   double dropped = 0;          // likewise
   std::vector<Losses> losses;  // by microbatch
+  // By microbatch: tokens for the experts of each rank of the EP group, in their order. Empty where no ranks
+  // share experts.
+  std::vector<std::vector<double>> rows;
 };
 
 // The same of all ranks.
@@ -28,9 +35,18 @@ struct ExpertLoad {
   int64_t dropped = 0;
   double balance_loss = 0;  // means over the global microbatches, without coefficients
   double z_loss = 0;
+  int64_t further_passes = 0;  // of ranks over the rows of their experts (ExpertSharing)
 
   bool operator==(const ExpertLoad&) const = default;
 };
+
+// Ranks that share experts. A rank computes at most so many rows of a microbatch of its EP group at a time:
+// more take further passes.
+struct ExpertSharing {
+  std::vector<std::vector<int>> groups;  // of ranks of the job, in group order; empty: none share
+  int64_t rows_at_a_time = 0;
+};
+ExpertSharing SharingOf(const plan::JobPlan& plan);
 
 // How many doubles `loads` are on the wire, and they themselves: of each layer what all ranks have alike in
 // number.
@@ -39,12 +55,12 @@ double* Put(const std::vector<RouterLoad>& loads, double* out);
 
 // Adds up what the ranks have put: tokens as whole numbers, losses in the order of the global microbatch
 // number (round × ranks + rank). gathered: rank r's doubles begin at r * stride. shape: any rank's loads.
-std::vector<ExpertLoad> Fold(const std::vector<RouterLoad>& shape, const double* gathered, int ranks,
-                             int64_t stride);
+std::vector<ExpertLoad> Fold(const std::vector<RouterLoad>& shape, const ExpertSharing& sharing,
+                             const double* gathered, int ranks, int64_t stride);
 
 // The few numbers of all layers that every report carries: "moe_balance_loss" and "moe_z_loss" (means over
 // the sparse layers), "moe_largest_load" (the most tokens of an expert, in means of its layer), "moe_idle"
-// (experts without tokens) and "moe_dropped". Nothing without sparse layers.
+// (experts without tokens), "moe_dropped" and "moe_further_passes". Nothing without sparse layers.
 void AddScalars(const std::vector<ExpertLoad>& loads, std::map<std::string, double>& scalars);
 
 }  // namespace tandem::trainer

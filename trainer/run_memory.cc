@@ -47,8 +47,9 @@ const schedules::Node& WriterOf(const schedules::Outline& outline, schedules::Va
   throw std::logic_error(outline.values.at(value).name + " has no producer");
 }
 
-// The sum of the reports of one layer's microbatches; their losses one by one.
-RouterLoad LoadOf(int layer, const std::vector<const double*>& reports, int64_t experts) {
+// The sum of the reports of one layer's microbatches; their losses, and what `sharing` ranks that share the
+// experts get of each, one by one.
+RouterLoad LoadOf(int layer, const std::vector<const double*>& reports, int64_t experts, int64_t sharing) {
   const model::RouterReport at{.experts = experts};
   RouterLoad load{.layer = layer, .tokens = std::vector<double>(experts)};
   for (const double* report : reports) {
@@ -57,6 +58,12 @@ RouterLoad LoadOf(int layer, const std::vector<const double*>& reports, int64_t 
     }
     load.dropped += report[at.dropped()];
     load.losses.push_back({.balance = report[at.balance()], .z = report[at.z()]});
+    if (sharing > 1) {
+      std::vector<double>& rows = load.rows.emplace_back(sharing);
+      for (int64_t expert = 0; expert < experts; ++expert) {
+        rows[expert * sharing / experts] += report[expert];
+      }
+    }
   }
   return load;
 }
@@ -123,7 +130,8 @@ RunRecord RunMemory::Read(const RunRequest& request, const Program& program, int
     record.losses.push_back(*loss);
   }
   for (const Router& router : element.routers) {
-    record.routers.push_back(LoadOf(router.layer, router.reports, plan_.model.moe.router.experts));
+    record.routers.push_back(
+        LoadOf(router.layer, router.reports, plan_.model.moe.router.experts, plan_.model.moe.ranks));
   }
   if (element.outcome.begin != nullptr) {
     record.outcome = *element.outcome.as<const fsdp::NormOutcome>();

@@ -27,7 +27,8 @@ void PrintJson(Context& context, const ReportDetails& details) {
                       {"tokens", std::vector<int64_t>(load.tokens().begin(), load.tokens().end())},
                       {"dropped", load.dropped()},
                       {"balance_loss", load.balance_loss()},
-                      {"z_loss", load.z_loss()}};
+                      {"z_loss", load.z_loss()},
+                      {"further_passes", load.further_passes()}};
     absl::StrAppend(&text, row.dump(), "\n");
   }
   context.console.Write(Stream::kOut, text);
@@ -42,7 +43,8 @@ void PrintTable(Context& context, const ReportDetails& details) {
                {.heading = "IDLE", .align = Table::Align::kRight},
                {.heading = "DROPPED", .align = Table::Align::kRight},
                {.heading = "BALANCE LOSS", .align = Table::Align::kRight},
-               {.heading = "Z LOSS", .align = Table::Align::kRight}});
+               {.heading = "Z LOSS", .align = Table::Align::kRight},
+               {.heading = "FURTHER PASSES", .align = Table::Align::kRight}});
   for (const v1::ExpertLoad& load : details.norms.experts()) {
     const auto& tokens = load.tokens();
     const int64_t sum = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
@@ -56,7 +58,8 @@ void PrintTable(Context& context, const ReportDetails& details) {
     table.Add({absl::StrCat("layer ", load.layer()), absl::StrCat(tokens.size()), CountText(sum),
                in_means(largest), in_means(smallest),
                absl::StrCat(std::count(tokens.begin(), tokens.end(), 0)), CountText(load.dropped()),
-               MagnitudeText(load.balance_loss()), MagnitudeText(load.z_loss())});
+               MagnitudeText(load.balance_loss()), MagnitudeText(load.z_loss()),
+               CountText(load.further_passes())});
   }
   context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
 }

@@ -277,6 +277,11 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
                  "moe_idle");
   per_sparse_job("tandem_train_moe_dropped_tokens",
                  "Choices in the last step that no expert had room for, in all layers.", "moe_dropped");
+  per_sparse_job(
+      "tandem_train_moe_further_passes",
+      "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
+      "all layers: the router sent a rank more rows than it computes at a time.",
+      "moe_further_passes");
   // Only ranks that run have these: a job that has ended has none.
   const auto per_rank = [&](const char* name, const char* help, auto value)
                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

@@ -104,9 +104,9 @@ class OverlapBuilder {
     Forward(f.combine);
     Recompute(r.combine);
     Backward(b.before);
+    BackwardWeights(b.before);
     Forward(f.after);
     Recompute(r.after);
-    BackwardWeights(b.before);
   }
 
   void Forward(const std::vector<NodeId>& nodes) {

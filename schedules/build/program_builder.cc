@@ -86,10 +86,10 @@ absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOpti
 absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOptions& options,
                                          Schedule schedule) {
   const int microbatches = options.num_microbatches;
-  const PassList train = schedule == Schedule::kSequential
-                             ? Sequential(outline, microbatches)
-                             : Overlapped(outline, microbatches,
-                                          /*delay_weights=*/schedule == Schedule::kOverlapped);
+  const bool overlaps = schedule == Schedule::kOverlapped || schedule == Schedule::kOverlappedWhole;
+  const PassList train =
+      overlaps ? Overlapped(outline, microbatches, /*delay_weights=*/schedule == Schedule::kOverlapped)
+               : Sequential(outline, microbatches, SeparatesWeights(schedule));
   return BuildStage(outline, options, train, ForwardOnly(outline, options.num_validation_microbatches));
 }
 

@@ -24,8 +24,9 @@ struct NodePass {
 // neither units nor memory nor waits.
 using PassList = std::vector<NodePass>;
 
-// One microbatch after the other, forward and then backward.
-PassList Sequential(const Outline& outline, int num_microbatches);
+// One microbatch after the other, forward and then backward. split_experts: of experts that can, the input
+// half and then the weight half, for BuildOptions::separate_weights: what follows need not wait for it.
+PassList Sequential(const Outline& outline, int num_microbatches, bool split_experts = false);
 
 // The forward of microbatch i over the backward of i - 1, layer by layer: all-to-alls run beside the other
 // microbatch's compute. delay_weights: backwards that split do, and their weight halves run where the chain

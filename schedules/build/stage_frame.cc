@@ -80,6 +80,9 @@ class Builder {
       frame_.node_communicators.push_back(node.group.empty() ? -1
                                                              : Communicator(node.group, node.purpose, true));
     }
+    if (options_.separate_weights) {
+      frame_.weights = StreamNamed("weights");
+    }
     if (std::any_of(outline_.values.begin(), outline_.values.end(),
                     [](const Value& value) { return value.kind == ValueKind::kHost; })) {
       frame_.host = StreamNamed("host");

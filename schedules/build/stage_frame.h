@@ -76,6 +76,7 @@ struct StageFrame {
   StreamId device_to_host = -1;
   StreamId outer = -1;
   StreamId host = -1;
+  StreamId weights = -1;
   StreamId send = -1;
   StreamId receive = -1;
   std::vector<StreamId> node_streams;

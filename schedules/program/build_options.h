@@ -47,6 +47,7 @@ struct BuildOptions {
   bool parameter_norms = true;                // update norms are copied to the host
   int prefetch = 1;                           // spans gathered ahead of the one in use
   int hold = 0;  // other layers whose units may be used within one span: sequential 0, overlap 1
+  bool separate_weights = false;  // weight halves run on the stream "weights", beside "compute"
   std::vector<bool>
       recompute;  // per value: not kept, recomputed before its backward readers; empty: all are kept
   // Per unit: its gather serves a microbatch from its forward to its backward, whatever is used in between;

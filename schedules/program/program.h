@@ -106,8 +106,8 @@ struct Instruction {
 };
 
 struct Stream {
-  std::string
-      name;  // "compute", "gather", "reduce", "outer", "host-to-device", "device-to-host", "host", "dispatch"
+  // "compute", "weights", "gather", "reduce", "outer", "host-to-device", "device-to-host", "host", "dispatch"
+  std::string name;
   // Copies to and from the host: a run does not wait for the former run's, which touch only rings.
   bool copies_host = false;
   bool operator==(const Stream&) const = default;

@@ -16,8 +16,8 @@ namespace tandem::schedules {
 //   a collective     the least of the ranks at that instruction and step: the rank that comes last waits
 //                    for nobody, so its time is the transfer's. Give the timelines of every rank.
 //   other work       how long it ran if the run was serialized (Timeline::serialized) or its processor time
-//   is
-//                    not known; else its processor time, since beside other streams it was slowed down
+//                    is not known; else its processor time, since beside other streams it was slowed down:
+//                    of what sleeps or waits for a device that is none, so its runs have to be serialized
 //
 // Requires timelines of `program`, each with a time for every instruction; nothing follows from none.
 std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& program,

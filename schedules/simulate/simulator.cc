@@ -19,12 +19,12 @@ class Simulator {
             const DeviceProfile& profile)
       : program_(program),
         profile_(profile),
-        compute_(ComputeStream(program)),
         streams_(program.streams.size()),
         speeds_(program.streams.size()),
         started_at_(kRuns * program.instructions.size(), -1),
         ended_at_(kRuns * program.instructions.size(), -1) {
     for (size_t s = 0; s < streams_.size(); ++s) {
+      streams_[s].computes = Computes(program, static_cast<StreamId>(s));
       streams_[s].communicates = Communicates(program, static_cast<StreamId>(s));
     }
     result_.timeline.program = program.name;
@@ -81,6 +81,7 @@ class Simulator {
 
  private:
   struct StreamState {
+    bool computes = false;
     bool communicates = false;
     std::vector<int> queue;  // its instructions, in order
     size_t next = 0;         // of all runs': the one that runs or starts next
@@ -189,10 +190,12 @@ class Simulator {
   // How fast each stream's instruction goes on, as a share of its speed undisturbed.
   void SetSpeeds() {
     double wanted = 0;
+    int computing = 0;
     bool communicates = false;
     for (const StreamState& stream : streams_) {
       if (stream.works()) {
         wanted += stream.cores;
+        computing += stream.computes;
         communicates = communicates || stream.communicates;
       }
     }
@@ -201,8 +204,13 @@ class Simulator {
       const double share = std::min(1.0, streams_[s].cores);
       speeds_[s] = 1 / (1 - share + share * crowding);
     }
-    if (communicates && compute_ >= 0) {
-      speeds_[compute_] *= 1 - profile_.compute_slowdown;
+    for (size_t s = 0; s < streams_.size(); ++s) {
+      if (streams_[s].computes && communicates) {
+        speeds_[s] *= 1 - profile_.compute_slowdown;
+      }
+      if (streams_[s].computes && computing > 1 && profile_.cores == 0) {
+        speeds_[s] /= computing;
+      }
     }
   }
 
@@ -251,7 +259,6 @@ class Simulator {
 
   const Program& program_;
   const DeviceProfile& profile_;
-  const StreamId compute_;
   std::vector<Cost> costs_;  // per instruction
   std::vector<StreamState> streams_;
   std::vector<double> speeds_;

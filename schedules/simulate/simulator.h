@@ -33,6 +33,7 @@ struct Simulation {
 //     processors meet c < p of them, takes 1 - s + s · p / c as long
 //   * a collective of several ranks takes skew_seconds longer, without needing a processor
 //   * compute beside a communication stream runs at 1 - compute_slowdown of its speed
+//   * where every stream has an engine of its own (cores 0), those that compute share one
 // What is issued after a HostWait starts after it, whatever its stream. Otherwise the host is never late.
 // Every rank of a group runs the same program with shards of the same size, so one stands for all.
 //

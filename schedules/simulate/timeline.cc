@@ -81,8 +81,12 @@ StreamId ComputeStream(const Program& program) {
   return -1;
 }
 
+bool Computes(const Program& program, StreamId stream) {
+  return stream == ComputeStream(program) || program.streams[stream].name == "weights";
+}
+
 bool Communicates(const Program& program, StreamId stream) {
-  return stream != ComputeStream(program) && !program.streams[stream].copies_host;
+  return !Computes(program, stream) && !program.streams[stream].copies_host;
 }
 
 int64_t StepNanoseconds(const Program& program, const Timeline& timeline) {

@@ -38,7 +38,11 @@ struct Timeline {
 // The stream that node passes run on unless they say otherwise: "compute". -1: the program has none.
 StreamId ComputeStream(const Program& program);
 
-// Whether a stream communicates between ranks: all but compute and those that copy to and from the host.
+// Whether a stream runs passes that do not communicate: "compute" and, where weight halves have a stream of
+// their own, "weights".
+bool Computes(const Program& program, StreamId stream);
+
+// Whether a stream communicates between ranks: all others but those that copy to and from the host.
 bool Communicates(const Program& program, StreamId stream);
 
 // What follows reads a timeline beside its program. Require a time for every instruction of the program, with

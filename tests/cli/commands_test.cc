@@ -405,16 +405,20 @@ TEST_F(CommandTest, MetricsOfSparseLayersShowTheLoadOfExpertsOfOneStep) {
     load.set_dropped(12);
     load.set_balance_loss(1.25);
     load.set_z_loss(4.5);
+    load.set_further_passes(6);
     server_->reports.push_back(report);
   }
   EXPECT_EQ(Tandem({"metrics", "headers", "--moe"}), kOk);
   EXPECT_EQ(console_.out,
-            "STEP 2   EXPERTS  TOKENS  LARGEST/MEAN  SMALLEST/MEAN  IDLE  DROPPED  BALANCE LOSS  Z LOSS\n"
-            "layer 3        4   3,000          2.67           0.00     1       12          1.25    4.50\n");
+            "STEP 2   EXPERTS  TOKENS  LARGEST/MEAN  SMALLEST/MEAN  IDLE  DROPPED  BALANCE LOSS  Z LOSS  "
+            "FURTHER PASSES\n"
+            "layer 3        4   3,000          2.67           0.00     1       12          1.25    4.50  "
+            "             6\n");
   EXPECT_EQ(Tandem({"metrics", "headers", "--moe", "--step", "1", "-o", "json"}), kOk);
-  EXPECT_EQ(console_.out,
-            R"({"step":1,"layer":3,"tokens":[1000,0,600,400],"dropped":12,"balance_loss":1.25,"z_loss":4.5})"
-            "\n");
+  EXPECT_EQ(
+      console_.out,
+      R"({"step":1,"layer":3,"tokens":[1000,0,600,400],"dropped":12,"balance_loss":1.25,"z_loss":4.5,"further_passes":6})"
+      "\n");
   EXPECT_EQ(Tandem({"metrics", "headers", "--moe", "--step", "9"}), kNotFound);
   EXPECT_EQ(console_.err, "tandem: metrics --moe headers: step 9 is not there; the newest is 2\n");
   server_->reports.clear();

@@ -65,6 +65,7 @@ TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReport
   (*report.mutable_scalars())["moe_largest_load"] = 2.5;
   (*report.mutable_scalars())["moe_idle"] = 7;
   (*report.mutable_scalars())["moe_dropped"] = 11;
+  (*report.mutable_scalars())["moe_further_passes"] = 13;
   for (int layer = 0; layer < 100; ++layer) {
     report.mutable_norms()->add_experts()->set_layer(layer);
   }
@@ -75,12 +76,13 @@ TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReport
   EXPECT_THAT(text, HasSubstr("tandem_train_moe_largest_load{job_name=\"sparse\"} 2.5"));
   EXPECT_THAT(text, HasSubstr("tandem_train_moe_idle_experts{job_name=\"sparse\"} 7"));
   EXPECT_THAT(text, HasSubstr("tandem_train_moe_dropped_tokens{job_name=\"sparse\"} 11"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_moe_further_passes{job_name=\"sparse\"} 13"));
   size_t series = 0;
   for (size_t at = text.find("tandem_train_moe_"); at != std::string::npos;
        at = text.find("tandem_train_moe_", at + 1)) {
     series += at == 0 || text[at - 1] == '\n' ? 1 : 0;
   }
-  EXPECT_EQ(series, 5u);
+  EXPECT_EQ(series, 6u);
 }
 
 TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {

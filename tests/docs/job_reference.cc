@@ -161,11 +161,12 @@ class Page {
     }
     const FieldValue value = FindValue(one, path);
     if (value.message == nullptr) {
-      v1::JobSpec overlapped = given;  // which alone has a block for it
-      overlapped.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
-      const v1::JobSpec resolved = Resolve(overlapped);
-      const FieldValue of_overlap = FindValue(resolved, path);
-      return of_overlap.message == nullptr ? "none" : absl::StrCat("`", ValueText(of_overlap), "`");
+      v1::JobSpec shared = given;  // which alone has blocks for it
+      shared.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
+      shared.mutable_parallelism()->set_expert(2);
+      const v1::JobSpec resolved = Resolve(shared);
+      const FieldValue of_shared = FindValue(resolved, path);
+      return of_shared.message == nullptr ? "none" : absl::StrCat("`", ValueText(of_shared), "`");
     }
     const std::string text = ValueText(value);
     const bool differs = text != ValueText(FindValue(other, path)) && !has_default;

@@ -453,6 +453,26 @@ const BadSpec kRequired[] = {
     {"overlap with another schedule", "", "parallelism: {schedule: sequential, overlap: {}}",
      "job.yaml:4:37: parallelism.overlap: {...} is not allowed; allowed: nothing with schedule: sequential; "
      "omit the block, or use schedule: overlap\n"},
+    {"an exchange between experts that nobody shares", "", "parallelism: {dispatch: {chunks: exact}}",
+     "job.yaml:4:15: parallelism.dispatch: {...} is not allowed; allowed: nothing with expert: 1 (the "
+     "default); "
+     "no ranks share experts: omit the block, or give expert\n"},
+    {"separate weight gradients of an overlap", "preset: llama-tiny}",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2}}\nparallelism: "
+     "{ranks: 2, expert: 2, schedule: overlap, dispatch: {separate_weight_gradients: true}}",
+     "job.yaml:2:66: parallelism.dispatch.separate_weight_gradients: true is not allowed; allowed: false "
+     "with "
+     "schedule: overlap; the overlap has other work for that time: omit the key, or use schedule: "
+     "sequential\n"},
+    {"fewer rows at a time than are expected", "preset: llama-tiny}",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2}}\nparallelism: "
+     "{ranks: 2, expert: 2, dispatch: {rows_at_a_time: 0.5, chunks: some}}",
+     "job.yaml:2:47: parallelism.dispatch.rows_at_a_time: 0.5 is not allowed; allowed: 1 to 1024; use a "
+     "larger "
+     "number\n"
+     "job.yaml:2:68: parallelism.dispatch.chunks: some is not allowed; allowed: auto, fixed, exact; use one "
+     "of "
+     "these\n"},
     {"checkpoints without a folder", "", "checkpoint: {every_steps: 5}",
      "job.yaml:4:1: checkpoint.directory: missing; allowed: absolute path of a folder; name the "
      "folder of the checkpoints, or omit the block\n"},

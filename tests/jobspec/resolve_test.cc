@@ -58,6 +58,15 @@ TEST(ResolveTest, AnOverlappedScheduleDelaysNoWeightGradientsUnlessAsked) {
                   .delay_weight_gradients());
 }
 
+TEST(ResolveTest, RanksThatShareExpertsExchangeTheirTokensInAWayOfTheirOwn) {
+  EXPECT_FALSE(Resolved("parallelism: {ranks: 2}").parallelism().has_dispatch());
+  const v1::Dispatch dispatch = Resolved("parallelism: {ranks: 2, expert: 2}").parallelism().dispatch();
+  EXPECT_EQ(dispatch.chunks(), v1::CHUNKS_AUTO);
+  EXPECT_EQ(dispatch.rows_at_a_time(), 1.5);
+  EXPECT_TRUE(dispatch.has_separate_weight_gradients());
+  EXPECT_FALSE(dispatch.separate_weight_gradients());
+}
+
 TEST(ResolveTest, UnitsTakeThePrecisionOfTheModelWhereTheyCan) {
   const v1::Precision bf16 = Resolved("precision: {compute: bf16, transport: fp32}").precision();
   EXPECT_EQ(bf16.embedding().compute(), v1::COMPUTE_TYPE_BF16);

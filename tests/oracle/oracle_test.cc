@@ -15,8 +15,10 @@ namespace {
 
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 constexpr int kProgramsOfSeed = 1250;  // 2 s
+constexpr int kOverlapMutants = 2000;
 #else
 constexpr int kProgramsOfSeed = 200;
+constexpr int kOverlapMutants = 200;
 #endif
 
 void ExpectSound(const Counts& counts) {
@@ -44,6 +46,22 @@ TEST(OracleTest, TheCheckRefusesWhatDoesHarmAndRuleFiveIsExact) {
     const bool seen = of.harmful + of.malformed > 0;
     EXPECT_TRUE(seen || kind == "add wait" || kProgramsOfSeed < 1000) << kind;
   }
+  EXPECT_GT(all.harmful_refused, all.programs / 10) << "hardly anything did harm";
+}
+
+// Programs whose microbatches interleave around all-to-alls, and mutants of them.
+TEST(OracleTest, TheCheckRefusesWhatDoesHarmInOverlappedSchedules) {
+  Counts all;
+  const auto mutants = [&] { return all.programs - all.kinds["unchanged"].harmless; };
+  uint64_t seed = 20261122;
+  while (mutants() < kOverlapMutants) {
+    std::cout << "seed " << seed << "\n";
+    const Counts counts = Sweep(seed, kOverlapMutants / 2, OverlapJob);
+    ExpectSound(counts);
+    all.Add(counts);
+    seed = std::random_device{}();  // new ones in every run
+  }
+  std::cout << all << mutants() << " mutants\n";
   EXPECT_GT(all.harmful_refused, all.programs / 10) << "hardly anything did harm";
 }
 

@@ -77,16 +77,8 @@ PassList Interleaved(const Outline& outline, int num_microbatches, std::mt19937_
   return passes;
 }
 
-// A small decoder as model/ declares it.
-Outline OfModel(std::mt19937_64& random) {
-  const model::DecoderConfig config{.hidden_size = 32,
-                                    .intermediate_size = 48,
-                                    .num_hidden_layers = 1 + Below(random, 2),
-                                    .num_attention_heads = 2,
-                                    .num_key_value_heads = 1,
-                                    .head_dim = 16,
-                                    .vocab_size = 64,
-                                    .tie_word_embeddings = Below(random, 2) == 0};
+// As model/ declares it.
+Outline OfModel(const model::DecoderConfig& config) {
   std::vector<model::UnitLayout> layouts;
   for (const model::UnitParameters& unit : DecoderUnits(config)) {
     model::UnitLayout& layout = layouts.emplace_back();
@@ -101,6 +93,28 @@ Outline OfModel(std::mt19937_64& random) {
                         model::DeviceKind::kCpu, layouts);
 }
 
+model::DecoderConfig SmallConfig(int layers, bool tied) {
+  return {.hidden_size = 32,
+          .intermediate_size = 48,
+          .num_hidden_layers = layers,
+          .num_attention_heads = 2,
+          .num_key_value_heads = 1,
+          .head_dim = 16,
+          .vocab_size = 64,
+          .tie_word_embeddings = tied};
+}
+
+// Two ranks share four experts.
+model::DecoderConfig SparseConfig(std::mt19937_64& random) {
+  model::DecoderConfig config = SmallConfig(1 + Below(random, 3), Below(random, 2) == 0);
+  config.moe.router = {.experts = 4, .top_k = 2};
+  config.moe.intermediate_size = 24;
+  config.moe.decoder_sparse_step = config.num_hidden_layers == 1 ? 1 : 1 + Below(random, 2);
+  config.moe.ranks = 2;
+  config.moe.exact_chunks = Below(random, 2) == 0;
+  return config;
+}
+
 std::vector<bool> RandomRecompute(const Outline& outline, std::mt19937_64& random) {
   std::vector<bool> recompute(outline.values.size(), false);
   for (const schedules::Node& node : outline.nodes) {
@@ -113,6 +127,46 @@ std::vector<bool> RandomRecompute(const Outline& outline, std::mt19937_64& rando
     }
   }
   return recompute;
+}
+
+// Precision, strategy, ranks, prefetch, what is kept. `job` has an outline and a name.
+void ChooseOptions(int num_microbatches, std::mt19937_64& random, Job& job) {
+  if (Below(random, 3) == 0) {
+    schedules::UseBf16(job.outline);
+    job.name += ", bf16";
+  }
+  const std::vector<schedules::Strategy>& strategies = schedules::Strategies();
+  const schedules::Strategy& strategy = strategies[Below(random, strategies.size())];
+  const int ranks = strategy.outer.gradients == schedules::Placement::kPartial ? 4 : 1 + Below(random, 2);
+  job.options = schedules::OptionsFor(job.outline, strategy.name, num_microbatches, ranks);
+  job.options.prefetch = Below(random, 3);
+  job.options.parameter_norms = Below(random, 4) != 0;
+  job.options.num_validation_microbatches = Below(random, 3);
+  job.name += ", " + strategy.name + ", ranks " + std::to_string(ranks) + ", microbatches " +
+              std::to_string(num_microbatches) + ", prefetch " + std::to_string(job.options.prefetch);
+  if (Below(random, 3) == 0) {
+    job.options.recompute = RandomRecompute(job.outline, random);
+    job.name += ", recompute";
+  }
+  if (Below(random, 4) == 0) {
+    for (size_t unit = 0; unit < job.outline.units.size(); ++unit) {
+      job.options.keep_gathered.push_back(Below(random, 2) == 0);
+    }
+    job.name += ", keeps gathered";
+  }
+}
+
+// At the default budget or the least.
+void BuildPrograms(const PassList& train, std::mt19937_64& random, Job& job) {
+  const PassList validate = schedules::ForwardOnly(job.outline, job.options.num_validation_microbatches);
+  job.stage = schedules::BuildStage(job.outline, job.options, train, validate).value();
+  if (Below(random, 2) == 0) {
+    for (const schedules::Program* program : job.stage.All()) {
+      job.options.budget_bytes = std::max(job.options.budget_bytes, schedules::BudgetsOf(*program).least);
+    }
+    job.stage = schedules::BuildStage(job.outline, job.options, train, validate).value();
+    job.name += ", least memory";
+  }
 }
 
 }  // namespace
@@ -141,7 +195,7 @@ Job RandomJob(std::mt19937_64& random) {
       job.name = "stage " + std::to_string(job.outline.stage);
       break;
     case 5:
-      job.outline = OfModel(random);
+      job.outline = OfModel(SmallConfig(1 + Below(random, 2), Below(random, 2) == 0));
       job.name = "model " + std::to_string(job.outline.units.size());
       break;
     default: {
@@ -150,30 +204,8 @@ Job RandomJob(std::mt19937_64& random) {
       job.name = "random " + std::to_string(seed);
     }
   }
-  if (Below(random, 3) == 0) {
-    schedules::UseBf16(job.outline);
-    job.name += ", bf16";
-  }
-  const std::vector<schedules::Strategy>& strategies = schedules::Strategies();
-  const schedules::Strategy& strategy = strategies[Below(random, strategies.size())];
-  const int ranks = strategy.outer.gradients == schedules::Placement::kPartial ? 4 : 1 + Below(random, 2);
   const int num_microbatches = 1 + Below(random, 3);
-  job.options = schedules::OptionsFor(job.outline, strategy.name, num_microbatches, ranks);
-  job.options.prefetch = Below(random, 3);
-  job.options.parameter_norms = Below(random, 4) != 0;
-  job.options.num_validation_microbatches = Below(random, 3);
-  job.name += ", " + strategy.name + ", ranks " + std::to_string(ranks) + ", microbatches " +
-              std::to_string(num_microbatches) + ", prefetch " + std::to_string(job.options.prefetch);
-  if (Below(random, 3) == 0) {
-    job.options.recompute = RandomRecompute(job.outline, random);
-    job.name += ", recompute";
-  }
-  if (Below(random, 4) == 0) {
-    for (size_t unit = 0; unit < job.outline.units.size(); ++unit) {
-      job.options.keep_gathered.push_back(Below(random, 2) == 0);
-    }
-    job.name += ", keeps gathered";
-  }
+  ChooseOptions(num_microbatches, random, job);
   PassList train = schedules::Sequential(job.outline, num_microbatches);
   if (Below(random, 2) == 0) {
     const bool any = Below(random, 2) == 0 || !job.outline.received.empty() || !job.outline.sent.empty();
@@ -181,16 +213,33 @@ Job RandomJob(std::mt19937_64& random) {
                 : schedules::Overlapped(job.outline, num_microbatches);
     job.options.hold = 1;
     job.name += any ? ", interleaved" : ", overlapped";
+  } else if (Below(random, 3) == 0) {
+    job.options.separate_weights = true;
+    train = schedules::Sequential(job.outline, num_microbatches, /*split_experts=*/true);
+    job.name += ", separate weights";
   }
-  const PassList validate = schedules::ForwardOnly(job.outline, job.options.num_validation_microbatches);
-  job.stage = schedules::BuildStage(job.outline, job.options, train, validate).value();
+  BuildPrograms(train, random, job);
+  return job;
+}
+
+Job OverlapJob(std::mt19937_64& random) {
+  Job job;
   if (Below(random, 2) == 0) {
-    for (const schedules::Program* program : job.stage.All()) {
-      job.options.budget_bytes = std::max(job.options.budget_bytes, schedules::BudgetsOf(*program).least);
-    }
-    job.stage = schedules::BuildStage(job.outline, job.options, train, validate).value();
-    job.name += ", least memory";
+    const int layers = 1 + Below(random, 3);
+    job.outline = schedules::MoeDecoder(layers);
+    job.name = "moe " + std::to_string(layers);
+  } else {
+    const model::DecoderConfig config = SparseConfig(random);
+    job.outline = OfModel(config);
+    job.name = "sparse model of " + std::to_string(config.num_hidden_layers) + " layers, every " +
+               std::to_string(config.moe.decoder_sparse_step) + ". sparse" +
+               (config.moe.exact_chunks ? ", exact chunks" : "");
   }
+  ChooseOptions(2 + Below(random, 3), random, job);
+  const bool delays = Below(random, 2) == 0;
+  job.options.hold = 1;
+  job.name += delays ? ", late weight halves" : ", whole backwards";
+  BuildPrograms(schedules::Overlapped(job.outline, job.options.num_microbatches, delays), random, job);
   return job;
 }
 

@@ -193,12 +193,12 @@ std::ostream& operator<<(std::ostream& out, const Counts& counts) {
   return out;
 }
 
-Counts Sweep(uint64_t seed, int num_programs) {
+Counts Sweep(uint64_t seed, int num_programs, Job (*next)(std::mt19937_64&)) {
   constexpr int kMutantsOfJob = 12;
   std::mt19937_64 random(seed);
   Counts counts;
   while (counts.programs < num_programs) {
-    const Job job = RandomJob(random);
+    const Job job = next(random);
     Judge judge(job, random, counts);
     judge.Unchanged();
     for (int k = 0; k < kMutantsOfJob; ++k) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/oracle/random_job.h"
+
 namespace tandem::oracle {
 
 // What became of many mutants of random programs.
@@ -17,7 +19,7 @@ struct Counts {
     int malformed = 0;  // refused by rule 1, so that nothing can run them
   };
 
-  int programs = 0;
+  int programs = 0;   // with their mutants
   int unchanged = 0;  // of these, programs as the passes made them
   int harmful_refused = 0;
   int harmless_accepted = 0;
@@ -33,14 +35,14 @@ struct Counts {
 
 std::ostream& operator<<(std::ostream& out, const Counts& counts);
 
-// Builds random jobs (outlines, strategies, precisions, schedules, budgets, ranks) and judges each job's
-// programs and mutants of them, num_programs in all:
+// Builds random jobs (`next`: outlines, strategies, precisions, schedules, budgets, ranks) and judges each
+// job's programs and mutants of them, num_programs in all:
 //
 //   * CheckStage accepts what the passes made, and the oracle finds no harm in it
 //   * what CheckStage accepts does no harm in any order that the explorer tries
 //   * rule 5 refuses exactly what, in issue order and with every buffer in a place of its own, ends otherwise
 //   than the
 //     oracle's reference
-Counts Sweep(uint64_t seed, int num_programs);
+Counts Sweep(uint64_t seed, int num_programs, Job (*next)(std::mt19937_64&) = RandomJob);
 
 }  // namespace tandem::oracle

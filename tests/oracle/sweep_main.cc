@@ -2,19 +2,22 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 #include "tests/oracle/sweep.h"
 
-// tandem-oracle-sweep PROGRAMS [SEED]: the test's sweep, as long as one likes. Exits with 1 where the check
-// is wrong.
+// tandem-oracle-sweep PROGRAMS [SEED [overlap]]: the test's sweep, as long as one likes; of overlapped
+// schedules alone. Exits with 1 where the check is wrong.
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::cerr << "usage: tandem-oracle-sweep PROGRAMS [SEED]\n";
+  const bool overlap = argc == 4 && std::string_view(argv[3]) == "overlap";
+  if (argc < 2 || (argc > 3 && !overlap)) {
+    std::cerr << "usage: tandem-oracle-sweep PROGRAMS [SEED [overlap]]\n";
     return 2;
   }
   const auto begin = std::chrono::steady_clock::now();
   const tandem::oracle::Counts counts =
-      tandem::oracle::Sweep(argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1, std::atoi(argv[1]));
+      tandem::oracle::Sweep(argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1, std::atoi(argv[1]),
+                            overlap ? tandem::oracle::OverlapJob : tandem::oracle::RandomJob);
   std::cout << counts
             << std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin)
                    .count()

@@ -117,4 +117,13 @@ Tolerance DistanceBetween(const plan::JobPlan& plan, const JobRun& a, const JobR
   return largest;
 }
 
+void ExpectNumbersOfRanksWithEveryExpert(const JobOptions& options) {
+  JobOptions twin = options;
+  twin.expert_parallel = 1;
+  twin.chunks.clear();
+  const plan::JobPlan whole = MakeJob(twin);
+  ExpectClose(whole, RunJob(whole), RunJob(MakeJob(options), {.fill_with_nan = true}),
+              options.fp64 ? kFp64 : kFp32);
+}
+
 }  // namespace tandem::parity

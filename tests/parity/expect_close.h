@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan/job_plan.h"
+#include "tests/parity/job.h"
 #include "tests/parity/run.h"
 
 namespace tandem::parity {
@@ -24,5 +25,9 @@ void ExpectClose(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, co
 
 // The largest distance of each kind: the least tolerance that ExpectClose takes.
 Tolerance DistanceBetween(const plan::JobPlan& plan, const JobRun& a, const JobRun& b);
+
+// That ranks that share experts (JobOptions::expert_parallel) have the numbers of ranks that have them all.
+// The memory of the former is filled with NaN at first.
+void ExpectNumbersOfRanksWithEveryExpert(const JobOptions& options);
 
 }  // namespace tandem::parity

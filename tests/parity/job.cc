@@ -9,7 +9,6 @@
 
 #include "absl/strings/ascii.h"
 #include "jobspec/jobspec.h"
-#include "parallel/spec_grid.h"
 #include "plan/build_stage.h"
 #include "tandem/v1/job.pb.h"
 
@@ -122,6 +121,16 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   spec.mutable_resources()->set_device(options.on_gpus ? v1::DEVICE_CUDA : v1::DEVICE_CPU);
   spec.mutable_parallelism()->set_ranks(options.ranks);
   spec.mutable_parallelism()->set_expert(options.expert_parallel);
+  if (options.expert_parallel > 1) {
+    v1::Dispatch& dispatch = *spec.mutable_parallelism()->mutable_dispatch();
+    if (!options.chunks.empty()) {
+      dispatch.set_chunks(options.chunks == "exact" ? v1::CHUNKS_EXACT : v1::CHUNKS_FIXED);
+    }
+    if (options.rows_at_a_time > 0) {
+      dispatch.set_rows_at_a_time(options.rows_at_a_time);
+    }
+    dispatch.set_separate_weight_gradients(options.separate_weight_gradients);
+  }
   if (options.replicas > 1) {
     spec.mutable_parallelism()->set_replicas(options.replicas);
   }
@@ -155,11 +164,6 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   plan::JobPlan plan = plan::MakeJobPlan(spec);
   if (options.experts > 1) {
     AddExperts(options, plan);
-  }
-  if (!options.chunks.empty() && options.expert_parallel > 1) {
-    plan.model.moe.exact_chunks = options.chunks == "exact";
-    plan::BuildStage(plan.options.strategy.name, parallel::GridOf(spec.parallelism()), options.prefetch,
-                     plan);
   }
   if (options.unused_unit) {
     AddUnusedUnit(plan);

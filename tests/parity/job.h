@@ -15,7 +15,9 @@ struct JobOptions {
   int replicas = 1;
   int experts = 1;  // more: layer 1 is in the expert group, as many layers as that (see AddExperts)
   int expert_parallel = 1;
-  std::string chunks;  // "fixed", "exact"; empty: what is expected of the router decides
+  std::string chunks;                      // "fixed", "exact"; empty: what is expected of the router decides
+  double rows_at_a_time = 0;               // as in the spec; 0: the default
+  bool separate_weight_gradients = false;  // of a sequential schedule
   int microbatches_per_rank = 1;
   int64_t steps = 3;
   int64_t layers = 2;

@@ -135,10 +135,7 @@ void Expect(const Choice& choice) {
   }
   if (options.expert_parallel > 1 && options.precision.empty()) {
     options.fp64 = true;
-    JobOptions twin = options;
-    twin.expert_parallel = 1;
-    const plan::JobPlan whole = MakeJob(twin);
-    ExpectClose(whole, RunJob(whole), RunJob(MakeJob(options)), kFp64);
+    ExpectNumbersOfRanksWithEveryExpert(options);
   }
 }
 

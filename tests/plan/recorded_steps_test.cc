@@ -24,9 +24,9 @@ schedules::DeviceProfile Device() {
           .link = {.bytes_per_second = 1e9}};
 }
 
-// A step as one of two ranks would record it on that device.
+// A step as one of two ranks would record it on that device, with so much processor time an instruction.
 v1::StepTimeline Record(const JobPlan& plan, const schedules::Program& program, int64_t step, bool serialized,
-                        int rank) {
+                        int rank, int64_t cpu_ns = -1) {
   const schedules::Timeline timeline =
       schedules::Simulate(plan.outline, program, WorkloadOf(plan), Device()).timeline;
   v1::StepTimeline recorded;
@@ -38,7 +38,7 @@ v1::StepTimeline Record(const JobPlan& plan, const schedules::Program& program, 
   for (const schedules::InstructionTime& time : timeline.instructions) {
     recorded.add_start_ns(time.start_ns);
     recorded.add_end_ns(time.end_ns);
-    recorded.add_cpu_ns(-1);
+    recorded.add_cpu_ns(cpu_ns);
   }
   return recorded;
 }
@@ -59,6 +59,27 @@ TEST(RecordedStepsTest, AProfilePredictsTheStepThatItWasRecordedFrom) {
   EXPECT_EQ(prediction.simulation.estimated + prediction.simulation.scaled, 0);
   EXPECT_NEAR(static_cast<double>(prediction.step_ns) / static_cast<double>(Predict(plan, Device())->step_ns),
               1, 0.01);
+}
+
+// Compute that sleeps, or that another device does, takes no processor time: how long it ran says what it
+// takes, and only a serialized step says how long it ran undisturbed.
+TEST(RecordedStepsTest, ASerializedStepPredictsWorkThatMostlyWaits) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  std::vector<v1::StepTimeline> steps;
+  const auto predicted = [&] {
+    schedules::DeviceProfile base = Device();
+    base.overhead_seconds = 0;
+    return static_cast<double>(Predict(plan, RecordedProfile(plan, steps, base, 2))->step_ns) /
+           static_cast<double>(Predict(plan, Device())->step_ns);
+  };
+  for (const int rank : {0, 1}) {
+    steps.push_back(Record(plan, plan.stage.train, 7, /*serialized=*/false, rank, /*cpu_ns=*/100));
+  }
+  EXPECT_LT(predicted(), 0.5) << "side by side, waiting cannot be told from having been disturbed";
+  for (const int rank : {0, 1}) {
+    steps.push_back(Record(plan, plan.stage.train, 8, /*serialized=*/true, rank, /*cpu_ns=*/100));
+  }
+  EXPECT_NEAR(predicted(), 1, 0.01);
 }
 
 // The step before a recorded one may have been applied by a run of its own.

@@ -9,6 +9,7 @@
 #include "schedules/passes/passes.h"
 #include "schedules/program/text.h"
 #include "schedules/simulate/simulator.h"
+#include "tests/schedules/overlap_bound.h"
 #include "tests/schedules/test_outlines.h"
 
 namespace tandem::schedules {
@@ -104,6 +105,40 @@ TEST(BudgetTest, WhatIsAliveForAnInstructionIsWithinTheDefaultAndTheLeastBudget)
       ExpectAliveWithin(options.budget_bytes, BuildStage(outline, options, schedule).value(), outline);
     }
   }
+}
+
+// Whatever the number of microbatches, and of layers: see OverlapBound.
+TEST(OverlapMemoryTest, TheArenaIsWithinTheActivationsOfLPlusOneLayersAndAFewLayersOfTheRest) {
+  for (const char* strategy : {"zero2", "zero3", "hsdp"}) {
+    for (const int layers : {1, 2, 3, 4, 5, 8, 12}) {
+      for (const int microbatches : {2, 4, 7}) {
+        for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedWhole}) {
+          const Outline outline = MoeDecoder(layers);
+          BuildOptions options = OptionsFor(outline, strategy, microbatches, 4);
+          options.hold = 1;
+          const StagePrograms stage = BuildStage(outline, options, schedule).value();
+          EXPECT_LE(stage.arena_bytes - stage.persistent_bytes, OverlapBound(outline))
+              << strategy << ", " << layers << " layers, " << microbatches << " microbatches, schedule "
+              << static_cast<int>(schedule);
+        }
+      }
+    }
+  }
+}
+
+// With a forward too many in flight it is not.
+TEST(OverlapMemoryTest, AThirdMicrobatchInFlightTakesMoreThanTheBound) {
+  const Outline outline = MoeDecoder(8);
+  BuildOptions options = OptionsFor(outline, "zero3", 3, 4);
+  options.hold = 1;
+  PassList passes = ForwardOnly(outline, 3);
+  for (const NodePass& pass : Sequential(outline, 3)) {
+    if (pass.opcode == Opcode::kBackward) {
+      passes.push_back(pass);
+    }
+  }
+  const StagePrograms stage = BuildStage(outline, options, passes, {}).value();
+  EXPECT_GT(stage.arena_bytes - stage.persistent_bytes, OverlapBound(outline));
 }
 
 TEST(BudgetTest, WithoutMemoryWaitsMoreIsAlive) {

@@ -236,6 +236,39 @@ TEST(OverlapTest, ADispatchOfOneMicrobatchIsIssuedBesideTheOthersExperts) {
   EXPECT_LT(at(Opcode::kBackwardWeight, "layers.1.experts", 0), at(Opcode::kForward, "layers.0.experts", 1));
 }
 
+// In the sequential schedule, so that the exchange of the backward runs beside them.
+TEST(SeparateWeightsTest, ExpertsWeightHalvesRunBesideWhatFollowsThem) {
+  for (const char* strategy : {"zero1", "zero2", "zero3", "hsdp"}) {
+    SCOPED_TRACE(strategy);
+    const Outline outline = MoeDecoder(2);
+    BuildOptions options = OptionsFor(outline, strategy, 2, 4);
+    options.separate_weights = true;
+    const StagePrograms stage = ProvenStage(outline, options, Schedule::kSequentialSeparateWeights);
+    const Program& program = stage.train;
+    VectorClocks clocks(static_cast<int>(program.streams.size()));
+    int beside = 0;
+    int newest_weight = -1;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& instruction = program.instructions[i];
+      const bool weight = instruction.opcode == Opcode::kBackwardWeight;
+      newest_weight = weight ? static_cast<int>(i) : newest_weight;
+      EXPECT_EQ(program.streams[instruction.stream].name == "weights", weight);
+      for (const Wait& wait : instruction.waits) {
+        clocks.Wait(instruction.stream, wait.instruction);
+      }
+      if (instruction.opcode == Opcode::kBackward &&
+          outline.nodes[instruction.target].kind == NodeKind::kDispatch) {
+        ASSERT_GE(newest_weight, 0);
+        EXPECT_EQ(outline.nodes[program.instructions[newest_weight].target].layer,
+                  outline.nodes[instruction.target].layer);
+        beside += !clocks.Knows(clocks.Now(instruction.stream), newest_weight);
+      }
+      clocks.Issue(instruction);
+    }
+    EXPECT_EQ(beside, 2 * 2) << "each layer's and microbatch's exchange starts without them";
+  }
+}
+
 // The order of one pair: the forward of microbatch 1 in layer 0 over the backward of microbatch 0 in layer 1,
 // as the host issues it. Each exchange is issued beside compute of the other microbatch, before what waits
 // for it.
@@ -263,7 +296,7 @@ TEST(OverlapTest, TheHostIssuesALayerPairInThisOrder) {
       issued(Schedule::kOverlapped),
       testing::ElementsAre("b.finish", "b.combine", "f.attention", "f.route", "f.permute", "b.experts",
                            "f.dispatch", "W.experts", "b.dispatch", "f.experts", "f.combine", "b.permute",
-                           "b.route", "b.attention", "f.finish", "W.attention"));
+                           "b.route", "b.attention", "W.attention", "f.finish"));
   EXPECT_THAT(issued(Schedule::kOverlappedWhole),
               testing::ElementsAre("b.finish", "b.combine", "f.attention", "f.route", "f.permute",
                                    "b.experts", "f.dispatch", "b.dispatch", "f.experts", "f.combine",

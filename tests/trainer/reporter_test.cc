@@ -30,7 +30,7 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
   std::vector<StepSummary> told;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
+        comm, {4, 9}, {}, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
     const double rank = comm.rank();
     reporter.Submit({.step = 3,
                      .grad_norm = 0.5,
@@ -63,7 +63,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
   StepSummary summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4}, [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
+        comm, {4}, {}, [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
     const double rank = comm.rank();
     reporter.Submit({.step = 1,
                      .losses = {1, 2},
@@ -88,7 +88,33 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
                                                             {"moe_z_loss", 2.75},
                                                             {"moe_largest_load", 2},
                                                             {"moe_idle", 1},
-                                                            {"moe_dropped", 1}}));
+                                                            {"moe_dropped", 1},
+                                                            {"moe_further_passes", 0}}));
+}
+
+// Four ranks, of which 0 and 2, and 1 and 3, share the experts; a rank computes ten rows at a time.
+TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMicrobatch) {
+  StepSummary summary;
+  comm::RunThreadRanks(4, [&](Communicator& comm) {
+    Reporter reporter(
+        comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10},
+        [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
+    // By microbatch and receiver; what the group sends the first and the second of its ranks in each.
+    const std::vector<std::vector<std::vector<double>>> rows = {{{5, 0}, {6, 4}},     // rank 0
+                                                                {{10, 0}, {0, 10}},   // rank 1
+                                                                {{5, 10}, {15, 4}},   // rank 2
+                                                                {{10, 0}, {0, 11}}};  // rank 3
+    reporter.Submit(
+        {.step = 1,
+         .losses = {1, 2},
+         .routers = {
+             {.tokens = {1, 1}, .losses = {{}, {}}, .rows = rows[static_cast<size_t>(comm.rank())]}}});
+    reporter.Flush();
+  });
+  // Ranks 0 and 2: 10 and 10, then 21 and 8 rows. Ranks 1 and 3: 20 and 0, then 0 and 21.
+  ASSERT_EQ(summary.experts.size(), 1u);
+  EXPECT_EQ(summary.experts[0].further_passes, 2 + 1 + 2);
+  EXPECT_EQ(summary.scalars.at("moe_further_passes"), 5);
 }
 
 // Exact and in one order, as the loss is: 1e16 + 1 + 1 - 1e16 depends on the order.
@@ -98,7 +124,7 @@ TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
   for (const int ranks : {1, 2, 4}) {
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, [&](const StepSummary& told) { means.push_back(told.experts.at(0).z_loss); },
+          comm, {}, {}, [&](const StepSummary& told) { means.push_back(told.experts.at(0).z_loss); },
           ExpectNoFailure);
       StepRecord record{.step = 1, .routers = {{.tokens = {1}}}};
       for (int round = 0; round < 4 / ranks; ++round) {
@@ -124,7 +150,7 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
     double loss = -1;
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, [&](const StepSummary& summary) { loss = summary.loss; }, ExpectNoFailure);
+          comm, {}, {}, [&](const StepSummary& summary) { loss = summary.loss; }, ExpectNoFailure);
       StepRecord record{.step = 1};
       for (int round = 0; round < 4 / ranks; ++round) {
         record.losses.push_back(global[round * ranks + comm.rank()]);
@@ -143,7 +169,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
     bool open = false;
     std::atomic<bool> submitted{false};
     Reporter reporter(
-        comm, {},
+        comm, {}, {},
         [&](const StepSummary&) {
           std::unique_lock<std::mutex> lock(mu);
           changed.wait(lock, [&] { return open; });
@@ -175,7 +201,7 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
       return;
     }
     Reporter reporter(
-        comm, {}, [](const StepSummary&) { ADD_FAILURE(); },
+        comm, {}, {}, [](const StepSummary&) { ADD_FAILURE(); },
         [&](int64_t step, std::exception_ptr error) {
           EXPECT_THROW(std::rethrow_exception(error), comm::CommError);
           failed_step = step;
@@ -195,7 +221,7 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
 TEST(ReporterTest, AReportThatCannotBeToldFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, [](const StepSummary&) { throw std::runtime_error("no room for the report"); },
+        comm, {}, {}, [](const StepSummary&) { throw std::runtime_error("no room for the report"); },
         [](int64_t, std::exception_ptr) {});
     reporter.Submit({.step = 1, .losses = {1}});
     EXPECT_THROW(reporter.Flush(), std::runtime_error);

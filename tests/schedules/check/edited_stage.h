@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "schedules/build/program_builder.h"
 #include "schedules/check/check.h"
+#include "schedules/passes/passes.h"
 #include "schedules/program/text.h"
 #include "tests/schedules/test_outlines.h"
 
@@ -71,5 +74,18 @@ struct EditedStage {
   // What the check says.
   std::string Check() const { return std::string(CheckStage(outline, options, stage).message()); }
 };
+
+// Derives waits and addresses anew, so that only the meaning can be wrong.
+inline void WaitAnew(EditedStage& edited, Program& program) {
+  for (Instruction& in : program.instructions) {
+    in.waits.clear();
+  }
+  const int64_t no_budget = std::numeric_limits<int64_t>::max() / 4;
+  const VectorClocks clocks = InsertWaits(no_budget, program);
+  const PersistentBytes ends = PlaceLocals(clocks, {edited.stage.persistent_bytes, edited.stage.host_bytes},
+                                           no_budget, nullptr, program);
+  edited.stage.arena_bytes = std::max(edited.stage.arena_bytes, ends.arena);
+  edited.stage.host_bytes = std::max(edited.stage.host_bytes, ends.host);
+}
 
 }  // namespace tandem::schedules

@@ -2,9 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
-#include "schedules/passes/passes.h"
 #include "tests/schedules/check/edited_stage.h"
 
 namespace tandem::schedules {
@@ -12,19 +9,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-// Derives waits and addresses anew, so that only the meaning can be wrong.
-void WaitAnew(EditedStage& edited, Program& program) {
-  for (Instruction& in : program.instructions) {
-    in.waits.clear();
-  }
-  const int64_t no_budget = std::numeric_limits<int64_t>::max() / 4;
-  const VectorClocks clocks = InsertWaits(no_budget, program);
-  const PersistentBytes ends = PlaceLocals(clocks, {edited.stage.persistent_bytes, edited.stage.host_bytes},
-                                           no_budget, nullptr, program);
-  edited.stage.arena_bytes = std::max(edited.stage.arena_bytes, ends.arena);
-  edited.stage.host_bytes = std::max(edited.stage.host_bytes, ends.host);
-}
 
 TEST(MeantTest, AContributionThatIsNotReducedIsMissingFromTheGradient) {
   EditedStage edited(SmallDecoder(4));

@@ -135,6 +135,27 @@ TEST(SimulatorTest, WhatIsIssuedAfterAHostWaitStartsAfterIt) {
   EXPECT_EQ(BoundBy(program, timeline)[3], 2);
 }
 
+// On a GPU: what one stream of weight halves computes, another's passes lose.
+TEST(SimulatorTest, StreamsThatComputeShareTheEngine) {
+  Program program = HandProgram();
+  program.streams.push_back({"weights"});
+  // Beside forward a, from 1000: 3 us of the same work.
+  program.instructions.insert(program.instructions.begin() + 2, program.instructions[3]);
+  program.instructions[2].stream = static_cast<StreamId>(program.streams.size()) - 1;
+  program.instructions[2].waits = {{0}};
+  for (size_t i = 3; i < program.instructions.size(); ++i) {
+    for (Wait& wait : program.instructions[i].waits) {
+      wait.instruction += wait.instruction >= 2;
+    }
+  }
+  const Simulation simulation = Simulate(HandOutline(), program, HandWorkload(), HandProfile());
+  // Both at half speed until the 2 us of forward b are done at 5000; forward a then has 2 us left.
+  EXPECT_EQ(simulation.timeline.instructions[2].end_ns, 5000);
+  EXPECT_EQ(simulation.timeline.instructions[1].end_ns, 7000);
+  EXPECT_EQ(ExposedCommunication(program, simulation.timeline), 1000 + 1000)
+      << "the first gather, and that of the second use: weights are no communication";
+}
+
 TEST(SimulatorTest, AnEmptyProgramTakesNoTime) {
   EXPECT_TRUE(Simulate(HandOutline(), {.name = "validate"}, HandWorkload(), HandProfile())
                   .timeline.instructions.empty());
