@@ -68,8 +68,14 @@ int main(int argc, char** argv) {
   app.add_option("--tls-domain", options.tls_domain,
                  "A client is who its certificate's URI spiffe://DOMAIN/user|worker|admin/NAME says")
       ->capture_default_str();
-  app.add_option("--metrics-listen", options.metrics_listen, "host:port of Prometheus' scrapes, or off")
+  app.add_option("--metrics-listen", options.metrics_listen,
+                 "host:port of metrics, the page and /healthz, or off")
       ->capture_default_str();
+  std::string page = "auto";
+  app.add_option("--page", page,
+                 "Serve the page at --metrics-listen, to all who reach it: on, off, or auto: on loopback")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   app.add_option("--worker-timeout", worker_timeout, "A worker that is away for longer fails its jobs")
       ->capture_default_str()
       ->check(CheckDuration);
@@ -95,6 +101,8 @@ int main(int argc, char** argv) {
   if (error) {
     return Fail(absl::StrCat("--state: ", error.message()));
   }
+  using tandem::controller::PageMode;
+  options.page = page == "on" ? PageMode::kOn : page == "off" ? PageMode::kOff : PageMode::kAuto;
   absl::ParseDuration(worker_timeout, &options.limits.worker_timeout);
   absl::ParseDuration(start_timeout, &options.limits.start_timeout);
   absl::ParseDuration(orphan_timeout, &options.orphan_timeout);

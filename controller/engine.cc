@@ -257,7 +257,8 @@ absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
 void Engine::Refuse(const absl::Status& status, Consequences& out) {
   for (Answer& answer : out.answers) {
     const Input& input = answer.decided.input;
-    if (std::holds_alternative<Submit>(input) || std::holds_alternative<Cancel>(input)) {
+    if (std::holds_alternative<Submit>(input) || std::holds_alternative<Cancel>(input) ||
+        std::holds_alternative<AskCheckpoint>(input)) {
       const auto stored = state_.jobs.find(answer.job_id);
       const bool known = answer.job_id.empty() || stored != state_.jobs.end();
       if (known && !answer.stores) {

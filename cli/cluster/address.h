@@ -19,8 +19,10 @@ struct Address {
   std::shared_ptr<const tls::TlsTexts> tls = nullptr;  // null: none, as on unix sockets
   tls::TlsFiles files = {};                            // where `tls` is from
 
-  // The controller's machine is this one, so the paths of a job mean the same here and there.
-  bool is_here() const { return platform::IsLocalAddress(target); }
+  // The controller's machine is this one, so the paths of a job mean the same here and there. Where the
+  // server is asked for by a name of its own, an address of this machine is that of a tunnel, as of `kubectl
+  // port-forward`.
+  bool is_here() const { return platform::IsLocalAddress(target) && files.server_name.empty(); }
 };
 
 inline constexpr char kDefaultAddress[] = "127.0.0.1:7471";

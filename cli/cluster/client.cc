@@ -66,11 +66,18 @@ absl::StatusOr<v1::Job> Client::GetJob(const std::string& job) {
   return CallUnary(*connection_, &v1::Jobs::Stub::GetJob, request);
 }
 
-absl::StatusOr<v1::Job> Client::Cancel(const std::string& job, const std::string& reason) {
+absl::StatusOr<v1::Job> Client::Cancel(const std::string& job, const std::string& reason, bool checkpoint) {
   v1::CancelRequest request;
   request.set_job(job);
   request.set_reason(reason);
+  request.set_checkpoint(checkpoint);
   return CallUnary(*connection_, &v1::Jobs::Stub::Cancel, request);
+}
+
+absl::StatusOr<v1::Job> Client::Checkpoint(const std::string& job) {
+  v1::CheckpointRequest request;
+  request.set_job(job);
+  return CallUnary(*connection_, &v1::Jobs::Stub::Checkpoint, request);
 }
 
 absl::StatusOr<v1::ServerInfo> Client::GetServerInfo(absl::Duration timeout) {
@@ -92,12 +99,12 @@ absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobS
   return jobs;
 }
 
-absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
+absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers(absl::Duration timeout) {
   std::vector<v1::Worker> workers;
   v1::ListWorkersRequest request;
   do {
     absl::StatusOr<v1::ListWorkersResponse> page =
-        CallUnary(*connection_, &v1::Jobs::Stub::ListWorkers, request);
+        CallUnary(*connection_, &v1::Jobs::Stub::ListWorkers, request, timeout);
     if (!page.ok()) {
       return page.status();
     }
@@ -107,10 +114,11 @@ absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
   return workers;
 }
 
-absl::StatusOr<std::vector<v1::Event>> Client::ListEvents(const std::string& job) {
+absl::StatusOr<std::vector<v1::Event>> Client::ListEvents(const std::string& job, int64_t after_seq) {
   std::vector<v1::Event> events;
   v1::ListEventsRequest request;
   request.set_job(job);
+  request.set_after_seq(after_seq);
   do {
     absl::StatusOr<v1::ListEventsResponse> page =
         CallUnary(*connection_, &v1::Jobs::Stub::ListEvents, request);

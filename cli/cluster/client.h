@@ -29,13 +29,16 @@ class Client {
 
   absl::StatusOr<v1::Job> Submit(const v1::SubmitRequest& request);
   absl::StatusOr<v1::Job> GetJob(const std::string& job);
-  absl::StatusOr<v1::Job> Cancel(const std::string& job, const std::string& reason);
+  // checkpoint: of what was trained, first.
+  absl::StatusOr<v1::Job> Cancel(const std::string& job, const std::string& reason, bool checkpoint = false);
+  absl::StatusOr<v1::Job> Checkpoint(const std::string& job);
   absl::StatusOr<v1::ServerInfo> GetServerInfo(absl::Duration timeout);
 
   // All pages, newest first, by id, and oldest first. Without states: jobs in any.
   absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::vector<v1::JobState>& states = {});
-  absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
-  absl::StatusOr<std::vector<v1::Event>> ListEvents(const std::string& job);
+  absl::StatusOr<std::vector<v1::Worker>> ListWorkers(absl::Duration timeout = absl::Seconds(10));
+  // Without a job: of all. after_seq: only those with a higher seq.
+  absl::StatusOr<std::vector<v1::Event>> ListEvents(const std::string& job, int64_t after_seq = 0);
 
   // Page by page, in the order of steps, until `each` returns false. Steps as in ListReportsRequest.
   absl::Status ListReports(const std::string& job, int64_t first_step, int64_t last_step, bool norms,

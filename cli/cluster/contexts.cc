@@ -2,11 +2,16 @@
 #include "cli/cluster/contexts.h"
 
 #include <filesystem>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cli/cluster/address.h"
+#include "cli/terminal/message_text.h"
 #include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
 #include "platform/files.h"
@@ -112,6 +117,28 @@ class Reader {
   std::vector<std::string> problems_;
 };
 
+// Empty: there is no home.
+std::string FolderOf(const Environment& environment) {
+  if (!environment.xdg_config_home.empty()) {
+    return environment.xdg_config_home + "/tandem";
+  }
+  return environment.home.empty() ? "" : environment.home + "/.config/tandem";
+}
+
+std::string FileIn(const std::string& folder) { return folder + "/config.yaml"; }
+
+// The number of the first line with a comment; 0: none. A # that begins a word is taken for one.
+int CommentLine(absl::string_view text) {
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    if (absl::StartsWith(line, "#") || absl::StrContains(line, " #") || absl::StrContains(line, "\t#")) {
+      return number;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& file,
@@ -126,15 +153,11 @@ absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& 
 }
 
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment) {
-  std::string folder = environment.xdg_config_home;
+  const std::string folder = FolderOf(environment);
   if (folder.empty()) {
-    if (environment.home.empty()) {
-      return Contexts{};
-    }
-    folder = environment.home + "/.config";
+    return Contexts{};
   }
-  folder += "/tandem";
-  const std::string file = folder + "/config.yaml";
+  const std::string file = FileIn(folder);
   const absl::StatusOr<std::string> text =
       platform::ReadAtMost(platform::SystemFiles(), file, kMostConfigBytes);
   if (absl::IsNotFound(text.status())) {
@@ -144,6 +167,57 @@ absl::StatusOr<Contexts> LoadContexts(const Environment& environment) {
     return text.status();
   }
   return ReadContexts(*text, file, folder);
+}
+
+std::string WriteContexts(const Contexts& contexts, const std::string& folder) {
+  std::string out;
+  if (!contexts.current.empty()) {
+    absl::StrAppend(&out, "current-context: ", YamlText(contexts.current), "\n");
+  }
+  absl::StrAppend(&out, "contexts:", contexts.clusters.empty() ? " {}\n" : "\n");
+  const auto near = [&](const std::string& path) {
+    const std::string beside = std::filesystem::path(path).lexically_relative(folder).string();
+    return path.empty() || beside.empty() || absl::StartsWith(beside, "..") ? path : beside;
+  };
+  for (const auto& [name, cluster] : contexts.clusters) {
+    absl::StrAppend(&out, "  ", YamlText(name), ":\n");
+    for (const auto& [key, text] :
+         {std::pair("address", cluster.address), std::pair("tls-ca", near(cluster.tls.ca)),
+          std::pair("tls-cert", near(cluster.tls.certificate)), std::pair("tls-key", near(cluster.tls.key)),
+          std::pair("tls-server-name", cluster.tls.server_name)}) {
+      if (!text.empty()) {
+        absl::StrAppend(&out, "    ", key, ": ", YamlText(text), "\n");
+      }
+    }
+  }
+  return out;
+}
+
+absl::Status SaveContexts(const Contexts& contexts, const Environment& environment) {
+  const std::string folder = FolderOf(environment);
+  if (folder.empty()) {
+    return absl::FailedPreconditionError(
+        "neither HOME nor XDG_CONFIG_HOME is set, so there is no config file");
+  }
+  platform::Files& files = platform::SystemFiles();
+  const std::string file = FileIn(folder);
+  const absl::StatusOr<std::string> before = platform::ReadAtMost(files, file, kMostConfigBytes);
+  if (!before.ok() && !absl::IsNotFound(before.status())) {
+    return before.status();
+  }
+  if (const int line = before.ok() ? CommentLine(*before) : 0; line > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(file, ":", line, ": there is a comment, which would be lost; edit the file by hand"));
+  }
+  const std::string text = WriteContexts(contexts, folder);
+  const absl::StatusOr<Contexts> again = ReadContexts(text, file, folder);
+  if (!again.ok() || again->clusters != contexts.clusters) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": YAML cannot hold these texts; use plain UTF-8"));
+  }
+  if (absl::Status made = files.CreateFolders(folder); !made.ok()) {
+    return made;
+  }
+  return platform::ReplaceFile(files, file, text);
 }
 
 }  // namespace tandem::cli

@@ -15,6 +15,7 @@ namespace tandem::cli {
 struct NamedCluster {
   std::string address;
   tls::TlsFiles tls;
+  bool operator==(const NamedCluster&) const = default;
 };
 
 // $XDG_CONFIG_HOME/tandem/config.yaml, or ~/.config/tandem/config.yaml:
@@ -37,5 +38,12 @@ absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& 
 
 // No contexts where there is no such file.
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment);
+
+// Such a text; files below `folder` are named as beside it. Pure.
+std::string WriteContexts(const Contexts& contexts, const std::string& folder);
+
+// Makes or replaces the config file. FailedPrecondition where the one that is there has comments, which would
+// be lost.
+absl::Status SaveContexts(const Contexts& contexts, const Environment& environment);
 
 }  // namespace tandem::cli

@@ -71,6 +71,15 @@ absl::StatusOr<std::string> StateRoot(const Environment& environment) {
       "no place for state: neither HOME nor XDG_STATE_HOME is set to an absolute path; set one of them");
 }
 
+std::string ExistingParent(const std::string& folder) {
+  std::filesystem::path path = folder;
+  std::error_code error;
+  while (!std::filesystem::is_directory(path, error) && path.has_relative_path()) {
+    path = path.parent_path();
+  }
+  return path.string();
+}
+
 std::string UpFolder(absl::string_view state_root) { return absl::StrCat(state_root, "/up"); }
 
 std::optional<RunningUp> FindRunningUp(const std::string& up_folder) {

@@ -21,6 +21,9 @@ inline constexpr int kKeptRuns = 20;
 // $XDG_STATE_HOME/tandem, or $HOME/.local/state/tandem.
 absl::StatusOr<std::string> StateRoot(const Environment& environment);
 
+// `folder`, or the nearest one above it that is there.
+std::string ExistingParent(const std::string& folder);
+
 std::string UpFolder(absl::string_view state_root);
 
 struct RunningUp {

@@ -9,12 +9,12 @@
 
 namespace tandem::cli {
 
-int Cancel(Context& context, const JobOptions& options) {
+int Cancel(Context& context, const CancelOptions& options) {
   const std::unique_ptr<Client> client = Dial(context);
   if (client == nullptr) {
     return kUsage;
   }
-  const absl::StatusOr<v1::Job> job = client->Cancel(options.job, "CancelledByUser");
+  const absl::StatusOr<v1::Job> job = client->Cancel(options.job, "CancelledByUser", options.checkpoint);
   if (!job.ok()) {
     return Fail(context.console,
                 CallError(job.status(), absl::StrCat("cancel ", Escape(options.job)), client->address()));

@@ -12,7 +12,7 @@
 
 namespace tandem::cli {
 
-enum class Format { kTable, kJson, kName, kText };
+enum class Format { kTable, kJson, kYaml, kName, kText };
 
 struct UpOptions {
   int workers = 1;
@@ -26,8 +26,9 @@ int Up(Context& context, const UpOptions& options);
 
 struct RunOptions {
   std::string file;
-  int workers = 0;  // 0: as many as resources.ranks_per_worker asks for, else 1
-  int slots = 0;    // 0: ranks / workers, rounded up
+  std::vector<std::string> set;  // "training.steps=20": instead of what the file says
+  int workers = 0;               // 0: as many as resources.ranks_per_worker asks for, else 1
+  int slots = 0;                 // 0: ranks / workers, rounded up
   Format format = Format::kText;
   std::string bin_dir;
   std::string trainer;
@@ -36,9 +37,10 @@ int Run(Context& context, const RunOptions& options);
 
 struct SubmitOptions {
   std::string file;
-  std::string name;        // overrides the file's
-  std::string resume;      // overrides the file's checkpoint.resume
-  std::string request_id;  // empty: a random one
+  std::vector<std::string> set;  // "training.steps=20": instead of what the file says
+  std::string name;              // overrides the file's
+  std::string resume;            // overrides the file's checkpoint.resume
+  std::string request_id;        // empty: a random one
   bool wait = false;
   bool follow = false;
 };
@@ -74,12 +76,46 @@ struct DescribeOptions {
 };
 int Describe(Context& context, const DescribeOptions& options);
 
-struct JobOptions {
-  std::string job;
+struct EventsOptions {
+  std::string job;      // empty: of all jobs, and of workers
+  bool follow = false;  // until the job has ended, or for good
   Format format = Format::kTable;
 };
-int Events(Context& context, const JobOptions& options);
-int Cancel(Context& context, const JobOptions& options);
+int Events(Context& context, const EventsOptions& options);
+
+struct CancelOptions {
+  std::string job;
+  bool checkpoint = false;  // of what was trained, first
+};
+int Cancel(Context& context, const CancelOptions& options);
+
+struct CheckpointOptions {
+  std::string job;
+  bool no_wait = false;
+};
+int CheckpointNow(Context& context, const CheckpointOptions& options);
+
+struct TopOptions {
+  bool once = false;  // so also where standard output is no terminal
+};
+int Top(Context& context, const TopOptions& options);
+
+struct HealthOptions {
+  absl::Duration timeout = absl::Seconds(2);
+};
+int Health(Context& context, const HealthOptions& options);
+
+struct DoctorOptions {
+  std::vector<std::string> folders;  // that all workers are to share
+  Format format = Format::kTable;
+};
+int Doctor(Context& context, const DoctorOptions& options);
+
+// shell: bash, zsh or fish.
+struct CompletionOptions {
+  std::string shell;
+};
+int Completion(Context& context, const CompletionOptions& options);
 
 struct MetricsOptions {
   std::string job;
@@ -118,6 +154,7 @@ int Profile(Context& context, const ProfileOptions& options);
 
 struct FileOptions {
   std::string file;
+  std::vector<std::string> set;  // "training.steps=20": instead of what the file says
   Format format = Format::kTable;
 };
 int Validate(Context& context, const FileOptions& options);
@@ -132,6 +169,7 @@ int Groups(Context& context, const GroupsOptions& options);
 
 struct PlanOptions {
   std::string file;
+  std::vector<std::string> set;  // "training.steps=20": instead of what the file says
   Format format = Format::kTable;
   bool program = false;         // print the step program too
   std::string profile = "cpu";  // of the device: a preset's name or a file
@@ -160,6 +198,17 @@ struct CertsShowOptions {
   std::vector<std::string> files;
 };
 int CertsShow(Context& context, const CertsShowOptions& options);
+
+struct ContextListOptions {
+  Format format = Format::kTable;
+};
+int ContextList(Context& context, const ContextListOptions& options);
+struct ContextOptions {
+  std::string name;
+};
+int ContextUse(Context& context, const ContextOptions& options);
+int ContextSet(Context& context, const ContextOptions& options);
+int ContextRemove(Context& context, const ContextOptions& options);
 
 int Version(Context& context);
 

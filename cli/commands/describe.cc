@@ -118,6 +118,10 @@ int Describe(Context& context, const DescribeOptions& options) {
     context.console.Write(Stream::kOut, absl::StrCat(ToJson(*job, 2), "\n"));
     return kOk;
   }
+  if (options.format == Format::kYaml) {
+    context.console.Write(Stream::kOut, ToYaml(*job, 0));
+    return kOk;
+  }
   const absl::StatusOr<std::vector<v1::Event>> events = client->ListEvents(job->id());
   if (!events.ok()) {
     return Fail(context.console, CallError(events.status(), what, client->address()));
@@ -144,6 +148,7 @@ int Describe(Context& context, const DescribeOptions& options) {
   if (IsSet(job->ended())) {
     out.Row("ended", absl::StrCat(TimeText(job->ended(), context.zone), ", ran ", SpanText(RunTime(*job))));
   }
+  out.Row("time", TimeAccountText(job->time()));
   const int first = std::max(0, job->attempts_size() - 5);
   for (int i = first; i < job->attempts_size(); ++i) {
     out.Attempt(job->attempts(i));
@@ -167,7 +172,7 @@ int Describe(Context& context, const DescribeOptions& options) {
     out.Text("  none yet\n");
   }
   out.Section("Events");
-  out.Text(RenderEvents(*events, context.zone, width, context.console.unicode()));
+  out.Text(RenderEvents(*events, /*with_job=*/false, context.zone, width, context.console.unicode()));
   out.Section("Spec, resolved");
   out.Text(ToYaml(job->resolved(), 2));
   context.console.Write(Stream::kOut, out.text());

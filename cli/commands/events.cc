@@ -2,25 +2,33 @@
 #include "cli/commands/events.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
+#include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 
 namespace tandem::cli {
 
-std::string RenderEvents(const std::vector<v1::Event>& events, absl::TimeZone zone, int width, bool unicode) {
-  Table table({{.heading = "TIME"},
-               {.heading = "STATE"},
-               {.heading = "STEP", .align = Table::Align::kRight},
-               {.heading = "BY", .shrinks = true},
-               {.heading = "REASON"},
-               {.heading = "MESSAGE", .shrinks = true}});
+std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, absl::TimeZone zone, int width,
+                         bool unicode) {
+  std::vector<Table::Column> columns = {{.heading = "TIME"},
+                                        {.heading = "STATE"},
+                                        {.heading = "STEP", .align = Table::Align::kRight},
+                                        {.heading = "BY", .shrinks = true},
+                                        {.heading = "REASON"},
+                                        {.heading = "MESSAGE", .shrinks = true}};
+  if (with_job) {
+    columns.insert(columns.begin() + 1, {.heading = "JOB"});
+  }
+  Table table(std::move(columns));
   for (const v1::Event& event : events) {
     std::string message = event.message();
     if (message.empty() && event.has_checkpoint()) {
@@ -28,18 +36,96 @@ std::string RenderEvents(const std::vector<v1::Event>& events, absl::TimeZone zo
     }
     const bool moved = event.to() != v1::JOB_STATE_UNSPECIFIED && event.to() != event.from();
     const int64_t step = event.has_checkpoint() ? event.checkpoint().step() : event.step();
-    table.Add({TimeText(event.time(), zone), moved ? StateText(event.to()) : "",
-               step > 0 ? absl::StrCat(step) : "", event.actor(),
-               event.reason().empty() && event.has_checkpoint() ? "CheckpointCommitted" : event.reason(),
-               message});
+    std::vector<std::string> cells = {
+        TimeText(event.time(), zone),
+        moved ? StateText(event.to()) : "",
+        step > 0 ? absl::StrCat(step) : "",
+        event.actor(),
+        event.reason().empty() && event.has_checkpoint() ? "CheckpointCommitted" : event.reason(),
+        message};
+    if (with_job) {
+      cells.insert(cells.begin() + 1, event.job_id());
+    }
+    table.Add(std::move(cells));
   }
   return table.Render(width, unicode);
 }
 
-int Events(Context& context, const JobOptions& options) {
+namespace {
+
+constexpr absl::Duration kNextLook = absl::Milliseconds(250);
+
+// "2024-05-01 12:00:01  RUNNING    step 20  Ready: every rank is ready", cut to the width.
+std::string EventLine(const v1::Event& event, bool with_job, const Context& context) {
+  const bool moved = event.to() != v1::JOB_STATE_UNSPECIFIED && event.to() != event.from();
+  std::string line = absl::StrCat(TimeText(event.time(), context.zone), "  ",
+                                  PadRight(moved ? StateText(event.to()) : "", 10));
+  if (with_job) {
+    absl::StrAppend(&line, "  ", PadRight(event.job_id(), 12));
+  }
+  const int64_t step = event.has_checkpoint() ? event.checkpoint().step() : event.step();
+  absl::StrAppend(&line, "  ", step > 0 ? absl::StrCat("step ", step, "  ") : "", Escape(event.reason()),
+                  event.message().empty() ? "" : ": ", Escape(event.message()));
+  const int width = TableWidth(context);
+  return absl::StrCat(width > 0 ? Cut(line, width, context.console.unicode()) : line, "\n");
+}
+
+bool EndsJob(const v1::Event& event) { return !event.job_id().empty() && HasEnded(event.to()); }
+
+// Prints what happens from now on, after what has happened; until the job ends, or nobody wants more.
+int Follow(Context& context, Client& client, const EventsOptions& options) {
+  const std::string what = absl::StrCat("events ", Escape(options.job));
+  const Interrupts interrupts;
+  int64_t last_seq = 0;
+  bool began = false;
+  bool away = false;
+  while (true) {
+    const absl::StatusOr<std::vector<v1::Event>> events = client.ListEvents(options.job, last_seq);
+    const bool may_return = absl::IsUnavailable(events.status()) || absl::IsDeadlineExceeded(events.status());
+    if (!events.ok() && (!began || !may_return)) {
+      return Fail(context.console, CallError(events.status(), what, client.address()));
+    }
+    if (away != !events.ok()) {
+      away = !events.ok();
+      Note(context.console, away ? absl::StrCat("no controller answers at ", client.address().target,
+                                                "; events go on when one does")
+                                 : "the controller is back");
+    }
+    bool ended = false;
+    for (const v1::Event& event : events.ok() ? *events : std::vector<v1::Event>()) {
+      began = true;
+      last_seq = event.seq();
+      ended = !options.job.empty() && EndsJob(event);
+      context.console.Write(Stream::kOut, options.format == Format::kJson ? ToJson(event, -1) + "\n"
+                                          : options.format == Format::kYaml
+                                              ? ToYamlItem(event)
+                                              : EventLine(event, options.job.empty(), context));
+    }
+    began = began || events.ok();
+    if (ended) {
+      return kOk;
+    }
+    if (context.console.OutClosed()) {
+      return kOutputClosed;
+    }
+    for (absl::Duration slept; slept < kNextLook && interrupts.Count() == 0; slept += kNextLook / 5) {
+      absl::SleepFor(kNextLook / 5);
+    }
+    if (interrupts.Count() > 0) {
+      return kCancelled;
+    }
+  }
+}
+
+}  // namespace
+
+int Events(Context& context, const EventsOptions& options) {
   const std::unique_ptr<Client> client = Dial(context);
   if (client == nullptr) {
     return kUsage;
+  }
+  if (options.follow) {
+    return Follow(context, *client, options);
   }
   const absl::StatusOr<std::vector<v1::Event>> events = client->ListEvents(options.job);
   if (!events.ok()) {
@@ -52,8 +138,12 @@ int Events(Context& context, const JobOptions& options) {
     }
     return kOk;
   }
-  context.console.Write(Stream::kOut,
-                        RenderEvents(*events, context.zone, TableWidth(context), context.console.unicode()));
+  if (options.format == Format::kYaml) {
+    context.console.Write(Stream::kOut, ToYamlList(*events));
+    return kOk;
+  }
+  context.console.Write(Stream::kOut, RenderEvents(*events, /*with_job=*/options.job.empty(), context.zone,
+                                                   TableWidth(context), context.console.unicode()));
   return kOk;
 }
 

@@ -9,7 +9,8 @@
 
 namespace tandem::cli {
 
-// The events of a job, a row each, oldest first. width as of Table::Render.
-std::string RenderEvents(const std::vector<v1::Event>& events, absl::TimeZone zone, int width, bool unicode);
+// Events, a row each, oldest first; with_job: of several jobs. width as of Table::Render.
+std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, absl::TimeZone zone, int width,
+                         bool unicode);
 
 }  // namespace tandem::cli

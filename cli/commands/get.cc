@@ -18,16 +18,6 @@
 namespace tandem::cli {
 namespace {
 
-// One JSON array, an element a line.
-template <typename Message>
-std::string JsonArray(const std::vector<Message>& messages) {
-  std::string text = "[";
-  for (size_t i = 0; i < messages.size(); ++i) {
-    absl::StrAppend(&text, i > 0 ? ",\n" : "\n", ToJson(messages[i], -1));
-  }
-  return text + (messages.empty() ? "]\n" : "\n]\n");
-}
-
 // In upper or lower case.
 bool IsAny(absl::string_view word, const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(),
@@ -44,7 +34,11 @@ template <typename Message, typename AddRow>
 void Print(Context& context, Format format, const std::vector<Message>& messages, Table table,
            absl::string_view none, const AddRow& add_row) {
   if (format == Format::kJson) {
-    context.console.Write(Stream::kOut, JsonArray(messages));
+    context.console.Write(Stream::kOut, ToJsonList(messages));
+    return;
+  }
+  if (format == Format::kYaml) {
+    context.console.Write(Stream::kOut, ToYamlList(messages));
     return;
   }
   if (format == Format::kName) {

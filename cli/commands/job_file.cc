@@ -3,9 +3,12 @@
 
 #include <glob.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/commands/job_setting.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "jobspec/jobspec.h"
@@ -20,8 +23,15 @@ bool ExistsHere(const std::string& pattern) {
   return exists;
 }
 
+// Whether the command line says the value at this path, or a part of it.
+bool IsSet(const std::string& path, const std::vector<std::string>& set_paths) {
+  return std::any_of(set_paths.begin(), set_paths.end(), [&](const std::string& set) {
+    return path == set || absl::StartsWith(path, set + ".") || absl::StartsWith(path, set + "[");
+  });
+}
+
 // What is wrong is not in the file.
-void SetOption(const char* option, v1::Violation& violation) {
+void SetOption(const std::string& option, v1::Violation& violation) {
   violation.set_path(option);
   violation.clear_file();
   violation.clear_line();
@@ -47,6 +57,12 @@ std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, co
   if (!overrides.resume.empty()) {
     read.spec.mutable_checkpoint()->set_resume(overrides.resume);
   }
+  std::vector<std::string> set_paths;
+  for (const std::string& setting : overrides.set) {
+    set_paths.push_back(setting.substr(0, setting.find('=')));
+    const std::vector<v1::Violation> wrong = ApplySetting(setting, read.spec);
+    read.violations.insert(read.violations.end(), wrong.begin(), wrong.end());
+  }
   // Where the data lies is only known of what was read; CheckAll leaves it localized.
   v1::JobSpec localized = read.spec;
   jobspec::Localize(localized);
@@ -58,6 +74,9 @@ std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, co
       if (violation.path() == "name" && !overrides.name.empty()) SetOption("--name", violation);
       if (violation.path() == "checkpoint.resume" && !overrides.resume.empty()) {
         SetOption("--resume", violation);
+      }
+      if (IsSet(violation.path(), set_paths)) {
+        SetOption(absl::StrCat("--set ", violation.path()), violation);
       }
     }
     Print(context, violations);

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/commands/commands.h"
 #include "tandem/v1/job.pb.h"
@@ -17,7 +18,8 @@ struct JobFile {
 // What the command line says instead of the file, where not empty.
 struct JobOverrides {
   std::string name;
-  std::string resume;  // checkpoint.resume
+  std::string resume;            // checkpoint.resume
+  std::vector<std::string> set;  // "training.steps=20"; of two for one field the later counts
 };
 
 // Reads a job file and checks all that can be checked before anything is dialled. Prints every violation on

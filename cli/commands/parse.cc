@@ -35,8 +35,11 @@ run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAIL
 where it FAILED since a worker was asked to end: submit it again with --resume newest.)";
 
 const std::map<std::string, Format>& FormatNames() {
-  static const auto& names = *new std::map<std::string, Format>{
-      {"table", Format::kTable}, {"json", Format::kJson}, {"name", Format::kName}, {"text", Format::kText}};
+  static const auto& names = *new std::map<std::string, Format>{{"table", Format::kTable},
+                                                                {"json", Format::kJson},
+                                                                {"yaml", Format::kYaml},
+                                                                {"name", Format::kName},
+                                                                {"text", Format::kText}};
   return names;
 }
 
@@ -52,6 +55,16 @@ CLI::Validator AtLeast(int64_t least) {
       absl::StrCat(">= ", least));
 }
 
+// The value of --timeout.
+absl::Duration TimeoutOf(const std::string& text) {
+  absl::Duration timeout;
+  if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
+    throw CLI::ValidationError("--timeout",
+                               absl::StrCat("\"", text, "\" is not a duration; write 30s, 10m or 2h"));
+  }
+  return timeout;
+}
+
 // Builds the commands; what the chosen one needs outlives the parser in `invocation.command`.
 class Parser {
  public:
@@ -65,13 +78,21 @@ class Parser {
     AddJobs();
     AddHistory();
     AddFiles();
+    AddService();
     AddCerts();
+    AddContexts();
     Add<int>("version", "Show the builds of this program and of the controller",
              [](Context& context, const int&) { return Version(context); });
     app_.footer(kFooter);  // last: commands inherit what is there when they are added
   }
 
   CLI::App& app() { return app_; }
+
+  std::vector<CommandWords> Words() {
+    std::vector<CommandWords> out;
+    AppendWords(app_, {}, out);
+    return out;
+  }
 
  private:
   template <typename Options>
@@ -104,13 +125,59 @@ class Parser {
         ->type_name("NAME");
   }
 
-  static CLI::Option* AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
-    return app
-        ->add_option_function<std::string>(
-            "-o,--output", [&format](const std::string& text) { format = FormatNames().at(text); },
-            "Output: " + absl::StrJoin(allowed, ", "))
-        ->check(CLI::IsMember(allowed))
-        ->type_name("FORMAT");
+  // The command at `path` and those below it.
+  void AppendWords(const CLI::App& app, const std::vector<std::string>& path,
+                   std::vector<CommandWords>& out) {
+    const size_t at = out.size();
+    CommandWords& words = out.emplace_back();
+    words.path = path;
+    words.description = app.get_description();
+    for (const CLI::Option* option : app.get_options()) {
+      const auto known = values_.find(option);
+      const std::vector<std::string> values =
+          known == values_.end() ? std::vector<std::string>() : known->second;
+      if (option->get_positional()) {
+        words.takes_job = words.takes_job || option->get_name() == "JOB";
+        words.values = values;
+      } else if (!option->get_group().empty()) {
+        OptionWords& added = words.options.emplace_back();
+        for (const std::string& name : option->get_snames()) {
+          added.names.push_back("-" + name);
+        }
+        for (const std::string& name : option->get_lnames()) {
+          added.names.push_back("--" + name);
+        }
+        added.description = option->get_description();
+        added.takes_value = option->get_items_expected_max() > 0;
+        added.is_path = absl::StrContains(option->get_type_name(), "FILE") ||
+                        absl::StrContains(option->get_type_name(), "FOLDER");
+        added.values = values;
+      }
+    }
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      std::vector<std::string> below = path;
+      below.push_back(command->get_name());
+      out[at].commands.push_back(command->get_name());
+      AppendWords(*command, below, out);
+    }
+  }
+
+  CLI::Option* AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
+    CLI::Option* option =
+        app->add_option_function<std::string>(
+               "-o,--output", [&format](const std::string& text) { format = FormatNames().at(text); },
+               "Output: " + absl::StrJoin(allowed, ", "))
+            ->check(CLI::IsMember(allowed))
+            ->type_name("FORMAT");
+    values_[option] = allowed;
+    return option;
+  }
+
+  static void AddSet(CLI::App* app, std::vector<std::string>& set) {
+    app->add_option("--set", set, "Instead of what the file says: training.steps=20; may be repeated")
+        ->type_name("FIELD=VALUE")
+        ->type_size(1)
+        ->allow_extra_args(false);
   }
 
   static void AddFile(CLI::App* app, std::string& file) {
@@ -119,8 +186,8 @@ class Parser {
         ->type_name("FILE");
   }
 
-  static void AddJob(CLI::App* app, std::string& job) {
-    app->add_option("JOB", job, "Id of the job, its first characters (4 or more), or its name")
+  static CLI::Option* AddJob(CLI::App* app, std::string& job) {
+    return app->add_option("JOB", job, "Id of the job, its first characters (4 or more), or its name")
         ->required()
         ->type_name("");
   }
@@ -150,6 +217,7 @@ class Parser {
     auto [run, run_options] =
         Add<RunOptions>("run", "Train on this machine: start all, submit, watch, stop all", Run);
     AddFile(run, run_options->file);
+    AddSet(run, run_options->set);
     run->add_option("--workers", run_options->workers, "Workers (default: as the job asks, else 1)")
         ->check(CLI::Range(1, 1024));
     run->add_option("--slots", run_options->slots,
@@ -162,6 +230,7 @@ class Parser {
   void AddJobs() {
     auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job; prints its id", Submit);
     AddFile(submit, submit_options->file);
+    AddSet(submit, submit_options->set);
     submit->add_option("--name", submit_options->name, "Name of the job instead of the file's")
         ->type_name("NAME");
     submit
@@ -186,19 +255,22 @@ class Parser {
     wait_for
         ->add_option_function<std::string>(
             "--timeout",
-            [options = wait_options](const std::string& text) {
-              absl::Duration timeout;
-              if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
-                throw CLI::ValidationError(
-                    "--timeout", absl::StrCat("\"", text, "\" is not a duration; write 30s, 10m or 2h"));
-              }
-              options->timeout = timeout;
-            },
+            [options = wait_options](const std::string& text) { options->timeout = TimeoutOf(text); },
             "Give up after this time, with exit code 7: 30s, 10m, 2h; 0s looks once")
         ->type_name("DURATION");
 
-    auto [cancel, cancel_options] = Add<JobOptions>("cancel", "Stop a job", Cancel);
+    auto [cancel, cancel_options] = Add<CancelOptions>("cancel", "Stop a job", Cancel);
     AddJob(cancel, cancel_options->job);
+    cancel->add_flag("--checkpoint", cancel_options->checkpoint,
+                     "Save what was trained first; where that fails, the job does");
+
+    CLI::App* checkpoint = app_.add_subcommand("checkpoint", "Checkpoints of a running job");
+    checkpoint->require_subcommand(1);
+    checkpoint->fallthrough();
+    auto [now, now_options] = Add<CheckpointOptions>(
+        "now", "Save one after the step that runs, and go on; prints its folder", CheckpointNow, checkpoint);
+    AddJob(now, now_options->job);
+    now->add_flag("--no-wait", now_options->no_wait, "Only ask for it");
   }
 
   void AddHistory() {
@@ -206,17 +278,17 @@ class Parser {
     get->require_subcommand(1);
     get->fallthrough();
     auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
-    jobs->add_option("--state", jobs_options->states,
-                     "Only jobs in this state, or one of several: RUNNING,QUEUED")
-        ->delimiter(',')
-        ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
-        ->type_name("STATES");
+    values_[jobs->add_option("--state", jobs_options->states,
+                             "Only jobs in this state, or one of several: RUNNING,QUEUED")
+                ->delimiter(',')
+                ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
+                ->type_name("STATES")] = StateNames();
     jobs->add_option("--reason", jobs_options->reasons, "Only jobs with this reason, or one of several")
         ->delimiter(',')
         ->type_name("REASONS");
-    AddFormat(jobs, jobs_options->format, {"table", "json", "name"});
+    AddFormat(jobs, jobs_options->format, {"table", "json", "yaml", "name"});
     auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their slots", GetWorkers, get);
-    AddFormat(workers, workers_options->format, {"table", "json", "name"});
+    AddFormat(workers, workers_options->format, {"table", "json", "yaml", "name"});
 
     auto [describe, describe_options] =
         Add<DescribeOptions>("describe", "Everything about one job", Describe);
@@ -224,7 +296,7 @@ class Parser {
     describe
         ->add_flag("--layout", describe_options->layout,
                    "Only its process groups, units, buffers and padding, and the offset of every parameter")
-        ->excludes(AddFormat(describe, describe_options->format, {"table", "json"}));
+        ->excludes(AddFormat(describe, describe_options->format, {"table", "json", "yaml"}));
 
     auto [logs, logs_options] = Add<LogsOptions>("logs", "The output of a job's ranks", Logs);
     AddJob(logs, logs_options->job);
@@ -235,9 +307,12 @@ class Parser {
         ->check(AtLeast(1))
         ->type_name("LINES");
 
-    auto [events, events_options] = Add<JobOptions>("events", "What happened to a job, oldest first", Events);
-    AddJob(events, events_options->job);
-    AddFormat(events, events_options->format, {"table", "json"});
+    auto [events, events_options] = Add<EventsOptions>(
+        "events", "What happened to a job, or to all and to workers, oldest first", Events);
+    AddJob(events, events_options->job)->required(false);
+    events->add_flag("-f,--follow", events_options->follow,
+                     "Go on as things happen, until the job has ended");
+    AddFormat(events, events_options->format, {"table", "json", "yaml"});
 
     auto [profile, profile_options] = Add<ProfileOptions>(
         "profile", "Time the next steps of a running job, instruction by instruction", Profile);
@@ -283,10 +358,12 @@ class Parser {
     auto [validate, validate_options] =
         Add<FileOptions>("validate", "Check a job file; nothing is submitted", Validate);
     AddFile(validate, validate_options->file);
+    AddSet(validate, validate_options->set);
 
     auto [plan, plan_options] =
         Add<PlanOptions>("plan", "Time, memory and step program of a job, before it runs", Plan);
     AddFile(plan, plan_options->file);
+    AddSet(plan, plan_options->set);
     plan->add_option("--profile", plan_options->profile,
                      "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
         ->type_name("NAME|FILE");
@@ -321,6 +398,39 @@ class Parser {
     AddGroups();
   }
 
+  // The service and this machine.
+  void AddService() {
+    auto [top, top_options] = Add<TopOptions>("top", "Jobs and workers, live, until Ctrl-C", Top);
+    top->add_flag("--once", top_options->once, "Print them once, as where standard output is no terminal");
+
+    auto [health, health_options] =
+        Add<HealthOptions>("health", "Whether the controller serves: exit code 0, else 5, 6 or 7", Health);
+    health
+        ->add_option_function<std::string>(
+            "--timeout",
+            [options = health_options](const std::string& text) { options->timeout = TimeoutOf(text); },
+            "Give up after this time, with exit code 7 (default 2s)")
+        ->type_name("DURATION");
+
+    auto [doctor, doctor_options] = Add<DoctorOptions>(
+        "doctor", "Check this machine: programs, driver, NCCL, ports, clock, disk, controller", Doctor);
+    doctor
+        ->add_option("--shared", doctor_options->folders,
+                     "Check a folder of data or checkpoints that all workers share, too; may be repeated")
+        ->type_name("FOLDER")
+        ->allow_extra_args(false);
+    AddFormat(doctor, doctor_options->format, {"table", "json"});
+
+    auto [completion, completion_options] = Add<CompletionOptions>(
+        "completion", "Print the script that completes command lines in a shell", Completion);
+    const std::vector<std::string> shells = {"bash", "zsh", "fish"};
+    values_[completion->add_option("SHELL", completion_options->shell, "bash, zsh or fish")
+                ->required()
+                ->check(CLI::IsMember(shells))
+                ->type_name("")] = shells;
+    completion->footer("For this shell alone: source <(tandem completion bash)");
+  }
+
   void AddCerts() {
     CLI::App* certs = app_.add_subcommand("certs", "Make the certificates of a cluster");
     certs->require_subcommand(1);
@@ -349,6 +459,24 @@ class Parser {
     auto [show, show_options] =
         Add<CertsShowOptions>("show", "For whom certificates are, and how long", CertsShow, certs);
     show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
+  }
+
+  void AddContexts() {
+    CLI::App* contexts = app_.add_subcommand("context", "The clusters of ~/.config/tandem/config.yaml");
+    contexts->require_subcommand(1);
+    contexts->fallthrough();
+    auto [list, list_options] =
+        Add<ContextListOptions>("list", "Name them, and which is the current one", ContextList, contexts);
+    AddFormat(list, list_options->format, {"table", "name"});
+    const auto add = [&](const char* word, const char* description, auto function) {
+      auto [app, options] = Add<ContextOptions>(word, description, function, contexts);
+      app->add_option("NAME", options->name, "Of the context")->required()->type_name("");
+      return app;
+    };
+    add("use", "Make it the current one, which commands go to", ContextUse);
+    add("set", "Make or change it: --addr, --tls-ca, --tls-cert, --tls-key, --tls-server-name", ContextSet)
+        ->footer("The first context becomes the current one.");
+    add("remove", "Forget it", ContextRemove);
   }
 
   void AddGroups() {
@@ -393,6 +521,7 @@ class Parser {
   }
 
   Invocation& invocation_;
+  std::map<const CLI::Option*, std::vector<std::string>> values_;  // that an option allows
   CLI::App app_{"Tandem trains large language models as a service.", "tandem"};
 };
 
@@ -426,6 +555,12 @@ std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, con
                             ? absl::StrCat("there is no option \"", Escape(option), "\" before a command")
                             : "no command is given",
                         "; commands: ", absl::StrJoin(commands, " "), "; see `tandem --help`");
+  }
+  if (word == "context" && absl::StrContains(error.what(), "subcommand is required")) {
+    return "context: say what: context list, use, set or remove; see `tandem context --help`";
+  }
+  if (word == "checkpoint" && absl::StrContains(error.what(), "subcommand is required")) {
+    return "checkpoint: say what: checkpoint now JOB; see `tandem checkpoint --help`";
   }
   if (word == "certs" && absl::StrContains(error.what(), "subcommand is required")) {
     return "certs: say what: certs init, certs issue, or certs show; see `tandem certs --help`";
@@ -468,6 +603,11 @@ Invocation ParseCommandLine(int argc, const char* const* argv) {
     invocation.exit_code = kUsage;
   }
   return invocation;
+}
+
+std::vector<CommandWords> AllCommandWords() {
+  Invocation none;
+  return Parser(none).Words();
 }
 
 }  // namespace tandem::cli

@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/completion_script.h"
 
 namespace tandem::cli {
 
@@ -17,5 +19,8 @@ struct Invocation {
 };
 
 Invocation ParseCommandLine(int argc, const char* const* argv);
+
+// Every command with its options, tandem itself first: the same table that --help prints.
+std::vector<CommandWords> AllCommandWords();
 
 }  // namespace tandem::cli

@@ -236,7 +236,7 @@ int Plan(Context& context, const PlanOptions& options) {
     result.comparison = *std::move(comparison);
   }
   // A plan needs no data, wherever it is.
-  const std::optional<JobFile> job = LoadJobFile(context, options.file, /*overrides=*/{}, std::nullopt);
+  const std::optional<JobFile> job = LoadJobFile(context, options.file, {.set = options.set}, std::nullopt);
   if (!job.has_value()) {
     return kInvalidSpec;
   }

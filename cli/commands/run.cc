@@ -130,7 +130,7 @@ class RunControl {
 int Run(Context& context, const RunOptions& options) {
   Console& console = context.console;
   const std::optional<JobFile> file =
-      LoadJobFile(context, options.file, /*overrides=*/{}, /*files_are_here=*/true);
+      LoadJobFile(context, options.file, {.set = options.set}, /*files_are_here=*/true);
   if (!file.has_value()) {
     return kInvalidSpec;
   }

@@ -45,8 +45,9 @@ int Submit(Context& context, const SubmitOptions& options) {
   if (client == nullptr) {
     return kUsage;
   }
-  const std::optional<JobFile> file = LoadJobFile(
-      context, options.file, {.name = options.name, .resume = options.resume}, client->address().is_here());
+  const std::optional<JobFile> file =
+      LoadJobFile(context, options.file, {.name = options.name, .resume = options.resume, .set = options.set},
+                  client->address().is_here());
   if (!file.has_value()) {
     return kInvalidSpec;
   }

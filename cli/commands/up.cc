@@ -161,11 +161,13 @@ int Up(Context& context, const UpOptions& options) {
   if (const absl::Status status = lock->Publish(address); !status.ok()) {
     return Fail(console, kFailed, absl::StrCat("up: ", status.message()));
   }
+  const bool page = platform::IsLocalAddress(options.metrics_listen);
   console.Write(Stream::kOut,
                 absl::StrCat("tandem is up: a controller and ", options.workers,
                              options.workers == 1 ? " worker" : " workers", " with ", slots,
                              slots == 1 ? " slot" : " slots", " each\n", "  address  ", address, "\n",
                              options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
+                             page ? absl::StrCat("  page     http://", options.metrics_listen, "/\n") : "",
                              options.metrics_listen == "off"
                                  ? ""
                                  : absl::StrCat("  metrics  http://", options.metrics_listen, "/metrics\n"),

@@ -16,7 +16,7 @@ int Validate(Context& context, const FileOptions& options) {
   if (!address.ok()) {
     return Fail(context.console, kUsage, address.status().message());
   }
-  if (!LoadJobFile(context, options.file, /*overrides=*/{}, address->is_here()).has_value()) {
+  if (!LoadJobFile(context, options.file, {.set = options.set}, address->is_here()).has_value()) {
     return kInvalidSpec;
   }
   const std::string shown = options.file == "-" ? "standard input" : Escape(options.file);

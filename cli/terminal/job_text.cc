@@ -2,8 +2,11 @@
 #include "cli/terminal/job_text.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/number_text.h"
 #include "proto/time.h"
@@ -66,6 +69,24 @@ std::string ProgressText(const v1::Progress& progress) {
   const std::string age = SpanText(proto::FromProto(progress.age()));
   return progress.stalled() ? absl::StrCat("none for ", age, ": ", BehindText(progress))
                             : absl::StrCat(age, " ago");
+}
+
+std::string TimeAccountText(const v1::TimeAccount& time) {
+  if (time.total() <= 0) {
+    return "";
+  }
+  std::vector<std::pair<double, std::string>> parts = {
+      {time.stepping(), "in steps"},          {time.waiting(), "waiting"}, {time.starting(), "starting"},
+      {time.checkpoints(), "in checkpoints"}, {time.lost(), "lost"},       {time.other(), "other"}};
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> texts;
+  for (const auto& [seconds, what] : parts) {
+    if (seconds / time.total() >= 0.005) {
+      texts.push_back(absl::StrFormat("%.0f %% %s", 100 * seconds / time.total(), what));
+    }
+  }
+  return absl::StrCat(SpanText(absl::Seconds(time.total())), ", of it ", absl::StrJoin(texts, ", "));
 }
 
 }  // namespace tandem::cli

@@ -20,6 +20,10 @@ std::vector<std::string> CheckpointWarnings(const v1::CheckpointRecord& record);
 // removed since.
 std::vector<v1::CheckpointCommitted> KeptCheckpoints(const std::vector<v1::Event>& events);
 
+// "2 min 5 s, of it 91 % in steps, 4 % starting, 3 % waiting, 2 % in checkpoints": where the time has gone,
+// the largest part first. Empty where nothing is known.
+std::string TimeAccountText(const v1::TimeAccount& time);
+
 // "rank 1 on worker b is stopped, by a signal or a debugger, in step 37, forward of microbatch 2"
 std::string BehindText(const v1::Progress& progress);
 

@@ -146,12 +146,23 @@ void AppendYaml(const Json& object, int indent, std::string& out) {
 
 }  // namespace
 
+std::string YamlText(const std::string& text) { return YamlScalar(Json(text)); }
+
 std::string ToJson(const Message& message, int indent) { return Dump(MessageToJson(message), indent); }
 
 std::string ToYaml(const Message& message, int indent) {
   std::string out;
   AppendYaml(MessageToJson(message), indent, out);
   return out;
+}
+
+std::string ToYamlItem(const Message& message) {
+  std::string text = ToYaml(message, 2);
+  if (text.empty()) {
+    return "- {}\n";
+  }
+  text[0] = '-';
+  return text;
 }
 
 std::string StateText(v1::JobState state) { return proto::ValueName(state); }

@@ -15,8 +15,30 @@ namespace tandem::cli {
 // valid job file. Fields that are not set are left out. indent -1: one line, without newline at the end.
 std::string ToJson(const google::protobuf::Message& message, int indent);
 
+// A text as a YAML scalar: in quotes unless it is a plain word.
+std::string YamlText(const std::string& text);
+
 // The same as YAML in block style, each line indented by `indent` blanks.
 std::string ToYaml(const google::protobuf::Message& message, int indent);
+
+// A list of messages, as it is written in a file: JSON with an element a line, or YAML.
+template <typename Message>
+std::string ToJsonList(const std::vector<Message>& messages) {
+  std::string text = "[";
+  for (size_t i = 0; i < messages.size(); ++i) {
+    text += (i > 0 ? ",\n" : "\n") + ToJson(messages[i], -1);
+  }
+  return text + (messages.empty() ? "]\n" : "\n]\n");
+}
+std::string ToYamlItem(const google::protobuf::Message& message);
+template <typename Message>
+std::string ToYamlList(const std::vector<Message>& messages) {
+  std::string text;
+  for (const Message& message : messages) {
+    text += ToYamlItem(message);
+  }
+  return messages.empty() ? "[]\n" : text;
+}
 
 // "RUNNING"
 std::string StateText(v1::JobState state);

@@ -108,6 +108,17 @@ void Apply(const v1::Event& event, State& state) {
   JobEntry& entry = it->second;
   if (event.has_checkpoint_warning() || event.has_training_warning()) {
     ApplyWarning(event, entry);
+  } else if (event.has_checkpoint_requested()) {
+    CheckpointWanted& wanted = *entry.runtime.mutable_checkpoint_wanted();
+    wanted.set_request(event.seq());
+    wanted.set_attempt(event.attempt());
+    wanted.set_stop(event.checkpoint_requested().stop());
+    wanted.set_reason(event.checkpoint_requested().reason());
+    entry.job.mutable_checkpoints()->set_requested(event.seq());
+  } else if (event.has_checkpoint_answered()) {
+    entry.runtime.clear_checkpoint_wanted();
+    entry.job.mutable_checkpoints()->set_answered(event.checkpoint_answered().request());
+    entry.job.mutable_checkpoints()->set_answer_error(event.checkpoint_answered().error());
   } else if (event.has_checkpoint()) {
     entry.runtime.set_checkpoint_step(event.checkpoint().step());
     entry.runtime.set_checkpoint_attempt(event.attempt());
@@ -141,6 +152,10 @@ std::string KindOf(const v1::Event& event) {
       return "checkpoint";
     case v1::Event::kCheckpointWarning:
       return "checkpoint_warning";
+    case v1::Event::kCheckpointRequested:
+      return "checkpoint_requested";
+    case v1::Event::kCheckpointAnswered:
+      return "checkpoint_answered";
     case v1::Event::kTrainingWarning:
       return "training_warning";
     case v1::Event::kWorker:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/assignments.h"
 
+#include "controller/core/checkpoint_request.h"
 #include "controller/core/group_list.h"
 #include "proto/time.h"
 
@@ -42,6 +43,18 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   }
 }
 
+// One rank is told of a checkpoint, and the others agree with it; every worker is told of an end, so that it
+// knows why its ranks leave.
+void PassOn(const JobEntry& entry, const std::string& worker, v1::Assignment& out) {
+  const CheckpointWanted* wanted = WantedOf(entry);
+  if (wanted == nullptr || (!wanted->stop() && Current(entry.job).slots(0).worker() != worker)) {
+    return;
+  }
+  out.set_desired(wanted->stop() ? v1::DESIRED_STOP_AFTER_CHECKPOINT : v1::DESIRED_CHECKPOINT_AND_GO_ON);
+  out.set_request(static_cast<uint64_t>(wanted->request()));
+  out.set_reason(wanted->reason());
+}
+
 void SetGrace(absl::Duration grace, v1::Assignment& out) { *out.mutable_grace() = proto::ToProto(grace); }
 
 }  // namespace
@@ -65,6 +78,7 @@ v1::Assignments AssignmentsFor(const State& state, const std::string& worker) {
     FillAttempt(job, worker, assignment);
     if (run) {
       assignment.set_desired(v1::DESIRED_RUN);
+      PassOn(entry, worker, assignment);
       SetGrace(kFailureGrace, assignment);
     } else {
       assignment.set_desired(v1::DESIRED_STOP_NOW);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "controller/core/checkpoint_request.h"
 #include "proto/names.h"
 #include "proto/time.h"
 
@@ -293,9 +294,18 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
   if (std::optional<v1::Cause> late = StartTimeout(state, job, now)) {
     offer(*std::move(late));
   }
+  const CheckpointWanted* const wanted = WantedOf(entry);
+  const bool ends = wanted != nullptr && wanted->stop();
+  if (first && ends && first->class_() == v1::FAILURE_CLASS_PREEMPTED) {
+    first->set_class_(v1::FAILURE_CLASS_REQUESTED);  // so they end after a checkpoint, whoever asked
+  }
   if (first && first->class_() == v1::FAILURE_CLASS_REQUESTED) {
     if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
       return std::nullopt;  // stopping them is what we asked for
+    }
+    if (ends) {
+      first->set_reason(wanted->reason());
+      return first;
     }
     // Nobody here asked for it: the daemon stopped its ranks on its own, as when its machine shuts down.
     first->set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/causes.h"
+#include "controller/core/checkpoint_request.h"
+#include "controller/core/new_event.h"
 #include "controller/core/placement.h"
 #include "proto/names.h"
 #include "proto/time.h"
@@ -22,18 +24,6 @@ struct Overloaded : Ts... {
 };
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
-
-v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor) {
-  v1::Event event;
-  *event.mutable_time() = proto::ToProto(now);
-  event.set_job_id(job.id());
-  event.set_attempt(job.attempt());
-  event.set_from(job.state());
-  event.set_to(to);
-  event.set_actor(std::move(actor));
-  event.set_schema(kEventSchema);
-  return event;
-}
 
 // It happened before it was heard of here.
 void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
@@ -180,9 +170,13 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     event.mutable_admitted()->set_resumed_step(ready->resumed_step());
     event.mutable_admitted()->set_resumed_from(ready->resumed_from());
     event.mutable_admitted()->set_program_digest(ready->program_digest());
+    *event.mutable_admitted()->mutable_ready() = event.time();
     return event;
   }
   // RUNNING
+  if (std::optional<v1::Event> answer = AnswerOf(state, entry, now)) {
+    return answer;
+  }
   for (const v1::RankSlot& slot : slots) {
     const v1::RankStatus* status = StatusOf(state, slot, key);
     if (status == nullptr || !status->finished()) {
@@ -318,6 +312,9 @@ Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) 
   if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
     return out;  // it ends already
   }
+  if (cancel.checkpoint && job.state() == v1::JOB_STATE_RUNNING) {
+    return RequestCheckpoint(*entry, {.stop = true, .reason = cancel.reason, .actor = cancel.actor}, now);
+  }
   v1::Cause cause;
   cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
   cause.set_reason(cancel.reason);
@@ -437,6 +434,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
       Overloaded{
           [&](const Submit& in) { return DecideSubmit(state, in, now); },
           [&](const Cancel& in) { return DecideCancel(state, in, now); },
+          [&](const AskCheckpoint& in) { return DecideAskCheckpoint(state, in, now); },
           [&](const WorkerHello& in) { return DecideWorker(in.hello.worker_id(), true, in.session, now); },
           [&](const WorkerDisconnected& in) {
             const auto it = state.workers.find(in.worker);

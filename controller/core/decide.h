@@ -27,6 +27,13 @@ struct Cancel {
   std::string job;     // id or live name
   std::string reason;  // CamelCase
   std::string actor;
+  bool checkpoint = false;  // of what was trained, first
+};
+
+// A checkpoint now.
+struct AskCheckpoint {
+  std::string job;  // id or live name
+  std::string actor;
 };
 
 struct WorkerHello {
@@ -59,14 +66,14 @@ struct Tick {
   absl::Time awake_since = absl::InfinitePast();  // this controller has run without standing still
 };
 
-using Input = std::variant<Submit, Cancel, WorkerHello, WorkerDisconnected, WorkerDraining, AttemptReport,
+using Input = std::variant<Submit, Cancel, AskCheckpoint, WorkerHello, WorkerDisconnected, WorkerDraining, AttemptReport,
                            CheckpointTold, Tick>;
 
 // What `input` leads to.
 struct Decision {
   std::vector<v1::Event> events;  // without seq
-  absl::Status status;            // of Submit and Cancel
-  std::string job_id;             // the job of Submit and Cancel
+  absl::Status status;            // of Submit, Cancel and AskCheckpoint
+  std::string job_id;             // the job of Submit, Cancel and AskCheckpoint
   size_t num_own = 0;             // of Step: the first events, which the input led to by itself
 };
 
@@ -85,8 +92,8 @@ void Apply(const v1::Event& event, State& state);
 Decision Step(const Input& input, absl::Time now, State& state);
 
 // "submitted", "admitted", "starting", "running", "stopping", "finished" (every end), "waiting",
-// "checkpoint", "checkpoint_warning", "training_warning", "worker": what the store and the failpoints call an
-// event. Empty for one that this build does not know.
+// "checkpoint", "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "training_warning",
+// "worker": what the store and the failpoints call an event. Empty for one that this build does not know.
 std::string KindOf(const v1::Event& event);
 
 inline constexpr int kEventSchema = 1;

@@ -63,6 +63,30 @@ void DropEnded(std::map<std::string, Series>& series, absl::Time now) {
   }
 }
 
+v1::Job TimesOf(const v1::Job& job) {
+  v1::Job out;
+  out.set_id(job.id());
+  out.set_state(job.state());
+  out.set_last_step(job.last_step());
+  *out.mutable_created() = job.created();
+  if (job.has_ended()) {
+    *out.mutable_ended() = job.ended();
+  }
+  *out.mutable_checkpoints() = job.checkpoints();
+  for (const v1::Attempt& from : job.attempts()) {
+    v1::Attempt& attempt = *out.add_attempts();
+    attempt.set_resumed_step(from.resumed_step());
+    *attempt.mutable_started() = from.started();
+    if (from.has_ready()) {
+      *attempt.mutable_ready() = from.ready();
+    }
+    if (from.has_ended()) {
+      *attempt.mutable_ended() = from.ended();
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void HistogramCounts::Observe(double value) {
@@ -111,6 +135,9 @@ void Metrics::Report(const std::string& job_id, const std::string& job_name, con
 
 void Metrics::JobEnded(const v1::Job& job) {
   const absl::MutexLock lock(&mu_);
+  if (job.attempts_size() > 0) {
+    timed_[job.name()] = {.job = TimesOf(job), .ended = clock_.Now()};
+  }
   const auto it = training_.find(job.name());
   if (it != training_.end() && it->second.job_id == job.id()) {
     it->second.ended = clock_.Now();
@@ -123,6 +150,7 @@ void Metrics::JobEnded(const v1::Job& job) {
 
 void Metrics::Prune() const {
   DropEnded(training_, clock_.Now());
+  DropEnded(timed_, clock_.Now());
   DropEnded(checkpoints_, clock_.Now());
 }
 
@@ -136,18 +164,35 @@ void Metrics::RpcStarted(const std::string& method) {
   ++started_[method];
 }
 
-void Metrics::RpcHandled(const std::string& method, const std::string& code) {
+void Metrics::RpcHandled(const std::string& method, const std::string& code, absl::Duration took) {
   const absl::MutexLock lock(&mu_);
   ++handled_[{method, code}];
+  const std::vector<double> bounds = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10};
+  took_.try_emplace(method, bounds).first->second.Observe(absl::ToDoubleSeconds(took));
+}
+
+void Metrics::JobPlaced(absl::Duration waited) {
+  const absl::MutexLock lock(&mu_);
+  waits_.Observe(absl::ToDoubleSeconds(waited));
 }
 
 void Metrics::Look(const State& state) {
+  std::map<std::string, absl::Time> seen;
+  for (const auto& [name, worker] : state.workers) {
+    if (last_seen_) {
+      seen[name] = worker.connected ? std::max(worker.since, last_seen_(name)) : worker.since;
+    }
+  }
   const absl::MutexLock lock(&mu_);
+  seen_ = std::move(seen);
   jobs_.clear();
   for (const auto& [id, entry] : state.jobs) {
     ++jobs_[entry.job.state()];
     if (IsTerminal(entry.job.state())) {
       continue;  // JobEnded has said so
+    }
+    if (entry.job.attempts_size() > 0) {
+      timed_[entry.job.name()] = {.job = TimesOf(entry.job)};
     }
     if (entry.job.has_checkpoints()) {
       checkpoints_[entry.job.name()] = {.record = entry.job.checkpoints()};
@@ -207,6 +252,17 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   Add(out.back(), static_cast<double>(connected_ - schedulable_), {{"state", "connected_not_schedulable"}});
   Add(out.back(), static_cast<double>(away_), {{"state", "away"}});
 
+  out.push_back(Family("tandem_worker_heartbeat_age_seconds", "Time since a worker was last heard of.",
+                       MetricType::Gauge));
+  for (const auto& [worker, seen] : seen_) {
+    Add(out.back(), absl::ToDoubleSeconds(clock_.Now() - seen), {{"worker", worker}});
+  }
+
+  out.push_back(Family("tandem_controller_queue_wait_seconds",
+                       "Time of jobs from their submission until they got their slots.",
+                       MetricType::Histogram));
+  out.back().metric.push_back(waits_.Metric());
+
   out.push_back(Family("tandem_controller_event_log_seq", "Number of the last event.", MetricType::Gauge));
   Add(out.back(), static_cast<double>(last_seq_));
 
@@ -227,6 +283,12 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     Labels labels = MethodLabels(key.first);
     labels.push_back({"grpc_code", key.second});
     Add(out.back(), static_cast<double>(count), std::move(labels));
+  }
+  out.push_back(Family("grpc_server_handling_seconds", "Time of RPCs until their status was sent, by method.",
+                       MetricType::Histogram));
+  for (const auto& [method, took] : took_) {
+    out.back().metric.push_back(took.Metric());
+    out.back().metric.back().label = MethodLabels(method);
   }
 
   Prune();
@@ -300,8 +362,30 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
            [](const v1::Progress& progress) { return static_cast<double>(progress.rank()); });
   per_rank("tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
            [](const v1::Progress& progress) { return progress.stalled() ? 1.0 : 0.0; });
+  CollectTimes(out);
   CollectCheckpoints(out);
   return out;
+}
+
+void Metrics::CollectTimes(std::vector<prometheus::MetricFamily>& out) const {
+  if (!totals_) {
+    return;
+  }
+  prometheus::MetricFamily family = Family(
+      "tandem_train_time_seconds",
+      "Where the time of a job has gone since its submission; stepping / all of it is the effective training "
+      "time.",
+      prometheus::MetricType::Gauge);
+  for (const auto& [name, timed] : timed_) {
+    const v1::TimeAccount time = AccountTime(timed.job, totals_(timed.job.id()), clock_.Now());
+    for (const auto& [part, seconds] :
+         {std::pair("waiting", time.waiting()), std::pair("starting", time.starting()),
+          std::pair("stepping", time.stepping()), std::pair("checkpoints", time.checkpoints()),
+          std::pair("lost", time.lost()), std::pair("other", time.other())}) {
+      Add(family, seconds, {{"job_name", name}, {"part", part}});
+    }
+  }
+  out.push_back(std::move(family));
 }
 
 void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const {

@@ -4,6 +4,7 @@
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/core/state.h"
+#include "controller/core/time_account.h"
 #include "platform/clock.h"
 
 namespace tandem::controller {
@@ -37,6 +39,15 @@ class Metrics : public prometheus::Collectable {
  public:
   explicit Metrics(const platform::Clock& clock) : clock_(clock) {}
 
+  // Where the steps of a job are counted, for what is said of its time; nothing is without it. Call before
+  // any other.
+  using Totals = std::function<StepTotals(const std::string& job_id)>;
+  void SetTotals(Totals totals) { totals_ = std::move(totals); }
+
+  // When a connected worker was last heard of; nothing is said of it without this. Call before any other.
+  using LastSeen = std::function<absl::Time(const std::string& worker)>;
+  void SetLastSeen(LastSeen last_seen) { last_seen_ = std::move(last_seen); }
+
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
   // A commit for which there was no room.
   void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
@@ -44,9 +55,12 @@ class Metrics : public prometheus::Collectable {
   void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report)
       ABSL_LOCKS_EXCLUDED(mu_);
   void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
+  // A job has got its slots, after this time in the queue.
+  void JobPlaced(absl::Duration waited) ABSL_LOCKS_EXCLUDED(mu_);
   void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
-  // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit".
-  void RpcHandled(const std::string& method, const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
+  // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit". Of a stream `took` is how long it was open.
+  void RpcHandled(const std::string& method, const std::string& code, absl::Duration took)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // When the controller's own certificate expires; without TLS it has none, and this is not called.
   void CertificateEnds(absl::Time time) ABSL_LOCKS_EXCLUDED(mu_);
   // What the gauges of jobs, workers and the log, and the series of checkpoints, show from now on.
@@ -62,6 +76,13 @@ class Metrics : public prometheus::Collectable {
     absl::Time ended = absl::InfiniteFuture();
   };
 
+  // What AccountTime reads of a job.
+  struct Timed {
+    v1::Job job;
+    absl::Time ended = absl::InfiniteFuture();
+  };
+
+  void CollectTimes(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -78,21 +99,27 @@ class Metrics : public prometheus::Collectable {
   void Prune() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const platform::Clock& clock_;
+  Totals totals_;
+  LastSeen last_seen_;
   mutable absl::Mutex mu_;
   HistogramCounts commits_ ABSL_GUARDED_BY(mu_){{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
   std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
   int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, absl::Time> seen_ ABSL_GUARDED_BY(mu_);  // by worker
+  HistogramCounts waits_ ABSL_GUARDED_BY(mu_){{0.1, 1, 10, 60, 300, 1800, 7200, 28800, 86400}};
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, v1::Progress> progress_ ABSL_GUARDED_BY(mu_);  // by job name, as of looked_
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
   int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<absl::Time> certificate_ends_ ABSL_GUARDED_BY(mu_);
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);        // by job name
+  mutable std::map<std::string, Timed> timed_ ABSL_GUARDED_BY(mu_);              // by job name
   mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, HistogramCounts> took_ ABSL_GUARDED_BY(mu_);  // by method
 };
 
 }  // namespace tandem::controller

@@ -50,42 +50,47 @@ const char* CodeName(grpc::StatusCode code) {
 
 class Counter : public grpc::experimental::Interceptor {
  public:
-  Counter(Metrics& metrics, std::string method) : metrics_(metrics), method_(std::move(method)) {
+  Counter(Metrics& metrics, const platform::Clock& clock, std::string method)
+      : metrics_(metrics), clock_(clock), began_(clock.Now()), method_(std::move(method)) {
     metrics_.RpcStarted(method_);
   }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(grpc::experimental::InterceptionHookPoints::PRE_SEND_STATUS)) {
-      metrics_.RpcHandled(method_, CodeName(methods->GetSendStatus().error_code()));
+      metrics_.RpcHandled(method_, CodeName(methods->GetSendStatus().error_code()), clock_.Now() - began_);
     }
     methods->Proceed();
   }
 
  private:
   Metrics& metrics_;
+  const platform::Clock& clock_;
+  const absl::Time began_;
   const std::string method_;
 };
 
 class Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit Factory(Metrics& metrics) : metrics_(metrics) {}
+  Factory(Metrics& metrics, const platform::Clock& clock) : metrics_(metrics), clock_(clock) {}
 
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
     // Whoever calls can invent names: they share one.
     const std::string method = info->method();
     const bool known = FindMethod(method) != nullptr || method == "/grpc.health.v1.Health/Check" ||
                        method == "/grpc.health.v1.Health/Watch";
-    return new Counter(metrics_, known ? method : "/unknown/unknown");
+    return new Counter(metrics_, clock_, known ? method : "/unknown/unknown");
   }
 
  private:
   Metrics& metrics_;
+  const platform::Clock& clock_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountRpcs(Metrics& metrics) {
-  return std::make_unique<Factory>(metrics);
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountRpcs(
+    Metrics& metrics, const platform::Clock& clock) {
+  return std::make_unique<Factory>(metrics, clock);
 }
 
 }  // namespace tandem::controller

@@ -6,10 +6,12 @@
 #include <memory>
 
 #include "controller/metrics/metrics.h"
+#include "platform/clock.h"
 
 namespace tandem::controller {
 
-// Counts every RPC, begun and ended, in `metrics`, which outlives the server.
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountRpcs(Metrics& metrics);
+// Counts every RPC, begun and ended, in `metrics`, and times it by `clock`. Both outlive the server.
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountRpcs(
+    Metrics& metrics, const platform::Clock& clock);
 
 }  // namespace tandem::controller

@@ -51,6 +51,7 @@ const MethodRule* RuleOf(std::string_view method) {
       {"tandem.v1.Jobs.ListWorkers", kUsers},
       {"tandem.v1.Jobs.ListEvents", kUsers},
       {"tandem.v1.Jobs.Cancel", kOwners},
+      {"tandem.v1.Jobs.Checkpoint", kOwners},
       {"tandem.v1.Jobs.Watch", kUsers},
       {"tandem.v1.Jobs.ListReports", kUsers},
       {"tandem.v1.Jobs.Profile", kOwners},
@@ -66,7 +67,7 @@ const MethodRule* RuleOf(std::string_view method) {
 
 absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std::string_view method,
                                      const google::protobuf::Message* request) {
-  std::optional<Caller> caller = callers_.Find(context.peer());
+  std::optional<Caller> caller = callers_.Of(context);
   if (!caller.has_value()) {
     return absl::UnauthenticatedError("the connection has ended, so nobody knows whose call this is");
   }
@@ -83,8 +84,10 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
         absl::StrCat(tls::ToText(caller->identity), " may not call ", Short(method), "; allowed: ",
                      who.empty() ? "nobody" : absl::StrJoin(who, ", "), "; use a certificate of that role"));
   }
-  // Workers open a few streams, but a whole pool of one certificate does when the controller is back.
-  if (caller->identity.role == Role::kUser || caller->identity.role == Role::kAdmin) {
+  // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The
+  // page has a limit of its own (http/json_api.cc).
+  const bool is_person = caller->identity.role == Role::kUser || caller->identity.role == Role::kAdmin;
+  if (is_person && !caller->is_page) {
     if (const absl::Duration wait = rate_.Take(tls::ToText(caller->identity)); wait > absl::ZeroDuration()) {
       return absl::ResourceExhaustedError(absl::StrCat(
           tls::ToText(caller->identity), " calls too often; allowed are ", rate_.per_second(),

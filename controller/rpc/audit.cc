@@ -29,6 +29,9 @@ std::string JobOf(const std::string& method, const void* message) {
   if (method == "/tandem.v1.Jobs/Cancel") {
     return static_cast<const v1::CancelRequest*>(message)->job();
   }
+  if (method == "/tandem.v1.Jobs/Checkpoint") {
+    return static_cast<const v1::CheckpointRequest*>(message)->job();
+  }
   if (method == "/tandem.v1.Jobs/ReadLog") {
     return static_cast<const v1::LogRequest*>(message)->job();
   }
@@ -51,7 +54,7 @@ class Auditor : public experimental::Interceptor {
   void Intercept(experimental::InterceptorBatchMethods* methods) override {
     using Points = experimental::InterceptionHookPoints;
     if (methods->QueryInterceptionHookPoint(Points::POST_RECV_INITIAL_METADATA)) {
-      caller_ = callers_.Find(info_->server_context()->peer());  // while it is there
+      caller_ = callers_.Of(*info_->server_context());  // while it is there
     }
     if (methods->QueryInterceptionHookPoint(Points::POST_RECV_MESSAGE) && job_.empty()) {
       job_ = jobspec::Shown(JobOf(method_, methods->GetRecvMessage()), 100);

@@ -6,14 +6,21 @@
 
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 namespace tandem::controller {
+namespace {
 
-Callers::Callers(platform::Random& random) : prefix_(absl::StrCat("tandem-", random.HexId(16), "-")) {}
+constexpr char kPageKey[] = "tandem-page";
+
+}  // namespace
+
+Callers::Callers(platform::Random& random)
+    : prefix_(absl::StrCat("tandem-", random.HexId(16), "-")), page_secret_(random.HexId(32)) {}
 
 std::string Callers::Add(int fd, Caller caller) {
   std::string name;
@@ -37,6 +44,17 @@ void Callers::Remove(const std::string& name) {
   const absl::MutexLock lock(&mu_);
   callers_.erase(name);
 }
+
+std::optional<Caller> Callers::Of(const grpc::ServerContextBase& context) const {
+  const auto secret = context.client_metadata().find(kPageKey);
+  if (secret != context.client_metadata().end() &&
+      std::string_view(secret->second.data(), secret->second.size()) == page_secret_) {
+    return Caller{.identity = {tls::Role::kUser, "(page)"}, .address = "page", .is_page = true};
+  }
+  return Find(context.peer());
+}
+
+void Callers::MarkAsPage(grpc::ClientContext& context) const { context.AddMetadata(kPageKey, page_secret_); }
 
 std::optional<Caller> Callers::Find(const std::string& peer) const {
   absl::string_view name = peer;

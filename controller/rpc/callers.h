@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <grpcpp/client_context.h>
+#include <grpcpp/server_context.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,7 +19,8 @@ namespace tandem::controller {
 // Who calls, and from where.
 struct Caller {
   tls::Identity identity;
-  std::string address;  // "10.0.0.3:40112", or "unix"
+  std::string address;   // "10.0.0.3:40112", or "unix"
+  bool is_page = false;  // this process itself calls, for somebody who looks at its page
 };
 
 // Who is at the other end of each connection that gRPC serves. gRPC gets one end of a pair of sockets; the
@@ -31,11 +35,20 @@ class Callers {
   std::string Add(int fd, Caller caller) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // By grpc::ServerContext::peer(). nullopt: the connection is over.
+  // Whose call this is. The page's own is that of a user whose name no certificate can have, so no job is
+  // its. nullopt: the connection is over.
+  std::optional<Caller> Of(const grpc::ServerContextBase& context) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Makes a call over a channel within this process, which has no connection to be known by, the page's: it
+  // carries a secret that nobody else has.
+  void MarkAsPage(grpc::ClientContext& context) const;
+
+  // By grpc::ServerContext::peer().
   std::optional<Caller> Find(const std::string& peer) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   const std::string prefix_;  // not another process's
+  const std::string page_secret_;
   mutable absl::Mutex mu_;
   uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "controller/core/group_list.h"
 #include "controller/core/last_step.h"
+#include "controller/core/time_account.h"
 #include "controller/rpc/refused_call.h"
 #include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
@@ -25,6 +26,7 @@ namespace {
 constexpr size_t kPageBytes = size_t{3} << 20;  // clients take messages of 4 MiB
 constexpr size_t kMostRequestId = 128;
 constexpr int kMostProfiledSteps = 16;
+constexpr int kMostPoints = 2000;
 
 grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -73,6 +75,44 @@ std::vector<v1::Violation> Check(const v1::JobSpec& spec, v1::JobSpec& resolved)
   }
   resolved = jobspec::Resolve(spec);
   return violations;
+}
+
+// ListJobsRequest.brief.
+void Shorten(v1::Job& job) {
+  job.clear_submitted();
+  v1::JobSpec brief;
+  brief.mutable_training()->set_steps(job.resolved().training().steps());
+  brief.mutable_parallelism()->set_ranks(job.resolved().parallelism().ranks());
+  brief.mutable_checkpoint()->set_directory(job.resolved().checkpoint().directory());
+  *job.mutable_resolved() = std::move(brief);
+  for (v1::Attempt& attempt : *job.mutable_attempts()) {
+    if (attempt.has_ended()) {
+      attempt.clear_slots();
+    }
+  }
+}
+
+// Of the norms, what was asked for.
+void Select(const v1::ListReportsRequest& request, v1::Norms& norms) {
+  const auto keep = [&](v1::NormKind kind, google::protobuf::RepeatedField<double>& list) {
+    const int index = request.parameter() - 1;
+    if (request.kind() != v1::NORM_KIND_UNSPECIFIED && request.kind() != kind) {
+      list.Clear();
+    } else if (index >= 0) {
+      const std::vector<double> one(index < list.size() ? 1 : 0, index < list.size() ? list.Get(index) : 0);
+      list.Assign(one.begin(), one.end());
+    }
+  };
+  keep(v1::NORM_KIND_WEIGHT, *norms.mutable_weight());
+  keep(v1::NORM_KIND_GRADIENT, *norms.mutable_gradient());
+  keep(v1::NORM_KIND_UPDATE, *norms.mutable_update());
+  if (request.kind() != v1::NORM_KIND_UNSPECIFIED) {
+    norms.clear_rms();
+    norms.clear_max_abs();
+  } else {
+    keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_rms());
+    keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_max_abs());
+  }
 }
 
 bool CamelCase(const std::string& reason) {
@@ -151,7 +191,14 @@ grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* conte
       groups.ok()) {  // another version's spec may not fit
     response->mutable_groups()->Assign(groups->begin(), groups->end());
   }
-  return Reply(context, FillLastStep(parts_.history, *response));
+  if (const absl::Status status = FillLastStep(parts_.history, *response); !status.ok()) {
+    return Reply(context, status);
+  }
+  const absl::StatusOr<StepTotals> totals = parts_.history.Totals(response->id());
+  if (totals.ok()) {  // a damaged history costs the account alone
+    *response->mutable_time() = AccountTime(*response, *totals, parts_.clock.Now());
+  }
+  return Reply(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* context,
@@ -178,6 +225,9 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* con
   size_t bytes = 0;
   for (size_t i = 0; i < jobs->size(); ++i) {
     auto& [seq, job] = (*jobs)[i];
+    if (request->brief()) {
+      Shorten(job);
+    }
     bytes += job.ByteSizeLong();
     if (response->jobs_size() == *size || (i > 0 && bytes > kPageBytes)) {
       response->set_next_page_token(absl::StrCat((*jobs)[i - 1].first));
@@ -237,6 +287,9 @@ grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* c
   if (!size.ok() || !after.ok()) {
     return Reply(context, size.ok() ? after.status() : size.status());
   }
+  if (request->after_seq() < 0) {
+    return Reply(context, absl::InvalidArgumentError("after_seq: must not be negative"));
+  }
   std::string job_id;
   if (!request->job().empty()) {
     const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
@@ -245,7 +298,8 @@ grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* c
     }
     job_id = job->id();
   }
-  absl::StatusOr<std::vector<v1::Event>> events = parts_.store.Events(job_id, *after, *size + 1);
+  absl::StatusOr<std::vector<v1::Event>> events =
+      parts_.store.Events(job_id, std::max(*after, request->after_seq()), *size + 1);
   if (!events.ok()) {
     return Reply(context, events.status());
   }
@@ -293,12 +347,48 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   controller::Cancel cancel{.job = job->id(),
                             .reason = request->reason().empty() ? "CancelledByUser" : request->reason(),
-                            .actor = tls::ToText(caller->identity)};
+                            .actor = tls::ToText(caller->identity),
+                            .checkpoint = request->checkpoint()};
   parts_.engine.Post(std::move(cancel),
                      [this, reactor, response, already_ended, id = job->id()](Engine::Reply reply) {
                        if (absl::IsNotFound(reply.status)) {  // it ended meanwhile
                          const absl::StatusOr<v1::Job> ended = parts_.store.Lookup(id);
                          reactor->Finish(ToRpc(ended.ok() ? already_ended(*ended) : ended.status()));
+                         return;
+                       }
+                       *response = std::move(reply.job);
+                       reactor->Finish(ToRpc(reply.status));
+                     });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::Checkpoint(grpc::CallbackServerContext* context,
+                                                  const v1::CheckpointRequest* request, v1::Job* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Checkpoint", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
+  const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
+  if (!job.ok()) {
+    return Reply(context, job.status());
+  }
+  if (const absl::Status owner = Access::CheckOwner(*caller, "tandem.v1.Jobs.Checkpoint", *job);
+      !owner.ok()) {
+    return Reply(context, owner);
+  }
+  const auto has_ended = [](const v1::Job& ended) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", ended.name(), " (", ended.id(),
+                                                      ") has ended: ", proto::ValueName(ended.state())));
+  };
+  if (IsTerminal(job->state())) {
+    return Reply(context, has_ended(*job));
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine.Post(AskCheckpoint{.job = job->id(), .actor = tls::ToText(caller->identity)},
+                     [this, reactor, response, has_ended, id = job->id()](Engine::Reply reply) {
+                       if (absl::IsNotFound(reply.status)) {  // it ended meanwhile
+                         const absl::StatusOr<v1::Job> ended = parts_.store.Lookup(id);
+                         reactor->Finish(ToRpc(ended.ok() ? has_ended(*ended) : ended.status()));
                          return;
                        }
                        *response = std::move(reply.job);
@@ -331,26 +421,46 @@ grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* 
   if (request->first_step() < 0 || request->last_step() < 0) {
     return Reply(context, absl::InvalidArgumentError("first_step, last_step: must not be negative"));
   }
+  if (request->points() < 0 || request->points() == 1 || request->points() > kMostPoints ||
+      request->parameter() < 0) {
+    return Reply(context,
+                 absl::InvalidArgumentError(absl::StrCat("points: 0 or 2 to ", kMostPoints,
+                                                         "; parameter: 0 or a number in the table, from 1")));
+  }
+  if (request->points() > 0 && !request->page_token().empty()) {
+    return Reply(context, absl::InvalidArgumentError(
+                              "points: they come on one page; ask for fewer, without page_token"));
+  }
   const absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
   if (!job.ok()) {
     return Reply(context, job.status());
   }
   // Norms are large: as many reports as fit in a message are read at a time.
-  const int limit = request->norms() ? std::min(*size, 32) : *size;
+  const int limit = request->points() > 0 ? request->points() + 1
+                    : request->norms()    ? std::min(*size, 32)
+                                          : *size;
   absl::StatusOr<std::vector<v1::StepReport>> reports =
-      parts_.history.Range(job->id(), std::max(request->first_step(), *after + 1), request->last_step(),
-                           limit + 1, request->norms());
+      request->points() > 0 ? parts_.history.Spread(job->id(), request->first_step(), request->last_step(),
+                                                    request->points(), request->norms())
+                            : parts_.history.Range(job->id(), std::max(request->first_step(), *after + 1),
+                                                   request->last_step(), limit + 1, request->norms());
   if (!reports.ok()) {
     return Reply(context, reports.status());
   }
   size_t bytes = 0;
   std::string digest;
   for (v1::StepReport& report : *reports) {
+    if (report.has_norms()) {
+      Select(*request, *report.mutable_norms());
+    }
     bytes += report.ByteSizeLong();
     const int count = response->reports_size();
     // The norms of one page are of one table.
     const bool other_table = report.has_norms() && !digest.empty() && report.norms().table_digest() != digest;
     if (count == limit || (count > 0 && bytes > kPageBytes) || other_table) {
+      if (request->points() > 0) {
+        break;  // what comes after has no page
+      }
       response->set_next_page_token(absl::StrCat(response->reports(count - 1).step()));
       break;
     }
@@ -476,6 +586,7 @@ grpc::ServerUnaryReactor* JobsService::GetServerInfo(grpc::CallbackServerContext
   response->set_build(platform::BuildVersion());
   response->set_store_id(parts_.store.store_id());
   response->set_term(parts_.store.term());
+  *response->mutable_now() = proto::ToProto(parts_.clock.Now());
   return Reply(context, absl::OkStatus());
 }
 

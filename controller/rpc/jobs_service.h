@@ -11,6 +11,7 @@
 #include "controller/rpc/watch_stream.h"
 #include "controller/store/history.h"
 #include "controller/store/store.h"
+#include "platform/clock.h"
 #include "platform/random.h"
 #include "tandem/v1/jobs.grpc.pb.h"
 
@@ -28,6 +29,7 @@ class JobsService final : public v1::Jobs::CallbackService {
     Watches& watches;
     UploadRelay& uploads;
     const ProgressBoard& progress;
+    const platform::Clock& clock;
     platform::Random& random;
     Access& access;
   };
@@ -49,6 +51,8 @@ class JobsService final : public v1::Jobs::CallbackService {
                                        v1::ListEventsResponse* response) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context, const v1::CancelRequest* request,
                                    v1::Job* response) override;
+  grpc::ServerUnaryReactor* Checkpoint(grpc::CallbackServerContext* context,
+                                       const v1::CheckpointRequest* request, v1::Job* response) override;
   grpc::ServerWriteReactor<v1::WatchResponse>* Watch(grpc::CallbackServerContext* context,
                                                      const v1::WatchRequest* request) override;
   grpc::ServerUnaryReactor* ListReports(grpc::CallbackServerContext* context,

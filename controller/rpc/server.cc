@@ -21,8 +21,9 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "controller/engine.h"
+#include "controller/http/http_server.h"
+#include "controller/http/site.h"
 #include "controller/metrics/metrics.h"
-#include "controller/metrics/metrics_server.h"
 #include "controller/metrics/progress_board.h"
 #include "controller/metrics/rpc_metrics.h"
 #include "controller/rpc/access.h"
@@ -43,6 +44,7 @@
 #include "platform/log.h"
 #include "platform/steady_condition.h"
 #include "proto/names.h"
+#include "proto/time.h"
 #include "tls/server_tls.h"
 
 namespace tandem::controller {
@@ -133,7 +135,8 @@ struct Server::Parts {
   std::vector<std::unique_ptr<ConnectionGuard>> guards;  // in front of the server
   std::unique_ptr<grpc::Server> server;
   std::vector<std::unique_ptr<Listener>> listeners;  // which feed the guards
-  std::unique_ptr<MetricsServer> exposer;
+  std::unique_ptr<Site> site;
+  std::unique_ptr<HttpServer> http;  // which asks the site
   std::vector<std::string> addresses;
   std::string metrics_address;
 
@@ -210,9 +213,13 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
       platform::Log(platform::LogLevel::kInfo, proto::ValueName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
     }
-    if (IsTerminal(event.to()) && !event.has_checkpoint()) {
+    const bool placed = event.from() == v1::JOB_STATE_QUEUED && event.to() == v1::JOB_STATE_ADMITTED;
+    const bool ended = IsTerminal(event.to()) && !event.has_checkpoint();
+    if (placed || ended) {
       const absl::StatusOr<std::optional<v1::Job>> job = store->Find(event.job_id());
-      if (job.ok() && job->has_value()) {
+      if (job.ok() && job->has_value() && placed) {
+        metrics->JobPlaced(proto::FromProto(event.time()) - proto::FromProto((*job)->created()));
+      } else if (job.ok() && job->has_value()) {
         metrics->JobEnded(**job);
       }
     }
@@ -280,11 +287,16 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   const size_t live_jobs = state->jobs.size();
 
   parts->metrics = std::make_shared<Metrics>(clock);
+  parts->metrics->SetTotals([history = parts->history.get()](const std::string& job) {
+    return history->Totals(job).value_or(StepTotals{});  // of a damaged history: none
+  });
   Sessions::Options sessions{.store_id = parts->store->store_id(),
                              .term = parts->store->term(),
                              .orphan_timeout = options.orphan_timeout};
   sessions.FitTo(options.limits.worker_timeout);
   parts->sessions = std::make_unique<Sessions>(sessions, clock, random);
+  parts->metrics->SetLastSeen(
+      [sessions = parts->sessions.get()](const std::string& worker) { return sessions->LastSeen(worker); });
   parts->progress = std::make_unique<ProgressBoard>(clock);
   parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, *parts->progress, clock, random);
   parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, *parts->progress, clock);
@@ -307,20 +319,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       });
   parts->jobs = std::make_unique<JobsService>(
       JobsService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->watches,
-                         *parts->uploads, *parts->progress, random, parts->access});
+                         *parts->uploads, *parts->progress, clock, random, parts->access});
   parts->workers = std::make_unique<WorkersService>(
       WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
                             *parts->metrics, clock, [raw] { raw->watches->Poke(); }, parts->access});
-
-  if (options.metrics_listen != "off") {
-    absl::StatusOr<std::unique_ptr<MetricsServer>> exposer =
-        MetricsServer::Start(options.metrics_listen, parts->metrics);
-    if (!exposer.ok()) {
-      return exposer.status();
-    }
-    parts->exposer = *std::move(exposer);
-    parts->metrics_address = parts->exposer->address();
-  }
 
   // From here on inputs are taken.
   parts->engine->Start();
@@ -349,12 +351,28 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(parts->workers.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
-  interceptors.push_back(CountRpcs(*parts->metrics));
+  interceptors.push_back(CountRpcs(*parts->metrics, clock));
   interceptors.push_back(AuditCalls(parts->callers));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr) {
     return absl::InternalError("the gRPC server did not start");
+  }
+  if (options.metrics_listen != "off") {
+    const bool local = platform::IsLocalAddress(options.metrics_listen);
+    parts->site = std::make_unique<Site>(
+        Site::Options{.page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local),
+                      .local_names_only = local},
+        parts->metrics, parts->server->InProcessChannel({}),
+        [callers = &parts->callers](grpc::ClientContext& context) { callers->MarkAsPage(context); });
+    absl::StatusOr<std::unique_ptr<HttpServer>> http = HttpServer::Start(
+        options.metrics_listen,
+        [site = parts->site.get()](const HttpRequest& request) { return site->Answer(request); });
+    if (!http.ok()) {
+      return http.status();
+    }
+    parts->http = *std::move(http);
+    parts->metrics_address = parts->http->address();
   }
   if (parts->tls == nullptr) {
     platform::Log(
@@ -400,6 +418,7 @@ Server::~Server() {
     parts_->changed.NotifyAll();
   }
   parts_->ticks.join();
+  parts_->http.reset();
   parts_->listeners.clear();
   // Streams end themselves: gRPC alone would wait for the endless ones.
   parts_->watches->Close();

@@ -17,6 +17,9 @@
 
 namespace tandem::controller {
 
+// Whether the page is served beside the metrics, where whoever reaches the address may read it.
+enum class PageMode { kOff, kAuto /* where the address is one of this machine alone */, kOn };
+
 struct ServerOptions {
   std::string state_directory;
   std::vector<std::string> listen = {"127.0.0.1:7471"};  // "host:port" (port 0: any) or "unix:/path"
@@ -25,6 +28,7 @@ struct ServerOptions {
   tls::TlsFiles tls = {};
   std::string tls_domain = tls::kDefaultDomain;   // of the identities in certificates
   std::string metrics_listen = "127.0.0.1:9464";  // "off": none
+  PageMode page = PageMode::kAuto;                       // there
   Limits limits;
   absl::Duration orphan_timeout = absl::Seconds(600);
   // Called once, from another thread, where the store has failed: nothing more is decided, and whoever asks

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/store/history.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "controller/store/rows.h"
 #include "platform/failpoint.h"
@@ -19,6 +22,8 @@ CREATE TABLE IF NOT EXISTS norms (id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT
   attempt INTEGER NOT NULL, bytes INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (job, step));
 DROP INDEX IF EXISTS norms_of_job;
 CREATE INDEX IF NOT EXISTS norms_with_bytes ON norms (job, id, bytes);
+CREATE TABLE IF NOT EXISTS totals (job TEXT PRIMARY KEY, last_step INTEGER NOT NULL, steps INTEGER NOT NULL,
+  microseconds INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS item_tables (digest TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 )";
 
@@ -40,6 +45,11 @@ struct History::Statements {
       : insert(db.Prepare(
             "INSERT INTO reports VALUES (?, ?, ?, ?) ON CONFLICT (job, step) DO UPDATE SET attempt = "
             "excluded.attempt, data = excluded.data WHERE excluded.attempt >= attempt")),
+        add_to_totals(db.Prepare("INSERT INTO totals VALUES (?, ?, 1, ?) ON CONFLICT (job) DO UPDATE SET "
+                                 "last_step = excluded.last_step, "
+                                 "steps = steps + 1, microseconds = microseconds + excluded.microseconds "
+                                 "WHERE excluded.last_step > last_step")),
+        get_totals(db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?")),
         find_norms(db.Prepare("SELECT id, attempt, bytes FROM norms WHERE job = ? AND step = ?")),
         insert_norms(
             db.Prepare("INSERT INTO norms (job, step, attempt, bytes, data) VALUES (?, ?, ?, ?, ?)")),
@@ -58,8 +68,8 @@ struct History::Statements {
             "SELECT attempt, step FROM reports WHERE job = ? ORDER BY attempt DESC, step DESC LIMIT 1")),
         last_step(db.Prepare("SELECT coalesce(max(step), 0) FROM reports WHERE job = ?")) {}
 
-  Statement insert, find_norms, insert_norms, delete_norms, oldest_of_job, oldest, get_norms, insert_table,
-      get_table, after, count_after, newest, range, last, last_step;
+  Statement insert, add_to_totals, get_totals, find_norms, insert_norms, delete_norms, oldest_of_job, oldest,
+      get_norms, insert_table, get_table, after, count_after, newest, range, last, last_step;
 };
 
 History::History(std::unique_ptr<Database> db, const Options& options)
@@ -185,6 +195,14 @@ absl::Status History::Insert(const std::string& job, const v1::StepReport& repor
       .BindBlob(scalars.SerializeAsString());
   if (absl::Status status = statements_->insert.Run(); !status.ok()) {
     return status;
+  }
+  if (report.step() > 0) {  // 0 is the validation before the first
+    statements_->add_to_totals.Bind(job)
+        .Bind(report.step())
+        .Bind(int64_t{std::llround(report.seconds() * 1e6)});
+    if (absl::Status status = statements_->add_to_totals.Run(); !status.ok()) {
+      return status;
+    }
   }
   return report.has_norms() ? InsertNorms(job, report) : absl::OkStatus();
 }
@@ -422,6 +440,40 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& jo
   return Read(job, statements_->range, norms);
 }
 
+absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& job, int64_t first,
+                                                            int64_t last, int points, bool norms) {
+  const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
+  const absl::StatusOr<int64_t> highest = HighestStep(job);
+  if (!highest.ok()) {
+    return highest.status();
+  }
+  const int64_t end = last > 0 ? std::min(last, *highest) : *highest;
+  const int64_t stride =
+      std::max<int64_t>(1, (end - std::max<int64_t>(first, 1) + points - 2) / (points - 1));
+  std::vector<v1::StepReport> out;
+  // A look for each: reading every step in between would hold the writer up.
+  for (int64_t at = first; at <= end;) {
+    statements_->range.Bind(job).Bind(at).Bind(end).Bind(int64_t{1});
+    absl::StatusOr<std::vector<v1::StepReport>> next = Read(job, statements_->range, norms);
+    if (!next.ok()) {
+      return next.status();
+    }
+    if (next->empty()) {
+      break;
+    }
+    const int64_t step = (*next)[0].step();
+    out.push_back(std::move((*next)[0]));
+    at = std::max(step + 1, at + stride);
+    if (step < end && at > end) {
+      at = end;  // the newest is always among them
+    }
+  }
+  return out;
+}
+
 absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::string& digest) {
   const absl::MutexLock lock(&mu_);
   if (!damage_.ok()) {
@@ -441,6 +493,23 @@ absl::StatusOr<History::Position> History::Last(const std::string& job) {
   Position out;
   if (query.Next()) {
     out = {.attempt = static_cast<int>(query.Int(0)), .step = query.Int(1)};
+  }
+  if (absl::Status status = query.Finish(); !status.ok()) {
+    return status;
+  }
+  return out;
+}
+
+absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
+  const absl::MutexLock lock(&mu_);
+  if (!damage_.ok()) {
+    return damage_;
+  }
+  Statement& query = statements_->get_totals;
+  query.Bind(job);
+  StepTotals out;
+  if (query.Next()) {
+    out = {.steps = query.Int(0), .seconds = static_cast<double>(query.Int(1)) * 1e-6};
   }
   if (absl::Status status = query.Finish(); !status.ok()) {
     return status;

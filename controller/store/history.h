@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "controller/core/time_account.h"
 #include "controller/store/database_check.h"
 #include "controller/store/sqlite.h"
 #include "tandem/v1/workers.pb.h"
@@ -69,10 +70,16 @@ class History {
   absl::StatusOr<std::vector<v1::StepReport>> Range(const std::string& job, int64_t first, int64_t last,
                                                     int limit, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // About `points` of them, evenly spread over these steps. Requires points > 1.
+  absl::StatusOr<std::vector<v1::StepReport>> Spread(const std::string& job, int64_t first, int64_t last,
+                                                     int points, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
+
   absl::StatusOr<std::optional<v1::ParameterTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The newest position of a job; zeros where there is none.
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of the steps from 1 on, as far as they came to a controller that keeps them (older ones did not).
+  absl::StatusOr<StepTotals> Totals(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
   // The highest step of a job of which the report is durable, so that it never falls, whoever dies; 0 where
   // there is none.
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);

@@ -36,8 +36,9 @@ CREATE TABLE IF NOT EXISTS requests (owner TEXT NOT NULL, request TEXT NOT NULL,
 
 // The kinds that Apply and the readers of this build understand.
 bool KnownKind(const std::string& kind) {
-  for (const char* known : {"submitted", "waiting", "admitted", "starting", "running", "stopping", "finished",
-                            "checkpoint", "checkpoint_warning", "training_warning", "worker"}) {
+  for (const char* known :
+       {"submitted", "waiting", "admitted", "starting", "running", "stopping", "finished", "checkpoint",
+        "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "training_warning", "worker"}) {
     if (kind == known) {
       return true;
     }

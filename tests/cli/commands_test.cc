@@ -21,7 +21,7 @@ TEST_F(CommandTest, UsageErrorsAreOneLineAndExitTwo) {
                                              {"get"},
                                              {"watch"},
                                              {"watch", "a", "b"},
-                                             {"cancel", "a", "--checkpoint"},
+                                             {"cancel", "a", "--now"},
                                              {"get", "jobs", "-o", "xml"},
                                              {"wait", "a", "--timeout", "10"},
                                              {"norms", "a", "--top", "0"},

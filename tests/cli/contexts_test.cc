@@ -43,6 +43,23 @@ TEST(ContextsTest, EveryMistakeIsNamedWithItsLine) {
   EXPECT_THAT(std::string(ReadContexts("[", "c.yaml", "/").status().message()), HasSubstr("not YAML"));
 }
 
+TEST(ContextsTest, WhatIsWrittenIsReadAgain) {
+  Contexts contexts{.file = "/c/config.yaml", .current = "lab"};
+  contexts.clusters["lab"] = {.address = "ctl:7471",
+                              .tls = {.ca = "/c/lab/ca.crt",
+                                      .certificate = "/keys/alice's \"own\".crt",
+                                      .key = "/keys/alice.key",
+                                      .server_name = "no"}};
+  contexts.clusters["yes"] = {.address = "unix:/run/tandem"};
+  const std::string text = WriteContexts(contexts, "/c");
+  EXPECT_THAT(text, HasSubstr("tls-ca: lab/ca.crt\n"));
+  const absl::StatusOr<Contexts> again = ReadContexts(text, "/c/config.yaml", "/c");
+  ASSERT_TRUE(again.ok()) << again.status() << text;
+  EXPECT_EQ(again->current, "lab");
+  EXPECT_EQ(again->clusters, contexts.clusters);
+  EXPECT_TRUE(ReadContexts(WriteContexts({}, "/c"), "/c/config.yaml", "/c").ok());
+}
+
 // Which controller a command talks to, and as whom.
 class ResolveTest : public CommandTest {
  protected:
@@ -103,6 +120,63 @@ TEST_F(ResolveTest, WhatIsWrongIsSaidBeforeAnythingIsDialled) {
   EXPECT_THAT(console_.err, HasSubstr("user-bob.key is not the key of "));
   EXPECT_EQ(Tandem({"--addr", "a:1", "--tls-ca", "ca.crt", "get", "jobs"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("TLS takes --tls-ca, --tls-cert and --tls-key together"));
+}
+
+TEST_F(ResolveTest, AnAddressOfThisMachineWithAServerNameIsATunnelsEnd) {
+  const tls::TlsFiles files = {.ca = folder_ + "/certs/ca.crt",
+                               .certificate = folder_ + "/certs/user-bob.crt",
+                               .key = folder_ + "/certs/user-bob.key"};
+  absl::StatusOr<Address> address = ResolveAddress({.addr = "127.0.0.1:7471", .tls = files}, environment_);
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_TRUE(address->is_here());
+  environment_.tandem_tls_server_name = "tandem-controller";
+  address = ResolveAddress({.addr = "127.0.0.1:7471", .tls = files}, environment_);
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_FALSE(address->is_here());
+}
+
+TEST_F(ResolveTest, ContextsAreMadeChosenChangedAndForgotten) {
+  std::filesystem::remove(folder_ + "/.config/tandem/config.yaml");
+  const std::string certs = folder_ + "/certs/";
+  EXPECT_EQ(Tandem({"context", "set", "lab", "--addr", "ctl:7471", "--tls-ca", certs + "ca.crt", "--tls-cert",
+                    certs + "user-alice.crt", "--tls-key", certs + "user-alice.key"}),
+            kOk)
+      << console_.err;
+  EXPECT_EQ(Tandem({"context", "set", "other", "--addr", "other:7471"}), kOk) << console_.err;
+  EXPECT_EQ(ResolveAddress({}, environment_)->target, "ctl:7471") << "the first is the current one";
+  EXPECT_EQ(Subject(ResolveAddress({}, environment_)), "CN=user/alice");
+  EXPECT_EQ(Tandem({"context", "use", "other"}), kOk) << console_.err;
+  EXPECT_EQ(ResolveAddress({}, environment_)->target, "other:7471");
+  EXPECT_EQ(Tandem({"context", "set", "lab", "--addr", "ctl:7472"}), kOk) << console_.err;
+  EXPECT_EQ(Tandem({"context", "list"}), kOk);
+  EXPECT_THAT(console_.out, HasSubstr("lab    ctl:7472"));
+  EXPECT_THAT(console_.out, HasSubstr("user-alice.crt"));
+  EXPECT_THAT(console_.out, HasSubstr("*        other  other:7471"));
+  EXPECT_EQ(Tandem({"context", "list", "-o", "name"}), kOk);
+  EXPECT_EQ(console_.out, "lab\nother\n");
+  EXPECT_EQ(Tandem({"context", "remove", "other"}), kOk) << console_.err;
+  EXPECT_EQ(ResolveAddress({}, environment_)->source, Address::Source::kDefault) << "there is no current one";
+}
+
+TEST_F(ResolveTest, AContextThatCannotWorkIsNotSaved) {
+  const auto before = LoadContexts(environment_);
+  ASSERT_TRUE(before.ok());
+  EXPECT_EQ(Tandem({"context", "use", "labb"}), kNotFound);
+  EXPECT_THAT(console_.err, HasSubstr("context use: there is no labb; there are: lab, other"));
+  EXPECT_EQ(Tandem({"context", "remove", "labb"}), kNotFound);
+  EXPECT_EQ(Tandem({"context", "set", "new"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("context set: new is new; give its --addr"));
+  EXPECT_EQ(Tandem({"context", "set", "a b", "--addr", "a:1"}), kUsage);
+  EXPECT_EQ(Tandem({"context", "set", "new", "--addr", "nowhere"}), kUsage);
+  EXPECT_NE(Tandem({"context", "set", "new", "--addr", "a:1", "--tls-ca", folder_ + "/certs/ca.crt"}), kOk);
+  EXPECT_EQ(Tandem({"context", "use", "lab", "--addr", "a:1"}), kUsage);
+  EXPECT_EQ(Tandem({"context"}), kUsage);
+  EXPECT_EQ(LoadContexts(environment_)->clusters, before->clusters);
+  // A comment is somebody's, and would be lost.
+  File(".config/tandem/config.yaml", "contexts:\n  lab: {address: \"ctl:7471\"}  # the old one\n");
+  EXPECT_EQ(Tandem({"context", "set", "lab", "--addr", "a:1"}), kFailed);
+  EXPECT_THAT(console_.err, HasSubstr("config.yaml:2: there is a comment, which would be lost"));
+  EXPECT_EQ(ResolveAddress({.context = "lab"}, environment_)->target, "ctl:7471");
 }
 
 TEST_F(ResolveTest, AnOptionBeforeTheCommandIsNotTakenForIt) {

@@ -46,6 +46,9 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::Job> jobs;  // answers GetJob, by id or name, and ListJobs, two to a page
   std::vector<v1::Worker> workers;
   std::vector<v1::Event> events;
+  std::deque<v1::Event> later_events;  // one with each look after the first
+  int event_looks = 0;
+  grpc::Status checkpoint_status;       // of Checkpoint, whose request is number 77
   std::vector<v1::StepReport> reports;  // answers ListReports, three to a page
   v1::ParameterTable table;
   std::deque<WatchScript> watches;  // one per call; without one the call ends UNAVAILABLE
@@ -93,7 +96,30 @@ class FakeJobsServer : public v1::Jobs::Service {
 
   grpc::Status ListEvents(grpc::ServerContext*, const v1::ListEventsRequest* request,
                           v1::ListEventsResponse* response) override {
-    response->set_next_page_token(Page(events, request->page_token(), 2, response->mutable_events()));
+    const absl::MutexLock lock(&mu_);
+    ++event_looks;
+    std::vector<v1::Event> wanted;
+    for (const v1::Event& event : events) {
+      if (event.seq() > request->after_seq() || request->after_seq() == 0) {
+        wanted.push_back(event);
+      }
+    }
+    // What happens after the first look: one each time.
+    if (request->page_token().empty() && event_looks > 1 && !later_events.empty()) {
+      wanted.push_back(later_events.front());
+      later_events.pop_front();
+      events.push_back(wanted.back());
+    }
+    response->set_next_page_token(Page(wanted, request->page_token(), 2, response->mutable_events()));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Checkpoint(grpc::ServerContext*, const v1::CheckpointRequest* request, v1::Job* job) override {
+    const grpc::Status found = Find(request->job(), job);
+    if (!found.ok() || !checkpoint_status.ok()) {
+      return found.ok() ? checkpoint_status : found;
+    }
+    job->mutable_checkpoints()->set_requested(77);
     return grpc::Status::OK;
   }
 

@@ -13,11 +13,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "controller/metrics/metrics_server.h"
 #include "platform/fake_clock.h"
 #include "proto/time.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_builder.h"
+#include "tests/controller/metrics_handler.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
@@ -93,8 +93,10 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   metrics->Report("id-1", "headers", ReportOf(2));  // sent twice
   metrics->CommitSeconds(0.0002);
   metrics->RpcStarted("/tandem.v1.Jobs/Submit");
-  metrics->RpcHandled("/tandem.v1.Jobs/Submit", "OK");
-  absl::StatusOr<std::unique_ptr<MetricsServer>> server = MetricsServer::Start("127.0.0.1:0", metrics);
+  metrics->RpcHandled("/tandem.v1.Jobs/Submit", "OK", absl::Milliseconds(2));
+  metrics->JobPlaced(absl::Seconds(90));
+  absl::StatusOr<std::unique_ptr<HttpServer>> server =
+      HttpServer::Start("127.0.0.1:0", MetricsHandler(metrics));
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string text = Scrape((*server)->address());
   EXPECT_THAT(text, HasSubstr("tandem_build_info{version="));
@@ -106,6 +108,11 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   EXPECT_THAT(text,
               HasSubstr("grpc_server_handled_total{grpc_service=\"tandem.v1.Jobs\",grpc_method=\"Submit\","
                         "grpc_code=\"OK\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("grpc_server_handling_seconds_bucket{grpc_service=\"tandem.v1.Jobs\",grpc_method="
+                        "\"Submit\",le=\"0.003\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tandem_controller_queue_wait_seconds_bucket{le=\"60\"} 0"));
+  EXPECT_THAT(text, HasSubstr("tandem_controller_queue_wait_seconds_bucket{le=\"300\"} 1"));
 
   if (std::system("command -v promtool > /dev/null 2>&1") == 0) {
     TempFolder folder;
@@ -118,6 +125,20 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   EXPECT_THAT(Scrape((*server)->address()), HasSubstr("job_name=\"headers\""));
   clock.Advance(absl::Minutes(2));
   EXPECT_THAT(Scrape((*server)->address()), Not(HasSubstr("headers")));
+}
+
+TEST(MetricsTest, AWorkersSilenceIsCountedFromItsLastWordWhetherItIsConnectedOrAway) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  const absl::Time start = clock.Now();
+  metrics.SetLastSeen([&](const std::string&) { return start + absl::Seconds(7); });
+  State state;
+  state.workers["here"] = {.connected = true, .since = start};
+  state.workers["away"] = {.connected = false, .since = start + absl::Seconds(3)};
+  clock.Advance(absl::Seconds(10));
+  metrics.Look(state);
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_worker_heartbeat_age_seconds{worker=\"here\"} 3"));
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_worker_heartbeat_age_seconds{worker=\"away\"} 7"));
 }
 
 TEST(MetricsTest, AReportThatComesAfterTheEndKeepsNothingAlive) {
@@ -197,7 +218,7 @@ TEST(MetricsTest, AScrapeShowsTheAgeOfTheLastProgressAndTheRankThatIsBehind) {
   const auto metrics = std::make_shared<Metrics>(clock);
   metrics->Look(driver.state);
   clock.Advance(absl::Milliseconds(500));
-  const auto server = MetricsServer::Start("127.0.0.1:0", metrics);
+  const auto server = HttpServer::Start("127.0.0.1:0", MetricsHandler(metrics));
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string text = Scrape((*server)->address());
   EXPECT_THAT(text, HasSubstr("tandem_train_progress_age_seconds{job_name=\"job\"} 20.5"));
@@ -248,6 +269,32 @@ TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
   EXPECT_EQ(value("tandem_checkpoint_failures_total"), 13);
   clock.Advance(absl::Minutes(2));
   EXPECT_EQ(value("tandem_checkpoint_failures_total"), -1);
+}
+
+TEST(MetricsTest, TheTimeOfAJobIsAccountedForWhileItRunsAndAfter) {
+  platform::FakeClock clock(kStart);
+  Metrics metrics(clock);
+  metrics.SetTotals([](const std::string& job) {
+    EXPECT_EQ(job, "id-job");
+    return StepTotals{.steps = 4, .seconds = 8};
+  });
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  clock.Advance(absl::Seconds(20));
+  metrics.Look(driver.state);
+  const auto seconds = [&](const std::string& part) {
+    for (const prometheus::MetricFamily& family : metrics.Collect()) {
+      for (const prometheus::ClientMetric& metric : family.metric) {
+        if (family.name == "tandem_train_time_seconds" && metric.label[1].value == part) {
+          return metric.gauge.value;
+        }
+      }
+    }
+    return -1.0;
+  };
+  EXPECT_EQ(seconds("stepping"), 8);
+  EXPECT_EQ(seconds("other"), 12);
+  EXPECT_EQ(seconds("waiting"), 0);
 }
 
 }  // namespace

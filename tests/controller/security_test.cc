@@ -65,6 +65,7 @@ const std::map<std::string, Allowed>& Promised() {
       {"tandem.v1.Jobs.ListWorkers", kUsers},
       {"tandem.v1.Jobs.ListEvents", kUsers},
       {"tandem.v1.Jobs.Cancel", kOwners},
+      {"tandem.v1.Jobs.Checkpoint", kOwners},
       {"tandem.v1.Jobs.Watch", kUsers},
       {"tandem.v1.Jobs.ListReports", kUsers},
       {"tandem.v1.Jobs.Profile", kOwners},

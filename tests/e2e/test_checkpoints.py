@@ -299,3 +299,43 @@ def test_a_stopped_job_that_wakes_up_in_a_directory_that_was_taken_ends_and_harm
     second.wait_state("heir", "CANCELLED", 5)
     steps = [line["step"] for line in lines(directory)]
     assert steps == list(range(1, len(steps) + 1))
+
+
+def test_a_checkpoint_on_request_is_saved_while_the_job_goes_on_and_one_more_ends_it(start, tmp_path):
+    directory = tmp_path / "run"
+    cluster = start()
+    cluster.submit(directory_job("asked", directory, every_steps=0))
+    wait_for("steps", lambda: cluster.step("asked") > 3)
+    folder = cluster.cli("checkpoint", "now", "asked").stdout.strip()
+    assert (directory / f"step-{saved_steps(directory)[0]}") == tmp_path.joinpath(folder)
+    first = saved_steps(directory)
+    assert len(first) == 1
+    wait_for("it goes on", lambda: cluster.step("asked") > first[0] + 3)
+    assert cluster.state("asked") == "RUNNING"
+    # The controller that was asked may die before the ranks have answered.
+    cluster.cli("checkpoint", "now", "asked", "--no-wait")
+    cluster.kill_controller()
+    cluster.start_controller()
+    wait_for("the second", lambda: len(saved_steps(directory)) == 2)
+
+    cluster.cli("cancel", "asked", "--checkpoint")
+    job = cluster.wait_state("asked", "CANCELLED")
+    assert job["reason"] == "CancelledByUser"
+    last = saved_steps(directory)[-1]
+    assert last > first[0] and job["checkpoints"]["last_step"] == last
+    assert wait_for("every step is reported", lambda: cluster.step("asked") >= last) and lines(directory)[-1]["step"] == last
+    assert not cluster.trainers()
+    cluster.submit(directory_job("again", directory, steps=last + 2, every_steps=0, resume="newest"))
+    cluster.wait_state("again", "SUCCEEDED")
+    assert [report["step"] for report in cluster.reports("again")] == [last + 1, last + 2]
+
+
+def test_a_checkpoint_is_not_promised_where_there_is_nowhere_to_save(start):
+    cluster = start()
+    cluster.submit(tiny_job("nowhere", steps=ENDLESS))
+    wait_for("steps", lambda: cluster.step("nowhere") > 1)
+    for words in (("checkpoint", "now", "nowhere"), ("cancel", "nowhere", "--checkpoint")):
+        refused = cluster.cli(*words, check=False)
+        assert refused.returncode == 1 and "checkpoint.directory" in refused.stderr
+    assert cluster.state("nowhere") == "RUNNING"
+    cluster.cli("cancel", "nowhere")

@@ -453,6 +453,17 @@ const BadSpec kRequired[] = {
     {"overlap with another schedule", "", "parallelism: {schedule: sequential, overlap: {}}",
      "job.yaml:4:37: parallelism.overlap: {...} is not allowed; allowed: nothing with schedule: sequential; "
      "omit the block, or use schedule: overlap\n"},
+    {"experts that the ranks which share them do not divide", "preset: llama-tiny}",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 6, num_experts_per_tok: 2}}\nparallelism: "
+     "{ranks: 4, expert: 4}",
+     "job.yaml:2:25: parallelism.expert: 4 is not allowed; allowed: a divisor of num_experts 6; every rank "
+     "has as "
+     "many experts: use another number of them, or of ranks that share them\n"},
+    {"a negative capacity", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "capacity_factor: -1}",
+     "job.yaml:1:96: model.moe.capacity_factor: -1 is not allowed; allowed: 0 to 1024; use a larger "
+     "number\n"},
     {"an exchange between experts that nobody shares", "", "parallelism: {dispatch: {chunks: exact}}",
      "job.yaml:4:15: parallelism.dispatch: {...} is not allowed; allowed: nothing with expert: 1 (the "
      "default); "

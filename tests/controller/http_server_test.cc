@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/metrics/metrics_server.h"
+#include "controller/http/http_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "controller/metrics/metrics.h"
 #include "platform/fake_clock.h"
 #include "tests/controller/http_client.h"
+#include "tests/controller/metrics_handler.h"
 
 namespace tandem::controller {
 namespace {
@@ -21,17 +21,17 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class MetricsServerTest : public ::testing::Test {
+class HttpServerTest : public ::testing::Test {
  protected:
-  MetricsServerTest() : metrics_(std::make_shared<Metrics>(clock_)) {
-    auto server = MetricsServer::Start("127.0.0.1:0", metrics_);
+  HttpServerTest() : metrics_(std::make_shared<Metrics>(clock_)) {
+    auto server = HttpServer::Start("127.0.0.1:0", MetricsHandler(metrics_));
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
 
   platform::FakeClock clock_;
   std::shared_ptr<Metrics> metrics_;
-  std::unique_ptr<MetricsServer> server_;
+  std::unique_ptr<HttpServer> server_;
 };
 
 // The slowest of ten scrapes while so many connections say nothing, or half of a request.
@@ -53,13 +53,13 @@ double SlowestScrape(const std::string& address, int num_idle) {
   return slowest;
 }
 
-TEST_F(MetricsServerTest, IdleConnectionsHoldNoScrapeUp) {
+TEST_F(HttpServerTest, IdleConnectionsHoldNoScrapeUp) {
   for (const int num_idle : {4, 50, 400}) {
     EXPECT_LT(SlowestScrape(server_->address(), num_idle), 1) << num_idle;
   }
 }
 
-TEST_F(MetricsServerTest, AHalfSentRequestIsClosedInTime) {
+TEST_F(HttpServerTest, AHalfSentRequestIsClosedInTime) {
   HttpConnection slow(server_->address());
   slow.Send("GET /metrics HTTP/1.1\r\n");
   const auto start = std::chrono::steady_clock::now();
@@ -67,7 +67,7 @@ TEST_F(MetricsServerTest, AHalfSentRequestIsClosedInTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
-TEST_F(MetricsServerTest, ARequestInPiecesIsAnswered) {
+TEST_F(HttpServerTest, ARequestInPiecesIsAnswered) {
   HttpConnection connection(server_->address());
   connection.Send("GET /metrics HTT");
   connection.Send("P/1.1\r\nHost: here\r\n");
@@ -75,26 +75,35 @@ TEST_F(MetricsServerTest, ARequestInPiecesIsAnswered) {
   EXPECT_THAT(connection.Read(), AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("tandem_build_info")));
 }
 
-TEST_F(MetricsServerTest, OtherPathsAreNotFound) {
+TEST_F(HttpServerTest, OtherPathsAreNotFound) {
   HttpConnection connection(server_->address());
   connection.Send("GET / HTTP/1.1\r\nHost: here\r\n\r\n");
   EXPECT_THAT(connection.Read(), StartsWith("HTTP/1.1 404 "));
 }
 
-TEST_F(MetricsServerTest, ItEndsAtOnce) {
+TEST_F(HttpServerTest, OnlyGetIsAnswered) {
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS"}) {
+    HttpConnection connection(server_->address());
+    connection.Send(std::string(method) + " /metrics HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n");
+    EXPECT_THAT(connection.Read(), AllOf(StartsWith("HTTP/1.1 405 "), Not(HasSubstr("tandem_build_info"))))
+        << method;
+  }
+}
+
+TEST_F(HttpServerTest, ItEndsAtOnce) {
   const auto start = std::chrono::steady_clock::now();
   server_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
 }
 
-TEST_F(MetricsServerTest, WithoutAHostItListensOnEveryAddress) {
-  const auto everywhere = MetricsServer::Start(":0", metrics_);
+TEST_F(HttpServerTest, WithoutAHostItListensOnEveryAddress) {
+  const auto everywhere = HttpServer::Start(":0", MetricsHandler(metrics_));
   ASSERT_TRUE(everywhere.ok()) << everywhere.status();
   EXPECT_THAT(Scrape((*everywhere)->address()), HasSubstr("tandem_build_info"));
 }
 
-TEST_F(MetricsServerTest, ATakenPortIsOneClearLine) {
-  const auto second = MetricsServer::Start(server_->address(), metrics_);
+TEST_F(HttpServerTest, ATakenPortIsOneClearLine) {
+  const auto second = HttpServer::Start(server_->address(), MetricsHandler(metrics_));
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(std::string(second.status().message()),
               AllOf(HasSubstr(server_->address()), HasSubstr("--metrics-listen"), Not(HasSubstr("\n"))));

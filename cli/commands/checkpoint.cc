@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
+#include "cli/terminal/interrupts.h"
+#include "cli/terminal/message_text.h"
+#include "cli/watch/watch_frame.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+
+}  // namespace
+
+int CheckpointNow(Context& context, const CheckpointOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const std::string what = absl::StrCat("checkpoint now ", Escape(options.job));
+  absl::StatusOr<v1::Job> job = client->Checkpoint(options.job);
+  if (!job.ok()) {
+    return Fail(context.console, CallError(job.status(), what, client->address()));
+  }
+  const std::string id = job->id();
+  const int64_t request = job->checkpoints().requested();
+  if (options.no_wait) {
+    return kOk;
+  }
+  const Interrupts interrupts;
+  while (job->checkpoints().answered() < request) {
+    if (HasEnded(job->state())) {
+      return Fail(context.console, kFailed,
+                  absl::StrCat(what, ": the job ended before it was saved: ", StateText(job->state()), ": ",
+                               ReasonText(*job)));
+    }
+    if (interrupts.Count() > 0) {
+      Note(context.console, absl::StrCat(what, ": the request stays; `tandem events ", Escape(options.job),
+                                         "` shows when it is done"));
+      return kCancelled;
+    }
+    absl::SleepFor(kAskEvery);
+    job = client->GetJob(id);
+    if (!job.ok()) {
+      return Fail(context.console, CallError(job.status(), what, client->address()));
+    }
+  }
+  const v1::CheckpointRecord& record = job->checkpoints();
+  if (!record.answer_error().empty()) {
+    return Fail(context.console, kFailed,
+                absl::StrCat(what, ": not saved, and training goes on: ", Escape(record.answer_error())));
+  }
+  context.console.Write(Stream::kOut, absl::StrCat(job->resolved().checkpoint().directory(), "/step-",
+                                                   record.last_step(), "\n"));
+  return kOk;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/error.h"
+#include "cli/terminal/interrupts.h"
+#include "cli/top/top_frame.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr absl::Duration kDrawEvery = absl::Seconds(1);
+constexpr absl::Duration kNap = absl::Milliseconds(100);
+constexpr size_t kMostReports = 100;  // each is a call
+
+const std::vector<v1::JobState> kLive = {v1::JOB_STATE_QUEUED,   v1::JOB_STATE_ADMITTED,
+                                         v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING,
+                                         v1::JOB_STATE_STOPPING, v1::JOB_STATE_SUSPENDED};
+
+// The newest report of a job; none yet is no error.
+absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
+  return client.ListReports(job.id(), job.last_step(), 0, /*norms=*/false,
+                            [&](const v1::ListReportsResponse& page) {
+                              if (page.reports_size() > 0) {
+                                state.reports[job.id()] = page.reports(page.reports_size() - 1);
+                              }
+                              return true;
+                            });
+}
+
+absl::StatusOr<TopState> Look(Client& client, int rows) {
+  TopState state;
+  absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(kLive);
+  if (!jobs.ok()) {
+    return jobs.status();
+  }
+  state.jobs = *std::move(jobs);
+  absl::StatusOr<std::vector<v1::Worker>> workers = client.ListWorkers();
+  if (!workers.ok()) {
+    return workers.status();
+  }
+  state.workers = *std::move(workers);
+  std::vector<std::string> shown = JobsWithReports(state);
+  shown.resize(std::min({shown.size(), kMostReports, rows > 0 ? static_cast<size_t>(rows) : kMostReports}));
+  for (const v1::Job& job : state.jobs) {
+    if (std::count(shown.begin(), shown.end(), job.id()) > 0) {
+      if (const absl::Status status = AddReport(client, job, state); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  return state;
+}
+
+}  // namespace
+
+int Top(Context& context, const TopOptions& options) {
+  const std::unique_ptr<Client> client = Dial(context);
+  if (client == nullptr) {
+    return kUsage;
+  }
+  const bool once = options.once || !context.console.IsTerminal(Stream::kOut);
+  const Interrupts interrupts;
+  bool drawn = false;
+  while (true) {
+    const TerminalSize size = context.console.Size();
+    const absl::StatusOr<TopState> state = Look(*client, once ? 0 : size.rows);
+    const bool may_return = drawn && absl::IsUnavailable(state.status());
+    if (!state.ok() && !may_return) {
+      return Fail(context.console, CallError(state.status(), "top", client->address()));
+    }
+    const TopShape shape = {
+        .columns = TableWidth(context), .rows = once ? 0 : size.rows, .unicode = context.console.unicode()};
+    std::string text = state.ok() ? RenderTop(*state, shape, context.clock.Now())
+                                  : absl::StrCat("no controller answers at ", client->address().target, "\n");
+    if (once) {
+      context.console.Write(Stream::kOut, text);
+      return kOk;
+    }
+    // From the top left corner, each line to its end, then what is below: nothing flickers.
+    context.console.Write(Stream::kOut,
+                          absl::StrCat(drawn ? "\x1b[H" : "\x1b[2J\x1b[H",
+                                       absl::StrReplaceAll(text, {{"\n", "\x1b[K\n"}}), "\x1b[J"));
+    drawn = true;
+    for (absl::Duration slept; slept < kDrawEvery; slept += kNap) {
+      if (interrupts.Count() > 0 || context.console.OutClosed()) {
+        return context.console.OutClosed() ? kOutputClosed : kOk;
+      }
+      absl::SleepFor(kNap);
+    }
+  }
+}
+
+}  // namespace tandem::cli

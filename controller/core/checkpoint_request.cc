@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/checkpoint_request.h"
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/new_event.h"
+#include "proto/names.h"
+
+namespace tandem::controller {
+
+const CheckpointWanted* WantedOf(const JobEntry& entry) {
+  const bool wanted = entry.runtime.has_checkpoint_wanted() &&
+                      entry.runtime.checkpoint_wanted().attempt() == entry.job.attempt();
+  return wanted ? &entry.runtime.checkpoint_wanted() : nullptr;
+}
+
+Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted, absl::Time now) {
+  const v1::Job& job = entry.job;
+  Decision out;
+  out.job_id = job.id();
+  if (job.resolved().checkpoint().directory().empty()) {
+    out.status = absl::FailedPreconditionError(
+        absl::StrCat("job ", job.name(), " (", job.id(),
+                     ") has no checkpoint.directory, so there is nowhere to save; set it in the job file"));
+    return out;
+  }
+  const CheckpointWanted* before = WantedOf(entry);
+  if (before != nullptr && (before->stop() || !wanted.stop)) {
+    return out;
+  }
+  v1::Event event = EventOf(job, job.state(), now, wanted.actor);
+  event.set_reason("CheckpointRequested");
+  event.set_message(wanted.stop ? absl::StrCat("a checkpoint, then the end of the job: ", wanted.reason)
+                                : "a checkpoint after the step that runs");
+  event.set_step(job.last_step());
+  event.mutable_checkpoint_requested()->set_stop(wanted.stop);
+  event.mutable_checkpoint_requested()->set_reason(wanted.reason);
+  out.events.push_back(std::move(event));
+  return out;
+}
+
+Decision DecideAskCheckpoint(const State& state, const AskCheckpoint& ask, absl::Time now) {
+  const JobEntry* entry = FindLive(state, ask.job);
+  if (entry == nullptr) {
+    Decision out;
+    out.status = absl::NotFoundError(absl::StrCat("no live job ", ask.job));
+    return out;
+  }
+  if (entry->job.state() != v1::JOB_STATE_RUNNING) {
+    Decision out;
+    out.job_id = entry->job.id();
+    out.status =
+        absl::FailedPreconditionError(absl::StrCat("job ", entry->job.name(), " (", entry->job.id(),
+                                                   ") is not running: ", proto::ValueName(entry->job.state()),
+                                                   "; only a running job can save a checkpoint"));
+    return out;
+  }
+  return RequestCheckpoint(*entry, {.actor = ask.actor}, now);
+}
+
+std::optional<v1::Event> AnswerOf(const State& state, const JobEntry& entry, absl::Time now) {
+  const CheckpointWanted* wanted = WantedOf(entry);
+  if (wanted == nullptr || wanted->stop()) {
+    return std::nullopt;
+  }
+  for (const std::string& worker : WorkersOf(entry.job)) {
+    const v1::AttemptStatus* status = StatusOf(state, worker, CurrentAttempt(entry.job));
+    if (status == nullptr || status->request_done() < static_cast<uint64_t>(wanted->request())) {
+      continue;
+    }
+    v1::Event event = EventOf(entry.job, entry.job.state(), now, worker);
+    const std::string& error = status->request_error();
+    event.set_reason(error.empty() ? "CheckpointDone" : "CheckpointNotDone");
+    event.set_message(error.empty() ? "the checkpoint that was asked for is saved" : error);
+    event.set_step(entry.job.last_step());
+    event.mutable_checkpoint_answered()->set_request(wanted->request());
+    event.mutable_checkpoint_answered()->set_error(error);
+    return event;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "controller/core/decide.h"
+#include "proto/time.h"
+
+namespace tandem::controller {
+
+// An event that `actor` brings about at `now`, which takes the job to `to`.
+inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor) {
+  v1::Event event;
+  *event.mutable_time() = proto::ToProto(now);
+  event.set_job_id(job.id());
+  event.set_attempt(job.attempt());
+  event.set_from(job.state());
+  event.set_to(to);
+  event.set_actor(std::move(actor));
+  event.set_schema(kEventSchema);
+  return event;
+}
+
+}  // namespace tandem::controller

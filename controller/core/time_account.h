@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "tandem/v1/state.pb.h"
+
+namespace tandem::controller {
+
+// The steps of a job that were reported, each once.
+struct StepTotals {
+  int64_t steps = 0;
+  double seconds = 0;  // that they took, in all
+};
+
+// Pure.
+v1::TimeAccount AccountTime(const v1::Job& job, const StepTotals& totals, absl::Time now);
+
+}  // namespace tandem::controller

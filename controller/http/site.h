@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <prometheus/collectable.h>
+
+#include <memory>
+#include <string>
+
+#include "controller/http/http_server.h"
+#include "controller/http/json_api.h"
+
+namespace tandem::controller {
+
+// What is found at the controller's HTTP address: /metrics and /healthz; with the page also / and /api.
+// Nothing there changes anything. Thread-safe.
+class Site {
+ public:
+  struct Options {
+    bool page = true;
+    // Only requests to a name of this machine are for the page: a name that a stranger's web site has pointed
+    // here (DNS rebinding) is refused.
+    bool local_names_only = true;
+  };
+  Site(const Options& options, std::shared_ptr<const prometheus::Collectable> metrics,
+       std::shared_ptr<grpc::Channel> channel, JsonApi::Mark mark);
+
+  HttpAnswer Answer(const HttpRequest& request);
+
+ private:
+  const Options options_;
+  const std::shared_ptr<const prometheus::Collectable> metrics_;
+  JsonApi api_;
+};
+
+// The page: one file, which asks for nothing but /api.
+extern const char kPageHtml[];
+
+}  // namespace tandem::controller

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of the users' service."""
+import dataclasses
+import os
+import time
+import uuid
+from typing import Any, Dict, Iterator, List, Optional
+
+import grpc
+
+from tandem.errors import Unreachable, translated
+from tandem.spec import spec_from
+from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
+
+ENDED = (state_pb2.JOB_STATE_SUCCEEDED, state_pb2.JOB_STATE_FAILED, state_pb2.JOB_STATE_CANCELLED)
+TIMEOUT = 10.0  # seconds, of a call that is no stream
+PAUSE = 0.5     # before a stream that broke is opened again
+PATIENCE = 2.0  # for the last reports of a job that has ended
+
+
+@dataclasses.dataclass
+class Change:
+    """One thing that a watch tells; the others are None."""
+    job: Optional[Any] = None       # tandem.v1.Job, as it is now
+    event: Optional[Any] = None     # tandem.v1.Event
+    report: Optional[Any] = None    # tandem.v1.StepReport
+    table: Optional[Any] = None     # tandem.v1.ParameterTable: the order of the norms that follow
+    progress: Optional[Any] = None  # tandem.v1.Progress of a job that has not moved for some time
+
+
+class Client:
+    """A controller's users' service. `address`: host:port or unix:/path; without it TANDEM_ADDR, else 127.0.0.1:7471.
+    With `ca`, `cert` and `key` (paths of PEM files) the connection is mutual TLS; `server_name` is the name in the
+    controller's certificate where it is not the host. May be shared between threads; a context manager."""
+
+    def __init__(self, address=None, *, ca=None, cert=None, key=None, server_name=None):
+        self.address = address or os.environ.get("TANDEM_ADDR") or "127.0.0.1:7471"
+        options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000)]
+        if server_name:
+            options.append(("grpc.ssl_target_name_override", server_name))
+        if ca or cert or key:
+            if not (ca and cert and key):
+                raise ValueError("ca, cert and key: all three, or none")
+            read = [open(path, "rb").read() for path in (ca, key, cert)]
+            self._channel = grpc.secure_channel(self.address, grpc.ssl_channel_credentials(*read), options)
+        else:
+            self._channel = grpc.insecure_channel(self.address, options)
+        self._jobs = jobs_pb2_grpc.JobsStub(self._channel)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self._channel.close()
+
+    def submit(self, job, request_id=None):
+        """The submitted Job. `job`: a dictionary, a path of a JSON file, or a JobSpec. The same request_id again gives
+        the same job."""
+        request = jobs_pb2.SubmitRequest(spec=spec_from(job), request_id=request_id or f"python-{uuid.uuid4().hex}")
+        return self._call("Submit", request)
+
+    def validate(self, job) -> List[Any]:
+        """Every violation of a spec; none: it would be taken."""
+        return list(self._call("Validate", jobs_pb2.SubmitRequest(spec=spec_from(job))).violations)
+
+    def get(self, job):
+        """The Job of that id, name, or beginning of an id."""
+        return self._call("GetJob", jobs_pb2.GetJobRequest(job=job))
+
+    def jobs(self, states=()) -> Iterator[Any]:
+        """Jobs, newest first; `states`: names like "RUNNING"."""
+        numbers = [state_pb2.JobState.Value(f"JOB_STATE_{name}") for name in states]
+        return self._pages("ListJobs", jobs_pb2.ListJobsRequest(states=numbers), "jobs")
+
+    def workers(self) -> Iterator[Any]:
+        return self._pages("ListWorkers", jobs_pb2.ListWorkersRequest(), "workers")
+
+    def events(self, job="", after_seq=0) -> Iterator[Any]:
+        """What happened, oldest first; without a job: to all."""
+        return self._pages("ListEvents", jobs_pb2.ListEventsRequest(job=job, after_seq=after_seq), "events")
+
+    def cancel(self, job, reason="", checkpoint=False):
+        """checkpoint: what was trained is saved first."""
+        return self._call("Cancel", jobs_pb2.CancelRequest(job=job, reason=reason, checkpoint=checkpoint))
+
+    def checkpoint(self, job):
+        """Asks for a checkpoint now; done when `get(job).checkpoints.answered` is the result's `requested`."""
+        return self._call("Checkpoint", jobs_pb2.CheckpointRequest(job=job))
+
+    def watch(self, job, reports=False, norms=False) -> Iterator[Change]:
+        """What the job is, then what changes, until it has ended. Goes on where the stream broke, over restarts of the
+        controller: no change is told twice, and none is left out. The last one is the job that has ended."""
+        request = jobs_pb2.WatchRequest(job=job, reports=reports or norms, norms=norms)
+        began = False
+        last_step = -1
+        while True:
+            try:
+                with translated():
+                    for response in self._jobs.Watch(request):
+                        began = True
+                        if response.cursor:
+                            request.cursor = response.cursor
+                        change = _change(response)
+                        if change is None:
+                            continue
+                        if change.job is not None and change.job.state in ENDED:
+                            if request.reports:
+                                yield from self._rest(change.job, last_step)
+                            yield change
+                            return
+                        last_step = change.report.step if change.report is not None else last_step
+                        yield change
+            except Unreachable:
+                if not began:
+                    raise
+            time.sleep(PAUSE)
+
+    def wait(self, job):
+        """The Job when it has ended."""
+        last = None
+        for change in self.watch(job):
+            last = change.job or last
+        return last
+
+    def metrics(self, job, first_step=0, last_step=0, points=0) -> Dict[str, List[Any]]:
+        """Columns of every step that was reported, as a DataFrame takes them: step, loss, grad_norm, learning_rate,
+        tokens, seconds, nonfinite, attempt, and each scalar of any of them (None where a step has none). points: about
+        so many steps, evenly spread."""
+        request = jobs_pb2.ListReportsRequest(job=job, first_step=first_step, last_step=last_step, points=points,
+                                              page_size=1000)
+        reports = list(self._pages("ListReports", request, "reports"))
+        names = ("step", "loss", "grad_norm", "learning_rate", "tokens", "seconds", "nonfinite", "attempt")
+        columns = {name: [getattr(report, name) for report in reports] for name in names}
+        for scalar in sorted({name for report in reports for name in report.scalars}):
+            columns[scalar] = [report.scalars.get(scalar) if scalar in report.scalars else None for report in reports]
+        return columns
+
+    def norms(self, job, step) -> Dict[str, Dict[str, float]]:
+        """Parameter → {"weight", "gradient", "update"}: norms of one step; empty where they are not kept any more."""
+        page = self._call("ListReports", jobs_pb2.ListReportsRequest(job=job, first_step=step, last_step=step, norms=True))
+        if not page.reports or not page.reports[0].norms.weight:
+            return {}
+        norms = page.reports[0].norms
+        return {parameter.name: {"weight": weight, "gradient": gradient, "update": update}
+                for parameter, weight, gradient, update in zip(page.table.parameters, norms.weight, norms.gradient, norms.update)}
+
+    def logs(self, job, rank=None, follow=False, tail_lines=0) -> Iterator[Any]:
+        """Pieces {rank, data} of the output of its ranks; of all without `rank`."""
+        request = jobs_pb2.LogRequest(job=job, follow=follow, tail_lines=tail_lines)
+        if rank is not None:
+            request.rank = rank
+        with translated():
+            yield from self._jobs.ReadLog(request)
+
+    def _rest(self, job, last_step):
+        """Reports after `last_step` of a job that has ended: a worker sends its last ones after that."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            request = jobs_pb2.ListReportsRequest(job=job.id, first_step=last_step + 1, page_size=1000)
+            for report in self._pages("ListReports", request, "reports"):
+                last_step = report.step
+                yield Change(report=report)
+            if last_step >= job.last_step or time.monotonic() > deadline:
+                return
+            time.sleep(PAUSE / 5)
+
+    def _call(self, method, request):
+        with translated():
+            return getattr(self._jobs, method)(request, timeout=TIMEOUT)
+
+    def _pages(self, method, request, field):
+        while True:
+            page = self._call(method, request)
+            yield from getattr(page, field)
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+
+def _change(response):
+    item = response.WhichOneof("item")
+    if item in ("snapshot", "changed"):
+        return Change(job=getattr(response, item))
+    return Change(**{item: getattr(response, item)}) if item in ("event", "report", "table", "progress") else None

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What calls fail with. The text is the service's own."""
+import contextlib
+
+import grpc
+
+
+class TandemError(Exception):
+    """A call that failed; `code` is gRPC's."""
+
+    def __init__(self, text, code=None):
+        super().__init__(text)
+        self.code = code
+
+
+class NotFound(TandemError):
+    """There is no such job."""
+
+
+class Refused(TandemError):
+    """The service will not do it: a bad spec, a state that does not allow it, or a caller who may not."""
+
+
+class Unreachable(TandemError):
+    """No controller answers there, or not in time."""
+
+
+KINDS = {
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.INVALID_ARGUMENT: Refused,
+    grpc.StatusCode.FAILED_PRECONDITION: Refused,
+    grpc.StatusCode.ALREADY_EXISTS: Refused,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Refused,
+    grpc.StatusCode.PERMISSION_DENIED: Refused,
+    grpc.StatusCode.UNAUTHENTICATED: Refused,
+    grpc.StatusCode.UNAVAILABLE: Unreachable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: Unreachable,
+}
+
+
+@contextlib.contextmanager
+def translated():
+    """gRPC's errors as ours."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise KINDS.get(error.code(), TandemError)(error.details() or str(error.code()), error.code()) from error

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/doctor/folder_checks.h"
+#include "cli/doctor/machine_checks.h"
+
+namespace tandem::cli {
+namespace {
+
+using Level = Finding::Level;
+using ::testing::HasSubstr;
+
+TEST(DriverTest, TheVersionIsReadFromTheKernelsText) {
+  EXPECT_EQ(DriverVersion(
+                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.20  Sun Mar 30 03:23:49 UTC 2025\n"
+                "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"),
+            "570.133.20");
+  EXPECT_EQ(
+      DriverVersion("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"),
+      "580.65.06");
+  EXPECT_EQ(DriverVersion("GCC version:  gcc version 12.2.0\n"), "");
+}
+
+TEST(DriverTest, OneTooOldForCudaFailsWithWhatItNeeds) {
+  EXPECT_EQ(CheckDriver("580.65.06").level, Level::kOk);
+  EXPECT_EQ(CheckDriver("570.133.20").level, Level::kFail);
+  EXPECT_THAT(CheckDriver("570.133.20").text, HasSubstr("needs 580"));
+  EXPECT_EQ(CheckDriver("").level, Level::kFail);
+}
+
+TEST(LibrariesTest, MissingOnesHaveNoPath) {
+  const std::map<std::string, std::string> libraries = LoadedLibraries(
+      "\tlinux-vdso.so.1 (0x00007ffd)\n"
+      "\tlibnccl.so.2 => /opt/nccl/libnccl.so.2 (0x00007f1)\n"
+      "\tlibtorch_cuda.so => not found\n"
+      "\t/lib64/ld-linux-x86-64.so.2 (0x00007f2)\n");
+  EXPECT_EQ(libraries, (std::map<std::string, std::string>{{"libnccl.so.2", "/opt/nccl/libnccl.so.2"},
+                                                           {"libtorch_cuda.so", ""}}));
+}
+
+TEST(FolderTest, AFolderThatIsThereIsTriedAndLeftAsItWas) {
+  std::string pattern = "/tmp/tandem-doctor-test-XXXXXX";
+  const std::string folder = ::mkdtemp(pattern.data());
+  for (const Finding& finding : CheckShared(folder)) {
+    EXPECT_NE(finding.level, Level::kFail) << finding.text;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(CheckShared(folder)[0].level, Level::kFail);
+}
+
+TEST(FolderTest, AFolderThatCannotBeWrittenFails) {
+  const std::vector<Finding> findings = CheckShared("/proc/self");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].level, Level::kFail);
+  EXPECT_THAT(findings[0].text, HasSubstr("cannot make a file"));
+}
+
+TEST(ProgramsTest, OneOfAnotherBuildFails) {
+  std::string pattern = "/tmp/tandem-doctor-test-XXXXXX";
+  const std::string folder = ::mkdtemp(pattern.data());
+  const std::string worker = folder + "/tandem-worker";
+  FILE* const file = ::fopen(worker.c_str(), "w");
+  ::fputs("#!/bin/sh\necho tandem-worker 9.9.9\n", file);
+  ::fclose(file);
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+  const std::vector<Finding> findings = CheckPrograms(folder);
+  ASSERT_GE(findings.size(), 3u);
+  EXPECT_EQ(findings[2].level, Level::kFail);
+  EXPECT_THAT(findings[2].text, HasSubstr("tandem-worker 9.9.9"));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace tandem::cli

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/job_setting.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/command_fixture.h"
+
+namespace tandem::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(JobSettingTest, AFieldGetsItsValueWhateverItsDepthAndType) {
+  v1::JobSpec spec;
+  spec.mutable_training()->set_steps(7);
+  spec.mutable_training()->mutable_optimizer()->set_no_weight_decay("a");
+  for (const char* setting :
+       {"training.steps=20", "training.optimizer.learning_rate=1e-4",
+        "training.optimizer.no_weight_decay=*.norm*, b", "parallelism.fsdp.strategy=hsdp",
+        "data.train=/data/a # b: c.txt", "report.parameter_norms=true"}) {
+    EXPECT_TRUE(ApplySetting(setting, spec).empty()) << setting;
+  }
+  EXPECT_EQ(spec.training().steps(), 20);
+  EXPECT_DOUBLE_EQ(spec.training().optimizer().learning_rate(), 1e-4);
+  EXPECT_EQ(spec.training().optimizer().no_weight_decay(), "*.norm*, b");
+  EXPECT_EQ(spec.parallelism().fsdp().strategy(), v1::STRATEGY_HSDP);
+  EXPECT_EQ(spec.data().train(), "/data/a # b: c.txt");
+  EXPECT_TRUE(spec.report().parameter_norms());
+}
+
+TEST(JobSettingTest, WhatIsNoFieldOrNoValueIsRefusedAndChangesNothing) {
+  v1::JobSpec spec;
+  spec.mutable_training()->set_steps(7);
+  for (const char* setting :
+       {"training.stepz=20", "training.steps=many", "training.steps", "=3", "training..steps=3",
+        "training.steps=3\nname: b", "TRAINING.steps=3", "training.steps=null", "training=3"}) {
+    EXPECT_FALSE(ApplySetting(setting, spec).empty()) << setting;
+  }
+  EXPECT_EQ(spec.training().steps(), 7);
+  EXPECT_EQ(spec.name(), "");
+}
+
+class SetTest : public CommandTest {};
+
+TEST_F(SetTest, SubmitSendsWhatTheCommandLineSays) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--set", "training.steps=5", "--set", "training.steps=6",
+                    "--set", "name=other"}),
+            kOk)
+      << console_.err;
+  ASSERT_EQ(server_->submitted.size(), 1u);
+  EXPECT_EQ(server_->submitted[0].spec().training().steps(), 6);
+  EXPECT_EQ(server_->submitted[0].spec().name(), "other");
+}
+
+TEST_F(SetTest, AViolationNamesTheOptionAndNotTheFile) {
+  const std::string file = GoodJobFile();
+  EXPECT_EQ(Tandem({"validate", "-f", file, "--set", "training.steps=0"}), kInvalidSpec);
+  EXPECT_THAT(console_.err, testing::StartsWith("--set training.steps: "));
+  EXPECT_EQ(Tandem({"validate", "-f", file, "--set", "training.stepz=3"}), kInvalidSpec);
+  EXPECT_THAT(console_.err, testing::StartsWith("--set training.stepz: "));
+  EXPECT_THAT(console_.err, HasSubstr("steps"));
+  EXPECT_EQ(Tandem({"validate", "-f", file, "--set", "steps"}), kInvalidSpec);
+  EXPECT_THAT(console_.err, HasSubstr("FIELD=VALUE"));
+}
+
+}  // namespace
+}  // namespace tandem::cli

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands about the service as a whole, and those that ask its ranks for something.
+#include <gmock/gmock.h>
+
+#include "cli/terminal/display_text.h"
+#include "tests/cli/command_fixture.h"
+
+namespace tandem::cli {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+v1::Event EventOf(int64_t seq, v1::JobState from, v1::JobState to, const std::string& reason) {
+  v1::Event event;
+  event.set_seq(seq);
+  event.set_job_id("3f2a91c07be4");
+  *event.mutable_time() = At(seq);
+  event.set_from(from);
+  event.set_to(to);
+  event.set_reason(reason);
+  return event;
+}
+
+class ServiceCommandTest : public CommandTest {
+ protected:
+  ServiceCommandTest() {
+    server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
+    server_->events = {EventOf(1, v1::JOB_STATE_UNSPECIFIED, v1::JOB_STATE_QUEUED, "Submitted"),
+                       EventOf(3, v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING, "Ready")};
+  }
+};
+
+TEST_F(ServiceCommandTest, FollowedEventsComeOnceInOrderUntilTheJobHasEnded) {
+  server_->later_events = {EventOf(7, v1::JOB_STATE_RUNNING, v1::JOB_STATE_RUNNING, "CheckpointRequested"),
+                           EventOf(9, v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED, "Finished")};
+  EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOk);
+  EXPECT_EQ(console_.out,
+            "2024-05-01 12:00:01  QUEUED      Submitted\n"
+            "2024-05-01 12:00:03  RUNNING     Ready\n"
+            "2024-05-01 12:00:07              CheckpointRequested\n"
+            "2024-05-01 12:00:09  SUCCEEDED   Finished\n");
+  EXPECT_GE(server_->event_looks, 3);
+}
+
+TEST_F(ServiceCommandTest, FollowedEventsAreObjectsOrItemsOfAListForAProgram) {
+  server_->events.push_back(EventOf(4, v1::JOB_STATE_RUNNING, v1::JOB_STATE_FAILED, "RankKilled"));
+  EXPECT_EQ(Tandem({"events", "headers", "-f", "-o", "json"}), kOk);
+  EXPECT_EQ(std::count(console_.out.begin(), console_.out.end(), '\n'), 3);
+  EXPECT_THAT(console_.out, HasSubstr(R"("seq":4)"));
+  EXPECT_EQ(Tandem({"events", "headers", "-f", "-o", "yaml"}), kOk);
+  EXPECT_THAT(console_.out,
+              HasSubstr("- seq: 4\n  time: \"2024-05-01T12:00:04Z\"\n  job_id: \"3f2a91c07be4\"\n"));
+}
+
+TEST_F(ServiceCommandTest, FollowingEndsWhenNobodyReadsAnyMore) {
+  console_.out_closed = true;
+  EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOutputClosed);
+}
+
+TEST_F(ServiceCommandTest, EventsWithoutAJobSayWhoseTheyAre) {
+  EXPECT_EQ(Tandem({"events"}), kOk);
+  EXPECT_THAT(console_.out, StartsWith("TIME                 JOB           STATE"));
+  EXPECT_THAT(console_.out, HasSubstr("3f2a91c07be4"));
+}
+
+TEST_F(ServiceCommandTest, AnEventFitsANarrowTerminal) {
+  console_.terminal = true;
+  console_.size = {40, 24};
+  server_->events = {EventOf(4, v1::JOB_STATE_RUNNING, v1::JOB_STATE_FAILED, std::string(100, 'x'))};
+  EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOk);
+  EXPECT_LE(DisplayWidth(console_.out.substr(0, console_.out.find('\n'))), 40);
+}
+
+TEST_F(ServiceCommandTest, YamlIsOfTheSameFieldsAsJson) {
+  EXPECT_EQ(Tandem({"get", "jobs", "-o", "yaml"}), kOk);
+  EXPECT_THAT(console_.out, StartsWith("- id: \"3f2a91c07be4\"\n  name: headers\n"));
+  EXPECT_EQ(Tandem({"describe", "headers", "-o", "yaml"}), kOk);
+  EXPECT_THAT(console_.out, StartsWith("id: \"3f2a91c07be4\"\nname: headers\n"));
+  EXPECT_THAT(console_.out, HasSubstr("resolved:\n  name: headers\n"));
+  server_->jobs.clear();
+  EXPECT_EQ(Tandem({"get", "jobs", "-o", "yaml"}), kOk);
+  EXPECT_EQ(console_.out, "[]\n");
+}
+
+TEST_F(ServiceCommandTest, CheckpointNowPrintsTheFolderWhenTheRanksHaveSavedIt) {
+  server_->jobs[0].mutable_checkpoints()->set_answered(77);
+  server_->jobs[0].mutable_checkpoints()->set_last_step(120);
+  EXPECT_EQ(Tandem({"checkpoint", "now", "headers"}), kOk);
+  EXPECT_EQ(console_.out, "/data/runs/headers/step-120\n");
+}
+
+TEST_F(ServiceCommandTest, CheckpointNowSaysWhyNothingWasSaved) {
+  server_->jobs[0].mutable_checkpoints()->set_answered(77);
+  server_->jobs[0].mutable_checkpoints()->set_answer_error("No space left on device");
+  EXPECT_EQ(Tandem({"checkpoint", "now", "headers"}), kFailed);
+  EXPECT_EQ(console_.err,
+            "tandem: checkpoint now headers: not saved, and training goes on: No space left on device\n");
+  server_->jobs[0].mutable_checkpoints()->clear_answered();
+  server_->jobs[0].set_state(v1::JOB_STATE_FAILED);
+  server_->jobs[0].set_reason("RankKilled");
+  EXPECT_EQ(Tandem({"checkpoint", "now", "headers"}), kFailed);
+  EXPECT_EQ(console_.err,
+            "tandem: checkpoint now headers: the job ended before it was saved: FAILED: RankKilled\n");
+  EXPECT_EQ(Tandem({"checkpoint", "now", "headers", "--no-wait"}), kOk);
+  EXPECT_EQ(console_.out, "");
+  server_->checkpoint_status = {grpc::StatusCode::FAILED_PRECONDITION, "there is nowhere to save"};
+  EXPECT_EQ(Tandem({"checkpoint", "now", "headers"}), kFailed);
+  EXPECT_THAT(console_.err, HasSubstr("there is nowhere to save"));
+  EXPECT_EQ(Tandem({"checkpoint", "now", "nobody"}), kNotFound);
+  EXPECT_EQ(Tandem({"checkpoint"}), kUsage);
+  EXPECT_EQ(console_.err,
+            "tandem: checkpoint: say what: checkpoint now JOB; see `tandem checkpoint --help`\n");
+}
+
+TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {
+  EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint"}), kOk);
+  EXPECT_EQ(Tandem({"cancel", "headers"}), kOk);
+  ASSERT_EQ(server_->cancelled.size(), 2u);
+  EXPECT_TRUE(server_->cancelled[0].checkpoint());
+  EXPECT_FALSE(server_->cancelled[1].checkpoint());
+}
+
+TEST_F(ServiceCommandTest, HealthIsTheExitCode) {
+  EXPECT_EQ(Tandem({"health"}), kOk);
+  EXPECT_EQ(console_.out, "SERVING  other at " + server_->address() + "\n");
+  server_->Stop();
+  EXPECT_EQ(Tandem({"health", "--timeout", "1s"}), kUnreachable);
+  EXPECT_EQ(console_.out, "");
+  EXPECT_EQ(Tandem({"health", "--timeout", "soon"}), kUsage);
+}
+
+TEST_F(ServiceCommandTest, TopIntoAPipeIsPrintedOnce) {
+  v1::Worker& worker = server_->workers.emplace_back();
+  worker.set_id("local-1");
+  worker.set_connected(true);
+  worker.set_slots(4);
+  worker.set_slots_in_use(2);
+  server_->jobs[0].set_last_step(8);
+  server_->reports = {SampleReport(7), SampleReport(8)};
+  EXPECT_EQ(Tandem({"top"}), kOk);
+  EXPECT_THAT(console_.out,
+              StartsWith("workers 1 of 1 connected  slots 2 of 4 in use  jobs 1 RUNNING  8,192 tokens/s\n"));
+  EXPECT_THAT(console_.out, HasSubstr("headers  RUNNING  8/200  2.4375     8,192    0.500 s  1:36"));
+  EXPECT_THAT(console_.out, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(ServiceCommandTest, DoctorNamesEveryFindingAndFailsWhereOneDoes) {
+  EXPECT_EQ(Tandem({"doctor"}), kOk)
+      << console_.out;  // nothing is installed beside this test, which is a warning
+  EXPECT_THAT(console_.out, HasSubstr("WARN  tandem-worker        there is none in " + folder_ + "/bin"));
+  EXPECT_THAT(console_.out, HasSubstr("WARN  controller           other at " + server_->address()));
+  EXPECT_THAT(console_.out, HasSubstr("state                " + folder_ + ": "));
+  EXPECT_EQ(Tandem({"doctor", "--shared", folder_ + "/absent", "-o", "json"}), kFailed);
+  EXPECT_THAT(console_.out, HasSubstr(R"({"level":"FAIL","subject":"shared folder","text":")" + folder_ +
+                                      "/absent: No such file or directory"));
+  server_->Stop();
+  EXPECT_EQ(Tandem({"doctor"}), kFailed) << "a controller that was named must answer";
+}
+
+TEST_F(ServiceCommandTest, DoctorOnANarrowTerminalWraps) {
+  console_.terminal = true;
+  console_.size = {50, 24};
+  Tandem({"doctor"});
+  for (size_t begin = 0; begin < console_.out.size();) {
+    const size_t end = console_.out.find('\n', begin);
+    EXPECT_LE(DisplayWidth(console_.out.substr(begin, end - begin)), 50);
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::cli

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page's address: JSON of the users' service, health, and who is turned away.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "controller/http/query.h"
+#include "nlohmann/json.hpp"
+#include "tests/controller/http_client.h"
+#include "tests/controller/service_fixture.h"
+#include "tests/controller/simulated_worker.h"
+#include "tests/tls/certificates.h"
+
+namespace tandem::controller {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+TEST(QueryTest, FieldsOfEveryTypeAreSet) {
+  v1::ListJobsRequest request;
+  ASSERT_TRUE(
+      FillFromQuery(
+          "page_size=7&states=JOB_STATE_QUEUED&states=JOB_STATE_RUNNING&brief=true&page_token=a%20b%26+c",
+          request)
+          .ok());
+  EXPECT_EQ(request.page_size(), 7);
+  EXPECT_THAT(request.states(), testing::ElementsAre(v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING));
+  EXPECT_TRUE(request.brief());
+  EXPECT_EQ(request.page_token(), "a b& c");
+}
+
+TEST(QueryTest, WhatDoesNotFitIsRefused) {
+  for (const char* query :
+       {"page_size=x", "page_size=99999999999", "states=QUEUED", "brief=1", "nothing=1", "page_token=%",
+        "page_token=%4", "page_token=%zz", "page_token=%00", "page_token=a%0ab", "page_size"}) {
+    v1::ListJobsRequest request;
+    EXPECT_FALSE(FillFromQuery(query, request).ok()) << query;
+  }
+  v1::SubmitRequest request;
+  EXPECT_FALSE(FillFromQuery("spec=a", request).ok()) << "a message";
+  EXPECT_FALSE(FillFromQuery("request_id=" + std::string(5000, 'a'), request).ok());
+}
+
+class SiteTest : public ::testing::Test {
+ protected:
+  void Start(const std::string& listen = "127.0.0.1:0", PageMode page = PageMode::kAuto,
+             const tls::TlsFiles& tls = {}) {
+    ServerOptions options;
+    options.tls = tls;
+    options.state_directory = folder_.path();
+    options.listen = {"127.0.0.1:0"};
+    options.metrics_listen = listen;
+    options.page = page;
+    options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
+    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  std::string Get(const std::string& path, const std::string& host = "localhost:9464") {
+    HttpConnection connection(server_->metrics_address());
+    connection.Send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+    return connection.Read();
+  }
+  nlohmann::json Api(const std::string& call) {
+    const std::string answer = Get("/api/" + call);
+    return nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n") + 4));
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(SiteTest, TheJsonIsThatOfTheService) {
+  Start();
+  SimulatedWorker worker("a", server_->addresses().at(0), {.slots = 2});
+  JobClient client(server_->addresses().at(0));
+  v1::Job job;
+  ASSERT_TRUE(client.Submit(JobClient::SpecOf("shown", 2), "", job).ok());
+  ASSERT_TRUE(client.Follow("shown", job).ok());
+
+  const nlohmann::json listed = Api("ListJobs?brief=true")["jobs"][0];
+  EXPECT_EQ(listed["id"], job.id());
+  EXPECT_EQ(listed["state"], "JOB_STATE_SUCCEEDED");
+  EXPECT_EQ(listed["resolved"]["training"], (nlohmann::json{{"steps", "3"}}));
+  EXPECT_FALSE(listed.contains("submitted"));
+  EXPECT_TRUE(Api("GetJob?job=shown")["submitted"].contains("data"));
+  EXPECT_EQ(Api("ListWorkers")["workers"][0]["id"], "a");
+  EXPECT_EQ(Api("ListReports?job=shown")["reports"].size(), 100u) << "a page, unless asked otherwise";
+
+  // Far fewer, with the first and the newest.
+  const nlohmann::json spread = Api("ListReports?job=shown&points=10")["reports"];
+  EXPECT_GE(spread.size(), 9u);
+  EXPECT_LE(spread.size(), 12u);
+  EXPECT_EQ(spread.front()["step"], "1");
+  EXPECT_EQ(spread.back()["step"], "256");
+  EXPECT_EQ(Api("ListReports?job=shown&points=100&first_step=50&last_step=60")["reports"].size(), 11u);
+
+  const nlohmann::json events = Api("ListEvents?job=shown")["events"];
+  const int64_t third = std::stoll(events[2]["seq"].get<std::string>());
+  EXPECT_EQ(Api("ListEvents?job=shown&after_seq=" + std::to_string(third))["events"].size(),
+            events.size() - 3);
+}
+
+TEST_F(SiteTest, ThePageReadsBesideTlsTooAndNobodyElseIsTakenForIt) {
+  const tls::Certificates certificates;
+  Start("127.0.0.1:0", PageMode::kAuto, certificates.Files("controller", certificates.OfServer()));
+  EXPECT_THAT(Get("/api/ListJobs"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
+  const tls::Credential worker = certificates.Of({tls::Role::kWorker, "w"});
+  const auto stub = v1::Jobs::NewStub(grpc::CreateChannel(
+      server_->addresses().at(0),
+      grpc::SslCredentials({certificates.authority().certificate, worker.key, worker.certificate})));
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  context.AddMetadata("tandem-page", "");
+  context.AddMetadata("tandem-page", std::string(32, '0'));
+  v1::ListJobsResponse response;
+  EXPECT_EQ(stub->ListJobs(&context, {}, &response).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST_F(SiteTest, ErrorsAreJsonWithTheStatusThatFits) {
+  Start();
+  EXPECT_THAT(Get("/api/GetJob?job=nobody"),
+              AllOf(StartsWith("HTTP/1.1 404 "), HasSubstr(R"({"code":"NOT_FOUND","message":")")));
+  EXPECT_THAT(Get("/api/ListJobs?page_size=many"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Get("/api/ListReports?job=x&points=1"), StartsWith("HTTP/1.1 400 "));
+  for (const char* method : {"Submit", "Cancel", "Checkpoint", "Profile", "Watch", ""}) {
+    EXPECT_THAT(Get(std::string("/api/") + method), Not(StartsWith("HTTP/1.1 200 ")))
+        << method << " is not for readers";
+  }
+}
+
+TEST_F(SiteTest, ThePageAsksForNothingFromElsewhere) {
+  Start();
+  const std::string answer = Get("/");
+  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("default-src 'none'"),
+                            HasSubstr("<title>Tandem")));
+  const std::string page = answer.substr(answer.find("\r\n\r\n"));
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("http://")), Not(HasSubstr("https://")), Not(HasSubstr("src=")),
+                          Not(HasSubstr("@import"))));
+}
+
+TEST_F(SiteTest, ANameThatSomebodyPointedHereIsRefused) {
+  Start();
+  for (const char* host :
+       {"evil.example", "evil.example:9464", "127.evil.example", "localhost.evil.example", ""}) {
+    EXPECT_THAT(Get("/api/ListJobs", host), StartsWith("HTTP/1.1 403 ")) << host;
+  }
+  for (const char* host : {"localhost", "127.0.0.1:9464", "[::1]:9464", "[::1]"}) {
+    EXPECT_THAT(Get("/api/ListJobs", host), StartsWith("HTTP/1.1 200 ")) << host;
+  }
+  EXPECT_THAT(Get("/metrics", "metrics.example"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(SiteTest, BeyondThisMachineThereIsAPageOnlyOnRequest) {
+  Start(":0");
+  EXPECT_THAT(Get("/"), AllOf(StartsWith("HTTP/1.1 404 "), HasSubstr("--page on")));
+  EXPECT_THAT(Get("/api/ListJobs"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Get("/metrics"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Get("/healthz"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("\r\n\r\nok\n")));
+  server_.reset();
+  Start(":0", PageMode::kOn);
+  EXPECT_THAT(Get("/", "tandem.example"), StartsWith("HTTP/1.1 200 "));
+}
+
+}  // namespace
+}  // namespace tandem::controller

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python client, as a wheel that is installed, against a real controller."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from cluster import free_port, tiny_job, wait_for
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python"
+ENDLESS = 1_000_000
+
+
+@pytest.fixture(scope="session")
+def tandem(tmp_path_factory):
+    """The module, from a wheel of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(["cp", "-r", PACKAGE, PACKAGE.parent / "proto", PACKAGE.parent / "CMakeLists.txt", folder], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index",
+                    "--disable-pip-version-check", "--target", folder / "installed", folder / "python"], check=True)
+    sys.path.insert(0, str(folder / "installed"))
+    import tandem as module
+    assert module.__file__.startswith(str(folder))
+    return module
+
+
+def test_a_job_is_submitted_watched_to_its_end_and_its_metrics_are_columns(start, tandem):
+    cluster = start()
+    with tandem.Client(cluster.address) as client:
+        job = client.submit(tiny_job("python", steps=12), request_id="once")
+        assert client.submit(tiny_job("python", steps=12), request_id="once").id == job.id
+        changes = list(client.watch(job.id, reports=True, norms=True))
+        assert [change.report.step for change in changes if change.report] == list(range(1, 13))
+        assert changes[-1].job.state == 7 and changes[-1].job.name == "python"  # JOB_STATE_SUCCEEDED
+        assert len([change.report for change in changes if change.report][-1].norms.weight) > 5
+
+        columns = client.metrics("python")
+        assert columns["step"] == list(range(1, 13))
+        told = cluster.reports("python")
+        assert columns["loss"] == [report["loss"] for report in told]
+        assert all(len(column) == 12 for column in columns.values())
+        assert len(client.metrics("python", points=4)["step"]) <= 6
+        spent = client.get("python").time
+        assert abs(spent.stepping - sum(columns["seconds"])) < 0.01 and spent.starting > 0 and spent.lost == 0
+        parts = (spent.waiting, spent.starting, spent.stepping, spent.checkpoints, spent.lost, spent.other)
+        assert abs(sum(parts) - spent.total) < 1e-6 and min(parts) >= 0
+        norms = client.norms("python", 12)
+        assert norms["model.norm.weight"]["weight"] > 0
+        assert [event.reason for event in client.events("python")][-1] == "Finished"
+        assert [each.name for each in client.jobs(states=["SUCCEEDED"])] == ["python"]
+        assert list(client.jobs(states=["FAILED"])) == []
+        assert [worker.id for worker in client.workers()] == ["w0", "w1"]
+        assert {piece.rank for piece in client.logs("python")} <= {0, 1}
+
+
+def test_a_watch_goes_on_over_a_restart_of_the_controller(start, tandem):
+    cluster = start()
+    client = tandem.Client(cluster.address)
+    job = client.submit(tiny_job("long", steps=400))
+    steps, state = [], None
+    for change in client.watch(job.id, reports=True):
+        if change.report is not None:
+            steps.append(change.report.step)
+            if len(steps) == 20:
+                cluster.kill_controller()
+                cluster.start_controller()
+        if change.job is not None:
+            state = change.job.state
+    assert steps == list(range(1, 401)) and state == 7
+
+
+def test_checkpoint_and_cancel_are_calls(start, tandem, tmp_path):
+    cluster = start()
+    client = tandem.Client(cluster.address)
+    job = client.submit(tiny_job("saved", steps=ENDLESS, directory=tmp_path / "run"))
+    wait_for("steps", lambda: client.get(job.id).last_step > 2)
+    asked = client.checkpoint(job.id).checkpoints.requested
+    wait_for("a checkpoint", lambda: client.get(job.id).checkpoints.answered == asked)
+    client.cancel(job.id, checkpoint=True)
+    assert client.wait(job.id).state == 9  # JOB_STATE_CANCELLED
+    assert len(list((tmp_path / "run").glob("step-*"))) == 2
+
+
+def test_what_is_refused_says_why(start, tandem):
+    cluster = start(workers=0)
+    client = tandem.Client(cluster.address)
+    bad = tiny_job("bad")
+    bad["training"]["steps"] = 0
+    with pytest.raises(tandem.Refused, match="training.steps: 0 is not allowed"):
+        client.submit(bad)
+    assert [violation.path for violation in client.validate(bad)] == ["training.steps"]
+    with pytest.raises(tandem.Refused, match="training.stepz: there is no such field"):
+        client.submit({"training": {"stepz": 1}})
+    with pytest.raises(tandem.Refused, match="strategy: 'zero4' is not allowed; allowed: .*zero3"):
+        client.submit({"parallelism": {"fsdp": {"strategy": "zero4"}}})
+    with pytest.raises(tandem.NotFound):
+        client.get("nobody")
+    with pytest.raises(tandem.Refused):
+        client.checkpoint(client.submit(tiny_job("queued")).id)
+    with pytest.raises(tandem.Unreachable):
+        tandem.Client(f"127.0.0.1:{free_port()}").get("x")
+    with pytest.raises(ValueError, match="all three"):
+        tandem.Client("host:1", ca="/ca.pem")

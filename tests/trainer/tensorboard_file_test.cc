@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/tensorboard_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "platform/fake_clock.h"
+#include "trainer/failure.h"
+#include "trainer/tensorboard.pb.h"
+
+namespace tandem::trainer {
+namespace {
+
+using ::testing::ElementsAre;
+
+class TensorBoardTest : public ::testing::Test {
+ protected:
+  TensorBoardTest() {
+    std::string pattern = "/tmp/tandem-tensorboard-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~TensorBoardTest() override { std::filesystem::remove_all(folder_); }
+
+  // The events of every file, in the order in which TensorBoard reads them.
+  std::vector<TensorBoardEvent> Events() const {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/tensorboard")) {
+      paths.push_back(entry.path());
+    }
+    std::sort(paths.begin(), paths.end());
+    std::vector<TensorBoardEvent> events;
+    for (const std::string& path : paths) {
+      std::stringstream text;
+      text << std::ifstream(path).rdbuf();
+      const std::string all = text.str();
+      for (size_t at = 0; at < all.size();) {
+        uint64_t size = 0;
+        std::memcpy(&size, all.data() + at, sizeof(size));
+        const std::string data = all.substr(at + 12, size);
+        EXPECT_EQ(all.substr(at, size + 16), TensorBoardRecord(data));
+        EXPECT_TRUE(events.emplace_back().ParseFromString(data));
+        at += size + 16;
+      }
+    }
+    return events;
+  }
+
+  std::string folder_;
+  platform::FakeClock clock_;
+};
+
+// Made by TensorFlow's own writer.
+TEST_F(TensorBoardTest, RecordsAreThoseThatTensorBoardReads) {
+  TensorBoardEvent version;
+  version.set_wall_time(1);
+  version.set_file_version("brain.Event:2");
+  EXPECT_EQ(absl::BytesToHexString(TensorBoardRecord(version.SerializeAsString())),
+            "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
+  TensorBoardEvent event;
+  event.set_wall_time(2);
+  event.set_step(7);
+  TensorBoardEvent::Summary::Value& value = *event.mutable_summary()->add_value();
+  value.set_tag("loss");
+  value.set_simple_value(1.5);
+  EXPECT_EQ(absl::BytesToHexString(TensorBoardRecord(event.SerializeAsString())),
+            "1a00000000000000129bd82d09000000000000004010072a0d0a0b0a046c6f7373150000c03f1b484874");
+}
+
+TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
+  TensorBoardFile file(platform::SystemFiles(), clock_, folder_, 0);
+  file.Append({.step = 3,
+               .loss = 2.5,
+               .grad_norm = 0.5,
+               .learning_rate = 0.25,
+               .seconds = 0.125,
+               .scalars = {{"tokens_per_second", 1024}, {"validation_loss", 3}}});
+  const std::vector<TensorBoardEvent> events = Events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].file_version(), "brain.Event:2");
+  EXPECT_EQ(events[1].session_log().status(), 1);
+  EXPECT_EQ(events[2].step(), 3);
+  std::vector<std::pair<std::string, float>> values;
+  for (const auto& value : events[2].summary().value()) {
+    values.emplace_back(value.tag(), value.simple_value());
+  }
+  using Value = std::pair<std::string, float>;
+  EXPECT_THAT(values, ElementsAre(Value("loss_metrics/global_avg_loss", 2.5F), Value("grad_norm", 0.5F),
+                                  Value("lr", 0.25F), Value("time_metrics/end_to_end(s)", 0.125F),
+                                  Value("throughput(tps)", 1024.F),
+                                  Value("validation_metrics/global_avg_loss", 3.F)));
+}
+
+TEST_F(TensorBoardTest, AResumedJobTellsWhichStepsComeAgain) {
+  TensorBoardFile(platform::SystemFiles(), clock_, folder_, 0).Append({.step = 12});
+  clock_.Advance(absl::Seconds(5));
+  TensorBoardFile(platform::SystemFiles(), clock_, folder_, 10).Append({.step = 11});
+  const std::vector<TensorBoardEvent> events = Events();
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_EQ(events[1].step(), 0);
+  EXPECT_EQ(events[4].session_log().status(), 1);
+  EXPECT_EQ(events[4].step(), 11);
+}
+
+TEST_F(TensorBoardTest, AFolderThatCannotBeWrittenIsTheUsersError) {
+  std::ofstream(folder_ + "/tensorboard") << "a file";
+  EXPECT_THROW(TensorBoardFile(platform::SystemFiles(), clock_, folder_, 0), UserError);
+}
+
+}  // namespace
+}  // namespace tandem::trainer

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "platform/clock.h"
+#include "platform/files.h"
+#include "platform/regular_file.h"
+#include "trainer/reporter.h"
+
+namespace tandem::trainer {
+
+// One record of an event file: length, masked CRC-32C of it, data, masked CRC-32C of that, little-endian.
+std::string TensorBoardRecord(std::string_view data);
+
+// The events of this start of a job in `DIRECTORY/tensorboard`, for `tensorboard --logdir DIRECTORY`: loss,
+// gradient norm, learning rate, speed and scalars of every step, under the tags that torchtitan uses. Every
+// start writes a file of its own, which makes TensorBoard drop the steps of older files that come again.
+// Written by rank 0, from one thread.
+class TensorBoardFile {
+ public:
+  // Throws UserError, naming the folder, where it cannot be written.
+  TensorBoardFile(platform::Files& files, const platform::Clock& clock, const std::string& directory,
+                  int64_t resumed_step);
+
+  // One write(2), of whole records or nothing. A failure is logged once, nothing more is written then, and
+  // training goes on.
+  void Append(const StepSummary& summary);
+
+ private:
+  void Write(const std::string& text);
+
+  const platform::Clock& clock_;
+  std::string path_;
+  platform::Descriptor file_;
+  bool failed_ = false;
+};
+
+}  // namespace tandem::trainer
