@@ -10,8 +10,9 @@
 // the steps after the warm-up, of rank 0.
 //
 // Where ranks share experts: "all_to_all_ms", how long a step's exchanges took, from when the last thing that
-// they wait for was there; "exposed_ms", how much of that the compute stream had nothing to do; "hidden": the
-// rest of it, as a share.
+// they wait for was there; "exposed_ms", how much of that the compute stream had nothing to do. What an
+// overlapped schedule hides is 1 - its exposed_ms / the all_to_all_ms of the sequential one, in which nothing
+// works beside them.
 //
 // "parts" adds where the step goes: how long each operation took in a step and how often it ran, by events
 // around every call, which lengthen the step a little. The fold runs beside the compute, all else in it;
@@ -292,7 +293,6 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& mar
   if (!exchanging.empty()) {
     result["all_to_all_ms"] = Median(exchanging);
     result["exposed_ms"] = Median(exposed);
-    result["hidden"] = 1 - Median(exposed) / Median(exchanging);
   }
   if (!marks.calls.empty()) {
     result["parts"] = Parts(marks.calls, origin, compute[first_of(first_run)].start->Since(origin),
