@@ -389,7 +389,8 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
             "model.norm.weight          128\n")
       << "a report may lack some";
   EXPECT_EQ(Tandem({"norms", "headers", "--norm", "rms", "--top", "1"}), kOk);
-  EXPECT_THAT(console_.out, testing::HasSubstr("model.norm.weight  128     0.999    0.0884  0.0044       4.42e-03"));
+  EXPECT_THAT(console_.out,
+              testing::HasSubstr("model.norm.weight  128     0.999    0.0884  0.0044       4.42e-03"));
   EXPECT_EQ(Tandem({"norms", "headers", "--norm", "l1"}), kUsage);
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "1", "-o", "json"}), kOk);
   EXPECT_THAT(console_.out, testing::HasSubstr(R"("rms":0.25,"max_abs":2.0,"gradient_max_abs":0.5,)"
