@@ -63,43 +63,55 @@ class Region {
   std::vector<int> conflict_ends_;
 };
 
-// What has been placed, found by when it is in use: per block of numbers, what may conflict with one of them.
+// What has been placed, found by when it is in use. Numbers are in blocks. What comes into use in a block is
+// listed there; what is still in use in later ones is listed in a tree over the blocks, once a subtree.
 class Placed {
  public:
-  explicit Placed(const Region& region) : region_(region), blocks_(region.size() / kBlock + 1) {}
+  explicit Placed(const Region& region)
+      : region_(region),
+        num_blocks_(region.size() / kBlock + 1),
+        begun_(num_blocks_),
+        lasting_(2 * num_blocks_) {}
 
   void Clear() {
-    for (std::vector<Bytes>& block : blocks_) {
-      block.clear();
+    for (std::vector<std::vector<Bytes>>* lists : {&begun_, &lasting_}) {
+      for (std::vector<Bytes>& list : *lists) {
+        list.clear();
+      }
     }
   }
 
   void Insert(int i, int64_t begin) {
     const Bytes bytes{begin, begin + region_.bytes(i), i};
-    for (int block = FirstBlock(i); block <= LastBlock(i); ++block) {
-      std::vector<Bytes>& placed = blocks_[block];
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), begin,
-                                     [](int64_t b, const Bytes& other) { return b < other.begin; }),
-                    bytes);
+    Insert(bytes, begun_[FirstBlock(i)]);
+    // The subtrees that together are the blocks from the next one to the last.
+    int first = FirstBlock(i) + 1 + num_blocks_;
+    int end = LastBlock(i) + 1 + num_blocks_;
+    for (; first < end; first /= 2, end /= 2) {
+      if (first % 2 == 1) {
+        Insert(bytes, lasting_[first++]);
+      }
+      if (end % 2 == 1) {
+        Insert(bytes, lasting_[--end]);
+      }
     }
   }
 
   // The lowest address from `at` on where buffer i conflicts with nothing.
   int64_t FirstFit(int i, int64_t at) {
-    const int first = FirstBlock(i);
-    const int count = LastBlock(i) - first + 1;
-    next_.assign(count, 0);
-    // What lies before next_ in a block is below `at`, or does not conflict.
+    ListInUse(i);
+    const int count = static_cast<int>(in_use_.size());
+    // What lies before `next` in a list is below `at`, or does not conflict.
     for (int settled = 0, k = 0; settled < count; k = (k + 1) % count) {
-      const std::vector<Bytes>& placed = blocks_[first + k];
+      const std::vector<Bytes>& placed = *in_use_[k].placed;
       const int64_t before = at;
-      size_t& next = next_[k];
+      size_t& next = in_use_[k].next;
       for (; next < placed.size() && placed[next].begin < at + region_.bytes(i); ++next) {
         if (placed[next].end > at && region_.Conflict(placed[next].number, i)) {
           at = placed[next].end;
         }
       }
-      work_ += placed.size();
+      work_ += static_cast<int64_t>(placed.size());
       settled = at == before ? settled + 1 : 1;
     }
     return at;
@@ -116,12 +128,42 @@ class Placed {
     int number = -1;
   };
 
+  struct List {
+    const std::vector<Bytes>* placed = nullptr;
+    size_t next = 0;
+  };
+
   static int FirstBlock(int i) { return i / kBlock; }
   int LastBlock(int i) const { return (region_.conflict_end(i) - 1) / kBlock; }
 
+  static void Insert(const Bytes& bytes, std::vector<Bytes>& list) {
+    list.insert(std::upper_bound(list.begin(), list.end(), bytes.begin,
+                                 [](int64_t begin, const Bytes& other) { return begin < other.begin; }),
+                bytes);
+  }
+
+  // What may be in use together with buffer i, each in one list.
+  void ListInUse(int i) {
+    in_use_.clear();
+    const auto add = [&](const std::vector<Bytes>& list) {
+      if (!list.empty()) {
+        in_use_.push_back({&list});
+      }
+    };
+    for (int node = FirstBlock(i) + num_blocks_; node > 0; node /= 2) {
+      add(lasting_[node]);
+    }
+    for (int block = FirstBlock(i); block <= LastBlock(i); ++block) {
+      add(begun_[block]);
+    }
+  }
+
   const Region& region_;
-  std::vector<std::vector<Bytes>> blocks_;  // each by begin
-  std::vector<size_t> next_;
+  const int num_blocks_;
+  // Each list by begin.
+  std::vector<std::vector<Bytes>> begun_;    // by block
+  std::vector<std::vector<Bytes>> lasting_;  // by subtree: leaves behind num_blocks_, n's parent is n / 2
+  std::vector<List> in_use_;
   int64_t work_ = 0;
 };
 
