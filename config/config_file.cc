@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config_file.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -41,6 +42,24 @@ std::string TakeValue(const YamlNode& node, Setting& setting) {
   return setting.values.empty() ? "the list is empty; leave the line out to have the default" : "";
 }
 
+// A template of which nobody has put a line in force. A file without a character in it is none: it may be all
+// that is left of one.
+bool IsAllComments(std::string_view text) {
+  bool comments = false;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const size_t first = text.find_first_not_of(" \t\r", begin);
+    if (first < end) {
+      if (text[first] != '#') {
+        return false;
+      }
+      comments = true;
+    }
+    begin = end + 1;
+  }
+  return comments;
+}
+
 }  // namespace
 
 std::string Problem::In(const std::string& file) const {
@@ -55,6 +74,9 @@ Problem ProblemWith(const Setting& setting, const std::string& sentence) {
 
 ConfigFile ReadConfigText(std::string_view text) {
   ConfigFile out;
+  if (IsAllComments(text)) {
+    return out;
+  }
   YamlNode root;
   jobspec::YamlProblem problem;
   if (!jobspec::ParseYaml(text, "config file", root, problem)) {

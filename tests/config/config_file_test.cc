@@ -71,6 +71,12 @@ good: g
   EXPECT_EQ(file.settings[1].key, "good");
 }
 
+TEST(ConfigFileTest, AFileOfCommentsSetsNothing) {
+  const ConfigFile file = ReadConfigText("# slots: 4\n\n  # listen: 0.0.0.0:7471\r\n");
+  EXPECT_THAT(Problems(file), IsEmpty());
+  EXPECT_TRUE(file.settings.empty());
+}
+
 TEST(ConfigFileTest, WhatIsNoConfigFileIsOneProblem) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "f.yaml: the text is empty; write a config file in YAML or JSON"},
