@@ -195,20 +195,22 @@ int64_t TokensPerStep(const JobPlan& plan) {
          plan.train.ranks;
 }
 
-fsdp::Layout LayoutOf(const JobPlan& plan, size_t unit, int rank) {
-  fsdp::Layout layout = plan.layouts.at(unit);
-  if (!plan.units[unit].experts || plan.model.moe.ranks == 1) {
-    return layout;
+std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank) {
+  std::vector<fsdp::Layout> layouts = plan.layouts;
+  if (plan.model.moe.ranks == 1) {
+    return layouts;
   }
   model::DecoderConfig config = plan.model;
   config.moe.rank = RankIn(plan.groups, "ep", rank);
-  for (const model::UnitParameters& own : model::DecoderUnits(config)) {
-    for (size_t i = 0; own.name == plan.units[unit].name && i < own.parameters.size(); ++i) {
-      layout.parameters[i].name = own.parameters[i].name;
-      layout.parameters[i].decays = Decays(own.parameters[i].name, plan.train.optimizer);
+  const std::vector<model::UnitParameters> units = model::DecoderUnits(config);
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (size_t i = 0; units[unit].experts && i < units[unit].parameters.size(); ++i) {
+      fsdp::Parameter& parameter = layouts.at(unit).parameters.at(i);
+      parameter.name = units[unit].parameters[i].name;
+      parameter.decays = Decays(parameter.name, plan.train.optimizer);
     }
   }
-  return layout;
+  return layouts;
 }
 
 std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan) {
@@ -242,9 +244,9 @@ std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank) {
     places.emplace(parameter.name, places.size());
   }
   std::vector<size_t> own;
-  for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
-    const fsdp::Layout layout = LayoutOf(plan, unit, rank);
-    for (const fsdp::Parameter& parameter : layout.parameters) {
+  const std::vector<fsdp::Layout> layouts = LayoutsOf(plan, rank);
+  for (size_t unit = 0; unit < layouts.size(); ++unit) {
+    for (const fsdp::Parameter& parameter : layouts[unit].parameters) {
       if (!plan.outline.units[unit].frozen) {
         own.push_back(places.at(parameter.name));
       }

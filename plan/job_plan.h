@@ -96,9 +96,9 @@ struct JobPlan {
 // ours, with the check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
-// The layout of a unit as `rank` has it, which differs from plan.layouts in the names of experts, and in what
+// The units' layouts as `rank` has them, which differ from plan.layouts in the names of experts, and in what
 // follows from names: of the ranks that share the experts of a layer, each has its own.
-fsdp::Layout LayoutOf(const JobPlan& plan, size_t unit, int rank);
+std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank);
 
 // With all experts: what does not depend on how many ranks share them, as checkpoints and reports do not.
 std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan);

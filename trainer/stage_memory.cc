@@ -41,10 +41,10 @@ device::Memory StageMemory::At(const Program& program, const Operand& operand, i
 
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend) {
   std::vector<fsdp::UnitShard> units;
+  std::vector<fsdp::Layout> layouts = plan::LayoutsOf(plan, rank);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const model::UnitTypes& types = plan.precision.Of(plan.units[unit].name);
-    units.emplace_back(plan.units[unit].name, plan::LayoutOf(plan, unit, rank),
-                       plan::MeshOf(plan, unit, rank),
+    units.emplace_back(plan.units[unit].name, std::move(layouts[unit]), plan::MeshOf(plan, unit, rank),
                        fsdp::UnitTypes{.main = model::ScalarTypeOf(types.main),
                                        .compute = model::ScalarTypeOf(types.compute),
                                        .transport = model::ScalarTypeOf(types.transport),
