@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "comm/communicator.h"
@@ -30,6 +31,7 @@ struct Membership {
   std::string prefix;  // of its keys in the store, unique per group and attempt
   int rank = 0;        // within the group
   int size = 1;
+  std::vector<int> ranks;  // of the job, in the group's order, which errors name; empty: 0 to size - 1
   parallel::GroupOptions options;  // of NCCL; Gloo has none, and specs that give some on CPUs are refused
   std::string clone_of;  // a group with the same members in the same order, to be cloned live; empty: none
 };

@@ -68,6 +68,11 @@ std::string TextOf(const std::exception& error) {
   return of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
 }
 
+// ranks: of the job, by their place in the group; empty: the places.
+std::string RankText(const std::vector<int>& ranks, int place) {
+  return "rank " + std::to_string(ranks.empty() ? place : ranks.at(place));
+}
+
 // Gloo's text begins with the place in its source; what a reader needs comes behind it.
 std::string Reason(const std::string& text, const std::string& peer, absl::Duration timeout) {
   if (text.find("imed out") != std::string::npos) {
@@ -82,9 +87,14 @@ std::string Reason(const std::string& text, const std::string& peer, absl::Durat
 
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(std::string name, int rank, int size, absl::Duration timeout,
+  GlooCommunicator(std::string name, int rank, int size, std::vector<int> ranks, absl::Duration timeout,
                    c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo)
-      : name_(std::move(name)), rank_(rank), size_(size), timeout_(timeout), gloo_(std::move(gloo)) {}
+      : name_(std::move(name)),
+        rank_(rank),
+        size_(size),
+        ranks_(std::move(ranks)),
+        timeout_(timeout),
+        gloo_(std::move(gloo)) {}
 
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
@@ -125,7 +135,7 @@ class GlooCommunicator final : public Communicator {
   // and their errors do not say which rank was lost.
   // to_root: to rank 0 alone.
   void Exchange(const Collective& call, bool to_root = false) {
-    const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + call.operation;
+    const std::string where = "group " + name_ + " " + RankText(ranks_, rank_) + " " + call.operation;
     if (aborted_) throw CommError(where + ": aborted");
     const uint64_t sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed);
     // In flight at most this and the next collective: a few bits keep them apart.
@@ -157,7 +167,7 @@ class GlooCommunicator final : public Communicator {
       num_ended_.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::exception& error) {
       aborted_ = true;  // the buffers of this call may still be written; no further call may start
-      throw CommError(where + ": " + Reason(TextOf(error), "rank " + std::to_string(peer), timeout_));
+      throw CommError(where + ": " + Reason(TextOf(error), RankText(ranks_, peer), timeout_));
     }
   }
 
@@ -166,6 +176,7 @@ class GlooCommunicator final : public Communicator {
   const std::string name_;
   const int rank_;
   const int size_;
+  const std::vector<int> ranks_;
   const absl::Duration timeout_;
   const c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
   std::atomic<bool> aborted_{false};
@@ -199,7 +210,8 @@ class GlooFactory final : public CommunicatorFactory {
   // Gloo has nothing that two communicators of a group could share.
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
     return MakeGlooCommunicator(membership.group, rendezvous_.store, membership.prefix, membership.rank,
-                                membership.size, rendezvous_.data_address, rendezvous_.timeout);
+                                membership.size, rendezvous_.data_address, rendezvous_.timeout,
+                                membership.ranks);
   }
   std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
     return device.Reserve(bytes);
@@ -217,7 +229,8 @@ std::unique_ptr<CommunicatorFactory> MakeGlooFactory(Rendezvous rendezvous) {
 
 std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std::shared_ptr<Store> store,
                                                    const std::string& prefix, int rank, int size,
-                                                   const std::string& data_address, absl::Duration timeout) {
+                                                   const std::string& data_address, absl::Duration timeout,
+                                                   const std::vector<int>& ranks) {
   if (size == 1) return std::move(MakeThreadCommunicators(name, 1).front());
   try {
     const auto milliseconds = absl::ToChronoMilliseconds(timeout);
@@ -226,9 +239,9 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std:
     options->devices.push_back(MakeDevice(data_address));
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<RendezvousStore>(std::move(store), prefix, milliseconds), rank, size, options);
-    return std::make_unique<GlooCommunicator>(name, rank, size, timeout, std::move(gloo));
+    return std::make_unique<GlooCommunicator>(name, rank, size, ranks, timeout, std::move(gloo));
   } catch (const std::exception& error) {
-    throw CommError("group " + name + " rank " + std::to_string(rank) + " of " + std::to_string(size) +
+    throw CommError("group " + name + " " + RankText(ranks, rank) + ", one of " + std::to_string(size) +
                     ", creation on " + data_address + ": " + TextOf(error));
   }
 }

@@ -101,9 +101,14 @@ class NcclCommunicator final : public Communicator {
  public:
   // Waits until `start`, which begins to make a communicator, has succeeded.
   template <typename Start>
-  NcclCommunicator(std::string name, int rank, int size, int device, absl::Duration timeout,
+  NcclCommunicator(std::string name, int rank, int size, int job_rank, int device, absl::Duration timeout,
                    const parallel::GroupOptions& options, const Start& start)
-      : name_(std::move(name)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
+      : name_(std::move(name)),
+        rank_(rank),
+        size_(size),
+        job_rank_(job_rank),
+        device_(device),
+        timeout_(timeout) {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     const std::string where = Where("creation");
     ncclConfig_t config = Config(name_, options);
@@ -124,6 +129,7 @@ class NcclCommunicator final : public Communicator {
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  int job_rank() const { return job_rank_; }
   int device() const { return device_; }
   absl::Duration timeout() const { return timeout_; }
 
@@ -258,7 +264,7 @@ class NcclCommunicator final : public Communicator {
   static bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
   std::string Where(const std::string& operation) const {
-    return "group " + name_ + " rank " + std::to_string(rank_) + " " + operation;
+    return "group " + name_ + " rank " + std::to_string(job_rank_) + " " + operation;
   }
 
   void Check(ncclResult_t result, const std::string& where) const {
@@ -380,6 +386,7 @@ class NcclCommunicator final : public Communicator {
   const std::string name_;
   const int rank_;
   const int size_;
+  const int job_rank_;
   const int device_;
   const absl::Duration timeout_;
   // Held for calls into NCCL. None waits for a peer, but a GPU that waits for one may take no more work, and
@@ -406,7 +413,10 @@ class NcclFactory final : public CommunicatorFactory {
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
     if (live != nullptr) return CloneNcclCommunicator(membership.group, *live, membership.options);
     return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
-                                membership.size, device_, rendezvous_.timeout, membership.options);
+                                membership.size, device_, rendezvous_.timeout, membership.options,
+                                membership.ranks.empty()
+                                    ? membership.rank
+                                    : membership.ranks.at(static_cast<size_t>(membership.rank)));
   }
   std::unique_ptr<device::Region> Reserve(device::Device&, int64_t bytes) override {
     return std::make_unique<NcclRegion>(device_, bytes);
@@ -426,7 +436,8 @@ std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int 
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,
                                                    absl::Duration timeout,
-                                                   const parallel::GroupOptions& options) {
+                                                   const parallel::GroupOptions& options,
+                                                   std::optional<int> job_rank) {
   const std::string key = prefix + "/nccl";
   ncclUniqueId id;
   if (rank == 0) {
@@ -442,8 +453,8 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
     }
     std::memcpy(id.internal, value.data(), value.size());
   }
-  return std::make_unique<NcclCommunicator>(name, rank, size, device, timeout, options,
-                                            [&](ncclComm_t* comm, ncclConfig_t* config) {
+  return std::make_unique<NcclCommunicator>(name, rank, size, job_rank.value_or(rank), device, timeout,
+                                            options, [&](ncclComm_t* comm, ncclConfig_t* config) {
                                               return ncclCommInitRankConfig(comm, size, id, rank, config);
                                             });
 }
@@ -453,7 +464,7 @@ std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Com
   auto* const live = dynamic_cast<NcclCommunicator*>(&parent);
   if (live == nullptr) throw std::logic_error("group " + parent.name() + " is no group of NCCL");
   return std::make_unique<NcclCommunicator>(
-      name, live->rank(), live->size(), live->device(), live->timeout(), options,
+      name, live->rank(), live->size(), live->job_rank(), live->device(), live->timeout(), options,
       [&](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });
 }
 

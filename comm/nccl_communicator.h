@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -20,11 +21,12 @@ namespace tandem::comm {
 // Abort returns within 0.3 s even where NCCL does not; such a process must then be left.
 
 // Collective: all `size` ranks make theirs. Rank 0 sets the group's id in `store` under `prefix`, unique per
-// group and attempt.
+// group and attempt. job_rank: what errors call this one; without it its place in the group.
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,
                                                    absl::Duration timeout,
-                                                   const parallel::GroupOptions& options = {});
+                                                   const parallel::GroupOptions& options = {},
+                                                   std::optional<int> job_rank = {});
 
 // Collective over the ranks of `parent`, one of the above: another communicator of the same members in the
 // same order, made from the live one (ncclCommSplit), which shares no resources with it, nor options.

@@ -64,6 +64,7 @@ std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank,
          .prefix = absl::StrCat("group/", index, "/"),
          .rank = parallel::PlaceIn(group, rank),
          .size = static_cast<int>(group.ranks.size()),
+         .ranks = group.ranks,
          .options = own == options.end() ? parallel::GroupOptions() : own->second,
          .clone_of = group.clone_of < 0 ? "" : groups.all[static_cast<size_t>(group.clone_of)].name});
   }

@@ -143,7 +143,7 @@ TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedByItsKey) {
     MakeGlooCommunicator("dp_cp", store, "p", 0, 2, "127.0.0.1", absl::Milliseconds(200));
     FAIL() << "created";
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("group dp_cp rank 0 of 2, creation on 127.0.0.1: "));
+    EXPECT_THAT(error.what(), HasSubstr("group dp_cp rank 0, one of 2, creation on 127.0.0.1: "));
   }
 }
 
@@ -153,7 +153,7 @@ TEST(GlooCommunicatorTest, AnAddressThatIsNotOursIsRefusedInOneLine) {
     MakeGlooCommunicator("g", store, "p", 0, 2, "host.invalid", kTimeout);
     FAIL() << "created";
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("group g rank 0 of 2, creation on host.invalid: "));
+    EXPECT_THAT(error.what(), HasSubstr("group g rank 0, one of 2, creation on host.invalid: "));
     EXPECT_THAT(error.what(), Not(AnyOf(HasSubstr("\n"), HasSubstr("frame #"))));
   }
 }
@@ -194,6 +194,22 @@ TEST(GlooCommunicatorTest, APeerThatDoesNotTakePartIsNamedAtTheDeadline) {
                   HasSubstr("group dp_cp rank 0 AllToAll: rank 1 did not take part within 1.5s"));
     }
     done.count_down();
+  });
+}
+
+// A user looks for the rank of the job; a group of experts may consist of any of them.
+TEST(GlooCommunicatorTest, ErrorsNameTheRanksOfTheJob) {
+  const auto store = std::make_shared<MemoryStore>();
+  RunThreadRanks(2, [&](int rank) {
+    auto comm = MakeGlooCommunicator("ep", store, "p", rank, 2, "127.0.0.1", kTimeout, {4, 7});
+    if (rank == 0) return;
+    at::Tensor output = at::zeros({2});
+    try {
+      comm->AllToAll(at::zeros({2}), output);
+      ADD_FAILURE() << "returned";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("group ep rank 7 AllToAll: rank 4 closed the connection"));
+    }
   });
 }
 

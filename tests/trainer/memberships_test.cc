@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "trainer/failure.h"
 
@@ -40,6 +41,7 @@ TEST(MembershipsTest, ARankHasItsPlaceInEachGroupThatItIsIn) {
   EXPECT_EQ(memberships[0].prefix, "group/1/");
   EXPECT_EQ(memberships[0].rank, 0);
   EXPECT_EQ(memberships[0].size, 2);
+  EXPECT_EQ(memberships[0].ranks, (std::vector{2, 3}));
   EXPECT_EQ(memberships[0].clone_of, "");
   EXPECT_EQ(memberships[1].prefix, "group/3/");
   EXPECT_EQ(memberships[1].clone_of, "intra");
