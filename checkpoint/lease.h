@@ -51,7 +51,8 @@ class Lease {
   std::thread thread_;
 };
 
-// The lease of a job, from when it has one. Thread-safe: whoever ends the process gives the directory back.
+// The lease of a job, from when it has one. Thread-safe: the thread that ends the process gives the directory
+// back.
 class HeldLease {
  public:
   void Hold(std::unique_ptr<Lease> lease);

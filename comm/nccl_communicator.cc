@@ -339,7 +339,7 @@ class NcclCommunicator final : public Communicator {
     return event;
   }
 
-  // Requires mu_. Forgets what has ended; an error of the GPU is for the stream to tell.
+  // Requires mu_. Forgets what has ended; the stream reports errors of the GPU.
   void Prune() {
     while (!pending_.empty() && cudaEventQuery(pending_.front().end) == cudaSuccess) {
       free_events_.push_back(pending_.front().begin);
@@ -462,7 +462,7 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
                                                     const parallel::GroupOptions& options) {
   auto* const live = dynamic_cast<NcclCommunicator*>(&parent);
-  if (live == nullptr) throw std::logic_error("group " + parent.name() + " is no group of NCCL");
+  if (live == nullptr) throw std::logic_error("group " + parent.name() + " is not an NCCL group");
   return std::make_unique<NcclCommunicator>(
       name, live->rank(), live->size(), live->job_rank(), live->device(), live->timeout(), options,
       [&](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });

@@ -14,8 +14,8 @@
 
 namespace tandem::comm {
 
-// Notices what collectives on a GPU do not tell the host: that a rank's process is gone (a kernel that waits
-// for it goes on waiting), that one has failed, or has not ended within its deadline.
+// Notices what collectives on a GPU do not report to the host: that a rank's process is gone (a kernel that
+// waits for it goes on waiting), that one has failed, or has not ended within its deadline.
 //
 // One thread per rank. Every `interval` the ranks exchange a byte over a group of their own, whose
 // connections break with the process at the other end, and each looks after its pending collectives.

@@ -20,7 +20,7 @@ bool IsPlainValue(const YamlNode& node) {
 
 constexpr char kNoValue[] = "a value is a text, or a list of texts, without anchors, aliases and tags";
 
-// Why a node is no value; empty: it is, and `setting` has it.
+// Why a node is not a value; empty: it is one, and `setting` has it.
 std::string TakeValue(const YamlNode& node, Setting& setting) {
   if (node.kind == YamlNode::Kind::kNull) {
     return "it has no value; leave the line out to have the default";

@@ -137,7 +137,8 @@ int main(int argc, char** argv) {
     store_failed = true;
     kill(getpid(), SIGTERM);  // the ordinary end, in which those who asked hear why
   };
-  // What a client sends in place of a message is told to the client, who must not be able to fill the log.
+  // A client that sends something else than a message gets the error itself; it must not be able to fill the
+  // log.
   google::protobuf::SetLogHandler(nullptr);
   // A start that fails says why in one line, and that is ours.
   gpr_set_log_function([](gpr_log_func_args*) {});

@@ -48,7 +48,7 @@ class Device {
   virtual c10::Device torch_device() const = 0;
 
   // Whether work is done when its call returns, as on the CPU. Otherwise it has been issued then, and an
-  // event behind it tells when it is done.
+  // event behind it says when it is done.
   virtual bool finishes_in_calls() const = 0;
 
   // `name` shows in `ps -T` (CPU: 15 characters). Where a GPU has work of several streams, that of a high
@@ -78,7 +78,7 @@ class Device {
   virtual void Synchronize() = 0;
 };
 
-// The device has failed. It tells whoever asks it something next, which says nothing of what made it fail.
+// The device has failed. The next call to it returns the error, whatever made it fail.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

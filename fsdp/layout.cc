@@ -129,7 +129,8 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
 void CheckLayout(const Layout& layout) {
   if (layout.granule <= 0 || layout.elements % layout.granule != 0) {
     throw std::invalid_argument("layout: " + std::to_string(layout.elements) +
-                                " elements are no multiple of the granule " + std::to_string(layout.granule));
+                                " elements are not a multiple of the granule " +
+                                std::to_string(layout.granule));
   }
   const Parameter* before = nullptr;
   for (const Parameter& parameter : layout.parameters) {

@@ -19,7 +19,7 @@ struct Piece {
 // The pieces of `owned`, in the order of the buffer; parameters that do not reach into it are left out.
 std::vector<Piece> PiecesOf(const Layout& layout, Range owned);
 
-// Elements of a range that are of no parameter.
+// Elements of a range that belong to no parameter.
 struct Gap {
   Range range;
   int behind = -1;  // the parameter before it in the range; -1: none

@@ -8,7 +8,8 @@
 
 namespace tandem::fsdp {
 
-// What the host tells the device of one run of a program: one element of the ring of inputs, copied as it is.
+// What the host passes to the device for one run of a program: one element of the ring of inputs, copied as
+// it is.
 struct RunInputs {
   // Of the step whose gradients the run computes.
   int64_t step = 0;  // from 1. First, so that a node's random keys need to know no more of this struct.

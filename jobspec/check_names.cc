@@ -29,7 +29,7 @@ std::optional<std::vector<model::UnitParameters>> UnitsOf(const FieldChecker& ch
   return model::DecoderUnits(ModelConfigOf(check.spec().model()));
 }
 
-// What to say of a word that is no unit.
+// What to say of a word that does not name a unit.
 std::string UnitRemedy(const std::string& word, const std::vector<std::string>& units, int64_t layers) {
   const std::string closest = word.starts_with("layers.") ? "" : Closest(word, units);
   return closest.empty() ? absl::StrCat("its layers are 0 to ", layers - 1)
@@ -140,7 +140,7 @@ std::optional<std::set<std::string>> UnitsWithout(FieldChecker& check, std::stri
   const std::vector<std::string> names(units.begin(), units.end());
   for (const std::string& word : words) {
     if (units.erase(word) == 0) {
-      check.Refuse(path, absl::StrCat(Shown(word), " is no unit of this model, or is there twice; ",
+      check.Refuse(path, absl::StrCat(Shown(word), " is not a unit of this model, or is listed twice; ",
                                       UnitRemedy(word, names, check.spec().model().num_hidden_layers())));
       return std::nullopt;
     }

@@ -15,7 +15,7 @@ bool AllDigits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Digits without sign; says why where it is no number that we would read.
+// Digits without sign; says why where we do not read it as a number.
 bool CheckDigits(std::string_view digits, std::string& why) {
   if (AllDigits(digits)) {
     if (digits.size() > 1 && digits.front() == '0') {

@@ -10,7 +10,7 @@
 namespace tandem::model {
 namespace {
 
-// Each pass sorts the tokens by their experts anew (ops/permute.h): that costs a copy, and k times as much
+// Each pass sorts the tokens by their experts again (ops/permute.h): that costs a copy, and k times as much
 // memory between the forward and the backward if it were kept.
 std::vector<TensorSpec> SortedScratch(const DecoderShapes& s) {
   return {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-// What routers are told (router.h, router_losses.h). Torch-free, so that model/ can say it.
+// Options of routers (router.h, router_losses.h). Torch-free, so that model/ can say it.
 namespace tandem::ops {
 
 enum class RouterScore : uint8_t { kSoftmax, kSigmoid };

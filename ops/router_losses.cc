@@ -63,7 +63,7 @@ double BalanceScale(const RouterConfig& config, int64_t length, int64_t tokens) 
 
 void CheckSequences(const RouterLossConfig& losses, const at::Tensor& logits) {
   TORCH_CHECK(losses.sequence_length > 0 && logits.size(0) % losses.sequence_length == 0, logits.size(0),
-              " tokens are no whole sequences of ", losses.sequence_length);
+              " tokens are not whole sequences of ", losses.sequence_length);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ class Tensor;
 
 namespace tandem::ops {
 
-// Losses of a router beside the model's: they have a gradient of their own and are no part of its loss.
+// Losses of a router beside the model's: they have a gradient of their own and are not part of its loss.
 //
 // balance: the mean over sequences of E / (k S^2) * sum_e n_e * sum_t s_te: 1 where the load is even (Switch
 // Transformers, arXiv:2101.03961, section 2.2, for k experts). S: tokens of a sequence; s: softmax over all

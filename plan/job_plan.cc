@@ -140,7 +140,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
   if (sequences_of_a_round < 1 || training.global_batch_size() < 1 ||
       training.global_batch_size() % sequences_of_a_round != 0) {
     throw std::logic_error(absl::StrCat("training.global_batch_size: ", training.global_batch_size(),
-                                        " is no multiple of micro_batch_size x ranks = ",
+                                        " is not a multiple of micro_batch_size x ranks = ",
                                         sequences_of_a_round, "; Validate refuses such a spec"));
   }
   return {

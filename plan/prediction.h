@@ -50,7 +50,7 @@ int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction);
 int64_t SlowedNanoseconds(const JobPlan& plan, const Prediction& prediction);
 
 // FailedPrecondition where the profile has no rate for a type that the job computes in, or where its rates
-// are no device's: a step would take no time, or more than a simulation can tell.
+// are not a device's: a step would take no time, or more than a simulation can represent.
 absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
 // What the simulation and a measurement must know of a job beside its programs.

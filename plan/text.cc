@@ -89,7 +89,7 @@ bool IsState(int kind) {
 
 void AppendMemory(const MemoryPlan& memory, std::string& text) {
   text += "Memory of one rank (bytes, exact)\n";
-  int64_t rest = 0;  // of the persistent ones: what a run is told, and what it reports
+  int64_t rest = 0;  // of the persistent ones: inputs of a run, and its reports
   for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {
     if (IsState(kind) && memory.persistent[kind] > 0) {
       AppendMemoryRow(text, schedules::ToText(static_cast<schedules::BufferKind>(kind)),

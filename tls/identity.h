@@ -10,8 +10,8 @@
 
 namespace tandem::tls {
 
-// What somebody may be. kLocal: whoever may open the controller's unix socket, or, without TLS, its loopback
-// port; no certificate gives it.
+// What a caller may be. kLocal: every process that may open the controller's unix socket, or, without TLS,
+// its loopback port; no certificate gives it.
 enum class Role { kUser, kWorker, kAdmin, kLocal };
 
 // Who is at the other end of a connection.

@@ -17,8 +17,8 @@ struct ssl_ctx_st;
 namespace tandem::tls {
 
 // What a server shows its clients, and whom it believes: TLS 1.2 and 1.3, HTTP/2, a certificate asked of
-// every client, no resumption (each connection proves anew who it is). Files that change are taken for the
-// connections that come; those that are open go on. Thread-safe, but for Refresh, which one thread calls.
+// every client, no resumption (each connection proves its identity again). Files that change are taken for
+// the connections that come; those that are open go on. Thread-safe, but for Refresh, which one thread calls.
 class ServerTls {
  public:
   // `domain`: of the identities that it gives (identity.h). Errors are those of ReadTlsFiles.

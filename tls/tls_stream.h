@@ -18,7 +18,7 @@ namespace tandem::tls {
 class ServerTls;
 
 // The server's end of one TLS connection over a socket that does not block. Every client is let through the
-// handshake, so that it can be told in its own protocol why it is refused: ask Peer() before anything
+// handshake, so that it gets the reason for a refusal in its own protocol: ask Peer() before anything
 // that it says is believed.
 class TlsStream {
  public:

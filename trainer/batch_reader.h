@@ -17,7 +17,7 @@ namespace tandem::trainer {
 // Reads the batches of runs on a thread of its own, while runs before them are under way.
 //
 // Jobs are done in the order in which they were asked for, microbatch by microbatch. One thread asks, any
-// thread waits. An error of a microbatch is thrown to whoever waits for it, and for those after it.
+// thread waits. An error of a microbatch is thrown to the thread that waits for it, or for a later one.
 class BatchReader {
  public:
   // Writes the tokens of one of this rank's microbatches to `tokens`. Called on the reader's thread.

@@ -335,7 +335,7 @@ class Door {
     Fail(told);
   }
 
-  // Says why, and leaves. The streams are not joined. Whichever thread comes first tells.
+  // Says why, and leaves. The streams are not joined. The thread that comes first reports.
   [[noreturn]] void Fail(const std::exception_ptr& error) {
     failing_.lock();
     Failure failure = Describe(error);

@@ -113,7 +113,7 @@ class Executor::Impl {
     try {
       IssueAll(slot);
     } catch (...) {
-      // A GPU that has failed throws again at whoever uses it next. The instruction that met it first has
+      // A GPU that has failed throws again at its next use. The instruction that met it first has
       // set its error already; that one is thrown.
       Fail(std::current_exception());
       WithPlace([this] { error_.RethrowIfSet(); });

@@ -93,7 +93,7 @@ Failure Describe(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return Own("InternalError", e.what());
   } catch (...) {
-    return Own("InternalError", "an exception that is no std::exception");
+    return Own("InternalError", "an exception that is not a std::exception");
   }
 }
 
@@ -105,7 +105,7 @@ std::string Message(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return OneLine(e.what());
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 

@@ -28,8 +28,8 @@ class BuildMismatch : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The job's numbers are of no use any more, and the job asks to stop then; what() says where. All ranks throw
-// the same.
+// The job's numbers are useless from here on, and the job asks to stop then; what() says where. All ranks
+// throw the same.
 class NumericError : public std::runtime_error {
  public:
   NumericError(const std::string& message, int64_t step) : std::runtime_error(message), step(step) {}

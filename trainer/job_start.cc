@@ -174,7 +174,8 @@ void CheckSameLayout(const ResumeOptions& options, const checkpoint::Found& foun
   }
 }
 
-// A router chooses others without its bias, and one that starts anew in the middle forgets what it knows.
+// A router chooses others without its bias, and one that starts again in the middle forgets what it has
+// learnt.
 void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& found) {
   const bool theirs = !found.states.empty();
   if (theirs == !options.states.empty()) {

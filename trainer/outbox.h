@@ -13,7 +13,7 @@
 
 namespace tandem::trainer {
 
-// What a trainer tells its daemon besides the rendezvous, in order, without ever waiting for the daemon: a
+// What a trainer sends to its daemon besides the rendezvous, in order, without ever waiting for the daemon: a
 // queue and a thread that sends. Reports beyond `max_bytes` are dropped, norms first and oldest first, then
 // whole reports; both are counted, and the counts go with the next report as the scalars "dropped_norms" and
 // "dropped_reports". Other messages are never dropped. Thread-safe.

@@ -77,7 +77,7 @@ void Progress::Look() {
         queue.next = 0;
       }
     }
-  } catch (const device::DeviceError&) {  // whoever waits for a stream gets it too
+  } catch (const device::DeviceError&) {  // a thread that waits for a stream gets it too
   }
   // Where two streams move between two looks at them, one may be seen in the next run already.
   if (newest.run >= 0 && newest.run >= run_) {

@@ -19,7 +19,7 @@ namespace tandem::trainer {
 // that was. Steps never go back on it. Thread-safe.
 //
 // Where work is done when its call returns (the CPU), the page is exact. Where a call only issues, the event
-// behind the work tells that it has finished; a thread looks at these events, never waits for one, and the
+// behind the work marks its end; a thread looks at these events, never waits for one, and the
 // page is behind by kPeriod at most.
 class Progress {
  public:

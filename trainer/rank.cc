@@ -497,7 +497,7 @@ class Rank::Impl {
 
   int GlobalMicrobatch(int round) const { return round * plan_.train.ranks + config_.rank; }
 
-  // A save that fails while there are more to come is told, and training goes on: a full disk may be
+  // A save that fails while there are more to come is reported, and training goes on: a full disk may be
   // emptied, and the checkpoint before this one is still there. Returns the error.
   std::string Save() {
     const int64_t step = sequence_->step();

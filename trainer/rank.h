@@ -32,7 +32,7 @@ namespace tandem::trainer {
 
 class Backend;
 
-// What one rank is told beside the plan.
+// Settings of one rank beside the plan.
 struct RankConfig {
   int rank = 0;
   int attempt = 1;
@@ -70,7 +70,7 @@ struct ReportedParameter {
   std::vector<int64_t> shape;
 };
 
-// Whom a rank tells what happens. Called on the rank's thread unless said otherwise.
+// Receives what happens in a rank. Called on the rank's thread unless said otherwise.
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
@@ -134,7 +134,7 @@ class Rank {
   std::exception_ptr FailHungCollective(const std::exception_ptr& error);
 
   // Gives the checkpoint directory back, so that the next job need not wait. Run does it when it returns;
-  // whoever ends the process otherwise does it last. Waits for the disk, which may hang. Any thread.
+  // a thread that ends the process otherwise does it last. Waits for the disk, which may hang. Any thread.
   void ReleaseDirectory();
 
   // The step that is done. For Finished.

@@ -73,8 +73,8 @@ struct StepSummary {
 // summary: nothing that the ranks must agree on may follow from it.
 //
 // At most one record is under way: Submit for the next one waits, on the host and between two runs, until
-// the one before has been sent, on rank 0 until it has been folded and told. A stream never waits. All ranks
-// submit the same steps.
+// the one before has been sent, on rank 0 until it has been folded and reported. A stream never waits. All
+// ranks submit the same steps.
 class Reporter {
  public:
   // item_elements: elements of each parameter, in table order. sharing: of experts, as the records' routers.
@@ -92,8 +92,8 @@ class Reporter {
   // Returns at once after a failure.
   void Submit(StepRecord record);
 
-  // Waits until everything submitted has been told; on other ranks than 0, sent. Throws what a record failed
-  // with.
+  // Waits until everything submitted has been reported; on other ranks than 0, sent. Throws what a record
+  // failed with.
   void Flush();
 
  private:

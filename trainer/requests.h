@@ -22,7 +22,8 @@ enum RequestBit : uint32_t {
 // Requests between their arrival and their answer. Thread-safe.
 class RequestBox {
  public:
-  // `id` is told back once the ranks have acted; 0: nobody waits for it. An id that came before is ignored.
+  // `id` is acknowledged once the ranks have acted; 0: nobody waits for it. An id that came before is
+  // ignored.
   void Add(uint32_t bits, uint64_t id);
 
   // The bits of everything that has come since the last Take; those are in flight until Finish.

@@ -9,7 +9,7 @@ RunSequence::RunSequence(const SequenceOptions& options)
       computed_(options.first_step),
       saved_step_(options.first_step) {}
 
-// Step 0 tells where the curve starts.
+// Step 0 shows where the curve starts.
 bool RunSequence::ValidationDue(int64_t step) const {
   if (options_.validate_every == 0 || validated_step_ == step) {
     return false;

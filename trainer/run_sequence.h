@@ -44,7 +44,7 @@ class RunSequence {
  public:
   enum class Action : uint8_t {
     kIssue,     // run(): it may overlap the end of the run before, unless it is recorded
-    kDrain,     // wait for all that was issued, tell Ended of it, and ask again
+    kDrain,     // wait for all that was issued, pass that to Ended, and ask again
     kValidate,  // the weights of step(); nothing is in flight; call Validated
     kSave,      // the state of step(); nothing is in flight; call Saved, whether it succeeded or not
     kAnswer,    // what was asked for is done; call Answered

@@ -47,7 +47,7 @@ Verdict VerdictOf(int exit_code) {
     case ExitCode::kStopped:
       return {v1::FAILURE_CLASS_INFRASTRUCTURE, "StoppedUnasked", "stopped, though the daemon had not asked"};
     case ExitCode::kFenced:
-      return {v1::FAILURE_CLASS_INFRASTRUCTURE, "Fenced", "it had heard of no controller for too long"};
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, "Fenced", "it had not heard from a controller for too long"};
     case ExitCode::kNumeric:
       return {v1::FAILURE_CLASS_NUMERIC, "NonFinite", "loss or gradients are not finite"};
     case ExitCode::kOutOfMemory:

@@ -102,7 +102,7 @@ struct AttemptState {
   std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
   std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
 
-  bool drained = false;       // a rank was told that this daemon wants to end
+  bool drained = false;       // a rank has been asked to end with this daemon
   uint64_t request_sent = 0;  // Assignment.request passed on to a rank
   uint64_t request_done = 0;
   std::string request_error;  // why request_done could not be done; empty: it was
@@ -170,7 +170,7 @@ bool IsDraining(const WorkerState& state, absl::Time now);
 AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key);
 RankState* FindRank(WorkerState& state, const RankKey& key);
 
-// One rank was told that all are to save a checkpoint and end; they agree on the step.
+// One rank has been asked that all save a checkpoint and end; they agree on the step.
 bool StopsAfterCheckpoint(const AttemptState& attempt);
 
 // What the controller hears at `now`. `with_values`: also what local ranks have set (for the inventory).

@@ -191,7 +191,7 @@ int main(int argc, char** argv) {
   } else if (!platform::IsLocalAddress(controller)) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("--controller ", controller,
-                     " is not on this machine, and whoever is there says what runs here: give --tls-ca, "
+                     " is not on this machine, and that machine decides what runs here: give --tls-ca, "
                      "--tls-cert and --tls-key "
                      "(`tandem certs` makes them); without TLS allowed: 127.0.0.1:PORT, unix:/PATH")));
   }
@@ -203,8 +203,9 @@ int main(int argc, char** argv) {
     if (!found.ok()) return Fail(found.status());
     run_as = *std::move(found);
   } else if (geteuid() == 0) {
-    platform::Log(platform::LogLevel::kWarning,
-                  "ranks run as root, so whoever submits a job reads and writes every file; give --user");
+    platform::Log(
+        platform::LogLevel::kWarning,
+        "ranks run as root, so every user who submits a job reads and writes every file; give --user");
   }
   if (!data_address.empty()) {
     if (const absl::Status status = worker::CheckDataAddress(data_address); !status.ok()) {

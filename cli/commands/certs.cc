@@ -47,7 +47,7 @@ bool IsHost(const std::string& text) {
          }));
 }
 
-// A pool's * is no name for a file.
+// A pool's * cannot name a file.
 std::string FileName(const tls::Identity& identity) {
   std::string name = identity.name;
   std::replace(name.begin(), name.end(), '*', '_');
@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<Wanted>> WantedOf(const CertsOptions& options) {
   }
   if (!tls::IsGoodDomain(options.domain)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--domain \"", Escape(options.domain), "\" is no DNS name; the default is ", tls::kDefaultDomain));
+        "--domain \"", Escape(options.domain), "\" is not a DNS name; the default is ", tls::kDefaultDomain));
   }
   const absl::Time end = now + options.days * kDay;
   if (!options.hosts.empty()) {
@@ -86,10 +86,9 @@ absl::StatusOr<std::vector<Wanted>> WantedOf(const CertsOptions& options) {
     for (const std::string& name : names) {
       const tls::Identity identity{role, name};
       if (!tls::IsGoodName(role, name)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("\"", Escape(name),
-                         "\" is no name for a certificate; allowed: 1 to 64 letters, digits and . _ @ -",
-                         role == tls::Role::kWorker ? ", and a * at the end for a pool of workers" : ""));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "\"", Escape(name), "\" cannot name a certificate; allowed: 1 to 64 letters, digits and . _ @ -",
+            role == tls::Role::kWorker ? ", and a * at the end for a pool of workers" : ""));
       }
       out.push_back({FileName(identity),
                      {.common_name = tls::ToText(identity).substr(0, 64),
@@ -209,7 +208,8 @@ int CertsInit(Context& context, const CertsOptions& options) {
   }
   Note(context.console,
        absl::StrCat("certs: everyone gets ca.crt and the two files of their own name; keep ",
-                    folder->KeyFile(kAuthority), " off every other machine: whoever has it can be anybody"));
+                    folder->KeyFile(kAuthority),
+                    " off every other machine: its holder can issue a certificate for any name"));
   return kOk;
 }
 

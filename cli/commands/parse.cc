@@ -533,7 +533,7 @@ class Parser {
 
 // CLI11's message as one line in our words.
 std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, const char* const* argv) {
-  // The first word that is no option, nor the value of one of ours, is the command.
+  // The first word that is neither an option nor the value of one of ours is the command.
   std::string word;
   std::string option;    // before it, and none of ours
   std::string argument;  // right behind it

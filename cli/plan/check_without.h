@@ -19,7 +19,7 @@ struct CheckAnswer {
 absl::StatusOr<CheckAnswer> CheckWithoutWait(const plan::JobPlan& plan, int instruction);
 
 // Without one instruction; those that waited for it wait for what it waited for. InvalidArgument where there
-// is no such instruction.
+// is not such an instruction.
 absl::StatusOr<CheckAnswer> CheckWithoutInstruction(const plan::JobPlan& plan, int instruction);
 
 }  // namespace tandem::cli

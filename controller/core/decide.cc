@@ -33,8 +33,7 @@ void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
   }
 }
 
-// When the last of the job's ranks was there, by the time of it that they tell; `now` where one does not
-// tell.
+// When the last of the job's ranks was there, by the time that they report; `now` where one reports none.
 template <typename Has, typename Get>
 absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, Has has, Get get) {
   absl::Time last = proto::FromProto(Current(job).started());

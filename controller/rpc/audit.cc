@@ -127,7 +127,7 @@ class AuditorFactory : public experimental::ServerInterceptorFactoryInterface {
   experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* info) override {
     const google::protobuf::MethodDescriptor* method = FindMethod(info->method());
     const MethodRule* rule = method == nullptr ? nullptr : RuleOf(method->full_name());
-    // Health checks and reflection tell nothing of jobs.
+    // Health checks and reflection reveal nothing about jobs.
     return method == nullptr ? nullptr
                              : new Auditor(callers_, refusals_, info, rule != nullptr && rule->audited);
   }

@@ -14,7 +14,7 @@ namespace tandem::controller {
 // something or reads what is its owner's (MethodRule::audited), and for every call that was refused to who
 // made it, of one caller no more than these: a line says how many were left out before it, so
 // that nobody fills the disk with refusals. Nothing of a request but the job that it names is in it.
-// `callers` and `clock` outlive the server. Register it last: it tells the status that leaves.
+// `callers` and `clock` outlive the server. Register it last: it records the status that leaves.
 inline constexpr double kRefusalsPerSecond = 1;
 inline constexpr double kRefusalsAtOnce = 100;
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditCalls(

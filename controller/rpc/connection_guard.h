@@ -28,7 +28,7 @@ namespace tandem::controller {
 
 // Stands between the clients' connections and gRPC: ends their TLS, says who they are (callers.h), and lets
 // no message that is longer than the limit reach it, nor too many that have not ended (see message_limit.h).
-// Whoever is not to be served is told why (call_refuser.h), and gRPC hears nothing of it.
+// A client that is not to be served gets the reason (call_refuser.h); gRPC never sees the connection.
 //
 // A connection that is served costs two more descriptors and at most 128 KiB a direction: a side is read only
 // when what was read before has left. Handshakes have ten seconds, and of more than a thousand at once the

@@ -39,7 +39,7 @@ void AppendField(std::string_view name, std::string_view value, std::string& out
   AppendString(value, out);
 }
 
-// gRPC's percent-encoding of what is no printable ASCII.
+// gRPC's percent-encoding of everything but printable ASCII.
 std::string Encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -10,7 +10,7 @@ namespace tandem::controller {
 // Answers a call whose request is not the message that its method takes (cut off, of another type, invalid
 // UTF-8) with INVALID_ARGUMENT and the type's name; gRPC 1.51 would answer UNIMPLEMENTED, without a word, as
 // if the method did not exist. Register it before whatever counts statuses. Only the requests of methods
-// that take one: in a stream of requests gRPC tells a malformed one from the end by nothing.
+// that take one: in a stream of requests gRPC does not distinguish a malformed one from the end.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> RefuseMalformedRequests();
 
 }  // namespace tandem::controller

@@ -390,11 +390,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     parts->metrics_address = parts->http->address();
   }
   if (parts->tls == nullptr) {
-    platform::Log(
-        platform::LogLevel::kWarning,
-        "there is no TLS: whoever can open these addresses, which only this machine reaches, can run jobs as "
-        "this user and end everybody's",
-        {{"listen", absl::StrJoin(parts->addresses, ",")}});
+    platform::Log(platform::LogLevel::kWarning,
+                  "there is no TLS: every process that can open these addresses, which only this machine "
+                  "reaches, can run jobs as "
+                  "this user and end everybody's",
+                  {{"listen", absl::StrJoin(parts->addresses, ",")}});
   }
   grpc::HealthCheckServiceInterface* health = parts->server->GetHealthCheckService();
   for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {

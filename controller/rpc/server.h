@@ -28,11 +28,11 @@ struct ServerOptions {
   tls::TlsFiles tls = {};
   std::string tls_domain = tls::kDefaultDomain;   // of the identities in certificates
   std::string metrics_listen = "127.0.0.1:9464";  // "off": none
-  PageMode page = PageMode::kAuto;                       // there
+  PageMode page = PageMode::kAuto;                // there
   Limits limits;
   absl::Duration orphan_timeout = absl::Seconds(600);
-  // Called once, from another thread, where the store has failed: nothing more is decided, and whoever asks
-  // is told why. The process should end; this object may not be destroyed by the call itself.
+  // Called once, from another thread, where the store has failed: nothing more is decided, and every call
+  // fails with the reason. The process should end; this object may not be destroyed by the call itself.
   std::function<void(const absl::Status&)> fatal;
 };
 

@@ -25,7 +25,7 @@ namespace tandem::controller {
 // The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step); the higher attempt
 // wins, and the same report twice is one. Norms are kept in rings, oldest out first. Thread-safe.
 //
-// The whole file is read in search of damage, which may take longer than whoever serves wants to wait: it
+// The whole file is read in search of damage, which may take longer than a server wants to wait: it
 // goes on in the background then. Where it finds damage, every call answers with it (DataLoss, with what to
 // do), and reports that are not durable yet are left to the workers.
 class History {

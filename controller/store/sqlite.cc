@@ -127,7 +127,7 @@ absl::Status Statement::Finish() {
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Sync sync) {
-  // SQLite says of a FIFO that it is no database. This closes the file again before SQLite has locks on it.
+  // SQLite reports a FIFO as "not a database". This closes the file again before SQLite has locks on it.
   const absl::Status regular = platform::OpenRegularFile(path, O_RDONLY).status();
   if (absl::IsInvalidArgument(regular)) {
     return regular;

@@ -39,7 +39,7 @@ class CudaRegion final : public Region {
   ~CudaRegion() override {
     if (begin_ != nullptr) {
       const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
-      cudaFree(begin_);  // an earlier error of the GPU may be told here once more
+      cudaFree(begin_);  // an earlier error of the GPU may be returned here once more
     }
   }
 

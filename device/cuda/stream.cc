@@ -22,8 +22,8 @@ constexpr std::chrono::microseconds kPoll{20};
 
 // Pieces of work that a stream may have to do still when the next one is issued. The driver takes about a
 // thousand kernels a stream and then blocks the launching thread, and with it every other that asks it
-// something: whoever is to notice that a peer is gone would hang as well. That at most two runs are in flight
-// bounds nothing here: one run of a deep model is several thousand kernels.
+// something: the thread that is to notice that a peer is gone would hang as well. That at most two runs are
+// in flight bounds nothing here: one run of a deep model is several thousand kernels.
 constexpr size_t kAhead = 8;
 
 class CudaEvent final : public PooledEvent<CudaEvent> {

@@ -224,7 +224,7 @@ UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId 
   const bool replicates = strategy.inner.optimizer == Placement::kReplicate;
   const bool outer_shards = strategy.outer.optimizer == Placement::kShard;
   TANDEM_CHECK(!replicates || strategy.inner.parameters == Placement::kReplicate,
-               "whoever updates all parameters keeps them");
+               "a rank that updates all parameters keeps them");
   TANDEM_CHECK(axes.inner >= 1 && axes.outer >= 1, "a group has a rank at least");
   const int64_t full = sizes.shard_elements * axes.inner;
   TANDEM_CHECK(full >= unit.elements, "the shards hold the unit");

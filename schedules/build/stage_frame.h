@@ -60,7 +60,7 @@ struct StageFrame {
 
   std::vector<UnitFrame> units;
   std::vector<BufferId> states;
-  std::vector<BufferId> losses;       // value → ring, -1: it is no loss
+  std::vector<BufferId> losses;       // value → ring, -1: not a loss
   std::vector<BufferId> host_losses;  // same
   BufferId inputs = -1;
   BufferId host_inputs = -1;

@@ -159,7 +159,7 @@ class Comparison {
     return absl::StrCat(name, " is read from ", buffer, ", which does not hold ", Describe(expected));
   }
 
-  // The unit whose step's result an expression is; -1: it is no such result.
+  // The unit whose step's result an expression is; -1: the expression is something else.
   UnitId SteppedUnit(Symbol s) const {
     return symbols_.op(s) == SymbolOp::kOutput &&
                    symbols_.op(symbols_.arguments(s)[0]) == SymbolOp::kOptimizer

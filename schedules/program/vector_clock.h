@@ -33,7 +33,7 @@ class VectorClocks {
   int stream(int i) const { return streams_[i]; }
   int place(int i) const { return places_[i]; }  // on its stream, from 1
 
-  // Instruction `earlier` has ended before whoever has `known` starts.
+  // True if `known` implies that instruction `earlier` has finished.
   bool Knows(absl::Span<const int> known, int earlier) const {
     return known[streams_[earlier]] >= places_[earlier];
   }
@@ -56,7 +56,7 @@ class VectorClocks {
     return issued;
   }
 
-  // The same of an instruction that is no host wait.
+  // The same for an instruction that is not a host wait.
   int Issue(int stream) {
     const int place = ++now_[stream * num_streams_ + stream];
     const auto begin = now_.begin() + stream * num_streams_;

@@ -123,7 +123,7 @@ TEST_F(CertsTest, FurtherOnesAreIssuedAndRenewed) {
 
 TEST_F(CertsTest, WhatCannotBeIsRefusedAndNothingIsMade) {
   EXPECT_EQ(Init({"--user", "al ice"}), kUsage);
-  EXPECT_THAT(console_.err, HasSubstr("\"al ice\" is no name for a certificate; allowed: 1 to 64 letters"));
+  EXPECT_THAT(console_.err, HasSubstr("\"al ice\" cannot name a certificate; allowed: 1 to 64 letters"));
   EXPECT_EQ(Init({"--user", "a,DNS:evil"}), kUsage);
   EXPECT_EQ(Init({"--host", "a,URI:spiffe://tandem.local/admin/x"}), kUsage);
   EXPECT_EQ(Init({"--domain", "x/admin/root,URI:y"}), kUsage);

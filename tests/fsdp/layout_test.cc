@@ -64,7 +64,7 @@ TEST(LayoutTest, ALayoutWhoseParametersOverlapIsRefusedByName) {
   EXPECT_EQ(message([](Layout& layout) { layout.parameters[0].range = {.begin = -1, .end = 34}; }),
             "layout: parameter 'a' at [-1, 34) is not inside the buffer of 128");
   EXPECT_EQ(message([](Layout& layout) { layout.elements = 100; }),
-            "layout: 100 elements are no multiple of the granule 64");
+            "layout: 100 elements are not a multiple of the granule 64");
 }
 
 TEST(LayoutTest, GapsAndPiecesOfAnyRangeAreTheRange) {

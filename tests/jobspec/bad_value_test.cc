@@ -268,18 +268,20 @@ const BadSpec kRequired[] = {
      "it has them, head; nothing is left to train: take a unit out\n"},
     {"recomputation of what is no node of a layer", "steps: 10", "steps: 10, recompute: \"attention,norms\"",
      "job.yaml:3:23: training.recompute: attention,norms is not allowed; allowed: off, or joined by commas: "
-     "layer, or of its nodes attention, mlp; head; norms is neither a kind of node of a layer nor head, or is "
+     "layer, or of its nodes attention, mlp; head; norms is neither a kind of node of a layer nor head, or "
+     "is "
      "there twice\n"},
     {"recomputation of layers and more", "steps: 10", "steps: 10, recompute: \"head,layer,mlp\"",
      "job.yaml:3:23: training.recompute: head,layer,mlp is not allowed; allowed: off, or joined by commas: "
      "layer, or of its nodes attention, mlp; head; mlp is in every layer: leave it out, or layer\n"},
     {"recomputation of nothing and more", "steps: 10", "steps: 10, recompute: \"off,head\"",
-     "job.yaml:3:23: training.recompute: off,head is not allowed; allowed: off, or joined by commas: layer, or "
+     "job.yaml:3:23: training.recompute: off,head is not allowed; allowed: off, or joined by commas: layer, "
+     "or "
      "of its nodes attention, mlp; head; off stands alone: leave the others out\n"},
     {"a kept unit that is not there", "", "parallelism: {fsdp: {keep_gathered: \"layers.0,layers.9\"}}",
      "job.yaml:4:22: parallelism.fsdp.keep_gathered: layers.0,layers.9 is not allowed; allowed: none, all, "
      "or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has them, "
-     "head; layers.9 is no unit of this model, or is there twice; its layers are 0 to 3\n"},
+     "head; layers.9 is not a unit of this model, or is listed twice; its layers are 0 to 3\n"},
     {"kept units that nobody gives up", "", "parallelism: {fsdp: {strategy: zero2, keep_gathered: all}}",
      "job.yaml:4:39: parallelism.fsdp.keep_gathered: all is not allowed; allowed: none with fsdp.strategy "
      "zero2; it keeps weights through the step anyway: omit the key, or use zero3, hsdp or hfsdp\n"},
@@ -299,8 +301,8 @@ const BadSpec kRequired[] = {
      "--layout lists them)\n"},
     {"a misspelt unit", "steps: 10", "steps: 10, frozen: layer.1",
      "job.yaml:3:23: training.frozen: layer.1 is not allowed; allowed: none, or units joined by commas: "
-     "embedding, layers.0 to the last layer, layers.0.experts where it has them, head; layer.1 is no unit of "
-     "this model, or is there twice; did you mean layers.1?\n"},
+     "embedding, layers.0 to the last layer, layers.0.experts where it has them, head; layer.1 is not a unit "
+     "of this model, or is listed twice; did you mean layers.1?\n"},
     {"more experts than a job can name", "preset: llama-tiny",
      "preset: llama-tiny, num_hidden_layers: 128, model_type: qwen3_moe, moe: {num_experts: 1024, "
      "num_experts_per_tok: 2}",

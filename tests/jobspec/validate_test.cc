@@ -222,7 +222,7 @@ TEST(ValidateTest, ExpertsAreFrozenWhereALayerHasThem) {
   spec.mutable_training()->set_frozen("layers.1.experts,layers.0");
   EXPECT_EQ(ToText(Validate(spec)), "");
   spec.mutable_training()->set_frozen("layers.0.experts");
-  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("layers.0.experts is no unit of this model"));
+  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("layers.0.experts is not a unit of this model"));
 }
 
 TEST(ValidateTest, MlpIsRecomputedWhereALayerHasOne) {

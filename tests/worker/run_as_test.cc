@@ -77,7 +77,7 @@ TEST_F(DaemonTest, WithoutTlsOnlyAControllerOnThisMachineIsDialled) {
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(WEXITSTATUS(*status), 1);
   EXPECT_THAT(ReadAll(folder_ + "/log"),
-              HasSubstr("is not on this machine, and whoever is there says what runs here"));
+              HasSubstr("is not on this machine, and that machine decides what runs here"));
 }
 
 }  // namespace
