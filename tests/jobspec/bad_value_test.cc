@@ -258,8 +258,7 @@ const BadSpec kRequired[] = {
     {"a frozen unit that is not there", "steps: 10", "steps: 10, frozen: \"embedding, layers.4\"",
      "job.yaml:3:23: training.frozen: embedding, layers.4 is not allowed; allowed: none, or units joined by "
      "commas: embedding, layers.0 to the last layer, layers.0.experts where it has them, head; layers.4 is "
-     "no "
-     "unit of this model, or is there twice; its layers are 0 to 3\n"},
+     "not a unit of this model, or is listed twice; its layers are 0 to 3\n"},
     {"nothing left to train", "steps: 10",
      "steps: 10, frozen: \"embedding,layers.0,layers.1,layers.2,layers.3,head\"",
      "job.yaml:3:23: training.frozen: embedding,layers.0,layers.1,layers.2,layers.3,head is not allowed; "
