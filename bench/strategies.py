@@ -3,16 +3,19 @@
 """Steps per second and memory of every strategy, in one call on one machine: what sharding costs there.
 
 On CPUs four ranks of one thread each, a tiny Llama, Gloo; on GPUs eight layers of Llama-3-8B, a rank a GPU, NCCL. Every
-round runs all strategies in turn, and of each the fastest round counts. Prints one JSON object per strategy and number
-of ranks; on GPUs with what the driver says is used on a GPU at most ("used_gib", less what was used before) and what
+round runs all strategies in turn, and of each the fastest round counts. With --norms both every job runs with norms of
+every parameter and without, in turn: "norms_cost" is the median over the rounds of what they add to a step, by the
+clock, and on CPUs by processor time. Prints one JSON object per strategy and number of ranks; on GPUs with what the driver says is used on a GPU at most ("used_gib", less what was used before) and what
 `tandem plan` says of arena and outside ("planned_gib"). Asserts nothing.
 
     bench/strategies.py [--device cpu] [--ranks 4 ...] [--build build/release] [--data FOLDER] [--compute fp32]
-                        [--rounds 3] [--strategies zero3 ...] [--no-norms]
+                        [--rounds 3] [--strategies zero3 ...] [--norms on|off|both]
 """
 import argparse
 import json
 import pathlib
+import resource
+import statistics
 import tempfile
 import threading
 
@@ -71,12 +74,20 @@ def planned_gibibytes(build, job):
     return (plan["memory"]["arena_bytes"] + plan["prediction"]["outside_bytes"]) / 2**30
 
 
-def run(build, job, device):
-    """Milliseconds of a step, and of a GPU's memory what was used and planned."""
+def processor_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(build, job, device, steps):
+    """Milliseconds of a step; on CPUs of processor time too, start and end included; of a GPU's memory what was used
+    and planned."""
     trainer = build / "bin" / ("tandem-trainer-cuda" if device == "cuda" else "tandem-trainer")
     command = [build / "bin" / "tandem-bench-step", job, trainer, str(WARMUP)]
     if device == "cpu":
-        return json.loads(cpu_vs_fsdp2.run(command))["ms_per_step"], {}
+        before = processor_seconds()
+        ms = json.loads(cpu_vs_fsdp2.run(command))["ms_per_step"]
+        return ms, {"processor_ms": round((processor_seconds() - before) * 1e3 / steps, 3)}
     with UsedMemory() as used:
         text = cpu_vs_fsdp2.run(command)
     return json.loads(text)["ms_per_step"], {"used_gib": round(used.gibibytes(), 3),
@@ -93,7 +104,7 @@ def main():
     parser.add_argument("--compute", choices=["fp32", "fp64", "bf16"])
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES, choices=STRATEGIES)
-    parser.add_argument("--no-norms", action="store_true")
+    parser.add_argument("--norms", default="on", choices=["on", "off", "both"])
     args = parser.parse_args()
     on_gpus = args.device == "cuda"
     all_ranks = args.ranks or ([1, 2] if on_gpus else [4])
@@ -101,28 +112,41 @@ def main():
     rounds = args.rounds or (1 if on_gpus else 3)
     model, steps, length, sequences, microbatches = SHAPES[args.device]
 
+    norms_too = {"on": [True], "off": [False], "both": [True, False]}[args.norms]
+
     times = {}
-    memory = {}
+    details = {}
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(rounds):
+        for round_number in range(rounds):
             for ranks in all_ranks:
                 for strategy in args.strategies:
                     if strategy in ("hsdp", "hfsdp") and ranks % 2 == 1:
                         continue  # two replicas
-                    job = pathlib.Path(folder) / "job.yaml"
-                    job.write_text(JOB.format(
-                        model=model, data=args.data.resolve(), steps=WARMUP + steps, length=length, sequences=sequences,
-                        batch=sequences * microbatches * ranks, ranks=ranks, strategy=strategy, compute=compute,
-                        norms=str(not args.no_norms).lower(), device=args.device))
-                    ms, used = run(args.build.resolve(), job, args.device)
-                    times.setdefault((ranks, strategy), []).append(ms)
-                    memory[ranks, strategy] = used
-                    print(json.dumps({"ranks": ranks, "strategy": strategy, "ms": round(ms, 2), **used}), flush=True)
-    for (ranks, strategy), all_ms in times.items():
+                    for norms in norms_too if round_number % 2 == 0 else reversed(norms_too):
+                        job = pathlib.Path(folder) / "job.yaml"
+                        job.write_text(JOB.format(
+                            model=model, data=args.data.resolve(), steps=WARMUP + steps, length=length,
+                            sequences=sequences, batch=sequences * microbatches * ranks, ranks=ranks, strategy=strategy,
+                            compute=compute, norms=str(norms).lower(), device=args.device))
+                        ms, detail = run(args.build.resolve(), job, args.device, WARMUP + steps)
+                        times.setdefault((ranks, strategy, norms), []).append(ms)
+                        details.setdefault((ranks, strategy, norms), []).append(detail)
+                        print(json.dumps({"ranks": ranks, "strategy": strategy, "parameter_norms": norms,
+                                          "ms": round(ms, 2), **detail}), flush=True)
+    for (ranks, strategy, norms), all_ms in times.items():
         fastest = min(all_ms)
-        print(json.dumps({"strategy": strategy, "ranks": ranks, "compute": compute, "parameter_norms": not args.no_norms,
+        print(json.dumps({"strategy": strategy, "ranks": ranks, "compute": compute, "parameter_norms": norms,
                           "steps_per_second": round(1e3 / fastest, 3), "ms_per_step": round(fastest, 2),
-                          "all_ms": [round(ms, 2) for ms in all_ms], **memory[ranks, strategy]}), flush=True)
+                          "all_ms": [round(ms, 2) for ms in all_ms], **details[ranks, strategy, norms][-1]}), flush=True)
+    for ranks, strategy in {(ranks, strategy): None for ranks, strategy, _ in times} if args.norms == "both" else ():
+        with_norms, without = times[ranks, strategy, True], times[ranks, strategy, False]
+        cost = {"ms": statistics.median(a - b for a, b in zip(with_norms, without))}
+        if not on_gpus:
+            cost["processor_ms"] = statistics.median(
+                a["processor_ms"] - b["processor_ms"]
+                for a, b in zip(details[ranks, strategy, True], details[ranks, strategy, False]))
+        print(json.dumps({"strategy": strategy, "ranks": ranks, "norms_cost": {k: round(v, 3) for k, v in cost.items()},
+                          "of_a_step": round(cost["ms"] / min(without), 4)}), flush=True)
 
 
 if __name__ == "__main__":

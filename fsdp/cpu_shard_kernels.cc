@@ -42,7 +42,8 @@ class CpuUnitKernels final : public UnitKernels {
   }
 
   void OptimizerStep(const OptimizerArrays& arrays, const AdamWConfig& config) const override {
-    std::fill_n(arrays.update_norms, geometry_.num_parameters, ParameterNorms{});
+    const bool with_norms = arrays.update_norms != nullptr;
+    if (with_norms) std::fill_n(arrays.update_norms, geometry_.num_parameters, ParameterNorms{});
     const RunInputs& inputs = *arrays.inputs;
     const bool finite = arrays.outcome->finite;
     const AdamWScalars<T> decaying(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
@@ -50,10 +51,9 @@ class CpuUnitKernels final : public UnitKernels {
     AdamWScalars<T> constant = decaying;
     constant.weight_decay = 0;
     const int64_t block_elements = kBlockChunks * geometry_.granule;
-    T* const mean = static_cast<T*>(arrays.scratch);
-    T* const update = mean + block_elements;
+    T* const mean = with_norms ? static_cast<T*>(arrays.scratch) : nullptr;
+    T* const update = with_norms ? mean + block_elements : nullptr;
     for (const Piece& piece : geometry_.pieces) {
-      ParameterNorms& norms = arrays.update_norms[piece.parameter];
       const AdamWScalars<T>& scalars = piece.decays ? decaying : constant;
       ForEachChunk(piece.range, block_elements, [&](Range block) {
         const T* const sum = At(arrays.gradients, block.begin);
@@ -61,16 +61,15 @@ class CpuUnitKernels final : public UnitKernels {
         if (finite) {
           AdamWStep(scalars, block.size(), sum, weight, At(arrays.exp_avg, block.begin),
                     At(arrays.exp_avg_sq, block.begin), mean, update);
-        } else {
+        } else if (with_norms) {
           MeanGradient(scalars, block.size(), sum, mean);
         }
         PublishBlock(weight, block, arrays.published);
-        ForEachChunk(block, geometry_.granule, [&](Range chunk) {
-          const int64_t at = chunk.begin - block.begin;
-          norms.weight.Add(SumOfSquares(weight + at, chunk.size()));
-          norms.gradient.Add(SumOfSquares(mean + at, chunk.size()));
-          if (finite) norms.update.Add(SumOfSquares(update + at, chunk.size()));
-        });
+        if (!with_norms) return;
+        ParameterNorms& norms = arrays.update_norms[piece.parameter];
+        AddBlock(weight, block, norms.weight);
+        AddBlock(mean, block, norms.gradient);
+        if (finite) AddBlock(update, block, norms.update);
       });
     }
   }
@@ -80,6 +79,14 @@ class CpuUnitKernels final : public UnitKernels {
   T* At(void* shard, int64_t flat) const { return static_cast<T*>(shard) + (flat - geometry_.begin); }
   const T* At(const void* shard, int64_t flat) const {
     return static_cast<const T*>(shard) + (flat - geometry_.begin);
+  }
+
+  // values: of the block's elements.
+  void AddBlock(const T* values, Range block, Magnitude& magnitude) const {
+    ForEachChunk(block, geometry_.granule, [&](Range chunk) {
+      magnitude.squares.Add(SumOfSquares(values + (chunk.begin - block.begin), chunk.size()));
+    });
+    magnitude.max_abs = std::max(magnitude.max_abs, MaxAbs(values, block.size()));
   }
 
   // Also after a step that leaves the weights as they are: what is published is written as a whole.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/norms.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -49,6 +50,20 @@ template <typename T>
   return sum;
 }
 
+// Magnitudes have the order of their bits as integers, whose maximum is vectorised where that of floating
+// point, with its NaN, is not; NaN is above infinity there. Bits: as wide as T.
+template <typename Bits, typename T>
+[[gnu::always_inline]] inline T MaxAbsAny(const T* values, int64_t elements) {
+  constexpr Bits kInfinity = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  Bits most = 0;
+  for (int64_t i = 0; i < elements; ++i) {
+    const Bits magnitude = std::bit_cast<Bits>(values[i]) & std::numeric_limits<Bits>::max();
+    const Bits number = magnitude > kInfinity ? 0 : magnitude;
+    most = number > most ? number : most;
+  }
+  return std::bit_cast<T>(most);
+}
+
 }  // namespace
 
 TANDEM_VECTOR_CLONES double SumOfSquares(const float* values, int64_t elements) {
@@ -56,6 +71,12 @@ TANDEM_VECTOR_CLONES double SumOfSquares(const float* values, int64_t elements) 
 }
 TANDEM_VECTOR_CLONES double SumOfSquares(const double* values, int64_t elements) {
   return SumAny(values, elements);
+}
+TANDEM_VECTOR_CLONES double MaxAbs(const float* values, int64_t elements) {
+  return MaxAbsAny<int32_t>(values, elements);
+}
+TANDEM_VECTOR_CLONES double MaxAbs(const double* values, int64_t elements) {
+  return MaxAbsAny<int64_t>(values, elements);
 }
 TANDEM_VECTOR_CLONES double SumOfFiniteSquares(const float* values, int64_t elements, int64_t& nonfinite) {
   return SumFiniteAny(values, elements, nonfinite);

@@ -24,7 +24,11 @@ void ForEachChunk(Range range, int64_t granule, Function chunk) {
 double SumOfSquares(const float* values, int64_t elements);
 double SumOfSquares(const double* values, int64_t elements);
 
-// The same of the finite ones; adds the number of the others to `nonfinite`.
+// The largest magnitude of the elements that are not NaN; 0 of none.
+double MaxAbs(const float* values, int64_t elements);
+double MaxAbs(const double* values, int64_t elements);
+
+// Sum of squares of the finite ones; adds the number of the others to `nonfinite`.
 double SumOfFiniteSquares(const float* values, int64_t elements, int64_t& nonfinite);
 double SumOfFiniteSquares(const double* values, int64_t elements, int64_t& nonfinite);
 

@@ -53,7 +53,7 @@ struct AdamWScalars {
 };
 
 // Updates weights and moments of `elements` elements, each alone. mean: out, sum / divisor, not clipped.
-// update: out, new - old weight. The arrays do not overlap.
+// update: out, new - old weight. Both or neither is null: not wanted. The arrays do not overlap.
 void AdamWStep(const AdamWScalars<float>& scalars, int64_t elements, const float* sum, float* weight,
                float* exp_avg, float* exp_avg_sq, float* mean, float* update);
 void AdamWStep(const AdamWScalars<double>& scalars, int64_t elements, const double* sum, double* weight,

@@ -2,14 +2,26 @@
 #pragma once
 
 #include "fsdp/double_double.h"
+#include "fsdp/host_device.h"
 
 namespace tandem::fsdp {
 
-// The squares of the pieces of one parameter that this rank owns, as sums.
+// How large the elements of a tensor are that one rank owns.
+struct Magnitude {
+  DoubleDouble squares;  // sum; NaN where an element is
+  double max_abs = 0;    // of the elements that are not NaN
+
+  TANDEM_HOST_DEVICE void Add(const Magnitude& other) {
+    squares.Add(other.squares);
+    max_abs = other.max_abs > max_abs ? other.max_abs : max_abs;
+  }
+};
+
+// Of the pieces of one parameter that this rank owns.
 struct ParameterNorms {
-  DoubleDouble weight;    // after the update
-  DoubleDouble gradient;  // of the mean gradient, before clipping
-  DoubleDouble update;    // new - old weight
+  Magnitude weight;    // after the update
+  Magnitude gradient;  // of the mean gradient, before clipping
+  Magnitude update;    // new - old weight
 };
 
 }  // namespace tandem::fsdp

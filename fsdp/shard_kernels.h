@@ -35,7 +35,7 @@ struct OptimizerArrays {
   void* published = nullptr;  // the fp32 weights in bfloat16; null where nothing is published
   const NormOutcome* outcome = nullptr;
   const RunInputs* inputs = nullptr;
-  ParameterNorms* update_norms = nullptr;  // [num_parameters]
+  ParameterNorms* update_norms = nullptr;  // [num_parameters]; null: not wanted
   void* scratch = nullptr;                 // BufferBytesOf(...).optimizer_scratch
 };
 

@@ -235,7 +235,9 @@ BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const Adam
   const UnitBufferBytes bytes = BufferBytesOf(layout_, mesh_, ElementBytes(types_.main));
   CheckBytes("outcome", memory.outcome, sizeof(NormOutcome));
   CheckBytes("inputs", memory.inputs, sizeof(RunInputs));
-  CheckBytes("update norms", memory.update_norms, bytes.update_norms);
+  if (memory.update_norms.begin != nullptr) {
+    CheckBytes("update norms", memory.update_norms, bytes.update_norms);
+  }
   CheckBytes("scratch of the optimizer", memory.scratch, bytes.optimizer_scratch);
   const OptimizerArrays arrays{.gradients = At(memory.gradients, held_.begin),
                                .weights = memory.state.weights.begin,
@@ -249,7 +251,7 @@ BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const Adam
   return [kernels = optimizer_, arrays, config, counts = CountsHeld(mesh_), device = device_,
           norms = memory.update_norms] {
     kernels->OptimizerStep(arrays, config);
-    if (!counts) device->Fill(norms.begin, 0, norms.bytes);
+    if (!counts && norms.begin != nullptr) device->Fill(norms.begin, 0, norms.bytes);
   };
 }
 

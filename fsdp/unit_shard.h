@@ -68,7 +68,8 @@ struct OptimizerMemory {
   device::Memory outcome;  // of the run that the gradients are from
   device::Memory inputs;   // of this run
   StateMemory state;
-  device::Memory update_norms;  // of this run: a ParameterNorms for each parameter of the layout
+  device::Memory update_norms;  // of this run: a ParameterNorms for each parameter of the layout; begin ==
+                                // nullptr: not wanted
   device::Memory scratch;
 };
 

@@ -47,6 +47,12 @@ int64_t SumOfUnits(const DecoderConfig& config, const Share& share) {
   return static_cast<int64_t>(total);
 }
 
+// Of a unit's parameters, those that one token uses.
+double ActiveShare(const DecoderConfig& config, const UnitParameters& unit) {
+  const ops::RouterConfig& router = config.moe.router;
+  return unit.experts ? static_cast<double>(router.top_k) / static_cast<double>(router.experts) : 1.0;
+}
+
 }  // namespace
 
 bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
@@ -95,22 +101,22 @@ int64_t NumParameters(const DecoderConfig& config) {
 }
 
 int64_t NumActiveParameters(const DecoderConfig& config) {
-  const ops::RouterConfig& router = config.moe.router;
-  return SumOfUnits(config, [&](const UnitParameters& unit) {
-    return unit.experts ? static_cast<double>(router.top_k) / static_cast<double>(router.experts) : 1.0;
-  });
+  return SumOfUnits(config, [&](const UnitParameters& unit) { return ActiveShare(config, unit); });
 }
 
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   const double embedding = static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   double parameters = static_cast<double>(NumActiveParameters(config));
+  double frozen = static_cast<double>(SumOfUnits(
+      config, [&](const UnitParameters& unit) { return unit.frozen ? ActiveShare(config, unit) : 0.0; }));
   if (!config.tie_word_embeddings) {
     parameters -= embedding;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
+    frozen -= IsFrozen(config, "embedding") ? embedding : 0;
   }
   const double attention = 6.0 * static_cast<double>(config.num_hidden_layers) *
                            static_cast<double>(config.num_attention_heads * config.head_dim) *
                            static_cast<double>(sequence_length);
-  return 6.0 * parameters + attention;
+  return 6.0 * parameters - 2.0 * frozen + attention;
 }
 
 }  // namespace tandem::model

@@ -127,7 +127,7 @@ int64_t NumActiveParameters(const DecoderConfig& config);
 
 // Model FLOPs of one token, forward and backward: 6 × active parameters without the input embedding, plus
 // causal attention 6·L·H·S, H = heads · head_dim (PaLM, arXiv:2204.02311, appendix B, has 12·L·H·S; causality
-// leaves half).
+// leaves half). Of frozen units 4 instead of 6: nobody computes the gradients of their weights.
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 
 }  // namespace tandem::model

@@ -254,7 +254,8 @@ std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank) {
 }
 
 double ContributionsPerStep(const JobPlan& plan) {
-  return static_cast<double>(plan.train.microbatches_per_rank) * plan.train.ranks;
+  const schedules::MeshAxes& dense = plan.options.dense;
+  return static_cast<double>(plan.train.microbatches_per_rank) * dense.inner * dense.outer;
 }
 
 int GroupRanks(const JobPlan& plan, const std::string& name) {

@@ -120,7 +120,8 @@ fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank);
 // Of all ranks.
 int64_t TokensPerStep(const JobPlan& plan);
 
-// Microbatches of a step over all ranks, which the mean of the gradients divides by.
+// Microbatches of a step over the data-parallel ranks of the dense units, which the mean of all gradients
+// divides by, of experts too: theirs come from the tokens of all these ranks.
 double ContributionsPerStep(const JobPlan& plan);
 
 // Ranks of each of the groups of that name, which the plan has.

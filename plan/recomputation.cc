@@ -106,7 +106,8 @@ Recomputation RecomputationOf(const JobPlan& plan) {
   result.all_flops = FlopsOf(plan, plan.stage.train, /*again=*/false);
   schedules::BuildOptions keeping = plan.options;
   keeping.recompute.clear();
-  const absl::StatusOr<schedules::StagePrograms> kept = schedules::BuildStage(plan.outline, keeping);
+  const absl::StatusOr<schedules::StagePrograms> kept =
+      schedules::BuildStage(plan.outline, keeping, plan.schedule);
   if (!kept.ok()) {
     throw std::logic_error(
         absl::StrCat("the job that keeps everything has no programs: ", kept.status().message()));

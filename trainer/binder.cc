@@ -249,7 +249,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       memory.state.exp_avg_sq = {both.begin + moments.parts.at(1).begin,
                                  moments.parts[1].end - moments.parts[1].begin};
       memory.state.published = operands.TakeIf(BufferKind::kPublished);
-      memory.update_norms = operands.Take(BufferKind::kUpdateNorms);
+      memory.update_norms = operands.TakeIf(BufferKind::kUpdateNorms);
       memory.scratch = operands.TakeIf(BufferKind::kScratch);
       return units_.at(instruction.target).BindOptimizerStep(memory, AdamW(plan_));
     }

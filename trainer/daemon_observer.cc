@@ -31,6 +31,9 @@ v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::strin
     norms.mutable_gradient()->Add(summary.gradient.begin(), summary.gradient.end());
     norms.mutable_update()->Add(summary.update.begin(), summary.update.end());
     norms.mutable_rms()->Add(summary.rms.begin(), summary.rms.end());
+    norms.mutable_max_abs()->Add(summary.weight_max.begin(), summary.weight_max.end());
+    norms.mutable_gradient_max_abs()->Add(summary.gradient_max.begin(), summary.gradient_max.end());
+    norms.mutable_update_max_abs()->Add(summary.update_max.begin(), summary.update_max.end());
     norms.set_table_digest(table_digest);
   }
   for (const ExpertLoad& load : summary.experts) {

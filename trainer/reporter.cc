@@ -12,7 +12,8 @@
 namespace tandem::trainer {
 namespace {
 
-constexpr int kDoublesPerItem = 6;  // {high, low} of weight, gradient, update
+constexpr int kDoublesPerMagnitude = 3;
+constexpr int kDoublesPerItem = 3 * kDoublesPerMagnitude;  // weight, gradient, update
 
 // The mean of the losses of `microbatches`, added in the order of the global microbatch number.
 double MeanLoss(const double* gathered, int ranks, int64_t stride, int64_t offset, int64_t microbatches) {
@@ -23,10 +24,18 @@ double MeanLoss(const double* gathered, int ranks, int64_t stride, int64_t offse
   return sum / static_cast<double>(microbatches);
 }
 
-double* Put(const fsdp::DoubleDouble& sum, double* out) {
-  *out++ = sum.high;
-  *out++ = sum.low;
+double* Put(const fsdp::Magnitude& magnitude, double* out) {
+  *out++ = magnitude.squares.high;
+  *out++ = magnitude.squares.low;
+  *out++ = magnitude.max_abs;
   return out;
+}
+
+fsdp::Magnitude Get(const double* in) { return {.squares = {.high = in[0], .low = in[1]}, .max_abs = in[2]}; }
+
+double MaxAbsOf(const fsdp::Magnitude& magnitude) {
+  const double squares = magnitude.squares.value();
+  return std::isnan(squares) ? squares : magnitude.max_abs;
 }
 
 }  // namespace
@@ -111,8 +120,8 @@ void Reporter::Fold(const StepRecord& record) {
     }
   }
   for (const fsdp::ParameterNorms& norms : record.norms) {
-    for (const fsdp::DoubleDouble* sum : {&norms.weight, &norms.gradient, &norms.update}) {
-      out = Put(*sum, out);
+    for (const fsdp::Magnitude* magnitude : {&norms.weight, &norms.gradient, &norms.update}) {
+      out = Put(*magnitude, out);
     }
   }
   Put(record.routers, out);
@@ -138,21 +147,25 @@ void Reporter::Fold(const StepRecord& record) {
         MeanLoss(gathered, comm_.size(), stride, rounds, record.validation_batches);
   }
   for (int64_t item = 0; item < items; ++item) {
-    fsdp::DoubleDouble sums[3];
+    fsdp::ParameterNorms total;
     for (int rank = 0; rank < comm_.size(); ++rank) {
       const double* in = gathered + rank * stride + items_at + item * kDoublesPerItem;
-      for (int kind = 0; kind < 3; ++kind) {
-        sums[kind].Add(fsdp::DoubleDouble{.high = in[2 * kind], .low = in[2 * kind + 1]});
-      }
-      if (!std::isfinite(in[2])) {  // of the gradient
+      const fsdp::Magnitude gradient = Get(in + kDoublesPerMagnitude);
+      total.weight.Add(Get(in));
+      total.gradient.Add(gradient);
+      total.update.Add(Get(in + 2 * kDoublesPerMagnitude));
+      if (!std::isfinite(gradient.squares.high)) {
         summary.nonfinite_at.push_back({.parameter = item, .rank = rank});
       }
     }
-    const double weight_squares = sums[0].value();
+    const double weight_squares = total.weight.squares.value();
     summary.weight.push_back(std::sqrt(weight_squares));
-    summary.gradient.push_back(std::sqrt(sums[1].value()));
-    summary.update.push_back(std::sqrt(sums[2].value()));
+    summary.gradient.push_back(std::sqrt(total.gradient.squares.value()));
+    summary.update.push_back(std::sqrt(total.update.squares.value()));
     summary.rms.push_back(std::sqrt(weight_squares / static_cast<double>(item_elements_[item])));
+    summary.weight_max.push_back(MaxAbsOf(total.weight));
+    summary.gradient_max.push_back(MaxAbsOf(total.gradient));
+    summary.update_max.push_back(MaxAbsOf(total.update));
   }
   summary.experts = trainer::Fold(record.routers, sharing_, gathered + routers_at, comm_.size(), stride);
   AddScalars(summary.experts, summary.scalars);

@@ -53,12 +53,15 @@ struct StepSummary {
   double seconds = 0;
   int64_t nonfinite = 0;
   std::map<std::string, double> scalars;  // "tokens_per_second", "validation_loss"
-  // L2, in the order of the parameters' table; empty where they are not wanted. rms: root mean square of the
-  // weight.
+  // L2, in the order of the parameters' table; empty where they are not wanted.
   std::vector<double> weight;
   std::vector<double> gradient;
   std::vector<double> update;
-  std::vector<double> rms;
+  std::vector<double> rms;  // root mean square of the weight
+  // The largest magnitudes; NaN where an element is.
+  std::vector<double> weight_max;
+  std::vector<double> gradient_max;
+  std::vector<double> update_max;
   std::vector<ExpertLoad> experts;  // of sparse layers, in layer order
   // Where gradients are not finite, in table order and by rank; empty where norms are not wanted.
   std::vector<NonfiniteGradient> nonfinite_at;

@@ -128,8 +128,9 @@ int ExpertLoads(Context& context, const MetricsOptions& options);
 
 struct NormsOptions {
   std::string job;
-  int64_t step = 0;  // 0: the newest that has norms
-  int top = 0;       // 0: all, in the model's order; else the largest update/weight
+  int64_t step = 0;         // 0: the newest that has norms
+  int top = 0;              // 0: all, in the model's order; else the largest update/weight
+  std::string norm = "l2";  // of the table: l2, rms or max
   Format format = Format::kTable;
 };
 int Norms(Context& context, const NormsOptions& options);

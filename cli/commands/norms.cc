@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -24,6 +25,22 @@ std::string ItemName(const ReportDetails& norms, int i) {
   return i < norms.table.parameters_size() ? norms.table.parameters(i).name() : absl::StrCat("parameter ", i);
 }
 
+int64_t Elements(const ReportDetails& norms, int i) {
+  int64_t elements = 1;
+  for (const int64_t extent : norms.table.parameters(i).shape()) {
+    elements *= extent;
+  }
+  return elements;
+}
+
+// From an L2 norm; none where the parameter's shape is not known.
+std::optional<double> RootMeanSquare(const ReportDetails& norms, int i, double l2) {
+  if (i >= norms.table.parameters_size() || Elements(norms, i) == 0) {
+    return std::nullopt;
+  }
+  return l2 / std::sqrt(static_cast<double>(Elements(norms, i)));
+}
+
 void PrintJson(Context& context, const ReportDetails& norms, const std::vector<int>& order) {
   std::string text;
   for (const int i : order) {
@@ -42,12 +59,45 @@ void PrintJson(Context& context, const ReportDetails& norms, const std::vector<i
     put("update", norms.norms.update());
     put("rms", norms.norms.rms());
     put("max_abs", norms.norms.max_abs());
+    put("gradient_max_abs", norms.norms.gradient_max_abs());
+    put("update_max_abs", norms.norms.update_max_abs());
+    const auto put_rms = [&](const char* key, const auto& values) {
+      if (i < values.size()) {
+        if (const std::optional<double> rms = RootMeanSquare(norms, i, values.Get(i)); rms.has_value()) {
+          row[key] = *rms;
+        }
+      }
+    };
+    put_rms("gradient_rms", norms.norms.gradient());
+    put_rms("update_rms", norms.norms.update());
     absl::StrAppend(&text, row.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
   }
   context.console.Write(Stream::kOut, text);
 }
 
-void PrintTable(Context& context, const ReportDetails& norms, const std::vector<int>& order) {
+// One parameter's numbers in the table; a report may lack some.
+struct Shown {
+  std::optional<double> weight;
+  std::optional<double> gradient;
+  std::optional<double> update;
+};
+
+Shown ShownOf(const ReportDetails& norms, int i, const std::string& norm) {
+  const auto at = [&](const auto& values) -> std::optional<double> {
+    return i < values.size() ? std::optional<double>(values.Get(i)) : std::nullopt;
+  };
+  if (norm == "max") {
+    return {at(norms.norms.max_abs()), at(norms.norms.gradient_max_abs()), at(norms.norms.update_max_abs())};
+  }
+  const auto l2_or_rms = [&](std::optional<double> l2) {
+    return norm == "rms" && l2.has_value() ? RootMeanSquare(norms, i, *l2) : l2;
+  };
+  return {l2_or_rms(at(norms.norms.weight())), l2_or_rms(at(norms.norms.gradient())),
+          l2_or_rms(at(norms.norms.update()))};
+}
+
+void PrintTable(Context& context, const ReportDetails& norms, const std::vector<int>& order,
+                const std::string& norm) {
   Table table({{.heading = absl::StrCat("STEP ", norms.step), .shrinks = true, .keep_end = true},
                {.heading = "SHAPE"},
                {.heading = "WEIGHT", .align = Table::Align::kRight},
@@ -55,13 +105,15 @@ void PrintTable(Context& context, const ReportDetails& norms, const std::vector<
                {.heading = "UPDATE", .align = Table::Align::kRight},
                {.heading = "UPDATE/WEIGHT", .align = Table::Align::kRight}});
   for (const int i : order) {
-    const auto cell = [&](const auto& values) {
-      return i < values.size() ? MagnitudeText(values.Get(i)) : "";
+    const Shown shown = ShownOf(norms, i, norm);
+    const auto cell = [](std::optional<double> value) {
+      return value.has_value() ? MagnitudeText(*value) : "";
     };
+    const bool has_ratio = shown.update.has_value() && shown.weight.value_or(0) != 0;
     table.Add({ItemName(norms, i),
                i < norms.table.parameters_size() ? absl::StrJoin(norms.table.parameters(i).shape(), "x") : "",
-               cell(norms.norms.weight()), cell(norms.norms.gradient()), cell(norms.norms.update()),
-               ScientificText(UpdateRatio(norms.norms, i))});
+               cell(shown.weight), cell(shown.gradient), cell(shown.update),
+               has_ratio ? ScientificText(*shown.update / *shown.weight) : ""});
   }
   context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
 }
@@ -100,7 +152,7 @@ int Norms(Context& context, const NormsOptions& options) {
   if (options.format == Format::kJson) {
     PrintJson(context, *norms, order);
   } else {
-    PrintTable(context, *norms, order);
+    PrintTable(context, *norms, order, options.norm);
   }
   return context.console.OutClosed() ? kOutputClosed : kOk;
 }

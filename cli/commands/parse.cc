@@ -351,6 +351,12 @@ class Parser {
     norms->add_option("--step", norms_options->step, "Step (default: the newest)")->check(AtLeast(1));
     norms->add_option("--top", norms_options->top, "Only the largest updates relative to their weight")
         ->check(AtLeast(1));
+    norms
+        ->add_option(
+            "--norm", norms_options->norm,
+            "What the table shows: l2, rms (root mean square) or max (largest magnitude); -o json has "
+            "all (default l2)")
+        ->check(CLI::IsMember({"l2", "rms", "max"}));
     AddFormat(norms, norms_options->format, {"table", "json"});
   }
 

@@ -109,9 +109,13 @@ void Select(const v1::ListReportsRequest& request, v1::Norms& norms) {
   if (request.kind() != v1::NORM_KIND_UNSPECIFIED) {
     norms.clear_rms();
     norms.clear_max_abs();
+    norms.clear_gradient_max_abs();
+    norms.clear_update_max_abs();
   } else {
     keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_rms());
     keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_max_abs());
+    keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_gradient_max_abs());
+    keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_update_max_abs());
   }
 }
 

@@ -55,7 +55,7 @@ struct OptimizerPointers {
   Bf16* published = nullptr;  // the weights, rounded; null: not wanted
   const NormOutcome* outcome = nullptr;
   const RunInputs* inputs = nullptr;
-  ParameterNorms* update_norms = nullptr;  // [num_parameters]
+  ParameterNorms* update_norms = nullptr;  // [num_parameters]; null: not wanted
   ParameterNorms* tile_norms = nullptr;    // [num_tiles]
 };
 

@@ -13,6 +13,14 @@ namespace {
 
 constexpr int kNorms = 3;  // of ParameterNorms: lane k of a group sums the k-th
 
+__device__ Magnitude& NormOf(ParameterNorms& norms, int k) {
+  return k == 0 ? norms.weight : k == 1 ? norms.gradient : norms.update;
+}
+
+// NaN is no maximum.
+__device__ float Max(float a, float b) { return fmaxf(a, b); }
+__device__ double Max(double a, double b) { return fmax(a, b); }
+
 // The quotients and the root of one element, as the host's.
 template <typename T>
 class ExactArithmetic {
@@ -129,6 +137,18 @@ struct Element {
   }
 };
 
+// The largest magnitudes of all that the thread has stepped, in the order of ParameterNorms.
+template <typename T>
+struct ThreadMaxima {
+  T most[kNorms] = {};
+
+  __device__ void Take(T weight, T mean, T update) {
+    most[0] = Max(most[0], abs(weight));
+    most[1] = Max(most[1], abs(mean));
+    most[2] = Max(most[2], abs(update));
+  }
+};
+
 // A warp's packed round.
 template <typename T>
 struct Round {
@@ -159,6 +179,15 @@ struct Round {
       }
     }
   }
+  __device__ void TakeMaxima(ThreadMaxima<T>& maxima) const {
+#pragma unroll
+    for (int p = 0; p < RoundPacks<T>::kCount; ++p) {
+#pragma unroll
+      for (int k = 0; k < kPackSize<T>; ++k) {
+        maxima.Take(weights.packs[p].e[k], sums.packs[p].e[k], updates.packs[p].e[k]);
+      }
+    }
+  }
   __device__ void Write(const OptimizerPointers<T>& pointers, bool finite, int64_t at) const {
     if (finite) {
       exp_avgs.Write(pointers.exp_avg + at);
@@ -184,9 +213,10 @@ struct LaneSquares {
 };
 
 // The group's elements [begin, end), one by one.
-template <typename T>
+template <bool kWithNorms, typename T>
 __device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool finite,
-                                    const OptimizerPointers<T>& pointers, int64_t begin, int64_t end) {
+                                    const OptimizerPointers<T>& pointers, int64_t begin, int64_t end,
+                                    ThreadMaxima<T>& maxima) {
   ExactArithmetic<T> arithmetic(scalars);
   LaneSquares squares;
 #pragma unroll 1
@@ -201,36 +231,43 @@ __device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool finite,
     if (pointers.published != nullptr) {
       pointers.published[i] = RoundToBf16(static_cast<float>(element.weight));
     }
-    AddSquare(squares.sums[0], element.weight);
-    AddSquare(squares.sums[1], element.mean);
-    AddSquare(squares.sums[2], element.update);
+    if constexpr (kWithNorms) {
+      AddSquare(squares.sums[0], element.weight);
+      AddSquare(squares.sums[1], element.mean);
+      AddSquare(squares.sums[2], element.update);
+      maxima.Take(element.weight, element.mean, element.update);
+    }
   }
   return squares;
 }
 
 // The warp's packed round at element `at`, unless it needs exact arithmetic: then false, and nothing is
 // written.
-template <typename T>
+template <bool kWithNorms, typename T>
 __device__ bool StepRound(const AdamWScalars<T>& scalars, Quickest<T> arithmetic, bool finite,
                           const OptimizerPointers<T>& pointers, int64_t at, Exchange<T>& exchange,
-                          LaneSquares& squares) {
+                          LaneSquares& squares, ThreadMaxima<T>& maxima) {
   Round<T> round;
   round.Read(pointers, at);
   round.Step(scalars, arithmetic, finite);
   if (!__all_sync(0xFFFFFFFF, arithmetic.exact())) return false;
   round.Write(pointers, finite, at);
-  exchange.EachOfLane(round.weights, [&](T value) { AddSquare(squares.sums[0], value); });
-  exchange.EachOfLane(round.sums, [&](T value) { AddSquare(squares.sums[1], value); });
-  exchange.EachOfLane(round.updates, [&](T value) { AddSquare(squares.sums[2], value); });
+  if constexpr (kWithNorms) {
+    round.TakeMaxima(maxima);
+    exchange.EachOfLane(round.weights, [&](T value) { AddSquare(squares.sums[0], value); });
+    exchange.EachOfLane(round.sums, [&](T value) { AddSquare(squares.sums[1], value); });
+    exchange.EachOfLane(round.updates, [&](T value) { AddSquare(squares.sums[2], value); });
+  }
   return true;
 }
 
-// One block a tile; leaves its norms in tile_norms[blockIdx.x].
-template <typename T>
+// One block a tile; leaves its norms in tile_norms[blockIdx.x], where they are wanted.
+template <bool kWithNorms, typename T>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
     StepTile(TiledShard shard, AdamWConfig config, OptimizerPointers<T> pointers, bool packed) {
-  __shared__ Exchange<T> exchanges[kWarps];
+  __shared__ Exchange<T> exchanges[kWithNorms ? kWarps : 1];
   __shared__ DoubleDouble shared[kNorms][kGroups];
+  __shared__ T shared_maxima[kNorms][kWarps];
   const Chunks chunks(shard, blockIdx.x);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const RunInputs& inputs = *pointers.inputs;
@@ -240,34 +277,47 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
   const Quickest<T> arithmetic(scalars);
   const bool finite = pointers.outcome->finite;
   DoubleDouble sum;  // of the lane's norm
+  ThreadMaxima<T> maxima;
   for (int64_t base = chunks.first; base <= chunks.last; base += kGroups) {
     const int64_t of_warp = base + warp * (32 / kLanes);
     const int64_t chunk = base + Group();
     const bool whole = chunk <= chunks.last;
     LaneSquares squares;
-    const bool done = packed && chunks.Packed(of_warp) &&
-                      StepRound(scalars, arithmetic, finite, pointers, of_warp * kPackedGranule - shard.begin,
-                                exchanges[warp], squares);
+    const bool done =
+        packed && chunks.Packed(of_warp) &&
+        StepRound<kWithNorms>(scalars, arithmetic, finite, pointers, of_warp * kPackedGranule - shard.begin,
+                              exchanges[kWithNorms ? warp : 0], squares, maxima);
     if (!done && whole) {
-      squares = StepElements(scalars, finite, pointers, chunks.begin(chunk) - shard.begin,
-                             chunks.end(chunk) - shard.begin);
+      squares = StepElements<kWithNorms>(scalars, finite, pointers, chunks.begin(chunk) - shard.begin,
+                                         chunks.end(chunk) - shard.begin, maxima);
     }
-    for (double& lane : squares.sums) lane = AddLanes(lane);
-    if (whole) sum.Add(Lane() == 0 ? squares.sums[0] : Lane() == 1 ? squares.sums[1] : squares.sums[2]);
+    if constexpr (kWithNorms) {
+      for (double& lane : squares.sums) lane = AddLanes(lane);
+      if (whole) sum.Add(Lane() == 0 ? squares.sums[0] : Lane() == 1 ? squares.sums[1] : squares.sums[2]);
+    }
   }
+  if constexpr (!kWithNorms) return;
   if (Lane() < kNorms) shared[Lane()][Group()] = sum;
+#pragma unroll
+  for (int k = 0; k < kNorms; ++k) {
+    T most = maxima.most[k];
+    for (int other = 16; other > 0; other /= 2) most = Max(most, __shfl_xor_sync(0xFFFFFFFF, most, other));
+    if (threadIdx.x % 32 == 0) shared_maxima[k][warp] = most;
+  }
   __syncthreads();
   if (threadIdx.x < kNorms) {
-    DoubleDouble total;
-    for (int group = 0; group < kGroups; ++group) total.Add(shared[threadIdx.x][group]);
-    ParameterNorms& norms = pointers.tile_norms[blockIdx.x];
-    (threadIdx.x == 0 ? norms.weight : threadIdx.x == 1 ? norms.gradient : norms.update) = total;
+    Magnitude total;
+    for (int group = 0; group < kGroups; ++group) total.squares.Add(shared[threadIdx.x][group]);
+    T most = 0;
+    for (int w = 0; w < kWarps; ++w) most = Max(most, shared_maxima[threadIdx.x][w]);
+    total.max_abs = most;
+    NormOf(pointers.tile_norms[blockIdx.x], static_cast<int>(threadIdx.x)) = total;
   }
 }
 
 // One block a parameter.
 __global__ void AddTileNorms(const ParameterNorms* tiles, const int* first_tiles, ParameterNorms* norms) {
-  __shared__ DoubleDouble shared[kThreads];
+  __shared__ Magnitude shared[kThreads];
   ParameterNorms sum;
   for (int tile = first_tiles[blockIdx.x] + static_cast<int>(threadIdx.x); tile < first_tiles[blockIdx.x + 1];
        tile += kThreads) {
@@ -275,9 +325,9 @@ __global__ void AddTileNorms(const ParameterNorms* tiles, const int* first_tiles
     sum.gradient.Add(tiles[tile].gradient);
     sum.update.Add(tiles[tile].update);
   }
-  const DoubleDouble weight = AddThreads(sum.weight, shared);
-  const DoubleDouble gradient = AddThreads(sum.gradient, shared);
-  const DoubleDouble update = AddThreads(sum.update, shared);
+  const Magnitude weight = AddThreads(sum.weight, shared);
+  const Magnitude gradient = AddThreads(sum.gradient, shared);
+  const Magnitude update = AddThreads(sum.update, shared);
   if (threadIdx.x == 0) norms[blockIdx.x] = {weight, gradient, update};
 }
 
@@ -287,14 +337,18 @@ template <typename T>
 int LaunchOptimizerStep(const TiledShard& shard, const AdamWConfig& config,
                         const OptimizerPointers<T>& pointers, const int* first_tiles, int num_parameters,
                         Stream stream) {
+  const bool with_norms = pointers.update_norms != nullptr;
   if (shard.num_tiles > 0) {
-    StepTile<<<static_cast<unsigned>(shard.num_tiles), kThreads, 0, stream>>>(
+    const auto step = with_norms ? StepTile<true, T> : StepTile<false, T>;
+    step<<<static_cast<unsigned>(shard.num_tiles), kThreads, 0, stream>>>(
         shard, config, pointers,
         ArePacks({pointers.gradients, pointers.weights, pointers.exp_avg, pointers.exp_avg_sq,
                   pointers.published}));
   }
-  AddTileNorms<<<static_cast<unsigned>(num_parameters), kThreads, 0, stream>>>(
-      pointers.tile_norms, first_tiles, pointers.update_norms);
+  if (with_norms) {
+    AddTileNorms<<<static_cast<unsigned>(num_parameters), kThreads, 0, stream>>>(
+        pointers.tile_norms, first_tiles, pointers.update_norms);
+  }
   return cudaGetLastError();
 }
 

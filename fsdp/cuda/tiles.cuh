@@ -88,7 +88,8 @@ __device__ inline double AddLanes(double lane) {
 }
 
 // Over the threads of a block, as a tree; on thread 0.
-__device__ inline DoubleDouble AddThreads(const DoubleDouble& mine, DoubleDouble* shared) {
+template <typename Sum>
+__device__ inline Sum AddThreads(const Sum& mine, Sum* shared) {
   __syncthreads();
   shared[threadIdx.x] = mine;
   __syncthreads();

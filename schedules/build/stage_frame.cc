@@ -140,8 +140,8 @@ class Builder {
         return Add(absl::StrCat(unit.name, " ", what), kind, id, bytes);
       };
       frame.norm_terms = ring("norm terms", BufferKind::kNormTerms, sizes.norm_terms_bytes);
-      frame.update_norms = ring("update norms", BufferKind::kUpdateNorms, sizes.update_norms_bytes);
       if (options_.parameter_norms) {
+        frame.update_norms = ring("update norms", BufferKind::kUpdateNorms, sizes.update_norms_bytes);
         frame.host_update_norms =
             ring("update norms (host)", BufferKind::kHostUpdateNorms, sizes.update_norms_bytes);
       }

@@ -243,7 +243,9 @@ class Shapes {
         if (IsPublished(unit)) {
           Add({BufferKind::kPublished}, u, kWrite, updated * p.compute);
         }
-        Add({BufferKind::kUpdateNorms}, u, kWrite, sizes.update_norms_bytes);
+        if (options_.parameter_norms) {
+          Add({BufferKind::kUpdateNorms}, u, kWrite, sizes.update_norms_bytes);
+        }
         if (sizes.optimizer_scratch_bytes > 0) {
           Add({BufferKind::kScratch}, -1, kWrite, sizes.optimizer_scratch_bytes);
         }

@@ -156,13 +156,16 @@ void Reference::Update() {
         SymbolOp::kOptimizer, u, 0, 0,
         {Get(BufferKind::kGradients, u), symbols_.Former(BufferKind::kOutcome, -1),
          Get(BufferKind::kInputs, -1), Get(BufferKind::kWeights, u), Get(BufferKind::kOptimizerState, u)});
-    for (const BufferKind kind : {BufferKind::kWeights, BufferKind::kOptimizerState, BufferKind::kPublished,
-                                  BufferKind::kUpdateNorms}) {
-      if (kind != BufferKind::kPublished || IsPublished(outline_.units[u])) {
-        Set(kind, u, symbols_.Of(SymbolOp::kOutput, static_cast<int>(kind), 0, 0, {call}));
-      }
+    const auto output = [&](BufferKind kind) {
+      Set(kind, u, symbols_.Of(SymbolOp::kOutput, static_cast<int>(kind), 0, 0, {call}));
+    };
+    output(BufferKind::kWeights);
+    output(BufferKind::kOptimizerState);
+    if (IsPublished(outline_.units[u])) {
+      output(BufferKind::kPublished);
     }
     if (options_.parameter_norms) {
+      output(BufferKind::kUpdateNorms);
       Set(BufferKind::kHostUpdateNorms, u, Get(BufferKind::kUpdateNorms, u));
     }
   }

@@ -102,14 +102,16 @@ class Sharder {
       if (frame.published >= 0) {
         step.operands.push_back({frame.published, -1, Mode::kWrites});
       }
-      step.operands.push_back({frame.update_norms, -1, Mode::kWrites});
+      if (frame.update_norms >= 0) {
+        step.operands.push_back({frame.update_norms, -1, Mode::kWrites});
+      }
       const int64_t scratch = options_.units[id].optimizer_scratch_bytes;
       if (scratch > 0) {
         step.operands.push_back({AddBuffer(program_, absl::StrCat("scratch of optimizer ", unit.name),
                                            BufferKind::kScratch, id, -1, Fixed(scratch)),
                                  -1, Mode::kWrites});
       }
-      if (frame.host_update_norms >= 0) {
+      if (frame.update_norms >= 0) {
         reads.push_back({frame.update_norms, -1, Mode::kReads});
         writes.push_back({frame.host_update_norms, -1, Mode::kWrites});
       }

@@ -17,7 +17,7 @@ enum class BufferKind : uint8_t {
   kBatch,        // tokens of the run's microbatches, a part each; of the outline's batch value
   kLosses,       // of a value; a part a microbatch
   kNormTerms,    // of a unit; sum of squares and non-finite count of this rank's accumulator
-  kUpdateNorms,  // of a unit; per parameter the sums of squares of weight, gradient, update
+  kUpdateNorms,  // of a unit; per parameter the magnitudes of weight, gradient, update
   kOutcome,      // of GradientNorm: norm, clip coefficient, finite, requests
   // Rings in pinned host memory: what is copied to and from the six above, by the same subject.
   kHostInputs,

@@ -44,7 +44,7 @@ struct BuildOptions {
   std::vector<UnitSizes> units;  // per unit of the outline
   RingSizes rings;
   std::string norm_group = "intra_dist_opt";  // GradientNorm's: all ranks of all stages
-  bool parameter_norms = true;                // update norms are copied to the host
+  bool parameter_norms = true;                // optimizer steps write update norms, which go to the host
   int prefetch = 1;                           // spans gathered ahead of the one in use
   int hold = 0;  // other layers whose units may be used within one span: sequential 0, overlap 1
   bool separate_weights = false;  // weight halves run on the stream "weights", beside "compute"

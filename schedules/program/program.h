@@ -89,7 +89,8 @@ struct Wait {
 //   ReduceOuter: adds gradients, writes staging, writes norm terms.
 //   GradientNorm: reads norm terms of every trainable unit, reads inputs, writes outcome.
 //   OptimizerStep: reads gradients, reads outcome (former), reads inputs, adds weights, adds optimizer state,
-//     writes published (where it exists), writes update norms, writes scratch (where it needs some).
+//     writes published (where it exists), writes update norms (if wanted), writes scratch (where it needs
+//     some).
 //   UpdateStates: reads outcome (former); of every state that has a counter: adds the counter, adds the
 //   state;
 //     writes scratch, as large as the counters of all ranks.

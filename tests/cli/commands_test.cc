@@ -121,6 +121,7 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
   server_->jobs[1].set_id("000000000001");
   server_->jobs[1].set_reason("NotEnoughSlots");
   EXPECT_EQ(Tandem({"get", "jobs"}), kOk);
+  EXPECT_TRUE(server_->brief_asked);
   EXPECT_EQ(console_.out,
             "NAME     ID            STATE       STEP  RANKS   PROGRESS  AGE  REASON\n"
             "headers  3f2a91c07be4  RUNNING  134/200      2  0.2 s ago   2m\n"
@@ -129,6 +130,7 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "name"}), kOk);
   EXPECT_EQ(console_.out, "3f2a91c07be4\n000000000001\n3f2a91c07be4\n");
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "json"}), kOk);
+  EXPECT_FALSE(server_->brief_asked) << "all of it is printed";
   const nlohmann::json jobs = nlohmann::json::parse(console_.out);
   ASSERT_EQ(jobs.size(), 3u);
   EXPECT_EQ(jobs[0]["state"], "RUNNING");
@@ -372,8 +374,27 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "2", "--top", "1", "-o", "json"}), kOk);
   EXPECT_EQ(
       console_.out,
-      R"({"step":2,"name":"model.norm.weight","shape":[128],"weight":11.3,"gradient":0.4,"update":0.02})"
+      R"({"step":2,"name":"model.norm.weight","shape":[128],"weight":11.3,"gradient":0.4,"update":0.02,"gradient_rms":0.035355339059327376,"update_rms":0.0017677669529663686})"
       "\n");
+  for (v1::StepReport& report : server_->reports) {
+    report.mutable_norms()->add_rms(0.25);
+    report.mutable_norms()->add_max_abs(2);
+    report.mutable_norms()->add_gradient_max_abs(0.5);
+    report.mutable_norms()->add_update_max_abs(0.001);
+  }
+  EXPECT_EQ(Tandem({"norms", "headers", "--norm", "max"}), kOk);
+  EXPECT_EQ(console_.out,
+            "STEP 5                     SHAPE    WEIGHT  GRADIENT  UPDATE  UPDATE/WEIGHT\n"
+            "model.embed_tokens.weight  256x128    2.00     0.500  0.0010       5.00e-04\n"
+            "model.norm.weight          128\n")
+      << "a report may lack some";
+  EXPECT_EQ(Tandem({"norms", "headers", "--norm", "rms", "--top", "1"}), kOk);
+  EXPECT_THAT(console_.out,
+              testing::HasSubstr("model.norm.weight  128     0.999    0.0884  0.0044       4.42e-03"));
+  EXPECT_EQ(Tandem({"norms", "headers", "--norm", "l1"}), kUsage);
+  EXPECT_EQ(Tandem({"norms", "headers", "--step", "1", "-o", "json"}), kOk);
+  EXPECT_THAT(console_.out, testing::HasSubstr(R"("rms":0.25,"max_abs":2.0,"gradient_max_abs":0.5,)"
+                                               R"("update_max_abs":0.001,"gradient_rms":)"));
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "9"}), kNotFound);
   EXPECT_EQ(console_.err, "tandem: norms headers: step 9 is not there; the newest is 5\n");
   server_->reports.erase(server_->reports.begin());

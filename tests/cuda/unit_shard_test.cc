@@ -99,12 +99,15 @@ void ExpectSame(const Layout& layout, const Outcome& cpu, const Outcome& gpu, in
     for (size_t i = 0; i < cpu.norms[rank].size(); ++i) {
       const ParameterNorms& a = cpu.norms[rank][i];
       const ParameterNorms& b = gpu.norms[rank][i];
-      EXPECT_EQ(a.weight.value(), b.weight.value()) << i;
-      EXPECT_EQ(a.update.value(), b.update.value()) << i;
-      if (std::isfinite(a.gradient.value())) {
-        EXPECT_EQ(a.gradient.value(), b.gradient.value()) << i;
+      EXPECT_EQ(a.weight.squares.value(), b.weight.squares.value()) << i;
+      EXPECT_EQ(a.update.squares.value(), b.update.squares.value()) << i;
+      EXPECT_EQ(a.weight.max_abs, b.weight.max_abs) << i;
+      EXPECT_EQ(a.gradient.max_abs, b.gradient.max_abs) << i;
+      EXPECT_EQ(a.update.max_abs, b.update.max_abs) << i;
+      if (std::isfinite(a.gradient.squares.value())) {
+        EXPECT_EQ(a.gradient.squares.value(), b.gradient.squares.value()) << i;
       } else {
-        EXPECT_FALSE(std::isfinite(b.gradient.value())) << i;
+        EXPECT_FALSE(std::isfinite(b.gradient.squares.value())) << i;
       }
     }
   }

@@ -51,7 +51,7 @@ TEST(AdamWTest, EqualsLibTorchInDouble) {
     EXPECT_LE((ours[i] - theirs).norm().item<double>() / theirs.norm().item<double>(), 1e-12);
     EXPECT_GT((theirs - theirs.mean()).norm().item<double>(), 0.1) << "the steps did something";
     // The norms that the step left are those of its tensors.
-    EXPECT_NEAR(unit.norms()[i].weight.value(), theirs.square().sum().item<double>(), 1e-9);
+    EXPECT_NEAR(unit.norms()[i].weight.squares.value(), theirs.square().sum().item<double>(), 1e-9);
   }
 }
 

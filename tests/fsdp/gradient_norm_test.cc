@@ -138,7 +138,7 @@ TEST(BufferBytesTest, TilesOfEveryRankFit) {
       EXPECT_LE(tiles, MaxTiles(layout, shard.size())) << rank << " of " << ranks;
     }
   }
-  EXPECT_EQ(BufferBytesOf(layout, {.inner = 2}, 4).update_norms, 3 * 48);
+  EXPECT_EQ(BufferBytesOf(layout, {.inner = 2}, 4).update_norms, 3 * 72);
 }
 
 }  // namespace

@@ -72,6 +72,23 @@ TEST(NormsTest, SquaresAreExactWhereDoublesAre) {
   }
 }
 
+TEST(NormsTest, TheLargestMagnitudeIsFoundAnywhereAndNanIsNone) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(MaxAbs(static_cast<const float*>(nullptr), 0), 0);
+  for (const size_t elements : {1, 7, 16, 17, 40}) {
+    for (size_t at = 0; at < elements; ++at) {
+      std::vector<float> values(elements, -0.5F);
+      values[at] = -3;
+      EXPECT_EQ(MaxAbs(values.data(), static_cast<int64_t>(elements)), 3) << at << " of " << elements;
+      std::vector<double> wide(values.begin(), values.end());
+      wide[at] = infinity;
+      EXPECT_EQ(MaxAbs(wide.data(), static_cast<int64_t>(elements)), infinity);
+      wide[at] = std::nan("");
+      EXPECT_EQ(MaxAbs(wide.data(), static_cast<int64_t>(elements)), elements == 1 ? 0 : 0.5);
+    }
+  }
+}
+
 TEST(NormsTest, NonfiniteElementsAreCountedAndLeftOut) {
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> values = {3, std::nan(""), infinity, -infinity, 4};

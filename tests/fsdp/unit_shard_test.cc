@@ -75,8 +75,8 @@ struct Outcome {
   at::Tensor weights;  // [layout.elements]
   at::Tensor exp_avg;
   at::Tensor exp_avg_sq;
-  std::vector<NormOutcome> agreed;                   // per step
-  std::vector<std::vector<double>> parameter_norms;  // weight, gradient, update per parameter
+  std::vector<NormOutcome> agreed;              // per step
+  std::vector<ParameterNorms> parameter_norms;  // per parameter, of all ranks
   at::Tensor gathered;
 };
 
@@ -116,9 +116,17 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, int steps) {
       total.gradient.Add(rank[parameter].gradient);
       total.update.Add(rank[parameter].update);
     }
-    outcome.parameter_norms.push_back({total.weight.value(), total.gradient.value(), total.update.value()});
+    outcome.parameter_norms.push_back(total);
   }
   return outcome;
+}
+
+void ExpectSameNorms(const ParameterNorms& a, const ParameterNorms& b) {
+  for (const auto& [x, y] :
+       {std::pair{&a.weight, &b.weight}, {&a.gradient, &b.gradient}, {&a.update, &b.update}}) {
+    EXPECT_EQ(x->squares.value(), y->squares.value());
+    EXPECT_EQ(x->max_abs, y->max_abs);
+  }
 }
 
 class UnitShardTest : public testing::TestWithParam<UnitTypes> {
@@ -142,7 +150,9 @@ TEST_P(UnitShardTest, AnyNumberOfRanksGivesTheSameBits) {
         EXPECT_EQ(one.agreed[step].clip, many.agreed[step].clip);
         EXPECT_TRUE(many.agreed[step].finite);
       }
-      EXPECT_EQ(one.parameter_norms, many.parameter_norms);
+      for (size_t i = 0; i < one.parameter_norms.size(); ++i) {
+        ExpectSameNorms(one.parameter_norms[i], many.parameter_norms[i]);
+      }
     }
   }
 }
@@ -216,7 +226,8 @@ TEST_P(UnitShardTest, WeightDecayActsOnTheParametersThatDecay) {
     EXPECT_TRUE(at::allclose(moved[0], old[0] * (1 - 0.5 * test::kAdamW.weight_decay)));
     EXPECT_FALSE(at::allclose(moved[0], old[0]));
     EXPECT_TRUE(SameBits(moved[1].contiguous(), old[1].contiguous()));
-    EXPECT_EQ(unit.norms()[1].update.value(), 0);
+    EXPECT_EQ(unit.norms()[1].update.squares.value(), 0);
+    EXPECT_EQ(unit.norms()[1].update.max_abs, 0);
   });
 }
 
@@ -240,9 +251,16 @@ TEST_P(UnitShardTest, NormsAreThoseOfTheTensors) {
     const double weight = squares(part(after.weights));
     const double gradient = squares(part(mean));
     const double update = squares(part(after.weights) - part(before.weights));
-    EXPECT_NEAR(after.parameter_norms[i][0], weight, 1e-12 * weight);
-    EXPECT_NEAR(after.parameter_norms[i][1], gradient, tolerance * gradient);
-    EXPECT_NEAR(after.parameter_norms[i][2], update, 1e-6 * update);
+    const ParameterNorms& norms = after.parameter_norms[i];
+    EXPECT_NEAR(norms.weight.squares.value(), weight, 1e-12 * weight);
+    EXPECT_NEAR(norms.gradient.squares.value(), gradient, tolerance * gradient);
+    EXPECT_NEAR(norms.update.squares.value(), update, 1e-6 * update);
+    const auto largest = [&](const at::Tensor& values) { return values.abs().max().item<double>(); };
+    EXPECT_EQ(norms.weight.max_abs, largest(part(after.weights)));
+    const double steepest = largest(part(mean));
+    EXPECT_NEAR(norms.gradient.max_abs, steepest, tolerance * steepest);
+    EXPECT_EQ(norms.update.max_abs,
+              largest((after.weights - before.weights).narrow(0, range.begin, range.size())));
     total += gradient;
   }
   EXPECT_NEAR(after.agreed.back().norm, std::sqrt(total), tolerance * std::sqrt(total));
@@ -308,14 +326,16 @@ TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
     EXPECT_TRUE(SameBits(unit.exp_avg(), exp_avg));
     EXPECT_TRUE(SameBits(unit.exp_avg_sq(), exp_avg_sq));
     for (size_t i = 0; i < norms.size(); ++i) {
-      EXPECT_EQ(unit.norms()[i].weight.value(), norms[i].weight.value());
-      EXPECT_EQ(unit.norms()[i].update.value(), 0);
+      EXPECT_EQ(unit.norms()[i].weight.squares.value(), norms[i].weight.squares.value());
+      EXPECT_EQ(unit.norms()[i].weight.max_abs, norms[i].weight.max_abs);
+      EXPECT_EQ(unit.norms()[i].update.squares.value(), 0);
+      EXPECT_EQ(unit.norms()[i].update.max_abs, 0);
     }
     // Which parameter it was can be read from the norms.
     if (comm.rank() == 0) {
-      EXPECT_FALSE(std::isfinite(unit.norms()[0].gradient.value()));
+      EXPECT_FALSE(std::isfinite(unit.norms()[0].gradient.squares.value()));
     }
-    EXPECT_TRUE(std::isfinite(unit.norms()[3].gradient.value()));
+    EXPECT_TRUE(std::isfinite(unit.norms()[3].gradient.squares.value()));
 
     // The next step, with finite gradients, is as if nothing had been.
     unit.Reduce(Contribution(layout, transport(), 2, 3, comm.rank()), false, true);
@@ -338,7 +358,8 @@ TEST_P(UnitShardTest, RanksWithoutElementsTakePart) {
     EXPECT_EQ(unit.terms().squares.high, 0);
     EXPECT_EQ(unit.Norm(1, 0).norm, 0);
     unit.OptimizerStep(1, 0);
-    EXPECT_EQ(unit.norms()[0].weight.value(), comm.rank() == 0 ? 9 : 0);
+    EXPECT_EQ(unit.norms()[0].weight.squares.value(), comm.rank() == 0 ? 9 : 0);
+    EXPECT_EQ(unit.norms()[0].weight.max_abs, comm.rank() == 0 ? 1 : 0);
   });
 }
 

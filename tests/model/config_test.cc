@@ -206,5 +206,14 @@ TEST(FlopsPerTokenTest, LeavesOutTheInputEmbeddingAndAddsCausalAttention) {
   EXPECT_DOUBLE_EQ(FlopsPerToken(tied, 8192), FlopsPerToken(Llama3_8B(), 8192));
 }
 
+TEST(FlopsPerTokenTest, LeavesOutTheGradientsOfFrozenWeights) {
+  const double head = 128256.0 * 4096 + 4096;  // and the last norm
+  DecoderConfig frozen = Llama3_8B();
+  frozen.frozen_units = {"embedding", "head"};
+  EXPECT_DOUBLE_EQ(FlopsPerToken(frozen, 8192), FlopsPerToken(Llama3_8B(), 8192) - 2 * head);
+  frozen.tie_word_embeddings = true;  // the matrix is the embedding's
+  EXPECT_DOUBLE_EQ(FlopsPerToken(frozen, 8192), FlopsPerToken(Llama3_8B(), 8192) - 2 * head);
+}
+
 }  // namespace
 }  // namespace tandem::model

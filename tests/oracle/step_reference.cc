@@ -201,11 +201,11 @@ class StepReference {
       };
       Set(BufferKind::kWeights, u, output(BufferKind::kWeights));
       Set(BufferKind::kOptimizerState, u, output(BufferKind::kOptimizerState));
-      Set(BufferKind::kUpdateNorms, u, output(BufferKind::kUpdateNorms));
       if (unit.precision.compute != unit.precision.main) {
         Set(BufferKind::kPublished, u, output(BufferKind::kPublished));
       }
       if (options_.parameter_norms) {
+        Set(BufferKind::kUpdateNorms, u, output(BufferKind::kUpdateNorms));
         Set(BufferKind::kHostUpdateNorms, u, output(BufferKind::kUpdateNorms));
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -128,6 +129,15 @@ void CompareWithAutograd(JobOptions options) {
         EXPECT_NEAR(step.weight[item], weight, 1e-11 * weight) << "weight norm of " << named.name;
         if (names.size() == 1) {
           EXPECT_NEAR(step.rms[item], weight / std::sqrt(named.range.size()), 1e-11 * weight);
+          const auto largest = [&](const Tensors& tensors) {
+            double most = 0;
+            for (const double element : tensors.at(names[0])) {
+              most = std::max(most, std::abs(element));
+            }
+            return most;
+          };
+          EXPECT_NEAR(step.weight_max[item], largest(expected_weights), 1e-11 * weight);
+          EXPECT_NEAR(step.gradient_max[item], largest(expected.gradients), 1e-11 * gradient);
         }
         ++item;
       }

@@ -41,7 +41,9 @@ std::string DifferenceOfSteps(const trainer::StepSummary& x, const trainer::Step
     return absl::StrCat(where, "loss ", x.loss, " and ", y.loss, ", norm ", x.grad_norm, " and ",
                         y.grad_norm);
   }
-  if (!SameBits(x.weight, y.weight) || !SameBits(x.gradient, y.gradient) || !SameBits(x.update, y.update)) {
+  if (!SameBits(x.weight, y.weight) || !SameBits(x.gradient, y.gradient) || !SameBits(x.update, y.update) ||
+      !SameBits(x.weight_max, y.weight_max) || !SameBits(x.gradient_max, y.gradient_max) ||
+      !SameBits(x.update_max, y.update_max)) {
     return absl::StrCat(where, "the norms of an item");
   }
   if (x.experts != y.experts) {

@@ -59,6 +59,24 @@ TEST(MustNotHappenTest, AGroupOfOneRankScalesItsGradientsOtherwise) {
   }
 }
 
+// The mean over microbatches is the mean over tokens, however a batch is cut: all microbatches have as many.
+TEST(MustNotHappenTest, ATokenCountsMoreInASmallerMicrobatch) {
+  constexpr int64_t kSequences = 12;  // of a step
+  const auto job = [](const char* strategy, int ranks, int64_t micro_batch_size) {
+    JobOptions options = Tiny(strategy, ranks, static_cast<int>(kSequences / micro_batch_size) / ranks);
+    options.micro_batch_size = micro_batch_size;
+    return MakeJob(options);
+  };
+  const JobRun whole = RunJob(job("zero3", 1, kSequences));
+  for (const char* strategy : {"zero3", "zero1"}) {
+    for (const int64_t micro_batch_size : {1, 2, 3, 6}) {
+      SCOPED_TRACE(testing::Message() << strategy << ", microbatches of " << micro_batch_size);
+      const plan::JobPlan plan = job(strategy, 2, micro_batch_size);
+      ExpectClose(plan, whole, RunJob(plan), kFp64);
+    }
+  }
+}
+
 TEST(MustNotHappenTest, AReplicatedGradientIsOverwrittenOrReducedByEveryMicrobatch) {
   const JobRun one = RunJob(MakeJob(Tiny("zero3", 1, 6)));
   for (const char* strategy : {"replicate", "zero1"}) {
@@ -134,19 +152,23 @@ TEST(MustNotHappenTest, NormsCountWhatSeveralRanksHoldMoreThanOnce) {
 // Loaded weights must reach what is gathered, published and read, under every strategy.
 TEST(MustNotHappenTest, ALoadedCheckpointLeavesGatheredWeightsStale) {
   for (const char* strategy : kStrategies) {
-    SCOPED_TRACE(strategy);
-    const TemporaryFolder folder;
-    JobOptions options = Tiny(strategy, 4, 1);
-    options.steps = 4;
-    options.validate_every_steps = 2;
-    options.checkpoint_directory = folder.path();
-    options.checkpoint_every_steps = 2;
-    const JobRun whole = RunJob(MakeJob(options));
-    options.resume = folder.path() + "/step-2";
-    const JobRun again = RunJob(MakeJob(options));
-    ASSERT_EQ(again.steps.size(), 2u);
-    EXPECT_EQ(again.steps[0].loss, whole.steps[2].loss);
-    EXPECT_EQ(again.steps[1].loss, whole.steps[3].loss);
+    for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
+      SCOPED_TRACE(testing::Message() << strategy << " " << precision);
+      const TemporaryFolder folder;
+      JobOptions options = Tiny(strategy, 4, 1);
+      options.fp64 = false;
+      options.precision = precision;
+      options.steps = 4;
+      options.validate_every_steps = 2;
+      options.checkpoint_directory = folder.path();
+      options.checkpoint_every_steps = 2;
+      const JobRun whole = RunJob(MakeJob(options));
+      options.resume = folder.path() + "/step-2";
+      const JobRun again = RunJob(MakeJob(options));
+      ASSERT_EQ(again.steps.size(), 2u);
+      EXPECT_EQ(again.steps[0].loss, whole.steps[2].loss);
+      EXPECT_EQ(again.steps[1].loss, whole.steps[3].loss);
+    }
   }
 }
 

@@ -102,7 +102,9 @@ class Recorder final : public trainer::RankObserver {
       run_.start = summary;
       return;
     }
-    run_.steps.push_back(summary);
+    if (options_.keep_steps) {
+      run_.steps.push_back(summary);
+    }
     if (options_.on_report) {
       options_.on_report(summary);
     }

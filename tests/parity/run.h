@@ -81,6 +81,7 @@ struct RunOptions {
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
   // Called on rank 0's thread at its end, while its backend is there.
   std::function<void()> at_end;
+  bool keep_steps = true;  // JobRun::steps; those of many steps take more memory than a leak
   // Called on rank 0's reporter thread after each step.
   std::function<void(const trainer::StepSummary&)> on_report;
   platform::Files* files = nullptr;  // of rank 0's checkpoints; null: the machine's

@@ -100,6 +100,19 @@ TEST(RecomputationTest, AWholeLayerCostsItsForwardWithoutTheProductOfItsOutput) 
   EXPECT_GT(again.saved_bytes, 0);
 }
 
+TEST(RecomputationTest, WhatAnOverlappedJobSavesIsComparedWithAnOverlappedOne) {
+  const auto overlapped = [](const char* recompute) {
+    v1::JobSpec job = TestJob();
+    job.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
+    job.mutable_training()->set_recompute(recompute);
+    return MakeJobPlan(job);
+  };
+  const JobPlan plan = overlapped("layer");
+  const JobPlan kept = overlapped("off");
+  ASSERT_NE(kept.stage.arena_bytes, PlanWith("off").stage.arena_bytes);
+  EXPECT_EQ(RecomputationOf(plan).saved_bytes, kept.stage.arena_bytes - plan.stage.arena_bytes);
+}
+
 TEST(RecomputationTest, ThePlanSaysWhatItCostsAndSaves) {
   const JobPlan plan = PlanWith("attention,mlp");
   EXPECT_THAT(

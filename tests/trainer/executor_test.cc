@@ -140,10 +140,11 @@ TEST_F(ExecutorTest, TrainMeansUpdateThenBegin) {
   EXPECT_EQ(begin.outcome.norm, joined.outcome.norm);
   ASSERT_EQ(update.norms.size(), joined.norms.size());
   for (size_t i = 0; i < update.norms.size(); ++i) {
-    EXPECT_EQ(update.norms[i].update.value(), joined.norms[i].update.value()) << i;
+    EXPECT_EQ(update.norms[i].update.squares.value(), joined.norms[i].update.squares.value()) << i;
   }
   EXPECT_TRUE(begin.norms.empty());
-  EXPECT_EQ(IssueAndAwait(Update(2)).norms.front().weight.value(), end.norms.front().weight.value());
+  EXPECT_EQ(IssueAndAwait(Update(2)).norms.front().weight.squares.value(),
+            end.norms.front().weight.squares.value());
 }
 
 TEST_F(ExecutorTest, TwoRunsInFlightGiveWhatOneAfterTheOtherGives) {

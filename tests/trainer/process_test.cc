@@ -96,7 +96,14 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     EXPECT_EQ(report.norms().table_digest(), table.digest());
     EXPECT_EQ(report.norms().weight_size(), table.parameters_size());
     EXPECT_EQ(report.norms().update_size(), table.parameters_size());
-    EXPECT_EQ(report.norms().max_abs_size(), 0);
+    for (const auto* largest :
+         {&report.norms().max_abs(), &report.norms().gradient_max_abs(), &report.norms().update_max_abs()}) {
+      EXPECT_EQ(largest->size(), table.parameters_size());
+    }
+    for (int i = 0; i < table.parameters_size(); ++i) {
+      EXPECT_GE(report.norms().weight(i), report.norms().max_abs(i));
+      EXPECT_GE(report.norms().max_abs(i), report.norms().rms(i));
+    }
     EXPECT_EQ(report.scalars().contains("validation_loss"), report.step() % 3 == 0);
   }
   EXPECT_TRUE(validated_start);

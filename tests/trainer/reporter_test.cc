@@ -18,9 +18,17 @@ using comm::Communicator;
 
 fsdp::ParameterNorms Squares(double weight, double gradient, double update) {
   fsdp::ParameterNorms norms;
-  norms.weight.Add(weight);
-  norms.gradient.Add(gradient);
-  norms.update.Add(update);
+  norms.weight.squares.Add(weight);
+  norms.gradient.squares.Add(gradient);
+  norms.update.squares.Add(update);
+  return norms;
+}
+
+fsdp::ParameterNorms Maxima(double weight, double gradient, double update) {
+  fsdp::ParameterNorms norms;
+  norms.weight.max_abs = weight;
+  norms.gradient.max_abs = gradient;
+  norms.update.max_abs = update;
   return norms;
 }
 
@@ -56,6 +64,29 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
   EXPECT_EQ(summary.gradient, (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
   EXPECT_EQ(summary.update, (std::vector<double>{0, std::sqrt(8)}));
   EXPECT_EQ(summary.rms, (std::vector<double>{std::sqrt(18.0 / 4), 2}));
+}
+
+// A rank whose gradients are not numbers says so by its sum of squares.
+TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
+  std::vector<StepSummary> told;
+  comm::RunThreadRanks(2, [&](Communicator& comm) {
+    Reporter reporter(
+        comm, {4, 9}, {}, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
+    const bool first = comm.rank() == 0;
+    fsdp::ParameterNorms broken = Maxima(4, 1, 0);
+    if (first) {
+      broken.gradient.squares.Add(std::nan(""));
+    }
+    reporter.Submit(
+        {.step = 1, .losses = {1}, .norms = {first ? Maxima(3, 0.5, 7) : Maxima(2, 8, 0.25), broken}});
+    reporter.Flush();
+  });
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].weight_max, (std::vector<double>{3, 4}));
+  EXPECT_EQ(told[0].gradient_max[0], 8);
+  EXPECT_TRUE(std::isnan(told[0].gradient_max[1]));
+  EXPECT_EQ(told[0].update_max, (std::vector<double>{7, 0}));
+  EXPECT_EQ(told[0].nonfinite_at, (std::vector<NonfiniteGradient>{{.parameter = 1, .rank = 0}}));
 }
 
 // The load of 2 experts in each of 2 layers, 2 microbatches a rank.
