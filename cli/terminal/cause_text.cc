@@ -16,6 +16,17 @@ namespace tandem::cli {
 
 namespace {
 
+// The message as a sentence, `place` in brackets behind it.
+std::string Sentence(const v1::Cause& cause, const std::vector<std::string>& place = {}) {
+  std::string text = Escape(cause.message());
+  text[0] = absl::ascii_toupper(text[0]);
+  if (absl::EndsWith(text, ".")) {
+    text.pop_back();
+  }
+  return absl::StrCat(text, place.empty() ? "" : " (", absl::StrJoin(place, ", "),
+                      place.empty() ? "." : ").");
+}
+
 // A worker's message that is a sentence about the rank already: only the place is missing.
 std::string WithPlace(const v1::Cause& cause) {
   std::vector<std::string> place;
@@ -28,13 +39,7 @@ std::string WithPlace(const v1::Cause& cause) {
   if (!cause.last_instruction().empty()) {
     place.push_back(absl::StrCat("the last to finish was \"", Escape(cause.last_instruction()), "\""));
   }
-  std::string text = Escape(cause.message());
-  text[0] = absl::ascii_toupper(text[0]);
-  if (absl::EndsWith(text, ".")) {
-    text.pop_back();
-  }
-  return absl::StrCat(text, place.empty() ? "" : " (", absl::StrJoin(place, ", "),
-                      place.empty() ? "." : ").");
+  return Sentence(cause, place);
 }
 
 }  // namespace
@@ -43,6 +48,9 @@ std::string CauseText(const v1::Cause& cause) {
   if (cause.has_rank() &&
       absl::StartsWithIgnoreCase(cause.message(), absl::StrCat("rank ", cause.rank(), " "))) {
     return WithPlace(cause);
+  }
+  if (cause.class_() == v1::FAILURE_CLASS_NUMERIC && !cause.message().empty()) {
+    return Sentence(cause);  // all ranks compute the same norm: it is not the fault of the one that is named
   }
   std::string who;
   if (cause.has_rank()) {

@@ -270,6 +270,17 @@ TEST(CauseTextTest, AMessageThatIsASentenceIsNotSaidTwice) {
             "\"forward layers.0.attention mb 0\").");
 }
 
+TEST(CauseTextTest, NonfiniteGradientsAreNotTheFaultOfTheRankThatSaidSoFirst) {
+  v1::Cause cause;
+  cause.set_class_(v1::FAILURE_CLASS_NUMERIC);
+  cause.set_rank(2);
+  cause.set_worker("w1");
+  cause.set_step(7);
+  cause.set_exit_code(83);
+  cause.set_message("gradients of step 7 are not finite: model.norm.weight (held by rank 1)");
+  EXPECT_EQ(CauseText(cause), "Gradients of step 7 are not finite: model.norm.weight (held by rank 1).");
+}
+
 TEST(CauseTextTest, WhatFailedIsNotTakenForWhatHadFinished) {
   v1::Cause cause;
   cause.set_rank(1);
