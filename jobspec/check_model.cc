@@ -14,7 +14,28 @@ namespace tandem::jobspec {
 namespace {
 
 constexpr char kDeepseek[] = "deepseek_v3";
-constexpr int64_t kMostExperts = 65536;  // of all layers: each has names, which are checked and reported
+constexpr int64_t kMostExperts = 65536;     // of all layers: each has names, which are checked
+constexpr int64_t kMostWithNorms = 16'384;  // of which one message holds all parameters' names, or norms
+
+// The norms of every parameter are one report.
+void CheckReportedExperts(FieldChecker& check, const v1::Model& model) {
+  const v1::MixtureOfExperts& moe = model.moe();
+  if (!check.Usable({"model.num_hidden_layers", "model.moe.num_experts", "model.moe.decoder_sparse_step",
+                     "report.parameter_norms"}) ||
+      !check.IsOk({"model.moe.first_k_dense_replace"}) || !check.spec().report().parameter_norms()) {
+    return;
+  }
+  int64_t experts = 0;
+  for (int64_t layer = moe.first_k_dense_replace(); layer < model.num_hidden_layers(); ++layer) {
+    experts += (layer + 1) % moe.decoder_sparse_step() == 0 ? moe.num_experts() : 0;
+  }
+  if (experts > kMostWithNorms) {
+    check.Refuse("report.parameter_norms", absl::StrCat("true", check.Origin("report.parameter_norms")),
+                 absl::StrCat("false with ", experts, " experts in all layers"),
+                 absl::StrCat("a report holds the norms of at most ", kMostWithNorms,
+                              ": omit them, or use fewer experts"));
+  }
+}
 
 void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   const int64_t sharing = check.spec().parallelism().expert();
@@ -109,6 +130,7 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
                               check.Origin("model.moe.num_experts")),
                  "every rank has as many experts: use another number of them, or of ranks that share them");
   }
+  CheckReportedExperts(check, model);
   if (check.spec().resources().device() == v1::DEVICE_CUDA) {
     check.Refuse("resources.device", "cuda", "cpu with a mixture of experts",
                  "not built yet: experts on GPUs; use cpu, or a dense model");

@@ -77,7 +77,14 @@ void CheckGrid(FieldChecker& check) {
     const std::string path =
         absl::StrCat("parallelism.", violation.field == "world" ? "ranks" : violation.field);
     if (violation.field == "replicas" && !check.IsWritten(path)) {
-      continue;  // CheckReplicas has named the strategy that brought them
+      // The strategy has brought them; CheckReplicas may have named it.
+      const v1::Strategy strategy = check.spec().parallelism().fsdp().strategy();
+      check.Refuse(
+          "parallelism.fsdp.strategy", EnumText(*v1::Strategy_descriptor()->FindValueByNumber(strategy)),
+          absl::StrCat("replicate, zero1, zero2, zero3 where replicas ", violation.value,
+                       " (the default) are not ", violation.allowed),
+          "use one of these, or another number of ranks, of replicas, or of ranks that share experts");
+      continue;
     }
     check.Refuse(path, absl::StrCat(violation.value, check.Origin(path)), violation.allowed,
                  Shown(violation.remedy, 300));

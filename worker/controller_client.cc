@@ -324,9 +324,15 @@ void ControllerClient::RunReports() {
     }
     const absl::Time begin = platform::SteadyClock().Now();
     const grpc::Status status = stream->Run();
+    bool alone = false;  // the session goes on
     {
       const std::lock_guard lock(mu_);
       report_stream_.reset();
+      alone = connected_ && !stopping_;
+    }
+    if (alone) {
+      platform::Log(platform::LogLevel::kWarning, "the stream of reports ended; they are sent again",
+                    {{"error", status.error_message()}});
     }
     if (platform::SteadyClock().Now() - begin > kLongestBackoff) backoff.Reset();
     if (!Pause(backoff.Next())) return;

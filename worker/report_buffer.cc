@@ -61,16 +61,16 @@ std::optional<v1::ReportBatch> ReportBuffer::Next(absl::Time now, bool flush) {
     *batch.mutable_table() = *table_;
     table_sent_ = true;
   }
-  size_t bytes = 0;
+  size_t bytes = batch.table().ByteSizeLong();  // a large one goes alone: a message holds 4 MiB
   while (num_sent_ < entries_.size()) {
     Entry& entry = entries_[num_sent_];
     if (bytes > 0 && bytes + entry.bytes > limits_.batch_bytes) break;
     bytes += entry.bytes;
+    unsent_bytes_ -= entry.bytes;
     entry.seq = last_seq_;
     *batch.add_reports() = entry.report;
     ++num_sent_;
   }
-  unsent_bytes_ -= bytes;
   unacked_through_ = last_seq_;
   return batch;
 }

@@ -27,7 +27,7 @@ class ReportBuffer {
   void Add(v1::StepReport report, absl::Time now);
 
   // The next batch, if one is due: full, old enough, or `flush`. Of at least one report, a table or new
-  // counts; about batch_bytes at most. It stays in the buffer until Acked.
+  // counts; about batch_bytes at most, or one of these that is larger. It stays in the buffer until Acked.
   std::optional<v1::ReportBatch> Next(absl::Time now, bool flush);
 
   // When Next without `flush` gives a batch; infinite: when more reports come.

@@ -308,6 +308,17 @@ const BadSpec kRequired[] = {
      "num_experts_per_tok: 2}",
      "job.yaml:1:82: model.moe.num_experts: 1024 is not allowed; allowed: at most 512 with 128 layers; use "
      "fewer experts, or fewer layers\n"},
+    {"replicas by default of experts that no two ranks have", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, moe: {num_experts: 4, num_experts_per_tok: 2}}\n"
+     "parallelism: {ranks: 4, expert: 4, fsdp: {strategy: hsdp}",
+     "job.yaml:2:43: parallelism.fsdp.strategy: hsdp is not allowed; allowed: replicate, zero1, zero2, zero3 "
+     "where replicas 2 (the default) are not a divisor of the 1 data-parallel ranks of an expert; use one of "
+     "these, or another number of ranks, of replicas, or of ranks that share experts\n"},
+    {"more experts than a report has norms of", "preset: llama-tiny",
+     "preset: llama-tiny, num_hidden_layers: 32, model_type: qwen3_moe, moe: {num_experts: 1024, "
+     "num_experts_per_tok: 2, decoder_sparse_step: 1}",
+     "job.yaml:1:1: report.parameter_norms: true (the default) is not allowed; allowed: false with 32768 "
+     "experts in all layers; a report holds the norms of at most 16384: omit them, or use fewer experts\n"},
     {"NCCL's options on CPUs", "", "parallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 4}}}",
      "job.yaml:4:25: parallelism.nccl: {...} is not allowed; allowed: nothing with resources.device auto "
      "(the "

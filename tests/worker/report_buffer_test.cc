@@ -62,6 +62,21 @@ TEST(ReportBufferTest, AReportLargerThanABatchGoesAlone) {
   EXPECT_EQ(buffer.Next(kStart, false)->reports(0).step(), 2);
 }
 
+TEST(ReportBufferTest, ATableLargerThanABatchGoesAlone) {
+  ReportBuffer buffer = Buffer({.batch_bytes = 1000});
+  v1::ParameterTable table;
+  table.set_digest(std::string(1000, 't'));
+  buffer.AddTable(table);
+  buffer.Add(Report(1, 100), kStart);
+  buffer.Add(Report(2, 100), kStart);
+  const std::optional<v1::ReportBatch> first = buffer.Next(kStart, true);
+  EXPECT_TRUE(first->has_table());
+  EXPECT_EQ(first->reports_size(), 0);
+  EXPECT_EQ(buffer.Next(kStart, true)->reports(0).step(), 1);
+  EXPECT_EQ(buffer.Next(kStart, true)->reports(0).step(), 2);
+  EXPECT_EQ(buffer.DueAt(), absl::InfiniteFuture());
+}
+
 TEST(ReportBufferTest, WhatIsNotAcknowledgedIsSentAgainOnTheNextStreamWithTheTable) {
   ReportBuffer buffer = Buffer();
   v1::ParameterTable table;
