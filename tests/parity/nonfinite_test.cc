@@ -22,20 +22,29 @@ constexpr int kMicrobatchesOfAStep = 6;  // of all ranks, in a step
 constexpr int64_t kBadStep = 3;
 constexpr int64_t kBadElement = 70;  // of every layer's buffer: one rank owns it
 
-// The CPU's loops; the accumulated gradient of kBadStep has an infinity at kBadElement, as the contribution
-// of rank 0 would leave it.
+struct Place {
+  int64_t element = kBadElement;
+  int fewest_parameters = 3;  // of its units: the embedding and the head have two or fewer
+  int most_parameters = 100;
+};
+
+// The CPU's loops; the accumulated gradient of kBadStep has an infinity at a place, as the contribution of
+// rank 0 would leave it.
 class InfiniteGradient final : public fsdp::UnitKernels {
  public:
-  InfiniteGradient(fsdp::ShardGeometry geometry, int rounds)
-      : geometry_(geometry), rounds_(rounds), inner_(fsdp::CpuShardKernels().MakeUnit(std::move(geometry))) {}
+  InfiniteGradient(fsdp::ShardGeometry geometry, int rounds, Place place)
+      : geometry_(geometry),
+        rounds_(rounds),
+        place_(place),
+        inner_(fsdp::CpuShardKernels().MakeUnit(std::move(geometry))) {}
 
   void Fold(const void* staging, void* gradients, bool add, fsdp::UnitNormTerms* norm_terms) const override {
     const int64_t step = folds_++ / rounds_ + 1;
     for (const fsdp::Piece& piece : geometry_.pieces) {
-      // Units of two parameters or fewer are the embedding and the head.
-      if (step == kBadStep && geometry_.num_parameters > 2 && piece.range.begin <= kBadElement &&
-          kBadElement < piece.range.end) {
-        static_cast<float*>(const_cast<void*>(staging))[kBadElement - geometry_.begin] =
+      if (step == kBadStep && geometry_.num_parameters >= place_.fewest_parameters &&
+          geometry_.num_parameters <= place_.most_parameters && piece.range.begin <= place_.element &&
+          place_.element < piece.range.end) {
+        static_cast<float*>(const_cast<void*>(staging))[place_.element - geometry_.begin] =
             std::numeric_limits<float>::infinity();
       }
     }
@@ -48,16 +57,17 @@ class InfiniteGradient final : public fsdp::UnitKernels {
  private:
   const fsdp::ShardGeometry geometry_;
   const int rounds_;
+  const Place place_;
   const std::unique_ptr<fsdp::UnitKernels> inner_;
   mutable int64_t folds_ = 0;  // of one unit, on one stream
 };
 
 class InfiniteGradientKernels final : public fsdp::ShardKernels {
  public:
-  explicit InfiniteGradientKernels(int rounds) : rounds_(rounds) {}
+  InfiniteGradientKernels(int rounds, Place place) : rounds_(rounds), place_(place) {}
 
   std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
-    return std::make_unique<InfiniteGradient>(std::move(geometry), rounds_);
+    return std::make_unique<InfiniteGradient>(std::move(geometry), rounds_, place_);
   }
   std::unique_ptr<fsdp::NormKernels> MakeNorm(std::vector<const fsdp::UnitNormTerms*> units) const override {
     return fsdp::CpuShardKernels().MakeNorm(std::move(units));
@@ -65,12 +75,13 @@ class InfiniteGradientKernels final : public fsdp::ShardKernels {
 
  private:
   const int rounds_;
+  const Place place_;
 };
 
 class InfiniteGradientBackend final : public trainer::ForwardingBackend {
  public:
-  explicit InfiniteGradientBackend(int rounds)
-      : ForwardingBackend(trainer::MakeCpuBackend()), kernels_(rounds) {}
+  explicit InfiniteGradientBackend(int rounds, Place place = {})
+      : ForwardingBackend(trainer::MakeCpuBackend()), kernels_(rounds, place) {}
 
   const fsdp::ShardKernels& shard_kernels() const override { return kernels_; }
 
@@ -136,6 +147,34 @@ TEST(NonfiniteGradientTest, TheFirstStepIsToldOnceWithParameterAndRank) {
   EXPECT_GT(bad.steps[2].nonfinite, 0);
   ASSERT_EQ(bad.nonfinite.size(), 1u);
   EXPECT_EQ(bad.nonfinite[0].first, 2);
+}
+
+// Of ranks that share experts only one has it, and nobody else a parameter of its name.
+TEST(NonfiniteGradientTest, OfAnExpertTheRankThatHasItIsNamedAndNothingChanges) {
+  const auto run = [](int64_t steps) {
+    plan::JobPlan plan = MakeJob({.ranks = 4,
+                                  .expert_parallel = 2,
+                                  .microbatches_per_rank = 2,
+                                  .steps = 6,
+                                  .layers = 1,
+                                  .model_type = "mixtral",
+                                  .num_experts = 4,
+                                  .overlap = true});
+    plan.train.optimizer.decay = plan::Decay::kConstant;
+    plan.train.steps = steps;
+    // The second half of experts 2 and 3, of six matrices, which ranks 1 and 3 share.
+    const Place place{.element = 3 * 48 * 32 + kBadElement, .fewest_parameters = 6, .most_parameters = 6};
+    return RunJob(plan, {.make_backend = [place](int rank) -> std::unique_ptr<trainer::Backend> {
+                    return rank == 3 ? std::make_unique<InfiniteGradientBackend>(/*rounds=*/2, place)
+                                     : trainer::MakeCpuBackend();
+                  }});
+  };
+  const JobRun at = run(kBadStep);
+  EXPECT_TRUE(run(kBadStep - 1).arrays == at.arrays) << "weights or moments changed in the step";
+  ASSERT_EQ(at.nonfinite.size(), 1u);
+  EXPECT_EQ(at.nonfinite[0].second,
+            "1 element of the gradients of step 3 is not finite: "
+            "model.layers.0.block_sparse_moe.experts.3.w3.weight (held by rank 3); the step was not applied");
 }
 
 TEST(NonfiniteGradientTest, WhereTheJobIsToStopItFailsInThatStepOnEveryRankAndSaysWhere) {
