@@ -316,7 +316,7 @@ const BadSpec kRequired[] = {
     {"more experts than a report has norms of", "preset: llama-tiny",
      "preset: llama-tiny, num_hidden_layers: 32, model_type: qwen3_moe, moe: {num_experts: 1024, "
      "num_experts_per_tok: 2, decoder_sparse_step: 1}",
-     "job.yaml:1:1: report.parameter_norms: true (the default) is not allowed; allowed: false with 32768 "
+     "job.yaml: report.parameter_norms: true (the default) is not allowed; allowed: false with 32768 "
      "experts in all layers; a report holds the norms of at most 16384: omit them, or use fewer experts\n"},
     {"NCCL's options on CPUs", "", "parallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 4}}}",
      "job.yaml:4:25: parallelism.nccl: {...} is not allowed; allowed: nothing with resources.device auto "
