@@ -229,6 +229,9 @@ class Rank::Impl {
         case RunSequence::Action::kStop:
           SubmitReport();
           FlushReports();
+          // The first rank that leaves ends the job, and with it the others: none does before rank 0 has
+          // removed the checkpoints that make way for the newest, and has told of that.
+          checkpoint::ExchangeTexts(communicators_.report, "");
           observer_.OnRequestsDone(requests_.Finish(), "");
           return RankOutcome::kStopped;
         case RunSequence::Action::kFinish:

@@ -84,9 +84,11 @@ absl::StatusOr<v1::ServerInfo> Client::GetServerInfo(absl::Duration timeout) {
   return CallUnary(*connection_, &v1::Jobs::Stub::GetServerInfo, v1::GetServerInfoRequest(), timeout);
 }
 
-absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobState>& states) {
+absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobState>& states, bool brief) {
   std::vector<v1::Job> jobs;
   v1::ListJobsRequest request;
+  request.set_page_size(1000);  // the controller's limit; it makes pages of at most 3 MiB of them
+  request.set_brief(brief);
   request.mutable_states()->Assign(states.begin(), states.end());
   do {
     absl::StatusOr<v1::ListJobsResponse> page = CallUnary(*connection_, &v1::Jobs::Stub::ListJobs, request);

@@ -34,8 +34,10 @@ class Client {
   absl::StatusOr<v1::Job> Checkpoint(const std::string& job);
   absl::StatusOr<v1::ServerInfo> GetServerInfo(absl::Duration timeout);
 
-  // All pages, newest first, by id, and oldest first. Without states: jobs in any.
-  absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::vector<v1::JobState>& states = {});
+  // All pages, newest first, by id, and oldest first. Without states: jobs in any. brief: as in
+  // ListJobsRequest, for tables.
+  absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::vector<v1::JobState>& states = {},
+                                                bool brief = false);
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers(absl::Duration timeout = absl::Seconds(10));
   // Without a job: of all. after_seq: only those with a higher seq.
   absl::StatusOr<std::vector<v1::Event>> ListEvents(const std::string& job, int64_t after_seq = 0);

@@ -74,7 +74,8 @@ int GetJobs(Context& context, const GetJobsOptions& options) {
   if (client == nullptr) {
     return kUsage;
   }
-  absl::StatusOr<std::vector<v1::Job>> jobs = client->ListJobs(StatesOf(options.states));
+  const bool whole = options.format == Format::kJson || options.format == Format::kYaml;
+  absl::StatusOr<std::vector<v1::Job>> jobs = client->ListJobs(StatesOf(options.states), /*brief=*/!whole);
   if (!jobs.ok()) {
     return Fail(context.console, CallError(jobs.status(), "get jobs", client->address()));
   }

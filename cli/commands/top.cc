@@ -33,7 +33,7 @@ absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
 
 absl::StatusOr<TopState> Look(Client& client, int rows) {
   TopState state;
-  absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(kLive);
+  absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(kLive, /*brief=*/true);
   if (!jobs.ok()) {
     return jobs.status();
   }

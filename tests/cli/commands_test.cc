@@ -121,6 +121,7 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
   server_->jobs[1].set_id("000000000001");
   server_->jobs[1].set_reason("NotEnoughSlots");
   EXPECT_EQ(Tandem({"get", "jobs"}), kOk);
+  EXPECT_TRUE(server_->brief_asked);
   EXPECT_EQ(console_.out,
             "NAME     ID            STATE       STEP  RANKS   PROGRESS  AGE  REASON\n"
             "headers  3f2a91c07be4  RUNNING  134/200      2  0.2 s ago   2m\n"
@@ -129,6 +130,7 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "name"}), kOk);
   EXPECT_EQ(console_.out, "3f2a91c07be4\n000000000001\n3f2a91c07be4\n");
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "json"}), kOk);
+  EXPECT_FALSE(server_->brief_asked) << "all of it is printed";
   const nlohmann::json jobs = nlohmann::json::parse(console_.out);
   ASSERT_EQ(jobs.size(), 3u);
   EXPECT_EQ(jobs[0]["state"], "RUNNING");
@@ -387,7 +389,8 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
             "model.norm.weight          128\n")
       << "a report may lack some";
   EXPECT_EQ(Tandem({"norms", "headers", "--norm", "rms", "--top", "1"}), kOk);
-  EXPECT_THAT(console_.out, testing::HasSubstr("model.norm.weight  128     0.999    0.0884  0.0044       4.42e-03"));
+  EXPECT_THAT(console_.out,
+              testing::HasSubstr("model.norm.weight  128     0.999    0.0884  0.0044       4.42e-03"));
   EXPECT_EQ(Tandem({"norms", "headers", "--norm", "l1"}), kUsage);
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "1", "-o", "json"}), kOk);
   EXPECT_THAT(console_.out, testing::HasSubstr(R"("rms":0.25,"max_abs":2.0,"gradient_max_abs":0.5,)"

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <iterator>
@@ -60,6 +61,7 @@ class FakeJobsServer : public v1::Jobs::Service {
   // What was asked for.
   std::vector<v1::SubmitRequest> submitted;
   std::vector<v1::CancelRequest> cancelled;
+  std::atomic<bool> brief_asked = false;
   std::vector<std::string> cursors;
   std::vector<v1::LogRequest> log_requests;
   std::vector<v1::ProfileRequest> profile_requests;
@@ -79,6 +81,7 @@ class FakeJobsServer : public v1::Jobs::Service {
 
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override {
+    brief_asked = request->brief();
     std::vector<v1::Job> listed;
     std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(listed), [&](const v1::Job& job) {
       return request->states().empty() ||

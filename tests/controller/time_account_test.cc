@@ -63,6 +63,31 @@ TEST(TimeAccountTest, StepsAfterTheNewestCheckpointOfAFailedJobAreLost) {
   EXPECT_DOUBLE_EQ(AccountTime(job, {.steps = 50, .seconds = 60}, kStart).lost(), 0);
 }
 
+TEST(TimeAccountTest, AJobThatSavedBeforeItWasPreemptedHasLostNothing) {
+  v1::Job job = Running();
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.set_reason("Preempted");
+  job.set_last_step(50);
+  job.mutable_checkpoints()->set_last_step(50);
+  *job.mutable_ended() = At(100);
+  *job.mutable_attempts(0)->mutable_ended() = At(100);
+  EXPECT_DOUBLE_EQ(AccountTime(job, {.steps = 50, .seconds = 60}, kStart).lost(), 0);
+  EXPECT_DOUBLE_EQ(AccountTime(job, {.steps = 50, .seconds = 60}, kStart).stepping(), 60);
+}
+
+TEST(TimeAccountTest, AJobThatResumedLosesOnlyTheStepsOfItsOwn) {
+  v1::Job job = Running();
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.set_last_step(50);
+  job.mutable_attempts(0)->set_resumed_step(30);
+  *job.mutable_ended() = At(100);
+  *job.mutable_attempts(0)->mutable_ended() = At(100);
+  const v1::TimeAccount time = AccountTime(job, {.steps = 20, .seconds = 60}, kStart);
+  EXPECT_DOUBLE_EQ(time.lost(), 60);
+  EXPECT_DOUBLE_EQ(time.stepping(), 0);
+  EXPECT_DOUBLE_EQ(Sum(time), 100);
+}
+
 TEST(TimeAccountTest, NoPartIsNegativeWhateverTheClocksOfTheRanksSaid) {
   const v1::TimeAccount time =
       AccountTime(Running(), {.steps = 50, .seconds = 600}, kStart + absl::Seconds(100));

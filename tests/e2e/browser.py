@@ -29,7 +29,7 @@ class Browser:
 
     def text(self, selector):
         # In one step: the page replaces elements while it is looked at.
-        return self.script("(document.querySelector(arguments[0])?.innerText ?? '').trim()", selector)
+        return self.script("((node) => node?.checkVisibility() ? node.innerText.trim() : '')(document.querySelector(arguments[0]))", selector)
 
     def count(self, selector):
         return self.script("document.querySelectorAll(arguments[0]).length", selector)
