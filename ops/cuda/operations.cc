@@ -199,12 +199,11 @@ class Cuda final : public Operations {
               HeadNormBackwardWorkBytes(kGpu, qkv.size(0), head_dim, qkv.element_size()));
     WithElementType(qkv, [&]<typename E>(E) {
       using T = Arithmetic<E>;
-      CheckLaunch(cuda::HeadNormBackward(ElementsOf<E>(qkv), qkv.size(0), heads, kv_heads, head_dim,
-                                         ElementsOf<E>(query_weight), ElementsOf<E>(key_weight), epsilon,
-                                         add_weights, MutableElementsOf<E>(grad),
-                                         MutableElementsOf<T>(grad_query_weight),
-                                         MutableElementsOf<T>(grad_key_weight), static_cast<T*>(work.begin),
-                                         Current()),
+      CheckLaunch(cuda::HeadNormBackward(
+                      ElementsOf<E>(qkv), qkv.size(0), heads, kv_heads, head_dim, ElementsOf<E>(query_weight),
+                      ElementsOf<E>(key_weight), epsilon, add_weights, MutableElementsOf<E>(grad),
+                      MutableElementsOf<T>(grad_query_weight), MutableElementsOf<T>(grad_key_weight),
+                      static_cast<T*>(work.begin), Current()),
                   "HeadNormBackward");
     });
   }
@@ -224,11 +223,11 @@ class Cuda final : public Operations {
                          at::Tensor& grad_key_value, at::Tensor& grad_down) const override {
     CheckLatentHeads(heads, grad_query, grad_key_value, grad_down, grad_qkv, kGpu);
     WithElementType(grad_qkv, [&]<typename E>(E) {
-      CheckLaunch(cuda::UnpackLatentHeads(heads, grad_qkv.size(0), grad_down.size(1),
-                                          ElementsOf<E>(grad_qkv), MutableElementsOf<E>(grad_query),
-                                          MutableElementsOf<E>(grad_key_value),
-                                          MutableElementsOf<E>(grad_down), Current()),
-                  "UnpackLatentHeads");
+      CheckLaunch(
+          cuda::UnpackLatentHeads(heads, grad_qkv.size(0), grad_down.size(1), ElementsOf<E>(grad_qkv),
+                                  MutableElementsOf<E>(grad_query), MutableElementsOf<E>(grad_key_value),
+                                  MutableElementsOf<E>(grad_down), Current()),
+          "UnpackLatentHeads");
     });
   }
 
