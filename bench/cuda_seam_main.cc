@@ -9,6 +9,11 @@
 // its work, waits and events, without the time in which it was far enough ahead and stood still. Medians over
 // the steps after the warm-up, of rank 0.
 //
+// Where ranks share experts: "all_to_all_ms", how long a step's exchanges took, from when the last thing that
+// they wait for was there; "exposed_ms", how much of that the compute stream had nothing to do. What an
+// overlapped schedule hides is 1 - its exposed_ms / the all_to_all_ms of the sequential one, in which nothing
+// works beside them.
+//
 // "parts" adds where the step goes: how long each operation took in a step and how often it ran, by events
 // around every call, which lengthen the step a little. The fold runs beside the compute, all else in it;
 // "rest": of the compute stream's step, what no operation accounts for.
@@ -203,6 +208,39 @@ nlohmann::ordered_json Parts(const std::vector<tandem::bench::TimedCall>& calls,
   return parts;
 }
 
+struct Interval {
+  int64_t from = 0;
+  int64_t to = 0;
+};
+
+// What of `work` lies between the two times, in its order.
+std::vector<Interval> Within(const std::vector<Piece>& work, const TimeMark& origin, int64_t from,
+                             int64_t to) {
+  std::vector<Interval> intervals;
+  for (const Piece& piece : work) {
+    const Interval here{std::max(from, piece.start->Since(origin)), std::min(to, piece.end->Since(origin))};
+    if (here.from < here.to) intervals.push_back(here);
+  }
+  return intervals;
+}
+
+int64_t Length(const std::vector<Interval>& intervals) {
+  int64_t length = 0;
+  for (const Interval& each : intervals) length += each.to - each.from;
+  return length;
+}
+
+// How much of `a` lies in some of `b`; both in order, without overlaps of their own.
+int64_t Shared(const std::vector<Interval>& a, const std::vector<Interval>& b) {
+  int64_t shared = 0;
+  for (const Interval& each : a) {
+    for (const Interval& other : b) {
+      shared += std::max<int64_t>(0, std::min(each.to, other.to) - std::max(each.from, other.from));
+    }
+  }
+  return shared;
+}
+
 // Of rank 0, once the job is done: begin, train for each further step, update.
 nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& marks, int64_t warmup) {
   const std::vector<Piece>& compute = marks.streams.at("compute");
@@ -222,6 +260,9 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& mar
   std::vector<double> gaps;
   std::vector<double> reducing;
   std::vector<double> issuing;
+  std::vector<double> exchanging;
+  std::vector<double> exposed;
+  const auto dispatch = marks.streams.find("dispatch");
   for (size_t run = first_run; run + 1 < runs; ++run) {
     const Piece& first = compute[first_of(run)];
     const int64_t from = compute[first_of(run) - 1].end->Since(origin);
@@ -236,11 +277,23 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& mar
     issuing.push_back(std::chrono::duration<double, std::milli>(compute[first_of(run + 1)].issued_before -
                                                                 first.issued_before)
                           .count());
+    if (dispatch != marks.streams.end()) {
+      const int64_t end = compute[first_of(run + 1)].start->Since(origin);
+      const std::vector<Interval> exchanges = Within(dispatch->second, origin, to, end);
+      const int64_t all = Length(exchanges);
+      exchanging.push_back(static_cast<double>(all) * 1e-6);
+      exposed.push_back(static_cast<double>(all - Shared(exchanges, Within(compute, origin, to, end))) *
+                        1e-6);
+    }
   }
   nlohmann::ordered_json result = {{"gap_us", Median(gaps)},
                                    {"of_it_reduce_us", Median(reducing)},
                                    {"issue_ms", Median(issuing)},
                                    {"runs", gaps.size()}};
+  if (!exchanging.empty()) {
+    result["all_to_all_ms"] = Median(exchanging);
+    result["exposed_ms"] = Median(exposed);
+  }
   if (!marks.calls.empty()) {
     result["parts"] = Parts(marks.calls, origin, compute[first_of(first_run)].start->Since(origin),
                             compute[first_of(runs - 1)].start->Since(origin), runs - 1 - first_run);

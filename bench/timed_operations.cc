@@ -22,6 +22,7 @@ class TimedOperations final : public ops::Operations {
   TimedOperations(const Operations& inner, CallTimer timer) : inner_(inner), timer_(timer) {}
 
   c10::Device device() const override { return inner_.device(); }
+  const ops::SparseOperations& sparse() const override { return inner_.sparse(); }
   Tensor Constant(const Tensor& host) const override { return inner_.Constant(host); }
   void Linear(const Tensor& x, const Tensor& weight, const Tensor& residual, Tensor& y,
               Workspace work) const override {
@@ -74,6 +75,28 @@ class TimedOperations final : public ops::Operations {
                          Workspace work) const override {
     timer_.Time("AttentionBackward",
                 [&] { inner_.AttentionBackward(shape, qkv, context, lse, grad_context, grad_qkv, work); });
+  }
+  void HeadNorm(const Tensor& qkv, int64_t heads, int64_t kv_heads, const Tensor& query_weight,
+                const Tensor& key_weight, double epsilon, Tensor& normed) const override {
+    timer_.Time("HeadNorm",
+                [&] { inner_.HeadNorm(qkv, heads, kv_heads, query_weight, key_weight, epsilon, normed); });
+  }
+  void HeadNormBackward(const Tensor& qkv, int64_t heads, int64_t kv_heads, const Tensor& query_weight,
+                        const Tensor& key_weight, double epsilon, bool add_weights, Tensor& grad,
+                        Tensor& grad_query_weight, Tensor& grad_key_weight, Workspace work) const override {
+    timer_.Time("HeadNormBackward", [&] {
+      inner_.HeadNormBackward(qkv, heads, kv_heads, query_weight, key_weight, epsilon, add_weights, grad,
+                              grad_query_weight, grad_key_weight, work);
+    });
+  }
+  void PackLatentHeads(const ops::LatentHeads& heads, const Tensor& query, const Tensor& key_value,
+                       const Tensor& down, Tensor& qkv) const override {
+    timer_.Time("PackLatentHeads", [&] { inner_.PackLatentHeads(heads, query, key_value, down, qkv); });
+  }
+  void UnpackLatentHeads(const ops::LatentHeads& heads, const Tensor& grad_qkv, Tensor& grad_query,
+                         Tensor& grad_key_value, Tensor& grad_down) const override {
+    timer_.Time("UnpackLatentHeads",
+                [&] { inner_.UnpackLatentHeads(heads, grad_qkv, grad_query, grad_key_value, grad_down); });
   }
   void SwiGlu(const Tensor& gate_up, Tensor& activated) const override {
     timer_.Time("SwiGlu", [&] { inner_.SwiGlu(gate_up, activated); });

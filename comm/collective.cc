@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -53,6 +54,13 @@ std::vector<int64_t> BytesOfRows(const char* operation, const std::string& group
 }
 
 }  // namespace
+
+bool Collective::IsEmpty() const {
+  const auto none = [](const std::vector<int64_t>& bytes) {
+    return std::all_of(bytes.begin(), bytes.end(), [](int64_t of_rank) { return of_rank == 0; });
+  };
+  return slice == 0 && none(sends) && none(receives);
+}
 
 const char* Collective::InputFor(int rank) const {
   return sends.empty() ? input + (scatters ? rank * slice : 0) : input + SumOf(sends, rank);

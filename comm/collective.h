@@ -22,6 +22,8 @@ struct Collective {
   std::vector<int64_t> sends;
   std::vector<int64_t> receives;
 
+  // Nothing goes from this rank to any or comes to it.
+  bool IsEmpty() const;
   int64_t BytesTo(int rank) const { return sends.empty() ? slice : sends[rank]; }
   int64_t BytesFrom(int rank) const { return receives.empty() ? slice : receives[rank]; }
   const char* InputFor(int rank) const;

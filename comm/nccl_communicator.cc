@@ -301,7 +301,7 @@ class NcclCommunicator final : public Communicator {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
     const uint64_t sequence = num_collectives_;
-    if (call.slice == 0) {
+    if (call.IsEmpty()) {
       ++num_collectives_;
       return;
     }

@@ -109,10 +109,6 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
                               check.Origin("model.moe.num_experts")),
                  "every rank has as many experts: use another number of them, or of ranks that share them");
   }
-  if (check.spec().resources().device() == v1::DEVICE_CUDA) {
-    check.Refuse("resources.device", "cuda", "cpu with a mixture of experts",
-                 "not built yet: experts on GPUs; use cpu, or a dense model");
-  }
 }
 
 void CheckHeads(FieldChecker& check, const v1::Model& model) {

@@ -6,6 +6,7 @@
 #include "model/node_kinds.h"
 #include "ops/attention_work.h"
 #include "ops/linear_work.h"
+#include "ops/row_work.h"
 
 namespace tandem::model {
 
@@ -45,6 +46,10 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
     }
     forward_scratch.push_back({"rotated", {s.tokens, s.qkv}});
     input_scratch.push_back({"rotated", {s.tokens, s.qkv}});
+    input_scratch.push_back(
+        {"head_norm_work",
+         {ops::HeadNormBackwardWorkBytes(s.device, s.tokens, s.head_dim, s.compute_bytes)},
+         ElementType::kByte});
   }
   std::vector<std::string> computed;
   for (const TensorSpec& intermediate : intermediates) {

@@ -7,7 +7,6 @@
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "model/rotary_tables.h"
-#include "ops/head_norm.h"
 #include "ops/rope.h"
 
 namespace tandem::model {
@@ -34,7 +33,7 @@ struct AttentionBackwardInput {
   at::Tensor query_norm, key_norm, grad_query_norm, grad_key_norm;
   at::Tensor grad_normed, grad_context;
   at::Tensor rotated;
-  ops::Workspace work, norm_work;
+  ops::Workspace work, norm_work, head_norm_work;
   ops::Workspace products;
 };
 
@@ -102,6 +101,7 @@ class AttentionNode final : public SplitNode {
       t.key_norm = in.Parameter("key_norm");
       t.grad_query_norm = in.Value("grad_query_norm");
       t.grad_key_norm = in.Value("grad_key_norm");
+      t.head_norm_work = in.Work("head_norm_work");
       t.rotated = in.Scratch("rotated");
     }
     return [this, t]() mutable { BackwardInput(t); };
@@ -151,8 +151,8 @@ class AttentionNode final : public SplitNode {
     ops_.AttentionBackward(shape_, t.rotated, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
     ops_.RopeBackward(*tables_->cosines, *tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
     if (s_.norms_heads) {
-      ops::HeadNormBackward(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, /*add=*/false,
-                            t.grad_qkv, t.grad_query_norm, t.grad_key_norm);
+      ops_.HeadNormBackward(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, /*add=*/false,
+                            t.grad_qkv, t.grad_query_norm, t.grad_key_norm, t.head_norm_work);
     }
     ops_.LinearBackwardInput(t.grad_qkv, t.weight_qkv, t.grad_normed, t.products);
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
@@ -178,7 +178,7 @@ class AttentionNode final : public SplitNode {
   template <typename Tensors>
   void NormAndRotateHeads(Tensors& t) const {
     if (s_.norms_heads) {
-      ops::HeadNorm(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, t.rotated);
+      ops_.HeadNorm(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, t.rotated);
       Rotate(t.rotated);
     }
   }

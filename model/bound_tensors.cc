@@ -265,9 +265,10 @@ at::Tensor BoundTensors::TensorAt(char* begin, const TensorSpec& spec, ComputeTy
   const at::ScalarType scalar = spec.type == ElementType::kInt64  ? at::kLong
                                 : spec.type == ElementType::kByte ? at::kByte
                                                                   : ScalarTypeOf(type);
+  const c10::Device device = spec.on_host ? c10::Device(c10::kCPU) : ops_.device();
   return at::for_blob(begin, spec.shape)
-      .options(at::TensorOptions(scalar).device(ops_.device()))
-      .target_device(ops_.device())
+      .options(at::TensorOptions(scalar).device(device))
+      .target_device(device)
       .make_tensor();
 }
 

@@ -15,9 +15,6 @@ using schedules::NodeKind;
 
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops) {
-  if ((config.moe.router.experts > 0 || config.NormsHeads()) && !ops.device().is_cpu()) {
-    throw std::invalid_argument("mixture of experts on GPUs is not built yet: use resources: {device: cpu}");
-  }
   const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
   const auto context_of = [&](const std::string& unit) {
     const NodeTypes types(precision, unit);

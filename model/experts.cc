@@ -5,6 +5,7 @@
 
 #include "model/node_kinds.h"
 #include "ops/linear_work.h"
+#include "ops/sparse_work.h"
 
 namespace tandem::model {
 namespace {
@@ -12,11 +13,13 @@ namespace {
 // Each pass sorts the tokens by their experts anew (ops/permute.h): that costs a copy, and k times as much
 // memory between the forward and the backward if it were kept.
 std::vector<TensorSpec> SortedScratch(const DecoderShapes& s) {
-  return {{"row_of", {s.seen * s.slots}, ElementType::kInt64},
-          {"counts", {s.local_experts}, ElementType::kInt64},
-          {"window", {s.local_experts}, ElementType::kInt64},
-          {"rows", {s.rows, s.hidden}},
-          {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
+  return {
+      {"row_of", {s.seen * s.slots}, ElementType::kInt64},
+      {"counts", {s.local_experts}, ElementType::kInt64},
+      {"begins", {s.local_experts + 1}, ElementType::kInt64},
+      {"sort_work", {ops::SortWorkBytes(s.device, s.seen * s.slots, s.local_experts)}, ElementType::kByte},
+      {"rows", {s.rows, s.hidden}},
+      {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
 }
 
 void Add(std::vector<TensorSpec> more, std::vector<TensorSpec>& scratch) {

@@ -4,9 +4,7 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
-#include "ops/grouped_linear.h"
-#include "ops/permute.h"
-#include "ops/swiglu.h"
+#include "ops/sparse_operations.h"
 
 namespace tandem::model {
 namespace {
@@ -14,8 +12,8 @@ namespace {
 // By the names of experts.cc. What some pass does not have is undefined.
 struct Sorted {
   at::Tensor normed, chosen;
-  at::Tensor row_of, counts, window, rows;
-  ops::Workspace products;
+  at::Tensor row_of, counts, begins, rows;
+  ops::Workspace products, sort_work;
 };
 
 struct ExpertsForward {
@@ -122,9 +120,10 @@ class ExpertsNode final : public SplitNode {
             .chosen = in.Value("chosen"),
             .row_of = in.Scratch("row_of"),
             .counts = in.Scratch("counts"),
-            .window = in.Scratch("window"),
+            .begins = in.Scratch("begins"),
             .rows = in.Scratch("rows"),
-            .products = in.Work("products")};
+            .products = in.Work("products"),
+            .sort_work = in.Work("sort_work")};
   }
 
   Inner Later(BoundTensors& in) const {
@@ -135,98 +134,88 @@ class ExpertsNode final : public SplitNode {
 
   bool exceeds() const { return s_.expert_passes > 1; }
 
-  // Calls visit(first row, rows) for each pass that has rows, and for the first in any case.
+  const ops::SparseOperations& sparse() const { return ops_.sparse(); }
+
+  // Calls visit(first row) for each pass that may have rows, and for the first in any case. What a pass
+  // computes of the rows of its memory are those that `begins` says there are.
   template <typename Visit>
   void ForEachPass(Sorted& t, const Visit& visit) const {
-    ops::PlanRows(t.chosen, t.counts, t.row_of);
+    sparse().PlanRows(t.chosen, t.counts, t.row_of, t.sort_work);
     for (int64_t pass = 0; pass < s_.expert_passes; ++pass) {
       const int64_t first = pass * s_.rows;
-      const int64_t rows = ops::RowsInWindow(t.counts, first, s_.rows, t.window);
-      if (pass > 0 && rows == 0) {
+      if (!sparse().PlanWindow(t.counts, first, s_.rows, t.begins) && pass > 0) {
         return;
       }
-      visit(first, rows);
+      visit(first);
     }
   }
 
-  // `rows` of tokens: those of this pass.
-  static at::Tensor Take(const at::Tensor& tokens, const Sorted& t, int64_t first, int64_t rows,
-                         const at::Tensor& memory) {
-    at::Tensor taken = memory.narrow(0, 0, rows);
-    ops::Permute(tokens, t.row_of, first, taken);
-    return taken;
-  }
-
-  void GateUp(const Sorted& t, const at::Tensor& weight, int64_t first, int64_t rows,
-              const at::Tensor& memory) const {
-    at::Tensor gate_up = memory.narrow(0, 0, rows);
-    ops::GroupedLinear(ops_, t.window, Take(t.normed, t, first, rows, t.rows), weight, gate_up, t.products);
+  void GateUp(Sorted& t, const at::Tensor& weight, int64_t first, at::Tensor& gate_up) const {
+    sparse().Permute(t.normed, t.row_of, first, t.rows);
+    sparse().GroupedLinear(t.begins, t.rows, weight, gate_up, t.products);
   }
 
   void Forward(ExpertsForward& t) const {
-    ForEachPass(t.sorted, [&](int64_t first, int64_t rows) {
-      const at::Tensor& memory = first == 0 ? t.gate_up : t.later_gate_up;
+    ForEachPass(t.sorted, [&](int64_t first) {
+      at::Tensor& gate_up = first == 0 ? t.gate_up : t.later_gate_up;
       if (first == 0 || t.made.defined()) {
-        GateUp(t.sorted, t.weight_gate_up, first, rows, memory);
+        GateUp(t.sorted, t.weight_gate_up, first, gate_up);
       }
       if (!t.made.defined()) {
         return;  // recomputed for the backward, which does not read it
       }
-      const at::Tensor probabilities = Take(t.probabilities, t.sorted, first, rows, t.row_probabilities);
-      at::Tensor activated = t.activated.narrow(0, 0, rows);
-      ops::WeightedSwiGlu(memory.narrow(0, 0, rows), probabilities, activated);
-      at::Tensor made = t.made_rows.narrow(0, 0, rows);
-      ops::GroupedLinear(ops_, t.sorted.window, activated, t.weight_down, made, t.sorted.products);
-      ops::Unpermute(made, t.sorted.row_of, first, /*add=*/first > 0, t.made);
+      const at::Tensor& begins = t.sorted.begins;
+      sparse().Permute(t.probabilities, t.sorted.row_of, first, t.row_probabilities);
+      sparse().WeightedSwiGlu(begins, gate_up, t.row_probabilities, t.activated);
+      sparse().GroupedLinear(begins, t.activated, t.weight_down, t.made_rows, t.sorted.products);
+      sparse().Unpermute(t.made_rows, t.sorted.row_of, first, /*add=*/first > 0, t.made);
     });
   }
 
-  // Returns the gradients of what was made of the rows. `activated` is first the activation's gradient, then
-  // the activation itself.
-  at::Tensor InnerGradients(const Sorted& t, const InnerBackward& b, const Inner& inner, int64_t first,
-                            int64_t rows) const {
-    const at::Tensor probabilities = Take(b.probabilities, t, first, rows, b.row_probabilities);
-    at::Tensor grad_made = Take(b.grad_made, t, first, rows, b.grad_rows);
-    at::Tensor activated = inner.activated.narrow(0, 0, rows);
-    at::Tensor grad_gate_up = inner.grad_gate_up.narrow(0, 0, rows);
-    at::Tensor grad_probabilities = b.grad_row_probabilities.narrow(0, 0, rows);
-    ops::GroupedLinearBackwardInput(ops_, t.window, grad_made, b.weight_down, activated, t.products);
-    ops::WeightedSwiGluBackward(inner.gate_up.narrow(0, 0, rows), probabilities, activated, grad_gate_up,
-                                activated, grad_probabilities);
-    return grad_made;
+  // Leaves the gradients of what was made of the rows in grad_rows. `activated` is first the activation's
+  // gradient, then the activation itself.
+  void InnerGradients(const Sorted& t, InnerBackward& b, Inner& inner, int64_t first) const {
+    sparse().Permute(b.probabilities, t.row_of, first, b.row_probabilities);
+    sparse().Permute(b.grad_made, t.row_of, first, b.grad_rows);
+    sparse().GroupedLinearBackwardInput(t.begins, b.grad_rows, b.weight_down, inner.activated, t.products);
+    sparse().WeightedSwiGluBackward(t.begins, inner.gate_up, b.row_probabilities, inner.activated,
+                                    inner.grad_gate_up, inner.activated, b.grad_row_probabilities);
   }
 
   void BackwardInput(ExpertsBackwardInput& t) const {
-    ForEachPass(t.sorted, [&](int64_t first, int64_t rows) {
-      const Inner& inner = first == 0 ? t.inner.first : t.inner.later;
+    ForEachPass(t.sorted, [&](int64_t first) {
+      InnerBackward& b = t.inner;
+      Inner& inner = first == 0 ? b.first : b.later;
       if (first > 0) {
-        GateUp(t.sorted, t.inner.weight_gate_up, first, rows, inner.gate_up);
+        GateUp(t.sorted, b.weight_gate_up, first, inner.gate_up);
       }
-      at::Tensor grad_rows = InnerGradients(t.sorted, t.inner, inner, first, rows);
-      // From here on they are the rows' own gradients.
-      ops::GroupedLinearBackwardInput(ops_, t.sorted.window, inner.grad_gate_up.narrow(0, 0, rows),
-                                      t.inner.weight_gate_up, grad_rows, t.sorted.products);
-      ops::Unpermute(grad_rows, t.sorted.row_of, first, t.add_normed || first > 0, t.grad_normed);
-      ops::Unpermute(t.inner.grad_row_probabilities.narrow(0, 0, rows), t.sorted.row_of, first,
-                     t.add_probabilities || first > 0, t.grad_probabilities);
+      InnerGradients(t.sorted, b, inner, first);
+      // From here on grad_rows are the rows' own gradients.
+      sparse().GroupedLinearBackwardInput(t.sorted.begins, inner.grad_gate_up, b.weight_gate_up, b.grad_rows,
+                                          t.sorted.products);
+      sparse().Unpermute(b.grad_rows, t.sorted.row_of, first, t.add_normed || first > 0, t.grad_normed);
+      sparse().Unpermute(b.grad_row_probabilities, t.sorted.row_of, first, t.add_probabilities || first > 0,
+                         t.grad_probabilities);
     });
   }
 
   void BackwardWeight(ExpertsBackwardWeight& t) const {
-    ForEachPass(t.sorted, [&](int64_t first, int64_t rows) {
-      const Inner& inner = first == 0 ? t.inner.first : t.inner.later;
+    ForEachPass(t.sorted, [&](int64_t first) {
+      Sorted& sorted = t.sorted;
+      InnerBackward& b = t.inner;
+      Inner& inner = first == 0 ? b.first : b.later;
       if (first > 0) {
-        GateUp(t.sorted, t.inner.weight_gate_up, first, rows, inner.gate_up);
+        GateUp(sorted, b.weight_gate_up, first, inner.gate_up);
+        InnerGradients(sorted, b, inner, first);
+      } else {
+        sparse().Permute(b.grad_made, sorted.row_of, first, b.grad_rows);
+        sparse().Permute(sorted.normed, sorted.row_of, first, sorted.rows);
       }
-      const at::Tensor grad_made = first > 0
-                                       ? InnerGradients(t.sorted, t.inner, inner, first, rows)
-                                       : Take(t.inner.grad_made, t.sorted, first, rows, t.inner.grad_rows);
       const bool add = t.add || first > 0;
-      ops::GroupedLinearBackwardWeight(ops_, t.sorted.window, grad_made, inner.activated.narrow(0, 0, rows),
-                                       add, t.grad_weight_down, t.sorted.products);
-      ops::GroupedLinearBackwardWeight(ops_, t.sorted.window, inner.grad_gate_up.narrow(0, 0, rows),
-                                       Take(t.sorted.normed, t.sorted, first, rows, t.sorted.rows), add,
-                                       t.grad_weight_gate_up, t.sorted.products);
+      sparse().GroupedLinearBackwardWeight(sorted.begins, b.grad_rows, inner.activated, add,
+                                           t.grad_weight_down, sorted.products);
+      sparse().GroupedLinearBackwardWeight(sorted.begins, inner.grad_gate_up, sorted.rows, add,
+                                           t.grad_weight_gate_up, sorted.products);
     });
   }
 };

@@ -4,8 +4,7 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
-#include "ops/permute.h"
-#include "ops/sends.h"
+#include "ops/sparse_operations.h"
 
 namespace tandem::model {
 namespace {
@@ -13,6 +12,7 @@ namespace {
 // Where the rows of each token are; undefined where a row is a token.
 struct Sends {
   at::Tensor chosen, place, counts;
+  ops::Workspace work;
 };
 
 class FinishNode final : public DeclaredNode {
@@ -29,7 +29,7 @@ class FinishNode final : public DeclaredNode {
       }
       if (sends.chosen.defined()) {
         Plan(sends);
-        ops::Unpermute(made, sends.place, /*first=*/0, /*add=*/false, hidden);
+        ops_.sparse().Unpermute(made, sends.place, /*first=*/0, /*add=*/false, hidden);
       } else {
         hidden.copy_(made);
       }
@@ -47,7 +47,7 @@ class FinishNode final : public DeclaredNode {
             sends = SendsOf(in)]() mutable {
       if (sends.chosen.defined()) {
         Plan(sends);
-        ops::Permute(grad_hidden, sends.place, /*first=*/0, grad_made);
+        ops_.sparse().Permute(grad_hidden, sends.place, /*first=*/0, grad_made);
       } else {
         grad_made.copy_(grad_hidden);
       }
@@ -66,11 +66,15 @@ class FinishNode final : public DeclaredNode {
     if (s_.expert_ranks == 1) {
       return {};
     }
-    return {.chosen = in.Value("chosen"), .place = in.Scratch("place"), .counts = in.Scratch("sent_counts")};
+    return {.chosen = in.Value("chosen"),
+            .place = in.Scratch("place"),
+            .counts = in.Scratch("sent_counts"),
+            .work = in.Work("sort_work")};
   }
 
   void Plan(Sends& sends) const {
-    ops::PlanSends(sends.chosen, s_.local_experts, s_.chunk_rows(), sends.counts, sends.place);
+    ops_.sparse().PlanSends(sends.chosen, s_.local_experts, s_.chunk_rows(), sends.counts, sends.place,
+                            sends.work);
   }
 };
 

@@ -152,7 +152,7 @@ class LatentAttentionNode final : public DeclaredNode {
     }
     NormLatent(t);
     ops_.Linear(t.kv_normed, t.weights.key_value_up, /*residual=*/at::Tensor(), t.key_value, t.products);
-    ops::PackLatentHeads(heads_, t.query, t.key_value, t.down, t.qkv);
+    ops_.PackLatentHeads(heads_, t.query, t.key_value, t.down, t.qkv);
     ops_.Rope(*tables_->cosines, *tables_->sines, 2 * s_.heads, t.qkv);
     if (!t.context.defined()) {
       return;
@@ -175,7 +175,7 @@ class LatentAttentionNode final : public DeclaredNode {
     }
     ops_.AttentionBackward(shape_, t.qkv, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
     ops_.RopeBackward(*tables_->cosines, *tables_->sines, 2 * s_.heads, t.grad_qkv);
-    ops::UnpackLatentHeads(heads_, t.grad_qkv, t.grad_query, t.grad_key_value, t.grad_down);
+    ops_.UnpackLatentHeads(heads_, t.grad_qkv, t.grad_query, t.grad_key_value, t.grad_down);
     ops_.RmsNorm(t.x, t.weights.norm, epsilon_, t.normed);
     BackwardKeyValue(t);
     BackwardQuery(t);

@@ -29,6 +29,7 @@ struct TensorSpec {
   std::string name;  // unique among the values, the parameters, or one pass's scratch of a node
   std::vector<int64_t> shape;
   ElementType type = ElementType::kCompute;
+  bool on_host = false;  // in the host's memory, also where the model computes on a GPU
 };
 
 // A value that another node produces.
@@ -43,7 +44,8 @@ struct OutputSpec {
   TensorSpec tensor;
   bool gradient = false;
   bool loss = false;  // doubles that the host reads of every microbatch
-  schedules::ValueKind kind = schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves
+  schedules::ValueKind kind =
+      schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves; kHost: of one on_host
   // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
   std::vector<std::string> computed_from;
   double fill = 1;   // of the tensor, what is expected to be used

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "ops/row_work.h"
+#include "ops/sparse_work.h"
 
 namespace tandem::model {
 namespace {
@@ -81,13 +82,21 @@ InputSpec ChosenExperts(const DecoderShapes& shapes) {
 
 std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes) {
   return {{"place", {shapes.tokens, shapes.expert_ranks}, ElementType::kInt64},
+          {"sort_work",
+           {ops::SortWorkBytes(shapes.device, shapes.tokens * shapes.expert_ranks, shapes.expert_ranks)},
+           ElementType::kByte},
           {"sent_counts", {shapes.expert_ranks}, ElementType::kInt64}};
 }
 
+TensorSpec ExchangedCounts(const DecoderShapes& shapes) {
+  return {"counts",
+          {shapes.expert_ranks, shapes.expert_ranks},
+          ElementType::kInt64,
+          /*on_host=*/shapes.device == DeviceKind::kGpu};
+}
+
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration) {
-  declaration.inputs.push_back(
-      {.tensor = {"counts", {shapes.expert_ranks, shapes.expert_ranks}, ElementType::kInt64},
-       .from = "counts"});
+  declaration.inputs.push_back({.tensor = ExchangedCounts(shapes), .from = "counts"});
   declaration.forward.reads.emplace_back("counts");
   declaration.backward.reads.emplace_back("counts");
 }

@@ -39,10 +39,13 @@ InputSpec BatchTokens(const DecoderShapes& shapes);                           //
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes);  // [T, H]
 InputSpec ChosenExperts(const DecoderShapes& shapes);                         // "chosen": [T, k]
 
-// Scratch of a pass that works out which tokens go to which ranks (ops/sends.h): "place" and "sent_counts".
+// Scratch of a pass that works out which tokens go to which ranks (ops/sends.h): "place", "sort_work" and,
+// last, "sent_counts".
 std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
 
-// "counts": [P, P], the rows from each rank to each. Makes them an input that forward and backward read.
+// "counts": [P, P], the rows from each rank to each. The thread that issues collectives reads them: of a
+// GPU's streams, the host. ReadCounts makes them an input that forward and backward read.
+TensorSpec ExchangedCounts(const DecoderShapes& shapes);
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
 // Scratch of the backward of a norm over hidden states: "norm_work".

@@ -4,8 +4,7 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
-#include "ops/permute.h"
-#include "ops/sends.h"
+#include "ops/sparse_operations.h"
 
 namespace tandem::model {
 namespace {
@@ -16,15 +15,16 @@ class PermuteNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return
-        [this, normed = in.Value("normed"), chosen = in.Value("chosen"),
-         probabilities = in.Value("probabilities"), sent = in.Value("sent"), slots = in.Value("sent_slots"),
-         sent_probabilities = in.Value("sent_probabilities"), place = in.Scratch("place"),
-         counts = s_.exact_chunks ? in.Value("sent_counts") : in.Scratch("sent_counts")]() mutable {
-          ops::PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place);
-          ops::Permute(normed, place, /*first=*/0, sent);
-          ops::SendSlots(chosen, probabilities, place, s_.local_experts, slots, sent_probabilities);
-        };
+    return [this, normed = in.Value("normed"), chosen = in.Value("chosen"),
+            probabilities = in.Value("probabilities"), sent = in.Value("sent"),
+            slots = in.Value("sent_slots"), sent_probabilities = in.Value("sent_probabilities"),
+            place = in.Scratch("place"), work = in.Work("sort_work"),
+            counts = s_.exact_chunks ? in.Value("sent_counts") : in.Scratch("sent_counts")]() mutable {
+      const ops::SparseOperations& ops = ops_.sparse();
+      ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place, work);
+      ops.Permute(normed, place, /*first=*/0, sent);
+      ops.SendSlots(chosen, probabilities, place, s_.local_experts, slots, sent_probabilities);
+    };
   }
 
   BoundPass BindBackward(BoundTensors& in) const override {
@@ -32,11 +32,12 @@ class PermuteNode final : public DeclaredNode {
             grad_sent_probabilities = in.Gradient("sent_probabilities"), grad_normed = in.Gradient("normed"),
             add_normed = in.AddsToGradient("normed"), grad_probabilities = in.Gradient("probabilities"),
             add_probabilities = in.AddsToGradient("probabilities"), place = in.Scratch("place"),
-            counts = in.Scratch("sent_counts")]() mutable {
-      ops::PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place);
-      ops::Unpermute(grad_sent, place, /*first=*/0, add_normed, grad_normed);
-      ops::CollectSlots(grad_sent_probabilities, chosen, place, s_.local_experts, add_probabilities,
-                        grad_probabilities);
+            work = in.Work("sort_work"), counts = in.Scratch("sent_counts")]() mutable {
+      const ops::SparseOperations& ops = ops_.sparse();
+      ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place, work);
+      ops.Unpermute(grad_sent, place, /*first=*/0, add_normed, grad_normed);
+      ops.CollectSlots(grad_sent_probabilities, chosen, place, s_.local_experts, add_probabilities,
+                       grad_probabilities);
     };
   }
 };

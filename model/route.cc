@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "model/node_kinds.h"
 #include "ops/linear_work.h"
+#include "ops/sparse_work.h"
 
 namespace tandem::model {
 namespace {
+
+int64_t LossesWorkBytes(const DecoderShapes& s) {
+  return ops::RouterLossesWorkBytes(s.device, s.tokens, s.tokens / s.router_losses.sequence_length,
+                                    s.router.experts);
+}
+
+// What the choice and the losses need, one after the other.
+int64_t RouterWorkBytes(const DecoderShapes& s) {
+  const int64_t drops =
+      s.capacity.factor > 0 ? ops::DropWorkBytes(s.device, s.tokens * s.chosen, s.router.experts) : 0;
+  return std::max(LossesWorkBytes(s), drops);
+}
 
 void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
   declaration.outputs.push_back(
@@ -45,13 +59,15 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   const double flops = s.ProductFlops(s.hidden, s.router.experts) + shared_flops;
   const TensorSpec products{
       "products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte};
-  std::vector<TensorSpec> forward_scratch = {products};
+  std::vector<TensorSpec> forward_scratch = {products,
+                                             {"router_work", {RouterWorkBytes(s)}, ElementType::kByte}};
   std::vector<TensorSpec> backward_scratch = {
       {"normed", {s.tokens, s.hidden}},
       {"grad_normed", {s.tokens, s.hidden}},
       {"grad_logits", {s.tokens, s.router.experts}, ElementType::kStatistics},
       NormWork(s),
-      products};
+      products,
+      {"router_work", {LossesWorkBytes(s)}, ElementType::kByte}};
   if (s.widens) {
     const TensorSpec wide{"wide", {s.tokens, s.hidden}, ElementType::kStatistics};
     const TensorSpec wide_router{"wide_router", {s.router.experts, s.hidden}, ElementType::kStatistics};

@@ -4,9 +4,8 @@
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
-#include "ops/capacity.h"
 #include "ops/router.h"
-#include "ops/router_losses.h"
+#include "ops/sparse_operations.h"
 
 namespace tandem::model {
 namespace {
@@ -30,7 +29,7 @@ struct RouteForward {
   at::Tensor counted;  // tokens of each expert in this step; undefined: they do not count
   at::Tensor ranked;   // `chosen` itself where nothing is dropped
   SharedForward shared;
-  ops::Workspace products;
+  ops::Workspace products, router_work;
 };
 
 struct RouteBackward {
@@ -44,7 +43,7 @@ struct RouteBackward {
   at::Tensor normed, grad_normed, grad_logits, wide, wide_router;
   at::Tensor ranked;  // `chosen` itself where nothing is dropped
   SharedBackward shared;
-  ops::Workspace products, norm_work;
+  ops::Workspace products, norm_work, router_work;
 };
 
 class RouteNode final : public DeclaredNode {
@@ -65,7 +64,8 @@ class RouteNode final : public DeclaredNode {
                    .router = in.Parameter("router"),
                    .wide = s_.widens ? in.Scratch("wide") : at::Tensor(),
                    .wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(),
-                   .products = in.Work("products")};
+                   .products = in.Work("products"),
+                   .router_work = in.Work("router_work")};
     t.ranked = s_.capacity.factor > 0 ? in.Value("ranked") : t.chosen;
     if (s_.biased) {
       t.bias = in.State("bias");
@@ -101,7 +101,8 @@ class RouteNode final : public DeclaredNode {
                     .wide = s_.widens ? in.Scratch("wide") : at::Tensor(),
                     .wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(),
                     .products = in.Work("products"),
-                    .norm_work = in.Work("norm_work")};
+                    .norm_work = in.Work("norm_work"),
+                    .router_work = in.Work("router_work")};
     t.ranked = s_.capacity.factor > 0 ? in.Value("ranked") : t.chosen;
     if (s_.shared_inner > 0) {
       t.shared = {.gate_up = in.Value("shared_gate_up"),
@@ -127,10 +128,10 @@ class RouteNode final : public DeclaredNode {
                   t.logits, t.products);
     }
     if (t.chosen.defined()) {
-      ops::Route(s_.router, t.logits, t.bias, t.ranked, t.probabilities);
+      ops_.sparse().Route(s_.router, t.logits, t.bias, t.ranked, t.probabilities);
       if (s_.capacity.factor > 0) {
-        ops::DropOverflow(s_.capacity.policy, ops::CapacityOf(s_.router, s_.capacity, s_.tokens),
-                          s_.router.experts, t.ranked, t.chosen, t.probabilities);
+        ops_.sparse().DropOverflow(s_.capacity.policy, ops::CapacityOf(s_.router, s_.capacity, s_.tokens),
+                                   s_.router.experts, t.ranked, t.chosen, t.probabilities, t.router_work);
       }
     }
     if (t.report.defined()) {
@@ -148,18 +149,18 @@ class RouteNode final : public DeclaredNode {
 
   void Report(RouteForward& t) const {
     at::Tensor tokens = t.report.narrow(0, 0, s_.report.experts);
-    const int64_t dropped = ops::CountTokens(t.chosen, tokens);
+    at::Tensor dropped = t.report.narrow(0, s_.report.dropped(), 1);
+    ops_.sparse().CountTokens(t.chosen, tokens, dropped);
     if (t.counted.defined()) {
       t.counted.add_(tokens);
     }
-    t.report.mutable_data_ptr<double>()[s_.report.dropped()] = static_cast<double>(dropped);
     at::Tensor losses = t.report.narrow(0, s_.report.balance(), 2);
-    ops::RouterLosses(s_.router, s_.router_losses, t.logits, losses);
+    ops_.sparse().RouterLosses(s_.router, s_.router_losses, t.logits, losses, t.router_work);
   }
 
   void Backward(RouteBackward& t) const {
-    ops::RouteBackward(s_.router, t.logits, t.ranked, t.chosen, t.grad_probabilities, t.grad_logits);
-    ops::RouterLossesBackward(s_.router, s_.router_losses, t.logits, t.grad_logits);
+    ops_.sparse().RouteBackward(s_.router, t.logits, t.ranked, t.chosen, t.grad_probabilities, t.grad_logits);
+    ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, t.logits, t.grad_logits, t.router_work);
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
     if (t.grad_router.defined()) {
       ops_.LinearBackwardWeight(t.grad_logits, Widened(t.normed, t.wide), t.add_router, t.grad_router,

@@ -17,8 +17,15 @@ class SizesNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [sent = in.Value("sent_counts"), counts = in.Value("counts"),
-            &communicator = in.Communicator()]() mutable { communicator.AllGather(sent, counts); };
+    const bool copies = ExchangedCounts(s_).on_host;
+    return [copies, sent = in.Value("sent_counts"), counts = in.Value("counts"),
+            gathered = copies ? in.Scratch("gathered") : at::Tensor(),
+            &communicator = in.Communicator()]() mutable {
+      communicator.AllGather(sent, copies ? gathered : counts);
+      if (copies) {
+        counts.copy_(gathered, /*non_blocking=*/true);
+      }
+    };
   }
 
   BoundPass BindBackward(BoundTensors&) const override { throw std::logic_error("sizes have no gradients"); }

@@ -4,11 +4,14 @@
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/head_norm.h"
+#include "ops/latent_heads.h"
 #include "ops/linear.h"
 #include "ops/operations.h"
 #include "ops/residual_add.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
+#include "ops/sparse_operations.h"
 #include "ops/swiglu.h"
 #include "ops/tiled_product.h"
 
@@ -18,6 +21,7 @@ namespace {
 class Cpu final : public Operations {
  public:
   c10::Device device() const override { return c10::Device(c10::kCPU); }
+  const SparseOperations& sparse() const override { return CpuSparseOperations(); }
   at::Tensor Constant(const at::Tensor& host) const override { return host; }
 
   void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual, at::Tensor& y,
@@ -66,6 +70,25 @@ class Cpu final : public Operations {
                          const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
                          Workspace work) const override {
     ops::AttentionBackward(shape, qkv, context, lse, grad_context, grad_qkv, work);
+  }
+  void HeadNorm(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const at::Tensor& query_weight,
+                const at::Tensor& key_weight, double epsilon, at::Tensor& normed) const override {
+    ops::HeadNorm(qkv, heads, kv_heads, query_weight, key_weight, epsilon, normed);
+  }
+  void HeadNormBackward(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
+                        const at::Tensor& query_weight, const at::Tensor& key_weight, double epsilon,
+                        bool add_weights, at::Tensor& grad, at::Tensor& grad_query_weight,
+                        at::Tensor& grad_key_weight, Workspace) const override {
+    ops::HeadNormBackward(qkv, heads, kv_heads, query_weight, key_weight, epsilon, add_weights, grad,
+                          grad_query_weight, grad_key_weight);
+  }
+  void PackLatentHeads(const LatentHeads& heads, const at::Tensor& query, const at::Tensor& key_value,
+                       const at::Tensor& down, at::Tensor& qkv) const override {
+    ops::PackLatentHeads(heads, query, key_value, down, qkv);
+  }
+  void UnpackLatentHeads(const LatentHeads& heads, const at::Tensor& grad_qkv, at::Tensor& grad_query,
+                         at::Tensor& grad_key_value, at::Tensor& grad_down) const override {
+    ops::UnpackLatentHeads(heads, grad_qkv, grad_query, grad_key_value, grad_down);
   }
   void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const override {
     ops::SwiGlu(gate_up, activated);

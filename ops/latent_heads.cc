@@ -16,21 +16,6 @@ namespace {
 
 constexpr int64_t kMostRotary = 512;  // its sums are on the stack
 
-void CheckHeads(const LatentHeads& h, const at::Tensor& query, const at::Tensor& key_value,
-                const at::Tensor& down, const at::Tensor& qkv) {
-  TORCH_CHECK(h.heads > 0 && h.content >= 0 && h.rotary > 0 && h.rotary % 2 == 0 && h.content % 2 == 0 &&
-                  h.rotary <= kMostRotary,
-              "a head's ", h.rotary, " rotated and ", h.content, " other dims must be even, and at most ",
-              kMostRotary, " rotated");
-  TORCH_CHECK(h.value > 0 && h.value <= h.head_dim(), "values of ", h.value, " dims do not fit in heads of ",
-              h.head_dim());
-  const int64_t tokens = query.size(0);
-  CheckMatrix("query", query, tokens, h.heads * h.head_dim());
-  CheckMatrix("key_value", key_value, tokens, h.heads * (h.content + h.value));
-  CheckMatrix("down", down, tokens, std::max(h.rotary, down.size(1)));
-  CheckMatrix("qkv", qkv, tokens, 3 * h.heads * h.head_dim());
-}
-
 // Where the elements of a head go: first half, then second half.
 template <typename E>
 void PackHead(const LatentHeads& h, const E* content, const E* rotary, E* packed) {
@@ -65,9 +50,24 @@ void Interleave(const LatentHeads& h, const E* first, const E* second, E* rotary
 
 }  // namespace
 
+void CheckLatentHeads(const LatentHeads& h, const at::Tensor& query, const at::Tensor& key_value,
+                      const at::Tensor& down, const at::Tensor& qkv, DeviceKind device) {
+  TORCH_CHECK(h.heads > 0 && h.content >= 0 && h.rotary > 0 && h.rotary % 2 == 0 && h.content % 2 == 0 &&
+                  h.rotary <= kMostRotary,
+              "a head's ", h.rotary, " rotated and ", h.content, " other dims must be even, and at most ",
+              kMostRotary, " rotated");
+  TORCH_CHECK(h.value > 0 && h.value <= h.head_dim(), "values of ", h.value, " dims do not fit in heads of ",
+              h.head_dim());
+  const int64_t tokens = query.size(0);
+  CheckMatrix("query", query, tokens, h.heads * h.head_dim(), device);
+  CheckMatrix("key_value", key_value, tokens, h.heads * (h.content + h.value), device);
+  CheckMatrix("down", down, tokens, std::max(h.rotary, down.size(1)), device);
+  CheckMatrix("qkv", qkv, tokens, 3 * h.heads * h.head_dim(), device);
+}
+
 void PackLatentHeads(const LatentHeads& h, const at::Tensor& query, const at::Tensor& key_value,
                      const at::Tensor& down, at::Tensor& qkv) {
-  CheckHeads(h, query, key_value, down, qkv);
+  CheckLatentHeads(h, query, key_value, down, qkv, DeviceKind::kCpu);
   const int64_t d = h.head_dim();
   WithElementType(qkv, [&]<typename E>(E) {
     const E* q = ElementsOf<E>(query);
@@ -87,7 +87,7 @@ void PackLatentHeads(const LatentHeads& h, const at::Tensor& query, const at::Te
 
 void UnpackLatentHeads(const LatentHeads& h, const at::Tensor& grad_qkv, at::Tensor& grad_query,
                        at::Tensor& grad_key_value, at::Tensor& grad_down) {
-  CheckHeads(h, grad_query, grad_key_value, grad_down, grad_qkv);
+  CheckLatentHeads(h, grad_query, grad_key_value, grad_down, grad_qkv, DeviceKind::kCpu);
   const int64_t d = h.head_dim();
   const int64_t half = d / 2;
   const int64_t turned = h.rotary / 2;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "ops/device_kind.h"
+
 namespace at {
 class Tensor;
 }
@@ -19,6 +21,10 @@ struct LatentHeads {
 
   int64_t head_dim() const { return content + rotary; }
 };
+
+// Throws unless the tensors fit, on that device; `query` and so on may be their gradients.
+void CheckLatentHeads(const LatentHeads& heads, const at::Tensor& query, const at::Tensor& key_value,
+                      const at::Tensor& down, const at::Tensor& qkv, DeviceKind device);
 
 // Lays heads out as ops/attention.h reads them, qkv: [T, 3 heads d], d = head_dim(), with zeros behind the
 // values, so that the rotation of ops/rope.h over whole heads turns the right pairs: dims 2 i and 2 i + 1 of

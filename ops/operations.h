@@ -15,6 +15,9 @@ struct Device;
 
 namespace tandem::ops {
 
+class SparseOperations;
+struct LatentHeads;
+
 // The forward and backward pairs on one kind of device. Each method is what the function of its name says
 // (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. Deterministic: the
 // same inputs give the same bits, on the same kind of device. Thread-safe.
@@ -29,6 +32,9 @@ class Operations {
 
   // Where the tensors of these operations lie: the current device of its kind.
   virtual c10::Device device() const = 0;
+
+  // Those of sparse layers.
+  virtual const SparseOperations& sparse() const = 0;
 
   // The elements of a host tensor, where these operations read them. Blocks.
   virtual at::Tensor Constant(const at::Tensor& host) const = 0;
@@ -74,6 +80,19 @@ class Operations {
                                  const at::Tensor& context, const at::Tensor& lse,
                                  const at::Tensor& grad_context, at::Tensor& grad_qkv,
                                  Workspace work) const = 0;
+
+  virtual void HeadNorm(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
+                        const at::Tensor& query_weight, const at::Tensor& key_weight, double epsilon,
+                        at::Tensor& normed) const = 0;
+  virtual void HeadNormBackward(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
+                                const at::Tensor& query_weight, const at::Tensor& key_weight, double epsilon,
+                                bool add_weights, at::Tensor& grad, at::Tensor& grad_query_weight,
+                                at::Tensor& grad_key_weight, Workspace work) const = 0;
+
+  virtual void PackLatentHeads(const LatentHeads& heads, const at::Tensor& query, const at::Tensor& key_value,
+                               const at::Tensor& down, at::Tensor& qkv) const = 0;
+  virtual void UnpackLatentHeads(const LatentHeads& heads, const at::Tensor& grad_qkv, at::Tensor& grad_query,
+                                 at::Tensor& grad_key_value, at::Tensor& grad_down) const = 0;
 
   virtual void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const = 0;
   virtual void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,

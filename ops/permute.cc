@@ -61,21 +61,18 @@ void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of) 
   count_of[experts - 1] = begin - count_of[experts - 1];
 }
 
-int64_t RowsInWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& window) {
+bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& begins) {
   const int64_t experts = counts.numel();
   CheckElements("counts", counts, experts);
-  CheckElements("window", window, experts);
+  CheckElements("begins", begins, experts + 1);
   const int64_t* const count_of = counts.const_data_ptr<int64_t>();
-  int64_t* const inside = window.mutable_data_ptr<int64_t>();
+  int64_t* const out = begins.mutable_data_ptr<int64_t>();
   int64_t begin = 0;
-  int64_t total = 0;
-  for (int64_t expert = 0; expert < experts; ++expert) {
-    const int64_t end = begin + count_of[expert];
-    inside[expert] = std::max<int64_t>(0, std::min(end, first + rows) - std::max(begin, first));
-    total += inside[expert];
-    begin = end;
+  for (int64_t expert = 0; expert <= experts; ++expert) {
+    out[expert] = std::clamp<int64_t>(begin - first, 0, rows);
+    begin += expert < experts ? count_of[expert] : 0;
   }
-  return total;
+  return out[experts] > 0;
 }
 
 void Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first, at::Tensor& rows) {

@@ -17,9 +17,10 @@ namespace tandem::ops {
 // expert; row_of: int64 [T k], the row of each slot. Throws c10::IndexError for an expert outside.
 void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of);
 
-// Of the experts' rows, those in [first, first + rows): window[e] = how many are expert e's. Returns how many
-// there are together. counts, window: int64 [E].
-int64_t RowsInWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& window);
+// Of the experts' rows, those in [first, first + rows): begins[e] = where expert e's begin, counted from
+// `first`, and behind the last expert's, how many there are together. Returns whether there may be any: not
+// where there are none, and that is known without waiting. counts: int64 [E]; begins: int64 [E + 1].
+bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& begins);
 
 // rows[row_of[t k + j] - first] = tokens[t] for the slots whose row is among [first, first + R). tokens:
 // [T, H]; rows: [R, H]. Of probabilities [T k, 1] with one slot each it is the order of the experts' rows.

@@ -176,31 +176,41 @@ void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tenso
   });
 }
 
-int64_t CountTokens(const at::Tensor& chosen, at::Tensor& tokens) {
+void CountTokens(const at::Tensor& chosen, at::Tensor& tokens, at::Tensor& dropped) {
   const int64_t experts = tokens.numel();
   CheckElements("tokens", tokens, experts);
+  CheckElements("dropped", dropped, 1);
   CheckMatrix("chosen", chosen, chosen.size(0), chosen.size(1));
   const int64_t* in = chosen.const_data_ptr<int64_t>();
   double* const out = tokens.mutable_data_ptr<double>();
   std::fill_n(out, experts, 0.0);
-  int64_t dropped = 0;
+  int64_t none = 0;
   for (int64_t slot = 0; slot < chosen.numel(); ++slot) {
     TORCH_CHECK_INDEX(in[slot] >= -1 && in[slot] < experts, "expert ", in[slot], " of ", experts);
     if (in[slot] < 0) {
-      ++dropped;
+      ++none;
     } else {
       ++out[in[slot]];
     }
   }
-  return dropped;
+  dropped.mutable_data_ptr<double>()[0] = static_cast<double>(none);
 }
 
-void UpdateRouterBias(const at::Tensor& tokens, double rate, at::Tensor& bias) {
+void UpdateRouterBias(const at::Tensor& tokens, const at::Tensor& applies, double rate, at::Tensor& bias) {
   const int64_t experts = bias.numel();
   CheckElements("bias", bias, experts);
-  CheckElements("tokens", tokens, experts);
-  const double* const counted = tokens.const_data_ptr<double>();
-  const double sum = std::accumulate(counted, counted + experts, 0.0);
+  CheckElements("applies", applies, 1);
+  TORCH_CHECK(tokens.dim() == 2 && tokens.size(1) == experts && tokens.stride(1) == 1, "tokens must have ",
+              experts, " adjacent columns, not ", tokens.sizes());
+  if (!applies.const_data_ptr<bool>()[0]) {
+    return;
+  }
+  std::vector<double> counted(experts);
+  const double* rank = tokens.const_data_ptr<double>();
+  for (int64_t r = 0; r < tokens.size(0); ++r, rank += tokens.stride(0)) {
+    std::transform(rank, rank + experts, counted.begin(), counted.begin(), std::plus<>());
+  }
+  const double sum = std::accumulate(counted.begin(), counted.end(), 0.0);
   WithElementType(bias, [&]<typename T>(T) {
     if constexpr (std::is_floating_point_v<T>) {
       T* const out = MutableElementsOf<T>(bias);

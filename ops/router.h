@@ -22,13 +22,14 @@ void CheckRouter(const RouterConfig& config);
 void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias, at::Tensor& chosen,
            at::Tensor& probabilities);
 
-// tokens: double [E], how many rows of chosen have each expert; -1 is a choice that was dropped. Returns how
-// many were. Throws c10::IndexError for one outside.
-int64_t CountTokens(const at::Tensor& chosen, at::Tensor& tokens);
+// tokens: double [E], how many rows of chosen have each expert; -1 is a choice that was dropped. dropped:
+// double [1], how many were. Throws c10::IndexError for one outside.
+void CountTokens(const at::Tensor& chosen, at::Tensor& tokens, at::Tensor& dropped);
 
 // bias += rate * sign(mean of tokens - tokens), expert by expert: who had fewer tokens than the mean is
-// chosen more. tokens: double [E]; bias: [E], of float or double.
-void UpdateRouterBias(const at::Tensor& tokens, double rate, at::Tensor& bias);
+// chosen more. tokens: double [P, E] with adjacent columns, what each of P ranks has counted; bias: [E], of
+// float or double. applies: bool [1]; false: the bias stays as it is.
+void UpdateRouterBias(const at::Tensor& tokens, const at::Tensor& applies, double rate, at::Tensor& bias);
 
 // Overwrites grad_logits: [T, E]. The choice has no gradient, and neither has a probability whose choice was
 // dropped (capacity.h). ranked: as Route chose; chosen: the same with -1 for what was dropped, or `ranked`

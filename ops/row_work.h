@@ -22,6 +22,12 @@ constexpr int64_t RmsNormBackwardWorkBytes(DeviceKind device, int64_t rows, int6
              : std::min(rows, kNormGroups) * columns * std::max<int64_t>(4, element_bytes);
 }
 
+// The weights of query and key heads' norms (head_norm.h).
+constexpr int64_t HeadNormBackwardWorkBytes(DeviceKind device, int64_t tokens, int64_t head_dim,
+                                            int64_t element_bytes) {
+  return RmsNormBackwardWorkBytes(device, tokens, 2 * head_dim, element_bytes);
+}
+
 // On a GPU the tokens are sorted by their ids: keys and places, before and behind, and what the sort itself
 // needs.
 constexpr int64_t EmbeddingBackwardWorkBytes(DeviceKind device, int64_t tokens) {

@@ -18,9 +18,11 @@ void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
 
 // The same, row t of `activated` multiplied by weights[t]: the probability with which an expert counts, in
 // the activation that the second product reads. weights, grad_weights: [T], of float where gate_up is of
-// bfloat16. On the CPU.
-void WeightedSwiGlu(const at::Tensor& gate_up, const at::Tensor& weights, at::Tensor& activated);
-void WeightedSwiGluBackward(const at::Tensor& gate_up, const at::Tensor& weights,
+// bfloat16. Of the first rows alone, as many as the last of `begins` says (grouped_linear.h); the others are
+// left alone. On the CPU.
+void WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
+                    at::Tensor& activated);
+void WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
                             const at::Tensor& grad_activated, at::Tensor& grad_gate_up, at::Tensor& activated,
                             at::Tensor& grad_weights);
 

@@ -9,6 +9,8 @@
 #include "device/device.h"
 #include "fsdp/gradient_norm.h"
 #include "model/node.h"
+#include "ops/operations.h"
+#include "ops/sparse_operations.h"
 #include "plan/job_plan.h"
 #include "schedules/program/pass_operand.h"
 #include "schedules/program/text.h"
@@ -261,7 +263,8 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
         memory.routers.push_back({.tokens = tokens, .bias = operands.Take(BufferKind::kNodeState)});
       }
       memory.exchanged = operands.Take(BufferKind::kScratch);
-      return BindBiasUpdates(*communicator, memory, plan_.model.moe.router_bias_update_rate, device);
+      return BindBiasUpdates(*communicator, memory, plan_.model.moe.router_bias_update_rate,
+                             backend_.operations().sparse(), device);
     }
     case Opcode::kReport: {
       std::vector<Memory> reads;
@@ -290,9 +293,10 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
         }
       };
     }
+    case Opcode::kHostWait:
+      return [] {};  // the issuing thread waits (Executor)
     case Opcode::kSend:
     case Opcode::kReceive:
-    case Opcode::kHostWait:
       break;
   }
   throw std::logic_error(

@@ -33,10 +33,14 @@ void BoundProgram::MakeSegments() {
   std::vector<int> open(program_.streams.size(), -1);  // by stream
   for (const BoundInstruction& bound : instructions_) {
     const Instruction& instruction = *bound.instruction;
+    const bool holds_issue = instruction.opcode == schedules::Opcode::kHostWait;
+    if (holds_issue) {
+      open.assign(open.size(), -1);  // what the program issues behind it comes behind it
+    }
     int segment = open[instruction.stream];
     if (segment < 0 || !instruction.waits.empty()) {
       segment = static_cast<int>(segments_.size());
-      segments_.push_back({.stream = instruction.stream});
+      segments_.push_back({.stream = instruction.stream, .holds_issue = holds_issue});
       for (const Wait& wait : instruction.waits) {
         segments_.back().waits.push_back(segment_of[wait.instruction]);
       }
@@ -44,7 +48,7 @@ void BoundProgram::MakeSegments() {
     segment_of[bound.index] = segment;
     segments_[segment].instructions.push_back(&bound);
     segments_[segment].awaited = awaited[bound.index];
-    open[instruction.stream] = awaited[bound.index] ? -1 : segment;
+    open[instruction.stream] = awaited[bound.index] || holds_issue ? -1 : segment;
   }
 }
 

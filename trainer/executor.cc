@@ -257,7 +257,11 @@ class Executor::Impl {
       const Segment& segment = segments[i];
       device::Stream& stream = *slot.bound->streams[segment.stream];
       for (const int awaited : segment.waits) {
-        stream.Wait(slot.ended[awaited]);
+        if (segment.holds_issue) {
+          stream.Synchronize(slot.ended[awaited]);
+        } else {
+          stream.Wait(slot.ended[awaited]);
+        }
       }
       if (options_.separate_instructions) {
         for (const BoundInstruction* bound : segment.instructions) {
@@ -293,6 +297,9 @@ class Executor::Impl {
     device::Event end;
     for (const BoundInstruction& bound : slot.bound->program.instructions()) {
       device::Stream& stream = *slot.bound->streams[bound.instruction->stream];
+      if (bound.instruction->opcode == Opcode::kHostWait) {
+        stream.Synchronize(end);
+      }
       stream.Wait(end);
       stream.Enqueue([&slot, &bound] { slot.executor->Run(slot, bound); });
       end = stream.Record();

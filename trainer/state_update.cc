@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstring>
+#include <cstddef>
 #include <stdexcept>
 
 #include "checkpoint/tensor_type.h"
@@ -11,7 +11,7 @@
 #include "device/device.h"
 #include "fsdp/norm_outcome.h"
 #include "model/bound_pass.h"
-#include "ops/router.h"
+#include "ops/sparse_operations.h"
 
 namespace tandem::trainer {
 namespace {
@@ -22,19 +22,10 @@ struct Router {
   int64_t offset = 0;  // of its tokens in a rank's
 };
 
-// Of all ranks, into those of the first.
-void SumOverRanks(int ranks, int64_t counted, double* exchanged) {
-  for (int rank = 1; rank < ranks; ++rank) {
-    for (int64_t i = 0; i < counted; ++i) {
-      exchanged[i] += exchanged[rank * counted + i];
-    }
-  }
-}
-
 }  // namespace
 
 fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& memory, double rate,
-                                const device::Device& device) {
+                                const ops::SparseOperations& ops, const device::Device& device) {
   std::vector<Router> routers;
   int64_t counted = 0;
   for (const BiasMemory& router : memory.routers) {
@@ -48,19 +39,19 @@ fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& me
     throw std::invalid_argument("tokens of " + std::to_string(comm.size()) + " ranks do not fit");
   }
   const at::Tensor own = all.narrow(0, comm.rank() * counted, counted);
-  return [&comm, routers, all, own, counted, rate,
-          outcome = memory.outcome.as<const fsdp::NormOutcome>()]() mutable {
+  const at::Tensor by_rank = all.view({comm.size(), counted});
+  static_assert(sizeof(fsdp::NormOutcome::finite) == 1);
+  const at::Tensor finite = device::FlatTensorIn(
+      device, {memory.outcome.begin + offsetof(fsdp::NormOutcome, finite), 1}, at::kBool);
+  return [&comm, &ops, routers, all, own, by_rank, finite, rate]() mutable {
     for (Router& router : routers) {
       own.narrow(0, router.offset, router.tokens.numel()).copy_(router.tokens);
       router.tokens.zero_();
     }
     comm.AllGather(own, all);
-    if (!outcome->finite) {
-      return;
-    }
-    SumOverRanks(comm.size(), counted, all.mutable_data_ptr<double>());
     for (Router& router : routers) {
-      ops::UpdateRouterBias(all.narrow(0, router.offset, router.tokens.numel()), rate, router.bias);
+      ops.UpdateRouterBias(by_rank.narrow(1, router.offset, router.tokens.numel()), finite, rate,
+                           router.bias);
     }
   };
 }

@@ -7,6 +7,10 @@
 #include "fsdp/unit_shard.h"
 #include "model/precision.h"
 
+namespace tandem::ops {
+class SparseOperations;
+}
+
 namespace tandem::trainer {
 
 // Of one router, whose experts' biases move by the tokens that they got.
@@ -23,9 +27,9 @@ struct BiasesMemory {
 };
 
 // Exchanges the tokens of all routers (one all-gather), adds them up, and moves every bias by `rate`
-// (ops/router.h, UpdateRouterBias): the same bits on every rank. On the CPU. Throws std::invalid_argument
-// where a size does not fit.
+// (UpdateRouterBias of `ops`, which outlives the call): the same bits on every rank. Throws
+// std::invalid_argument where a size does not fit.
 fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& memory, double rate,
-                                const device::Device& device);
+                                const ops::SparseOperations& ops, const device::Device& device);
 
 }  // namespace tandem::trainer

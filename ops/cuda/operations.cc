@@ -8,6 +8,7 @@
 #include "ops/attention_work.h"
 #include "ops/cuda/blocked_attention.h"
 #include "ops/cuda/flash_attention.h"
+#include "ops/cuda/head_kernels.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/matrix_product.h"
 #include "ops/row_work.h"
@@ -44,6 +45,8 @@ void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, i
 class Cuda final : public Operations {
  public:
   c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
+
+  const SparseOperations& sparse() const override { return CudaSparseOperations(); }
 
   at::Tensor Constant(const at::Tensor& host) const override {
     return host.to(host.options().device(device()));
@@ -171,6 +174,62 @@ class Cuda final : public Operations {
     }
   }
 
+  void HeadNorm(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const at::Tensor& query_weight,
+                const at::Tensor& key_weight, double epsilon, at::Tensor& normed) const override {
+    const int64_t head_dim = CheckNormedHeads(qkv, heads, kv_heads, query_weight, key_weight, normed);
+    WithElementType(qkv, [&]<typename E>(E) {
+      CheckLaunch(cuda::HeadNorm(ElementsOf<E>(qkv), qkv.size(0), heads, kv_heads, head_dim,
+                                 ElementsOf<E>(query_weight), ElementsOf<E>(key_weight), epsilon,
+                                 MutableElementsOf<E>(normed), Current()),
+                  "HeadNorm");
+    });
+  }
+
+  void HeadNormBackward(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
+                        const at::Tensor& query_weight, const at::Tensor& key_weight, double epsilon,
+                        bool add_weights, at::Tensor& grad, at::Tensor& grad_query_weight,
+                        at::Tensor& grad_key_weight, Workspace work) const override {
+    const int64_t head_dim = CheckNormedHeads(qkv, heads, kv_heads, query_weight, key_weight, grad);
+    TORCH_CHECK(head_dim <= cuda::kMostNormedHeadDim, "heads that are normalised have at most ",
+                cuda::kMostNormedHeadDim, " dims on a GPU, not ", head_dim);
+    CheckElements("grad_query_weight", grad_query_weight, head_dim, kGpu);
+    CheckElements("grad_key_weight", grad_key_weight, head_dim, kGpu);
+    CheckWork("HeadNormBackward", work,
+              HeadNormBackwardWorkBytes(kGpu, qkv.size(0), head_dim, qkv.element_size()));
+    WithElementType(qkv, [&]<typename E>(E) {
+      using T = Arithmetic<E>;
+      CheckLaunch(cuda::HeadNormBackward(
+                      ElementsOf<E>(qkv), qkv.size(0), heads, kv_heads, head_dim, ElementsOf<E>(query_weight),
+                      ElementsOf<E>(key_weight), epsilon, add_weights, MutableElementsOf<E>(grad),
+                      MutableElementsOf<T>(grad_query_weight), MutableElementsOf<T>(grad_key_weight),
+                      static_cast<T*>(work.begin), Current()),
+                  "HeadNormBackward");
+    });
+  }
+
+  void PackLatentHeads(const LatentHeads& heads, const at::Tensor& query, const at::Tensor& key_value,
+                       const at::Tensor& down, at::Tensor& qkv) const override {
+    CheckLatentHeads(heads, query, key_value, down, qkv, kGpu);
+    WithElementType(qkv, [&]<typename E>(E) {
+      CheckLaunch(cuda::PackLatentHeads(heads, query.size(0), down.size(1), ElementsOf<E>(query),
+                                        ElementsOf<E>(key_value), ElementsOf<E>(down),
+                                        MutableElementsOf<E>(qkv), Current()),
+                  "PackLatentHeads");
+    });
+  }
+
+  void UnpackLatentHeads(const LatentHeads& heads, const at::Tensor& grad_qkv, at::Tensor& grad_query,
+                         at::Tensor& grad_key_value, at::Tensor& grad_down) const override {
+    CheckLatentHeads(heads, grad_query, grad_key_value, grad_down, grad_qkv, kGpu);
+    WithElementType(grad_qkv, [&]<typename E>(E) {
+      CheckLaunch(
+          cuda::UnpackLatentHeads(heads, grad_qkv.size(0), grad_down.size(1), ElementsOf<E>(grad_qkv),
+                                  MutableElementsOf<E>(grad_query), MutableElementsOf<E>(grad_key_value),
+                                  MutableElementsOf<E>(grad_down), Current()),
+          "UnpackLatentHeads");
+    });
+  }
+
   void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const override {
     const int64_t rows = activated.size(0);
     const int64_t inner = activated.size(1);
@@ -215,6 +274,18 @@ class Cuda final : public Operations {
   }
 
  private:
+  // Returns the dims of a head.
+  static int64_t CheckNormedHeads(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
+                                  const at::Tensor& query_weight, const at::Tensor& key_weight,
+                                  const at::Tensor& other) {
+    const int64_t head_dim = query_weight.numel();
+    CheckElements("query_weight", query_weight, head_dim, kGpu);
+    CheckElements("key_weight", key_weight, head_dim, kGpu);
+    CheckMatrix("qkv", qkv, qkv.size(0), (heads + 2 * kv_heads) * head_dim, kGpu);
+    CheckMatrix("what is normalised", other, qkv.size(0), qkv.size(1), kGpu);
+    return head_dim;
+  }
+
   mutable cuda::FlashAttention flash_;  // both are thread-safe
   mutable cuda::MatrixProduct product_;
 };

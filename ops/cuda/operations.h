@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/operations.h"
+#include "ops/sparse_operations.h"
 
 namespace tandem::ops {
 
@@ -9,5 +10,8 @@ namespace tandem::ops {
 // Attention keeps the scores of one sequence in memory of LibTorch's allocator: [heads, S, S], twice in the
 // backward. Token ids outside the vocabulary give NaN instead of an error.
 const Operations& CudaOperations();
+
+// Own kernels throughout, the experts' products too.
+const SparseOperations& CudaSparseOperations();
 
 }  // namespace tandem::ops

@@ -252,12 +252,6 @@ const BadSpec kRequired[] = {
      "job.yaml:1:98: model.moe.router_bias_update_rate: 0.001 is not allowed; allowed: nothing with "
      "model_type "
      "qwen3_moe; omit the key, or use model_type: deepseek_v3\n"},
-    {"experts on GPUs", "model: {preset: llama-tiny}",
-     "resources: {device: cuda}\nmodel: {preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, "
-     "num_experts_per_tok: 2}}",
-     "job.yaml:1:13: resources.device: cuda is not allowed; allowed: cpu with a mixture of experts; not "
-     "built "
-     "yet: experts on GPUs; use cpu, or a dense model\n"},
     {"small vocabulary", "preset: llama-tiny", "preset: llama-tiny, vocab_size: 255",
      "job.yaml:1:29: model.vocab_size: 255 is not allowed; allowed: at least 256 with tokenizer: "
      "bytes; a byte has 256 values: use 256\n"},

@@ -4,7 +4,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
@@ -18,6 +20,14 @@ namespace tandem::ops {
 namespace {
 
 using namespace test;
+
+at::Tensor BeginsOf(const std::vector<int64_t>& counts) {
+  std::vector<int64_t> begins = {0};
+  for (const int64_t rows : counts) {
+    begins.push_back(begins.back() + rows);
+  }
+  return at::tensor(begins, at::kLong);
+}
 
 class GroupedLinearTest : public testing::TestWithParam<at::ScalarType> {
  protected:
@@ -52,16 +62,16 @@ TEST_P(GroupedLinearTest, MatchesAutogradAlsoOfExpertsWithoutRows) {
     const at::Tensor expected = at::cat(products);
     expected.backward(grad_y);
 
-    const at::Tensor counts_t = at::tensor(counts, at::kLong);
+    const at::Tensor begins = BeginsOf(counts);
     const at::Tensor x_t = x.detach().to(type);
     const at::Tensor weight_t = weight.detach().to(type);
     const at::Tensor grad_y_t = grad_y.to(type);
     at::Tensor y = FilledWithNan({rows, outputs}, type);
     at::Tensor grad_x = FilledWithNan({rows, inputs}, type);
     at::Tensor grad_weight = FilledWithNan({experts * outputs, inputs}, type);
-    GroupedLinear(CpuOperations(), counts_t, x_t, weight_t, y, work());
-    GroupedLinearBackwardInput(CpuOperations(), counts_t, grad_y_t, weight_t, grad_x, work());
-    GroupedLinearBackwardWeight(CpuOperations(), counts_t, grad_y_t, x_t, /*add=*/false, grad_weight, work());
+    GroupedLinear(CpuOperations(), begins, x_t, weight_t, y, work());
+    GroupedLinearBackwardInput(CpuOperations(), begins, grad_y_t, weight_t, grad_x, work());
+    GroupedLinearBackwardWeight(CpuOperations(), begins, grad_y_t, x_t, /*add=*/false, grad_weight, work());
     if (rows > 0) {
       EXPECT_LE(RelativeError(y, expected), Tolerance(type));
       EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(type));
@@ -72,21 +82,30 @@ TEST_P(GroupedLinearTest, MatchesAutogradAlsoOfExpertsWithoutRows) {
         EXPECT_TRUE((grad_weight.narrow(0, e * outputs, outputs) == 0).all().item<bool>());
       }
     }
-    GroupedLinearBackwardWeight(CpuOperations(), counts_t, grad_y_t, x_t, /*add=*/true, grad_weight, work());
+    GroupedLinearBackwardWeight(CpuOperations(), begins, grad_y_t, x_t, /*add=*/true, grad_weight, work());
     EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(type));  // rounded twice
   }
 }
 
-TEST_P(GroupedLinearTest, RefusesCountsThatAreNotTheRows) {
+TEST_P(GroupedLinearTest, RefusesBeginsThatAreNotOfTheRows) {
   const at::Tensor x = FilledWithNan({3, 4}, GetParam());
   const at::Tensor weight = FilledWithNan({4, 4}, GetParam());
   at::Tensor y = FilledWithNan({3, 2}, GetParam());
-  EXPECT_THROW(GroupedLinear(CpuOperations(), at::tensor({1, 1}, at::kLong), x, weight, y, work()),
-               c10::Error);
-  EXPECT_THROW(GroupedLinear(CpuOperations(), at::tensor({4, -1}, at::kLong), x, weight, y, work()),
-               c10::Error);
-  EXPECT_THROW(GroupedLinear(CpuOperations(), at::tensor({1, 1, 1}, at::kLong), x, weight, y, work()),
-               c10::Error);
+  for (const std::vector<int64_t>& begins :
+       std::vector<std::vector<int64_t>>{{0, 2, 4}, {0, 3, 2}, {1, 2, 3}, {0, 1, 2, 3}}) {
+    EXPECT_THROW(GroupedLinear(CpuOperations(), at::tensor(begins, at::kLong), x, weight, y, work()),
+                 c10::Error)
+        << testing::PrintToString(begins);
+  }
+}
+
+TEST_P(GroupedLinearTest, LeavesRowsBehindTheLastExpertsAlone) {
+  const at::Tensor x = at::ones({3, 4}, GetParam());
+  const at::Tensor weight = at::ones({4, 4}, GetParam());
+  at::Tensor y = at::full({3, 2}, 7, GetParam());
+  GroupedLinear(CpuOperations(), BeginsOf({1, 1}), x, weight, y, work());
+  EXPECT_TRUE(y.narrow(0, 0, 2).eq(4).all().item<bool>());
+  EXPECT_TRUE(y.narrow(0, 2, 1).eq(7).all().item<bool>());
 }
 
 }  // namespace

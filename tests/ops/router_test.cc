@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
@@ -134,16 +135,23 @@ TEST_P(RouterTest, TheBiasChoosesButDoesNotWeigh) {
 TEST_P(RouterTest, TokensAreCountedByExpert) {
   const at::Tensor chosen = at::tensor({0, 3, 2, 3, 0, 1, 0, 3}, at::kLong).view({4, 2});
   at::Tensor tokens = FilledWithNan({5}, at::kDouble);
-  EXPECT_EQ(CountTokens(chosen, tokens), 0);
+  at::Tensor dropped = FilledWithNan({1}, at::kDouble);
+  CountTokens(chosen, tokens, dropped);
+  EXPECT_EQ(dropped.item<double>(), 0);
   EXPECT_TRUE(tokens.equal(at::tensor({3., 1., 1., 3., 0.}, at::kDouble)));
-  EXPECT_EQ(CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens), 2);
+  CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens, dropped);
+  EXPECT_EQ(dropped.item<double>(), 2);
   EXPECT_TRUE(tokens.equal(at::tensor({0., 0., 0., 0., 2.}, at::kDouble)));
-  EXPECT_THROW(CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens), c10::IndexError);
+  EXPECT_THROW(CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens, dropped), c10::IndexError);
 }
 
 TEST_P(RouterTest, BiasesMoveTowardsAnEvenLoad) {
   at::Tensor bias = at::tensor({0.5, -1.0, 0.0, 2.0}, at::kDouble).to(GetParam());
-  UpdateRouterBias(at::tensor({3., 1., 2., 2.}, at::kDouble), 0.25, bias);
+  // Of two ranks together: 3, 1, 2, 2.
+  const at::Tensor tokens = at::tensor({1., 1., 0., 2., 2., 0., 2., 0.}, at::kDouble).view({2, 4});
+  UpdateRouterBias(tokens, at::zeros({1}, at::kBool), 0.25, bias);
+  EXPECT_EQ(bias[0].item<double>(), 0.5);
+  UpdateRouterBias(tokens, at::ones({1}, at::kBool), 0.25, bias);
   EXPECT_TRUE(bias.equal(at::tensor({0.25, -0.75, 0.0, 2.0}, at::kDouble).to(GetParam())));
 }
 

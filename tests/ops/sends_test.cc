@@ -75,23 +75,22 @@ TEST(WindowTest, WindowsOfRowsAddUpToAllRows) {
   const at::Tensor chosen = at::tensor({0, 2, 0, 1, 2, -1}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({6});
-  at::Tensor window = Unset({3});
+  at::Tensor begins = Unset({4});
   PlanRows(chosen, counts, row_of);
   EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{2, 1, 2}));
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{0, 3, 1, 2, 4, -1}));
-  EXPECT_EQ(RowsInWindow(counts, 0, 4, window), 4);
-  EXPECT_EQ(ToVector(window), (std::vector<int64_t>{2, 1, 1}));
-  EXPECT_EQ(RowsInWindow(counts, 4, 4, window), 1);
-  EXPECT_EQ(ToVector(window), (std::vector<int64_t>{0, 0, 1}));
-  EXPECT_EQ(RowsInWindow(counts, 8, 4, window), 0);
+  EXPECT_TRUE(PlanWindow(counts, 0, 4, begins));
+  EXPECT_EQ(ToVector(begins), (std::vector<int64_t>{0, 2, 3, 4}));
+  EXPECT_TRUE(PlanWindow(counts, 4, 4, begins));
+  EXPECT_EQ(ToVector(begins), (std::vector<int64_t>{0, 0, 0, 1}));
+  EXPECT_FALSE(PlanWindow(counts, 8, 4, begins));
 
   const at::Tensor tokens = at::tensor({1.0, 2.0, 4.0}, at::kFloat).view({3, 1});
   at::Tensor sums = FilledWithNan({3, 1}, at::kFloat);
   for (const int64_t first : {0, 4}) {
     at::Tensor rows = FilledWithNan({4, 1}, at::kFloat);
     Permute(tokens, row_of, first, rows);
-    Unpermute(rows.narrow(0, 0, RowsInWindow(counts, first, 4, window)), row_of, first, /*add=*/first > 0,
-              sums);
+    Unpermute(rows, row_of, first, /*add=*/first > 0, sums);
   }
   EXPECT_TRUE(SameBits(sums, at::tensor({2.0, 4.0, 4.0}, at::kFloat).view({3, 1})));
 }

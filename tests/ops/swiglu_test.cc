@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -48,6 +49,7 @@ TEST_P(SwiGluTest, WeightedRowsMatchAutograd) {
   for (const auto& [rows, inner] : std::vector<std::array<int64_t, 2>>{{0, 8}, {1, 1}, {4, 16}, {9, 43}}) {
     SCOPED_TRACE(testing::Message() << rows << " x " << inner);
     const at::Tensor gate_up = Leaf(Rounded(numbers.Normal({rows, 2 * inner}) * 4, type));
+    const at::Tensor begins = at::tensor({int64_t{0}, int64_t{0}, rows}, at::kLong);
     const at::Tensor weights = Leaf(Rounded(numbers.Normal({rows}), StatisticsOf(type)));
     const at::Tensor grad = Rounded(numbers.Normal({rows, inner}), type);
     const at::Tensor expected =
@@ -57,11 +59,11 @@ TEST_P(SwiGluTest, WeightedRowsMatchAutograd) {
     const at::Tensor gate_up_t = gate_up.detach().to(type);
     const at::Tensor weights_t = weights.detach().to(StatisticsOf(type));
     at::Tensor activated = FilledWithNan({rows, inner}, type);
-    WeightedSwiGlu(gate_up_t, weights_t, activated);
+    WeightedSwiGlu(begins, gate_up_t, weights_t, activated);
     at::Tensor in_place = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
     at::Tensor grad_gate_up = FilledWithNan({rows, 2 * inner}, type);
     at::Tensor grad_weights = FilledWithNan({rows}, StatisticsOf(type));
-    WeightedSwiGluBackward(gate_up_t, weights_t, in_place, grad_gate_up, in_place, grad_weights);
+    WeightedSwiGluBackward(begins, gate_up_t, weights_t, in_place, grad_gate_up, in_place, grad_weights);
     EXPECT_TRUE(SameBits(in_place, activated));
     if (rows > 0) {
       EXPECT_LE(RelativeError(activated, expected), Tolerance(type));

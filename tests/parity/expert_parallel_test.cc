@@ -6,6 +6,7 @@
 #include <fstream>
 #include <numeric>
 #include <ostream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
+#include "trainer/bound_program.h"
 
 namespace tandem::parity {
 namespace {
@@ -128,6 +130,42 @@ TEST(ExpertParallelJobTest, ExactChunksHaveTheBitsOfFixedOnesAndOnlyTheRowsThere
   EXPECT_GT(rows(exact, "AllToAllRows"), 0);
   EXPECT_LT(rows(exact, "AllToAllRows"), rows(fixed, "AllToAll"));
   EXPECT_EQ(rows(exact, "AllToAll"), 0);
+}
+
+// On a GPU the thread that issues the exchanges must know their sizes, and of those alone.
+TEST(ExpertParallelJobTest, TheHostOfAGpuReadsHowManyRowsTravelBeforeItSendsThem) {
+  JobOptions options = OnFourRanks();
+  options.on_gpus = true;
+  options.overlap = true;
+  const auto reads_of = [&options](const char* chunks) {
+    options.chunks = chunks;
+    const plan::JobPlan plan = MakeJob(options);
+    const trainer::BoundProgram bound(plan.stage.train,
+                                      [](const schedules::Instruction&, int) { return trainer::Call(); });
+    std::set<std::pair<schedules::ValueId, int>> known;  // of which microbatch
+    int reads = 0;
+    for (const trainer::Segment& segment : bound.segments()) {
+      for (const trainer::BoundInstruction* each : segment.instructions) {
+        const schedules::Instruction& instruction = *each->instruction;
+        const bool waits = instruction.opcode == schedules::Opcode::kHostWait;
+        EXPECT_EQ(segment.holds_issue, waits);
+        if (waits) {
+          EXPECT_EQ(segment.instructions.size(), 1u);
+          known.insert({instruction.target, instruction.microbatch});
+        }
+        for (const schedules::Operand& operand : instruction.operands) {
+          const schedules::Buffer& buffer = plan.stage.train.buffers[operand.buffer];
+          if (buffer.kind == schedules::BufferKind::kSizes && operand.mode == schedules::Mode::kReads) {
+            EXPECT_TRUE(known.contains({buffer.subject, instruction.microbatch}));
+            ++reads;
+          }
+        }
+      }
+    }
+    return reads;
+  };
+  EXPECT_EQ(reads_of("fixed"), 0);
+  EXPECT_GT(reads_of("exact"), 0);
 }
 
 // A balanced router of few experts reaches most ranks with most tokens, one of many does not.

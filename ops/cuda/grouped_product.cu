@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// A matrix product for each expert, one launch for all: where an expert's rows are is read on the GPU.
+#include <cuda_runtime.h>
+
+#include "ops/cuda/sparse_kernels.h"
+#include "ops/cuda/tile_product.cuh"
+
+namespace tandem::ops::cuda {
+namespace {
+
+// Which rows the block's tile has: `rows` from `row` on, of one expert; expert -1: none are left for it.
+struct RowTile {
+  int64_t expert = -1;
+  int64_t row = 0;
+  int64_t rows = 0;
+};
+
+// The `number`-th tile of kRows rows, where each expert begins a new one. The first warp looks for it.
+template <int kRows>
+__device__ RowTile FindTile(const int64_t* begins, int64_t experts, int64_t number) {
+  __shared__ RowTile found;
+  if (threadIdx.x < 32) {
+    const int lane = static_cast<int>(threadIdx.x);
+    if (lane == 0) found = RowTile();
+    __syncwarp();
+    int64_t before = 0;  // tiles of the experts so far
+    for (int64_t first = 0; first < experts && before <= number; first += 32) {
+      const int64_t expert = first + lane;
+      const int64_t begin = expert < experts ? begins[expert] : 0;
+      const int64_t end = expert < experts ? begins[expert + 1] : 0;
+      const int64_t tiles = (end - begin + kRows - 1) / kRows;
+      int64_t with = tiles;
+      for (int lanes = 1; lanes < 32; lanes *= 2) {
+        const int64_t lower = __shfl_up_sync(0xFFFFFFFF, with, lanes);
+        if (lane >= lanes) with += lower;
+      }
+      const int64_t own = number - (before + with - tiles);  // the number among the expert's
+      if (own >= 0 && own < tiles) found = {expert, begin + own * kRows, end - begin - own * kRows};
+      before += __shfl_sync(0xFFFFFFFF, with, 31);
+    }
+  }
+  __syncthreads();
+  return found;
+}
+
+// y = x W_e of the rows of each expert. x: [R, depth]; y: [R, columns]; kB: how W_e lies, [columns, depth] or
+// [depth, columns].
+template <typename E, Along kB, bool kPacked>
+__global__ void __launch_bounds__(kThreads)
+    RowsProduct(const int64_t* begins, int64_t experts, const E* x, const E* weight, int64_t depth,
+                int64_t columns, E* y) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  using Product = TileProduct<E, Along::kDepth, kB>;
+  const RowTile tile = FindTile<Product::Shape::kRows>(begins, experts, blockIdx.y);
+  if (tile.expert < 0) return;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * Product::Shape::kColumns;
+  weight += tile.expert * depth * columns;
+  E* const out = y + tile.row * columns + column;
+  Product::template Run<kPacked>(
+      {.a = x + tile.row * depth,
+       .a_stride = depth,
+       .b = weight + column * (kB == Along::kDepth ? depth : 1),
+       .b_stride = kB == Along::kDepth ? depth : columns,
+       .rows = tile.rows,
+       .columns = columns - column,
+       .depth = depth},
+      shared, [&](int row, int beside, Arithmetic<E> sum) { Narrow(sum, out[row * columns + beside]); });
+}
+
+// grad_weight_e (+)= grad_y^T x over the rows of expert blockIdx.z. [outputs, inputs].
+template <typename E, typename G, bool kPacked>
+__global__ void __launch_bounds__(kThreads)
+    WeightProduct(const int64_t* begins, const E* grad_y, const E* x, int64_t inputs, int64_t outputs,
+                  bool add, G* grad_weight) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  using Product = TileProduct<E, Along::kAcross, Along::kAcross>;
+  const int64_t begin = begins[blockIdx.z];
+  const int64_t rows = begins[blockIdx.z + 1] - begin;
+  if (rows == 0 && add) return;
+  const int64_t output = static_cast<int64_t>(blockIdx.y) * Product::Shape::kRows;
+  const int64_t input = static_cast<int64_t>(blockIdx.x) * Product::Shape::kColumns;
+  G* const out = grad_weight + (blockIdx.z * outputs + output) * inputs + input;
+  Product::template Run<kPacked>({.a = grad_y + begin * outputs + output,
+                                  .a_stride = outputs,
+                                  .b = x + begin * inputs + input,
+                                  .b_stride = inputs,
+                                  .rows = outputs - output,
+                                  .columns = inputs - input,
+                                  .depth = rows},
+                                 shared, [&](int row, int beside, Arithmetic<E> sum) {
+                                   G& to = out[row * inputs + beside];
+                                   Narrow(add ? sum + Widen(to) : sum, to);
+                                 });
+}
+
+// Whether lines of so many elements in these matrices consist of whole packs.
+template <typename E>
+bool IsPacked(std::initializer_list<int64_t> lines, std::initializer_list<const void*> matrices) {
+  bool packed = false;
+  WithPacks<E>(lines, matrices, [&]<int N>(Packed<N>) { packed = N > 1; });
+  return packed;
+}
+
+unsigned Tiles(int64_t elements, int64_t of_a_tile) {
+  return static_cast<unsigned>((elements + of_a_tile - 1) / of_a_tile);
+}
+
+template <typename Kernel, typename... Args>
+int Launch(Kernel kernel, dim3 grid, int shared_bytes, Stream stream, const Args&... args) {
+  int error = cudaSuccess;
+  if (shared_bytes > 48 << 10) {  // more must be asked for
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  }
+  kernel<<<grid, kThreads, shared_bytes, stream>>>(args...);
+  const int launched = cudaGetLastError();
+  return error != cudaSuccess ? error : launched;
+}
+
+template <typename E, Along kB>
+int MultiplyRows(const int64_t* begins, int64_t experts, int64_t most_rows, const E* x, const E* weight,
+                 int64_t depth, int64_t columns, E* y, Stream stream) {
+  if (most_rows == 0 || columns == 0) return cudaSuccess;
+  using Product = TileProduct<E, Along::kDepth, kB>;
+  // Each expert may have one tile that is not full.
+  const dim3 grid(Tiles(columns, Product::Shape::kColumns),
+                  Tiles(most_rows, Product::Shape::kRows) + static_cast<unsigned>(experts));
+  const bool packed = IsPacked<E>({depth, kB == Along::kDepth ? depth : columns}, {x, weight});
+  const auto kernel = packed ? RowsProduct<E, kB, true> : RowsProduct<E, kB, false>;
+  return Launch(kernel, grid, Product::kSharedBytes, stream, begins, experts, x, weight, depth, columns, y);
+}
+
+}  // namespace
+
+template <typename E>
+int GroupedLinear(const int64_t* begins, int64_t experts, int64_t most_rows, const E* x, const E* weight,
+                  int64_t inputs, int64_t outputs, E* y, Stream stream) {
+  return MultiplyRows<E, Along::kDepth>(begins, experts, most_rows, x, weight, inputs, outputs, y, stream);
+}
+
+template <typename E>
+int GroupedLinearBackwardInput(const int64_t* begins, int64_t experts, int64_t most_rows, const E* grad_y,
+                               const E* weight, int64_t inputs, int64_t outputs, E* grad_x, Stream stream) {
+  return MultiplyRows<E, Along::kAcross>(begins, experts, most_rows, grad_y, weight, outputs, inputs, grad_x,
+                                         stream);
+}
+
+template <typename E, typename G>
+int GroupedLinearBackwardWeight(const int64_t* begins, int64_t experts, const E* grad_y, const E* x,
+                                int64_t inputs, int64_t outputs, bool add, G* grad_weight, Stream stream) {
+  if (inputs == 0 || outputs == 0 || experts == 0) return cudaSuccess;
+  using Product = TileProduct<E, Along::kAcross, Along::kAcross>;
+  const dim3 grid(Tiles(inputs, Product::Shape::kColumns), Tiles(outputs, Product::Shape::kRows),
+                  static_cast<unsigned>(experts));
+  const bool packed = IsPacked<E>({inputs, outputs}, {grad_y, x});
+  const auto kernel = packed ? WeightProduct<E, G, true> : WeightProduct<E, G, false>;
+  return Launch(kernel, grid, Product::kSharedBytes, stream, begins, grad_y, x, inputs, outputs, add,
+                grad_weight);
+}
+
+#define TANDEM_INSTANTIATE(E)                                                                             \
+  template int GroupedLinear(const int64_t*, int64_t, int64_t, const E*, const E*, int64_t, int64_t, E*,  \
+                             Stream);                                                                     \
+  template int GroupedLinearBackwardInput(const int64_t*, int64_t, int64_t, const E*, const E*, int64_t,  \
+                                          int64_t, E*, Stream);                                           \
+  template int GroupedLinearBackwardWeight(const int64_t*, int64_t, const E*, const E*, int64_t, int64_t, \
+                                           bool, E*, Stream);
+
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(double)
+TANDEM_INSTANTIATE(Bf16)
+template int GroupedLinearBackwardWeight(const int64_t*, int64_t, const Bf16*, const Bf16*, int64_t, int64_t,
+                                         bool, float*, Stream);
+
+}  // namespace tandem::ops::cuda

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of experts and its gradient, a warp a token.
+#include <cuda_runtime.h>
+
+#include "ops/cuda/router.cuh"
+#include "ops/cuda/sparse_kernels.h"
+
+namespace tandem::ops::cuda {
+namespace {
+
+// Added to the sum of sigmoids that probabilities are divided by, as on the CPU (router.cc).
+constexpr double kSumEpsilon = 1e-20;
+
+// What a warp keeps of its token.
+template <typename T>
+struct TokenMemory {
+  __device__ TokenMemory(const RouterConfig& config, unsigned char* shared) {
+    unsigned char* const own = shared + threadIdx.x / 32 * Bytes(config);
+    keys = reinterpret_cast<T*>(own);
+    scores = keys + config.experts;
+    sums = scores + config.top_k;
+    largest = reinterpret_cast<int64_t*>(own + NumberBytes(config));
+    allowed = largest + config.top_k;
+  }
+  static __host__ __device__ int64_t NumberBytes(const RouterConfig& config) {
+    const int64_t numbers = config.experts + config.top_k + config.groups;
+    return (numbers + numbers % 2) * static_cast<int64_t>(sizeof(T));
+  }
+  static __host__ __device__ int64_t Bytes(const RouterConfig& config) {
+    return NumberBytes(config) + (config.top_k + config.groups) * static_cast<int64_t>(sizeof(int64_t));
+  }
+
+  T* keys;           // [E]: what is compared
+  T* scores;         // [k]: of the chosen, before scaling
+  T* sums;           // [groups]
+  int64_t* largest;  // [k]: the chosen, largest first
+  int64_t* allowed;  // [groups]
+};
+
+// Of the groups, those whose best scores have the largest sums.
+template <typename T>
+__device__ void AllowGroups(const RouterConfig& config, const T* logits, const TokenMemory<T>& memory) {
+  const int64_t size = config.experts / config.groups;
+  const int64_t best = config.top_k / config.groups_per_token;
+  const bool softmax = config.score == RouterScore::kSoftmax;
+  const SoftmaxOf<T> all(logits, config.experts);
+  const auto score = [&](int64_t e) { return softmax ? all.Score(logits[e]) : memory.keys[e]; };
+  for (int64_t group = 0; group < config.groups; ++group) {
+    Ranked<T> last;
+    T sum = 0;
+    for (int64_t i = 0; i < best; ++i) {
+      last = NextLargest<T>(
+          size, last, [&](int64_t e) { return score(group * size + e); }, [](int64_t) { return true; });
+      sum += last.key;
+    }
+    if (LaneOf() == 0) {
+      memory.sums[group] = sum;
+      memory.allowed[group] = 0;
+    }
+  }
+  __syncwarp();
+  Ranked<T> last;
+  for (int64_t i = 0; i < config.groups_per_token; ++i) {
+    last = NextLargest<T>(
+        config.groups, last, [&](int64_t group) { return memory.sums[group]; }, [](int64_t) { return true; });
+    if (LaneOf() == 0 && last.index < config.groups) memory.allowed[last.index] = 1;
+  }
+  __syncwarp();
+}
+
+// chosen: [k], ascending. False where a logit is NaN or infinite: nothing was chosen.
+template <typename T>
+__device__ bool Choose(const RouterConfig& config, const T* logits, const T* bias,
+                       const TokenMemory<T>& memory, int64_t* chosen) {
+  bool finite = true;
+  for (int64_t e = LaneOf(); e < config.experts; e += 32) {
+    T key = logits[e];
+    finite = finite && isfinite(key);
+    if (config.score == RouterScore::kSigmoid) key = SigmoidOf(key) + (bias != nullptr ? bias[e] : T{0});
+    memory.keys[e] = key;
+    finite = finite && key == key;
+  }
+  if (!__all_sync(kEveryLane, finite)) return false;
+  __syncwarp();
+  const bool grouped = config.groups_per_token < config.groups;
+  if (grouped) AllowGroups(config, logits, memory);
+  const int64_t size = config.experts / config.groups;
+  Ranked<T> last;
+  for (int64_t j = 0; j < config.top_k; ++j) {
+    last = NextLargest<T>(
+        config.experts, last, [&](int64_t e) { return memory.keys[e]; },
+        [&](int64_t e) { return !grouped || memory.allowed[e / size] != 0; });
+    if (LaneOf() == 0) memory.largest[j] = last.index;
+  }
+  __syncwarp();
+  for (int64_t j = LaneOf(); j < config.top_k; j += 32) {
+    int64_t place = 0;
+    for (int64_t other = 0; other < config.top_k; ++other) {
+      place += memory.largest[other] < memory.largest[j];
+    }
+    chosen[place] = memory.largest[j];
+  }
+  __syncwarp();
+  return true;
+}
+
+// Into memory.scores, of the token's chosen experts before scaling. Returns what a normalised score was
+// divided by.
+template <typename T>
+__device__ T ChosenScores(const RouterConfig& config, const T* logits, const int64_t* chosen,
+                          const TokenMemory<T>& memory) {
+  const int64_t k = config.top_k;
+  T sum = 1;
+  if (config.score == RouterScore::kSoftmax && config.normalize) {
+    // A softmax of their own, which does not underflow.
+    T largest = logits[chosen[0]];
+    for (int64_t j = 1; j < k; ++j) largest = fmax(largest, logits[chosen[j]]);
+    T all = 0;
+    for (int64_t j = 0; j < k; ++j) all += exp(logits[chosen[j]] - largest);
+    for (int64_t j = LaneOf(); j < k; j += 32) memory.scores[j] = exp(logits[chosen[j]] - largest) / all;
+  } else if (config.score == RouterScore::kSoftmax) {
+    const SoftmaxOf<T> all(logits, config.experts);
+    for (int64_t j = LaneOf(); j < k; j += 32) memory.scores[j] = all.Score(logits[chosen[j]]);
+  } else {
+    if (config.normalize) {
+      sum = static_cast<T>(kSumEpsilon);
+      for (int64_t j = 0; j < k; ++j) sum += SigmoidOf(logits[chosen[j]]);
+    }
+    for (int64_t j = LaneOf(); j < k; j += 32) memory.scores[j] = SigmoidOf(logits[chosen[j]]) / sum;
+  }
+  __syncwarp();
+  return sum;
+}
+
+template <typename T>
+__global__ void RouteTokens(RouterConfig config, const T* logits, const T* bias, int64_t tokens,
+                            int64_t* chosen, T* probabilities) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const TokenMemory<T> memory(config, shared);
+  const int64_t token = TokenOfWarp();
+  if (token >= tokens) return;
+  logits += token * config.experts;
+  chosen += token * config.top_k;
+  probabilities += token * config.top_k;
+  if (!Choose(config, logits, bias, memory, chosen)) {
+    for (int64_t j = LaneOf(); j < config.top_k; j += 32) {
+      chosen[j] = j;
+      probabilities[j] = static_cast<T>(nan(""));
+    }
+    return;
+  }
+  ChosenScores(config, logits, chosen, memory);
+  for (int64_t j = LaneOf(); j < config.top_k; j += 32) {
+    probabilities[j] = memory.scores[j] * static_cast<T>(config.scale);
+  }
+}
+
+template <typename T>
+__global__ void RouteTokensBackward(RouterConfig config, const T* logits, const int64_t* ranked,
+                                    const int64_t* chosen, const T* grad_probabilities, int64_t tokens,
+                                    T* grad_logits) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const TokenMemory<T> memory(config, shared);
+  const int64_t token = TokenOfWarp();
+  if (token >= tokens) return;
+  const int64_t k = config.top_k;
+  logits += token * config.experts;
+  ranked += token * k;
+  chosen += token * k;
+  grad_probabilities += token * k;
+  grad_logits += token * config.experts;
+  const T sum = ChosenScores(config, logits, ranked, memory);
+  const auto grad = [&](int64_t j) {
+    return chosen[j] < 0 ? T{0} : grad_probabilities[j] * static_cast<T>(config.scale);
+  };
+  T dot = 0;
+  for (int64_t j = 0; j < k; ++j) dot += memory.scores[j] * grad(j);
+  if (config.score == RouterScore::kSoftmax && !config.normalize) {
+    const SoftmaxOf<T> all(logits, config.experts);
+    for (int64_t e = LaneOf(); e < config.experts; e += 32) {
+      T own = 0;
+      for (int64_t j = 0; j < k; ++j) own = ranked[j] == e ? grad(j) : own;
+      grad_logits[e] = all.Score(logits[e]) * (own - dot);
+    }
+    return;
+  }
+  for (int64_t e = LaneOf(); e < config.experts; e += 32) grad_logits[e] = 0;
+  __syncwarp();
+  for (int64_t j = LaneOf(); j < k; j += 32) {
+    if (config.score == RouterScore::kSoftmax) {
+      grad_logits[ranked[j]] = memory.scores[j] * (grad(j) - dot);
+    } else {
+      const T sigmoid = SigmoidOf(logits[ranked[j]]);
+      const T grad_sigmoid = config.normalize ? (grad(j) - dot) / sum : grad(j);
+      grad_logits[ranked[j]] = grad_sigmoid * sigmoid * (1 - sigmoid);
+    }
+  }
+}
+
+// One block.
+__global__ void CountChosen(const int64_t* chosen, int64_t slots, int64_t experts, double* tokens,
+                            double* dropped) {
+  __shared__ int counts[kMostGroups + 1];  // the last of what was dropped
+  for (int64_t e = threadIdx.x; e <= experts; e += blockDim.x) counts[e] = 0;
+  __syncthreads();
+  for (int64_t slot = threadIdx.x; slot < slots; slot += blockDim.x) {
+    const int64_t expert = chosen[slot];
+    atomicAdd(counts + (expert >= 0 && expert < experts ? expert : experts), 1);
+  }
+  __syncthreads();
+  for (int64_t e = threadIdx.x; e < experts; e += blockDim.x) tokens[e] = counts[e];
+  if (threadIdx.x == 0) *dropped = counts[experts];
+}
+
+// One block. Whole numbers of less than 2^53: their sums are exact in any order.
+template <typename T>
+__global__ void MoveBias(const double* tokens, int64_t ranks, int64_t stride, int64_t experts,
+                         const bool* applies, double rate, T* bias) {
+  if (!*applies) return;
+  const auto counted = [&](int64_t e) {
+    double sum = 0;
+    for (int64_t rank = 0; rank < ranks; ++rank) sum += tokens[rank * stride + e];
+    return sum;
+  };
+  double sum = 0;
+  for (int64_t e = threadIdx.x; e < experts; e += kThreads) sum += counted(e);
+  sum = BlockSum(sum);
+  for (int64_t e = threadIdx.x; e < experts; e += kThreads) {
+    const double missing = sum - counted(e) * static_cast<double>(experts);
+    bias[e] += static_cast<T>(missing > 0 ? rate : missing < 0 ? -rate : 0);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+int Route(const RouterConfig& config, const T* logits, const T* bias, int64_t tokens, int64_t* chosen,
+          T* probabilities, Stream stream) {
+  if (config.experts > kMostGroups) return cudaErrorInvalidValue;
+  if (tokens == 0) return cudaSuccess;
+  RouteTokens<<<TokenBlocks(tokens), kRouterWarps * 32, kRouterWarps * TokenMemory<T>::Bytes(config),
+                stream>>>(config, logits, bias, tokens, chosen, probabilities);
+  return cudaGetLastError();
+}
+
+template <typename T>
+int RouteBackward(const RouterConfig& config, const T* logits, const int64_t* ranked, const int64_t* chosen,
+                  const T* grad_probabilities, int64_t tokens, T* grad_logits, Stream stream) {
+  if (config.experts > kMostGroups) return cudaErrorInvalidValue;
+  if (tokens == 0) return cudaSuccess;
+  RouteTokensBackward<<<TokenBlocks(tokens), kRouterWarps * 32, kRouterWarps * TokenMemory<T>::Bytes(config),
+                        stream>>>(config, logits, ranked, chosen, grad_probabilities, tokens, grad_logits);
+  return cudaGetLastError();
+}
+
+int CountTokens(const int64_t* chosen, int64_t slots, int64_t experts, double* tokens, double* dropped,
+                Stream stream) {
+  if (experts > kMostGroups) return cudaErrorInvalidValue;
+  CountChosen<<<1, 1024, 0, stream>>>(chosen, slots, experts, tokens, dropped);
+  return cudaGetLastError();
+}
+
+template <typename T>
+int UpdateRouterBias(const double* tokens, int64_t ranks, int64_t stride, int64_t experts,
+                     const bool* applies, double rate, T* bias, Stream stream) {
+  MoveBias<<<1, kThreads, 0, stream>>>(tokens, ranks, stride, experts, applies, rate, bias);
+  return cudaGetLastError();
+}
+
+#define TANDEM_INSTANTIATE(T)                                                                         \
+  template int Route(const RouterConfig&, const T*, const T*, int64_t, int64_t*, T*, Stream);         \
+  template int RouteBackward(const RouterConfig&, const T*, const int64_t*, const int64_t*, const T*, \
+                             int64_t, T*, Stream);                                                    \
+  template int UpdateRouterBias(const double*, int64_t, int64_t, int64_t, const bool*, double, T*, Stream);
+
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(double)
+
+}  // namespace tandem::ops::cuda

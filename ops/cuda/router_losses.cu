@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The losses of a router beside the model's, a warp a token.
+#include <cuda_runtime.h>
+
+#include "ops/cuda/router.cuh"
+#include "ops/cuda/sparse_kernels.h"
+
+namespace tandem::ops::cuda {
+namespace {
+
+// The scores of a token as the balance sees them: a softmax, or sigmoids divided by their sum.
+template <typename T>
+struct BalanceScores {
+  __device__ BalanceScores(const RouterConfig& config, const T* logits)
+      : logits(logits), sigmoids(config.score == RouterScore::kSigmoid), softmax(logits, config.experts) {
+    T own = 0;
+    for (int64_t e = LaneOf(); sigmoids && e < config.experts; e += 32) own += SigmoidOf(logits[e]);
+    sum = WarpSum(own);
+  }
+  __device__ T operator()(int64_t e) const {
+    return sigmoids ? SigmoidOf(logits[e]) / sum : softmax.Score(logits[e]);
+  }
+
+  const T* logits;
+  bool sigmoids;
+  SoftmaxOf<T> softmax;
+  T sum;  // of the sigmoids
+};
+
+// counts: [sequences, E], how many tokens have the expert among their largest scores.
+template <typename T>
+__global__ void CountLargest(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
+                             int* counts) {
+  const int64_t token = TokenOfWarp();
+  if (token >= tokens) return;
+  logits += token * config.experts;
+  counts += token / length * config.experts;
+  Ranked<T> last;
+  for (int64_t j = 0; j < config.top_k; ++j) {
+    last = NextLargest<T>(
+        config.experts, last, [&](int64_t e) { return logits[e]; }, [](int64_t) { return true; });
+    if (LaneOf() == 0 && last.index < config.experts) atomicAdd(counts + last.index, 1);
+  }
+}
+
+// terms: [tokens, 2], a token's share of the sums.
+template <typename T>
+__global__ void LossTerms(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
+                          const int* counts, double* terms) {
+  const int64_t token = TokenOfWarp();
+  if (token >= tokens) return;
+  logits += token * config.experts;
+  counts += token / length * config.experts;
+  const BalanceScores<T> scores(config, logits);
+  double balance = 0;
+  for (int64_t e = LaneOf(); e < config.experts; e += 32) {
+    balance += static_cast<double>(counts[e]) * static_cast<double>(scores(e));
+  }
+  balance = WarpSum(balance);
+  const double lse = scores.softmax.LogSumExp();
+  if (LaneOf() == 0) {
+    terms[2 * token] = balance;
+    terms[2 * token + 1] = lse * lse;
+  }
+}
+
+// One block.
+__global__ void SumTerms(const double* terms, int64_t tokens, double balance_scale, double* values) {
+  double balance = 0;
+  double z = 0;
+  for (int64_t token = threadIdx.x; token < tokens; token += kThreads) {
+    balance += terms[2 * token];
+    z += terms[2 * token + 1];
+  }
+  balance = BlockSum(balance);
+  z = BlockSum(z);
+  if (threadIdx.x == 0) {
+    values[0] = balance * balance_scale;
+    values[1] = z / static_cast<double>(tokens);
+  }
+}
+
+// balance, z: what the gradients of the scores and of the log-sum-exp are multiplied by.
+template <typename T>
+__global__ void AddLossGradients(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
+                                 const int* counts, T balance, T z, T* grad_logits) {
+  const int64_t token = TokenOfWarp();
+  if (token >= tokens) return;
+  logits += token * config.experts;
+  counts += token / length * config.experts;
+  grad_logits += token * config.experts;
+  const BalanceScores<T> scores(config, logits);
+  const T lse = scores.softmax.LogSumExp();
+  const auto grad = [&](int64_t e) { return balance * static_cast<T>(counts[e]); };
+  T dot = 0;
+  for (int64_t e = LaneOf(); e < config.experts; e += 32) dot += scores(e) * grad(e);
+  dot = WarpSum(dot);
+  for (int64_t e = LaneOf(); e < config.experts; e += 32) {
+    T sum = grad_logits[e];
+    if (scores.sigmoids) {
+      // With r = sigmoid / sum: d sigmoid = (d r - sum(r d r)) / sum.
+      const T sigmoid = SigmoidOf(logits[e]);
+      sum += (grad(e) - dot) / scores.sum * sigmoid * (1 - sigmoid);
+    } else {
+      sum += scores(e) * (grad(e) - dot);
+    }
+    if (z != 0) sum += z * lse * scores.softmax.Score(logits[e]);
+    grad_logits[e] = sum;
+  }
+}
+
+// E / (k S^2 B): what sums of counts times scores are multiplied by.
+double BalanceScale(const RouterConfig& config, int64_t length, int64_t tokens) {
+  return static_cast<double>(config.experts) /
+         (static_cast<double>(config.top_k) * static_cast<double>(length) * static_cast<double>(tokens));
+}
+
+template <typename T>
+int Count(const RouterConfig& config, int64_t length, const T* logits, int64_t tokens, int* counts,
+          Stream stream) {
+  const int64_t elements = tokens / length * config.experts;
+  const int error = cudaMemsetAsync(counts, 0, static_cast<size_t>(elements) * sizeof(int), stream);
+  if (error != cudaSuccess) return error;
+  CountLargest<<<TokenBlocks(tokens), kRouterWarps * 32, 0, stream>>>(config, length, logits, tokens, counts);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+template <typename T>
+int RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const T* logits, int64_t tokens,
+                 double* values, Workspace work, Stream stream) {
+  const int64_t length = losses.sequence_length;
+  double* const terms = static_cast<double*>(work.begin);
+  int* const counts = reinterpret_cast<int*>(terms + 2 * tokens);
+  const int error = Count(config, length, logits, tokens, counts, stream);
+  if (error != cudaSuccess) return error;
+  LossTerms<<<TokenBlocks(tokens), kRouterWarps * 32, 0, stream>>>(config, length, logits, tokens, counts,
+                                                                   terms);
+  SumTerms<<<1, kThreads, 0, stream>>>(terms, tokens, BalanceScale(config, length, tokens), values);
+  return cudaGetLastError();
+}
+
+template <typename T>
+int RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses, const T* logits,
+                         int64_t tokens, T* grad_logits, Workspace work, Stream stream) {
+  if (losses.balance == 0 && losses.z == 0) return cudaSuccess;
+  const int64_t length = losses.sequence_length;
+  int* const counts = static_cast<int*>(work.begin);
+  const int error = Count(config, length, logits, tokens, counts, stream);
+  if (error != cudaSuccess) return error;
+  AddLossGradients<<<TokenBlocks(tokens), kRouterWarps * 32, 0, stream>>>(
+      config, length, logits, tokens, counts,
+      static_cast<T>(losses.balance * BalanceScale(config, length, tokens)),
+      static_cast<T>(2 * losses.z / static_cast<double>(tokens)), grad_logits);
+  return cudaGetLastError();
+}
+
+#define TANDEM_INSTANTIATE(T)                                                                            \
+  template int RouterLosses(const RouterConfig&, const RouterLossConfig&, const T*, int64_t, double*,    \
+                            Workspace, Stream);                                                          \
+  template int RouterLossesBackward(const RouterConfig&, const RouterLossConfig&, const T*, int64_t, T*, \
+                                    Workspace, Stream);
+
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(double)
+
+}  // namespace tandem::ops::cuda

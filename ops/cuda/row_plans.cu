@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which row each slot has: a stable sort by group, a warp a stretch of slots.
+#include <cuda_runtime.h>
+
+#include "ops/cuda/block.cuh"
+#include "ops/cuda/sparse_kernels.h"
+#include "ops/sparse_work.h"
+
+namespace tandem::ops::cuda {
+namespace {
+
+constexpr int kSortWarps = 4;
+constexpr unsigned kAll = 0xFFFFFFFF;
+
+__device__ int Lane() { return static_cast<int>(threadIdx.x % 32); }
+
+// The sum of the lanes' values up to and with this one's.
+__device__ int64_t InclusiveSum(int64_t value) {
+  for (int lanes = 1; lanes < 32; lanes *= 2) {
+    const int64_t before = __shfl_up_sync(kAll, value, lanes);
+    if (Lane() >= lanes) value += before;
+  }
+  return value;
+}
+
+__device__ int64_t GroupOf(const int64_t* group_of, int64_t slot, int64_t slots, int64_t groups) {
+  const int64_t group = slot < slots ? group_of[slot] : -1;
+  return group < groups ? group : -1;
+}
+
+// counted[group * stretches + stretch]: how many slots of the stretch are of the group.
+__global__ void CountStretches(const int64_t* group_of, int64_t slots, int64_t groups, int64_t stretches,
+                               int* counted) {
+  extern __shared__ int shared[];
+  const int64_t stretch = static_cast<int64_t>(blockIdx.x) * kSortWarps + threadIdx.x / 32;
+  if (stretch >= stretches) return;
+  int* const counts = shared + threadIdx.x / 32 * groups;
+  for (int64_t group = Lane(); group < groups; group += 32) counts[group] = 0;
+  __syncwarp();
+  for (int64_t i = Lane(); i < kSortedAtATime; i += 32) {
+    const int64_t group = GroupOf(group_of, stretch * kSortedAtATime + i, slots, groups);
+    if (group >= 0) atomicAdd(counts + group, 1);
+  }
+  __syncwarp();
+  for (int64_t group = Lane(); group < groups; group += 32) {
+    counted[group * stretches + stretch] = counts[group];
+  }
+}
+
+// A warp a group: in place, how many slots of it are in the stretches before; totals[group]: in all.
+__global__ void SumStretches(int64_t groups, int64_t stretches, int* counted, int* totals) {
+  const int64_t group = static_cast<int64_t>(blockIdx.x) * kSortWarps + threadIdx.x / 32;
+  if (group >= groups) return;
+  counted += group * stretches;
+  int64_t sum = 0;
+  for (int64_t first = 0; first < stretches; first += 32) {
+    const int64_t stretch = first + Lane();
+    const int64_t own = stretch < stretches ? counted[stretch] : 0;
+    const int64_t with = InclusiveSum(own);
+    if (stretch < stretches) counted[stretch] = static_cast<int>(sum + with - own);
+    sum += __shfl_sync(kAll, with, 31);
+  }
+  if (Lane() == 0) totals[group] = static_cast<int>(sum);
+}
+
+// The first block writes the counts too. shared: where each group begins, then of each warp's stretch the
+// next row of each group.
+__global__ void PlaceSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t chunk,
+                           int64_t stretches, const int* counted, const int* totals, int64_t* counts,
+                           int64_t* row_of) {
+  extern __shared__ int64_t begins[];
+  if (threadIdx.x < 32) {
+    int64_t sum = 0;
+    for (int64_t first = 0; first < groups; first += 32) {
+      const int64_t group = first + Lane();
+      const int64_t own = group < groups ? totals[group] : 0;
+      const int64_t with = InclusiveSum(own);
+      if (group < groups) {
+        begins[group] = chunk > 0 ? group * chunk : sum + with - own;
+        if (blockIdx.x == 0) counts[group] = own;
+      }
+      sum += __shfl_sync(kAll, with, 31);
+    }
+  }
+  __syncthreads();
+  const int64_t stretch = static_cast<int64_t>(blockIdx.x) * kSortWarps + threadIdx.x / 32;
+  if (stretch >= stretches) return;
+  int64_t* const next = begins + (1 + threadIdx.x / 32) * groups;
+  for (int64_t group = Lane(); group < groups; group += 32) {
+    next[group] = begins[group] + counted[group * stretches + stretch];
+  }
+  __syncwarp();
+  for (int64_t i = Lane(); i < kSortedAtATime; i += 32) {
+    const int64_t slot = stretch * kSortedAtATime + i;
+    const int64_t group = GroupOf(group_of, slot, slots, groups);
+    const unsigned same = __match_any_sync(kAll, group);
+    const int before = __popc(same & ((1U << Lane()) - 1));
+    const int64_t row = group >= 0 ? next[group] + before : -1;
+    __syncwarp();
+    if (group >= 0 && before == 0) next[group] += __popc(same);
+    __syncwarp();
+    if (slot < slots) row_of[slot] = row;
+  }
+}
+
+__global__ void MarkRanksOfTokens(const int64_t* chosen, int64_t tokens, int64_t top_k,
+                                  int64_t experts_of_a_rank, int64_t ranks, int64_t* place) {
+  TANDEM_EACH(i, tokens * ranks) {
+    const int64_t rank = i % ranks;
+    const int64_t* const experts = chosen + i / ranks * top_k;
+    bool goes = false;
+    for (int64_t j = 0; j < top_k; ++j) {
+      goes = goes || (experts[j] >= 0 && experts[j] / experts_of_a_rank == rank);
+    }
+    place[i] = goes ? rank : -1;
+  }
+}
+
+// One warp.
+__global__ void FindWindow(const int64_t* counts, int64_t groups, int64_t first, int64_t rows,
+                           int64_t* begins) {
+  int64_t sum = -first;
+  const auto inside = [rows](int64_t row) { return row < 0 ? 0 : row < rows ? row : rows; };
+  for (int64_t from = 0; from < groups; from += 32) {
+    const int64_t group = from + Lane();
+    const int64_t own = group < groups ? counts[group] : 0;
+    const int64_t with = InclusiveSum(own);
+    if (group < groups) begins[group] = inside(sum + with - own);
+    sum += __shfl_sync(kAll, with, 31);
+  }
+  if (Lane() == 0) begins[groups] = inside(sum);
+}
+
+unsigned WarpBlocks(int64_t warps) { return static_cast<unsigned>((warps + kSortWarps - 1) / kSortWarps); }
+
+}  // namespace
+
+int SortSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t chunk, int64_t* counts,
+              int64_t* row_of, Workspace work, Stream stream) {
+  static_assert((1 + kSortWarps) * kMostGroups * sizeof(int64_t) <= 48 << 10);
+  if (groups > kMostGroups) return cudaErrorInvalidValue;
+  if (slots == 0) return cudaMemsetAsync(counts, 0, groups * sizeof(int64_t), stream);
+  const int64_t stretches = (slots + kSortedAtATime - 1) / kSortedAtATime;
+  int* const counted = static_cast<int*>(work.begin);
+  int* const totals = counted + groups * stretches;
+  const auto shared = static_cast<size_t>(groups) * kSortWarps * sizeof(int);
+  CountStretches<<<WarpBlocks(stretches), kSortWarps * 32, shared, stream>>>(group_of, slots, groups,
+                                                                             stretches, counted);
+  SumStretches<<<WarpBlocks(groups), kSortWarps * 32, 0, stream>>>(groups, stretches, counted, totals);
+  const auto begins = static_cast<size_t>(groups) * (1 + kSortWarps) * sizeof(int64_t);
+  PlaceSlots<<<WarpBlocks(stretches), kSortWarps * 32, begins, stream>>>(
+      group_of, slots, groups, chunk, stretches, counted, totals, counts, row_of);
+  return cudaGetLastError();
+}
+
+int MarkRanks(const int64_t* chosen, int64_t tokens, int64_t top_k, int64_t experts_of_a_rank, int64_t ranks,
+              int64_t* place, Stream stream) {
+  if (tokens == 0) return cudaSuccess;
+  MarkRanksOfTokens<<<Blocks(tokens * ranks), kThreads, 0, stream>>>(chosen, tokens, top_k, experts_of_a_rank,
+                                                                     ranks, place);
+  return cudaGetLastError();
+}
+
+int PlanWindow(const int64_t* counts, int64_t groups, int64_t first, int64_t rows, int64_t* begins,
+               Stream stream) {
+  FindWindow<<<1, 32, 0, stream>>>(counts, groups, first, rows, begins);
+  return cudaGetLastError();
+}
+
+}  // namespace tandem::ops::cuda

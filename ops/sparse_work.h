@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/device_kind.h"
+
+namespace tandem::ops {
+
+// The work memory of the operations of sparse layers (sparse_operations.h), in bytes; plain arithmetic. On
+// the CPU they need none.
+
+// On a GPU slots are put in the order of their groups a stretch of so many at a time, each of which counts
+// how many it has of every group.
+inline constexpr int64_t kSortedAtATime = 256;
+
+// PlanRows: `groups` experts, one slot for each expert of each token. PlanSends: as many groups as ranks, a
+// slot for each of a token's.
+constexpr int64_t SortWorkBytes(DeviceKind device, int64_t slots, int64_t groups) {
+  return device == DeviceKind::kCpu
+             ? 0
+             : groups * ((slots + kSortedAtATime - 1) / kSortedAtATime + 1) * static_cast<int64_t>(4);
+}
+
+// Both of router_losses.h: how many tokens of each sequence have each expert among their largest, and two
+// numbers a token.
+constexpr int64_t RouterLossesWorkBytes(DeviceKind device, int64_t tokens, int64_t sequences,
+                                        int64_t experts) {
+  return device == DeviceKind::kCpu ? 0 : (sequences * experts * 4 + 7) / 8 * 8 + tokens * 16;
+}
+
+// DropOverflow: the sort of the slots by expert, the row of each, how many rows each expert has and where
+// they begin, and of each row its slot and key.
+constexpr int64_t DropWorkBytes(DeviceKind device, int64_t slots, int64_t experts) {
+  return device == DeviceKind::kCpu
+             ? 0
+             : slots * 24 + (2 * experts + 1) * 8 + SortWorkBytes(device, slots, experts);
+}
+
+}  // namespace tandem::ops

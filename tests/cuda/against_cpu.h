@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "ops/operations.h"
+#include "tests/ops/compare.h"
+
+namespace tandem::ops::test {
+
+// Every operation on the GPU against the CPU's in double, which tests/ops compares with autograd, on the same
+// numbers; and against itself.
+class AgainstCpuTest : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  using Tensors = std::vector<at::Tensor>;
+
+  at::Tensor Normal(const std::vector<int64_t>& shape) { return numbers_.Normal(shape).to(GetParam()); }
+  at::Tensor NanOf(const std::vector<int64_t>& shape) { return FilledWithNan(shape, GetParam()); }
+  // Of statistics: float where elements are bfloat16.
+  at::Tensor NormalStatistics(const std::vector<int64_t>& shape) {
+    return numbers_.Normal(shape).to(StatisticsOf(GetParam()));
+  }
+  at::Tensor NanStatistics(const std::vector<int64_t>& shape) {
+    return FilledWithNan(shape, StatisticsOf(GetParam()));
+  }
+
+  // run(operations, in, out): `out` is read and written. Compares `out` after both, numbers to `slack` times
+  // what the types promise and integers exactly; and `repeats` runs on the GPU with the first of them.
+  void Compare(const Tensors& in, const Tensors& out,
+               const std::function<void(const Operations&, const Tensors&, Tensors&)>& run, double slack = 2,
+               int repeats = 2);
+
+  Numbers numbers_{20251};
+};
+
+}  // namespace tandem::ops::test

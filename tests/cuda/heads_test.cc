@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <array>
+#include <vector>
+
+#include "ops/cuda/operations.h"
+#include "ops/latent_heads.h"
+#include "ops/row_work.h"
+#include "tests/cuda/against_cpu.h"
+
+namespace tandem::ops {
+namespace {
+
+using namespace test;
+
+constexpr int kHeadRepeats = 50;
+
+class CudaHeadsTest : public AgainstCpuTest {};
+INSTANTIATE_TEST_SUITE_P(Types, CudaHeadsTest, AllTypes());
+
+// More tokens than blocks, heads that a warp has all at once, and others.
+TEST_P(CudaHeadsTest, HeadNorm) {
+  for (const auto& [tokens, heads, kv_heads, head_dim] : std::vector<std::array<int64_t, 4>>{
+           {1, 1, 1, 2}, {7, 6, 2, 40}, {1100, 3, 1, 64}, {9, 32, 4, 128}, {5, 2, 2, 256}}) {
+    for (const bool add : {false, true}) {
+      SCOPED_TRACE(testing::Message() << tokens << " tokens, " << heads << ":" << kv_heads << " heads of "
+                                      << head_dim << (add ? ", added" : ""));
+      const int64_t width = (heads + 2 * kv_heads) * head_dim;
+      const auto sums = [&] { return add ? NormalStatistics({head_dim}) : NanStatistics({head_dim}); };
+      Compare(
+          {Normal({tokens, width}), Normal({head_dim}), Normal({head_dim})},
+          {NanOf({tokens, width}), Normal({tokens, width}), sums(), sums()},
+          [&, h = heads, kv = kv_heads](const Operations& ops, const Tensors& in, Tensors& out) {
+            const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
+            const WorkMemory work(
+                HeadNormBackwardWorkBytes(device, in[0].size(0), in[1].numel(), in[0].element_size()),
+                in[0].device().type());
+            ops.HeadNorm(in[0], h, kv, in[1], in[2], 1e-5, out[0]);
+            ops.HeadNormBackward(in[0], h, kv, in[1], in[2], 1e-5, add, out[1], out[2], out[3], work);
+          },
+          3, kHeadRepeats);
+    }
+  }
+}
+
+TEST_P(CudaHeadsTest, LatentHeads) {
+  for (const LatentHeads& heads :
+       std::vector<LatentHeads>{{1, 0, 2, 2}, {3, 6, 4, 8}, {4, 128, 64, 128}, {2, 10, 6, 5}}) {
+    SCOPED_TRACE(testing::Message() << heads.heads << " heads of " << heads.content << " + " << heads.rotary
+                                    << ", values of " << heads.value);
+    const int64_t tokens = 21;
+    const int64_t query = heads.heads * heads.head_dim();
+    const int64_t key_value = heads.heads * (heads.content + heads.value);
+    const int64_t down = heads.rotary + 11;
+    Compare(
+        {Normal({tokens, query}), Normal({tokens, key_value}), Normal({tokens, down}),
+         Normal({tokens, 3 * query})},
+        {NanOf({tokens, 3 * query}), NanOf({tokens, query}), NanOf({tokens, key_value}),
+         Normal({tokens, down})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          ops.PackLatentHeads(heads, in[0], in[1], in[2], out[0]);
+          ops.UnpackLatentHeads(heads, in[3], out[1], out[2], out[3]);
+        },
+        2, kHeadRepeats);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::ops

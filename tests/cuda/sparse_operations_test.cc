@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/sparse_operations.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/Device.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "ops/cuda/operations.h"
+#include "ops/linear_work.h"
+#include "ops/sparse_work.h"
+#include "tests/cuda/against_cpu.h"
+
+namespace tandem::ops {
+namespace {
+
+using namespace test;
+
+constexpr int kRepeats = 50;
+
+DeviceKind DeviceOf(const Operations& ops) {
+  return ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
+}
+
+WorkMemory WorkOf(const Operations& ops, int64_t bytes) { return {bytes, ops.device().type()}; }
+
+at::Tensor UnsetIntegers(const std::vector<int64_t>& shape) { return at::full(shape, -7, at::kLong); }
+
+class CudaSparseOperationsTest : public AgainstCpuTest {
+ protected:
+  // [tokens, k]: different experts, ascending; every seventh choice is dropped.
+  at::Tensor Choices(int64_t tokens, int64_t experts, int64_t k, bool drops) {
+    const at::Tensor order = numbers_.Normal({tokens, experts}).argsort(int64_t{1}).narrow(1, 0, k);
+    at::Tensor chosen = std::get<0>(order.sort(int64_t{1})).contiguous();
+    for (int64_t slot = 0; drops && slot < chosen.numel(); slot += 7) {
+      chosen.view({-1})[slot] = -1;
+    }
+    return chosen;
+  }
+
+  // Of experts with that many rows, [E + 1].
+  static at::Tensor BeginsOf(const std::vector<int64_t>& counts) {
+    std::vector<int64_t> begins = {0};
+    for (const int64_t rows : counts) begins.push_back(begins.back() + rows);
+    return at::tensor(begins, at::kLong);
+  }
+};
+
+struct RouterCase {
+  std::string name;
+  RouterConfig config;
+  bool biased = false;
+  int64_t tokens = 37;
+};
+
+std::vector<RouterCase> Routers() {
+  constexpr RouterScore kSigmoid = RouterScore::kSigmoid;
+  return {{"softmax", {.experts = 5, .top_k = 2}},
+          {"normalised", {.experts = 128, .top_k = 8, .normalize = true, .scale = 2.5}},
+          {"one expert of one", {.experts = 1, .top_k = 1}},
+          {"more experts than lanes, all chosen", {.experts = 40, .top_k = 40, .normalize = true}},
+          {"sigmoid", {.experts = 33, .top_k = 3, .score = kSigmoid}},
+          {"grouped",
+           {.experts = 256,
+            .top_k = 8,
+            .score = kSigmoid,
+            .normalize = true,
+            .groups = 8,
+            .groups_per_token = 4,
+            .scale = 2.5},
+           true},
+          {"grouped softmax", {.experts = 24, .top_k = 4, .groups = 6, .groups_per_token = 2}, false, 301}};
+}
+
+TEST_P(CudaSparseOperationsTest, Route) {
+  for (const RouterCase& router : Routers()) {
+    SCOPED_TRACE(router.name);
+    const RouterConfig& config = router.config;
+    const int64_t tokens = router.tokens;
+    const at::Tensor none = UnsetIntegers({1});
+    Compare(
+        {NormalStatistics({tokens, config.experts}),
+         router.biased ? NormalStatistics({config.experts}) : none, NormalStatistics({tokens, config.top_k})},
+        {UnsetIntegers({tokens, config.top_k}), NanStatistics({tokens, config.top_k}),
+         NanStatistics({tokens, config.experts})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          ops.sparse().Route(config, in[0], router.biased ? in[1] : at::Tensor(), out[0], out[1]);
+          at::Tensor kept = out[0].clone();
+          kept.select(0, 0).select(0, 0).fill_(-1);  // a choice that was dropped has no gradient
+          ops.sparse().RouteBackward(config, in[0], out[0], kept, in[2], out[2]);
+        },
+        2, kRepeats);
+  }
+}
+
+TEST_P(CudaSparseOperationsTest, OfEqualLogitsTheFirstAreChosenAndNanShows) {
+  at::Tensor logits = at::zeros({3, 70}, StatisticsOf(GetParam()));
+  logits.select(0, 1).narrow(0, 33, 3).fill_(1e4);
+  logits.select(0, 2)[5].fill_(std::numeric_limits<double>::infinity());
+  at::Tensor chosen = UnsetIntegers({3, 3}).to(at::kCUDA);
+  at::Tensor probabilities = NanStatistics({3, 3}).to(at::kCUDA);
+  CudaOperations().sparse().Route({.experts = 70, .top_k = 3, .normalize = true}, logits.to(at::kCUDA), {},
+                                  chosen, probabilities);
+  EXPECT_EQ(ToVector(chosen.cpu()), (std::vector<int64_t>{0, 1, 2, 33, 34, 35, 0, 1, 2}));
+  EXPECT_TRUE(probabilities[2].isnan().all().item<bool>());
+  EXPECT_FALSE(probabilities.narrow(0, 0, 2).isnan().any().item<bool>());
+}
+
+TEST_P(CudaSparseOperationsTest, CountsAndBiases) {
+  const at::Tensor chosen = Choices(1000, 130, 6, /*drops=*/true);
+  Compare(
+      {chosen, numbers_.Integers({3, 260}, 1000).to(at::kDouble)},
+      {FilledWithNan({130}, at::kDouble), FilledWithNan({1}, at::kDouble), NormalStatistics({130}),
+       NormalStatistics({130})},
+      [](const Operations& ops, const Tensors& in, Tensors& out) {
+        const at::TensorOptions flag = in[0].options().dtype(at::kBool);
+        ops.sparse().CountTokens(in[0], out[0], out[1]);
+        const at::Tensor tokens = in[1].narrow(1, 130, 130);  // rows are apart
+        ops.sparse().UpdateRouterBias(tokens, at::ones({1}, flag), 0.125, out[2]);
+        ops.sparse().UpdateRouterBias(tokens, at::zeros({1}, flag), 0.125, out[3]);
+      },
+      2, kRepeats);
+}
+
+TEST_P(CudaSparseOperationsTest, RouterLosses) {
+  for (const RouterCase& router : Routers()) {
+    SCOPED_TRACE(router.name);
+    const RouterConfig& config = router.config;
+    const int64_t tokens = 36;
+    const RouterLossConfig losses{.sequence_length = 12, .balance = 0.75, .z = 0.25};
+    Compare(
+        {NormalStatistics({tokens, config.experts})},
+        {FilledWithNan({2}, at::kDouble), NormalStatistics({tokens, config.experts}),
+         NormalStatistics({tokens, config.experts})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const WorkMemory work =
+              WorkOf(ops, RouterLossesWorkBytes(DeviceOf(ops), tokens, 3, config.experts));
+          ops.sparse().RouterLosses(config, losses, in[0], out[0], work);
+          ops.sparse().RouterLossesBackward(config, losses, in[0], out[1], work);
+          ops.sparse().RouterLossesBackward(config, {.sequence_length = 12, .balance = 1}, in[0], out[2],
+                                            work);
+        },
+        2, kRepeats);
+  }
+}
+
+TEST_P(CudaSparseOperationsTest, DropOverflow) {
+  for (const DropPolicy policy : {DropPolicy::kProbability, DropPolicy::kPosition}) {
+    for (const int64_t capacity : {1, 60, 400}) {
+      SCOPED_TRACE(capacity);
+      at::Tensor probabilities = NormalStatistics({400, 3});
+      probabilities.select(0, 7).fill_(0.5);  // equal ones: the first is kept
+      probabilities.select(0, 9).fill_(0.5);
+      Compare(
+          {Choices(400, 6, 3, /*drops=*/false)}, {UnsetIntegers({400, 3}), probabilities},
+          [&](const Operations& ops, const Tensors& in, Tensors& out) {
+            ops.sparse().DropOverflow(policy, capacity, 6, in[0], out[0], out[1],
+                                      WorkOf(ops, DropWorkBytes(DeviceOf(ops), 1200, 6)));
+          },
+          2, kRepeats);
+    }
+  }
+}
+
+// Stretches of slots that are full, and others; rows of whole packs, and others; windows that cut an expert.
+TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
+  for (const auto& [tokens, experts, k, columns] : std::vector<std::array<int64_t, 4>>{
+           {1, 1, 1, 3}, {300, 7, 3, 20}, {64, 128, 8, 256}, {1025, 40, 5, 7}}) {
+    SCOPED_TRACE(testing::Message() << tokens << " tokens, " << k << " of " << experts << " experts");
+    const int64_t slots = tokens * k;
+    const int64_t window = (slots + 2) / 2;
+    const at::Tensor chosen = Choices(tokens, experts, k, tokens > 1);
+    Compare(
+        {chosen, Normal({tokens, columns}), Normal({window, columns})},
+        {UnsetIntegers({experts}), UnsetIntegers({slots}), UnsetIntegers({experts + 1}),
+         UnsetIntegers({experts + 1}), Normal({window, columns}), Normal({window, columns}),
+         NanOf({tokens, columns}), Normal({slots, 1})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const SparseOperations& sparse = ops.sparse();
+          sparse.PlanRows(in[0], out[0], out[1], WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)));
+          sparse.PlanWindow(out[0], 0, window, out[2]);
+          sparse.PlanWindow(out[0], window, window, out[3]);
+          sparse.Permute(in[1], out[1], 0, out[4]);
+          sparse.Permute(in[1], out[1], window, out[5]);
+          sparse.Unpermute(in[2], out[1], 0, /*add=*/false, out[6]);
+          sparse.Unpermute(in[2], out[1], window, /*add=*/true, out[6]);
+          at::Tensor by_row = in[2].narrow(0, 0, 1).narrow(1, 0, 1).expand({slots, 1}).contiguous();
+          sparse.Unpermute(by_row, out[1], 0, /*add=*/true, out[7]);
+        },
+        3, kRepeats);
+  }
+}
+
+TEST_P(CudaSparseOperationsTest, RowsOfRanks) {
+  for (const auto& [tokens, ranks, local, k] :
+       std::vector<std::array<int64_t, 4>>{{1, 1, 4, 2}, {300, 2, 4, 3}, {777, 8, 16, 8}, {70, 4, 2, 1}}) {
+    for (const bool exact : {false, true}) {
+      SCOPED_TRACE(testing::Message() << tokens << " tokens to " << ranks << " ranks, exact " << exact);
+      const at::Tensor chosen = Choices(tokens, ranks * local, k, tokens > 1);
+      const int64_t width = std::min(k, local);
+      const int64_t rows = ranks * tokens;
+      Compare(
+          {chosen, NormalStatistics({tokens, k}), NormalStatistics({rows, width})},
+          {UnsetIntegers({ranks}), UnsetIntegers({tokens, ranks}), UnsetIntegers({rows, width}),
+           NanStatistics({rows, width}), NanStatistics({tokens, k}), NormalStatistics({tokens, k})},
+          [&](const Operations& ops, const Tensors& in, Tensors& out) {
+            const SparseOperations& sparse = ops.sparse();
+            sparse.PlanSends(in[0], local, exact ? 0 : tokens, out[0], out[1],
+                             WorkOf(ops, SortWorkBytes(DeviceOf(ops), tokens * ranks, ranks)));
+            sparse.SendSlots(in[0], in[1], out[1], local, out[2], out[3]);
+            sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/false, out[4]);
+            sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/true, out[5]);
+          },
+          2, kRepeats);
+    }
+  }
+}
+
+// Rows of whole packs, and others; experts of many tiles, of parts of one, and of no row; rows that no expert
+// has. Weights' gradients are also summed into float, and added to.
+TEST_P(CudaSparseOperationsTest, GroupedLinear) {
+  struct Case {
+    std::vector<int64_t> counts;
+    int64_t inputs;
+    int64_t outputs;
+    int64_t more = 0;  // rows behind the last expert's
+  };
+  for (const Case& c : std::vector<Case>{{{7}, 24, 10},
+                                         {{3, 0, 5, 1}, 17, 9, 4},
+                                         {{0, 0, 300}, 264, 136, 7},
+                                         {{0, 0}, 16, 8, 2},
+                                         {{128, 129, 1, 64, 0, 200}, 320, 200},
+                                         {std::vector<int64_t>(70, 3), 40, 48}}) {
+    const auto experts = static_cast<int64_t>(c.counts.size());
+    const int64_t rows = std::accumulate(c.counts.begin(), c.counts.end(), c.more);
+    SCOPED_TRACE(testing::Message() << experts << " experts, " << rows << " rows, " << c.inputs << " -> "
+                                    << c.outputs);
+    const at::Tensor begins = BeginsOf(c.counts);
+    Compare(
+        {Normal({rows, c.inputs}), Normal({experts * c.outputs, c.inputs}), Normal({rows, c.outputs})},
+        {Normal({rows, c.outputs}), Normal({rows, c.inputs}), NanOf({experts * c.outputs, c.inputs}),
+         Normal({experts * c.outputs, c.inputs}), NanStatistics({experts * c.outputs, c.inputs}),
+         NormalStatistics({experts * c.outputs, c.inputs})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const SparseOperations& sparse = ops.sparse();
+          const WorkMemory work(kTileBytes, in[0].device().type());
+          const at::Tensor at = begins.to(in[0].device());
+          sparse.GroupedLinear(at, in[0], in[1], out[0], work);
+          sparse.GroupedLinearBackwardInput(at, in[2], in[1], out[1], work);
+          for (const int i : {2, 3, 4, 5}) {
+            sparse.GroupedLinearBackwardWeight(at, in[2], in[0], /*add=*/i % 2 == 1, out[i], work);
+          }
+        },
+        2, kRepeats);
+  }
+}
+
+TEST_P(CudaSparseOperationsTest, WeightedSwiGlu) {
+  for (const auto& [there, rows, inner] :
+       std::vector<std::array<int64_t, 3>>{{0, 3, 8}, {5, 9, 45}, {40, 40, 2560}}) {
+    SCOPED_TRACE(testing::Message() << there << " of " << rows << " x " << inner);
+    const at::Tensor begins = BeginsOf({0, there});
+    Compare(
+        {Normal({rows, 2 * inner}), NormalStatistics({rows})},
+        {Normal({rows, inner}), Normal({rows, inner}), Normal({rows, 2 * inner}), NormalStatistics({rows})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const at::Tensor at = begins.to(in[0].device());
+          ops.sparse().WeightedSwiGlu(at, in[0], in[1], out[0]);
+          ops.sparse().WeightedSwiGluBackward(at, in[0], in[1], out[1], out[2], out[1], out[3]);
+        },
+        2, kRepeats);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaSparseOperationsTest, AllTypes());
+
+}  // namespace
+}  // namespace tandem::ops
