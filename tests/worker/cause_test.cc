@@ -191,10 +191,8 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               v1::FAILURE_CLASS_INFRASTRUCTURE,
               "Fenced",
-              "rank 1 exited with code 82 in step 37, after forward of microbatch 2: it had heard of no "
-              "controller "
-              "for too "
-              "long"},
+              "rank 1 exited with code 82 in step 37, after forward of microbatch 2: it had not heard from a "
+              "controller for too long"},
         Death{
             "Numeric",
             {83, 0},
