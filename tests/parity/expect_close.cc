@@ -73,8 +73,11 @@ void VisitSteps(const trainer::StepSummary& x, const trainer::StepSummary& y, do
     VisitNumbers(norm, step + "norm of the weight" + of, x.weight[i], y.weight[i], visit);
     VisitNumbers(norm, step + "norm of the gradient" + of, x.gradient[i], y.gradient[i], visit);
     // An update is the difference of two weights, each rounded to their type: a first update of 1e-3 of a
-    // weight of 1 is known to 1e-4 of itself, however close the gradients are.
-    VisitNumbers(norm, step + "norm of the update" + of, x.update[i], y.update[i], visit, ulp * x.weight[i]);
+    // weight of 1 is known to 1e-4 of itself, however close the gradients are. And AdamW divides a gradient
+    // by about itself, which makes the rounding of a gradient near epsilon as large as a step: no update is a
+    // "first norm".
+    VisitNumbers(&Tolerance::later_norm, step + "norm of the update" + of, x.update[i], y.update[i], visit,
+                 ulp * x.weight[i]);
   }
 }
 
