@@ -269,7 +269,8 @@ class Bench {
       const double flops =
           2.0 * static_cast<double>(tokens_) * static_cast<double>(m.outputs) * static_cast<double>(m.inputs);
       const std::string name = m.name;
-      Computes((name + " grad x").c_str(), flops, [&] { ops_.LinearBackwardInput(y, weight, /*add=*/false, grad_x, work); },
+      Computes((name + " grad x").c_str(), flops,
+               [&] { ops_.LinearBackwardInput(y, weight, /*add=*/false, grad_x, work); },
                [&] { at::mm_out(grad_x, y, weight); });
       Computes((name + " grad weight").c_str(), flops,
                [&] { ops_.LinearBackwardWeight(y, x, false, grad_weight, work); },

@@ -190,7 +190,8 @@ class LatentAttentionNode final : public DeclaredNode {
     if (t.gradients.key_value_up.defined()) {
       ops_.LinearBackwardWeight(t.grad_key_value, t.kv_normed, t.add, t.gradients.key_value_up, t.products);
     }
-    ops_.LinearBackwardInput(t.grad_key_value, t.weights.key_value_up, /*add=*/false, t.grad_kv_normed, t.products);
+    ops_.LinearBackwardInput(t.grad_key_value, t.weights.key_value_up, /*add=*/false, t.grad_kv_normed,
+                             t.products);
     ops_.RmsNormBackward(t.grad_kv_normed, t.kv_latent, t.weights.key_value_down_norm, kLatentNormEpsilon,
                          /*residual=*/at::Tensor(), /*add_x=*/false, t.grad_kv_latent, t.add,
                          t.gradients.key_value_down_norm, t.latent_norm_work);
@@ -214,14 +215,16 @@ class LatentAttentionNode final : public DeclaredNode {
       ops_.RmsNorm(t.query_down, t.weights.query_down_norm, kLatentNormEpsilon, t.query_normed);
       ops_.LinearBackwardWeight(t.grad_query, t.query_normed, t.add, t.gradients.query_up, t.products);
     }
-    ops_.LinearBackwardInput(t.grad_query, t.weights.query_up, /*add=*/false, t.grad_query_normed, t.products);
+    ops_.LinearBackwardInput(t.grad_query, t.weights.query_up, /*add=*/false, t.grad_query_normed,
+                             t.products);
     ops_.RmsNormBackward(t.grad_query_normed, t.query_down, t.weights.query_down_norm, kLatentNormEpsilon,
                          /*residual=*/at::Tensor(), /*add_x=*/false, t.grad_query_down, t.add,
                          t.gradients.query_down_norm, t.latent_norm_work);
     if (t.gradients.query_down.defined()) {
       ops_.LinearBackwardWeight(t.grad_query_down, t.normed, t.add, t.gradients.query_down, t.products);
     }
-    ops_.LinearBackwardInput(t.grad_query_down, t.weights.query_down, /*add=*/false, t.grad_share, t.products);
+    ops_.LinearBackwardInput(t.grad_query_down, t.weights.query_down, /*add=*/false, t.grad_share,
+                             t.products);
   }
 
   template <typename Tensors>

@@ -168,7 +168,8 @@ class RouteNode final : public DeclaredNode {
     }
     // The router's share first, then what came through the experts, then through the shared ones.
     at::Tensor& share = s_.widens ? t.wide : t.grad_normed;
-    ops_.LinearBackwardInput(t.grad_logits, Widened(t.router, t.wide_router), /*add=*/false, share, t.products);
+    ops_.LinearBackwardInput(t.grad_logits, Widened(t.router, t.wide_router), /*add=*/false, share,
+                             t.products);
     if (s_.widens) {
       t.grad_normed.copy_(share);
     }
@@ -183,7 +184,8 @@ class RouteNode final : public DeclaredNode {
   void BackwardShared(RouteBackward& t) const {
     SharedBackward& shared = t.shared;
     // `activated` is first the activation's gradient, then the activation itself.
-    ops_.LinearBackwardInput(shared.grad_made, shared.weight_down, /*add=*/false, shared.activated, t.products);
+    ops_.LinearBackwardInput(shared.grad_made, shared.weight_down, /*add=*/false, shared.activated,
+                             t.products);
     ops_.SwiGluBackward(shared.gate_up, shared.activated, shared.grad_gate_up, shared.activated);
     if (shared.grad_weight_down.defined()) {
       ops_.LinearBackwardWeight(shared.grad_made, shared.activated, t.add_router, shared.grad_weight_down,
@@ -193,7 +195,8 @@ class RouteNode final : public DeclaredNode {
       ops_.LinearBackwardWeight(shared.grad_gate_up, t.normed, t.add_router, shared.grad_weight_gate_up,
                                 t.products);
     }
-    ops_.LinearBackwardInput(shared.grad_gate_up, shared.weight_gate_up, /*add=*/false, shared.grad_normed, t.products);
+    ops_.LinearBackwardInput(shared.grad_gate_up, shared.weight_gate_up, /*add=*/false, shared.grad_normed,
+                             t.products);
     t.grad_normed.add_(shared.grad_normed);
   }
 

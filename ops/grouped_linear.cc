@@ -58,7 +58,8 @@ void GroupedLinearBackwardInput(const Operations& ops, const at::Tensor& begins,
       .ForEach([&](int64_t row, int64_t rows, int64_t first, int64_t outputs) {
         if (rows > 0) {
           at::Tensor out = grad_x.narrow(0, row, rows);
-          ops.LinearBackwardInput(grad_y.narrow(0, row, rows), weight.narrow(0, first, outputs), /*add=*/false, out, work);
+          ops.LinearBackwardInput(grad_y.narrow(0, row, rows), weight.narrow(0, first, outputs),
+                                  /*add=*/false, out, work);
         }
       });
 }

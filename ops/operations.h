@@ -34,8 +34,8 @@ class Operations {
   // Where the tensors of these operations lie: the current device of its kind.
   virtual c10::Device device() const = 0;
 
-  // What, beside an operation's arguments, decides which kernels run: ranks of one job have the same. SHA-256,
-  // hex; empty on the CPU.
+  // What, beside an operation's arguments, decides which kernels run: ranks of one job have the same.
+  // SHA-256, hex; empty on the CPU.
   virtual std::string kernels_digest() const = 0;
   // Those of sparse layers.
   virtual const SparseOperations& sparse() const = 0;

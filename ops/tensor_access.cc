@@ -94,7 +94,8 @@ void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at
   CheckElements("lse", lse, tokens * shape.heads, device);
 }
 
-void CheckBlock(const at::Tensor& logits, int64_t rows, int64_t first, int64_t vocabulary, DeviceKind device) {
+void CheckBlock(const at::Tensor& logits, int64_t rows, int64_t first, int64_t vocabulary,
+                DeviceKind device) {
   CheckMatrix("logits", logits, rows, logits.size(1), device);
   TORCH_CHECK(first >= 0 && first + logits.size(1) <= vocabulary, "a block of ", logits.size(1),
               " logits from ", first, " on is not within a vocabulary of ", vocabulary);

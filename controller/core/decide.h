@@ -66,8 +66,8 @@ struct Tick {
   absl::Time awake_since = absl::InfinitePast();  // this controller has run without standing still
 };
 
-using Input = std::variant<Submit, Cancel, AskCheckpoint, WorkerHello, WorkerDisconnected, WorkerDraining, AttemptReport,
-                           CheckpointTold, Tick>;
+using Input = std::variant<Submit, Cancel, AskCheckpoint, WorkerHello, WorkerDisconnected, WorkerDraining,
+                           AttemptReport, CheckpointTold, Tick>;
 
 // What `input` leads to.
 struct Decision {

@@ -318,8 +318,8 @@ int CrossEntropyBlockBackward(const Tokens& targets, int64_t first, int64_t colu
   if (rows == 0) return cudaSuccess;
   const T scale = static_cast<T>(1.0 / static_cast<double>(rows));
   WithPacks<E>({columns}, {logits}, [&]<int N>(Packed<N>) {
-    GradientsOfBlock<E, N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(targets, first, columns,
-                                                                                  scale, lse, logits);
+    GradientsOfBlock<E, N>
+        <<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(targets, first, columns, scale, lse, logits);
   });
   return cudaGetLastError();
 }
@@ -328,9 +328,9 @@ template int CrossEntropy(const float*, const Tokens&, int64_t, float*, double*,
 template int CrossEntropy(const double*, const Tokens&, int64_t, double*, double*, double*, Stream);
 template int CrossEntropy(const Bf16*, const Tokens&, int64_t, float*, double*, Bf16*, Stream);
 
-#define TANDEM_INSTANTIATE(E)                                                                               \
-  template int CrossEntropyBlock(const E*, const Tokens&, int64_t, int64_t, int64_t, Arithmetic<E>*,        \
-                                 Arithmetic<E>*, double*, Stream);                                          \
+#define TANDEM_INSTANTIATE(E)                                                                        \
+  template int CrossEntropyBlock(const E*, const Tokens&, int64_t, int64_t, int64_t, Arithmetic<E>*, \
+                                 Arithmetic<E>*, double*, Stream);                                   \
   template int CrossEntropyBlockBackward(const Tokens&, int64_t, int64_t, const Arithmetic<E>*, E*, Stream);
 
 TANDEM_INSTANTIATE(float)

@@ -284,11 +284,10 @@ class Cuda final : public Operations {
     CheckElements("loss", loss, 1, kGpu);
     WithElementType(logits, [&]<typename E>(E) {
       using T = Arithmetic<E>;
-      CheckLaunch(
-          cuda::CrossEntropyBlock(ElementsOf<E>(logits), ids, first, logits.size(1), vocabulary,
-                                  MutableElementsOf<T>(lse), MutableElementsOf<T>(target_logits),
-                                  loss.mutable_data_ptr<double>(), Current()),
-          "CrossEntropyBlock");
+      CheckLaunch(cuda::CrossEntropyBlock(ElementsOf<E>(logits), ids, first, logits.size(1), vocabulary,
+                                          MutableElementsOf<T>(lse), MutableElementsOf<T>(target_logits),
+                                          loss.mutable_data_ptr<double>(), Current()),
+                  "CrossEntropyBlock");
     });
   }
 
