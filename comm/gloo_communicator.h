@@ -19,7 +19,7 @@ namespace tandem::comm {
 // every collective. ranks: of the job, in the group's order, which errors name; empty: 0 to size - 1. A group
 // of one rank needs neither store nor network. Throws CommError naming group, rank, operation and what the
 // peer did. After Abort, or an error, a call that is already waiting ends with its timeout or the process
-// (Gloo cannot cancel it).
+// (Gloo cannot cancel it). The process ignores SIGPIPE: Gloo writes to peers that are gone.
 std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std::shared_ptr<Store> store,
                                                    const std::string& prefix, int rank, int size,
                                                    const std::string& data_address, absl::Duration timeout,

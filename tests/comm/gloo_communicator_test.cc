@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -269,7 +270,8 @@ class RankProcesses {
 // The arguments behind gtest's.
 struct RankArguments {
   RankArguments() {
-    at::set_num_threads(1);  // several processes share the cores, and idle OpenMP threads spin
+    at::set_num_threads(1);         // several processes share the cores, and idle OpenMP threads spin
+    std::signal(SIGPIPE, SIG_IGN);  // as a trainer does: Gloo writes to peers that are gone
     const std::vector<std::string> arguments = testing::internal::GetArgvs();
     const size_t count = arguments.size();
     folder = arguments.at(count - 3);
