@@ -67,8 +67,8 @@ class Slurm:
         (self.folder / "state").mkdir(parents=True)
         ports = free_ports(nodes + 1)
         host = socket.gethostname()
-        conf = CONF.format(host=host, user=subprocess.check_output(["id", "-un"], text=True).strip(), folder=self.folder,
-                           ports=ports, more=more)
+        self.user = subprocess.check_output(["id", "-un"], text=True).strip()
+        conf = CONF.format(host=host, user=self.user, folder=self.folder, ports=ports, more=more)
         for number in range(1, nodes + 1):
             (self.folder / f"spool-n{number}").mkdir()
             conf += NODE.format(number=number, host=host, port=ports[number])
@@ -86,8 +86,8 @@ class Slurm:
         return self
 
     def __exit__(self, *_):
-        self("scancel", "--signal=KILL", "--full", "--user", self("id", "-un"), check=False)
-        self("scancel", "--user", self("id", "-un"), check=False)
+        self("scancel", "--signal=KILL", "--full", "--user", self.user, check=False)
+        self("scancel", "--user", self.user, check=False)
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:

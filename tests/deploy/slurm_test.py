@@ -90,8 +90,8 @@ def main():
         (folder / "bin").mkdir()
         (folder / "bin/id").write_text("#!/bin/sh\n[ \"$*\" != -un ] || exec printf '%s\\n' 'LAB\\ada lovelace'\nexec /usr/bin/id \"$@\"\n")
         (folder / "bin/id").chmod(0o755)
-        os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
         with Slurm(folder / "slurm") as slurm:
+            slurm.env["PATH"] = f"{folder}/bin:{slurm.env['PATH']}"  # of the batch jobs
             batch = Batch(slurm, folder, "disturbed", command(job(folder, "disturbed")))
             try:
                 batch.wait_for_steps(20)
