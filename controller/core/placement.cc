@@ -160,9 +160,6 @@ std::vector<v1::Device> DevicesOf(const v1::Job& job) {
     case v1::DEVICE_CPU:
       return {v1::DEVICE_CPU};
     default:
-      if (job.resolved().model().has_moe()) {
-        return {v1::DEVICE_CPU};  // no trainer computes experts on GPUs yet
-      }
       return {v1::DEVICE_CUDA, v1::DEVICE_CPU};
   }
 }

@@ -206,13 +206,13 @@ TEST(DecideTest, AutoIsCudaWhereTheWholeJobFitsOnFreeGpus) {
             "needs 2 slots, 1 free of 4 on 2 workers with cuda and 0 free of 2 on 2 workers with cpu");
 }
 
-TEST(DecideTest, AutoIsCpuForExpertsWhichNoGpuComputesYet) {
+TEST(DecideTest, AutoIsCudaForExpertsToo) {
   Driver driver;
   driver.Connect(HelloWithGpus("a"));
   Submit submit = SubmitOf("job", 1);
   submit.resolved.mutable_model()->mutable_moe()->set_num_experts(4);
   driver.Feed(submit);
-  EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CPU);
+  EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CUDA);
 }
 
 // Two workers of one machine, which offer the same two GPUs.
