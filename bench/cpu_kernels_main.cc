@@ -33,6 +33,7 @@
 #include <functional>
 #include <vector>
 
+#include "bench/median.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention_work.h"
 #include "ops/operations.h"
@@ -40,6 +41,7 @@
 
 namespace {
 
+using tandem::bench::Median;
 using tandem::ops::AttentionShape;
 using tandem::ops::DeviceKind;
 using tandem::ops::Workspace;
@@ -69,12 +71,6 @@ double Milliseconds(const std::function<void()>& call) {
   const double begin = now();
   call();
   return now() - begin;
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
 }
 
 class Bench {

@@ -31,9 +31,10 @@
 
 namespace {
 
+using tandem::bench::Amount;
 using tandem::bench::Bounds;
-using tandem::bench::Print;
-using tandem::bench::Time;
+using tandem::bench::Bytes;
+using tandem::bench::Unit;
 using tandem::ops::DeviceKind;
 using tandem::ops::Workspace;
 namespace ops = tandem::ops;
@@ -75,26 +76,13 @@ class Bench {
   }
 
  private:
-  // amount: of bytes, or of floating point operations.
-  void Report(const char* name, const char* unit, double amount, const std::function<void()>& ours,
+  void Report(const char* name, const Amount& amount, const std::function<void()>& ours,
               const std::function<void()>& aten = {}) {
-    const bool moves = unit[0] == 'b';
-    const double ms = Time(ours);
-    nlohmann::ordered_json line = {{"operation", name}, {"ms", ms}, {unit, amount}};
-    line[moves ? "tb_per_s" : "tflop_per_s"] = amount / ms * 1e-9;
-    line["of_bound"] = amount / (moves ? bounds_.bytes_per_second : bounds_.flops_per_second) * 1e3 / ms;
-    line["aten_ms"] = nullptr;
-    if (aten) line["aten_ms"] = Time(aten);
-    Print(line);
+    tandem::bench::Report({{"operation", name}}, amount, bounds_, ours, aten);
   }
   Workspace Work(int64_t bytes) {
     if (work_.numel() < bytes) work_ = at::empty({bytes}, kBf16.dtype(at::kByte));
     return {.begin = work_.mutable_data_ptr(), .bytes = bytes};
-  }
-  static double Bytes(std::initializer_list<at::Tensor> tensors) {
-    double bytes = 0;
-    for (const at::Tensor& tensor : tensors) bytes += static_cast<double>(tensor.nbytes());
-    return bytes;
   }
 
   void Router() {
@@ -105,15 +93,16 @@ class Bench {
     at::Tensor tokens = at::empty({s_.experts}, kFloat.dtype(at::kDouble));
     at::Tensor dropped = at::empty({1}, kFloat.dtype(at::kDouble));
     const Workspace work = Work(ops::RouterLossesWorkBytes(DeviceKind::kGpu, s_.tokens, 1, s_.experts));
-    Report("route", "bytes", Bytes({logits_, chosen_, probabilities_}),
+    Report("route", {Unit::kBytes, Bytes({logits_, chosen_, probabilities_})},
            [&] { ops_.Route(config, logits_, {}, chosen_, probabilities_); });
-    Report("route backward", "bytes", Bytes({logits_, chosen_, chosen_, probabilities_, grad}),
+    Report("route backward", {Unit::kBytes, Bytes({logits_, chosen_, chosen_, probabilities_, grad})},
            [&] { ops_.RouteBackward(config, logits_, chosen_, chosen_, probabilities_, grad); });
-    Report("router losses", "bytes", Bytes({logits_}),
+    Report("router losses", {Unit::kBytes, Bytes({logits_})},
            [&] { ops_.RouterLosses(config, losses, logits_, values, work); });
-    Report("router losses backward", "bytes", Bytes({logits_, grad, grad}),
+    Report("router losses backward", {Unit::kBytes, Bytes({logits_, grad, grad})},
            [&] { ops_.RouterLossesBackward(config, losses, logits_, grad, work); });
-    Report("count tokens", "bytes", Bytes({chosen_}), [&] { ops_.CountTokens(chosen_, tokens, dropped); });
+    Report("count tokens", {Unit::kBytes, Bytes({chosen_})},
+           [&] { ops_.CountTokens(chosen_, tokens, dropped); });
   }
 
   // What a rank sends, and what it receives where all ranks have the same router.
@@ -126,13 +115,13 @@ class Bench {
     at::Tensor slots = at::empty({seen_, width_}, kIntegers);
     at::Tensor slot_probabilities = at::empty({seen_, width_}, kFloat);
     const Workspace work = Work(ops::SortWorkBytes(DeviceKind::kGpu, s_.tokens * s_.ranks, s_.ranks));
-    Report("plan sends", "bytes", Bytes({chosen_, place}),
+    Report("plan sends", {Unit::kBytes, Bytes({chosen_, place})},
            [&] { ops_.PlanSends(chosen_, local_, s_.tokens, counts, place, work); });
-    Report("pack sends", "bytes", Bytes({tokens, sent, place}),
+    Report("pack sends", {Unit::kBytes, Bytes({tokens, sent, place})},
            [&] { ops_.Permute(tokens, place, 0, sent); });
-    Report("send slots", "bytes", Bytes({chosen_, probabilities_, slots, slot_probabilities}),
+    Report("send slots", {Unit::kBytes, Bytes({chosen_, probabilities_, slots, slot_probabilities})},
            [&] { ops_.SendSlots(chosen_, probabilities_, place, local_, slots, slot_probabilities); });
-    Report("add returned", "bytes", Bytes({sent, back, place}),
+    Report("add returned", {Unit::kBytes, Bytes({sent, back, place})},
            [&] { ops_.Unpermute(sent, place, 0, /*add=*/false, back); });
     // The first rank's chunk, from each rank.
     received_slots_ = slots.narrow(0, 0, s_.tokens).repeat({s_.ranks, 1}).contiguous();
@@ -144,14 +133,15 @@ class Bench {
     at::Tensor rows = at::empty({rows_, s_.hidden}, kBf16);
     at::Tensor back = at::empty_like(tokens);
     const Workspace work = Work(ops::SortWorkBytes(DeviceKind::kGpu, seen_ * width_, local_));
-    Report("plan rows", "bytes", Bytes({received_slots_, row_of_}), [&] {
+    Report("plan rows", {Unit::kBytes, Bytes({received_slots_, row_of_})}, [&] {
       ops_.PlanRows(received_slots_, counts_, row_of_, work);
       ops_.PlanWindow(counts_, 0, rows_, begins_);
     });
     there_ = begins_[local_].item<int64_t>();
     const double moved = Bytes({tokens, row_of_}) + static_cast<double>(there_ * s_.hidden * 2);
-    Report("permute", "bytes", moved, [&] { ops_.Permute(tokens, row_of_, 0, rows); });
-    Report("unpermute", "bytes", moved, [&] { ops_.Unpermute(rows, row_of_, 0, /*add=*/false, back); });
+    Report("permute", {Unit::kBytes, moved}, [&] { ops_.Permute(tokens, row_of_, 0, rows); });
+    Report("unpermute", {Unit::kBytes, moved},
+           [&] { ops_.Unpermute(rows, row_of_, 0, /*add=*/false, back); });
   }
 
   void Products() {
@@ -169,12 +159,12 @@ class Bench {
     const at::Tensor ends = begins_.narrow(0, 1, local_).to(at::kInt);
     const double flops = 2.0 * static_cast<double>(there_) * static_cast<double>(inputs * outputs);
     Report(
-        name.c_str(), "flops", flops, [&] { ops_.GroupedLinear(begins_, x, weight, y, {}); },
+        name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, {}); },
         [&] { at::_grouped_mm(x, by_expert.transpose(1, 2), ends); });
-    Report((name + " grad x").c_str(), "flops", flops,
+    Report((name + " grad x").c_str(), {Unit::kFlops, flops},
            [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, {}); },
            [&] { at::_grouped_mm(y, by_expert, ends); });
-    Report((name + " grad weight").c_str(), "flops", flops,
+    Report((name + " grad weight").c_str(), {Unit::kFlops, flops},
            [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, {}); },
            [&] { at::_grouped_mm(y.t(), x, ends); });
   }
@@ -185,9 +175,9 @@ class Bench {
     at::Tensor activated = at::randn({rows_, s_.inner}, kBf16);
     at::Tensor grad_gate_up = at::empty_like(gate_up);
     at::Tensor grad_weights = at::empty_like(weights);
-    Report("weighted swiglu", "bytes", Bytes({gate_up, activated}),
+    Report("weighted swiglu", {Unit::kBytes, Bytes({gate_up, activated})},
            [&] { ops_.WeightedSwiGlu(begins_, gate_up, weights, activated); });
-    Report("weighted swiglu backward", "bytes", Bytes({gate_up, gate_up, activated, activated}), [&] {
+    Report("weighted swiglu backward", {Unit::kBytes, Bytes({gate_up, gate_up, activated, activated})}, [&] {
       ops_.WeightedSwiGluBackward(begins_, gate_up, weights, activated, grad_gate_up, activated,
                                   grad_weights);
     });

@@ -61,10 +61,11 @@
 
 namespace {
 
+using tandem::bench::Amount;
 using tandem::bench::Bounds;
+using tandem::bench::Bytes;
 using tandem::bench::MeasureBounds;
-using tandem::bench::Print;
-using tandem::bench::Time;
+using tandem::bench::Unit;
 using tandem::ops::AttentionShape;
 using tandem::ops::DeviceKind;
 using tandem::ops::Workspace;
@@ -111,31 +112,20 @@ class Bench {
  private:
   void Moves(const char* name, double bytes, const std::function<void()>& ours,
              const std::function<void()>& aten) {
-    Report(name, "bytes", bytes, bounds_.bytes_per_second, ours, aten);
+    Report(name, {Unit::kBytes, bytes}, ours, aten);
   }
   void Computes(const char* name, double flops, const std::function<void()>& ours,
                 const std::function<void()>& aten) {
-    Report(name, "flops", flops, bounds_.flops_per_second, ours, aten);
+    Report(name, {Unit::kFlops, flops}, ours, aten);
   }
-  void Report(const char* name, const char* unit, double amount, double per_second,
-              const std::function<void()>& ours, const std::function<void()>& aten) {
-    const double ms = Time(ours);
-    nlohmann::ordered_json line = {{"shape", s_.name}, {"operation", name}, {"ms", ms}, {unit, amount}};
-    line[unit == std::string("bytes") ? "tb_per_s" : "tflop_per_s"] = amount / ms * 1e-9;
-    line["of_bound"] = amount / per_second * 1e3 / ms;
-    line["aten_ms"] = nullptr;
-    if (aten) line["aten_ms"] = Time(aten);
-    Print(line);
+  void Report(const char* name, const Amount& amount, const std::function<void()>& ours,
+              const std::function<void()>& aten) {
+    tandem::bench::Report({{"shape", s_.name}, {"operation", name}}, amount, bounds_, ours, aten);
     c10::cuda::CUDACachingAllocator::emptyCache();
   }
   Workspace Work(int64_t bytes) {
     if (work_.numel() < bytes) work_ = at::empty({bytes}, kBf16.dtype(at::kByte));
     return {.begin = work_.mutable_data_ptr(), .bytes = bytes};
-  }
-  static double Bytes(std::initializer_list<at::Tensor> tensors) {
-    double bytes = 0;
-    for (const at::Tensor& tensor : tensors) bytes += static_cast<double>(tensor.nbytes());
-    return bytes;
   }
 
   void Norm() {

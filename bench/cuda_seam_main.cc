@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/median.h"
 #include "bench/read_job.h"
 #include "bench/timed_operations.h"
 #include "device/device.h"
@@ -43,6 +44,7 @@
 
 namespace {
 
+using tandem::bench::Median;
 using tandem::device::TimeMark;
 using Clock = std::chrono::steady_clock;
 
@@ -161,15 +163,6 @@ class MarkingBackend final : public tandem::trainer::Backend {
   std::unique_ptr<tandem::ops::Operations> operations_;  // null: the backend's
   std::unique_ptr<tandem::fsdp::ShardKernels> shard_kernels_;
 };
-
-double Median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
 
 // Pieces of work that the compute stream gets in one run of a program.
 size_t ComputePieces(const tandem::schedules::Program& program) {

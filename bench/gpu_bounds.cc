@@ -10,11 +10,12 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
+#include "bench/median.h"
 #include "device/cuda/check.h"
 
 namespace tandem::bench {
@@ -34,18 +35,38 @@ double Time(const std::function<void()>& call) {
     CheckCuda(cudaEventRecord(events[i + 1], stream), "event");
   }
   CheckCuda(cudaStreamSynchronize(stream), "the measured call");
-  std::vector<float> times(kRuns);
+  std::vector<double> times;
   for (int i = 0; i < kRuns; ++i) {
-    CheckCuda(cudaEventElapsedTime(&times[i], events[i], events[i + 1]), "time");
+    float ms = 0;
+    CheckCuda(cudaEventElapsedTime(&ms, events[i], events[i + 1]), "time");
+    times.push_back(ms);
   }
   for (const cudaEvent_t event : events) CheckCuda(cudaEventDestroy(event), "event");
-  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
-  return times[kRuns / 2];
+  return Median(std::move(times));
 }
 
 void Print(const nlohmann::ordered_json& line) {
   std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);
+}
+
+double Bytes(std::initializer_list<at::Tensor> tensors) {
+  double bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<double>(tensor.nbytes());
+  return bytes;
+}
+
+void Report(nlohmann::ordered_json line, const Amount& amount, const Bounds& bounds,
+            const std::function<void()>& ours, const std::function<void()>& aten) {
+  const bool moves = amount.unit == Unit::kBytes;
+  const double ms = Time(ours);
+  line["ms"] = ms;
+  line[moves ? "bytes" : "flops"] = amount.number;
+  line[moves ? "tb_per_s" : "tflop_per_s"] = amount.number / ms * 1e-9;
+  line["of_bound"] = amount.number / (moves ? bounds.bytes_per_second : bounds.flops_per_second) * 1e3 / ms;
+  line["aten_ms"] = nullptr;
+  if (aten) line["aten_ms"] = Time(aten);
+  Print(line);
 }
 
 Bounds MeasureBounds() {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <functional>
+#include <initializer_list>
 
 #include "nlohmann/json.hpp"
 
@@ -22,5 +25,18 @@ struct Bounds {
 // A copy within the GPU, in bytes read and written, and an 8192^3 product of bfloat16. Prints both, with the
 // GPU's name.
 Bounds MeasureBounds();
+
+// What an operation has to move or to compute.
+enum class Unit { kBytes, kFlops };
+struct Amount {
+  Unit unit = Unit::kBytes;
+  double number = 0;
+};
+double Bytes(std::initializer_list<at::Tensor> tensors);
+
+// Times `ours` and, where there is one, ATen's of the same. Prints `line` (which says what it is) with the
+// times, the amount, its rate, and the share of the bound.
+void Report(nlohmann::ordered_json line, const Amount& amount, const Bounds& bounds,
+            const std::function<void()>& ours, const std::function<void()>& aten);
 
 }  // namespace tandem::bench

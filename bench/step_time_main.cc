@@ -13,8 +13,10 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bench/median.h"
 #include "bench/read_job.h"
 #include "nlohmann/json.hpp"
 #include "plan/recorded_steps.h"
@@ -69,12 +71,11 @@ double ProgramMilliseconds(const tandem::plan::JobPlan& plan, const Recorded& re
       slowest[step.step()] = std::max(slowest[step.step()], time);
     }
   }
-  std::vector<int64_t> times;
+  std::vector<double> times;
   for (const auto& [step, time] : slowest) {
-    times.push_back(time);
+    times.push_back(static_cast<double>(time));
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return static_cast<double>(times[times.size() / 2]) * 1e-6;
+  return tandem::bench::Median(std::move(times)) * 1e-6;
 }
 
 bool WriteProfile(const tandem::plan::JobPlan& plan, const Recorded& recorded, const char* path) {

@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/median.h"
 #include "device/cuda/check.h"
 #include "nlohmann/json.hpp"
 #include "ops/cuda/product_plan.h"
@@ -39,6 +40,7 @@
 
 namespace {
 
+using tandem::bench::Median;
 using tandem::device::CheckCuda;
 using tandem::ops::ProductTable;
 using tandem::ops::Workspace;
@@ -109,12 +111,6 @@ std::vector<Algorithm> AllAlgorithms(cublasLtHandle_t handle, cudaDataType_t typ
   }
   std::shuffle(all.begin(), all.end(), std::mt19937(2026));
   return all;
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 class Tuner {
