@@ -35,3 +35,18 @@ function(tandem_test name)
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
+
+# tandem_messages(<target> FILE): the messages of FILE.proto of this folder, which other folders do not see.
+# #include "FOLDER/FILE.pb.h".
+function(tandem_messages target file)
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(gen ${CMAKE_CURRENT_BINARY_DIR}/gen)
+  file(MAKE_DIRECTORY ${gen})
+  set(sources ${gen}/${folder}/${file}.pb.cc ${gen}/${folder}/${file}.pb.h)
+  add_custom_command(OUTPUT ${sources}
+    COMMAND protobuf::protoc -I ${CMAKE_SOURCE_DIR} --cpp_out=${gen} ${CMAKE_CURRENT_SOURCE_DIR}/${file}.proto
+    DEPENDS ${file}.proto VERBATIM)
+  add_library(${target} STATIC ${sources})
+  target_include_directories(${target} SYSTEM PUBLIC ${gen})
+  target_link_libraries(${target} PUBLIC protobuf::libprotobuf)
+endfunction()
