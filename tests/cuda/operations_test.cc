@@ -24,75 +24,20 @@
 #include "ops/operations.h"
 #include "ops/rope.h"
 #include "ops/row_work.h"
+#include "tests/cuda/against_cpu.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
 namespace {
 
 using test::FilledWithNan;
-using test::Numbers;
 using test::RelativeError;
 using test::SameBits;
 using test::StatisticsOf;
 using test::Tolerance;
 using test::WorkMemory;
 
-// Every operation on the GPU against the CPU's in double, which tests/ops compares with autograd, on the same
-// numbers; and against itself.
-class CudaOperationsTest : public testing::TestWithParam<at::ScalarType> {
- protected:
-  using Tensors = std::vector<at::Tensor>;
-
-  at::Tensor Normal(const std::vector<int64_t>& shape) { return numbers_.Normal(shape).to(GetParam()); }
-  at::Tensor NanOf(const std::vector<int64_t>& shape) { return FilledWithNan(shape, GetParam()); }
-  // Of statistics: float where elements are bfloat16.
-  at::Tensor NormalStatistics(const std::vector<int64_t>& shape) {
-    return numbers_.Normal(shape).to(StatisticsOf(GetParam()));
-  }
-  at::Tensor NanStatistics(const std::vector<int64_t>& shape) {
-    return FilledWithNan(shape, StatisticsOf(GetParam()));
-  }
-
-  // run(operations, in, out): `out` is read and written. Compares `out` after both, to `slack` times what the
-  // types promise; and, where it `repeats`, a second run with the first.
-  void Compare(const Tensors& in, const Tensors& out,
-               const std::function<void(const Operations&, const Tensors&, Tensors&)>& run, double slack = 2,
-               bool repeats = true) {
-    Tensors expected = InDouble(out);
-    run(CpuOperations(), InDouble(in), expected);
-    Tensors first = Copies(out, at::kCUDA);
-    Tensors second = Copies(out, at::kCUDA);
-    const Tensors on_gpu = Copies(in, at::kCUDA);
-    run(CudaOperations(), on_gpu, first);
-    run(CudaOperations(), on_gpu, second);
-    for (size_t i = 0; i < out.size(); ++i) {
-      // What is left in double was computed from statistics.
-      const at::ScalarType type = out[i].scalar_type();
-      const double tolerance = slack * Tolerance(type == at::kDouble ? StatisticsOf(GetParam()) : type);
-      EXPECT_LE(RelativeError(first[i].cpu(), expected[i]), tolerance) << "output " << i;
-      if (repeats) {
-        EXPECT_TRUE(SameBits(first[i].cpu(), second[i].cpu())) << "output " << i << " does not repeat";
-      }
-    }
-  }
-
-  Numbers numbers_{20251};
-
- private:
-  static Tensors Copies(const Tensors& tensors, at::DeviceType device) {
-    Tensors copies;
-    for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone().to(device));
-    return copies;
-  }
-  static Tensors InDouble(const Tensors& tensors) {
-    Tensors copies;
-    for (const at::Tensor& tensor : tensors) {
-      const bool number = tensor.is_floating_point();
-      copies.push_back(number ? tensor.clone().to(at::kDouble) : tensor.clone());
-    }
-    return copies;
-  }
-};
+class CudaOperationsTest : public test::AgainstCpuTest {};
 
 DeviceKind KindOf(const Operations& ops) {
   return ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
@@ -172,7 +117,7 @@ TEST_P(CudaOperationsTest, Attention) {
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
             RunAttention(ops, form, in[0], in[1], out);
           },
-          GetParam() == at::kBFloat16 ? 4 : 2, repeats);
+          GetParam() == at::kBFloat16 ? 4 : 2, /*repeats=*/repeats ? 2 : 1);
     }
   }
 }
