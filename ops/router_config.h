@@ -33,6 +33,9 @@ enum class DropPolicy : uint8_t {
 struct RouterCapacity {
   double factor = 0;  // of the tokens of an expert where the load is even; 0: room for all
   DropPolicy policy = DropPolicy::kProbability;
+  // Each expert computes as many rows as it has room for, whatever it has: the rest are zeros, which change
+  // no number. What a step costs then does not depend on the router. Needs a factor.
+  bool pads = false;
 };
 
 // The tokens of `tokens` that an expert has room for: ceil(tokens k / E * factor), but never more than there

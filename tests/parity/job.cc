@@ -95,6 +95,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     if (options.drop_by_position) {
       moe.set_drop_policy(v1::DROP_POLICY_POSITION);
     }
+    moe.set_pad_to_capacity(options.pad_to_capacity);
     moe.set_router_aux_loss_coef(options.router_aux_loss);
     moe.set_router_z_loss_coef(options.router_z_loss);
   }
