@@ -109,7 +109,7 @@ const Shape kShapes[] = {
     {"mixtral_padded_that_drops_by_probability",
      Padded(
          Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
-                  1.25, ops::DropPolicy::kProbability)),
+                  0.9, ops::DropPolicy::kProbability)),
      {2, 33}},
     // Every expert computes as many rows as there are tokens, and drops none.
     {"qwen3_moe_padded_with_room_for_all",
