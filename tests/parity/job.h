@@ -62,8 +62,7 @@ struct JobOptions {
   int64_t checkpoint_every_steps = 0;
   std::string resume;
   uint64_t seed = 7;
-  std::string text;   // a file; empty: a folder of this repository
-  std::string files;  // of the folder of text: "/text.*"; empty: all
+  std::string text;  // a file; empty: one that no change of the sources changes
 };
 
 plan::JobPlan MakeJob(const JobOptions& options);
