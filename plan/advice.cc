@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/name_list.h"
 #include "plan/quantity_text.h"
 #include "schedules/program/text.h"
 
@@ -38,6 +39,20 @@ std::string Plural(Opcode opcode) {
     default:
       return schedules::ToText(opcode);
   }
+}
+
+// Whether training.recompute `words` computes again all that `now` does, and more.
+bool RecomputesMore(const std::string& words, const std::string& now) {
+  const std::vector<std::string> has = jobspec::NamesIn(words, "off");
+  const std::vector<std::string> needs = jobspec::NamesIn(now, "off");
+  const auto contains = [](const std::vector<std::string>& all, const std::string& word) {
+    return std::find(all.begin(), all.end(), word) != all.end();
+  };
+  const bool covers = std::all_of(needs.begin(), needs.end(), [&](const std::string& word) {
+    return contains(has, word) || (word != "head" && contains(has, "layer"));
+  });
+  return covers &&
+         !std::all_of(has.begin(), has.end(), [&](const std::string& word) { return contains(needs, word); });
 }
 
 class Adviser {
@@ -92,8 +107,10 @@ class Adviser {
       }
     }
     if (!Fits(prediction_.device_bytes())) {
-      for (const char* words : {"head", "attention", "mlp", "attention,mlp", "layer", "layer,head"}) {
-        if (const std::string& now = resolved_.training().recompute(); now == "off") {
+      const std::string& now = resolved_.training().recompute();
+      for (const char* words :
+           {"head", "attention", "mlp", "attention,mlp", "attention,mlp,head", "layer", "layer,head"}) {
+        if (RecomputesMore(words, now)) {
           v1::JobSpec changed = resolved_;
           changed.mutable_training()->set_recompute(words);
           try_with({.path = kRecompute, .from = now, .to = words}, std::move(changed));

@@ -388,6 +388,19 @@ TEST(AdviceTest, RecomputationIsProposedWhereItAloneMakesAJobFit) {
   EXPECT_THAT(AdviceText(recomputing, profile), Not(HasSubstr("does not fit")));
 }
 
+TEST(AdviceTest, MoreRecomputationIsProposedToAJobThatRecomputes) {
+  v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}");
+  job.mutable_training()->set_micro_batch_size(1);
+  job.mutable_training()->set_recompute("attention");
+  v1::JobSpec recomputing = job;
+  recomputing.mutable_training()->set_recompute("layer,head");
+  DeviceProfile profile = FastLink();
+  profile.memory_bytes = PlanMemory(MakeJobPlan(recomputing)).arena_bytes;
+  EXPECT_THAT(AdviceText(job, profile),
+              ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of attention needs "
+                            "[0-9.]+ MiB and fits\\."));
+}
+
 TEST(AdviceTest, ShardingMoreIsProposedWhereItMakesAJobFit) {
   v1::JobSpec job = TestJob("{ranks: 6, fsdp: {strategy: replicate, prefetch: 0}}");
   v1::JobSpec sharded = job;
