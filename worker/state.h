@@ -127,7 +127,7 @@ struct Notice {
 struct SessionState {
   bool open = false;
   bool hello_sent = false;
-  bool drain_told = false;  // to the controller
+  bool drain_sent = false;  // to the controller
   bool welcomed = false;
   absl::Time heard_at = absl::InfinitePast();  // the controller, or the opening
   uint64_t next_seq = 1;

@@ -13,7 +13,7 @@ Outcome Step(WorkerState& state, const Input& input, absl::Time now) {
   constexpr int kMaxRounds = 16;
   Outcome outcome;
   Take(input, state, now, outcome);
-  for (int round = 0; Converge(state, now, outcome); ++round) {
+  for (int round = 0; Reconcile(state, now, outcome); ++round) {
     TANDEM_CHECK(round < kMaxRounds, "the worker's state comes to rest");
   }
   return outcome;
