@@ -591,6 +591,27 @@ grpc::ServerUnaryReactor* JobsService::GetServerInfo(grpc::CallbackServerContext
   response->set_store_id(parts_.store.store_id());
   response->set_term(parts_.store.term());
   *response->mutable_now() = proto::ToProto(parts_.clock.Now());
+  if (!caller->is_page) {
+    response->set_caller(tls::ToText(caller->identity));
+  }
+  return Reply(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* JobsService::SignIn(grpc::CallbackServerContext* context,
+                                              const v1::SignInRequest* request,
+                                              v1::SignInResponse* response) {
+  const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.SignIn", request);
+  if (!caller.ok()) {
+    return Reply(context, caller.status());
+  }
+  absl::StatusOr<SignIns::Code> code = parts_.sign_ins.Issue(*caller);
+  if (!code.ok()) {
+    return Reply(context, code.status());
+  }
+  response->set_code(std::move(code->secret));
+  response->set_page(std::move(code->page));
+  response->set_caller(tls::ToText(caller->identity));
+  *response->mutable_code_life() = proto::ToProto(SignIns::kCodeLife);
   return Reply(context, absl::OkStatus());
 }
 

@@ -7,6 +7,7 @@
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/access.h"
 #include "controller/rpc/sessions.h"
+#include "controller/rpc/sign_ins.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/store/history.h"
@@ -32,6 +33,7 @@ class JobsService final : public v1::Jobs::CallbackService {
     const platform::Clock& clock;
     platform::Random& random;
     Access& access;
+    SignIns& sign_ins;
   };
   explicit JobsService(const Parts& parts) : parts_(parts) {}
 
@@ -65,6 +67,8 @@ class JobsService final : public v1::Jobs::CallbackService {
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest* request,
                                           v1::ServerInfo* response) override;
+  grpc::ServerUnaryReactor* SignIn(grpc::CallbackServerContext* context, const v1::SignInRequest* request,
+                                   v1::SignInResponse* response) override;
 
  private:
   const Parts parts_;
