@@ -134,7 +134,7 @@ class Bench {
     at::Tensor back = at::empty_like(tokens);
     const Workspace work = Work(ops::SortWorkBytes(DeviceKind::kGpu, seen_ * width_, local_));
     Report("plan rows", {Unit::kBytes, Bytes({received_slots_, row_of_})}, [&] {
-      ops_.PlanRows(received_slots_, counts_, row_of_, work);
+      ops_.PlanRows(received_slots_, /*chunk=*/0, counts_, row_of_, work);
       ops_.PlanWindow(counts_, 0, rows_, begins_);
     });
     there_ = begins_[local_].item<int64_t>();

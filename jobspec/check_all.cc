@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <tuple>
+#include <utility>
 
 #include "jobspec/jobspec.h"
 #include "jobspec/validate.h"
@@ -19,7 +20,8 @@ bool IsBefore(const v1::Violation& a, const v1::Violation& b) {
 
 }  // namespace
 
-std::vector<v1::Violation> CheckAll(ReadResult& read, bool files) {
+Checked CheckAll(ReadResult& read, const std::function<bool(const v1::JobSpec& resolved)>& files) {
+  v1::JobSpec resolved;
   std::vector<v1::Violation> violations = read.violations;
   std::vector<std::string> unusable = read.unusable;
   const auto add = [&](std::vector<v1::Violation> more) {
@@ -39,14 +41,16 @@ std::vector<v1::Violation> CheckAll(ReadResult& read, bool files) {
       unusable.push_back(violation.path() == "model.hugging_face" ? "model" : violation.path());
     }
     std::move(local.begin(), local.end(), std::back_inserter(violations));
-    add(ValidateExcept(read.spec, unusable));
-    if (files) {
-      add(CheckFiles(Resolve(read.spec)));
+    Checked checked = CheckExcept(read.spec, unusable);
+    resolved = std::move(checked.resolved);
+    add(std::move(checked.violations));
+    if (files(resolved)) {
+      add(CheckFiles(resolved));
     }
   }
   Locate(read, violations);
   std::stable_sort(violations.begin(), violations.end(), IsBefore);
-  return violations;
+  return {.resolved = std::move(resolved), .violations = std::move(violations)};
 }
 
 }  // namespace tandem::jobspec

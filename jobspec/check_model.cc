@@ -105,6 +105,20 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
     check.Refuse("model.moe.drop_policy", ValueText(FindValue(check.spec(), "model.moe.drop_policy")),
                  "nothing without a capacity_factor", "omit the key, or give the factor");
   }
+  if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 && moe.pad_to_capacity()) {
+    check.Refuse(
+        "model.moe.pad_to_capacity", "true", "false without a capacity_factor",
+        "omit the key: an expert that has room for all tokens would compute as many rows; or give the "
+        "factor");
+  }
+  if (check.Usable({"model.moe.pad_to_capacity", "parallelism.dispatch.rows_at_a_time"}) &&
+      moe.pad_to_capacity() && check.IsWritten("parallelism.dispatch.rows_at_a_time")) {
+    check.Refuse(
+        "parallelism.dispatch.rows_at_a_time",
+        ValueText(FindValue(check.spec(), "parallelism.dispatch.rows_at_a_time")),
+        absl::StrCat("nothing with pad_to_capacity: true", check.Origin("model.moe.pad_to_capacity")),
+        "padded rows are computed all at once, and are no more than the factor says: omit one of the two");
+  }
   if (check.Usable({"model.moe.capacity_factor", "model.moe.router_bias_update_rate"}) &&
       moe.capacity_factor() > 0 && moe.router_bias_update_rate() > 0) {
     check.Refuse("model.moe.capacity_factor", absl::StrCat(moe.capacity_factor()),

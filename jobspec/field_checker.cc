@@ -92,11 +92,11 @@ std::string FieldChecker::Origin(std::string_view path) const {
   return " (the default)";
 }
 
-std::vector<v1::Violation> FieldChecker::TakeViolations() {
+Checked FieldChecker::Take() {
   std::stable_sort(violations_.begin(), violations_.end(), [](const auto& a, const auto& b) {
     return SchemaOrder(a.path()) < SchemaOrder(b.path());
   });
-  return std::move(violations_);
+  return {.resolved = std::move(spec_), .violations = std::move(violations_)};
 }
 
 // Whatever a peer can put in a message that no text can: unknown fields, enum numbers, odd text.

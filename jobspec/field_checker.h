@@ -50,8 +50,8 @@ class FieldChecker {
   const v1::JobSpec& submitted() const { return submitted_; }
   const v1::JobSpec& spec() const { return spec_; }  // resolved
 
-  // In the order of the proto.
-  std::vector<v1::Violation> TakeViolations();
+  // The resolved spec and the violations, in the order of the proto. Last.
+  Checked Take();
 
  private:
   void CheckMessage(const google::protobuf::Message& message, const std::string& path);
@@ -60,7 +60,7 @@ class FieldChecker {
   void CheckRanges();
 
   const v1::JobSpec& submitted_;
-  const v1::JobSpec spec_;
+  v1::JobSpec spec_;
   const std::vector<std::string>& unusable_;
   std::vector<v1::Violation> violations_;
 };

@@ -175,7 +175,6 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
       {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},
       {"model.moe.drop_policy", {"probability", "position"}, "use one of these"},
-      {"model.moe.pad_to_capacity", {"false"}, "not built yet: rows that are no token's; omit the key"},
       {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},
       {"parallelism.context", {"1"}, "not built yet: context parallelism; use 1"},
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,19 +36,26 @@ std::vector<v1::Violation> Localize(v1::JobSpec& spec);
 // Fills every default and preset. Pure; total: a field that Validate will refuse is left as it is.
 v1::JobSpec Resolve(const v1::JobSpec& spec);
 
-// Everything that is wrong with a spec as submitted (Resolve is applied inside), in the order of the proto.
-// Pure and identical in CLI and controller. Also refuses unknown binary fields, and relative paths, which
-// mean nothing on another machine (Localize makes them absolute).
+// What a spec as submitted comes to.
+struct Checked {
+  v1::JobSpec resolved;                   // Resolve of it, also where something is wrong
+  std::vector<v1::Violation> violations;  // everything that is wrong
+};
+
+// Violations are in the order of the proto. Pure and identical in CLI and controller. Also refuses unknown
+// binary fields, and relative paths, which mean nothing on another machine (Localize makes them absolute).
+Checked Check(const v1::JobSpec& spec);
+
+// The violations alone.
 std::vector<v1::Violation> Validate(const v1::JobSpec& spec);
 
 // Data, checkpoint directory: what only the machine that has the files can say. `spec` is resolved.
 // The CLI calls it where the path exists locally, the worker always.
 std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved);
 
-// All that this machine can say about a file, at once and in file order: what the reader, Localize, Validate
-// and, with `files`, CheckFiles find, located. Leaves read.spec localized; it is good where the result is
-// empty.
-std::vector<v1::Violation> CheckAll(ReadResult& read, bool files);
+// All that this machine can say about a file, at once and in file order: what the reader, Localize, Check
+// and, where `files` asks for it of the resolved spec, CheckFiles find, located. Leaves read.spec localized.
+Checked CheckAll(ReadResult& read, const std::function<bool(const v1::JobSpec& resolved)>& files);
 
 // Adds file, line and column to violations: of the path's key, or of the innermost block around it that the
 // file has.

@@ -34,7 +34,8 @@ model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
       .router_z_loss_coef = spec.router_z_loss_coef(),
       .capacity = {.factor = spec.capacity_factor(),
                    .policy = spec.drop_policy() == v1::DROP_POLICY_POSITION ? ops::DropPolicy::kPosition
-                                                                            : ops::DropPolicy::kProbability}};
+                                                                            : ops::DropPolicy::kProbability,
+                   .pads = spec.pad_to_capacity()}};
   if (deepseek) {
     moe.router.score = ops::RouterScore::kSigmoid;
     moe.router.groups = spec.n_group();

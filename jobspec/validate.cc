@@ -26,7 +26,7 @@ void CheckIdentity(FieldChecker& check) {
 
 }  // namespace
 
-std::vector<v1::Violation> ValidateExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable) {
+Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable) {
   FieldChecker check(spec, unusable);
   check.CheckFields();
   CheckIdentity(check);
@@ -41,9 +41,11 @@ std::vector<v1::Violation> ValidateExcept(const v1::JobSpec& spec, const std::ve
   CheckBatch(check);
   CheckPrecision(check);
   CheckCheckpoint(check);
-  return check.TakeViolations();
+  return check.Take();
 }
 
-std::vector<v1::Violation> Validate(const v1::JobSpec& spec) { return ValidateExcept(spec, {}); }
+Checked Check(const v1::JobSpec& spec) { return CheckExcept(spec, {}); }
+
+std::vector<v1::Violation> Validate(const v1::JobSpec& spec) { return Check(spec).violations; }
 
 }  // namespace tandem::jobspec

@@ -8,7 +8,7 @@
 
 namespace tandem::jobspec {
 
-// Validate, saying nothing about fields at or below the `unusable` paths, nor about what follows from them.
-std::vector<v1::Violation> ValidateExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable);
+// Check, saying nothing about fields at or below the `unusable` paths, nor about what follows from them.
+Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable);
 
 }  // namespace tandem::jobspec

@@ -48,9 +48,12 @@ struct DecoderShapes {
   bool exact_chunks;      // of these only those there are travel
   double fill;            // what is expected of the chunks that travel
   int64_t slots;          // experts of a rank that one token may have
-  int64_t expected_rows;  // T * k: of the experts of a rank, where the router is balanced
-  int64_t rows;           // of the experts of a rank that are computed at a time
-  int64_t expert_passes;  // that compute the most rows there can be, seen * slots
+  int64_t room;           // rows that an expert may have: those that it has room for of each rank's tokens
+  int64_t padded_rows;    // that every expert has, whatever it is sent; 0: those that it is sent
+  int64_t expected_rows;  // of the experts of a rank, where the router is balanced; padded: all
+  int64_t most_rows;      // that they may have
+  int64_t rows;           // of them that are computed at a time; padded: all
+  int64_t expert_passes;  // that compute the most rows there can be
   int64_t shared_inner;   // of the MLP beside the experts; 0: none
   LatentAttention latent;
   bool widens;   // statistics are of a wider type than what is computed in

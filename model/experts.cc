@@ -38,8 +38,12 @@ InputSpec Seen(const DecoderShapes& s, const char* name, int64_t columns, Elemen
 //
 // As many rows as s.rows are computed at a time, and gate and up are kept of the first of them: where a
 // router sends more to one rank, the passes that follow compute theirs again in the backward.
+//
+// Where experts are padded to the rows that they have room for, rows that are no token's are zeros in all
+// that is computed of them, and so is what they add to the weights' gradients.
 NodeDeclaration DeclareExperts(const DecoderShapes& s) {
-  const double flops = s.ProductFlops(s.hidden, 3 * s.expert_inner) * static_cast<double>(s.chosen);
+  const double flops = 2.0 * static_cast<double>(s.expected_rows) * static_cast<double>(s.hidden) *
+                       static_cast<double>(3 * s.expert_inner);
   PartSpec part{.name = "experts"};
   for (int64_t expert = s.first_expert; expert < s.first_expert + s.local_experts; ++expert) {
     for (const char* name : {"gate.", "up."}) {

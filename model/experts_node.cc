@@ -140,7 +140,7 @@ class ExpertsNode final : public SplitNode {
   // computes of the rows of its memory are those that `begins` says there are.
   template <typename Visit>
   void ForEachPass(Sorted& t, const Visit& visit) const {
-    sparse().PlanRows(t.chosen, t.counts, t.row_of, t.sort_work);
+    sparse().PlanRows(t.chosen, s_.padded_rows, t.counts, t.row_of, t.sort_work);
     for (int64_t pass = 0; pass < s_.expert_passes; ++pass) {
       const int64_t first = pass * s_.rows;
       if (!sparse().PlanWindow(t.counts, first, s_.rows, t.begins) && pass > 0) {
@@ -150,8 +150,16 @@ class ExpertsNode final : public SplitNode {
     }
   }
 
+  // The rows of a pass, of tokens or of their slots.
+  void Permute(const at::Tensor& from, const Sorted& t, int64_t first, at::Tensor& rows) const {
+    if (s_.padded_rows > 0) {
+      rows.zero_();
+    }
+    sparse().Permute(from, t.row_of, first, rows);
+  }
+
   void GateUp(Sorted& t, const at::Tensor& weight, int64_t first, at::Tensor& gate_up) const {
-    sparse().Permute(t.normed, t.row_of, first, t.rows);
+    Permute(t.normed, t, first, t.rows);
     sparse().GroupedLinear(t.begins, t.rows, weight, gate_up, t.products);
   }
 
@@ -165,7 +173,7 @@ class ExpertsNode final : public SplitNode {
         return;  // recomputed for the backward, which does not read it
       }
       const at::Tensor& begins = t.sorted.begins;
-      sparse().Permute(t.probabilities, t.sorted.row_of, first, t.row_probabilities);
+      Permute(t.probabilities, t.sorted, first, t.row_probabilities);
       sparse().WeightedSwiGlu(begins, gate_up, t.row_probabilities, t.activated);
       sparse().GroupedLinear(begins, t.activated, t.weight_down, t.made_rows, t.sorted.products);
       sparse().Unpermute(t.made_rows, t.sorted.row_of, first, /*add=*/first > 0, t.made);
@@ -175,8 +183,8 @@ class ExpertsNode final : public SplitNode {
   // Leaves the gradients of what was made of the rows in grad_rows. `activated` is first the activation's
   // gradient, then the activation itself.
   void InnerGradients(const Sorted& t, InnerBackward& b, Inner& inner, int64_t first) const {
-    sparse().Permute(b.probabilities, t.row_of, first, b.row_probabilities);
-    sparse().Permute(b.grad_made, t.row_of, first, b.grad_rows);
+    Permute(b.probabilities, t, first, b.row_probabilities);
+    Permute(b.grad_made, t, first, b.grad_rows);
     sparse().GroupedLinearBackwardInput(t.begins, b.grad_rows, b.weight_down, inner.activated, t.products);
     sparse().WeightedSwiGluBackward(t.begins, inner.gate_up, b.row_probabilities, inner.activated,
                                     inner.grad_gate_up, inner.activated, b.grad_row_probabilities);
@@ -208,8 +216,8 @@ class ExpertsNode final : public SplitNode {
         GateUp(sorted, b.weight_gate_up, first, inner.gate_up);
         InnerGradients(sorted, b, inner, first);
       } else {
-        sparse().Permute(b.grad_made, sorted.row_of, first, b.grad_rows);
-        sparse().Permute(sorted.normed, sorted.row_of, first, sorted.rows);
+        Permute(b.grad_made, sorted, first, b.grad_rows);
+        Permute(sorted.normed, sorted, first, sorted.rows);
       }
       const bool add = t.add || first > 0;
       sparse().GroupedLinearBackwardWeight(sorted.begins, b.grad_rows, inner.activated, add,

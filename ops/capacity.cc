@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -12,6 +13,23 @@
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
+namespace {
+
+// slots: more than `capacity`, ascending.
+template <typename Key>
+void PutThoseThatStayFirst(int64_t capacity, const Key& key, std::vector<int64_t>& slots) {
+  using T = std::invoke_result_t<Key, int64_t>;
+  std::vector<T> keys(slots.size());
+  std::transform(slots.begin(), slots.end(), keys.begin(), key);
+  std::nth_element(keys.begin(), keys.begin() + (capacity - 1), keys.end(), std::greater<T>());
+  const T last = keys[capacity - 1];
+  const T margin = std::isfinite(last) ? last * kEqualProbabilities<T> : 0;
+  const auto equal = std::stable_partition(slots.begin(), slots.end(),
+                                           [&](int64_t slot) { return key(slot) > last + margin; });
+  std::stable_partition(equal, slots.end(), [&](int64_t slot) { return key(slot) >= last - margin; });
+}
+
+}  // namespace
 
 void DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const at::Tensor& ranked,
                   at::Tensor& chosen, at::Tensor& probabilities) {
@@ -39,8 +57,7 @@ void DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const at
           continue;
         }
         if (policy == DropPolicy::kProbability) {
-          std::sort(own.begin(), own.end(),
-                    [&](int64_t a, int64_t b) { return key(a) > key(b) || (key(a) == key(b) && a < b); });
+          PutThoseThatStayFirst(capacity, key, own);
         }
         for (auto dropped = own.begin() + capacity; dropped != own.end(); ++dropped) {
           out[*dropped] = -1;

@@ -13,8 +13,9 @@ namespace tandem::ops {
 
 // Drops choices of experts that have no room for them. ranked: int64 [T, k], as Route chose. Overwrites
 // chosen, [T, k]: the same, or -1 where the choice is dropped; there probabilities become 0, the others stay
-// as they are. Dropped choices have no gradient, but the scores of those experts still count in what the
-// others' probabilities were divided by. experts: all indices are below it. On the CPU.
+// as they are. Of the probabilities that equal that of the last choice with room, the first stay. Dropped
+// choices have no gradient, but the scores of those experts still count in what the others' probabilities
+// were divided by. experts: all indices are below it. On the CPU.
 void DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const at::Tensor& ranked,
                   at::Tensor& chosen, at::Tensor& probabilities);
 

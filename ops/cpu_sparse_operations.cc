@@ -44,8 +44,9 @@ class CpuSparse final : public SparseOperations {
                     at::Tensor& chosen, at::Tensor& probabilities, Workspace) const override {
     ops::DropOverflow(policy, capacity, experts, ranked, chosen, probabilities);
   }
-  void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of, Workspace) const override {
-    ops::PlanRows(chosen, counts, row_of);
+  void PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts, at::Tensor& row_of,
+                Workspace) const override {
+    ops::PlanRows(chosen, chunk, counts, row_of);
   }
   bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& begins) const override {
     return ops::PlanWindow(counts, first, rows, begins);

@@ -31,7 +31,7 @@ int64_t SlotsOf(const at::Tensor& tokens, const at::Tensor& rows, const at::Tens
 
 }  // namespace
 
-void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of) {
+void PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts, at::Tensor& row_of) {
   const int64_t slots = chosen.numel();
   const int64_t experts = counts.numel();
   CheckElements("chosen", chosen, slots);
@@ -46,6 +46,13 @@ void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of) 
     TORCH_CHECK_INDEX(expert >= -1 && expert < experts, "slot ", slot, " is of expert ", expert, " of ",
                       experts);
     rows[slot] = expert < 0 ? -1 : count_of[expert]++;  // within the expert
+  }
+  if (chunk > 0) {
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      TORCH_CHECK_INDEX(count_of[expert] <= chunk, "expert ", expert, " has ", count_of[expert],
+                        " rows, and room for ", chunk);
+    }
+    std::fill_n(count_of, experts, chunk);
   }
   // The counts hold where each expert begins while rows are moved there.
   int64_t begin = 0;

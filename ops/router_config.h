@@ -26,13 +26,23 @@ struct RouterConfig {
 
 // Which of the tokens that chose an expert it has room for, where they are too many.
 enum class DropPolicy : uint8_t {
-  kProbability,  // those with the largest probabilities; of equal ones the first
+  kProbability,  // those with the largest probabilities; of equal ones (kEqualProbabilities) the first
   kPosition,     // the first
 };
+
+// Two probabilities count as equal where the capacity ends between them and they are this near, relatively.
+// Tokens that are the same to a model, as a letter at the beginning of a sequence and its repetition are,
+// differ by the rounding of what was computed in another order. Were the larger to stay, which one does would
+// change with the last bits of the weights, and the loss with it.
+template <typename T>
+constexpr T kEqualProbabilities = sizeof(T) == 8 ? static_cast<T>(0x1p-40) : static_cast<T>(0x1p-16);
 
 struct RouterCapacity {
   double factor = 0;  // of the tokens of an expert where the load is even; 0: room for all
   DropPolicy policy = DropPolicy::kProbability;
+  // Each expert computes as many rows as it has room for, whatever it has: the rest are zeros, which change
+  // no number. What a step costs then does not depend on the router. Needs a factor.
+  bool pads = false;
 };
 
 // The tokens of `tokens` that an expert has room for: ceil(tokens k / E * factor), but never more than there

@@ -45,7 +45,7 @@ class SparseOperations {
                             at::Tensor& chosen, at::Tensor& probabilities, Workspace work) const = 0;
 
   // permute.h
-  virtual void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of,
+  virtual void PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts, at::Tensor& row_of,
                         Workspace work) const = 0;
   virtual bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows,
                           at::Tensor& begins) const = 0;

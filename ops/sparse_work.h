@@ -29,12 +29,12 @@ constexpr int64_t RouterLossesWorkBytes(DeviceKind device, int64_t tokens, int64
   return device == DeviceKind::kCpu ? 0 : (sequences * experts * 4 + 7) / 8 * 8 + tokens * 16;
 }
 
-// DropOverflow: the sort of the slots by expert, the row of each, how many rows each expert has and where
-// they begin, and of each row its slot and key.
+// DropOverflow: the sort of the slots by expert, the row of each and that row's key, the last key of each
+// expert with room, how many rows each expert has and where they begin.
 constexpr int64_t DropWorkBytes(DeviceKind device, int64_t slots, int64_t experts) {
   return device == DeviceKind::kCpu
              ? 0
-             : slots * 24 + (2 * experts + 1) * 8 + SortWorkBytes(device, slots, experts);
+             : slots * 16 + (3 * experts + 1) * 8 + SortWorkBytes(device, slots, experts);
 }
 
 }  // namespace tandem::ops

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "model/decoder_shapes.h"
 #include "plan/memory_plan.h"
 #include "plan/quantity_text.h"
 #include "plan/recomputation.h"
@@ -20,6 +21,17 @@ namespace tandem::plan {
 namespace {
 
 using nlohmann::json;
+
+// "1.25: 320 tokens of a microbatch, the most probable; padded to 2,560 rows a rank".
+std::string CapacityText(const JobPlan& plan) {
+  const model::DecoderShapes shapes(plan.model, plan.batch, plan.precision.common.compute, plan.device);
+  const ops::RouterCapacity& capacity = shapes.capacity;
+  return absl::StrCat(
+      capacity.factor, ": ", GroupedText(ops::CapacityOf(shapes.router, capacity, shapes.tokens)),
+      " tokens of a microbatch, the ",
+      capacity.policy == ops::DropPolicy::kPosition ? "first" : "most probable",
+      capacity.pads ? absl::StrCat("; padded to ", GroupedText(shapes.rows), " rows a rank") : std::string());
+}
 
 void AppendModel(const JobPlan& plan, std::string& text) {
   const model::DecoderConfig& model = plan.model;
@@ -32,6 +44,9 @@ void AppendModel(const JobPlan& plan, std::string& text) {
         text, "experts",
         absl::StrCat(router.experts, " of ", model.moe.intermediate_size, ", ", router.top_k, " a token; ",
                      GroupedText(model::NumActiveParameters(model)), " parameters active"));
+    if (model.moe.capacity.factor > 0) {
+      AppendRow(text, "capacity", CapacityText(plan));
+    }
     if (model.moe.shared_intermediate_size > 0) {
       AppendRow(text, "shared experts", absl::StrCat("of ", model.moe.shared_intermediate_size, " together"));
     }
@@ -243,6 +258,8 @@ json ModelJson(const JobPlan& plan) {
                {"moe_intermediate_size", model.moe.intermediate_size},
                {"decoder_sparse_step", model.moe.decoder_sparse_step},
                {"first_k_dense_replace", model.moe.first_k_dense_replace},
+               {"capacity_factor", model.moe.capacity.factor},
+               {"pad_to_capacity", model.moe.capacity.pads},
                {"shared_intermediate_size", model.moe.shared_intermediate_size}};
   }
   return {{"parameters", model::NumParameters(model)},

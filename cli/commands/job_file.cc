@@ -63,14 +63,14 @@ std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, co
     const std::vector<v1::Violation> wrong = ApplySetting(setting, read.spec);
     read.violations.insert(read.violations.end(), wrong.begin(), wrong.end());
   }
-  // Where the data lies is only known of what was read; CheckAll leaves it localized.
-  v1::JobSpec localized = read.spec;
-  jobspec::Localize(localized);
-  const std::string train = jobspec::Resolve(localized).data().train();
-  const bool look = files_are_here.has_value() && (*files_are_here || (!train.empty() && ExistsHere(train)));
-  std::vector<v1::Violation> violations = jobspec::CheckAll(read, look);
-  if (!violations.empty()) {
-    for (v1::Violation& violation : violations) {
+  bool looked = false;
+  jobspec::Checked checked = jobspec::CheckAll(read, [&](const v1::JobSpec& resolved) {
+    const std::string& train = resolved.data().train();
+    looked = files_are_here.has_value() && (*files_are_here || (!train.empty() && ExistsHere(train)));
+    return looked;
+  });
+  if (!checked.violations.empty()) {
+    for (v1::Violation& violation : checked.violations) {
       if (violation.path() == "name" && !overrides.name.empty()) SetOption("--name", violation);
       if (violation.path() == "checkpoint.resume" && !overrides.resume.empty()) {
         SetOption("--resume", violation);
@@ -79,13 +79,13 @@ std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, co
         SetOption(absl::StrCat("--set ", violation.path()), violation);
       }
     }
-    Print(context, violations);
+    Print(context, checked.violations);
     return std::nullopt;
   }
-  JobFile job{read.spec, jobspec::Resolve(read.spec)};
-  if (!look && files_are_here.has_value()) {
-    Note(context.console,
-         absl::StrCat("data.train: ", Escape(train), " is not on this machine; the workers will check it"));
+  JobFile job{std::move(read.spec), std::move(checked.resolved)};
+  if (!looked && files_are_here.has_value()) {
+    Note(context.console, absl::StrCat("data.train: ", Escape(job.resolved.data().train()),
+                                       " is not on this machine; the workers will check it"));
   }
   return job;
 }

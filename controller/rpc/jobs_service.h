@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
+#include "absl/status/statusor.h"
 #include "controller/engine.h"
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/access.h"
@@ -71,6 +73,10 @@ class JobsService final : public v1::Jobs::CallbackService {
                                    v1::SignInResponse* response) override;
 
  private:
+  // The job that a request names, where its caller may do this to it.
+  absl::StatusOr<v1::Job> AdmitOwner(const grpc::CallbackServerContext& context, std::string_view method,
+                                     const google::protobuf::Message& request, const std::string& job);
+
   const Parts parts_;
 };
 

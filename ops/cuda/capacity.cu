@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which choices an expert has no room for: each finds out how many of the same expert come before it.
+// Which choices an expert has no room for: each finds out how many of the same expert come before it, the
+// probabilities that equal that of the last with room in the order of the slots (capacity.h).
 #include <cuda_runtime.h>
 
 #include "ops/cuda/block.cuh"
@@ -8,24 +9,42 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// Of the slots in the order of the experts' rows.
+// The keys of an expert's rows are in the order of the slots.
 template <typename T>
-__global__ void GatherKeys(const int64_t* row_of, int64_t slots, const T* probabilities, int64_t* slot_at,
-                           T* key_at) {
+__global__ void GatherKeys(const int64_t* row_of, int64_t slots, const T* probabilities, T* key_at) {
   TANDEM_EACH(slot, slots) {
     const int64_t row = row_of[slot];
     if (row < 0) continue;
     const T probability = probabilities[slot];
-    slot_at[row] = slot;
     // Of a token whose scores are not finite: last of all.
     key_at[row] = probability == probability ? probability : -static_cast<T>(INFINITY);
   }
 }
 
+// The key of the last choice that each expert with too many has room for.
 template <typename T>
-__global__ void DropSlots(DropPolicy policy, int64_t capacity, int64_t experts, const int64_t* ranked,
-                          int64_t slots, const int64_t* row_of, const int64_t* begins, const int64_t* slot_at,
-                          const T* key_at, int64_t* chosen, T* probabilities) {
+__global__ void FindLastKeys(int64_t capacity, const int64_t* ranked, int64_t slots, const int64_t* row_of,
+                             const int64_t* begins, const T* key_at, T* last_of) {
+  TANDEM_EACH(slot, slots) {
+    const int64_t row = row_of[slot];
+    if (row < 0) continue;
+    const int64_t begin = begins[ranked[slot]];
+    const int64_t end = begins[ranked[slot] + 1];
+    if (end - begin <= capacity) continue;
+    const T key = key_at[row];
+    int64_t before = 0;
+    for (int64_t other = begin; other < end; ++other) {
+      before += key_at[other] > key || (key_at[other] == key && other < row);
+    }
+    if (before == capacity - 1) last_of[ranked[slot]] = key;
+  }
+}
+
+// last_of: null: by position.
+template <typename T>
+__global__ void DropSlots(int64_t capacity, const int64_t* ranked, int64_t slots, const int64_t* row_of,
+                          const int64_t* begins, const T* key_at, const T* last_of, int64_t* chosen,
+                          T* probabilities) {
   TANDEM_EACH(slot, slots) {
     const int64_t expert = ranked[slot];
     const int64_t row = row_of[slot];
@@ -34,11 +53,18 @@ __global__ void DropSlots(DropPolicy policy, int64_t capacity, int64_t experts, 
       const int64_t begin = begins[expert];
       const int64_t end = begins[expert + 1];
       int64_t before = row - begin;
-      if (policy == DropPolicy::kProbability && end - begin > capacity) {
-        const T key = key_at[row];
+      if (last_of != nullptr && end - begin > capacity) {
+        const T last = last_of[expert];
+        const T margin = isfinite(last) ? last * kEqualProbabilities<T> : 0;
+        const T above = last + margin;
+        const T below = last - margin;
         before = 0;
-        for (int64_t other = begin; other < end; ++other) {
-          before += key_at[other] > key || (key_at[other] == key && slot_at[other] < slot);
+        if (key_at[row] < below) {
+          before = capacity;
+        } else if (!(key_at[row] > above)) {
+          for (int64_t other = begin; other < end; ++other) {
+            before += key_at[other] > above || (other < row && key_at[other] >= below);
+          }
         }
       }
       drops = before >= capacity;
@@ -55,17 +81,22 @@ int DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const int
                  int64_t* chosen, T* probabilities, Workspace work, Stream stream) {
   if (slots == 0) return cudaSuccess;
   int64_t* const row_of = static_cast<int64_t*>(work.begin);
-  int64_t* const slot_at = row_of + slots;
-  T* const key_at = reinterpret_cast<T*>(slot_at + slots);
-  int64_t* const counts = slot_at + 2 * slots;
+  T* const key_at = reinterpret_cast<T*>(row_of + slots);
+  T* const last_of = reinterpret_cast<T*>(row_of + 2 * slots);
+  int64_t* const counts = row_of + 2 * slots + experts;
   int64_t* const begins = counts + experts;
   const Workspace sort{.begin = begins + experts + 1, .bytes = work.bytes};
   int error = SortSlots(ranked, slots, experts, /*chunk=*/0, counts, row_of, sort, stream);
   if (error == cudaSuccess) error = PlanWindow(counts, experts, /*first=*/0, slots, begins, stream);
   if (error != cudaSuccess) return error;
-  GatherKeys<<<Blocks(slots), kThreads, 0, stream>>>(row_of, slots, probabilities, slot_at, key_at);
-  DropSlots<<<Blocks(slots), kThreads, 0, stream>>>(policy, capacity, experts, ranked, slots, row_of, begins,
-                                                    slot_at, key_at, chosen, probabilities);
+  const bool by_key = policy == DropPolicy::kProbability;
+  if (by_key) {
+    GatherKeys<<<Blocks(slots), kThreads, 0, stream>>>(row_of, slots, probabilities, key_at);
+    FindLastKeys<<<Blocks(slots), kThreads, 0, stream>>>(capacity, ranked, slots, row_of, begins, key_at,
+                                                         last_of);
+  }
+  DropSlots<<<Blocks(slots), kThreads, 0, stream>>>(capacity, ranked, slots, row_of, begins, key_at,
+                                                    by_key ? last_of : nullptr, chosen, probabilities);
   return cudaGetLastError();
 }
 

@@ -176,12 +176,15 @@ class CudaSparse final : public SparseOperations {
     });
   }
 
-  void PlanRows(const at::Tensor& chosen, at::Tensor& counts, at::Tensor& row_of,
+  void PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts, at::Tensor& row_of,
                 Workspace work) const override {
     CheckElements("chosen", chosen, chosen.numel(), kOnGpu);
     CheckElements("counts", counts, counts.numel(), kOnGpu);
     CheckElements("row_of", row_of, chosen.numel(), kOnGpu);
-    Sort("PlanRows", chosen, counts, /*chunk=*/0, row_of, work);
+    Sort("PlanRows", chosen, counts, chunk, row_of, work);
+    if (chunk > 0) {
+      counts.fill_(chunk);
+    }
   }
 
   bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& begins) const override {

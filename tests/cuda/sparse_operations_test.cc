@@ -158,8 +158,8 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
     for (const int64_t capacity : {1, 60, 400}) {
       SCOPED_TRACE(capacity);
       at::Tensor probabilities = NormalStatistics({400, 3});
-      probabilities.select(0, 7).fill_(0.5);  // equal ones: the first is kept
-      probabilities.select(0, 9).fill_(0.5);
+      probabilities.select(0, 7).fill_(0.5);  // equal but for rounding: the first is kept
+      probabilities.select(0, 9).fill_(0.5 * (1 + 1e-7));
       Compare(
           {Choices(400, 6, 3, /*drops=*/false)}, {UnsetIntegers({400, 3}), probabilities},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
@@ -186,7 +186,8 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
          NanOf({tokens, columns}), Normal({slots, 1})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const SparseOperations& sparse = ops.sparse();
-          sparse.PlanRows(in[0], out[0], out[1], WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)));
+          sparse.PlanRows(in[0], /*chunk=*/0, out[0], out[1],
+                          WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)));
           sparse.PlanWindow(out[0], 0, window, out[2]);
           sparse.PlanWindow(out[0], window, window, out[3]);
           sparse.Permute(in[1], out[1], 0, out[4]);
@@ -195,6 +196,25 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
           sparse.Unpermute(in[2], out[1], window, /*add=*/true, out[6]);
           at::Tensor by_row = in[2].narrow(0, 0, 1).narrow(1, 0, 1).expand({slots, 1}).contiguous();
           sparse.Unpermute(by_row, out[1], 0, /*add=*/true, out[7]);
+        },
+        3, kRepeats);
+  }
+}
+
+// Every expert has as many rows, some of which no slot is in.
+TEST_P(CudaSparseOperationsTest, RowsOfPaddedExperts) {
+  for (const auto& [tokens, experts, k] :
+       std::vector<std::array<int64_t, 3>>{{1, 4, 2}, {300, 7, 3}, {777, 64, 8}}) {
+    SCOPED_TRACE(testing::Message() << tokens << " tokens, " << k << " of " << experts << " experts");
+    const int64_t slots = tokens * k;
+    const at::Tensor chosen = Choices(tokens, experts, k, tokens > 1);
+    Compare(
+        {chosen}, {UnsetIntegers({experts}), UnsetIntegers({slots}), UnsetIntegers({experts + 1})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const SparseOperations& sparse = ops.sparse();
+          sparse.PlanRows(in[0], /*chunk=*/tokens + 5, out[0], out[1],
+                          WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)));
+          sparse.PlanWindow(out[0], 0, experts * (tokens + 5), out[2]);
         },
         3, kRepeats);
   }

@@ -230,14 +230,12 @@ const BadSpec kRequired[] = {
      "job.yaml:1:96: model.moe.drop_policy: position is not allowed; allowed: nothing without a "
      "capacity_factor; "
      "omit the key, or give the factor\n"},
-    {"a negative capacity, and padding to it", "preset: llama-tiny",
+    {"padding to no capacity", "preset: llama-tiny",
      "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
-     "capacity_factor: -1, "
      "pad_to_capacity: true}",
-     "job.yaml:1:96: model.moe.capacity_factor: -1 is not allowed; allowed: 0 to 1024; use a larger number\n"
-     "job.yaml:1:117: model.moe.pad_to_capacity: true is not allowed; allowed: false; not built yet: rows "
-     "that are "
-     "no token's; omit the key\n"},
+     "job.yaml:1:96: model.moe.pad_to_capacity: true is not allowed; allowed: false without a "
+     "capacity_factor; omit the key: an expert that has room for all tokens would compute as many rows; or "
+     "give the factor\n"},
     {"experts that drop tokens though biases even their load", "preset: llama-tiny",
      "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
      "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 4, capacity_factor: "
@@ -491,6 +489,13 @@ const BadSpec kRequired[] = {
      "with "
      "schedule: overlap; the overlap has other work for that time: omit the key, or use schedule: "
      "sequential\n"},
+    {"rows at a time of experts that compute all at once", "preset: llama-tiny}",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "capacity_factor: "
+     "1.25, pad_to_capacity: true}}\nparallelism: {ranks: 2, expert: 2, dispatch: {rows_at_a_time: 2}}",
+     "job.yaml:2:47: parallelism.dispatch.rows_at_a_time: 2 is not allowed; allowed: nothing with "
+     "pad_to_capacity: true; padded rows are computed all at once, and are no more than the factor "
+     "says: omit one of the two\n"},
     {"fewer rows at a time than are expected", "preset: llama-tiny}",
      "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2}}\nparallelism: "
      "{ranks: 2, expert: 2, dispatch: {rows_at_a_time: 0.5, chunks: some}}",

@@ -136,7 +136,7 @@ TEST_F(CheckFilesTest, FilesAreSpokenOfTogetherWithTheRest) {
       "model: {preset: llama-tiny}\ndata: {train: /no/such}\ntraining: {steps: 0, sequence_length: 16, "
       "micro_batch_size: 2, global_batch_size: 8}\n",
       "f");
-  const std::string text = ToText(CheckAll(read, /*files=*/true));
+  const std::string text = ToText(CheckAll(read, [](const v1::JobSpec&) { return true; }).violations);
   EXPECT_THAT(text, HasSubstr("f:2:8: data.train: /no/such is not allowed"));
   EXPECT_THAT(text, HasSubstr("f:3:12: training.steps: 0 is not allowed"));
 }

@@ -237,7 +237,7 @@ TEST_F(LocalizeTest, AllThatIsWrongWithAFileIsSaidAtOnce) {
                    "}\ntraining: {steps: 1, sequence_length: 1, micro_batch_size: 1, global_batch_size: 0}",
                "f");
   std::string text;
-  for (const v1::Violation& violation : CheckAll(read, /*files=*/false)) {
+  for (const v1::Violation& violation : CheckAll(read, [](const v1::JobSpec&) { return false; }).violations) {
     text += std::to_string(violation.line()) + " " + violation.value() + "\n";
   }
   EXPECT_EQ(text,

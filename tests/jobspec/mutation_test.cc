@@ -68,7 +68,8 @@ TEST(MutationTest, NoTextCrashesTheChecksAndGoodOnesStayGood) {
   for (int round = 0; round < 5000; ++round) {
     const std::string text = Mutated(random);
     ReadResult read = ReadText(text, "f");
-    const std::vector<v1::Violation> violations = CheckAll(read, /*files=*/false);
+    const std::vector<v1::Violation> violations =
+        CheckAll(read, [](const v1::JobSpec&) { return false; }).violations;
     for (const v1::Violation& violation : violations) {
       const std::string line = ToText(violation);
       ASSERT_EQ(line.find_first_of(std::string("\n\0\x1b", 3)), std::string::npos) << text;

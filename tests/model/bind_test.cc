@@ -65,6 +65,11 @@ DecoderConfig Dropping(DecoderConfig config, double factor, ops::DropPolicy poli
   return config;
 }
 
+DecoderConfig Padded(DecoderConfig config) {
+  config.moe.capacity.pads = true;
+  return config;
+}
+
 DecoderConfig Deepseek(DecoderConfig config, ops::RouterConfig router, int64_t dense_layers, int64_t shared,
                        LatentAttention latent) {
   config = Sparse(config, Architecture::kDeepseekV3, router.experts, router.top_k, router.normalize, 7, 1);
@@ -100,6 +105,16 @@ const Shape kShapes[] = {
     {"qwen3_moe_that_drops_by_position",
      Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 1), 1,
               ops::DropPolicy::kPosition),
+     {3, 20}},
+    {"mixtral_padded_that_drops_by_probability",
+     Padded(
+         Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
+                  0.9, ops::DropPolicy::kProbability)),
+     {2, 33}},
+    // Every expert computes as many rows as there are tokens, and drops none.
+    {"qwen3_moe_padded_with_room_for_all",
+     Padded(Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 1),
+                     5, ops::DropPolicy::kPosition)),
      {3, 20}},
     // Most experts have no token.
     {"one_token_of_a_sparse_layer",

@@ -56,6 +56,24 @@ TEST(DropOverflowTest, ThoseWithTheLargestProbabilitiesStayAndOfEqualOnesTheFirs
   EXPECT_EQ(ToVector(one.chosen), (std::vector<int64_t>{-1, 1, -1, 2, -1, -1, 0, 3}));
 }
 
+// 0.6 for the same token at two positions, computed in another order: which is larger is chance.
+TEST(DropOverflowTest, OfProbabilitiesThatDifferByRoundingTheFirstStay) {
+  for (const auto type : {at::kDouble, at::kFloat}) {
+    const double rounding = type == at::kDouble ? 4e-16 : 4e-7;
+    for (const double sign : {-1.0, 0.0, 1.0}) {
+      const double other = 0.6 * (1 + sign * rounding);
+      const at::Tensor probabilities =
+          at::tensor({0.3, 0.7, 0.6, 0.4, other, 0.4, 0.9, 0.1}, type).view({4, 2});
+      EXPECT_EQ(ToVector(Drop(DropPolicy::kProbability, 2, probabilities).chosen),
+                (std::vector<int64_t>{-1, 1, 0, 2, -1, 2, 0, 3}))
+          << sign;
+    }
+    const at::Tensor apart = at::tensor({0.3, 0.7, 0.6, 0.4, 0.6001, 0.4, 0.9, 0.1}, type).view({4, 2});
+    EXPECT_EQ(ToVector(Drop(DropPolicy::kProbability, 2, apart).chosen),
+              (std::vector<int64_t>{-1, 1, -1, 2, 0, 2, 0, 3}));
+  }
+}
+
 TEST(DropOverflowTest, TheFirstStay) {
   const at::Tensor probabilities =
       at::tensor({0.3, 0.7, 0.6, 0.4, 0.6, 0.4, 0.9, 0.1}, at::kFloat).view({4, 2});

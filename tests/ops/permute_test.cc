@@ -22,7 +22,7 @@ TEST(PlanRowsTest, RowsAreInTheOrderOfExpertAndThenToken) {
   const at::Tensor chosen = at::tensor({1, 3, 0, 1, 1, 3}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({5});
   at::Tensor row_of = Unset({6});
-  PlanRows(chosen, counts, row_of);
+  PlanRows(chosen, /*chunk=*/0, counts, row_of);
   EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{1, 3, 0, 2, 0}));  // two experts have none
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{1, 4, 0, 2, 3, 5}));
 }
@@ -30,15 +30,30 @@ TEST(PlanRowsTest, RowsAreInTheOrderOfExpertAndThenToken) {
 TEST(PlanRowsTest, EveryTokenMayChooseOneExpert) {
   at::Tensor counts = Unset({1});
   at::Tensor row_of = Unset({4});
-  PlanRows(at::zeros({4, 1}, at::kLong), counts, row_of);
+  PlanRows(at::zeros({4, 1}, at::kLong), /*chunk=*/0, counts, row_of);
   EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{4}));
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(PlanRowsTest, EveryExpertHasAsManyRowsWhereTheyHaveAChunkEach) {
+  const at::Tensor chosen = at::tensor({1, 3, -1, 1, 1, 3}, at::kLong).view({3, 2});
+  at::Tensor counts = Unset({5});
+  at::Tensor row_of = Unset({6});
+  PlanRows(chosen, /*chunk=*/3, counts, row_of);
+  EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{3, 3, 3, 3, 3}));
+  EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{3, 9, -1, 4, 5, 10}));
+}
+
+TEST(PlanRowsTest, RefusesMoreSlotsThanAnExpertsChunkHasRows) {
+  at::Tensor counts = Unset({2});
+  at::Tensor row_of = Unset({3});
+  EXPECT_THROW(PlanRows(at::zeros({3, 1}, at::kLong), /*chunk=*/2, counts, row_of), c10::IndexError);
 }
 
 TEST(PlanRowsTest, RefusesAnExpertThatIsNotThere) {
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({1});
-  EXPECT_THROW(PlanRows(at::zeros({1, 1}, at::kLong).fill_(3), counts, row_of), c10::IndexError);
+  EXPECT_THROW(PlanRows(at::zeros({1, 1}, at::kLong).fill_(3), /*chunk=*/0, counts, row_of), c10::IndexError);
 }
 
 class PermuteTest : public testing::TestWithParam<at::ScalarType> {};
@@ -57,7 +72,7 @@ TEST_P(PermuteTest, MatchesAutogradBothWays) {
     }
     at::Tensor counts = Unset({16});
     at::Tensor row_of = Unset({tokens * slots});
-    PlanRows(chosen, counts, row_of);
+    PlanRows(chosen, /*chunk=*/0, counts, row_of);
 
     const at::Tensor x = Leaf(Rounded(numbers.Normal({tokens, columns}), type));
     const at::Tensor grad_rows = Rounded(numbers.Normal({tokens * slots, columns}), type);
@@ -81,7 +96,7 @@ TEST_P(PermuteTest, ProbabilitiesComeBackFromTheRowsOfTheirSlots) {
   const at::Tensor chosen = at::tensor({1, 2, 0, 2, 0, 1}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({6});
-  PlanRows(chosen, counts, row_of);
+  PlanRows(chosen, /*chunk=*/0, counts, row_of);
   const at::Tensor probabilities = Numbers(74).Normal({6, 1}).to(GetParam());
   at::Tensor rows = FilledWithNan({6, 1}, GetParam());
   at::Tensor back = FilledWithNan({6, 1}, GetParam());
@@ -96,7 +111,7 @@ TEST(UnpermuteTest, AddsInAscendingExpert) {
   const at::Tensor chosen = at::tensor({0, 1, 2}, at::kLong).view({1, 3});
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({3});
-  PlanRows(chosen, counts, row_of);
+  PlanRows(chosen, /*chunk=*/0, counts, row_of);
   const at::Tensor rows = at::tensor({1e8, 1.0, -1e8}, at::kDouble).to(at::kFloat).view({3, 1});
   at::Tensor sum = FilledWithNan({1, 1}, at::kFloat);
   Unpermute(rows, row_of, /*first=*/0, /*add=*/false, sum);

@@ -76,7 +76,7 @@ TEST(WindowTest, WindowsOfRowsAddUpToAllRows) {
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({6});
   at::Tensor begins = Unset({4});
-  PlanRows(chosen, counts, row_of);
+  PlanRows(chosen, /*chunk=*/0, counts, row_of);
   EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{2, 1, 2}));
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{0, 3, 1, 2, 4, -1}));
   EXPECT_TRUE(PlanWindow(counts, 0, 4, begins));

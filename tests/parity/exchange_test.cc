@@ -112,8 +112,7 @@ const JobOptions kAdjacentBuffers{.ranks = 2,
                                   .inner = 8,
                                   .heads = 2,
                                   .kv_heads = 1,
-                                  .sequence_length = 4,
-                                  .files = "/text.*"};
+                                  .sequence_length = 4};
 
 TEST(ExchangePlacementTest, SchedulesThatPlaceBuffersElsewhereGiveTheSameBits) {
   for (uint64_t seed = 7; seed < 27; ++seed) {

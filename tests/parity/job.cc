@@ -95,10 +95,11 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     if (options.drop_by_position) {
       moe.set_drop_policy(v1::DROP_POLICY_POSITION);
     }
+    moe.set_pad_to_capacity(options.pad_to_capacity);
     moe.set_router_aux_loss_coef(options.router_aux_loss);
     moe.set_router_z_loss_coef(options.router_z_loss);
   }
-  spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT + options.files : options.text);
+  spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT : options.text);
   spec.mutable_data()->set_validation_fraction(0.1);
   v1::Training& training = *spec.mutable_training();
   training.set_steps(options.steps);

@@ -47,6 +47,7 @@ struct JobOptions {
   double router_z_loss = 0.01;
   double capacity_factor = 0;
   bool drop_by_position = false;  // instead of by probability
+  bool pad_to_capacity = false;
   double bias_update_rate = 0;    // of deepseek_v3
   bool unused_unit = false;       // one more unit, which no node reads or writes
   bool fp64 = false;
@@ -62,8 +63,7 @@ struct JobOptions {
   int64_t checkpoint_every_steps = 0;
   std::string resume;
   uint64_t seed = 7;
-  std::string text;   // a file; empty: a folder of this repository
-  std::string files;  // of the folder of text: "/text.*"; empty: all
+  std::string text;  // a file; empty: one that no change of the sources changes
 };
 
 plan::JobPlan MakeJob(const JobOptions& options);

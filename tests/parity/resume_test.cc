@@ -19,6 +19,16 @@
 namespace tandem::parity {
 namespace {
 
+// Another text than that of all other jobs.
+std::string WriteOtherText(const std::string& folder) {
+  const std::string file = folder + "/other";
+  std::ofstream out(file, std::ios::binary);
+  for (int line = 0; line < 200; ++line) {
+    out << "The quick brown fox " << line << " jumps over the lazy dog.\n";
+  }
+  return file;
+}
+
 using testing::HasSubstr;
 using trainer::RequestBox;
 
@@ -264,7 +274,8 @@ TEST(ResumeTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
   }
   options.resume = "newest";
   options.seed = 8;
-  options.files = "/text.*";
+  const TemporaryFolder texts;
+  options.text = WriteOtherText(texts.path());
   const JobRun again = RunJob(MakeJob(options));
   EXPECT_EQ(again.resumed_step, 1);
   ASSERT_EQ(again.warnings.size(), 8u);
@@ -348,7 +359,8 @@ TEST(ResumeTest, AnotherSeedAndOtherDataAreTold) {
   options.steps = 3;
   EXPECT_TRUE(RunJob(MakeJob(options)).warnings.empty());
   options.seed = 8;
-  options.files = "/text.*";
+  const TemporaryFolder texts;
+  options.text = WriteOtherText(texts.path());
   options.steps = 4;
   const JobRun again = RunJob(MakeJob(options));
   ASSERT_EQ(again.warnings.size(), 2u);

@@ -153,7 +153,6 @@ TEST_P(StrategyTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
   JobOptions options = Job(GetParam());
   options.steps = 2;
   options.layers = 1;
-  options.files = "/text.*";
   const plan::JobPlan plan = MakeJob(options);
   const JobRun ordinary = RunJob(plan);
   for (uint64_t seed = 1; seed <= 10; ++seed) {

@@ -10,6 +10,7 @@
 #include "plan/prediction.h"
 #include "schedules/passes/live_locals.h"
 #include "tests/plan/test_job.h"
+#include "tests/schedules/overlap_bound.h"
 
 namespace tandem::plan {
 namespace {
@@ -122,6 +123,34 @@ TEST(MemoryPlanTest, MemoryWaitsOfLlamaPlansCostAtMostHalfAPercentOfTheStep) {
     EXPECT_GT(prediction.memory_waits.count, 0);
     EXPECT_LE(static_cast<double>(prediction.memory_waits.cost_ns),
               0.005 * static_cast<double>(prediction.step_ns));
+  }
+}
+
+// Qwen3-30B-A3B, all of it and with fewer layers, on eight ranks that share the experts of each.
+TEST(MemoryPlanTest, AnOverlapOfRealSparseLayersIsWithinItsBound) {
+  for (const int layers : {1, 4, 7, 48}) {
+    for (const char* delays : {"false", "true"}) {
+      SCOPED_TRACE(absl::StrCat(layers, " layers, delayed weight gradients ", delays));
+      const jobspec::ReadResult read = jobspec::ReadText(
+          absl::StrCat(
+              "model: {model_type: qwen3_moe, hidden_size: 2048, intermediate_size: 6144, "
+              "num_attention_heads: 32, num_key_value_heads: 4, head_dim: 128, vocab_size: 151936, "
+              "num_hidden_layers: ",
+              layers,
+              ", moe: {num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768}}\n"
+              "data: {train: /data}\n"
+              "training: {steps: 10, sequence_length: 4096, micro_batch_size: 1, global_batch_size: 32}\n"
+              "parallelism: {ranks: 8, expert: 8, schedule: overlap, overlap: {delay_weight_gradients: ",
+              delays, "}}\nprecision: {compute: bf16}\nresources: {device: cpu}\n"),
+          "job.yaml");
+      ASSERT_EQ(jobspec::ToText(jobspec::Validate(read.spec)), "");
+      const JobPlan plan = MakeJobPlan(jobspec::Resolve(read.spec));
+      const int64_t locals = plan.stage.arena_bytes - plan.stage.persistent_bytes;
+      EXPECT_LE(locals, schedules::OverlapBound(plan.outline));
+      RecordProperty(absl::StrCat("locals_", layers, delays), absl::StrCat(locals));
+      RecordProperty(absl::StrCat("bound_", layers, delays),
+                     absl::StrCat(schedules::OverlapBound(plan.outline)));
+    }
   }
 }
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "device/seeded_scheduler.h"
+#include "tests/parity/expect_close.h"
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// Experts that compute as many rows as they have room for, whatever they are sent. Memory is filled with NaN
+// at first, so that a row of nobody's that were read before it was cleared would show.
+
+struct Case {
+  std::string strategy;
+  int ranks;
+  int expert_parallel;
+  std::string chunks;
+  double factor;  // 4 and more: room for all of eight experts' tokens, of which each uses two
+  bool by_position;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.strategy << ", " << c.ranks << " ranks, " << c.expert_parallel << " share experts, "
+             << c.chunks << " chunks, room for " << c.factor << " times the even share"
+             << (c.by_position ? ", the first" : ", the most probable");
+}
+
+class PaddedCapacityTest : public testing::TestWithParam<Case> {
+ protected:
+  static JobOptions Options() {
+    const Case& c = GetParam();
+    return {.strategy = c.strategy,
+            .ranks = c.ranks,
+            .replicas = c.strategy[0] == 'h' ? 2 : 1,
+            .expert_parallel = c.expert_parallel,
+            .chunks = c.chunks,
+            .microbatches_per_rank = 3,
+            .steps = 4,
+            .hidden = 16,
+            .inner = 24,
+            .heads = 2,
+            .kv_heads = 1,
+            .sequence_length = 8,
+            .model_type = "qwen3_moe",
+            .num_experts = 8,
+            .expert_inner = 12,
+            .capacity_factor = c.factor,
+            .drop_by_position = c.by_position,
+            .pad_to_capacity = true,
+            .validate_every_steps = 2};
+  }
+
+  static JobOptions InFp64() {
+    JobOptions options = Options();
+    options.fp64 = true;
+    return options;
+  }
+
+  static int64_t Dropped(const JobRun& run) {
+    int64_t dropped = 0;
+    for (const trainer::StepSummary& step : run.steps) {
+      for (const trainer::ExpertLoad& load : step.experts) {
+        dropped += load.dropped;
+      }
+    }
+    return dropped;
+  }
+};
+
+TEST_P(PaddedCapacityTest, SchedulesGiveTheSameBits) {
+  JobOptions options = Options();
+  const JobRun sequential = RunJob(MakeJob(options), {.fill_with_nan = true});
+  EXPECT_EQ(Dropped(sequential) > 0, GetParam().factor < 4);
+  options.overlap = true;
+  for (const bool delays : {false, true}) {
+    for (const char* recompute : {"off", "layer"}) {
+      SCOPED_TRACE(testing::Message()
+                   << "delayed weight gradients: " << delays << ", recompute " << recompute);
+      options.delay_weight_gradients = delays;
+      options.recompute = recompute;
+      EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), {.fill_with_nan = true})), "");
+    }
+  }
+}
+
+TEST_P(PaddedCapacityTest, HasTheNumbersOfTheSameJobWithoutPadding) {
+  JobOptions options = InFp64();
+  const JobRun padded = RunJob(MakeJob(options), {.fill_with_nan = true});
+  options.pad_to_capacity = false;
+  const plan::JobPlan plan = MakeJob(options);
+  ExpectClose(plan, RunJob(plan), padded, kFp64);
+  if (GetParam().factor >= 4) {
+    options.capacity_factor = 0;
+    options.drop_by_position = false;
+    const plan::JobPlan all = MakeJob(options);
+    ExpectClose(all, RunJob(all), padded, kFp64);
+  }
+}
+
+TEST_P(PaddedCapacityTest, HasTheNumbersOfRanksWithEveryExpert) {
+  if (GetParam().expert_parallel > 1) {
+    ExpectNumbersOfRanksWithEveryExpert(InFp64());
+  }
+}
+
+TEST_P(PaddedCapacityTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
+  JobOptions options = Options();
+  options.steps = 2;
+  options.overlap = true;
+  options.delay_weight_gradients = true;
+  const plan::JobPlan plan = MakeJob(options);
+  const JobRun ordinary = RunJob(plan);
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    device::SeededScheduler scheduler(options.ranks, seed);
+    ASSERT_EQ(FirstDifference(ordinary, RunJob(plan, {.fill_with_nan = true, .scheduler = &scheduler})), "")
+        << "seed " << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, PaddedCapacityTest,
+    testing::Values(Case{"zero3", 2, 2, "fixed", 1.25, false}, Case{"zero1", 2, 2, "exact", 0.75, true},
+                    Case{"zero2", 4, 4, "fixed", 0.75, true}, Case{"hsdp", 4, 2, "exact", 1, true},
+                    Case{"zero3", 4, 2, "exact", 4, false}, Case{"zero3", 2, 1, "", 1.25, true}));
+
+}  // namespace
+}  // namespace tandem::parity
