@@ -228,6 +228,10 @@ class Reconciler {
       AfterHello();
       return;
     }
+    // Only the inventory goes before the welcome, since a checkpoint's notice waits for it: an end that
+    // overtook the notice would end the job without it.
+    if (!state_.session.welcomed) return;
+    SendNotices();
     if (IsDraining(state_, now_) && !state_.session.drain_sent) {
       v1::WorkerMessage message;
       message.mutable_heartbeat()->set_draining(true);
@@ -246,23 +250,23 @@ class Reconciler {
       if (ended.dirty) SendStatus(ended.status);
       ended.dirty = false;
     }
-    for (Notice& notice : state_.notices) {
-      const bool hers = state_.session.welcomed && notice.store_id == state_.store_id;
-      if (!hers || now_ < notice.sent_at + kNoticePeriod) continue;
-      v1::WorkerMessage message;
-      *message.mutable_checkpoint() = notice.message;
-      *message.mutable_checkpoint()->mutable_id() = IdOf(notice.attempt);
-      message.mutable_checkpoint()->set_number(notice.number);
-      notice.seq = state_.session.next_seq;
-      notice.sent_at = now_;
-      Send(std::move(message));
-    }
     if (state_.heartbeat_due && state_.live.empty()) {
       v1::WorkerMessage message;
       message.mutable_heartbeat();
       Send(std::move(message));
     }
     state_.heartbeat_due = false;
+  }
+
+  void SendNotices() {
+    for (Notice& notice : state_.notices) {
+      if (notice.store_id != state_.store_id || now_ < notice.sent_at + kNoticePeriod) continue;
+      v1::WorkerMessage message;
+      *message.mutable_checkpoint() = MessageOf(notice);
+      notice.seq = state_.session.next_seq;
+      notice.sent_at = now_;
+      Send(std::move(message));
+    }
   }
 
   // The inventory said all of it; what is waited for is asked again, checkpoint notices are sent again.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -424,6 +425,17 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& in, absl::Ti
   return out;
 }
 
+// What its ranks saved or warned of comes before what the inventory ends.
+Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) {
+  Decision out = DecideWorker(in.hello.worker_id(), true, in.session, now);
+  for (const v1::CheckpointNotice& notice : in.hello.inventory().notices()) {
+    Decision told =
+        DecideCheckpoint(state, CheckpointTold{.worker = in.hello.worker_id(), .notice = notice}, now);
+    std::move(told.events.begin(), told.events.end(), std::back_inserter(out.events));
+  }
+  return out;
+}
+
 }  // namespace
 
 Decision Decide(const State& state, const Input& input, absl::Time now) {
@@ -432,7 +444,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
           [&](const Submit& in) { return DecideSubmit(state, in, now); },
           [&](const Cancel& in) { return DecideCancel(state, in, now); },
           [&](const AskCheckpoint& in) { return DecideAskCheckpoint(state, in, now); },
-          [&](const WorkerHello& in) { return DecideWorker(in.hello.worker_id(), true, in.session, now); },
+          [&](const WorkerHello& in) { return DecideHello(state, in, now); },
           [&](const WorkerDisconnected& in) {
             const auto it = state.workers.find(in.worker);
             const bool current = it != state.workers.end() && it->second.session == in.session;

@@ -96,6 +96,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
     }
     worker.inventory = hello.inventory();
     worker.inventory.clear_attempts();
+    worker.inventory.clear_notices();
   } else if (const auto* in = std::get_if<WorkerDisconnected>(&input)) {
     const auto it = state.workers.find(in->worker);
     if (it != state.workers.end() && it->second.session == in->session && it->second.connected) {
