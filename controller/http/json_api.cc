@@ -82,9 +82,9 @@ HttpAnswer Of(Stub& stub, const MarkCall& mark, const std::string& query) {
   return Call(stub, method, mark, query);
 }
 
-using Caller = HttpAnswer (*)(Stub&, const MarkCall&, const std::string&);
+using MethodCall = HttpAnswer (*)(Stub&, const MarkCall&, const std::string&);
 struct Method {
-  Caller call;
+  MethodCall call;
   bool changes = false;       // something, or makes ranks work: only with a session
   bool takes_longer = false;  // as long as the ranks need
 };
