@@ -110,12 +110,12 @@ void CheckRecompute(FieldChecker& check) {
     if (kinds.erase(word) > 0) {
       continue;
     }
-    check.Refuse(
-        kRecompute,
-        word == "off" ? "off stands alone: leave the others out"
-        : whole_layers && (word == "attention" || word == "mlp")
-            ? absl::StrCat(word, " is in every layer: leave it out, or layer")
-            : absl::StrCat(Shown(word), " is neither a kind of node of a layer nor head, or is there twice"));
+    check.Refuse(kRecompute,
+                 word == "off" ? "off stands alone: leave the others out"
+                 : whole_layers && (word == "attention" || word == "mlp")
+                     ? absl::StrCat(word, " is in every layer: leave it out, or layer")
+                     : absl::StrCat(Shown(word),
+                                    " is neither a kind of node of a layer nor head, or is listed twice"));
     return;
   }
   if (has("mlp") && check.Usable({"model.moe.decoder_sparse_step"}) && check.spec().model().has_moe() &&

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<std::string>> ParseOrder(std::string_view order) {
           absl::StrCat(name.empty() ? "an empty name" : name, " is none of them"));
     }
     if (Contains(names, name)) {
-      return absl::InvalidArgumentError(absl::StrCat(name, " is there twice"));
+      return absl::InvalidArgumentError(absl::StrCat(name, " is listed twice"));
     }
     names.push_back(name);
   }

@@ -106,7 +106,7 @@ std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan);
 // The trained parameters of the whole job, every expert's among them, in the order in which reports list
 // them.
 struct TrainedParameter {
-  std::string name;
+  std::string name;  // Hugging Face name
   std::vector<int64_t> shape;
 };
 std::vector<TrainedParameter> TrainedParameters(const JobPlan& plan);

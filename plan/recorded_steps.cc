@@ -94,6 +94,14 @@ absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimelin
   return absl::OkStatus();
 }
 
+JobPlan PlanOfNewestAttempt(const v1::Job& job) {
+  v1::JobSpec resolved = job.resolved();
+  if (!job.attempts().empty()) {
+    resolved.mutable_resources()->set_device(job.attempts().rbegin()->device());
+  }
+  return MakeJobPlan(resolved);
+}
+
 const schedules::Program& ProgramOf(const JobPlan& plan, const v1::StepTimeline& step) {
   const schedules::Program* program = Find(plan, step.program());
   if (program == nullptr) {

@@ -17,6 +17,9 @@ namespace tandem::plan {
 // the step before it was applied by a run of its own (after a checkpoint or a validation). All require steps
 // of this plan's programs, which CheckRecorded makes sure of.
 
+// The plan of the newest attempt of a job, on the device where it runs. Throws as MakeJobPlan does.
+JobPlan PlanOfNewestAttempt(const v1::Job& job);
+
 // FailedPrecondition where a timeline is of another program.
 absl::Status CheckRecorded(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
 

@@ -37,7 +37,7 @@ packages=(
   python3 python3-venv
 )
 [ $tests = 0 ] || packages+=(
-  prometheus clang-14 clang-format shellcheck slurmctld slurmd slurm-client iproute2 chromium chromium-driver zsh fish
+  prometheus clang-14 clang-tidy-14 clang-format shellcheck slurmctld slurmd slurm-client iproute2 chromium chromium-driver zsh fish
 )
 # Any kubectl will do.
 [ $tests = 0 ] || command -v kubectl >/dev/null || packages+=(kubernetes-client)

@@ -166,9 +166,9 @@ absl::Status ServerTls::Refresh() {
   }
   const absl::Status status = Load();
   pending_ = !status.ok();
-  const bool told = status.message() == told_;
-  told_ = std::string(status.message());
-  return told ? absl::OkStatus() : status;
+  const bool is_logged = status.message() == logged_;
+  logged_ = std::string(status.message());
+  return is_logged ? absl::OkStatus() : status;
 }
 
 std::shared_ptr<ssl_ctx_st> ServerTls::context() const {

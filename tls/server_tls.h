@@ -25,7 +25,7 @@ class ServerTls {
   static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const TlsFiles& files, const std::string& domain);
 
   // Takes files that have changed. Where they cannot be taken, as where a certificate is not valid yet, what
-  // was there goes on, they are tried again at each call, and an error, which names the file, is told once.
+  // was there goes on, they are tried again at each call, and an error, which names the file, is logged once.
   // Call about once a second: files are taken at the second call after the last of them has changed.
   absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -49,7 +49,7 @@ class ServerTls {
   std::string stamp_;     // of what is used
   std::string seen_;      // of what is there, where it is another
   bool pending_ = false;  // those of stamp_ could not be taken yet
-  std::string told_;      // why
+  std::string logged_;    // why
   mutable absl::Mutex mu_;
   std::shared_ptr<ssl_ctx_st> context_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const RevokedList> revoked_ ABSL_GUARDED_BY(mu_);

@@ -80,7 +80,7 @@ TlsStream::Step TlsStream::Handshake() {
   return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? Step::kWait : Step::kFailed;
 }
 
-absl::StatusOr<Identity> TlsStream::Peer() const {
+absl::StatusOr<tls::Peer> TlsStream::Peer() const {
   X509* certificate = SSL_get0_peer_certificate(ssl_.get());
   if (certificate == nullptr) {
     return absl::UnauthenticatedError(
@@ -97,12 +97,16 @@ absl::StatusOr<Identity> TlsStream::Peer() const {
     return absl::UnauthenticatedError(WhyRefused(verdict, peer));
   }
   absl::StatusOr<Identity> identity = IdentityOf(peer.uris, tls_.domain());
-  if (identity.ok() && tls_.revoked()->Has(*identity, peer.fingerprint)) {
+  if (!identity.ok()) {
+    return identity.status();
+  }
+  if (tls_.revoked()->Has(*identity, peer.fingerprint)) {
     return absl::UnauthenticatedError(
         absl::StrCat("the certificate of ", peer.subject,
                      " was revoked by the operator of this controller; ask for another"));
   }
-  return identity;
+  return tls::Peer{
+      .identity = *std::move(identity), .fingerprint = peer.fingerprint, .not_after = peer.not_after};
 }
 
 ssize_t TlsStream::Outcome(int result) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "tls/identity.h"
 
 struct ssl_st;
@@ -16,6 +17,14 @@ struct ssl_ctx_st;
 namespace tandem::tls {
 
 class ServerTls;
+
+// A client that has shown who it is.
+struct Peer {
+  Identity identity;
+  // Of its certificate (certificate.h).
+  std::string fingerprint;
+  absl::Time not_after;
+};
 
 // The server's end of one TLS connection over a socket that does not block. Every client is let through the
 // handshake, so that it gets the reason for a refusal in its own protocol: ask Peer() before anything
@@ -32,7 +41,7 @@ class TlsStream {
   // After kDone: who the client is, by a certificate that one of the server's CAs has signed for clients,
   // valid at the handshake, and not revoked now. Unauthenticated, with a sentence for the client, where it
   // gave none, or another.
-  absl::StatusOr<Identity> Peer() const;
+  absl::StatusOr<tls::Peer> Peer() const;
 
   // As recv and send: bytes; 0: the client has ended it; -1 with errno, EAGAIN where nothing can be moved
   // now.

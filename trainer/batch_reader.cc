@@ -23,7 +23,7 @@ BatchReader::~BatchReader() {
   thread_.join();
 }
 
-void BatchReader::Ask(int64_t run, std::vector<int64_t*> destinations, Load load) {
+void BatchReader::Request(int64_t run, std::vector<int64_t*> destinations, Load load) {
   {
     const std::lock_guard<std::mutex> lock(mu_);
     if (jobs_.size() == 2) {

@@ -31,7 +31,7 @@ class BatchReader {
   // Asks for the microbatches of run `run`: microbatch m goes to destinations[m], which stay alive and
   // untouched until the run has ended. Runs come in ascending order; a run's record goes when the run but one
   // after it is asked for.
-  void Ask(int64_t run, std::vector<int64_t*> destinations, Load load);
+  void Request(int64_t run, std::vector<int64_t*> destinations, Load load);
 
   // Returns once the microbatch is there. Throws what its Load threw; std::runtime_error after Cancel.
   void Await(int64_t run, int microbatch);

@@ -76,22 +76,22 @@ DaemonObserver::DaemonObserver(Outbox& outbox, int attempt, std::string table_di
 
 void DaemonObserver::OnReady(const RankReady& ready) {
   v1::FromTrainer message;
-  v1::Ready& told = *message.mutable_ready();
-  told.set_program_digest(ready.program_digest);
-  told.set_layout_digest(ready.layout_digest);
-  told.set_data_digest(ready.data_digest);
-  told.set_kernels_digest(ready.kernels_digest);
-  told.set_resumed_step(ready.resumed_step);
-  told.set_build(platform::BuildVersion());
-  told.set_resumed_from(ready.resumed_from);
+  v1::Ready& out = *message.mutable_ready();
+  out.set_program_digest(ready.program_digest);
+  out.set_layout_digest(ready.layout_digest);
+  out.set_data_digest(ready.data_digest);
+  out.set_kernels_digest(ready.kernels_digest);
+  out.set_resumed_step(ready.resumed_step);
+  out.set_build(platform::BuildVersion());
+  out.set_resumed_from(ready.resumed_from);
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnParameters(const std::vector<ReportedParameter>& parameters) {
+void DaemonObserver::OnParameters(const std::vector<plan::TrainedParameter>& parameters) {
   v1::FromTrainer message;
   v1::ParameterTable& table = *message.mutable_table();
   table.set_digest(table_digest_);
-  for (const ReportedParameter& parameter : parameters) {
+  for (const plan::TrainedParameter& parameter : parameters) {
     v1::Parameter& row = *table.add_parameters();
     row.set_name(parameter.name);
     row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
@@ -119,11 +119,11 @@ void DaemonObserver::OnCheckpoint(int64_t step, const checkpoint::Saved& saved) 
 
 void DaemonObserver::OnCheckpointWarning(const CheckpointWarning& warning) {
   v1::FromTrainer message;
-  v1::CheckpointWarning& told = *message.mutable_checkpoint_warning();
-  told.set_problem(static_cast<v1::CheckpointProblem>(warning.problem));
-  told.set_step(warning.step);
-  told.set_path(warning.path);
-  told.set_message(warning.message);
+  v1::CheckpointWarning& out = *message.mutable_checkpoint_warning();
+  out.set_problem(static_cast<v1::CheckpointProblem>(warning.problem));
+  out.set_step(warning.step);
+  out.set_path(warning.path);
+  out.set_message(warning.message);
   outbox_.Push(std::move(message));
 }
 

@@ -19,7 +19,7 @@ class DaemonObserver final : public RankObserver {
   DaemonObserver(Outbox& outbox, int attempt, std::string table_digest);
 
   void OnReady(const RankReady& ready) override;
-  void OnParameters(const std::vector<ReportedParameter>& parameters) override;
+  void OnParameters(const std::vector<plan::TrainedParameter>& parameters) override;
   void OnReport(const StepSummary& summary) override;
   void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) override;
   void OnCheckpointWarning(const CheckpointWarning& warning) override;

@@ -108,7 +108,7 @@ class Executor::Impl {
     const Program& program = slot.bound->program.program();
     run_memory_.WriteInputs(request, program, slot.parity);
     if (const std::vector<int64_t*>& batches = run_memory_.Batches(program, slot.parity); !batches.empty()) {
-      reader_.Ask(number, batches, std::move(load));
+      reader_.Request(number, batches, std::move(load));
     }
     try {
       IssueAll(slot);

@@ -11,7 +11,7 @@
 
 namespace tandem::trainer {
 
-// How a rank's errors travel: exceptions inside, one Failure at the door.
+// How a rank's errors travel: exceptions inside, one Failure for the daemon.
 
 // The job cannot run as it was asked for; what() says what to change. Exit code 64.
 class UserError : public std::runtime_error {
@@ -62,7 +62,7 @@ struct Failure {
   std::string group;
 };
 
-// Never throws but for memory.
+// Throws only std::bad_alloc.
 Failure Describe(const std::exception_ptr& error);
 
 // what() of `error`, without LibTorch's backtrace, in one line.

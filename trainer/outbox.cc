@@ -8,8 +8,8 @@
 
 namespace tandem::trainer {
 
-Outbox::Outbox(link::Channel& channel, int64_t max_bytes)
-    : channel_(channel), max_bytes_(max_bytes), thread_([this] { Run(); }) {}
+Outbox::Outbox(link::Channel& channel, size_t max_bytes)
+    : channel_(channel), queue_(max_bytes), thread_([this] { Run(); }) {}
 
 Outbox::~Outbox() {
   {
@@ -25,33 +25,8 @@ void Outbox::Push(v1::FromTrainer message) {
   if (gone_) {
     return;
   }
-  const int64_t bytes = message.has_report() ? static_cast<int64_t>(message.ByteSizeLong()) : 0;
-  queue_.push_back({.message = std::move(message), .bytes = bytes});
-  bytes_ += bytes;
-  MakeRoom();
+  queue_.Push({.message = std::move(message)});
   changed_.notify_all();
-}
-
-// Requires mu_.
-void Outbox::MakeRoom() {
-  for (auto entry = queue_.begin(); entry != queue_.end() && bytes_ > max_bytes_; ++entry) {
-    if (entry->message.has_report() && entry->message.report().has_norms()) {
-      entry->message.mutable_report()->clear_norms();
-      const auto bytes = static_cast<int64_t>(entry->message.ByteSizeLong());
-      bytes_ -= entry->bytes - bytes;
-      entry->bytes = bytes;
-      ++dropped_norms_;
-    }
-  }
-  for (auto entry = queue_.begin(); entry != queue_.end() && bytes_ > max_bytes_;) {
-    if (entry->message.has_report()) {
-      bytes_ -= entry->bytes;
-      entry = queue_.erase(entry);
-      ++dropped_reports_;
-    } else {
-      ++entry;
-    }
-  }
 }
 
 bool Outbox::Flush(absl::Duration timeout) {
@@ -71,14 +46,12 @@ void Outbox::Run() {
     if (ending_) {
       return;
     }
-    Entry entry = std::move(queue_.front());
-    queue_.pop_front();
-    bytes_ -= entry.bytes;
+    Entry entry = queue_.PopFront();
     sending_ = true;
-    if (entry.message.has_report() && (dropped_norms_ > 0 || dropped_reports_ > 0)) {
-      auto& scalars = *entry.message.mutable_report()->mutable_scalars();
-      scalars["dropped_norms"] = static_cast<double>(dropped_norms_);
-      scalars["dropped_reports"] = static_cast<double>(dropped_reports_);
+    if (entry.report() != nullptr && (queue_.dropped_norms() > 0 || queue_.dropped_reports() > 0)) {
+      auto& scalars = *entry.report()->mutable_scalars();
+      scalars["dropped_norms"] = static_cast<double>(queue_.dropped_norms());
+      scalars["dropped_reports"] = static_cast<double>(queue_.dropped_reports());
     }
     lock.unlock();
     const absl::Status sent = channel_.Send(entry.message);
@@ -86,8 +59,7 @@ void Outbox::Run() {
     sending_ = false;
     if (!sent.ok()) {  // the thread that receives sees the end too, and ends the process
       gone_ = true;
-      queue_.clear();
-      bytes_ = 0;
+      queue_.Clear();
     }
     changed_.notify_all();
   }

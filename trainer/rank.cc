@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/parameter_arrays.h"
 #include "checkpoint/tensor_type.h"
@@ -26,59 +25,24 @@
 #include "trainer/executor.h"
 #include "trainer/failure.h"
 #include "trainer/job_start.h"
-#include "trainer/metrics_file.h"
 #include "trainer/run_sequence.h"
 #include "trainer/stage_memory.h"
-#include "trainer/tensorboard_file.h"
+#include "trainer/step_reports.h"
 
 namespace tandem::trainer {
 namespace {
 
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
-std::vector<ReportedParameter> Parameters(const plan::JobPlan& plan) {
-  std::vector<ReportedParameter> parameters;
-  for (const plan::TrainedParameter& parameter : plan::TrainedParameters(plan)) {
-    parameters.push_back({.name = parameter.name, .shape = parameter.shape});
-  }
-  return parameters;
-}
-
-std::vector<int64_t> ElementsOf(const std::vector<ReportedParameter>& parameters) {
+std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& parameters) {
   std::vector<int64_t> elements;
-  for (const ReportedParameter& parameter : parameters) {
+  for (const plan::TrainedParameter& parameter : parameters) {
     elements.push_back(1);
     for (const int64_t dim : parameter.shape) {
       elements.back() *= dim;
     }
   }
   return elements;
-}
-
-constexpr size_t kMostNonfinite = 5;  // places that are named
-
-// "model.norm.weight (held by rank 1), ..."
-std::string NonfinitePlaces(const StepSummary& summary, const std::vector<ReportedParameter>& parameters) {
-  if (summary.nonfinite_at.empty()) {
-    return "report: {parameter_norms: true} would say where";
-  }
-  std::vector<std::string> places;
-  for (const NonfiniteGradient& at : summary.nonfinite_at) {
-    if (places.size() == kMostNonfinite) {
-      places.push_back(absl::StrCat(summary.nonfinite_at.size() - kMostNonfinite, " more"));
-      break;
-    }
-    places.push_back(absl::StrCat(parameters[at.parameter].name, " (held by rank ", at.rank, ")"));
-  }
-  return absl::StrJoin(places, ", ");
-}
-
-std::string NonfiniteText(const StepSummary& summary, const std::string& places) {
-  return absl::StrCat(
-      summary.nonfinite,
-      summary.nonfinite == 1 ? " element of the gradients of step " : " elements of the gradients of step ",
-      summary.step, summary.nonfinite == 1 ? " is" : " are", " not finite: ", places,
-      "; the step was not applied");
 }
 
 std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
@@ -135,7 +99,7 @@ class Rank::Impl {
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
         units_(MakeUnits(plan, config.rank, backend)),
-        num_parameters_(plan::TrainedParameters(plan).size()),
+        parameters_(plan::TrainedParameters(plan)),
         places_(plan::TrainedParametersOf(plan, config.rank)),
         memory_(plan.stage, backend.device(),
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
@@ -230,7 +194,7 @@ class Rank::Impl {
           SubmitReport();
           FlushReports();
           // The first rank that leaves ends the job, and with it the others: none does before rank 0 has
-          // removed the checkpoints that make way for the newest, and has told of that.
+          // removed the checkpoints that make way for the newest, and has reported that.
           checkpoint::ExchangeTexts(communicators_.report, "");
           observer_.OnRequestsDone(requests_.Finish(), "");
           return RankOutcome::kStopped;
@@ -304,35 +268,14 @@ class Rank::Impl {
 
   void StartReporter(int64_t first_step) {
     if (config_.rank == 0) {
-      if (HasDirectory()) {
-        const std::string& directory = plan_.train.checkpoint.directory;
-        metrics_ = std::make_unique<MetricsFile>(files_, directory, first_step);
-        tensorboard_ =
-            std::make_unique<TensorBoardFile>(files_, platform::SteadyClock(), directory, first_step);
-      }
+      step_reports_.emplace(files_, plan_.train.checkpoint.directory, first_step, parameters_, observer_);
       if (plan_.train.parameter_norms) {
-        observer_.OnParameters(Parameters(plan_));
+        observer_.OnParameters(parameters_);
       }
     }
     reporter_ = std::make_unique<Reporter>(
-        communicators_.report, ElementsOf(Parameters(plan_)), SharingOf(plan_),
-        [this, parameters = Parameters(plan_)](const StepSummary& summary) {
-          if (summary.nonfinite > 0) {  // otherwise finite squares whose sum is not
-            nonfinite_places_ = NonfinitePlaces(summary, parameters);
-            platform::Log(platform::LogLevel::kWarning, "gradients are not finite",
-                          {{"step", absl::StrCat(summary.step)},
-                           {"elements", absl::StrCat(summary.nonfinite)},
-                           {"where", nonfinite_places_}});
-            if (!std::exchange(told_nonfinite_, true)) {
-              observer_.OnNonfinite(summary.step, NonfiniteText(summary, nonfinite_places_));
-            }
-          }
-          if (metrics_ != nullptr) {
-            metrics_->Append(summary);
-            tensorboard_->Append(summary);
-          }
-          observer_.OnReport(summary);
-        },
+        communicators_.report, ElementsOf(parameters_), SharingOf(plan_),
+        [this](const StepSummary& summary) { step_reports_->Append(summary); },
         [this](int64_t step, std::exception_ptr error) {
           executor_.Fail(std::make_exception_ptr(ReportError(std::move(error), step)));
         });
@@ -428,7 +371,7 @@ class Rank::Impl {
   std::vector<fsdp::ParameterNorms> InTheTable(const std::vector<fsdp::ParameterNorms>& own) const {
     std::vector<fsdp::ParameterNorms> all;
     if (!own.empty()) {
-      all.resize(num_parameters_);
+      all.resize(parameters_.size());
     }
     for (size_t i = 0; i < own.size(); ++i) {
       all.at(places_.at(i)) = own[i];
@@ -450,8 +393,8 @@ class Rank::Impl {
       SubmitReport();
     }
     FlushReports();
-    const std::string places =
-        checkpoint::ExchangeTexts(communicators_.report, config_.rank == 0 ? nonfinite_places_ : "")[0];
+    const std::string places = checkpoint::ExchangeTexts(
+        communicators_.report, step_reports_.has_value() ? step_reports_->nonfinite_places() : "")[0];
     throw NumericError(absl::StrCat("gradients of step ", nonfinite_step_, " are not finite: ", places,
                                     "; the step was not applied (training.nonfinite_gradients: stop)"),
                        nonfinite_step_);
@@ -559,11 +502,8 @@ class Rank::Impl {
   // Of the step that was computed last: complete once the run that applies it has ended, and what follows
   // that.
   std::optional<StepRecord> report_;
-  bool told_nonfinite_ = false;  // of the reporter's thread
-  int64_t nonfinite_step_ = 0;   // whose gradients were not finite, where the job is to stop then
-  std::string nonfinite_places_ =
-      "the sum of their squares";  // of the newest such step; of the reporter's thread until it is flushed
-  std::string save_error_;         // of the newest save; empty: it succeeded
+  int64_t nonfinite_step_ = 0;  // whose gradients were not finite, where the job is to stop then
+  std::string save_error_;      // of the newest save; empty: it succeeded
   std::string resumed_from_;
 
   const std::shared_ptr<const data::Corpus> corpus_;
@@ -572,15 +512,14 @@ class Rank::Impl {
   std::optional<data::Loader> validation_loader_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   const std::vector<fsdp::UnitShard> units_;
-  const size_t num_parameters_;       // that are trained, of the whole job
-  const std::vector<size_t> places_;  // of this rank's among them
+  const std::vector<plan::TrainedParameter> parameters_;  // of the whole job
+  const std::vector<size_t> places_;                      // of this rank's among them
   const StageMemory memory_;
   const std::vector<fsdp::StateMemory> states_;
   std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
   const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
-  std::unique_ptr<MetricsFile> metrics_;
-  std::unique_ptr<TensorBoardFile> tensorboard_;  // likewise
+  std::optional<StepReports> step_reports_;  // rank 0
   Executor executor_;
   std::unique_ptr<Reporter> reporter_;
   checkpoint::HeldLease lease_;  // of the checkpoint directory; rank 0

@@ -64,20 +64,14 @@ struct RankReady {
   std::string resumed_from;  // path of the checkpoint; empty: step 0
 };
 
-// One row of the table that norms are reported in the order of.
-struct ReportedParameter {
-  std::string name;  // Hugging Face name
-  std::vector<int64_t> shape;
-};
-
 // Receives what happens in a rank. Called on the rank's thread unless said otherwise.
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
 
   virtual void OnReady(const RankReady& ready) = 0;
-  // Rank 0 only, once, before the first report, where norms are wanted.
-  virtual void OnParameters(const std::vector<ReportedParameter>& parameters) = 0;
+  // Rank 0 only, once, before the first report, where norms are wanted: the table in whose order they come.
+  virtual void OnParameters(const std::vector<plan::TrainedParameter>& parameters) = 0;
   // Rank 0 only, in step order, on the reporter's thread; must not block.
   virtual void OnReport(const StepSummary& summary) = 0;
   // Rank 0 only.

@@ -8,8 +8,8 @@
 #include "link/trainer_args.h"
 #include "platform/log.h"
 #include "trainer/backend.h"
-#include "trainer/door.h"
 #include "trainer/failure.h"
+#include "trainer/trainer_process.h"
 
 // One rank of one attempt of a job, on the CPU. Only the worker daemon starts it.
 int main(int argc, char** argv) {

@@ -147,15 +147,15 @@ class Launcher::Rank {
   // Until the process has ended and all that it said is read.
   void Read() {
     bool open = true;
-    bool told = false;
+    bool reported = false;
     while (true) {
       pollfd fds[2] = {{.fd = process_->pidfd, .events = POLLIN},
                        {.fd = open ? channel_->fd() : -1, .events = POLLIN}};
-      const int ready = poll(fds, 2, open || told ? -1 : kExitAfterCloseMs);
+      const int ready = poll(fds, 2, open || reported ? -1 : kExitAfterCloseMs);
       if (ready < 0) continue;  // interrupted
       if (ready == 0) {
-        told = true;
-        TellStuck();
+        reported = true;
+        ReportStuck();
       } else if (fds[0].revents != 0) {
         channel_
             ->Shutdown();  // so that the end of what it said is seen even if a child of its holds the socket
@@ -186,21 +186,21 @@ class Launcher::Rank {
     } else if (message.has_profiled()) {
       launcher_.profiled_(key_, std::move(*message.mutable_profiled()));
     } else {
-      Tell(std::move(message));
+      Forward(std::move(message));
     }
     return true;
   }
 
-  void TellStuck() {
+  void ReportStuck() {
     v1::FromTrainer message;
     v1::Cause& cause = *message.mutable_failed();
     cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
     cause.set_reason("LinkLost");
     cause.set_message(absl::StrCat("rank ", key_.rank, " closed its control socket and did not exit"));
-    Tell(std::move(message));
+    Forward(std::move(message));
   }
 
-  void Tell(v1::FromTrainer message) {
+  void Forward(v1::FromTrainer message) {
     FromRank input{.rank = key_};
     if (message.has_failed()) input.sample = Look(**page_);
     input.message = std::move(message);

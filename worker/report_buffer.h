@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 
 #include "absl/time/time.h"
+#include "link/bounded_reports.h"
 #include "tandem/v1/workers.pb.h"
 
 namespace tandem::worker {
@@ -17,11 +17,11 @@ struct ReportLimits {
 };
 
 // The reports of one attempt that the controller has not acknowledged. Training never waits for it: what does
-// not fit is dropped, norms oldest first, then whole reports oldest first, and both are counted. Not
-// thread-safe.
+// not fit is dropped (link/bounded_reports.h). Not thread-safe.
 class ReportBuffer {
  public:
-  ReportBuffer(v1::AttemptId id, ReportLimits limits) : id_(std::move(id)), limits_(limits) {}
+  ReportBuffer(v1::AttemptId id, ReportLimits limits)
+      : id_(std::move(id)), limits_(limits), entries_(limits.buffer_bytes) {}
 
   void AddTable(v1::ParameterTable table) { table_ = std::move(table); }
   void Add(v1::StepReport report, absl::Time now);
@@ -40,33 +40,30 @@ class ReportBuffer {
 
   // Nothing is waiting to be sent or acknowledged.
   bool empty() const { return entries_.empty() && unacked_through_ == 0 && !HasNews(); }
-  size_t bytes() const { return bytes_; }
-  int64_t dropped_norms() const { return dropped_norms_; }
-  int64_t dropped_reports() const { return dropped_reports_; }
+  size_t bytes() const { return entries_.bytes(); }
+  int64_t dropped_norms() const { return entries_.dropped_norms(); }
+  int64_t dropped_reports() const { return entries_.dropped_reports(); }
 
  private:
   struct Entry {
-    v1::StepReport report;
-    size_t bytes = 0;
+    v1::StepReport step;
     absl::Time time;
+    size_t bytes = 0;
     uint64_t seq = 0;  // of the batch that carried it in this stream; 0: not sent
+
+    v1::StepReport* report() { return &step; }
   };
 
   // A table or counts that no batch has carried yet.
   bool HasNews() const;
-  void Shrink();
+  int64_t dropped() const { return dropped_norms() + dropped_reports(); }
 
   const v1::AttemptId id_;
   const ReportLimits limits_;
-  std::deque<Entry> entries_;  // sent ones first
-  size_t num_sent_ = 0;
-  size_t bytes_ = 0;
-  size_t unsent_bytes_ = 0;
+  link::BoundedReports<Entry> entries_;  // sent ones first
   std::optional<v1::ParameterTable> table_;
   bool table_sent_ = false;
-  int64_t dropped_norms_ = 0;
-  int64_t dropped_reports_ = 0;
-  int64_t told_drops_ = 0;
+  int64_t announced_drops_ = 0;  // of dropped(), in a batch
   uint64_t last_seq_ = 0;
   uint64_t unacked_through_ = 0;  // the last batch sent and not acknowledged; 0: none
 };

@@ -108,6 +108,13 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
   return status;
 }
 
+v1::CheckpointNotice MessageOf(const Notice& notice) {
+  v1::CheckpointNotice message = notice.message;
+  *message.mutable_id() = IdOf(notice.attempt);
+  message.set_number(notice.number);
+  return message;
+}
+
 v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   v1::Inventory inventory;
   inventory.set_hostname(state.settings.hostname);
@@ -116,6 +123,9 @@ v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   for (const v1::Slot& slot : state.settings.slots) *inventory.add_slots() = slot;
   for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true, now);
   for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;
+  const size_t skipped = state.notices.size() - std::min(state.notices.size(), kMostNoticesInInventory);
+  for (size_t i = skipped; i < state.notices.size(); ++i)
+    *inventory.add_notices() = MessageOf(state.notices[i]);
   return inventory;
 }
 

@@ -127,7 +127,7 @@ struct Notice {
 struct SessionState {
   bool open = false;
   bool hello_sent = false;
-  bool drain_told = false;  // to the controller
+  bool drain_sent = false;  // to the controller
   bool welcomed = false;
   absl::Time heard_at = absl::InfinitePast();  // the controller, or the opening
   uint64_t next_seq = 1;
@@ -177,6 +177,10 @@ bool StopsAfterCheckpoint(const AttemptState& attempt);
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
                            absl::Time now);
 
+v1::CheckpointNotice MessageOf(const Notice& notice);
+
+// Of unacknowledged notices, the newest that an inventory holds: a Hello has room for them all.
+inline constexpr size_t kMostNoticesInInventory = 100;
 v1::Inventory InventoryOf(const WorkerState& state, absl::Time now);
 
 }  // namespace tandem::worker

@@ -13,7 +13,7 @@ Outcome Step(WorkerState& state, const Input& input, absl::Time now) {
   constexpr int kMaxRounds = 16;
   Outcome outcome;
   Take(input, state, now, outcome);
-  for (int round = 0; Converge(state, now, outcome); ++round) {
+  for (int round = 0; Reconcile(state, now, outcome); ++round) {
     TANDEM_CHECK(round < kMaxRounds, "the worker's state comes to rest");
   }
   return outcome;
@@ -51,8 +51,10 @@ absl::Time NextWake(const WorkerState& state) {
       next = std::min(next, rank.stop_sent ? rank.kill_at : attempt.stop->begin);
     }
   }
-  if (state.session.hello_sent) {
-    for (const Notice& notice : state.notices) next = std::min(next, notice.sent_at + kNoticePeriod);
+  if (state.session.welcomed) {
+    for (const Notice& notice : state.notices) {
+      if (notice.store_id == state.store_id) next = std::min(next, notice.sent_at + kNoticePeriod);
+    }
   }
   if (!state.exit_sent) next = std::min(next, state.shutdown_at + kShutdownLimit);
   return next;

@@ -13,7 +13,7 @@ namespace tandem::worker {
 void Take(const Input& input, WorkerState& state, absl::Time now, Outcome& outcome);
 
 // One round of what the state calls for. False: there was nothing to do.
-bool Converge(WorkerState& state, absl::Time now, Outcome& outcome);
+bool Reconcile(WorkerState& state, absl::Time now, Outcome& outcome);
 
 // The ranks of an attempt are wanted gone. The earlier of two stops wins; the first one's reason stays.
 void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Outcome& outcome);

@@ -11,10 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "cli/terminal/display_text.h"
+#include "cli/commands/usage_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
 #include "platform/build_info.h"
@@ -109,6 +107,14 @@ class Parser {
       invocation_.command = [options, command](Context& context) { return command(context, *options); };
     });
     return {added, options};
+  }
+
+  // Commands of two words.
+  CLI::App* AddFamily(const std::string& name, const std::string& description) {
+    CLI::App* added = app_.add_subcommand(name, description);
+    added->require_subcommand(1);
+    added->fallthrough();
+    return added;
   }
 
   void AddTarget() {
@@ -264,9 +270,7 @@ class Parser {
     cancel->add_flag("--checkpoint", cancel_options->checkpoint,
                      "Save what was trained first; where that fails, the job does");
 
-    CLI::App* checkpoint = app_.add_subcommand("checkpoint", "Checkpoints of a running job");
-    checkpoint->require_subcommand(1);
-    checkpoint->fallthrough();
+    CLI::App* checkpoint = AddFamily("checkpoint", "Checkpoints of a running job");
     auto [now, now_options] = Add<CheckpointOptions>(
         "now", "Save one after the step that runs, and go on; prints its folder", CheckpointNow, checkpoint);
     AddJob(now, now_options->job);
@@ -274,9 +278,7 @@ class Parser {
   }
 
   void AddHistory() {
-    CLI::App* get = app_.add_subcommand("get", "List jobs or workers");
-    get->require_subcommand(1);
-    get->fallthrough();
+    CLI::App* get = AddFamily("get", "List jobs or workers");
     auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
     values_[jobs->add_option("--state", jobs_options->states,
                              "Only jobs in this state, or one of several: RUNNING,QUEUED")
@@ -438,9 +440,7 @@ class Parser {
   }
 
   void AddCerts() {
-    CLI::App* certs = app_.add_subcommand("certs", "Make the certificates of a cluster");
-    certs->require_subcommand(1);
-    certs->fallthrough();
+    CLI::App* certs = AddFamily("certs", "Make the certificates of a cluster");
     auto [init, init_options] =
         Add<CertsOptions>("init", "Make an authority and certificates by it", CertsInit, certs);
     auto [issue, issue_options] =
@@ -468,9 +468,7 @@ class Parser {
   }
 
   void AddContexts() {
-    CLI::App* contexts = app_.add_subcommand("context", "The clusters of ~/.config/tandem/config.yaml");
-    contexts->require_subcommand(1);
-    contexts->fallthrough();
+    CLI::App* contexts = AddFamily("context", "The clusters of ~/.config/tandem/config.yaml");
     auto [list, list_options] =
         Add<ContextListOptions>("list", "Name them, and which is the current one", ContextList, contexts);
     AddFormat(list, list_options->format, {"table", "name"});
@@ -531,59 +529,6 @@ class Parser {
   CLI::App app_{"Tandem trains large language models as a service.", "tandem"};
 };
 
-// CLI11's message as one line in our words.
-std::string UsageText(const CLI::ParseError& error, CLI::App& app, int argc, const char* const* argv) {
-  // The first word that is neither an option nor the value of one of ours is the command.
-  std::string word;
-  std::string option;    // before it, and none of ours
-  std::string argument;  // right behind it
-  for (int i = 1; i < argc && word.empty(); ++i) {
-    const std::string name = argv[i];
-    const CLI::Option* ours = app.get_option_no_throw(name.substr(0, name.find('=')));
-    if (name[0] != '-') {
-      word = name;
-      argument = i + 1 < argc ? argv[i + 1] : "";
-    } else if (ours == nullptr) {
-      option = option.empty() ? name : option;
-    } else if (ours->get_items_expected_max() > 0 && name.find('=') == std::string::npos) {
-      ++i;
-    }
-  }
-  std::vector<std::string> commands;
-  bool known = false;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    commands.push_back(command->get_name());
-    known = known || command->get_name() == word;
-  }
-  if (!known) {
-    return absl::StrCat(!word.empty() ? absl::StrCat("there is no command \"", Escape(word), "\"")
-                        : !option.empty()
-                            ? absl::StrCat("there is no option \"", Escape(option), "\" before a command")
-                            : "no command is given",
-                        "; commands: ", absl::StrJoin(commands, " "), "; see `tandem --help`");
-  }
-  if (word == "context" && absl::StrContains(error.what(), "subcommand is required")) {
-    return "context: say what: context list, use, set or remove; see `tandem context --help`";
-  }
-  if (word == "checkpoint" && absl::StrContains(error.what(), "subcommand is required")) {
-    return "checkpoint: say what: checkpoint now JOB; see `tandem checkpoint --help`";
-  }
-  if (word == "certs" && absl::StrContains(error.what(), "subcommand is required")) {
-    return "certs: say what: certs init, certs issue, or certs show; see `tandem certs --help`";
-  }
-  if (word == "get" && absl::StrContains(error.what(), "subcommand is required")) {
-    return "get: say what: get jobs, or get workers; see `tandem get --help`";
-  }
-  if (absl::StrContains(error.what(), "--file is required")) {
-    const bool named = !argument.empty() && argument[0] != '-';
-    return absl::StrCat(word, ": -f FILE is missing",
-                        named ? absl::StrCat("; did you mean -f ", Escape(argument), "?") : "",
-                        "; see `tandem ", word, " --help`");
-  }
-  const std::string message = absl::StrReplaceAll(error.what(), {{"\n", " "}});
-  return absl::StrCat(word, ": ", Escape(message), "; see `tandem ", word, " --help`");
-}
-
 }  // namespace
 
 Invocation ParseCommandLine(int argc, const char* const* argv) {
@@ -605,7 +550,7 @@ Invocation ParseCommandLine(int argc, const char* const* argv) {
     invocation.text = absl::StrCat(version.what(), "\n");
   } catch (const CLI::ParseError& error) {
     invocation.command = nullptr;
-    invocation.text = UsageText(error, parser.app(), argc, argv);
+    invocation.text = UsageText(error.what(), parser.Words(), argc, argv);
     invocation.exit_code = kUsage;
   }
   return invocation;

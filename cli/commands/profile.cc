@@ -152,11 +152,7 @@ int Profile(Context& context, const ProfileOptions& options) {
 
   std::string text;
   try {
-    v1::JobSpec resolved = job->resolved();
-    if (!job->attempts().empty()) {  // where it ran
-      resolved.mutable_resources()->set_device(job->attempts().rbegin()->device());
-    }
-    const plan::JobPlan plan = plan::MakeJobPlan(resolved);
+    const plan::JobPlan plan = plan::PlanOfNewestAttempt(*job);
     if (const absl::Status same = plan::CheckRecorded(plan, steps); !same.ok()) {
       return Fail(context.console, kFailed, absl::StrCat(what, ": ", same.message()));
     }

@@ -14,7 +14,7 @@ int Version(Context& context) {
   if (client == nullptr) {
     return kUsage;
   }
-  const std::string own = platform::BuildVersion();
+  const std::string& own = platform::BuildVersion();
   context.console.Write(Stream::kOut, absl::StrCat("client  ", own, "\n"));
   const absl::StatusOr<v1::ServerInfo> server = client->GetServerInfo(absl::Seconds(2));
   const std::string at = client->address().target;

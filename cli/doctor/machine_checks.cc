@@ -65,7 +65,7 @@ Finding CheckDaemon(const std::string& folder, const std::string& name) {
             absl::StrCat("there is none in ", folder, "; install it if this machine needs it")};
   }
   const std::string said = Escape(absl::StripAsciiWhitespace(Output(ShellWord(path) + " --version")));
-  const std::string own = platform::BuildVersion();
+  const std::string& own = platform::BuildVersion();
   if (!absl::StrContains(said, own)) {
     return {Level::kFail, name,
             absl::StrCat("says \"", said.substr(0, 200), "\", and this program is of build ", own,

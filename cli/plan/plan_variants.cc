@@ -157,10 +157,10 @@ Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std:
   }
   const std::string text =
       absl::StrReplaceAll(job.dump(), {{absl::StrCat("\"", kPlaceholder, "\""), AsInAFile(value)}});
-  const jobspec::ReadResult read = jobspec::ReadText(text, "");
+  jobspec::ReadResult read = jobspec::ReadText(text, "");
   jobspec::Checked checked = jobspec::Check(read.spec);
   variant.resolved = std::move(checked.resolved);
-  variant.violations = read.violations.empty() ? std::move(checked.violations) : read.violations;
+  variant.violations = std::move(read.violations.empty() ? checked.violations : read.violations);
   for (v1::Violation& violation : variant.violations) {
     violation.clear_line();  // of a text that nobody wrote
     violation.clear_column();

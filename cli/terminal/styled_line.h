@@ -18,6 +18,7 @@ struct Span {
 class StyledLine {
  public:
   StyledLine() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): plain text is a line.
   StyledLine(std::string text, Style style = Style::kPlain) { Add(std::move(text), style); }
 
   StyledLine& Add(std::string text, Style style = Style::kPlain);

@@ -43,7 +43,7 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   }
 }
 
-// One rank is told of a checkpoint, and the others agree with it; every worker is told of an end, so that it
+// One rank is asked for a checkpoint, and the others agree with it; every worker hears of an end, so that it
 // knows why its ranks leave.
 void PassOn(const JobEntry& entry, const std::string& worker, v1::Assignment& out) {
   const CheckpointWanted* wanted = WantedOf(entry);
@@ -106,7 +106,7 @@ void MarkForgotten(const v1::Assignments& sent, const std::string& worker, State
   }
   for (const v1::AttemptId& id : sent.forget()) {
     it->second.attempts.erase(KeyOf(id));
-    it->second.told.erase(KeyOf(id));
+    it->second.heard.erase(KeyOf(id));
     it->second.peer_lost.erase(KeyOf(id));
   }
 }

@@ -139,14 +139,14 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
 // Ranks that are not ready although their time is over, and what they do instead. While one of the workers is
 // away its timeout counts; a controller that was away itself gives them all of the time again.
 std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, absl::Time now) {
-  constexpr int kMostTold = 4;
+  constexpr int kMostNamed = 4;
   const absl::Time began = std::max(proto::FromProto(Current(job).started()), state.awake_since);
   if ((job.state() != v1::JOB_STATE_ADMITTED && job.state() != v1::JOB_STATE_STARTING) ||
       now - began < state.limits.start_timeout) {
     return std::nullopt;
   }
   v1::Cause cause;
-  std::vector<std::string> told;
+  std::vector<std::string> late;
   for (const v1::RankSlot& slot : Current(job).slots()) {
     const auto worker = state.workers.find(slot.worker());
     if (worker == state.workers.end() || !worker->second.connected) {
@@ -161,21 +161,21 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
       cause.set_worker(slot.worker());
     }
     cause.add_missing_ranks(slot.rank());
-    if (cause.missing_ranks_size() <= kMostTold) {
-      told.push_back(absl::StrCat("rank ", slot.rank(), " on worker ", slot.worker(), " is ",
+    if (cause.missing_ranks_size() <= kMostNamed) {
+      late.push_back(absl::StrCat("rank ", slot.rank(), " on worker ", slot.worker(), " is ",
                                   status == nullptr ? "not accepted" : proto::LowerName(status->phase())));
     }
   }
   if (cause.missing_ranks().empty()) {
     return std::nullopt;
   }
-  if (cause.missing_ranks_size() > kMostTold) {
-    told.push_back(absl::StrCat("and ", cause.missing_ranks_size() - kMostTold, " more"));
+  if (cause.missing_ranks_size() > kMostNamed) {
+    late.push_back(absl::StrCat("and ", cause.missing_ranks_size() - kMostNamed, " more"));
   }
   cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
   cause.set_reason("StartTimeout");
   cause.set_message(absl::StrCat(
-      "not ready within ", absl::FormatDuration(state.limits.start_timeout), ": ", absl::StrJoin(told, ", "),
+      "not ready within ", absl::FormatDuration(state.limits.start_timeout), ": ", absl::StrJoin(late, ", "),
       "; see the logs of the ranks and of the worker, or give the controller a longer "
       "--start-timeout"));
   *cause.mutable_time() = proto::ToProto(now);
@@ -215,12 +215,12 @@ bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Caus
     return false;
   }
   const AttemptKey key = CurrentAttempt(entry.job);
-  const bool all_told = std::all_of(Current(entry.job).slots().begin(), Current(entry.job).slots().end(),
-                                    [&](const v1::RankSlot& slot) {
-                                      const v1::RankStatus* said = StatusOf(state, slot, key);
-                                      return said != nullptr && (said->exited() || said->has_cause());
-                                    });
-  return !all_told && now < PeerLostAt(state, entry.job) + state.limits.cause_wait;
+  const bool all_known = std::all_of(Current(entry.job).slots().begin(), Current(entry.job).slots().end(),
+                                     [&](const v1::RankSlot& slot) {
+                                       const v1::RankStatus* said = StatusOf(state, slot, key);
+                                       return said != nullptr && (said->exited() || said->has_cause());
+                                     });
+  return !all_known && now < PeerLostAt(state, entry.job) + state.limits.cause_wait;
 }
 
 v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what) {

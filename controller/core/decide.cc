@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -364,64 +365,74 @@ std::string ReasonOf(v1::CheckpointProblem problem) {
 }
 
 // When the worker heard of it from its rank.
-absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointTold& told, absl::Time now) {
-  const auto worker = state.workers.find(told.worker);
-  if (!told.notice.has_at() || worker == state.workers.end()) {
+absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointTold& in, absl::Time now) {
+  const auto worker = state.workers.find(in.worker);
+  if (!in.notice.has_at() || worker == state.workers.end()) {
     return now;
   }
-  return std::max(proto::FromProto(told.notice.at()) - worker->second.clock_ahead,
+  return std::max(proto::FromProto(in.notice.at()) - worker->second.clock_ahead,
                   proto::FromProto(Current(job).started()));
 }
 
-Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointTold& told,
-                       absl::Time now) {
+Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointTold& in, absl::Time now) {
   Decision out;
-  const bool known = entry.runtime.warning_attempt() == told.notice.id().attempt() &&
-                     entry.runtime.warning_number() >= told.notice.number();
+  const bool known = entry.runtime.warning_attempt() == in.notice.id().attempt() &&
+                     entry.runtime.warning_number() >= in.notice.number();
   if (known) {
     return out;  // sent again after a lost connection
   }
-  v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker);
   const auto fill = [&event](std::string reason, const auto& warning) {
     event.set_reason(std::move(reason));
     event.set_message(warning.message());
     event.set_step(warning.step());
   };
-  if (told.notice.has_training()) {
-    fill("NonfiniteGradients", told.notice.training());
-    *event.mutable_training_warning() = told.notice.training();
+  if (in.notice.has_training()) {
+    fill("NonfiniteGradients", in.notice.training());
+    *event.mutable_training_warning() = in.notice.training();
   } else {
-    fill(ReasonOf(told.notice.warning().problem()), told.notice.warning());
-    *event.mutable_checkpoint_warning() = told.notice.warning();
+    fill(ReasonOf(in.notice.warning().problem()), in.notice.warning());
+    *event.mutable_checkpoint_warning() = in.notice.warning();
   }
-  event.set_notice_number(told.notice.number());
-  SetHappened(NoticedAt(state, entry.job, told, now), now, event);
+  event.set_notice_number(in.notice.number());
+  SetHappened(NoticedAt(state, entry.job, in, now), now, event);
   out.events.push_back(std::move(event));
   return out;
 }
 
-Decision DecideCheckpoint(const State& state, const CheckpointTold& told, absl::Time now) {
+Decision DecideCheckpoint(const State& state, const CheckpointTold& in, absl::Time now) {
   Decision out;
-  const AttemptKey key = KeyOf(told.notice.id());
-  if (!RunsOn(state, key, told.worker)) {
+  const AttemptKey key = KeyOf(in.notice.id());
+  if (!RunsOn(state, key, in.worker)) {
     return out;  // of an older attempt: fenced; or of another worker's
   }
   const JobEntry& entry = state.jobs.at(key.first);
-  if (told.notice.has_warning() || told.notice.has_training()) {
-    return DecideWarning(state, entry, told, now);
+  if (in.notice.has_warning() || in.notice.has_training()) {
+    return DecideWarning(state, entry, in, now);
   }
   const bool known = entry.runtime.checkpoint_attempt() == key.second &&
-                     entry.runtime.checkpoint_step() >= told.notice.committed().step();
+                     entry.runtime.checkpoint_step() >= in.notice.committed().step();
   if (known) {
     return out;  // sent again after a lost connection
   }
-  v1::Event event = EventOf(entry.job, entry.job.state(), now, told.worker);
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker);
   event.set_reason("CheckpointCommitted");
-  event.set_message(told.notice.committed().path());
-  event.set_step(told.notice.committed().step());
-  *event.mutable_checkpoint() = told.notice.committed();
-  SetHappened(NoticedAt(state, entry.job, told, now), now, event);
+  event.set_message(in.notice.committed().path());
+  event.set_step(in.notice.committed().step());
+  *event.mutable_checkpoint() = in.notice.committed();
+  SetHappened(NoticedAt(state, entry.job, in, now), now, event);
   out.events.push_back(std::move(event));
+  return out;
+}
+
+// What its ranks saved or warned of comes before what the inventory ends.
+Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) {
+  Decision out = DecideWorker(in.hello.worker_id(), true, in.session, now);
+  for (const v1::CheckpointNotice& notice : in.hello.inventory().notices()) {
+    Decision told =
+        DecideCheckpoint(state, CheckpointTold{.worker = in.hello.worker_id(), .notice = notice}, now);
+    std::move(told.events.begin(), told.events.end(), std::back_inserter(out.events));
+  }
   return out;
 }
 
@@ -433,7 +444,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
           [&](const Submit& in) { return DecideSubmit(state, in, now); },
           [&](const Cancel& in) { return DecideCancel(state, in, now); },
           [&](const AskCheckpoint& in) { return DecideAskCheckpoint(state, in, now); },
-          [&](const WorkerHello& in) { return DecideWorker(in.hello.worker_id(), true, in.session, now); },
+          [&](const WorkerHello& in) { return DecideHello(state, in, now); },
           [&](const WorkerDisconnected& in) {
             const auto it = state.workers.find(in.worker);
             const bool current = it != state.workers.end() && it->second.session == in.session;

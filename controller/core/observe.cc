@@ -38,7 +38,7 @@ void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) 
   said = status;
   said.clear_values();
   Translate(worker, now, said);
-  worker.told[key] = now;
+  worker.heard[key] = now;
   if (std::any_of(status.ranks().begin(), status.ranks().end(), [](const v1::RankStatus& rank) {
         return rank.cause().class_() == v1::FAILURE_CLASS_PEER_LOST;
       })) {
@@ -89,13 +89,14 @@ void Observe(const Input& input, absl::Time now, State& state) {
     worker.build = hello.build();
     worker.clock_ahead = hello.has_now() ? proto::FromProto(hello.now()) - now : absl::ZeroDuration();
     worker.attempts.clear();
-    worker.told.clear();
+    worker.heard.clear();
     worker.peer_lost.clear();
     for (const v1::AttemptStatus& status : hello.inventory().attempts()) {
       Take(status, now, worker);
     }
     worker.inventory = hello.inventory();
     worker.inventory.clear_attempts();
+    worker.inventory.clear_notices();
   } else if (const auto* in = std::get_if<WorkerDisconnected>(&input)) {
     const auto it = state.workers.find(in->worker);
     if (it != state.workers.end() && it->second.session == in->session && it->second.connected) {

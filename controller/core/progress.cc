@@ -53,11 +53,11 @@ std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, a
       continue;
     }
     const WorkerEntry& worker = state.workers.at(slot.worker());
-    const auto told = worker.told.find(key);
-    if (!worker.connected || told == worker.told.end()) {
+    const auto heard = worker.heard.find(key);
+    if (!worker.connected || heard == worker.heard.end()) {
       continue;
     }
-    const Moving rank{&slot, status, proto::FromProto(status->since_progress()) + (now - told->second)};
+    const Moving rank{&slot, status, proto::FromProto(status->since_progress()) + (now - heard->second)};
     step_seconds = std::max(step_seconds, status->step_seconds());
     if (!behind || Position(rank) < Position(*behind)) {
       behind = rank;

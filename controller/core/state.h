@@ -34,7 +34,7 @@ struct WorkerEntry {
   std::string build;
   v1::Inventory inventory;                           // without its attempts
   std::map<AttemptKey, v1::AttemptStatus> attempts;  // its last words on each, times by our clock
-  std::map<AttemptKey, absl::Time> told;             // and when they came
+  std::map<AttemptKey, absl::Time> heard;            // and when they came
   std::map<AttemptKey, absl::Time> peer_lost;        // when a rank first said that it has lost a peer
   std::set<AttemptKey> missing;  // live attempts that it should have listed when it returned, and did not
   std::set<AttemptKey> reborn;   // live attempts whose ranks died with its former incarnation

@@ -53,12 +53,21 @@ int Answer(mg_connection* connection) {
   const auto& handler = *static_cast<const HttpServer::Handler*>(info.user_data);
   const std::string_view method = TextOf(info.request_method);
   HttpAnswer answer;
-  if (method != "GET" && method != "HEAD") {
-    answer = {.status = 405, .body = "only GET is answered here\n", .headers = {{"Allow", "GET, HEAD"}}};
+  if (method != "GET" && method != "HEAD" && method != "POST") {
+    answer = {.status = 405,
+              .body = "only GET and POST are answered here\n",
+              .headers = {{"Allow", "GET, HEAD, POST"}}};
+  } else if (info.content_length > 0 || mg_get_header(connection, "Transfer-Encoding") != nullptr) {
+    answer = {.status = 413, .body = "a request has no body here\n"};
   } else {
+    const std::string ip = info.remote_addr;
     answer = handler({.path = std::string(TextOf(info.local_uri)),
                       .query = std::string(TextOf(info.query_string)),
-                      .host = std::string(TextOf(mg_get_header(connection, "Host")))});
+                      .is_post = method == "POST",
+                      .host = std::string(TextOf(mg_get_header(connection, "Host"))),
+                      .authorization = std::string(TextOf(mg_get_header(connection, "Authorization"))),
+                      .client_ip = ip,
+                      .client = absl::StrCat(ip, ":", info.remote_port)});
   }
   Send(connection, answer, method != "HEAD");
   return answer.status;

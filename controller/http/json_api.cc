@@ -2,9 +2,9 @@
 #include "controller/http/json_api.h"
 
 #include <google/protobuf/util/json_util.h>
-#include <google/protobuf/wrappers.pb.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "controller/http/json_answer.h"
+#include "controller/http/profile_trace.h"
 #include "controller/http/query.h"
 #include "tandem/v1/jobs.grpc.pb.h"
 
@@ -22,52 +24,13 @@ namespace {
 
 // Answers of megabytes are made beside scrapes; what comes on top is to come again.
 constexpr int kMostAtOnce = 8;
+// Each holds a thread of the server until the ranks have recorded their steps.
+constexpr int kMostProfilesAtOnce = 2;
 
 using Stub = v1::Jobs::Stub;
 
-HttpAnswer Json(int status, std::string body) {
-  return {.status = status,
-          .type = "application/json; charset=utf-8",
-          .body = std::move(body),
-          .headers = {{"Cache-Control", "no-store"}}};
-}
-
-int HttpStatus(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::OK:
-      return 200;
-    case grpc::StatusCode::INVALID_ARGUMENT:
-    case grpc::StatusCode::OUT_OF_RANGE:
-      return 400;
-    case grpc::StatusCode::UNAUTHENTICATED:
-      return 401;
-    case grpc::StatusCode::PERMISSION_DENIED:
-      return 403;
-    case grpc::StatusCode::NOT_FOUND:
-      return 404;
-    case grpc::StatusCode::FAILED_PRECONDITION:
-    case grpc::StatusCode::ALREADY_EXISTS:
-      return 409;
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return 429;
-    case grpc::StatusCode::UNAVAILABLE:
-      return 503;
-    default:
-      return 500;
-  }
-}
-
-HttpAnswer Error(grpc::StatusCode code, const std::string& message) {
-  google::protobuf::StringValue text;  // quotes and escapes it
-  text.set_value(message);
-  std::string quoted;
-  if (!google::protobuf::util::MessageToJsonString(text, &quoted).ok()) {  // no UTF-8
-    quoted.clear();
-  }
-  return Json(HttpStatus(code),
-              absl::StrCat("{\"code\":\"", absl::StatusCodeToString(static_cast<absl::StatusCode>(code)),
-                           "\",\"message\":", quoted.empty() ? "\"\"" : quoted, "}"));
-}
+// Makes a call the page's, of the request's session.
+using MarkCall = std::function<void(grpc::ClientContext&)>;
 
 double Rounded(double value) {
   if (value == 0 || !std::isfinite(value)) {
@@ -94,62 +57,89 @@ void Shorten(v1::ListReportsResponse& response) {
 
 template <typename Request, typename Response>
 HttpAnswer Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                grpc::ClientContext& context, const std::string& query) {
+                const MarkCall& mark, const std::string& query) {
   Request request;
   if (const absl::Status status = FillFromQuery(query, request); !status.ok()) {
-    return Error(grpc::StatusCode::INVALID_ARGUMENT, std::string(status.message()));
+    return JsonError(status);
   }
+  grpc::ClientContext context;
+  mark(context);
   Response response;
-  const grpc::Status status = (stub.*method)(&context, request, &response);
-  if (!status.ok()) {
-    return Error(status.error_code(), status.error_message());
+  if (const grpc::Status status = (stub.*method)(&context, request, &response); !status.ok()) {
+    return JsonError(StatusOf(status));
   }
   Shorten(response);
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string body;
   const auto printed = google::protobuf::util::MessageToJsonString(response, &body, options);
-  return printed.ok() ? Json(200, std::move(body))
-                      : Error(grpc::StatusCode::INTERNAL, "the answer has no JSON: " + printed.ToString());
+  return printed.ok() ? JsonAnswer(200, std::move(body))
+                      : JsonError(absl::InternalError("the answer has no JSON: " + printed.ToString()));
 }
 
 template <auto method>
-HttpAnswer Of(Stub& stub, grpc::ClientContext& context, const std::string& query) {
-  return Call(stub, method, context, query);
+HttpAnswer Of(Stub& stub, const MarkCall& mark, const std::string& query) {
+  return Call(stub, method, mark, query);
 }
 
-// Nothing that changes anything, and nothing that makes ranks work.
-using Caller = HttpAnswer (*)(Stub&, grpc::ClientContext&, const std::string&);
-const std::map<std::string, Caller>& Methods() {
-  static const auto& methods = *new std::map<std::string, Caller>{
-      {"GetJob", Of<&Stub::GetJob>},           {"GetServerInfo", Of<&Stub::GetServerInfo>},
-      {"ListEvents", Of<&Stub::ListEvents>},   {"ListJobs", Of<&Stub::ListJobs>},
-      {"ListReports", Of<&Stub::ListReports>}, {"ListWorkers", Of<&Stub::ListWorkers>},
+using MethodCall = HttpAnswer (*)(Stub&, const MarkCall&, const std::string&);
+struct Method {
+  MethodCall call;
+  bool changes = false;       // something, or makes ranks work: only with a session
+  bool takes_longer = false;  // as long as the ranks need
+};
+const std::map<std::string, Method>& Methods() {
+  static const auto& methods = *new std::map<std::string, Method>{
+      {"Cancel", {Of<&Stub::Cancel>, /*changes=*/true}},
+      {"Checkpoint", {Of<&Stub::Checkpoint>, /*changes=*/true}},
+      {"GetJob", {Of<&Stub::GetJob>}},
+      {"GetServerInfo", {Of<&Stub::GetServerInfo>}},
+      {"ListEvents", {Of<&Stub::ListEvents>}},
+      {"ListJobs", {Of<&Stub::ListJobs>}},
+      {"ListReports", {Of<&Stub::ListReports>}},
+      {"ListWorkers", {Of<&Stub::ListWorkers>}},
+      {"Profile", {ProfileTrace, /*changes=*/true, /*takes_longer=*/true}},
   };
   return methods;
 }
 
+HttpAnswer Busy() {
+  HttpAnswer busy = JsonError(absl::UnavailableError("too many calls at once; try again in a second"));
+  busy.headers.emplace_back("Retry-After", "1");
+  return busy;
+}
+
 }  // namespace
 
-HttpAnswer JsonApi::Answer(const std::string& method, const std::string& query) {
+HttpAnswer JsonApi::Answer(const std::string& method, const HttpRequest& request,
+                           const std::string& session) {
   const auto it = Methods().find(method);
   if (it == Methods().end()) {
-    return Error(grpc::StatusCode::NOT_FOUND,
-                 absl::StrCat("there is no such call; allowed: ",
-                              absl::StrJoin(Methods(), ", ", [](std::string* out, const auto& each) {
-                                absl::StrAppend(out, each.first);
-                              })));
+    return JsonError(absl::NotFoundError(absl::StrCat(
+        "there is no such call; allowed: ",
+        absl::StrJoin(Methods(), ", ",
+                      [](std::string* out, const auto& each) { absl::StrAppend(out, each.first); }))));
   }
-  const absl::Cleanup leave = [this] { --in_progress_; };
-  if (++in_progress_ > kMostAtOnce) {
-    HttpAnswer busy = Error(grpc::StatusCode::UNAVAILABLE, "too many calls at once; try again in a second");
-    busy.headers.emplace_back("Retry-After", "1");
-    return busy;
+  const Method& called = it->second;
+  if (called.changes != request.is_post) {
+    HttpAnswer answer = JsonError(absl::InvalidArgumentError(
+        absl::StrCat(method, " is asked for by ", called.changes ? "POST" : "GET")));
+    answer.status = 405;
+    answer.headers.emplace_back("Allow", called.changes ? "POST" : "GET, HEAD");
+    return answer;
+  }
+  if (called.changes && session.empty()) {
+    return JsonError(absl::UnauthenticatedError(
+        absl::StrCat(method, " is for those who are signed in; `tandem sign-in` signs a browser in")));
+  }
+  std::atomic<int>& in_progress = called.takes_longer ? profiles_in_progress_ : in_progress_;
+  const absl::Cleanup leave = [&in_progress] { --in_progress; };
+  if (++in_progress > (called.takes_longer ? kMostProfilesAtOnce : kMostAtOnce)) {
+    return Busy();
   }
   Stub stub(channel_);
-  grpc::ClientContext context;
-  mark_(context);
-  return it->second(stub, context, query);
+  return called.call(
+      stub, [&](grpc::ClientContext& context) { mark_(session, request.client, context); }, request.query);
 }
 
 HttpAnswer JsonApi::Health() {
@@ -159,7 +149,7 @@ HttpAnswer JsonApi::Health() {
   request.set_page_size(1);
   v1::ListWorkersResponse response;
   grpc::ClientContext context;
-  mark_(context);
+  mark_("", "probe", context);
   const grpc::Status status = stub.ListWorkers(&context, request, &response);
   return {.status = status.ok() ? 200 : 503, .body = status.ok() ? "ok\n" : status.error_message() + "\n"};
 }

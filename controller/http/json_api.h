@@ -7,26 +7,33 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "controller/http/http_server.h"
 
 namespace tandem::controller {
 
-// The reading calls of the users' service over HTTP: GET /api/METHOD?FIELD=VALUE&... asks what the call of
-// that name asks, with its limits and pages, and answers its message as protobuf's JSON. A repeated field may
-// stand several times. Errors are {"code": "NOT_FOUND", "message": "..."} with the HTTP status that fits.
-// Norms have five significant digits here. Thread-safe.
+// Calls of the users' service over HTTP: /api/METHOD?FIELD=VALUE&... asks what the call of that name asks,
+// with its limits and pages, and answers its message as protobuf's JSON. A repeated field may stand several
+// times. Errors are those of json_answer.h. Norms have five significant digits here.
+//
+// Calls that only read are GETs. Calls that change something are POSTs with a session of sign_ins.h, as
+// "Authorization: Bearer SESSION": they are its caller's, with his rights, limits and lines in the audit log.
+// A browser sends such a header only where the page's own script says so, never by itself to whoever asks, so
+// another site can call nothing in its user's name. POST /api/Profile records steps and answers a trace in
+// Chrome's format. Thread-safe.
 class JsonApi {
  public:
-  // Says of a call that it is the page's.
-  using Mark = std::function<void(grpc::ClientContext&)>;
+  // Says of a call that it is the page's, of a session (empty: none), from a browser.
+  using Mark =
+      std::function<void(const std::string& session, const std::string& browser, grpc::ClientContext&)>;
 
   // `channel` leads to this process.
   JsonApi(std::shared_ptr<grpc::Channel> channel, Mark mark)
       : channel_(std::move(channel)), mark_(std::move(mark)) {}
 
-  // `method` is what follows /api/.
-  HttpAnswer Answer(const std::string& method, const std::string& query);
+  // `method` is what follows /api/; `session`: of the request, or empty.
+  HttpAnswer Answer(const std::string& method, const HttpRequest& request, const std::string& session);
 
   // Whether the controller serves: 200 or 503, and a line. For probes.
   HttpAnswer Health();
@@ -35,6 +42,7 @@ class JsonApi {
   const std::shared_ptr<grpc::Channel> channel_;
   const Mark mark_;
   std::atomic<int> in_progress_ = 0;
+  std::atomic<int> profiles_in_progress_ = 0;
 };
 
 }  // namespace tandem::controller

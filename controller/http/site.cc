@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "controller/http/json_answer.h"
 #include "controller/metrics/metrics_text.h"
 
 namespace tandem::controller {
@@ -30,18 +31,24 @@ bool IsLocalName(absl::string_view host) {
 }  // namespace
 
 Site::Site(const Options& options, std::shared_ptr<const prometheus::Collectable> metrics,
-           std::shared_ptr<grpc::Channel> channel, JsonApi::Mark mark)
-    : options_(options), metrics_(std::move(metrics)), api_(std::move(channel), std::move(mark)) {}
+           std::shared_ptr<grpc::Channel> channel, JsonApi::Mark mark, SessionApi sessions)
+    : options_(options),
+      metrics_(std::move(metrics)),
+      api_(std::move(channel), std::move(mark)),
+      sessions_(sessions) {}
 
 HttpAnswer Site::Answer(const HttpRequest& request) {
+  absl::string_view method = request.path;
+  const bool is_api = absl::ConsumePrefix(&method, "/api/");
+  if (request.is_post && !is_api) {
+    return {.status = 405, .body = "only GET is answered here\n", .headers = {{"Allow", "GET, HEAD"}}};
+  }
   if (request.path == "/metrics") {
     return {.type = kMetricsType, .body = MetricsText(*metrics_)};
   }
   if (request.path == "/healthz") {
     return api_.Health();
   }
-  absl::string_view method = request.path;
-  const bool is_api = absl::ConsumePrefix(&method, "/api/");
   if (!is_api && request.path != "/") {
     return {.status = 404, .body = "there is / and /metrics\n"};
   }
@@ -52,13 +59,24 @@ HttpAnswer Site::Answer(const HttpRequest& request) {
     return {.status = 403, .body = "ask for this page by localhost or 127.0.0.1\n"};
   }
   if (is_api) {
-    return api_.Answer(std::string(method), request.query);
+    return AnswerApi(std::string(method), request);
   }
   return {.type = "text/html; charset=utf-8",
           .body = kPageHtml,
           .headers = {{"Content-Security-Policy", kPolicy},
                       {"Cache-Control", "no-cache"},
                       {"Referrer-Policy", "no-referrer"}}};
+}
+
+HttpAnswer Site::AnswerApi(const std::string& method, const HttpRequest& request) {
+  if (method == "SignIn") {
+    return sessions_.SignIn(request);
+  }
+  if (method == "SignOut") {
+    return sessions_.SignOut(request);
+  }
+  const absl::StatusOr<std::string> session = SessionApi::SecretOf(request);
+  return session.ok() ? api_.Answer(method, request, *session) : JsonError(session.status());
 }
 
 }  // namespace tandem::controller

@@ -8,11 +8,12 @@
 
 #include "controller/http/http_server.h"
 #include "controller/http/json_api.h"
+#include "controller/http/session_api.h"
 
 namespace tandem::controller {
 
-// What is found at the controller's HTTP address: /metrics and /healthz; with the page also / and /api.
-// Nothing there changes anything. Thread-safe.
+// What is found at the controller's HTTP address: /metrics and /healthz; with the page also / and /api, where
+// whoever reaches it reads, and those who are signed in change what they may. Thread-safe.
 class Site {
  public:
   struct Options {
@@ -22,14 +23,17 @@ class Site {
     bool local_names_only = true;
   };
   Site(const Options& options, std::shared_ptr<const prometheus::Collectable> metrics,
-       std::shared_ptr<grpc::Channel> channel, JsonApi::Mark mark);
+       std::shared_ptr<grpc::Channel> channel, JsonApi::Mark mark, SessionApi sessions);
 
   HttpAnswer Answer(const HttpRequest& request);
 
  private:
+  HttpAnswer AnswerApi(const std::string& method, const HttpRequest& request);
+
   const Options options_;
   const std::shared_ptr<const prometheus::Collectable> metrics_;
   JsonApi api_;
+  SessionApi sessions_;
 };
 
 // The page: one file, which asks for nothing but /api.

@@ -57,6 +57,7 @@ const MethodRule* RuleOf(std::string_view method) {
       {"tandem.v1.Jobs.Profile", kOwners},
       {"tandem.v1.Jobs.ReadLog", kOwners},
       {"tandem.v1.Jobs.GetServerInfo", {.user = true, .worker = true}},
+      {"tandem.v1.Jobs.SignIn", kChanges},
       {"tandem.v1.Workers.Session", kWorkers},
       {"tandem.v1.Workers.Reports", kWorkers},
       {"tandem.v1.Workers.Upload", kWorkers},
@@ -69,7 +70,10 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
                                      const google::protobuf::Message* request) {
   std::optional<Caller> caller = callers_.Of(context);
   if (!caller.has_value()) {
-    return absl::UnauthenticatedError("the connection has ended, so nobody knows whose call this is");
+    return absl::UnauthenticatedError(
+        "the connection, or the sign-in on the page, has ended, so nobody knows whose call this is; call "
+        "again, "
+        "or sign in again with `tandem sign-in`");
   }
   // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The
   // page has a limit of its own (http/json_api.cc).

@@ -37,10 +37,10 @@ class Access {
   Access(const Callers& callers, const platform::Clock& clock)
       : callers_(callers), rate_(kCallsPerSecond, 10 * kCallsPerSecond, clock) {}
 
-  // Asked first by every method of our services. Who calls; or Unauthenticated where the connection has
-  // ended, PermissionDenied where the role may not, ResourceExhausted where it calls too often,
-  // InvalidArgument where the request is out of bounds (request_limits.h; null: it is not there yet): one
-  // line that says who, what, what is allowed, and what to do.
+  // Asked first by every method of our services. Who calls; or Unauthenticated where the connection, or the
+  // session on the page, has ended, PermissionDenied where the role may not, ResourceExhausted where it calls
+  // too often, InvalidArgument where the request is out of bounds (request_limits.h; null: it is not there
+  // yet): one line that says who, what, what is allowed, and what to do.
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, std::string_view method,
                                const google::protobuf::Message* request);
 

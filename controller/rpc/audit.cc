@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/audit.h"
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -44,35 +43,15 @@ std::string JobOf(const std::string& method, const void* message) {
   return "";
 }
 
-bool IsRefusal(grpc::StatusCode code) {
-  return code == grpc::StatusCode::PERMISSION_DENIED || code == grpc::StatusCode::UNAUTHENTICATED ||
-         code == grpc::StatusCode::RESOURCE_EXHAUSTED;
+bool IsRefusal(absl::StatusCode code) {
+  return code == absl::StatusCode::kPermissionDenied || code == absl::StatusCode::kUnauthenticated ||
+         code == absl::StatusCode::kResourceExhausted;
 }
-
-// Which refusals are told. Thread-safe.
-class Refusals {
- public:
-  explicit Refusals(const platform::Clock& clock) : rate_(kRefusalsPerSecond, kRefusalsAtOnce, clock) {}
-
-  // False: not this one. `left_out`: those of everybody that were not told since the last that was.
-  bool Tell(const std::string& who, int64_t& left_out) {
-    if (rate_.Take(who) > absl::ZeroDuration()) {
-      ++left_out_;
-      return false;
-    }
-    left_out = left_out_.exchange(0);
-    return true;
-  }
-
- private:
-  RateLimit rate_;
-  std::atomic<int64_t> left_out_ = 0;
-};
 
 class Auditor : public experimental::Interceptor {
  public:
-  Auditor(const Callers& callers, Refusals& refusals, experimental::ServerRpcInfo* info, bool always)
-      : callers_(callers), refusals_(refusals), info_(info), method_(info->method()), always_(always) {}
+  Auditor(const Callers& callers, AuditLog& log, experimental::ServerRpcInfo* info, bool always)
+      : callers_(callers), log_(log), info_(info), method_(info->method()), always_(always) {}
 
   void Intercept(experimental::InterceptorBatchMethods* methods) override {
     using Points = experimental::InterceptionHookPoints;
@@ -84,7 +63,7 @@ class Auditor : public experimental::Interceptor {
     }
     if (methods->QueryInterceptionHookPoint(Points::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
-      if (always_ || IsRefusal(status.error_code())) {
+      if (always_ || IsRefusal(static_cast<absl::StatusCode>(status.error_code()))) {
         Write(status);
       }
     }
@@ -93,25 +72,15 @@ class Auditor : public experimental::Interceptor {
 
  private:
   void Write(const grpc::Status& status) const {
-    const bool refused = IsRefusal(status.error_code());
-    const std::string who = caller_.has_value() ? tls::ToText(caller_->identity) : "unknown";
-    int64_t left_out = 0;
-    if (refused && !refusals_.Tell(who, left_out)) {
-      return;
-    }
-    const auto code = static_cast<absl::StatusCode>(status.error_code());
-    platform::Log(refused ? platform::LogLevel::kWarning : platform::LogLevel::kInfo, "audit",
-                  {{"who", who},
-                   {"from", caller_.has_value() ? caller_->address : "unknown"},
-                   {"method", method_.substr(1)},
-                   {"job", job_},
-                   {"result", absl::StatusCodeToString(code)},
-                   {"why", refused ? jobspec::Shown(status.error_message(), 500) : ""},
-                   {"left_out", absl::StrCat(left_out)}});
+    log_.Write({.who = caller_.has_value() ? tls::ToText(caller_->identity) : "unknown",
+                .from = caller_.has_value() ? caller_->address : "unknown",
+                .what = method_.substr(1),
+                .job = job_,
+                .result = {static_cast<absl::StatusCode>(status.error_code()), status.error_message()}});
   }
 
   const Callers& callers_;
-  Refusals& refusals_;
+  AuditLog& log_;
   experimental::ServerRpcInfo* const info_;  // outlives its interceptors
   const std::string method_;
   const bool always_;
@@ -121,27 +90,46 @@ class Auditor : public experimental::Interceptor {
 
 class AuditorFactory : public experimental::ServerInterceptorFactoryInterface {
  public:
-  AuditorFactory(const Callers& callers, const platform::Clock& clock)
-      : callers_(callers), refusals_(clock) {}
+  AuditorFactory(const Callers& callers, AuditLog& log) : callers_(callers), log_(log) {}
 
   experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* info) override {
     const google::protobuf::MethodDescriptor* method = FindMethod(info->method());
     const MethodRule* rule = method == nullptr ? nullptr : RuleOf(method->full_name());
     // Health checks and reflection reveal nothing about jobs.
-    return method == nullptr ? nullptr
-                             : new Auditor(callers_, refusals_, info, rule != nullptr && rule->audited);
+    return method == nullptr ? nullptr : new Auditor(callers_, log_, info, rule != nullptr && rule->audited);
   }
 
  private:
   const Callers& callers_;
-  Refusals refusals_;
+  AuditLog& log_;
 };
 
 }  // namespace
 
+void AuditLog::Write(const AuditLine& line) {
+  const bool refused = IsRefusal(line.result.code());
+  int64_t left_out = 0;
+  if (refused) {
+    if (rate_.Take(line.who) > absl::ZeroDuration()) {
+      ++left_out_;
+      return;
+    }
+    left_out = left_out_.exchange(0);
+  }
+  const absl::string_view why = refused ? line.result.message() : "";
+  platform::Log(refused ? platform::LogLevel::kWarning : platform::LogLevel::kInfo, "audit",
+                {{"who", line.who},
+                 {"from", line.from},
+                 {"method", line.what},
+                 {"job", line.job},
+                 {"result", absl::StatusCodeToString(line.result.code())},
+                 {"why", jobspec::Shown(std::string(why), 500)},
+                 {"left_out", absl::StrCat(left_out)}});
+}
+
 std::unique_ptr<experimental::ServerInterceptorFactoryInterface> AuditCalls(const Callers& callers,
-                                                                            const platform::Clock& clock) {
-  return std::make_unique<AuditorFactory>(callers, clock);
+                                                                            AuditLog& log) {
+  return std::make_unique<AuditorFactory>(callers, log);
 }
 
 }  // namespace tandem::controller

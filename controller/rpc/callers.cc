@@ -11,16 +11,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "platform/sha256.h"
 
 namespace tandem::controller {
 namespace {
 
 constexpr char kPageKey[] = "tandem-page";
+constexpr char kSessionKey[] = "tandem-page-session";
+constexpr char kBrowserKey[] = "tandem-page-browser";
+
+// The first value of the key; empty where there is none.
+std::string Metadata(const grpc::ServerContextBase& context, const char* key) {
+  const auto it = context.client_metadata().find(key);
+  return it == context.client_metadata().end() ? "" : std::string(it->second.data(), it->second.size());
+}
 
 }  // namespace
 
-Callers::Callers(platform::Random& random)
-    : prefix_(absl::StrCat("tandem-", random.HexId(16), "-")), page_secret_(random.HexId(32)) {}
+Callers::Callers(platform::Random& random, const SignIns& sign_ins)
+    : sign_ins_(sign_ins),
+      prefix_(absl::StrCat("tandem-", random.HexId(16), "-")),
+      page_secret_(random.HexId(32)) {}
 
 std::string Callers::Add(int fd, Caller caller) {
   std::string name;
@@ -61,15 +72,31 @@ size_t Callers::NumOf(const tls::Identity& identity) const {
 }
 
 std::optional<Caller> Callers::Of(const grpc::ServerContextBase& context) const {
-  const auto secret = context.client_metadata().find(kPageKey);
-  if (secret != context.client_metadata().end() &&
-      std::string_view(secret->second.data(), secret->second.size()) == page_secret_) {
-    return Caller{.identity = {tls::Role::kUser, "(page)"}, .address = "page", .is_page = true};
+  // By digest, so that the time of the comparison says nothing about the secret.
+  const std::string secret = Metadata(context, kPageKey);
+  if (secret.empty() || platform::Sha256Of(secret) != platform::Sha256Of(page_secret_)) {
+    return Find(context.peer());
   }
-  return Find(context.peer());
+  const std::string address = absl::StrCat("page ", Metadata(context, kBrowserKey));
+  const std::string session = Metadata(context, kSessionKey);
+  if (session.empty()) {
+    return Caller{.identity = {tls::Role::kUser, "(page)"}, .address = address, .is_page = true};
+  }
+  std::optional<Caller> caller = sign_ins_.Find(session);
+  if (caller.has_value()) {
+    caller->address = address;
+  }
+  return caller;
 }
 
-void Callers::MarkAsPage(grpc::ClientContext& context) const { context.AddMetadata(kPageKey, page_secret_); }
+void Callers::MarkAsPage(const std::string& session, const std::string& browser,
+                         grpc::ClientContext& context) const {
+  context.AddMetadata(kPageKey, page_secret_);
+  context.AddMetadata(kBrowserKey, browser);
+  if (!session.empty()) {
+    context.AddMetadata(kSessionKey, session);
+  }
+}
 
 std::optional<Caller> Callers::Find(const std::string& peer) const {
   absl::string_view name = peer;

@@ -12,24 +12,20 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "controller/rpc/caller.h"
+#include "controller/rpc/sign_ins.h"
 #include "platform/random.h"
 #include "tls/identity.h"
 
 namespace tandem::controller {
-
-// Who calls, and from where.
-struct Caller {
-  tls::Identity identity;
-  std::string address;   // "10.0.0.3:40112", or "unix"
-  bool is_page = false;  // this process itself calls, for somebody who looks at its page
-};
 
 // Who is at the other end of each connection that gRPC serves. gRPC gets one end of a pair of sockets; the
 // other end is given a name in the abstract namespace, which gRPC says to every call as its peer. A name is
 // never used twice, so a call that outlives its connection cannot pass for another's. Thread-safe.
 class Callers {
  public:
-  explicit Callers(platform::Random& random);
+  // `sign_ins` outlives it.
+  Callers(platform::Random& random, const SignIns& sign_ins);
 
   // Names `fd`, an unbound unix socket, and keeps its caller under that name until Remove. Empty where the
   // kernel has no room for a name.
@@ -39,18 +35,21 @@ class Callers {
   // Connections of `identity`.
   size_t NumOf(const tls::Identity& identity) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whose call this is. The page's own is that of a user whose name no certificate can have, so no job is
-  // its. nullopt: the connection is over.
+  // Whose call this is: the connection's, or, of the page's calls, the session's. Without a session those are
+  // a user's whose name no certificate can have, so no job is its. nullopt: the connection or the session has
+  // ended.
   std::optional<Caller> Of(const grpc::ServerContextBase& context) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes a call over a channel within this process, which has no connection to be known by, the page's: it
-  // carries a secret that nobody else has.
-  void MarkAsPage(grpc::ClientContext& context) const;
+  // carries a secret that nobody else has. `session`: of SignIns, 32 hexadecimal digits, or empty;
+  // `browser`: its address, "127.0.0.1:53122".
+  void MarkAsPage(const std::string& session, const std::string& browser, grpc::ClientContext& context) const;
 
   // By grpc::ServerContext::peer().
   std::optional<Caller> Find(const std::string& peer) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  const SignIns& sign_ins_;
   const std::string prefix_;  // not another process's
   const std::string page_secret_;
   mutable absl::Mutex mu_;

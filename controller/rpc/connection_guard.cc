@@ -55,7 +55,7 @@ void ConnectionGuard::Add(int fd) {
       fd, options_.tls, callers_, MessageLimit(options_.most_message_bytes, unfinished_));
   int served = -1;
   if (options_.tls == nullptr) {
-    served = connection->Open({.role = tls::Role::kLocal, .name = "local"});
+    served = connection->Open({.identity = {tls::Role::kLocal, "local"}, .address = connection->address()});
     if (served < 0) {
       return;  // without a descriptor there is nobody to serve it
     }
@@ -129,9 +129,9 @@ void ConnectionGuard::CloseAt(absl::Time time, uint64_t id) {
 }
 
 bool ConnectionGuard::Greet(uint64_t id, GuardedConnection& connection) {
-  tls::Identity identity;
+  Caller caller;
   absl::Status why;
-  switch (connection.Greet(identity, why)) {
+  switch (connection.Greet(caller, why)) {
     case GuardedConnection::Greeting::kWait:
       due_.erase(id);
       return false;
@@ -145,6 +145,7 @@ bool ConnectionGuard::Greet(uint64_t id, GuardedConnection& connection) {
       break;
   }
   // A whole pool of workers may share a certificate.
+  const tls::Identity& identity = caller.identity;
   if ((identity.role == tls::Role::kUser || identity.role == tls::Role::kAdmin) &&
       callers_.NumOf(identity) >= options_.most_of_one) {
     Refuse(id, connection,
@@ -155,7 +156,7 @@ bool ConnectionGuard::Greet(uint64_t id, GuardedConnection& connection) {
   }
   strangers_.erase(id);
   connection.Keep();
-  const int served = connection.Open(identity);
+  const int served = connection.Open(caller);
   if (served < 0) {
     Erase(id);
     return false;

@@ -72,7 +72,7 @@ bool GuardedConnection::RegisterServer(int epoll, uint64_t id) const {
   return controller::Register(epoll, server_.fd, 2 * id + 1);
 }
 
-GuardedConnection::Greeting GuardedConnection::Greet(tls::Identity& identity, absl::Status& why) {
+GuardedConnection::Greeting GuardedConnection::Greet(Caller& caller, absl::Status& why) {
   if (!looked_) {
     char first = 0;
     const ssize_t got = recv(client_.fd, &first, 1, MSG_PEEK);
@@ -90,23 +90,26 @@ GuardedConnection::Greeting GuardedConnection::Greet(tls::Identity& identity, ab
   if (step != tls::TlsStream::Step::kDone) {
     return step == tls::TlsStream::Step::kWait ? Greeting::kWait : Greeting::kOver;
   }
-  absl::StatusOr<tls::Identity> peer = tls_->Peer();
+  absl::StatusOr<tls::Peer> peer = tls_->Peer();
   if (!peer.ok()) {
     why = peer.status();
     return Greeting::kRefused;
   }
-  identity = *std::move(peer);
+  caller = {.identity = std::move(peer->identity),
+            .address = address_,
+            .fingerprint = std::move(peer->fingerprint),
+            .not_after = peer->not_after};
   return Greeting::kKnown;
 }
 
 void GuardedConnection::Refuse(const absl::Status& why) { refuser_.emplace(why); }
 
-int GuardedConnection::Open(const tls::Identity& identity) {
+int GuardedConnection::Open(const Caller& caller) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
     return -1;
   }
-  name_ = callers_.Add(ends[0], {.identity = identity, .address = address_});
+  name_ = callers_.Add(ends[0], caller);
   if (name_.empty()) {
     close(ends[0]);
     close(ends[1]);

@@ -41,15 +41,15 @@ class GuardedConnection {
   // Of the client: "10.0.0.3:40112", or "unix".
   const std::string& address() const { return address_; }
 
-  // The TLS handshake, as far as it goes now. kKnown: `identity` has the client, and Open may follow;
+  // The TLS handshake, as far as it goes now. kKnown: `caller` has the client, and Open may follow;
   // kRefused: `why` has why not, for Refuse.
-  Greeting Greet(tls::Identity& identity, absl::Status& why);
+  Greeting Greet(Caller& caller, absl::Status& why);
 
   // In place of Open: every call of the client ends with `why`.
   void Refuse(const absl::Status& why);
 
-  // The descriptor for gRPC, whose calls will be those of `identity`; -1 where there is none to be had.
-  int Open(const tls::Identity& identity);
+  // The descriptor for gRPC, whose calls will be those of `caller`; -1 where there is none to be had.
+  int Open(const Caller& caller);
 
   // Whether who was let in would still be: its certificate may have been revoked.
   bool IsStillWelcome() const;

@@ -274,11 +274,30 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackS
 grpc::ServerUnaryReactor* JobsService::GetServerInfo(grpc::CallbackServerContext* context,
                                                      const v1::GetServerInfoRequest* request,
                                                      v1::ServerInfo* response) {
-  return Answer(parts_.access, context, "tandem.v1.Jobs.GetServerInfo", request, [&](const Call&) {
+  return Answer(parts_.access, context, "tandem.v1.Jobs.GetServerInfo", request, [&](const Call& call) {
     response->set_build(platform::BuildVersion());
     response->set_store_id(parts_.store.store_id());
     response->set_term(parts_.store.term());
     *response->mutable_now() = proto::ToProto(parts_.clock.Now());
+    if (!call.caller.is_page) {
+      response->set_caller(tls::ToText(call.caller.identity));
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobsService::SignIn(grpc::CallbackServerContext* context,
+                                              const v1::SignInRequest* request,
+                                              v1::SignInResponse* response) {
+  return Answer(parts_.access, context, "tandem.v1.Jobs.SignIn", request, [&](const Call& call) {
+    absl::StatusOr<SignIns::Code> code = parts_.sign_ins.Issue(call.caller);
+    if (!code.ok()) {
+      return code.status();
+    }
+    response->set_code(std::move(code->secret));
+    response->set_page(std::move(code->page));
+    response->set_caller(tls::ToText(call.caller.identity));
+    *response->mutable_code_life() = proto::ToProto(SignIns::kCodeLife);
     return absl::OkStatus();
   });
 }

@@ -9,6 +9,7 @@
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/access.h"
 #include "controller/rpc/sessions.h"
+#include "controller/rpc/sign_ins.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/store/history.h"
@@ -34,6 +35,7 @@ class JobsService final : public v1::Jobs::CallbackService {
     const platform::Clock& clock;
     platform::Random& random;
     Access& access;
+    SignIns& sign_ins;
   };
   explicit JobsService(const Parts& parts) : parts_(parts) {}
 
@@ -67,6 +69,8 @@ class JobsService final : public v1::Jobs::CallbackService {
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest* request,
                                           v1::ServerInfo* response) override;
+  grpc::ServerUnaryReactor* SignIn(grpc::CallbackServerContext* context, const v1::SignInRequest* request,
+                                   v1::SignInResponse* response) override;
 
  private:
   // The job that a request names, where its caller may do this to it.

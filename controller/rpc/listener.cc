@@ -28,7 +28,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr int kBacklog = 1024;
-constexpr absl::Duration kTellEvery = absl::Seconds(10);
+constexpr absl::Duration kLogEvery = absl::Seconds(10);
 // How long a peer may leave data unacknowledged; the keepalive timeout of the server.
 constexpr unsigned kUserTimeoutMs = 5000;
 
@@ -243,10 +243,10 @@ void Listener::Shed(int fd, int64_t limit) {
   }
   ++shed_;
   const absl::Time now = platform::SteadyClock().Now();
-  if (now - told_ < kTellEvery) {
+  if (now - logged_ < kLogEvery) {
     return;
   }
-  told_ = now;
+  logged_ = now;
   platform::Log(
       platform::LogLevel::kWarning,
       "connections are turned away: nearly all file descriptors are in use; raise the limit (ulimit -n)",

@@ -44,7 +44,7 @@ class Listener {
   int wake_ = -1;   // an eventfd that ends the thread
   int spare_ = -1;  // given up to accept, and close, a connection for which there is no other descriptor
   std::function<void(int)> accepted_;
-  absl::Time told_ = absl::InfinitePast();
+  absl::Time logged_ = absl::InfinitePast();
   int64_t shed_ = 0;  // since the last line
   std::thread thread_;
 };

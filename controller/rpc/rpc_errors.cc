@@ -43,18 +43,18 @@ grpc::Status ToRpc(const absl::Status& status) {
 }
 
 grpc::Status InvalidSpec(const std::vector<v1::Violation>& violations) {
-  std::vector<v1::Violation> told = violations;
+  std::vector<v1::Violation> shown = violations;
   while (true) {
-    std::string message = jobspec::ToText(told);
-    if (told.size() < violations.size()) {
-      absl::StrAppend(&message, violations.size() - told.size(),
+    std::string message = jobspec::ToText(shown);
+    if (shown.size() < violations.size()) {
+      absl::StrAppend(&message, violations.size() - shown.size(),
                       " more violations; Validate lists all of them\n");
     }
-    std::string details = Details(told, message);
-    if (EncodedSize(message) + details.size() * 4 / 3 <= kTrailerBytes || told.size() <= 1) {
-      return {grpc::StatusCode::INVALID_ARGUMENT, std::move(message), std::move(details)};
+    const std::string details = Details(shown, message);
+    if (EncodedSize(message) + details.size() * 4 / 3 <= kTrailerBytes || shown.size() <= 1) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, message, details};
     }
-    told.pop_back();
+    shown.pop_back();
   }
 }
 

@@ -22,6 +22,7 @@
 #include "absl/synchronization/mutex.h"
 #include "controller/engine.h"
 #include "controller/http/http_server.h"
+#include "controller/http/session_api.h"
 #include "controller/http/site.h"
 #include "controller/metrics/metrics.h"
 #include "controller/metrics/progress_board.h"
@@ -34,6 +35,7 @@
 #include "controller/rpc/listener.h"
 #include "controller/rpc/malformed_requests.h"
 #include "controller/rpc/sessions.h"
+#include "controller/rpc/sign_ins.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/rpc/workers_service.h"
@@ -105,11 +107,34 @@ void SetArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
 }
 
+constexpr char kNoPage[] =
+    "this controller has no page to sign in to; start it with --metrics-listen 127.0.0.1:9464, or with "
+    "--page on";
+
+// Where the controller's own machine finds the page, which alone may sign in (http/session_api.h).
+absl::StatusOr<std::string> PageForSignIn(const std::string& address) {
+  if (platform::IsLocalAddress(address)) {
+    return address;
+  }
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon);
+  if (host.empty() || host == "0.0.0.0") {
+    return absl::StrCat("127.0.0.1", address.substr(colon));
+  }
+  if (host == "[::]") {
+    return absl::StrCat("[::1]", address.substr(colon));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the page at ", address,
+                   " speaks plain HTTP on a network, so nobody may sign in to it; start the controller with "
+                   "--metrics-listen 127.0.0.1",
+                   address.substr(colon), " and come through a tunnel"));
+}
+
 }  // namespace
 
 struct Server::Parts {
-  Parts(const platform::Clock& clock_in, platform::Random& random_in)
-      : clock(clock_in), random(random_in), callers(random_in) {}
+  Parts(const platform::Clock& clock_in, platform::Random& random_in) : clock(clock_in), random(random_in) {}
 
   void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
   void RefreshTls();
@@ -120,8 +145,10 @@ struct Server::Parts {
   platform::Random& random;
   // In the order of construction; each uses only those before it, or says so.
   std::unique_ptr<tls::ServerTls> tls;  // null: none
-  Callers callers;
+  SignIns sign_ins{random, clock};
+  Callers callers{random, sign_ins};
   Access access{callers, clock};
+  AuditLog audit{clock};
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
   std::shared_ptr<Metrics> metrics;
@@ -203,6 +230,7 @@ void Server::Parts::RefreshTls() {
     for (const std::unique_ptr<ConnectionGuard>& guard : guards) {
       guard->Recheck();
     }
+    sign_ins.EndRevoked(*tls->revoked());
   }
   metrics->CertificateEnds(tls->not_after());
 }
@@ -334,7 +362,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       });
   parts->jobs = std::make_unique<JobsService>(
       JobsService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->watches,
-                         *parts->uploads, *parts->progress, clock, random, parts->access});
+                         *parts->uploads, *parts->progress, clock, random, parts->access, parts->sign_ins});
   parts->workers = std::make_unique<WorkersService>(
       WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
                             *parts->metrics, clock, [raw] { raw->watches->Poke(); }, parts->access});
@@ -367,7 +395,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
   interceptors.push_back(CountRpcs(*parts->metrics, clock));
-  interceptors.push_back(AuditCalls(parts->callers, parts->clock));
+  interceptors.push_back(AuditCalls(parts->callers, parts->audit));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr) {
@@ -375,11 +403,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   if (options.metrics_listen != "off") {
     const bool local = platform::IsLocalAddress(options.metrics_listen);
+    const bool page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local);
     parts->site = std::make_unique<Site>(
-        Site::Options{.page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local),
-                      .local_names_only = local},
-        parts->metrics, parts->server->InProcessChannel({}),
-        [callers = &parts->callers](grpc::ClientContext& context) { callers->MarkAsPage(context); });
+        Site::Options{.page = page, .local_names_only = local}, parts->metrics,
+        parts->server->InProcessChannel({}),
+        [callers = &parts->callers](const std::string& session, const std::string& browser,
+                                    grpc::ClientContext& context) {
+          callers->MarkAsPage(session, browser, context);
+        },
+        SessionApi(parts->sign_ins, parts->audit));
     absl::StatusOr<std::unique_ptr<HttpServer>> http = HttpServer::Start(
         options.metrics_listen,
         [site = parts->site.get()](const HttpRequest& request) { return site->Answer(request); });
@@ -388,6 +420,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     }
     parts->http = *std::move(http);
     parts->metrics_address = parts->http->address();
+    parts->sign_ins.SetPage(page ? PageForSignIn(parts->metrics_address)
+                                 : absl::FailedPreconditionError(kNoPage));
+  } else {
+    parts->sign_ins.SetPage(absl::FailedPreconditionError(kNoPage));
   }
   if (parts->tls == nullptr) {
     platform::Log(platform::LogLevel::kWarning,
@@ -433,12 +469,12 @@ Server::~Server() {
     parts_->changed.NotifyAll();
   }
   parts_->ticks.join();
-  parts_->http.reset();
   parts_->listeners.clear();
   // Streams end themselves: gRPC alone would wait for the endless ones.
   parts_->watches->Close();
   parts_->sessions->Close();
   parts_->server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  parts_->http.reset();  // whose own calls have just been ended
   // Acknowledgements of streams that are still there are dropped: their workers send again.
   parts_->history->Commit();
   parts_->engine->Stop();

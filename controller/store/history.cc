@@ -36,8 +36,6 @@ absl::Status WithRemedy(const absl::Status& status) {
                                   : status;
 }
 
-absl::Status Unreadable() { return absl::DataLossError("history.db holds a report that cannot be read"); }
-
 }  // namespace
 
 struct History::Statements {
@@ -50,13 +48,6 @@ struct History::Statements {
                                  "steps = steps + 1, microseconds = microseconds + excluded.microseconds "
                                  "WHERE excluded.last_step > last_step")),
         get_totals(db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?")),
-        find_norms(db.Prepare("SELECT id, attempt, bytes FROM norms WHERE job = ? AND step = ?")),
-        insert_norms(
-            db.Prepare("INSERT INTO norms (job, step, attempt, bytes, data) VALUES (?, ?, ?, ?, ?)")),
-        delete_norms(db.Prepare("DELETE FROM norms WHERE id = ?")),
-        oldest_of_job(db.Prepare("SELECT id, job, bytes FROM norms WHERE job = ? ORDER BY id LIMIT 1")),
-        oldest(db.Prepare("SELECT id, job, bytes FROM norms ORDER BY id LIMIT 1")),
-        get_norms(db.Prepare("SELECT attempt, data FROM norms WHERE job = ? AND step = ?")),
         insert_table(db.Prepare("INSERT OR IGNORE INTO item_tables VALUES (?, ?)")),
         get_table(db.Prepare("SELECT data FROM item_tables WHERE digest = ?")),
         after(db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt, step LIMIT ?"))),
@@ -68,8 +59,8 @@ struct History::Statements {
             "SELECT attempt, step FROM reports WHERE job = ? ORDER BY attempt DESC, step DESC LIMIT 1")),
         last_step(db.Prepare("SELECT coalesce(max(step), 0) FROM reports WHERE job = ?")) {}
 
-  Statement insert, add_to_totals, get_totals, find_norms, insert_norms, delete_norms, oldest_of_job, oldest,
-      get_norms, insert_table, get_table, after, count_after, newest, range, last, last_step;
+  Statement insert, add_to_totals, get_totals, insert_table, get_table, after, count_after, newest, range,
+      last, last_step;
 };
 
 History::History(std::unique_ptr<Database> db, const Options& options)
@@ -79,6 +70,7 @@ History::~History() {
   check_.reset();  // which calls this object
   Commit();
   const absl::MutexLock lock(&mu_);
+  norms_.reset();
   statements_.reset();
   db_.reset();
 }
@@ -171,19 +163,8 @@ absl::Status History::Prepare() {
     return status;
   }
   statements_ = std::make_unique<Statements>(*db_);
-  return CountNorms();
-}
-
-// From the index alone: the table has a page for each norms, of which a cold disk takes seconds to read all.
-absl::Status History::CountNorms() {
-  bytes_of_job_.clear();
-  bytes_ = 0;
-  Statement sums = db_->Prepare("SELECT job, sum(bytes) FROM norms GROUP BY job");
-  while (sums.Next()) {
-    bytes_of_job_[sums.Bytes(0)] = sums.Int(1);
-    bytes_ += sums.Int(1);
-  }
-  return sums.Finish();
+  norms_.emplace(*db_, options_.norm_bytes_of_a_job, options_.norm_bytes);
+  return norms_->Count();
 }
 
 absl::Status History::Insert(const std::string& job, const v1::StepReport& report) {
@@ -204,66 +185,7 @@ absl::Status History::Insert(const std::string& job, const v1::StepReport& repor
       return status;
     }
   }
-  return report.has_norms() ? InsertNorms(job, report) : absl::OkStatus();
-}
-
-absl::Status History::InsertNorms(const std::string& job, const v1::StepReport& report) {
-  Statement& find = statements_->find_norms;
-  find.Bind(job).Bind(report.step());
-  int64_t old_id = 0;
-  int64_t old_bytes = 0;
-  bool newer = false;
-  if (find.Next()) {
-    old_id = find.Int(0);
-    newer = find.Int(1) > report.attempt();
-    old_bytes = find.Int(2);
-  }
-  if (absl::Status status = find.Finish(); !status.ok() || newer) {
-    return status;
-  }
-  if (old_id != 0) {
-    statements_->delete_norms.Bind(old_id);
-    if (absl::Status status = statements_->delete_norms.Run(); !status.ok()) {
-      return status;
-    }
-    bytes_of_job_[job] -= old_bytes;
-    bytes_ -= old_bytes;
-  }
-  const std::string packed = report.norms().SerializeAsString();
-  const int64_t bytes = static_cast<int64_t>(packed.size());
-  statements_->insert_norms.Bind(job).Bind(report.step()).Bind(report.attempt()).Bind(bytes).BindBlob(packed);
-  if (absl::Status status = statements_->insert_norms.Run(); !status.ok()) {
-    return status;
-  }
-  bytes_of_job_[job] += bytes;
-  bytes_ += bytes;
-  return Evict(job);
-}
-
-absl::Status History::Evict(const std::string& job) {
-  while (bytes_of_job_[job] > options_.norm_bytes_of_a_job || bytes_ > options_.norm_bytes) {
-    const bool own = bytes_of_job_[job] > options_.norm_bytes_of_a_job;
-    Statement& oldest = own ? statements_->oldest_of_job : statements_->oldest;
-    if (own) {
-      oldest.Bind(job);
-    }
-    if (!oldest.Next()) {
-      return oldest.Finish();
-    }
-    const int64_t id = oldest.Int(0);
-    const std::string owner = oldest.Bytes(1);
-    const int64_t bytes = oldest.Int(2);
-    if (absl::Status status = oldest.Finish(); !status.ok()) {
-      return status;
-    }
-    statements_->delete_norms.Bind(id);
-    if (absl::Status status = statements_->delete_norms.Run(); !status.ok()) {
-      return status;
-    }
-    bytes_of_job_[owner] -= bytes;
-    bytes_ -= bytes;
-  }
-  return absl::OkStatus();
+  return report.has_norms() ? norms_->Insert(job, report) : absl::OkStatus();
 }
 
 absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committed committed) {
@@ -306,7 +228,7 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
                     {{"error", std::string(status.message())}});
       // What else is in the transaction is sent again too, by those who get the error.
       ended = {RollBack(), status};
-      CountNorms().IgnoreError();
+      norms_->Count().IgnoreError();
       ended.first.push_back(std::move(committed));
     } else {
       waiting_.push_back(std::move(committed));
@@ -336,7 +258,7 @@ std::pair<std::vector<History::Committed>, absl::Status> History::End() {
     platform::Log(platform::LogLevel::kError, "reports could not be committed; the workers send them again",
                   {{"error", std::string(status.message())}});
     std::vector<Committed> waiting = RollBack();
-    CountNorms().IgnoreError();
+    norms_->Count().IgnoreError();
     return {std::move(waiting), status};
   }
   open_ = false;
@@ -367,25 +289,11 @@ void History::Commit() {
   }
 }
 
-absl::Status History::AddNorms(const std::string& job, v1::StepReport& report) {
-  using OfAttempt = std::pair<int64_t, v1::Norms>;
-  statements_->get_norms.Bind(job).Bind(report.step());
-  absl::StatusOr<std::optional<OfAttempt>> found =
-      ReadRow<OfAttempt>(statements_->get_norms, Unreadable(), [](const Statement& row, OfAttempt& out) {
-        out.first = row.Int(0);
-        return out.second.ParseFromString(row.Bytes(1));
-      });
-  if (found.ok() && found->has_value() && (*found)->first == report.attempt()) {
-    *report.mutable_norms() = std::move((*found)->second);
-  }
-  return found.status();
-}
-
 absl::StatusOr<std::vector<v1::StepReport>> History::Read(const std::string& job, Statement& query,
                                                           bool norms) {
-  absl::StatusOr<std::vector<v1::StepReport>> out = ReadRows<v1::StepReport>(query, Unreadable());
+  absl::StatusOr<std::vector<v1::StepReport>> out = ReadRows<v1::StepReport>(query, UnreadableReport());
   for (size_t i = 0; norms && out.ok() && i < out->size(); ++i) {
-    if (absl::Status status = AddNorms(job, (*out)[i]); !status.ok()) {
+    if (absl::Status status = norms_->AddTo(job, (*out)[i]); !status.ok()) {
       return status;
     }
   }
@@ -480,7 +388,7 @@ absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::stri
     return damage_;
   }
   statements_->get_table.Bind(digest);
-  return ReadRow<v1::ParameterTable>(statements_->get_table, Unreadable());
+  return ReadRow<v1::ParameterTable>(statements_->get_table, UnreadableReport());
 }
 
 absl::StatusOr<History::Position> History::Last(const std::string& job) {
@@ -543,7 +451,7 @@ absl::Status History::CheckInPlace() const {
 
 int64_t History::norm_bytes() const {
   const absl::MutexLock lock(&mu_);
-  return bytes_;
+  return norms_->bytes();
 }
 
 }  // namespace tandem::controller

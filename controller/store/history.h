@@ -17,13 +17,14 @@
 #include "absl/time/time.h"
 #include "controller/core/time_account.h"
 #include "controller/store/database_check.h"
+#include "controller/store/norm_ring.h"
 #include "controller/store/sqlite.h"
 #include "tandem/v1/workers.pb.h"
 
 namespace tandem::controller {
 
 // The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step); the higher attempt
-// wins, and the same report twice is one. Norms are kept in rings, oldest out first. Thread-safe.
+// wins, and the same report twice is one. Norms are kept in a ring (norm_ring.h). Thread-safe.
 //
 // The whole file is read in search of damage, which may take longer than a server wants to wait: it
 // goes on in the background then. Where it finds damage, every call answers with it (DataLoss, with what to
@@ -102,17 +103,12 @@ class History {
   void Checked(const absl::Status& found) ABSL_LOCKS_EXCLUDED(mu_);
   // Drops the open transaction; what is to be called then.
   std::vector<Committed> RollBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CountNorms() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Insert(const std::string& job, const v1::StepReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status InsertNorms(const std::string& job, const v1::StepReport& report)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Evict(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Over all reports, durable or not.
   absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the open transaction; what is to be called then, and with what.
   std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status AddNorms(const std::string& job, v1::StepReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::vector<v1::StepReport>> Read(const std::string& job, Statement& query, bool norms)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -120,14 +116,13 @@ class History {
   mutable absl::Mutex mu_;
   std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);
+  std::optional<NormRing> norms_ ABSL_GUARDED_BY(mu_);
   bool open_ ABSL_GUARDED_BY(mu_) = false;  // a transaction
   int uncommitted_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time first_uncommitted_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int64_t> durable_steps_
       ABSL_GUARDED_BY(mu_);  // of jobs in the transaction, before it
   std::vector<Committed> waiting_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, int64_t> bytes_of_job_ ABSL_GUARDED_BY(mu_);
-  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status damage_ ABSL_GUARDED_BY(mu_);  // that the check has found
   std::unique_ptr<DatabaseCheck> check_;
 };

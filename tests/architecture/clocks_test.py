@@ -20,11 +20,12 @@ WALL_CLOCK = re.compile(r"absl::Now\(\)|system_clock|CLOCK_REALTIME|\bwait_until
 ALLOWED = {
     "platform/clock.cc": (1, "where SteadyClock starts"),
     "platform/log.cc": (1, "the time of a line"),
-    "trainer/door.cc": (1, "the time of a cause"),
+    "trainer/trainer_process.cc": (1, "the time of a cause"),
     "trainer/step_recorder.cc": (1, "the time of a profile"),
     "cli/certs.cc": (3, "a certificate is valid by the wall clock"),
     "cli/client.cc": (2, "gRPC takes a wall time and counts from then on by CLOCK_MONOTONIC"),
     "cli/follow.cc": (1, "as cli/client.cc"),
+    "controller/profile_trace.cc": (1, "as cli/client.cc"),
     "controller/server.cc": (1, "as cli/client.cc"),
     "tls/client_tls.cc": (1, "a certificate is valid by the wall clock"),
     "tls/server_tls.cc": (1, "as tls/client_tls.cc"),

@@ -98,7 +98,7 @@ TEST_F(GroupsTest, WhatIsWrongIsSaidInTheWordsOfTheFlagOrOfTheFile) {
       "tandem: groups: --world-size: 9 is not allowed; allowed: a multiple of 2 (tensor 2 × context 1 × "
       "pipeline 1); change the number of ranks, or one of the others\n"
       "tandem: groups: --order: tp-tp is not allowed; allowed: tp, cp, ep, dp and pp, each at most once, "
-      "joined by -; tp is there twice\n");
+      "joined by -; tp is listed twice\n");
   EXPECT_EQ(console_.out, "");
   EXPECT_EQ(Groups({"-f", File("job.yaml", "parallelism: {ranks: 4, replicas: 3}\n")}), kInvalidSpec);
   EXPECT_EQ(

@@ -68,7 +68,8 @@ class ConnectionGuardTest : public ::testing::Test {
   }
 
   platform::FakeClock clock_;
-  Callers callers_{platform::SystemRandom()};
+  SignIns sign_ins_{platform::SystemRandom(), platform::SteadyClock()};
+  Callers callers_{platform::SystemRandom(), sign_ins_};
   int served_ = -1;
   std::vector<int> open_;
   ConnectionGuard guard_{
@@ -151,7 +152,8 @@ class TlsGuardTest : public ::testing::Test {
   }
 
   platform::FakeClock clock_;
-  Callers callers_{platform::SystemRandom()};
+  SignIns sign_ins_{platform::SystemRandom(), platform::SteadyClock()};
+  Callers callers_{platform::SystemRandom(), sign_ins_};
   tls::Certificates certificates_;
   std::unique_ptr<tls::ServerTls> tls_;
   std::atomic<int> served_ = 0;

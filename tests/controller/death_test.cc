@@ -160,6 +160,29 @@ TEST(DeathTest, ACheckpointThatIsToldLateKeepsItsTime) {
   EXPECT_EQ(proto::FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
 }
 
+TEST(DeathTest, ACheckpointThatAnInventorySaysWithTheEndOfItsAttemptIsNotLost) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  driver.Disconnect("a");
+  v1::Hello hello = HelloOf("a", 1);
+  v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();
+  status = StatusOf("id-job");
+  AddRank(status, 0, v1::RANK_PHASE_EXITED);
+  status.set_ended(true);
+  v1::CheckpointNotice& notice = *hello.mutable_inventory()->add_notices();
+  *notice.mutable_id() = status.id();
+  notice.mutable_committed()->set_step(50);
+  notice.set_number(1);
+  driver.Connect(hello);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(driver.Job().checkpoints().last_step(), 50);
+  // It is sent again after the welcome.
+  const size_t num_events = driver.events.size();
+  driver.Feed(CheckpointTold{.worker = "a", .notice = notice});
+  EXPECT_EQ(driver.events.size(), num_events);
+}
+
 TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);

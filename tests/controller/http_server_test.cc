@@ -81,12 +81,21 @@ TEST_F(HttpServerTest, OtherPathsAreNotFound) {
   EXPECT_THAT(connection.Read(), StartsWith("HTTP/1.1 404 "));
 }
 
-TEST_F(HttpServerTest, OnlyGetIsAnswered) {
-  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS"}) {
+TEST_F(HttpServerTest, OnlyGetAndPostAreAnswered) {
+  for (const char* method : {"PUT", "DELETE", "OPTIONS", "PATCH"}) {
     HttpConnection connection(server_->address());
     connection.Send(std::string(method) + " /metrics HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n");
     EXPECT_THAT(connection.Read(), AllOf(StartsWith("HTTP/1.1 405 "), Not(HasSubstr("tandem_build_info"))))
         << method;
+  }
+}
+
+TEST_F(HttpServerTest, ARequestWithABodyIsRefused) {
+  for (const char* body :
+       {"Content-Length: 3\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"}) {
+    HttpConnection connection(server_->address());
+    connection.Send(std::string("POST /metrics HTTP/1.1\r\nHost: here\r\n") + body);
+    EXPECT_THAT(connection.Read(), StartsWith("HTTP/1.1 413 ")) << body;
   }
 }
 

@@ -266,8 +266,7 @@ const BadSpec kRequired[] = {
     {"recomputation of what is no node of a layer", "steps: 10", "steps: 10, recompute: \"attention,norms\"",
      "job.yaml:3:23: training.recompute: attention,norms is not allowed; allowed: off, or joined by commas: "
      "layer, or of its nodes attention, mlp; head; norms is neither a kind of node of a layer nor head, or "
-     "is "
-     "there twice\n"},
+     "is listed twice\n"},
     {"recomputation of layers and more", "steps: 10", "steps: 10, recompute: \"head,layer,mlp\"",
      "job.yaml:3:23: training.recompute: head,layer,mlp is not allowed; allowed: off, or joined by commas: "
      "layer, or of its nodes attention, mlp; head; mlp is in every layer: leave it out, or layer\n"},
@@ -457,7 +456,7 @@ const BadSpec kRequired[] = {
      "each at most once, joined by -; xp is none of them\n"},
     {"order with a token twice", "", "parallelism: {order: tp-dp-tp}",
      "job.yaml:4:15: parallelism.order: tp-dp-tp is not allowed; allowed: tp, cp, ep, dp and pp, "
-     "each at most once, joined by -; tp is there twice\n"},
+     "each at most once, joined by -; tp is listed twice\n"},
     {"order without dp", "", "parallelism: {ranks: 2, order: tp-pp}",
      "job.yaml:4:25: parallelism.order: tp-pp is not allowed; allowed: tp, cp, ep, dp and pp, each "
      "at most once, joined by -; dp is missing, and there are 2 ranks along it\n"},

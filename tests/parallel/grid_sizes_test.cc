@@ -74,7 +74,7 @@ TEST(GridSizesTest, TheOrderHasEveryAxisThatIsLong) {
   EXPECT_EQ(Violations({.world = 8, .order = ""}), "order: " + allowed + "an empty name is none of them\n");
   EXPECT_EQ(Violations({.world = 8, .order = "tp-dp-"}),
             "order: tp-dp-" + allowed + "an empty name is none of them\n");
-  EXPECT_EQ(Violations({.world = 8, .order = "tp-tp"}), "order: tp-tp" + allowed + "tp is there twice\n");
+  EXPECT_EQ(Violations({.world = 8, .order = "tp-tp"}), "order: tp-tp" + allowed + "tp is listed twice\n");
   EXPECT_EQ(Violations({.world = 8, .tensor = 2, .expert = 2, .order = "cp-pp"}),
             "order: cp-pp" + allowed + "tp is missing, and there are 2 ranks along it\n" + "order: cp-pp" +
                 allowed + "ep is missing, and there are 2 ranks along it\n" + "order: cp-pp" + allowed +

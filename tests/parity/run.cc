@@ -96,7 +96,7 @@ class Recorder final : public trainer::RankObserver {
     run_.resumed_step = ready.resumed_step;
     run_.resumed_from = ready.resumed_from;
   }
-  void OnParameters(const std::vector<trainer::ReportedParameter>&) override {}
+  void OnParameters(const std::vector<plan::TrainedParameter>&) override {}
   void OnReport(const trainer::StepSummary& summary) override {
     if (summary.step == 0) {
       run_.start = summary;

@@ -37,7 +37,7 @@ class TlsStreamTest : public ::testing::Test {
   }
 
   // Who the server takes a client with this credential for. nullopt: one without.
-  absl::StatusOr<Identity> Meet(const std::optional<Credential>& credential) {
+  absl::StatusOr<Peer> Meet(const std::optional<Credential>& credential) {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends_.data()), 0);
     stream_.emplace(*server_, ends_[0]);
     const ContextHandle context(SSL_CTX_new(TLS_client_method()));
@@ -76,9 +76,9 @@ class TlsStreamTest : public ::testing::Test {
 };
 
 TEST_F(TlsStreamTest, KnowsItsClientByTheCertificateAndCarriesBytesBothWays) {
-  const absl::StatusOr<Identity> peer = Meet(certificates_.Of(alice_));
+  const absl::StatusOr<Peer> peer = Meet(certificates_.Of(alice_));
   ASSERT_TRUE(peer.ok()) << peer.status();
-  EXPECT_EQ(*peer, alice_);
+  EXPECT_EQ(peer->identity, alice_);
   std::array<char, 16> buffer{};
   errno = 0;
   EXPECT_EQ(stream_->Read(buffer.data(), buffer.size()), -1);

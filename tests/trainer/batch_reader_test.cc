@@ -19,8 +19,8 @@ TEST(BatchReaderTest, ReadsTheNextRunWhileOneIsNotOver) {
   const auto load = [](int64_t run) {
     return [run](int microbatch, int64_t* tokens) { *tokens = 10 * run + microbatch; };
   };
-  reader.Ask(0, {&memory[0], &memory[1]}, load(0));
-  reader.Ask(1, {&memory[2], &memory[3]}, load(1));
+  reader.Request(0, {&memory[0], &memory[1]}, load(0));
+  reader.Request(1, {&memory[2], &memory[3]}, load(1));
   reader.Await(1, 1);  // nobody has waited for run 0
   EXPECT_EQ(memory, (std::vector<int64_t>{0, 1, 10, 11}));
   reader.Await(0, 1);
@@ -30,13 +30,13 @@ TEST(BatchReaderTest, AMicrobatchIsThereBeforeTheOnesBehindIt) {
   BatchReader reader;
   std::promise<void> go_on;
   std::vector<int64_t> memory(2);
-  reader.Ask(0, {&memory[0], &memory[1]},
-             [&, may = go_on.get_future().share()](int microbatch, int64_t* tokens) {
-               if (microbatch == 1) {
-                 may.wait();
-               }
-               *tokens = 7;
-             });
+  reader.Request(0, {&memory[0], &memory[1]},
+                 [&, may = go_on.get_future().share()](int microbatch, int64_t* tokens) {
+                   if (microbatch == 1) {
+                     may.wait();
+                   }
+                   *tokens = 7;
+                 });
   reader.Await(0, 0);
   EXPECT_EQ(memory[0], 7);
   go_on.set_value();
@@ -49,7 +49,7 @@ TEST(BatchReaderTest, CancelEndsTheWaitForDataThatAreSlow) {
   std::promise<void> waiting;
   std::vector<int64_t> memory(1);
   BatchReader reader;
-  reader.Ask(0, {&memory[0]}, [&, may = go_on.get_future().share()](int, int64_t*) {
+  reader.Request(0, {&memory[0]}, [&, may = go_on.get_future().share()](int, int64_t*) {
     waiting.set_value();
     may.wait();
   });
@@ -65,7 +65,7 @@ TEST(BatchReaderTest, AnErrorIsThrownToThoseWhoWaitForThatMicrobatchAndLaterOnes
   BatchReader reader;
   std::vector<int64_t> memory(3);
   int calls = 0;
-  reader.Ask(0, {&memory[0], &memory[1], &memory[2]}, [&](int microbatch, int64_t*) {
+  reader.Request(0, {&memory[0], &memory[1], &memory[2]}, [&](int microbatch, int64_t*) {
     ++calls;
     if (microbatch == 1) {
       throw std::runtime_error("no text");
@@ -84,7 +84,7 @@ TEST(BatchReaderTest, EndsWhileNobodyHasTakenWhatWasAskedFor) {
   for (int64_t& element : memory) {
     destinations.push_back(&element);
   }
-  reader.Ask(0, destinations, [](int, int64_t*) {});
+  reader.Request(0, destinations, [](int, int64_t*) {});
 }
 
 // On the host, so that it is the same on every device, and without waiting for one.

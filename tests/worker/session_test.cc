@@ -61,7 +61,7 @@ TEST(SessionTest, MessagesAreCountedFrom1InEverySession) {
   core.StartJob(CoreHarness::Job("j", 1));
   core.Take<SendToController>();
   core.Feed(Disconnected{});
-  core.Feed(Connected{});
+  core.Connect({CoreHarness::Job("j", 1)});
   core.Say(kJob, 0, Set("a", "1"));
   core.Say(kJob, 0, Set("b", "2"));
   uint64_t expected = 0;
@@ -271,6 +271,52 @@ TEST(SessionTest, ACheckpointIsToldUntilItIsAcknowledged) {
   EXPECT_THAT(core.state().notices, IsEmpty());
   core.Advance(kNoticePeriod);
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
+}
+
+TEST(SessionTest, TheLastCheckpointOfAnEndedAttemptComesWithTheInventoryThatSaysItsEnd) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(Disconnected{});
+  v1::FromTrainer checkpoint;
+  checkpoint.mutable_checkpoint()->set_step(50);
+  core.Say(kJob, 0, checkpoint);
+  core.Exits(kJob, 0, {.exit_code = 0});
+  core.Feed(EndRecorded{kJob});
+  core.Feed(Connected{});
+  const std::vector<v1::WorkerMessage> hellos = core.TakeMessages(v1::WorkerMessage::kHello);
+  ASSERT_THAT(hellos, SizeIs(1));
+  const v1::Inventory& inventory = hellos[0].hello().inventory();
+  ASSERT_THAT(inventory.attempts(), SizeIs(1));
+  EXPECT_TRUE(inventory.attempts(0).ended());
+  ASSERT_THAT(inventory.notices(), SizeIs(1));
+  EXPECT_EQ(inventory.notices(0).id().job_id(), "j");
+  EXPECT_EQ(inventory.notices(0).committed().step(), 50);
+  EXPECT_EQ(inventory.notices(0).number(), 1u);
+}
+
+TEST(SessionTest, AnEndBeforeTheWelcomeIsSaidAfterItsCheckpoint) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 1));
+  core.Feed(Disconnected{});
+  core.Feed(Connected{});
+  core.Take<SendToController>();
+  v1::FromTrainer checkpoint;
+  checkpoint.mutable_checkpoint()->set_step(50);
+  core.Say(kJob, 0, checkpoint);
+  core.Exits(kJob, 0, {.exit_code = 0});
+  core.Feed(EndRecorded{kJob});
+  EXPECT_THAT(core.Take<SendToController>(), IsEmpty()) << "the controller has not welcomed the worker";
+  EXPECT_GT(NextWake(core.state()), core.now()) << "there is nothing to do until it has";
+  v1::ControllerMessage welcome;
+  welcome.mutable_welcome()->set_store_id("store");
+  welcome.mutable_welcome()->set_term(1);
+  welcome.mutable_welcome()->set_protocol(proto::kProtocol);
+  *welcome.mutable_welcome()->mutable_assignments()->add_all() = CoreHarness::Job("j", 1);
+  core.FromControllerMessage(welcome);
+  const std::vector<SendToController> sent = core.Take<SendToController>();
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_EQ(sent[0].message.checkpoint().committed().step(), 50);
+  EXPECT_TRUE(sent[1].message.status().ended());
 }
 
 TEST(SessionTest, AWarningAboutTheTrainingIsToldUntilItIsAcknowledged) {

@@ -16,8 +16,9 @@ class Backend;
 using MakeBackend = std::function<std::unique_ptr<Backend>(const std::string& device, int slot)>;
 
 // A trainer process from its first frame to its exit code: the one place where protos become plain structs,
-// and exceptions a Cause. Returns the exit code (link/exit_code.h) after Finished; every other end leaves the
-// process from inside, without joining threads: a Gloo operation that waits for a lost peer cannot be ended.
+// and exceptions become a Cause. Returns the exit code (link/exit_code.h) after Finished; every other end
+// leaves the process from inside, without joining threads: a Gloo operation that waits for a lost peer cannot
+// be ended.
 int RunTrainer(const link::TrainerArgs& args, const MakeBackend& make_backend);
 
 }  // namespace tandem::trainer

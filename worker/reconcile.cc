@@ -12,9 +12,9 @@ namespace tandem::worker {
 namespace {
 
 // One round. Every command changes the state so that the next round does not give it again.
-class Converger {
+class Reconciler {
  public:
-  Converger(WorkerState& state, absl::Time now, Outcome& outcome)
+  Reconciler(WorkerState& state, absl::Time now, Outcome& outcome)
       : state_(state), now_(now), outcome_(outcome) {}
 
   bool Run() {
@@ -23,7 +23,7 @@ class Converger {
     } else if (IsDraining(state_, now_)) {
       Drain();
     }
-    for (auto& [key, attempt] : state_.live) Converge(key, attempt);
+    for (auto& [key, attempt] : state_.live) Reconcile(key, attempt);
     if (!state_.session.drop.empty()) {
       Do(DropSession{state_.session.drop});
       state_.session = {};
@@ -79,10 +79,10 @@ class Converger {
       state_.shutdown_at = now_;
       changed_ = true;
     }
-    const bool told =
+    const bool all_sent =
         !state_.session.hello_sent || std::none_of(state_.ended.begin(), state_.ended.end(),
                                                    [](const auto& ended) { return ended.second.dirty; });
-    if ((state_.live.empty() && told) || now_ >= state_.shutdown_at + kShutdownLimit) {
+    if ((state_.live.empty() && all_sent) || now_ >= state_.shutdown_at + kShutdownLimit) {
       Do(ExitProcess{state_.fatal.value_or("")});
       state_.exit_sent = true;
       return;
@@ -94,7 +94,7 @@ class Converger {
     }
   }
 
-  void Converge(const AttemptKey& key, AttemptState& attempt) {
+  void Reconcile(const AttemptKey& key, AttemptState& attempt) {
     StopTheOthers(key, attempt);
     if (!attempt.refused && !attempt.stop) {
       if (!attempt.prepare_sent) {
@@ -105,7 +105,7 @@ class Converger {
     }
     bool all_gone = true;
     for (auto& [number, rank] : attempt.ranks) {
-      Converge({key, number}, attempt, rank);
+      Reconcile({key, number}, attempt, rank);
       all_gone = all_gone && rank.life == Life::kGone;
     }
     // A preparation in progress would write into the folder that the record closes.
@@ -133,7 +133,7 @@ class Converger {
     Stop(key, attempt, {.reason = "RankLost", .begin = *begin, .grace = kDefaultGrace});
   }
 
-  void Converge(const RankKey& key, AttemptState& attempt, RankState& rank) {
+  void Reconcile(const RankKey& key, AttemptState& attempt, RankState& rank) {
     const bool stopping = attempt.stop && now_ >= attempt.stop->begin;
     switch (rank.life) {
       case Life::kWaiting:
@@ -228,11 +228,15 @@ class Converger {
       AfterHello();
       return;
     }
-    if (IsDraining(state_, now_) && !state_.session.drain_told) {
+    // Only the inventory goes before the welcome, since a checkpoint's notice waits for it: an end that
+    // overtook the notice would end the job without it.
+    if (!state_.session.welcomed) return;
+    SendNotices();
+    if (IsDraining(state_, now_) && !state_.session.drain_sent) {
       v1::WorkerMessage message;
       message.mutable_heartbeat()->set_draining(true);
       Send(std::move(message));
-      state_.session.drain_told = true;
+      state_.session.drain_sent = true;
     }
     for (auto& [key, attempt] : state_.live) SendValues(key, attempt);
     for (auto& [key, attempt] : state_.live) {
@@ -246,17 +250,6 @@ class Converger {
       if (ended.dirty) SendStatus(ended.status);
       ended.dirty = false;
     }
-    for (Notice& notice : state_.notices) {
-      const bool hers = state_.session.welcomed && notice.store_id == state_.store_id;
-      if (!hers || now_ < notice.sent_at + kNoticePeriod) continue;
-      v1::WorkerMessage message;
-      *message.mutable_checkpoint() = notice.message;
-      *message.mutable_checkpoint()->mutable_id() = IdOf(notice.attempt);
-      message.mutable_checkpoint()->set_number(notice.number);
-      notice.seq = state_.session.next_seq;
-      notice.sent_at = now_;
-      Send(std::move(message));
-    }
     if (state_.heartbeat_due && state_.live.empty()) {
       v1::WorkerMessage message;
       message.mutable_heartbeat();
@@ -265,10 +258,21 @@ class Converger {
     state_.heartbeat_due = false;
   }
 
+  void SendNotices() {
+    for (Notice& notice : state_.notices) {
+      if (notice.store_id != state_.store_id || now_ < notice.sent_at + kNoticePeriod) continue;
+      v1::WorkerMessage message;
+      *message.mutable_checkpoint() = MessageOf(notice);
+      notice.seq = state_.session.next_seq;
+      notice.sent_at = now_;
+      Send(std::move(message));
+    }
+  }
+
   // The inventory said all of it; what is waited for is asked again, checkpoint notices are sent again.
   void AfterHello() {
     state_.session.hello_sent = true;
-    state_.session.drain_told = state_.shutdown_at != absl::InfiniteFuture();
+    state_.session.drain_sent = state_.shutdown_at != absl::InfiniteFuture();
     for (auto& [key, attempt] : state_.live) {
       attempt.dirty = false;
       attempt.unsent_values.clear();
@@ -320,8 +324,8 @@ class Converger {
 
 }  // namespace
 
-bool Converge(WorkerState& state, absl::Time now, Outcome& outcome) {
-  return Converger(state, now, outcome).Run();
+bool Reconcile(WorkerState& state, absl::Time now, Outcome& outcome) {
+  return Reconciler(state, now, outcome).Run();
 }
 
 }  // namespace tandem::worker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/door.h"
+#include "trainer/trainer_process.h"
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -21,9 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "comm/communicator_factory.h"
 #include "comm/communicators.h"
 #include "comm/watchdog.h"
@@ -35,6 +33,8 @@
 #include "platform/build_info.h"
 #include "platform/files.h"
 #include "platform/log.h"
+#include "proto/names.h"
+#include "proto/time.h"
 #include "schedules/program/text.h"
 #include "tandem/v1/trainer.pb.h"
 #include "trainer/backend.h"
@@ -79,11 +79,6 @@ constexpr absl::Duration kFarewell = absl::Seconds(2);
 
 constexpr char kReportGroup[] = "report";
 
-// "cuda": as in a job spec.
-std::string DeviceName(v1::Device device) {
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::Device_Name(device), "DEVICE_"));
-}
-
 [[noreturn]] void Leave(int code) { _exit(code); }
 [[noreturn]] void Leave(ExitCode code) { Leave(static_cast<int>(code)); }
 
@@ -109,9 +104,9 @@ int64_t BootNanoseconds() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-class Door {
+class TrainerProcess {
  public:
-  Door(const link::TrainerArgs& args, MakeBackend make_backend)
+  TrainerProcess(const link::TrainerArgs& args, MakeBackend make_backend)
       : channel_(args.control_fd), make_backend_(std::move(make_backend)) {
     absl::StatusOr<link::MappedPage> page = link::MappedPage::Attach(args.page_fd);
     if (!page.ok()) {
@@ -166,7 +161,7 @@ class Door {
                    absl::StrCat("the daemon is of build ", start_.build(), ", its tandem-trainer of ",
                                 platform::BuildVersion(), "; install both from one build")))),
                *message.mutable_failed());
-      Say(message, 1);
+      SendLastFrame(message, 1);
     }
     const v1::Assignment& assignment = start_.assignment();
     (*page_)->attempt = assignment.id().attempt();
@@ -241,7 +236,7 @@ class Door {
         SetCause({.reason = "ControllerLost",
                   .message = "no controller has been heard of for longer than the orphan timeout"},
                  *message.mutable_failed());
-        Say(message, static_cast<int>(ExitCode::kFenced));
+        SendLastFrame(message, static_cast<int>(ExitCode::kFenced));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(250));
     }
@@ -253,7 +248,7 @@ class Door {
     const RankGroups groups = GroupsOfRank(plan_.groups, start_.rank());
     RequireSameGroups(groups, ListedGroups());
     (*page_)->phase = static_cast<int>(Phase::kConnecting);
-    backend_ = make_backend_(DeviceName(assignment.resolved().resources().device()), Own().slot());
+    backend_ = make_backend_(proto::LowerName(assignment.resolved().resources().device()), Own().slot());
     Connect(MembershipsOf(groups, start_.rank(), plan_.group_options));
     observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
     rank_ = std::make_unique<Rank>(plan_,
@@ -330,9 +325,9 @@ class Door {
       std::this_thread::sleep_for(absl::ToChronoNanoseconds(3 * kLastWords));
       Fail(error);  // the GPU's driver does not answer
     }).detach();
-    const std::exception_ptr told = rank_->FailHungCollective(error);
+    const std::exception_ptr first = rank_->FailHungCollective(error);
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(kLastWords));
-    Fail(told);
+    Fail(first);
   }
 
   // Says why, and leaves. The streams are not joined. The thread that comes first reports.
@@ -350,7 +345,7 @@ class Door {
          {"instruction", failure.instruction},
          {"group", failure.group}});
     outbox_->Flush(kLastWords / 4);
-    Say(message, failure.has_exit_code ? static_cast<int>(failure.exit_code) : 1);
+    SendLastFrame(message, failure.has_exit_code ? static_cast<int>(failure.exit_code) : 1);
   }
 
   void SetCause(const Failure& failure, v1::Cause& cause) const {
@@ -361,14 +356,12 @@ class Door {
     cause.set_step(failure.step);
     cause.set_instruction(failure.instruction);
     cause.set_group(failure.group);
-    const int64_t nanoseconds = absl::ToUnixNanos(absl::Now());
-    cause.mutable_time()->set_seconds(nanoseconds / 1'000'000'000);
-    cause.mutable_time()->set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
+    *cause.mutable_time() = proto::ToProto(absl::Now());
   }
 
   // The last frame. A daemon that does not read it gets the exit code alone, and a disk that hangs keeps the
   // directory.
-  [[noreturn]] void Say(const v1::FromTrainer& message, int code) {
+  [[noreturn]] void SendLastFrame(const v1::FromTrainer& message, int code) {
     std::thread([code] {
       std::this_thread::sleep_for(absl::ToChronoNanoseconds(kLastWords));
       Leave(code);
@@ -412,8 +405,8 @@ int RunTrainer(const link::TrainerArgs& args, const MakeBackend& make_backend) {
   if (getppid() != args.parent_pid) {  // it died before the line above
     return static_cast<int>(ExitCode::kStopped);
   }
-  Door door(args, make_backend);
-  return door.Run();
+  TrainerProcess process(args, make_backend);
+  return process.Run();
 }
 
 }  // namespace tandem::trainer

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/client_context.h>
+
+#include <functional>
+#include <string>
+
+#include "controller/http/http_server.h"
+#include "tandem/v1/jobs.grpc.pb.h"
+
+namespace tandem::controller {
+
+// Records steps of a running job, as Jobs.Profile does (`query`: its fields), and answers a trace in Chrome's
+// trace event format once all ranks have sent theirs; after five minutes an error instead.
+// `mark`: JsonApi::Mark, of the request.
+HttpAnswer ProfileTrace(v1::Jobs::Stub& stub, const std::function<void(grpc::ClientContext&)>& mark,
+                        const std::string& query);
+
+}  // namespace tandem::controller

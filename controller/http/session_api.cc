@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/http/session_api.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "controller/http/json_answer.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr size_t kSecretDigits = 32;
+
+bool IsLoopback(absl::string_view ip) {
+  absl::ConsumePrefix(&ip, "::ffff:");  // an IPv4 client of an IPv6 socket
+  return ip == "::1" || absl::StartsWith(ip, "127.");
+}
+
+HttpAnswer OnlyPost() {
+  HttpAnswer answer = JsonError(absl::InvalidArgumentError("this is asked for by POST"));
+  answer.status = 405;
+  answer.headers.emplace_back("Allow", "POST");
+  return answer;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SessionApi::SecretOf(const HttpRequest& request) {
+  if (request.authorization.empty()) {
+    return std::string();
+  }
+  if (!IsLoopback(request.client_ip)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("this page speaks plain HTTP, which others can read, so only the controller's own "
+                     "machine may sign in, "
+                     "not ",
+                     request.client_ip, "; come through a tunnel: ssh -L 9464:127.0.0.1:9464 HOST"));
+  }
+  absl::string_view secret = request.authorization;
+  const bool is_secret = absl::ConsumePrefix(&secret, "Bearer ") && secret.size() == kSecretDigits &&
+                         secret.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+  if (!is_secret) {
+    return absl::UnauthenticatedError("the Authorization header is not that of a code or a session");
+  }
+  return std::string(secret);
+}
+
+void SessionApi::Write(const std::optional<Caller>& caller, const HttpRequest& request,
+                       const absl::Status& result) {
+  log_.Write({.who = caller.has_value() ? tls::ToText(caller->identity) : "unknown",
+              .from = absl::StrCat("page ", request.client),
+              .what = absl::StrCat("page", absl::StripPrefix(request.path, "/api")),
+              .result = result});
+}
+
+HttpAnswer SessionApi::SignIn(const HttpRequest& request) {
+  if (!request.is_post) {
+    return OnlyPost();
+  }
+  const absl::StatusOr<std::string> code = SecretOf(request);
+  std::optional<SignIns::Session> session;
+  if (code.ok()) {
+    session = sign_ins_.Redeem(*code);
+  }
+  const absl::Status result =
+      !code.ok()            ? code.status()
+      : session.has_value() ? absl::OkStatus()
+                            : absl::UnauthenticatedError(
+                                  "this sign-in was used before, or its minute is over; ask for another with "
+                                  "`tandem sign-in`");
+  Write(session.has_value() ? std::optional<Caller>(session->caller) : std::nullopt, request, result);
+  if (!result.ok()) {
+    return JsonError(result);
+  }
+  return JsonAnswer(200, absl::StrCat("{\"session\":", JsonText(session->secret),
+                                      ",\"caller\":", JsonText(tls::ToText(session->caller.identity)),
+                                      ",\"seconds\":", absl::ToInt64Seconds(session->life), "}"));
+}
+
+HttpAnswer SessionApi::SignOut(const HttpRequest& request) {
+  if (!request.is_post) {
+    return OnlyPost();
+  }
+  const absl::StatusOr<std::string> session = SecretOf(request);
+  std::optional<Caller> caller;
+  if (session.ok()) {
+    caller = sign_ins_.End(*session);
+  }
+  const absl::Status result = !session.ok() ? session.status()
+                              : caller.has_value()
+                                  ? absl::OkStatus()
+                                  : absl::UnauthenticatedError("this sign-in has ended before");
+  Write(caller, request, result);
+  return result.ok() ? JsonAnswer(200, "{}") : JsonError(result);
+}
+
+}  // namespace tandem::controller

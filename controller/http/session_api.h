@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "controller/http/http_server.h"
+#include "controller/rpc/audit.h"
+#include "controller/rpc/sign_ins.h"
+
+namespace tandem::controller {
+
+// How a browser signs in to the page and out of it. Secrets come in the header "Authorization: Bearer SECRET"
+// alone, never in a URL, and over loopback alone, since the page speaks plain HTTP. Both calls are lines of
+// the audit log. Thread-safe.
+class SessionApi {
+ public:
+  // Both outlive it.
+  SessionApi(SignIns& sign_ins, AuditLog& log) : sign_ins_(sign_ins), log_(log) {}
+
+  // POST /api/SignIn with a code: {"session": SECRET, "caller": "user/alice", "seconds": 28800}.
+  HttpAnswer SignIn(const HttpRequest& request);
+  // POST /api/SignOut with a session, which ends.
+  HttpAnswer SignOut(const HttpRequest& request);
+
+  // What the request carries, 32 hexadecimal digits; empty: it has no Authorization header. PermissionDenied
+  // where it came from another machine, Unauthenticated where the header holds something else.
+  static absl::StatusOr<std::string> SecretOf(const HttpRequest& request);
+
+ private:
+  void Write(const std::optional<Caller>& caller, const HttpRequest& request, const absl::Status& result);
+
+  SignIns& sign_ins_;
+  AuditLog& log_;
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/rpc/caller.h"
+#include "platform/clock.h"
+#include "platform/random.h"
+#include "tls/revoked_list.h"
+
+namespace tandem::controller {
+
+// Who is signed in to the page. A caller whose connection has shown who it is gets a code; the browser that
+// has the code trades it for a session, and calls with the session are the caller's. Codes and sessions are
+// 128 random bits as 32 hexadecimal digits; only their SHA-256 is kept and looked for, so neither memory nor
+// the time that a look takes says anything about one. They end with the process. Thread-safe.
+class SignIns {
+ public:
+  static constexpr absl::Duration kCodeLife = absl::Minutes(1);
+  static constexpr absl::Duration kSessionLife = absl::Hours(8);
+  // Codes and sessions of one identity: beyond these the oldest ends.
+  static constexpr size_t kMostOfOne = 16;
+
+  // Both outlive it. Nobody may sign in before SetPage.
+  SignIns(platform::Random& random, const platform::Clock& clock) : random_(random), clock_(clock) {}
+
+  // Where the page is, "127.0.0.1:9464", or why nobody may sign in to it.
+  void SetPage(absl::StatusOr<std::string> page) ABSL_LOCKS_EXCLUDED(mu_);
+
+  struct Code {
+    std::string secret;  // good once, for kCodeLife
+    std::string page;    // of SetPage
+  };
+  // FailedPrecondition where nobody may sign in.
+  absl::StatusOr<Code> Issue(const Caller& caller) ABSL_LOCKS_EXCLUDED(mu_);
+
+  struct Session {
+    std::string secret;
+    Caller caller;
+    absl::Duration life;  // kSessionLife, or as long as the caller's certificate is good
+  };
+  // The session of a code, which is used up. nullopt: it was before, or its time is over, or there never was
+  // such a code.
+  std::optional<Session> Redeem(const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whose session it is; nullopt: it has ended, or there is no such session.
+  std::optional<Caller> Find(const std::string& session) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends a session: whose it was.
+  std::optional<Caller> End(const std::string& session) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends those of callers whose certificate is in the list.
+  void EndRevoked(const tls::RevokedList& revoked) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Entry {
+    Caller caller;
+    bool is_code = false;
+    absl::Time until;
+    uint64_t number = 0;  // rises
+  };
+
+  // The secret of a new entry.
+  std::string Add(const Caller& caller, bool is_code, absl::Time until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Removes it.
+  std::optional<Caller> Take(const std::string& secret, bool is_code) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  platform::Random& random_;
+  const platform::Clock& clock_;
+  mutable absl::Mutex mu_;
+  absl::StatusOr<std::string> page_ ABSL_GUARDED_BY(mu_) = absl::FailedPreconditionError("");
+  uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);  // by the SHA-256 of the secret
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::jobspec {
+
+// Reads model.hugging_face, a config.json or its folder: fills the fields that the job leaves out, and clears
+// the path. Where the file cannot be read, or is of a model that we would not compute as it is, says so and
+// leaves the path.
+std::vector<v1::Violation> ReadHuggingFace(v1::Model& model);
+
+}  // namespace tandem::jobspec
