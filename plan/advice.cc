@@ -22,8 +22,13 @@ using schedules::Opcode;
 
 constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
 constexpr char kMicroBatch[] = "training.micro_batch_size";
+constexpr char kSchedule[] = "parallelism.schedule";
 constexpr char kRecompute[] = "training.recompute";
 constexpr char kStrategy[] = "parallelism.fsdp.strategy";
+// Words of --compare for schedules.
+constexpr char kSequential[] = "sequential";
+constexpr char kOverlap[] = "overlap";
+constexpr char kDelayed[] = "overlap+delay";
 constexpr double kHidden = 0.02;      // of the step: below it, communication counts as hidden
 constexpr double kWorthwhile = 0.01;  // of the step: what a change must save to be recommended
 
@@ -106,6 +111,21 @@ class Adviser {
         try_with({.path = kMicroBatch, .from = number(micro), .to = number(size)}, std::move(changed));
       }
     }
+    if (resolved_.parallelism().expert() > 1) {
+      for (const std::string schedule : {kSequential, kOverlap, kDelayed}) {
+        if (schedule != ScheduleNow()) {
+          v1::JobSpec changed = resolved_;
+          v1::Parallelism& parallelism = *changed.mutable_parallelism();
+          parallelism.clear_overlap();
+          parallelism.mutable_dispatch()->set_separate_weight_gradients(false);
+          parallelism.set_schedule(schedule == kSequential ? v1::SCHEDULE_SEQUENTIAL : v1::SCHEDULE_OVERLAP);
+          if (schedule != kSequential) {
+            parallelism.mutable_overlap()->set_delay_weight_gradients(schedule == kDelayed);
+          }
+          try_with({.path = kSchedule, .from = ScheduleNow(), .to = schedule}, std::move(changed));
+        }
+      }
+    }
     if (!Fits(prediction_.device_bytes())) {
       const std::string& now = resolved_.training().recompute();
       for (const char* words :
@@ -140,6 +160,13 @@ class Adviser {
     trial.arena_bytes = plan.stage.arena_bytes;
     trial.device_bytes = plan.stage.arena_bytes + OutsideBytes(plan, profile_);
     return trial;
+  }
+
+  std::string ScheduleNow() const {
+    const v1::Parallelism& parallelism = resolved_.parallelism();
+    return parallelism.schedule() != v1::SCHEDULE_OVERLAP   ? kSequential
+           : parallelism.overlap().delay_weight_gradients() ? kDelayed
+                                                            : kOverlap;
   }
 
   bool Fits(int64_t device_bytes) const {
@@ -184,7 +211,7 @@ class Adviser {
   // The changes that save something; without them, that nothing did.
   std::string TriedText() const {
     std::vector<std::string> help;
-    for (const char* path : {kPrefetch, kMicroBatch}) {
+    for (const char* path : {kSchedule, kPrefetch, kMicroBatch}) {
       if (const Trial* trial = Fastest(path); Saves(trial)) {
         help.push_back(Saving(*trial));
       }
@@ -195,11 +222,13 @@ class Adviser {
     const bool too_large =
         std::any_of(advice_.trials.begin(), advice_.trials.end(),
                     [this](const Trial& trial) { return Saves(&trial) && !Fits(trial.device_bytes); });
-    return absl::StrCat("No other prefetch or micro_batch_size that was tried", too_large ? " and fits" : "",
-                        " saves 1 %.");
+    return absl::StrCat("No other prefetch", resolved_.parallelism().expert() > 1 ? ", schedule" : "",
+                        " or micro_batch_size that was tried", too_large ? " and fits" : "", " saves 1 %.");
   }
 
-  bool AnySaves() const { return Saves(Fastest(kPrefetch)) || Saves(Fastest(kMicroBatch)); }
+  bool AnySaves() const {
+    return Saves(Fastest(kSchedule)) || Saves(Fastest(kPrefetch)) || Saves(Fastest(kMicroBatch));
+  }
 
   void SayMemory() {
     const int64_t needed = prediction_.device_bytes();
