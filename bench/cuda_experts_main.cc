@@ -3,13 +3,15 @@
 //   tandem-bench-experts [TOKENS EXPERTS RANKS EXPERTS_PER_TOKEN HIDDEN INNER]
 // By default 8192 128 2 8 2048 768: a microbatch of a layer of Qwen3-30B-A3B whose experts two ranks share.
 // Of one rank, with as many rows as there are where the load is even; each token chooses its experts at
-// random, so that they have almost as many each. Prints one JSON object a line, as tandem-bench-kernels does:
+// random, so that they have almost as many each; "known": every expert has the same number of rows, which the
+// host knows, as where they are padded. Prints one JSON object a line, as tandem-bench-kernels does:
 // first what the GPU can do, then one an operation with its share of that bound. "aten_ms": LibTorch's own
 // grouped product (CUTLASS) on the same numbers.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_grouped_mm.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
@@ -158,6 +160,17 @@ class Bench {
     const at::Tensor by_expert = weight.view({local_, outputs, inputs});
     const at::Tensor ends = begins_.narrow(0, 1, local_).to(at::kInt);
     const double flops = 2.0 * static_cast<double>(there_) * static_cast<double>(inputs * outputs);
+    const int64_t each = rows_ / local_;
+    const at::Tensor known = at::arange(0, each * (local_ + 1), each, at::TensorOptions(at::kLong));
+    const double known_flops =
+        2.0 * static_cast<double>(each * local_) * static_cast<double>(inputs * outputs);
+    const Workspace work = Work(ops::GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/true));
+    Report((name + ", known").c_str(), {Unit::kFlops, known_flops},
+           [&] { ops_.GroupedLinear(known, x, weight, y, work); });
+    Report((name + " grad x, known").c_str(), {Unit::kFlops, known_flops},
+           [&] { ops_.GroupedLinearBackwardInput(known, y, weight, grad_x, work); });
+    Report((name + " grad weight, known").c_str(), {Unit::kFlops, known_flops},
+           [&] { ops_.GroupedLinearBackwardWeight(known, y, x, /*add=*/false, grad_weight, work); });
     Report(
         name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, {}); },
         [&] { at::_grouped_mm(x, by_expert.transpose(1, 2), ends); });

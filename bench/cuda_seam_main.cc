@@ -12,7 +12,8 @@
 // Where ranks share experts: "all_to_all_ms", how long a step's exchanges took, from when the last thing that
 // they wait for was there; "exposed_ms", how much of that the compute stream had nothing to do. What an
 // overlapped schedule hides is 1 - its exposed_ms / the all_to_all_ms of the sequential one, in which nothing
-// works beside them.
+// works beside them. "moving_ms": the part of all_to_all_ms in which every rank had come to the exchange; in
+// the rest rank 0 waited for another, whose experts had more tokens.
 //
 // "parts" adds where the step goes: how long each operation took in a step and how often it ran, by events
 // around every call, which lengthen the step a little. The fold runs beside the compute, all else in it;
@@ -24,6 +25,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -201,6 +203,22 @@ nlohmann::ordered_json Parts(const std::vector<tandem::bench::TimedCall>& calls,
   return parts;
 }
 
+// By exchange, in their order: how long the last rank that came to it took, as one clock has no other's
+// times.
+std::vector<int64_t> MovingTimes(const std::vector<Marks>& ranks) {
+  std::vector<int64_t> shortest;
+  for (const Marks& rank : ranks) {
+    const auto exchanges = rank.streams.find("dispatch");
+    if (exchanges == rank.streams.end()) return {};
+    shortest.resize(exchanges->second.size(), std::numeric_limits<int64_t>::max());
+    for (size_t i = 0; i < shortest.size(); ++i) {
+      const Piece& piece = exchanges->second[i];
+      shortest[i] = std::min(shortest[i], piece.end->Since(*piece.start));
+    }
+  }
+  return shortest;
+}
+
 struct Interval {
   int64_t from = 0;
   int64_t to = 0;
@@ -235,7 +253,9 @@ int64_t Shared(const std::vector<Interval>& a, const std::vector<Interval>& b) {
 }
 
 // Of rank 0, once the job is done: begin, train for each further step, update.
-nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& marks, int64_t warmup) {
+nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vector<Marks>& ranks,
+                             int64_t warmup) {
+  const Marks& marks = ranks[0];
   const std::vector<Piece>& compute = marks.streams.at("compute");
   const std::vector<Piece>& reduce = marks.streams.at("reduce");
   const size_t begin = ComputePieces(plan.stage.begin);
@@ -255,6 +275,8 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& mar
   std::vector<double> issuing;
   std::vector<double> exchanging;
   std::vector<double> exposed;
+  std::vector<double> moving;
+  const std::vector<int64_t> moving_of = MovingTimes(ranks);
   const auto dispatch = marks.streams.find("dispatch");
   for (size_t run = first_run; run + 1 < runs; ++run) {
     const Piece& first = compute[first_of(run)];
@@ -275,6 +297,12 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& mar
       const std::vector<Interval> exchanges = Within(dispatch->second, origin, to, end);
       const int64_t all = Length(exchanges);
       exchanging.push_back(static_cast<double>(all) * 1e-6);
+      int64_t moved = 0;
+      for (size_t i = 0; i < moving_of.size(); ++i) {
+        const int64_t start = dispatch->second[i].start->Since(origin);
+        moved += start >= to && start < end ? moving_of[i] : 0;
+      }
+      moving.push_back(static_cast<double>(moved) * 1e-6);
       exposed.push_back(static_cast<double>(all - Shared(exchanges, Within(compute, origin, to, end))) *
                         1e-6);
     }
@@ -285,6 +313,7 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const Marks& mar
                                    {"runs", gaps.size()}};
   if (!exchanging.empty()) {
     result["all_to_all_ms"] = Median(exchanging);
+    result["moving_ms"] = Median(moving);
     result["exposed_ms"] = Median(exposed);
   }
   if (!marks.calls.empty()) {
@@ -320,7 +349,7 @@ int main(int argc, char** argv) {
   const tandem::parity::RunOptions options{
       .make_backend = [&](int rank) { return std::make_unique<MarkingBackend>(rank, marks[rank], parts); },
       .arrays = false,
-      .at_end = [&] { result.update(Seams(plan, marks[0], warmup)); }};  // while the devices are there
+      .at_end = [&] { result.update(Seams(plan, marks, warmup)); }};  // while the devices are there
   const tandem::parity::JobRun run = tandem::parity::RunJob(plan, options);
   std::vector<double> seconds;
   for (size_t i = static_cast<size_t>(warmup); i < run.steps.size(); ++i) {

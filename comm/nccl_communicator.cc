@@ -40,13 +40,16 @@ std::string Text(ncclResult_t result, ncclComm_t comm) {
   return text;
 }
 
-// Points into its arguments. The priority is the stream's that collectives are enqueued on.
+// Points into its arguments. The priority is the stream's that collectives are enqueued on. Copy engines move
+// what they can, between registered windows, and leave the multiprocessors to compute; where thread blocks
+// are asked for, these do.
 ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.splitShare = 0;
   config.commName = name.c_str();
   if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
+  if (!options.min_ctas && !options.max_ctas) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   if (options.min_ctas) config.minCTAs = *options.min_ctas;
   if (options.max_ctas) {
     config.maxCTAs = *options.max_ctas;
@@ -141,12 +144,31 @@ class NcclCommunicator final : public Communicator {
   }
 
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    Scatter(CheckAllToAll(name_, size_, input, output), input, output);
+    const Collective call = CheckAllToAll(name_, size_, input, output);
+    Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAlltoAll(call.input, call.output, static_cast<size_t>(call.slice), ncclInt8, comm, stream);
+    });
   }
 
+  // What is for each rank, to it: copy engines take slices of one size alone.
   void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
                     const std::vector<int64_t>& receives) override {
-    Scatter(CheckAllToAllRows(name_, size_, input, sends, output, receives), input, output);
+    const Collective call = CheckAllToAllRows(name_, size_, input, sends, output, receives);
+    Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
+      ncclResult_t result = ncclGroupStart();
+      for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
+        if (call.BytesTo(peer) > 0) {
+          result = ncclSend(call.InputFor(peer), static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer,
+                            comm, stream);
+        }
+        if (IsOk(result) && call.BytesFrom(peer) > 0) {
+          result = ncclRecv(call.OutputOf(peer), static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer,
+                            comm, stream);
+        }
+      }
+      const ncclResult_t end = ncclGroupEnd();
+      return IsOk(result) ? end : result;
+    });
   }
 
   void Gather(const at::Tensor& input, at::Tensor& output) override {
@@ -242,25 +264,6 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  // What is for each rank, to it.
-  void Scatter(const Collective& call, const at::Tensor& input, at::Tensor& output) {
-    Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
-      ncclResult_t result = ncclGroupStart();
-      for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
-        if (call.BytesTo(peer) > 0) {
-          result = ncclSend(call.InputFor(peer), static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer,
-                            comm, stream);
-        }
-        if (IsOk(result) && call.BytesFrom(peer) > 0) {
-          result = ncclRecv(call.OutputOf(peer), static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer,
-                            comm, stream);
-        }
-      }
-      const ncclResult_t end = ncclGroupEnd();
-      return IsOk(result) ? end : result;
-    });
-  }
-
   static bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
   std::string Where(const std::string& operation) const {

@@ -271,7 +271,7 @@ void Engine::Refuse(const absl::Status& status, Consequences& out) {
       answer.reply = {.status = absl::ResourceExhaustedError(absl::StrCat(
                           "the controller could not store it, and has not taken it: ", status.message(),
                           "; make room on that file system and try again"))};
-    } else if (std::holds_alternative<CheckpointTold>(input)) {
+    } else if (std::holds_alternative<CheckpointNoticed>(input)) {
       // Its worker says it once in a connection, and again only where it is not acknowledged.
       held_.push_back(Decided{std::move(answer.decided.input), std::exchange(answer.decided.done, nullptr)});
     }

@@ -101,7 +101,7 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
     CheckDeepseekExperts(check, model);
   }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 &&
-      check.IsWritten("model.moe.drop_policy")) {
+      moe.drop_policy() == v1::DROP_POLICY_POSITION) {
     check.Refuse("model.moe.drop_policy", ValueText(FindValue(check.spec(), "model.moe.drop_policy")),
                  "nothing without a capacity_factor", "omit the key, or give the factor");
   }
@@ -112,7 +112,7 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
         "factor");
   }
   if (check.Usable({"model.moe.pad_to_capacity", "parallelism.dispatch.rows_at_a_time"}) &&
-      moe.pad_to_capacity() && check.IsWritten("parallelism.dispatch.rows_at_a_time")) {
+      moe.pad_to_capacity() && check.Has("parallelism.dispatch.rows_at_a_time")) {
     check.Refuse(
         "parallelism.dispatch.rows_at_a_time",
         ValueText(FindValue(check.spec(), "parallelism.dispatch.rows_at_a_time")),

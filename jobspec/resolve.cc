@@ -95,7 +95,8 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(training, recompute, "off");
 }
 
-void ResolveParallelism(v1::Parallelism& parallelism) {
+// pads: experts to their capacity.
+void ResolveParallelism(bool pads, v1::Parallelism& parallelism) {
   TANDEM_DEFAULT(parallelism, ranks, 1);
   TANDEM_DEFAULT(parallelism, tensor, 1);
   TANDEM_DEFAULT(parallelism, context, 1);
@@ -115,7 +116,9 @@ void ResolveParallelism(v1::Parallelism& parallelism) {
   if (parallelism.expert() > 1) {
     v1::Dispatch& dispatch = *parallelism.mutable_dispatch();
     TANDEM_DEFAULT(dispatch, chunks, v1::CHUNKS_AUTO);
-    TANDEM_DEFAULT(dispatch, rows_at_a_time, 1.5);
+    if (!pads) {  // padded rows are computed all at once
+      TANDEM_DEFAULT(dispatch, rows_at_a_time, 1.5);
+    }
     TANDEM_DEFAULT(dispatch, separate_weight_gradients, false);
   }
 }
@@ -140,7 +143,7 @@ v1::JobSpec Resolve(const v1::JobSpec& spec) {
   ResolveModel(*resolved.mutable_model());
   ResolveData(*resolved.mutable_data());
   ResolveTraining(resolved.data(), *resolved.mutable_training());
-  ResolveParallelism(*resolved.mutable_parallelism());
+  ResolveParallelism(spec.model().moe().pad_to_capacity(), *resolved.mutable_parallelism());
   ResolvePrecision(*resolved.mutable_precision());
   if (resolved.checkpoint().has_directory()) {
     TANDEM_DEFAULT(*resolved.mutable_checkpoint(), every_steps, 0);

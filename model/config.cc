@@ -112,8 +112,9 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
     }
     return (unit.frozen ? 4.0 : 6.0) * ActiveShare(config, unit);
   });
-  const double attention = 6.0 * static_cast<double>(config.num_hidden_layers) *
-                           static_cast<double>(config.num_attention_heads * config.head_dim) *
+  const int64_t value_dim = config.latent.kv_rank > 0 ? config.latent.value_head_dim : config.head_dim;
+  const double attention = 3.0 * static_cast<double>(config.num_hidden_layers) *
+                           static_cast<double>(config.num_attention_heads * (config.head_dim + value_dim)) *
                            static_cast<double>(sequence_length);
   return products + attention;
 }

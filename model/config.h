@@ -128,7 +128,8 @@ int64_t NumActiveParameters(const DecoderConfig& config);
 
 // Model FLOPs of one token, forward and backward: 6 × active parameters without the input embedding, 4 ×
 // those of frozen units, which have no gradients, plus causal attention 6·L·H·S, H = heads · head_dim (PaLM,
-// arXiv:2204.02311, appendix B, has 12·L·H·S; causality leaves half).
+// arXiv:2204.02311, appendix B, has 12·L·H·S; causality leaves half), or where values are of another size
+// than keys heads times the mean of both.
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 
 }  // namespace tandem::model

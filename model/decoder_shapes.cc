@@ -12,7 +12,7 @@ int64_t RowsAtATime(double multiple, int64_t expected, int64_t most) {
 }
 
 // The columns of a block of logits, where those of no more than one are to be in memory: a quarter of the
-// vocabulary, or fewer, that products are fast with and that are no more than kMostLogits elements.
+// vocabulary, or fewer, that products are fast with and that are about kMostLogits elements at most.
 constexpr int64_t kMostLogits = int64_t{1} << 28;
 constexpr int64_t kColumnsTogether = 64;
 

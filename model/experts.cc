@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "model/node_kinds.h"
-#include "ops/linear_work.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::model {
@@ -19,7 +18,9 @@ std::vector<TensorSpec> SortedScratch(const DecoderShapes& s) {
       {"begins", {s.local_experts + 1}, ElementType::kInt64},
       {"sort_work", {ops::SortWorkBytes(s.device, s.seen * s.slots, s.local_experts)}, ElementType::kByte},
       {"rows", {s.rows, s.hidden}},
-      {"products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte}};
+      {"products",
+       {ops::GroupedWorkBytes(s.device, s.compute_bytes, /*known_rows=*/s.padded_rows > 0)},
+       ElementType::kByte}};
 }
 
 void Add(std::vector<TensorSpec> more, std::vector<TensorSpec>& scratch) {

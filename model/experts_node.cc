@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
@@ -57,7 +58,12 @@ at::Tensor Column(const at::Tensor& probabilities) { return probabilities.view({
 
 class ExpertsNode final : public SplitNode {
  public:
-  explicit ExpertsNode(const NodeContext& context) : SplitNode(context, DeclareExperts(context.shapes)) {}
+  explicit ExpertsNode(const NodeContext& context) : SplitNode(context, DeclareExperts(context.shapes)) {
+    if (s_.padded_rows > 0) {
+      padded_begins_ = at::arange(0, (s_.local_experts + 1) * s_.padded_rows, s_.padded_rows,
+                                  at::TensorOptions(at::kLong));
+    }
+  }
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
@@ -150,6 +156,11 @@ class ExpertsNode final : public SplitNode {
     }
   }
 
+  // Padded rows are known on the host, which lets a GPU use its fastest products.
+  const at::Tensor& ProductBegins(const Sorted& t) const {
+    return s_.padded_rows > 0 ? padded_begins_ : t.begins;
+  }
+
   // The rows of a pass, of tokens or of their slots.
   void Permute(const at::Tensor& from, const Sorted& t, int64_t first, at::Tensor& rows) const {
     if (s_.padded_rows > 0) {
@@ -160,7 +171,7 @@ class ExpertsNode final : public SplitNode {
 
   void GateUp(Sorted& t, const at::Tensor& weight, int64_t first, at::Tensor& gate_up) const {
     Permute(t.normed, t, first, t.rows);
-    sparse().GroupedLinear(t.begins, t.rows, weight, gate_up, t.products);
+    sparse().GroupedLinear(ProductBegins(t), t.rows, weight, gate_up, t.products);
   }
 
   void Forward(ExpertsForward& t) const {
@@ -172,10 +183,10 @@ class ExpertsNode final : public SplitNode {
       if (!t.made.defined()) {
         return;  // recomputed for the backward, which does not read it
       }
-      const at::Tensor& begins = t.sorted.begins;
       Permute(t.probabilities, t.sorted, first, t.row_probabilities);
-      sparse().WeightedSwiGlu(begins, gate_up, t.row_probabilities, t.activated);
-      sparse().GroupedLinear(begins, t.activated, t.weight_down, t.made_rows, t.sorted.products);
+      sparse().WeightedSwiGlu(t.sorted.begins, gate_up, t.row_probabilities, t.activated);
+      sparse().GroupedLinear(ProductBegins(t.sorted), t.activated, t.weight_down, t.made_rows,
+                             t.sorted.products);
       sparse().Unpermute(t.made_rows, t.sorted.row_of, first, /*add=*/first > 0, t.made);
     });
   }
@@ -185,7 +196,8 @@ class ExpertsNode final : public SplitNode {
   void InnerGradients(const Sorted& t, InnerBackward& b, Inner& inner, int64_t first) const {
     Permute(b.probabilities, t, first, b.row_probabilities);
     Permute(b.grad_made, t, first, b.grad_rows);
-    sparse().GroupedLinearBackwardInput(t.begins, b.grad_rows, b.weight_down, inner.activated, t.products);
+    sparse().GroupedLinearBackwardInput(ProductBegins(t), b.grad_rows, b.weight_down, inner.activated,
+                                        t.products);
     sparse().WeightedSwiGluBackward(t.begins, inner.gate_up, b.row_probabilities, inner.activated,
                                     inner.grad_gate_up, inner.activated, b.grad_row_probabilities);
   }
@@ -199,8 +211,8 @@ class ExpertsNode final : public SplitNode {
       }
       InnerGradients(t.sorted, b, inner, first);
       // From here on grad_rows are the rows' own gradients.
-      sparse().GroupedLinearBackwardInput(t.sorted.begins, inner.grad_gate_up, b.weight_gate_up, b.grad_rows,
-                                          t.sorted.products);
+      sparse().GroupedLinearBackwardInput(ProductBegins(t.sorted), inner.grad_gate_up, b.weight_gate_up,
+                                          b.grad_rows, t.sorted.products);
       sparse().Unpermute(b.grad_rows, t.sorted.row_of, first, t.add_normed || first > 0, t.grad_normed);
       sparse().Unpermute(b.grad_row_probabilities, t.sorted.row_of, first, t.add_probabilities || first > 0,
                          t.grad_probabilities);
@@ -220,12 +232,14 @@ class ExpertsNode final : public SplitNode {
         Permute(sorted.normed, sorted, first, sorted.rows);
       }
       const bool add = t.add || first > 0;
-      sparse().GroupedLinearBackwardWeight(sorted.begins, b.grad_rows, inner.activated, add,
+      sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), b.grad_rows, inner.activated, add,
                                            t.grad_weight_down, sorted.products);
-      sparse().GroupedLinearBackwardWeight(sorted.begins, inner.grad_gate_up, sorted.rows, add,
+      sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), inner.grad_gate_up, sorted.rows, add,
                                            t.grad_weight_gate_up, sorted.products);
     });
   }
+
+  at::Tensor padded_begins_;  // int64 [E + 1] on the host; undefined: rows are not padded
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ void PutThoseThatStayFirst(int64_t capacity, const Key& key, std::vector<int64_t
   std::transform(slots.begin(), slots.end(), keys.begin(), key);
   std::nth_element(keys.begin(), keys.begin() + (capacity - 1), keys.end(), std::greater<T>());
   const T last = keys[capacity - 1];
-  const T margin = std::isfinite(last) ? last * kEqualProbabilities<T> : 0;
+  const T margin = std::isfinite(last) ? std::abs(last) * kEqualProbabilities<T> : 0;
   const auto equal = std::stable_partition(slots.begin(), slots.end(),
                                            [&](int64_t slot) { return key(slot) > last + margin; });
   std::stable_partition(equal, slots.end(), [&](int64_t slot) { return key(slot) >= last - margin; });

@@ -17,8 +17,8 @@ namespace tandem::ops {
 // launches kernels on the current stream and returns: how many rows each expert has is read there, and the
 // host never waits for it. Deterministic, as all Operations are. Thread-safe.
 //
-// An index outside is an error on the CPU; on a GPU it counts as none (-1). `work`: at least what
-// sparse_work.h and linear_work.h say for the device.
+// An index outside is an error on the CPU; on a GPU it counts as none (-1), but `ranked` must be as Route
+// chose. `work`: at least what sparse_work.h and linear_work.h say for the device.
 class SparseOperations {
  public:
   virtual ~SparseOperations() = default;
@@ -64,7 +64,8 @@ class SparseOperations {
                             const at::Tensor& place, int64_t experts_of_a_rank, bool add,
                             at::Tensor& probabilities) const = 0;
 
-  // grouped_linear.h
+  // grouped_linear.h. begins: on a GPU either there, and read by the products, or on the host, where they are
+  // those of Operations, one an expert.
   virtual void GroupedLinear(const at::Tensor& begins, const at::Tensor& x, const at::Tensor& weight,
                              at::Tensor& y, Workspace work) const = 0;
   virtual void GroupedLinearBackwardInput(const at::Tensor& begins, const at::Tensor& grad_y,

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/device_kind.h"
+#include "ops/linear_work.h"
 
 namespace tandem::ops {
 
@@ -35,6 +36,11 @@ constexpr int64_t DropWorkBytes(DeviceKind device, int64_t slots, int64_t expert
   return device == DeviceKind::kCpu
              ? 0
              : slots * 16 + (3 * experts + 1) * 8 + SortWorkBytes(device, slots, experts);
+}
+
+// The experts' products. known_rows: `begins` are on the host.
+constexpr int64_t GroupedWorkBytes(DeviceKind device, int64_t element_bytes, bool known_rows) {
+  return device == DeviceKind::kCpu || known_rows ? LinearWorkBytes(device, element_bytes) : 0;
 }
 
 }  // namespace tandem::ops

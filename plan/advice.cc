@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/name_list.h"
 #include "plan/quantity_text.h"
 #include "schedules/program/text.h"
 
@@ -21,8 +22,13 @@ using schedules::Opcode;
 
 constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
 constexpr char kMicroBatch[] = "training.micro_batch_size";
+constexpr char kSchedule[] = "parallelism.schedule";
 constexpr char kRecompute[] = "training.recompute";
 constexpr char kStrategy[] = "parallelism.fsdp.strategy";
+// Words of --compare for schedules.
+constexpr char kSequential[] = "sequential";
+constexpr char kOverlap[] = "overlap";
+constexpr char kDelayed[] = "overlap+delay";
 constexpr double kHidden = 0.02;      // of the step: below it, communication counts as hidden
 constexpr double kWorthwhile = 0.01;  // of the step: what a change must save to be recommended
 
@@ -38,6 +44,20 @@ std::string Plural(Opcode opcode) {
     default:
       return schedules::ToText(opcode);
   }
+}
+
+// Whether training.recompute `words` computes again all that `now` does, and more.
+bool RecomputesMore(const std::string& words, const std::string& now) {
+  const std::vector<std::string> has = jobspec::NamesIn(words, "off");
+  const std::vector<std::string> needs = jobspec::NamesIn(now, "off");
+  const auto contains = [](const std::vector<std::string>& all, const std::string& word) {
+    return std::find(all.begin(), all.end(), word) != all.end();
+  };
+  const bool covers = std::all_of(needs.begin(), needs.end(), [&](const std::string& word) {
+    return contains(has, word) || (word != "head" && contains(has, "layer"));
+  });
+  return covers &&
+         !std::all_of(has.begin(), has.end(), [&](const std::string& word) { return contains(needs, word); });
 }
 
 class Adviser {
@@ -91,9 +111,26 @@ class Adviser {
         try_with({.path = kMicroBatch, .from = number(micro), .to = number(size)}, std::move(changed));
       }
     }
+    if (resolved_.parallelism().expert() > 1) {
+      for (const std::string schedule : {kSequential, kOverlap, kDelayed}) {
+        if (schedule != ScheduleNow()) {
+          v1::JobSpec changed = resolved_;
+          v1::Parallelism& parallelism = *changed.mutable_parallelism();
+          parallelism.clear_overlap();
+          parallelism.mutable_dispatch()->set_separate_weight_gradients(false);
+          parallelism.set_schedule(schedule == kSequential ? v1::SCHEDULE_SEQUENTIAL : v1::SCHEDULE_OVERLAP);
+          if (schedule != kSequential) {
+            parallelism.mutable_overlap()->set_delay_weight_gradients(schedule == kDelayed);
+          }
+          try_with({.path = kSchedule, .from = ScheduleNow(), .to = schedule}, std::move(changed));
+        }
+      }
+    }
     if (!Fits(prediction_.device_bytes())) {
-      for (const char* words : {"head", "attention", "mlp", "attention,mlp", "layer", "layer,head"}) {
-        if (const std::string& now = resolved_.training().recompute(); now == "off") {
+      const std::string& now = resolved_.training().recompute();
+      for (const char* words :
+           {"head", "attention", "mlp", "attention,mlp", "attention,mlp,head", "layer", "layer,head"}) {
+        if (RecomputesMore(words, now)) {
           v1::JobSpec changed = resolved_;
           changed.mutable_training()->set_recompute(words);
           try_with({.path = kRecompute, .from = now, .to = words}, std::move(changed));
@@ -123,6 +160,13 @@ class Adviser {
     trial.arena_bytes = plan.stage.arena_bytes;
     trial.device_bytes = plan.stage.arena_bytes + OutsideBytes(plan, profile_);
     return trial;
+  }
+
+  std::string ScheduleNow() const {
+    const v1::Parallelism& parallelism = resolved_.parallelism();
+    return parallelism.schedule() != v1::SCHEDULE_OVERLAP   ? kSequential
+           : parallelism.overlap().delay_weight_gradients() ? kDelayed
+                                                            : kOverlap;
   }
 
   bool Fits(int64_t device_bytes) const {
@@ -167,7 +211,7 @@ class Adviser {
   // The changes that save something; without them, that nothing did.
   std::string TriedText() const {
     std::vector<std::string> help;
-    for (const char* path : {kPrefetch, kMicroBatch}) {
+    for (const char* path : {kSchedule, kPrefetch, kMicroBatch}) {
       if (const Trial* trial = Fastest(path); Saves(trial)) {
         help.push_back(Saving(*trial));
       }
@@ -178,11 +222,13 @@ class Adviser {
     const bool too_large =
         std::any_of(advice_.trials.begin(), advice_.trials.end(),
                     [this](const Trial& trial) { return Saves(&trial) && !Fits(trial.device_bytes); });
-    return absl::StrCat("No other prefetch or micro_batch_size that was tried", too_large ? " and fits" : "",
-                        " saves 1 %.");
+    return absl::StrCat("No other prefetch", resolved_.parallelism().expert() > 1 ? ", schedule" : "",
+                        " or micro_batch_size that was tried", too_large ? " and fits" : "", " saves 1 %.");
   }
 
-  bool AnySaves() const { return Saves(Fastest(kPrefetch)) || Saves(Fastest(kMicroBatch)); }
+  bool AnySaves() const {
+    return Saves(Fastest(kSchedule)) || Saves(Fastest(kPrefetch)) || Saves(Fastest(kMicroBatch));
+  }
 
   void SayMemory() {
     const int64_t needed = prediction_.device_bytes();

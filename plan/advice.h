@@ -32,9 +32,9 @@ struct Advice {
 
 // What limits the step that `prediction` says of `plan`, and which change helps: other prefetch distances
 // (larger ones only if compute stands still for 1 % of the step), and microbatches of twice and half the size
-// with the same global batch, are planned and simulated, on threads of their own; where the job does not fit
-// into the device's memory, recomputation and zero3 as well. Only what jobspec::Validate accepts is tried.
-// `resolved` is the plan's spec.
+// with the same global batch, and where ranks share experts the other schedules, are planned and simulated,
+// on threads of their own; where the job does not fit into the device's memory, recomputation and zero3 as
+// well. Only what jobspec::Validate accepts is tried. `resolved` is the plan's spec.
 Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
               const schedules::DeviceProfile& profile);
 

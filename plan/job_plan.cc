@@ -338,7 +338,9 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   if (plan.model.moe.ranks > 1) {
     const v1::Dispatch& dispatch = resolved.parallelism().dispatch();
     plan.model.moe.exact_chunks = HasExactChunks(dispatch, plan.model.moe);
-    plan.model.moe.rows_at_a_time = dispatch.rows_at_a_time();
+    if (dispatch.has_rows_at_a_time()) {
+      plan.model.moe.rows_at_a_time = dispatch.rows_at_a_time();
+    }
   }
   plan.units = model::DecoderUnits(plan.model);
   const int aligned = AlignedElementBytes(plan.precision);

@@ -83,12 +83,12 @@ schedules::Workload WorkloadOf(const JobPlan& plan) {
 }
 
 int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction) {
-  return prediction.busy_ns.at(schedules::ComputeStream(plan.stage.train));
+  return schedules::ComputingTime(plan.stage.train, prediction.simulation.timeline);
 }
 
 int64_t SlowedNanoseconds(const JobPlan& plan, const Prediction& prediction) {
-  const int64_t slowed = ComputeNanoseconds(plan, prediction) -
-                         prediction.simulation.undisturbed_ns.at(schedules::ComputeStream(plan.stage.train));
+  const schedules::StreamId compute = schedules::ComputeStream(plan.stage.train);
+  const int64_t slowed = prediction.busy_ns.at(compute) - prediction.simulation.undisturbed_ns.at(compute);
   // Each instruction's times are rounded to nanoseconds.
   return slowed > static_cast<int64_t>(prediction.simulation.timeline.instructions.size()) ? slowed : 0;
 }
@@ -121,11 +121,13 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
   }
   result.busy_ns = schedules::BusyNanoseconds(program, timeline);
   result.exposed_ns = schedules::ExposedCommunication(program, timeline);
+  result.exposed_by_stream = schedules::ExposedByStream(program, timeline);
   result.exposed_by = schedules::StallsByOpcode(program, timeline);
   result.critical_path = schedules::CriticalPath(program, timeline);
   result.memory = PlanMemory(plan);
   result.memory_curve = schedules::MemoryOverTime(program, timeline);
   result.memory_waits = MemoryWaitsOf(plan, profile, result.step_ns);
+  result.host_waits = schedules::HostWaitsOf(program, timeline);
   result.outside_bytes = OutsideBytes(plan, profile);
   return result;
 }

@@ -12,6 +12,7 @@
 #include "schedules/simulate/device_profile.h"
 #include "schedules/simulate/memory_curve.h"
 #include "schedules/simulate/simulator.h"
+#include "schedules/simulate/timeline.h"
 
 namespace tandem::plan {
 
@@ -31,18 +32,20 @@ struct Prediction {
   // profile knows no peak.
   double model_flops_utilization = 0;
   std::vector<int64_t> busy_ns;                     // by stream of the program
-  int64_t exposed_ns = 0;                           // a communication stream works and compute does not
+  int64_t exposed_ns = 0;                           // a communication stream works and none that computes
+  std::vector<int64_t> exposed_by_stream;           // of the program; streams may be exposed side by side
   std::map<schedules::Opcode, int64_t> exposed_by;  // what worked while compute waited for it
   std::vector<int> critical_path;                   // instructions
   MemoryPlan memory;
   schedules::MemoryCurve memory_curve;  // over the step
   MemoryWaits memory_waits;
+  schedules::HostWaits host_waits;
   int64_t outside_bytes = 0;  // on the device beside the arena; 0: the profile does not know
 
   int64_t device_bytes() const { return memory.arena_bytes + outside_bytes; }
 };
 
-// Of the compute stream.
+// How long a stream that computes works.
 int64_t ComputeNanoseconds(const JobPlan& plan, const Prediction& prediction);
 
 // By how much longer compute took than it would undisturbed: it shares processors or memory with

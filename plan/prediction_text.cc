@@ -56,6 +56,14 @@ std::string MemoryWaitsText(const MemoryWaits& waits, int64_t step_ns) {
                                                         ") of the step"));
 }
 
+// "24 for how many rows travel, 1.2 ms; compute was queued for 1.2 ms (100 %)".
+std::string HostWaitsText(const schedules::HostWaits& waits) {
+  return absl::StrCat(waits.count, " for how many rows travel, ", DurationText(waits.waited_ns),
+                      "; compute is queued for ", DurationText(waits.covered_ns), " (",
+                      ShareText(static_cast<double>(waits.covered_ns), static_cast<double>(waits.waited_ns)),
+                      ") of it");
+}
+
 // The arena beside the curve: what the difference is.
 std::string ArenaText(const Prediction& prediction) {
   const MemoryPlan& memory = prediction.memory;
@@ -111,7 +119,8 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
             absl::StrCat(DurationText(prediction.exposed_ns), " (",
                          ShareText(static_cast<double>(prediction.exposed_ns),
                                    static_cast<double>(prediction.step_ns)),
-                         ")"));
+                         ")", prediction.exposed_ns > 0 ? ": " : "",
+                         StreamTimes(program, prediction.exposed_by_stream, prediction.step_ns)));
   const std::vector<int64_t> path = PathTimes(plan, prediction);
   const int64_t gaps = prediction.step_ns - std::accumulate(path.begin(), path.end(), int64_t{0});
   AppendRow(text, "critical path",
@@ -122,6 +131,9 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                                                  ")")
                                   : ""));
   AppendRow(text, "memory waits", MemoryWaitsText(prediction.memory_waits, prediction.step_ns));
+  if (prediction.host_waits.count > 0) {
+    AppendRow(text, "host waits", HostWaitsText(prediction.host_waits));
+  }
   AppendRow(text, "arena", ArenaText(prediction));
   if (prediction.outside_bytes > 0) {
     AppendRow(text, "outside",
@@ -146,6 +158,12 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
   for (size_t s = 0; s < program.streams.size(); ++s) {
     if (prediction.busy_ns[s] > 0) {
       busy[program.streams[s].name] = Seconds(prediction.busy_ns[s]);
+    }
+  }
+  json exposed_by_stream = json::object();
+  for (size_t s = 0; s < program.streams.size(); ++s) {
+    if (prediction.exposed_by_stream[s] > 0) {
+      exposed_by_stream[program.streams[s].name] = Seconds(prediction.exposed_by_stream[s]);
     }
   }
   json exposed_by = json::object();
@@ -187,12 +205,17 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
           {"busy_seconds", busy},
           {"compute_slowed_seconds", Seconds(SlowedNanoseconds(plan, prediction))},
           {"exposed_seconds", Seconds(prediction.exposed_ns)},
+          {"exposed_by_stream", exposed_by_stream},
           {"exposed_by", exposed_by},
           {"critical_path", prediction.critical_path},
           {"memory_waits",
            {{"count", prediction.memory_waits.count},
             {"freed_bytes", prediction.memory_waits.freed_bytes},
             {"cost_seconds", Seconds(prediction.memory_waits.cost_ns)}}},
+          {"host_waits",
+           {{"count", prediction.host_waits.count},
+            {"waited_seconds", Seconds(prediction.host_waits.waited_ns)},
+            {"covered_seconds", Seconds(prediction.host_waits.covered_ns)}}},
           {"outside_bytes", prediction.outside_bytes > 0 ? json(prediction.outside_bytes) : json(nullptr)},
           {"timeline", instructions},
           {"memory_curve", curve}};

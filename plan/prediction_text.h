@@ -16,8 +16,9 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                              const schedules::DeviceProfile& profile);
 
 // All of it as data: {profile{...}, step_seconds, tokens_per_second, model_flops_utilization (null where the
-// peak is not known), busy_seconds{stream}, compute_slowed_seconds, exposed_seconds, exposed_by{opcode},
-// critical_path[], costs{}, memory_waits{count, freed_bytes, cost_seconds}, outside_bytes, timeline[{index,
+// peak is not known), busy_seconds{stream}, compute_slowed_seconds, exposed_seconds,
+// exposed_by_stream{stream}, exposed_by{opcode}, critical_path[], costs{}, memory_waits{count, freed_bytes,
+// cost_seconds}, host_waits{count, waited_seconds, covered_seconds}, outside_bytes, timeline[{index,
 // stream, what, start_ns, end_ns}], memory_curve[{ns, persistent, locals{kind}, in_use}]}. outside_bytes is
 // null where the profile does not know.
 nlohmann::json PredictionToJson(const JobPlan& plan, const Prediction& prediction,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/binder.h"
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -66,6 +67,17 @@ class OperandReader {
   const StageMemory& memory_;
   size_t next_ = 0;
 };
+
+// Whether the parameters of the node that counts in that state are frozen.
+bool IsFrozen(const schedules::Outline& outline, const Buffer& counter) {
+  for (const schedules::Node& node : outline.nodes) {
+    const std::vector<schedules::StateId>& counts = node.forward.state_adds;
+    if (std::find(counts.begin(), counts.end(), counter.subject) != counts.end()) {
+      return outline.units.at(node.forward.parameters.at(0).unit).frozen;
+    }
+  }
+  throw std::logic_error(absl::StrCat("no node counts in ", counter.name));
+}
 
 model::Pass PassOf(Opcode opcode) {
   switch (opcode) {
@@ -259,8 +271,10 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       BiasesMemory memory{.outcome = operands.Take(BufferKind::kOutcome),
                           .type = model::MainType(plan_.precision.common.compute)};
       while (operands.buffer().kind == BufferKind::kNodeState) {
+        const bool frozen = IsFrozen(plan_.outline, operands.buffer());
         const Memory tokens = operands.Take();
-        memory.routers.push_back({.tokens = tokens, .bias = operands.Take(BufferKind::kNodeState)});
+        memory.routers.push_back(
+            {.tokens = tokens, .bias = operands.Take(BufferKind::kNodeState), .frozen = frozen});
       }
       memory.exchanged = operands.Take(BufferKind::kScratch);
       return BindBiasUpdates(*communicator, memory, plan_.model.moe.router_bias_update_rate,

@@ -81,7 +81,7 @@ class Reporter {
   // tell: called on rank 0 with every summary, in step order, on the reporter's thread; what it does delays
   //   the next Submit, so it hands over and returns.
   // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
-  // more. `comm` outlives it; it is used by this thread only.
+  // more. `comm` outlives it; between Submit and the end of Flush this thread alone uses it.
   Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
            std::function<void(const StepSummary&)> tell,
            std::function<void(int64_t step, std::exception_ptr)> failed);

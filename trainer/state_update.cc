@@ -20,6 +20,7 @@ struct Router {
   at::Tensor tokens;  // [E], of this rank
   at::Tensor bias;
   int64_t offset = 0;  // of its tokens in a rank's
+  bool frozen = false;
 };
 
 }  // namespace
@@ -31,7 +32,8 @@ fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& me
   for (const BiasMemory& router : memory.routers) {
     routers.push_back({.tokens = device::FlatTensorIn(device, router.tokens, at::kDouble),
                        .bias = device::FlatTensorIn(device, router.bias, model::ScalarTypeOf(memory.type)),
-                       .offset = counted});
+                       .offset = counted,
+                       .frozen = router.frozen});
     counted += routers.back().tokens.numel();
   }
   at::Tensor all = device::FlatTensorIn(device, memory.exchanged, at::kDouble);
@@ -50,8 +52,10 @@ fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& me
     }
     comm.AllGather(own, all);
     for (Router& router : routers) {
-      ops.UpdateRouterBias(by_rank.narrow(1, router.offset, router.tokens.numel()), finite, rate,
-                           router.bias);
+      if (!router.frozen) {
+        ops.UpdateRouterBias(by_rank.narrow(1, router.offset, router.tokens.numel()), finite, rate,
+                             router.bias);
+      }
     }
   };
 }

@@ -17,6 +17,7 @@ namespace tandem::trainer {
 struct BiasMemory {
   device::Memory tokens;  // double, of this rank; zeros afterwards
   device::Memory bias;    // of type `BiasesMemory::type`
+  bool frozen = false;    // the bias stays as it is
 };
 
 struct BiasesMemory {
@@ -26,8 +27,8 @@ struct BiasesMemory {
   model::ComputeType type = model::ComputeType::kFp32;
 };
 
-// Exchanges the tokens of all routers (one all-gather), adds them up, and moves every bias by `rate`
-// (UpdateRouterBias of `ops`, which outlives the call): the same bits on every rank. Throws
+// Exchanges the tokens of all routers (one all-gather), adds them up, and moves every bias that is not frozen
+// by `rate` (UpdateRouterBias of `ops`, which outlives the call): the same bits on every rank. Throws
 // std::invalid_argument where a size does not fit.
 fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& memory, double rate,
                                 const ops::SparseOperations& ops, const device::Device& device);

@@ -175,10 +175,10 @@ struct PlanOptions {
   std::string file;
   std::vector<std::string> set;  // "training.steps=20": instead of what the file says
   Format format = Format::kTable;
-  bool program = false;         // print the step program too
-  std::string profile = "cpu";  // of the device: a preset's name or a file
-  std::string compare;          // "prefetch=0,1,2", or empty
-  std::string trace;            // file to write, or empty
+  bool program = false;                // print the step program too
+  std::string profile = "cpu";         // of the device: a preset's name or a file
+  std::optional<std::string> compare;  // "prefetch=0,1,2"
+  std::string trace;                   // file to write, or empty
   // Only what the check says of the train program without something: the waits of one instruction, or all of
   // it.
   std::optional<int> without_wait;

@@ -385,8 +385,8 @@ class Parser {
                      "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
         ->type_name("NAME|FILE");
     CLI::Option* compare =
-        plan->add_option(
-                "--compare", plan_options->compare,
+        plan->add_option_function<std::string>(
+                "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
                 "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4; or other "
                 "schedules: sequential,overlap,overlap+delay")
             ->check(NotEmpty())

@@ -228,8 +228,8 @@ int Plan(Context& context, const PlanOptions& options) {
                 absl::StrCat("plan: --profile ", Escape(options.profile), ": ", profile.status().message()));
   }
   result.profile = *std::move(profile);
-  if (!options.compare.empty()) {
-    absl::StatusOr<Comparison> comparison = ParseComparison(options.compare);
+  if (options.compare.has_value()) {
+    absl::StatusOr<Comparison> comparison = ParseComparison(*options.compare);
     if (!comparison.ok()) {
       return Fail(context.console, kUsage, absl::StrCat("plan: --compare: ", comparison.status().message()));
     }
@@ -252,7 +252,7 @@ int Plan(Context& context, const PlanOptions& options) {
     }
     result.prediction = *std::move(prediction);
     result.advice = plan::Advise(resolved, result.plan, result.prediction, result.profile);
-    if (!options.compare.empty()) {
+    if (options.compare.has_value()) {
       if (const std::optional<int> failed = Compare(context, job->spec, job->resolved, result)) {
         return *failed;
       }

@@ -99,8 +99,10 @@ absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
     result.values = absl::StrSplit(text.substr(equals + 1), ',', absl::SkipEmpty());
   }
   if (key.empty() || result.values.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", Escape(text), "\" is not a comparison; write a field and its values: prefetch=0,1,2"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", Escape(text),
+                     "\" is not a comparison; write a field and its values: prefetch=0,1,2, or "
+                     "schedules: sequential,overlap,overlap+delay"));
   }
   if (key == kAccumulation) {
     result.path = key;

@@ -72,7 +72,8 @@ v1::Event Failing(const State& state, const v1::Job& job, const v1::Cause& cause
   return event;
 }
 
-// Told once: the same cause comes again with every status, and after a new connection by a corrected clock.
+// So that one event reports it: the same cause comes again with every status, and after a new connection by a
+// corrected clock.
 bool IsSame(const v1::Cause& a, const v1::Cause& b) {
   return a.rank() == b.rank() && a.worker() == b.worker() && a.reason() == b.reason();
 }
@@ -365,7 +366,7 @@ std::string ReasonOf(v1::CheckpointProblem problem) {
 }
 
 // When the worker heard of it from its rank.
-absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointTold& in, absl::Time now) {
+absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointNoticed& in, absl::Time now) {
   const auto worker = state.workers.find(in.worker);
   if (!in.notice.has_at() || worker == state.workers.end()) {
     return now;
@@ -374,7 +375,8 @@ absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointTol
                   proto::FromProto(Current(job).started()));
 }
 
-Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointTold& in, absl::Time now) {
+Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointNoticed& in,
+                       absl::Time now) {
   Decision out;
   const bool known = entry.runtime.warning_attempt() == in.notice.id().attempt() &&
                      entry.runtime.warning_number() >= in.notice.number();
@@ -400,7 +402,7 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   return out;
 }
 
-Decision DecideCheckpoint(const State& state, const CheckpointTold& in, absl::Time now) {
+Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl::Time now) {
   Decision out;
   const AttemptKey key = KeyOf(in.notice.id());
   if (!RunsOn(state, key, in.worker)) {
@@ -429,9 +431,9 @@ Decision DecideCheckpoint(const State& state, const CheckpointTold& in, absl::Ti
 Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) {
   Decision out = DecideWorker(in.hello.worker_id(), true, in.session, now);
   for (const v1::CheckpointNotice& notice : in.hello.inventory().notices()) {
-    Decision told =
-        DecideCheckpoint(state, CheckpointTold{.worker = in.hello.worker_id(), .notice = notice}, now);
-    std::move(told.events.begin(), told.events.end(), std::back_inserter(out.events));
+    Decision noticed =
+        DecideCheckpoint(state, CheckpointNoticed{.worker = in.hello.worker_id(), .notice = notice}, now);
+    std::move(noticed.events.begin(), noticed.events.end(), std::back_inserter(out.events));
   }
   return out;
 }
@@ -452,7 +454,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
           },
           [&](const WorkerDraining&) { return Decision(); },  // observed; what follows is decided by Tick
           [&](const AttemptReport&) { return Decision(); },   // likewise
-          [&](const CheckpointTold& in) { return DecideCheckpoint(state, in, now); },
+          [&](const CheckpointNoticed& in) { return DecideCheckpoint(state, in, now); },
           [&](const Tick&) {
             Decision out;
             for (const auto& [id, entry] : state.jobs) {

@@ -57,7 +57,7 @@ struct WorkerDraining {
   std::string worker;
 };
 
-struct CheckpointTold {
+struct CheckpointNoticed {
   std::string worker;
   v1::CheckpointNotice notice;
 };
@@ -67,7 +67,7 @@ struct Tick {
 };
 
 using Input = std::variant<Submit, Cancel, AskCheckpoint, WorkerHello, WorkerDisconnected, WorkerDraining,
-                           AttemptReport, CheckpointTold, Tick>;
+                           AttemptReport, CheckpointNoticed, Tick>;
 
 // What `input` leads to.
 struct Decision {

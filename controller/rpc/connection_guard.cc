@@ -18,7 +18,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr size_t kReadBytes = 65536;
-constexpr absl::Duration kTellEvery = absl::Seconds(10);
+constexpr absl::Duration kLogRefusalsEvery = absl::Seconds(10);
 // What a client gets to take the last bytes that the server has written before it closed.
 constexpr absl::Duration kLinger = absl::Seconds(5);
 constexpr absl::Duration kHandshake = absl::Seconds(10);
@@ -210,16 +210,16 @@ void ConnectionGuard::Serve(uint64_t id) {
 }
 
 void ConnectionGuard::Tell(absl::Time now) {
-  if (refused_ > 0 && now - told_ >= kTellEvery) {
-    told_ = now;
+  if (refused_ > 0 && now - logged_ >= kLogRefusalsEvery) {
+    logged_ = now;
     platform::Log(platform::LogLevel::kWarning,
                   "messages that were too long, by themselves or together, were refused",
                   {{"messages", absl::StrCat(std::exchange(refused_, 0))},
                    {"most_bytes", absl::StrCat(options_.most_message_bytes)},
                    {"most_unfinished_bytes", absl::StrCat(unfinished_.most_bytes)}});
   }
-  if (turned_away_ > 0 && now - told_of_clients_ >= kTellEvery) {
-    told_of_clients_ = now;
+  if (turned_away_ > 0 && now - clients_logged_ >= kLogRefusalsEvery) {
+    clients_logged_ = now;
     platform::Log(platform::LogLevel::kWarning, "clients were turned away",
                   {{"clients", absl::StrCat(std::exchange(turned_away_, 0))}, {"last", why_}});
   }

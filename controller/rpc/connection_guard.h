@@ -99,10 +99,10 @@ class ConnectionGuard {
   std::set<uint64_t> strangers_;  // who they are is not known yet, or nobody; the oldest first
   std::set<std::pair<absl::Time, uint64_t>> closing_;  // until when; some are gone
   int64_t refused_ = 0;                                // messages since the last line
-  absl::Time told_ = absl::InfinitePast();
+  absl::Time logged_ = absl::InfinitePast();
   int64_t turned_away_ = 0;  // clients since the last line
   std::string why_;          // the last of them
-  absl::Time told_of_clients_ = absl::InfinitePast();
+  absl::Time clients_logged_ = absl::InfinitePast();
   std::thread thread_;
 };
 

@@ -54,7 +54,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-constexpr absl::Duration kTellOfRoomEvery = absl::Seconds(10);  // of what happens at every tick
+constexpr absl::Duration kLogNoRoomEvery = absl::Seconds(10);  // of what happens at every tick
 constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
 constexpr int kMostCallsOfAConnection = 1000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
@@ -176,7 +176,7 @@ struct Server::Parts {
   std::vector<std::string> addresses;
   std::string metrics_address;
 
-  absl::Time no_room_told = absl::InfinitePast();  // of the engine's thread
+  absl::Time no_room_logged = absl::InfinitePast();  // of the engine's thread
   absl::Mutex mu;
   platform::SteadyCondition changed;  // of `stopping`
   bool stopping ABSL_GUARDED_BY(mu) = false;
@@ -246,8 +246,8 @@ void Server::Parts::RefreshTls() {
 }
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
-  if (no_room_told != absl::InfinitePast()) {
-    no_room_told = absl::InfinitePast();
+  if (no_room_logged != absl::InfinitePast()) {
+    no_room_logged = absl::InfinitePast();
     platform::Log(platform::LogLevel::kInfo, "there is room to store things again", {});
   }
   for (const v1::Event& event : events) {
@@ -275,8 +275,8 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
 void Server::Parts::OnNoRoom(const absl::Status& status) {
   metrics->CommitRefused();
   const absl::Time now = clock.Now();
-  if (now - no_room_told >= kTellOfRoomEvery) {
-    no_room_told = now;
+  if (now - no_room_logged >= kLogNoRoomEvery) {
+    no_room_logged = now;
     platform::Log(platform::LogLevel::kError,
                   "no room to store anything: jobs are neither taken nor moved on until there is; what runs "
                   "goes on, and what is there can be read",

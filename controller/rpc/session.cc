@@ -209,7 +209,7 @@ void Session::Handle() {
                    [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
       break;
     case v1::WorkerMessage::kCheckpoint:
-      engine_.Post(CheckpointTold{.worker = worker, .notice = incoming_.checkpoint()},
+      engine_.Post(CheckpointNoticed{.worker = worker, .notice = incoming_.checkpoint()},
                    [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
       break;
     case v1::WorkerMessage::kSet:

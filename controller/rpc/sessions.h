@@ -62,7 +62,7 @@ class Sessions {
   // Ends every stream, now and later.
   void Close();
 
-  // Told of every worker whose session ended, from any thread. Set before the first Open.
+  // Called with every worker whose session ended, from any thread. Set before the first Open.
   void OnGone(std::function<void(const std::string& worker)> gone) { gone_ = std::move(gone); }
 
   // When a connected worker was last heard of.

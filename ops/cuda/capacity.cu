@@ -55,7 +55,7 @@ __global__ void DropSlots(int64_t capacity, const int64_t* ranked, int64_t slots
       int64_t before = row - begin;
       if (last_of != nullptr && end - begin > capacity) {
         const T last = last_of[expert];
-        const T margin = isfinite(last) ? last * kEqualProbabilities<T> : 0;
+        const T margin = isfinite(last) ? abs(last) * kEqualProbabilities<T> : 0;
         const T above = last + margin;
         const T below = last - margin;
         before = 0;

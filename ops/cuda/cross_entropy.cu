@@ -16,9 +16,10 @@ constexpr int kRowThreads = 1024;
 
 // A block's row is read twice, the second time from the second-level cache, where the rows of all blocks that
 // run at once have room: large rows ask for shared memory that they do not use, so that a multiprocessor has
-// one block.
+// one block. A GPU that gives a block less gets as much as it gives.
 constexpr int64_t kLargeRow = 128 << 10;
 constexpr int kAloneBytes = 120 << 10;
+constexpr int kOwnBytes = 4 << 10;  // at most what the kernel has of its own
 
 // The gradients of a row's logits, by the kBlock threads of a block; may be in place. target: the column that
 // is subtracted from, outside of them: none.
@@ -246,13 +247,22 @@ int Attribute(cudaDeviceAttr attribute) {
   return value;
 }
 
+// Whether what the GPU loaded is the kernel's code for GPUs with clusters of blocks. A build for older ones
+// has a kernel without any, which a newer GPU compiles from that intermediate code.
+template <typename Kernel>
+bool IsCompiledForClusters(Kernel* kernel) {
+  cudaFuncAttributes attributes;
+  return Attribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
+         cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
+}
+
 // Launches CrossEntropyHeldRows where it is for such rows; otherwise returns false.
 template <typename E, int N, typename T>
 bool LaunchHeldRows(const E* logits, const Tokens& targets, int64_t columns, T scale, T* losses,
                     E* grad_logits, int& error, Stream stream) {
   if constexpr (sizeof(T) == 4 && N == kPackSize<E>) {
     if (columns * static_cast<int64_t>(sizeof(E)) > kLargeRow && columns <= kMaxHeldColumns<E> &&
-        Attribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
+        IsCompiledForClusters(CrossEntropyHeldRows<E>) &&
         Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) >= 2 * (kStagedBytes + 4096)) {
       const auto kernel = CrossEntropyHeldRows<E>;
       error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kStagedBytes);
@@ -281,10 +291,12 @@ int CrossEntropy(const E* logits, const Tokens& targets, int64_t columns, Arithm
       if (LaunchHeldRows<E, N>(logits, targets, columns, scale, losses, grad_logits, error, stream)) return;
       const auto kernel = CrossEntropyRow<E, N, T>;
       const bool alone = columns * static_cast<int64_t>(sizeof(E)) > kLargeRow;
+      const int kept_free =
+          alone ? std::min(kAloneBytes, Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes) : 0;
       if (alone) {
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kAloneBytes);
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kept_free);
       }
-      kernel<<<static_cast<unsigned>(rows), kRowThreads, alone ? kAloneBytes : 0, stream>>>(
+      kernel<<<static_cast<unsigned>(rows), kRowThreads, static_cast<size_t>(kept_free), stream>>>(
           logits, targets, columns, scale, losses, grad_logits);
     });
   }

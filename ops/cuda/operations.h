@@ -11,7 +11,7 @@ namespace tandem::ops {
 // backward. Token ids outside the vocabulary give NaN instead of an error.
 const Operations& CudaOperations();
 
-// Own kernels throughout, the experts' products too.
+// Own kernels, the experts' products too where only the GPU knows their rows.
 const SparseOperations& CudaSparseOperations();
 
 }  // namespace tandem::ops

@@ -2,6 +2,8 @@
 // The choice of experts and its gradient, a warp a token.
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "ops/cuda/router.cuh"
 #include "ops/cuda/sparse_kernels.h"
 
@@ -10,6 +12,7 @@ namespace {
 
 // Added to the sum of sigmoids that probabilities are divided by, as on the CPU (router.cc).
 constexpr double kSumEpsilon = 1e-20;
+constexpr int64_t kBlockBytes = 48 << 10;  // of shared memory, that a block has without asking for it
 
 // What a warp keeps of its token.
 template <typename T>
@@ -29,6 +32,9 @@ struct TokenMemory {
   static __host__ __device__ int64_t Bytes(const RouterConfig& config) {
     return NumberBytes(config) + (config.top_k + config.groups) * static_cast<int64_t>(sizeof(int64_t));
   }
+  // All experts chosen, each a group of its own.
+  static constexpr int64_t kMostBytes =
+      kMostGroups * static_cast<int64_t>(3 * sizeof(T) + 2 * sizeof(int64_t));
 
   T* keys;           // [E]: what is compared
   T* scores;         // [k]: of the chosen, before scaling
@@ -231,6 +237,14 @@ __global__ void MoveBias(const double* tokens, int64_t ranks, int64_t stride, in
   }
 }
 
+// Of a block, whose memory holds that of as many tokens: one fits whatever the number of experts, of which
+// there are at most kMostGroups.
+template <typename T>
+int WarpsOf(const RouterConfig& config) {
+  static_assert(TokenMemory<T>::kMostBytes <= kBlockBytes);
+  return static_cast<int>(std::clamp<int64_t>(kBlockBytes / TokenMemory<T>::Bytes(config), 1, kRouterWarps));
+}
+
 }  // namespace
 
 template <typename T>
@@ -238,8 +252,9 @@ int Route(const RouterConfig& config, const T* logits, const T* bias, int64_t to
           T* probabilities, Stream stream) {
   if (config.experts > kMostGroups) return cudaErrorInvalidValue;
   if (tokens == 0) return cudaSuccess;
-  RouteTokens<<<TokenBlocks(tokens), kRouterWarps * 32, kRouterWarps * TokenMemory<T>::Bytes(config),
-                stream>>>(config, logits, bias, tokens, chosen, probabilities);
+  const int warps = WarpsOf<T>(config);
+  RouteTokens<<<TokenBlocks(tokens, warps), warps * 32, warps * TokenMemory<T>::Bytes(config), stream>>>(
+      config, logits, bias, tokens, chosen, probabilities);
   return cudaGetLastError();
 }
 
@@ -248,7 +263,8 @@ int RouteBackward(const RouterConfig& config, const T* logits, const int64_t* ra
                   const T* grad_probabilities, int64_t tokens, T* grad_logits, Stream stream) {
   if (config.experts > kMostGroups) return cudaErrorInvalidValue;
   if (tokens == 0) return cudaSuccess;
-  RouteTokensBackward<<<TokenBlocks(tokens), kRouterWarps * 32, kRouterWarps * TokenMemory<T>::Bytes(config),
+  const int warps = WarpsOf<T>(config);
+  RouteTokensBackward<<<TokenBlocks(tokens, warps), warps * 32, warps * TokenMemory<T>::Bytes(config),
                         stream>>>(config, logits, ranked, chosen, grad_probabilities, tokens, grad_logits);
   return cudaGetLastError();
 }

@@ -10,17 +10,17 @@
 // A warp looks at the scores of one token: lane l at every 32nd from l on.
 namespace tandem::ops::cuda {
 
-constexpr int kRouterWarps = 4;  // of a block
+constexpr int kRouterWarps = 4;  // of a block, at most
 constexpr unsigned kEveryLane = 0xFFFFFFFF;
 
 __device__ inline int LaneOf() { return static_cast<int>(threadIdx.x % 32); }
 
 // The token of this warp.
 __device__ inline int64_t TokenOfWarp() {
-  return static_cast<int64_t>(blockIdx.x) * kRouterWarps + threadIdx.x / 32;
+  return static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
 }
-inline unsigned TokenBlocks(int64_t tokens) {
-  return static_cast<unsigned>((tokens + kRouterWarps - 1) / kRouterWarps);
+inline unsigned TokenBlocks(int64_t tokens, int warps = kRouterWarps) {
+  return static_cast<unsigned>((tokens + warps - 1) / warps);
 }
 
 template <typename T>

@@ -15,10 +15,14 @@ __global__ void PermutePacks(const E* tokens, int64_t count, int64_t slots, cons
   TANDEM_EACH(i, count * packs) {
     const int64_t token = i / packs;
     const int64_t pack = i % packs;
-    const Pack<E, N> value = PackAt<E, N>(tokens, i);
+    Pack<E, N> value;
+    bool is_read = false;  // many tokens have no row here
     for (int64_t slot = token * slots; slot < (token + 1) * slots; ++slot) {
       const int64_t row = row_of[slot];
-      if (row >= first && row < first + rows) SetPack(out, (row - first) * packs + pack, value);
+      if (row < first || row >= first + rows) continue;
+      if (!is_read) value = PackAt<E, N>(tokens, i);
+      is_read = true;
+      SetPack(out, (row - first) * packs + pack, value);
     }
   }
 }

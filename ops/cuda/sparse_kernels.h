@@ -31,7 +31,7 @@ int MarkRanks(const int64_t* chosen, int64_t tokens, int64_t top_k, int64_t expe
 int PlanWindow(const int64_t* counts, int64_t groups, int64_t first, int64_t rows, int64_t* begins,
                Stream stream);
 
-// Of any elements of `element_bytes`, 1, 2, 4 or 8.
+// Of any elements of `element_bytes`, 2, 4 or 8.
 int Permute(const void* tokens, int64_t count, int64_t slots_of_a_token, const int64_t* row_of, int64_t first,
             int64_t rows, int64_t columns, int64_t element_bytes, void* out, Stream stream);
 

@@ -5,10 +5,12 @@
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "ops/cuda/operations.h"
 #include "ops/cuda/sparse_kernels.h"
+#include "ops/grouped_linear.h"
 #include "ops/router.h"
 #include "ops/sparse_work.h"
 #include "ops/tensor_access.h"
@@ -47,7 +49,10 @@ void CheckExperts(const char* operation, int64_t experts) {
 // Where the rows of experts begin, and the number of these.
 struct Groups {
   Groups(const at::Tensor& begins, const at::Tensor& weight)
-      : begins(Integers(begins)), experts(begins.numel() - 1), outputs(weight.size(0) / experts) {
+      : begins(Integers(begins)),
+        experts(begins.numel() - 1),
+        outputs(weight.size(0) / std::max<int64_t>(1, experts)) {
+    TORCH_CHECK(experts > 0, "no experts");
     CheckElements("begins", begins, experts + 1, kOnGpu);
     CheckMatrix("weight", weight, experts * outputs, weight.size(1), kOnGpu);
   }
@@ -69,13 +74,15 @@ int64_t SlotsOf(const at::Tensor& tokens, const at::Tensor& rows, const at::Tens
 }
 
 void CheckSlots(const at::Tensor& chosen, const at::Tensor& place, const at::Tensor& row_probabilities,
-                const at::Tensor& probabilities) {
+                const at::Tensor& probabilities, int64_t experts_of_a_rank) {
   const int64_t tokens = chosen.size(0);
   CheckMatrix("chosen", chosen, tokens, chosen.size(1), kOnGpu);
   CheckMatrix("place", place, tokens, place.size(1), kOnGpu);
   CheckMatrix("probabilities", probabilities, tokens, chosen.size(1), kOnGpu);
   CheckMatrix("row_probabilities", row_probabilities, row_probabilities.size(0), row_probabilities.size(1),
               kOnGpu);
+  TORCH_CHECK(row_probabilities.size(1) >= std::min(chosen.size(1), experts_of_a_rank),
+              "a row has too few slots: ", row_probabilities.size(1));
 }
 
 class CudaSparse final : public SparseOperations {
@@ -231,7 +238,7 @@ class CudaSparse final : public SparseOperations {
 
   void SendSlots(const at::Tensor& chosen, const at::Tensor& probabilities, const at::Tensor& place,
                  int64_t experts_of_a_rank, at::Tensor& slots, at::Tensor& row_probabilities) const override {
-    CheckSlots(chosen, place, row_probabilities, probabilities);
+    CheckSlots(chosen, place, row_probabilities, probabilities, experts_of_a_rank);
     CheckMatrix("slots", slots, row_probabilities.size(0), row_probabilities.size(1), kOnGpu);
     WithStatistics(probabilities, [&]<typename T>(T) {
       CheckStarted(
@@ -244,7 +251,7 @@ class CudaSparse final : public SparseOperations {
 
   void CollectSlots(const at::Tensor& row_probabilities, const at::Tensor& chosen, const at::Tensor& place,
                     int64_t experts_of_a_rank, bool add, at::Tensor& probabilities) const override {
-    CheckSlots(chosen, place, row_probabilities, probabilities);
+    CheckSlots(chosen, place, row_probabilities, probabilities, experts_of_a_rank);
     WithStatistics(probabilities, [&]<typename T>(T) {
       CheckStarted(
           cuda::CollectSlots(ElementsOf<T>(row_probabilities), Integers(chosen), Integers(place),
@@ -255,7 +262,11 @@ class CudaSparse final : public SparseOperations {
   }
 
   void GroupedLinear(const at::Tensor& begins, const at::Tensor& x, const at::Tensor& weight, at::Tensor& y,
-                     Workspace) const override {
+                     Workspace work) const override {
+    if (!begins.is_cuda()) {
+      ops::GroupedLinear(CudaOperations(), begins, x, weight, y, work);
+      return;
+    }
     const Groups groups(begins, weight);
     const int64_t inputs = weight.size(1);
     CheckMatrix("x", x, x.size(0), inputs, kOnGpu);
@@ -269,7 +280,12 @@ class CudaSparse final : public SparseOperations {
   }
 
   void GroupedLinearBackwardInput(const at::Tensor& begins, const at::Tensor& grad_y,
-                                  const at::Tensor& weight, at::Tensor& grad_x, Workspace) const override {
+                                  const at::Tensor& weight, at::Tensor& grad_x,
+                                  Workspace work) const override {
+    if (!begins.is_cuda()) {
+      ops::GroupedLinearBackwardInput(CudaOperations(), begins, grad_y, weight, grad_x, work);
+      return;
+    }
     const Groups groups(begins, weight);
     const int64_t inputs = weight.size(1);
     CheckMatrix("grad_y", grad_y, grad_y.size(0), groups.outputs, kOnGpu);
@@ -283,7 +299,11 @@ class CudaSparse final : public SparseOperations {
   }
 
   void GroupedLinearBackwardWeight(const at::Tensor& begins, const at::Tensor& grad_y, const at::Tensor& x,
-                                   bool add, at::Tensor& grad_weight, Workspace) const override {
+                                   bool add, at::Tensor& grad_weight, Workspace work) const override {
+    if (!begins.is_cuda()) {
+      ops::GroupedLinearBackwardWeight(CudaOperations(), begins, grad_y, x, add, grad_weight, work);
+      return;
+    }
     const Groups groups(begins, grad_weight);
     const int64_t inputs = grad_weight.size(1);
     CheckMatrix("grad_y", grad_y, x.size(0), groups.outputs, kOnGpu);

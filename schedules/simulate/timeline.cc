@@ -40,6 +40,39 @@ std::vector<Interval> CommunicationTimes(const Program& program, const Timeline&
   return WorkingTimes(program, timeline, [&](StreamId stream) { return Communicates(program, stream); });
 }
 
+// What of `times` lies outside of all `others`; both ascending and disjoint, and so is the result.
+std::vector<Interval> Without(const std::vector<Interval>& times, const std::vector<Interval>& others) {
+  std::vector<Interval> result;
+  size_t next = 0;  // first of the others that may end after what is left
+  for (Interval left : times) {
+    while (next < others.size() && others[next].second <= left.first) {
+      ++next;
+    }
+    for (size_t k = next; k < others.size() && others[k].first < left.second; ++k) {
+      if (others[k].first > left.first) {
+        result.emplace_back(left.first, others[k].first);
+      }
+      left.first = std::min(left.second, others[k].second);
+    }
+    if (left.first < left.second) {
+      result.push_back(left);
+    }
+  }
+  return result;
+}
+
+int64_t Length(const std::vector<Interval>& times) {
+  int64_t sum = 0;
+  for (const auto& [start, end] : times) {
+    sum += end - start;
+  }
+  return sum;
+}
+
+std::vector<Interval> ComputingTimes(const Program& program, const Timeline& timeline) {
+  return WorkingTimes(program, timeline, [&](StreamId stream) { return Computes(program, stream); });
+}
+
 bool Works(const InstructionTime& time) { return time.end_ns > time.start_ns; }
 
 // The instruction, on another stream, that ended last of all that `i` depends on. What takes no time is
@@ -108,7 +141,11 @@ std::vector<int64_t> BusyNanoseconds(const Program& program, const Timeline& tim
 std::vector<Stall> ComputeStalls(const Program& program, const Timeline& timeline) {
   CheckSizes(program, timeline);
   const std::vector<int> bound_by = BoundBy(program, timeline);
-  const std::vector<Interval> communication = CommunicationTimes(program, timeline);
+  const StreamId compute = ComputeStream(program);
+  const std::vector<Interval> communication =
+      Without(CommunicationTimes(program, timeline), WorkingTimes(program, timeline, [&](StreamId stream) {
+                return stream != compute && Computes(program, stream);
+              }));
   size_t next = 0;  // first interval that may reach into the gap: gaps ascend
   const auto exposed = [&](int64_t start, int64_t end) {
     int64_t sum = 0;
@@ -122,7 +159,6 @@ std::vector<Stall> ComputeStalls(const Program& program, const Timeline& timelin
   };
 
   std::vector<Stall> stalls;
-  const StreamId compute = ComputeStream(program);
   int64_t free_since = 0;
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
     const InstructionTime& time = timeline.instructions[i];
@@ -150,34 +186,55 @@ std::vector<Stall> ComputeStalls(const Program& program, const Timeline& timelin
 
 std::vector<Interval> ExposedTimes(const Program& program, const Timeline& timeline) {
   CheckSizes(program, timeline);
-  const StreamId computes = ComputeStream(program);
-  const std::vector<Interval> compute =
-      WorkingTimes(program, timeline, [&](StreamId stream) { return stream == computes; });
-  std::vector<Interval> exposed;
-  size_t next = 0;  // first time of compute that may end after what is left of the communication
-  for (Interval left : CommunicationTimes(program, timeline)) {
-    while (next < compute.size() && compute[next].second <= left.first) {
-      ++next;
+  return Without(CommunicationTimes(program, timeline), ComputingTimes(program, timeline));
+}
+
+int64_t ComputingTime(const Program& program, const Timeline& timeline) {
+  CheckSizes(program, timeline);
+  return Length(ComputingTimes(program, timeline));
+}
+
+HostWaits HostWaitsOf(const Program& program, const Timeline& timeline) {
+  CheckSizes(program, timeline);
+  const std::vector<Interval> computing = ComputingTimes(program, timeline);
+  HostWaits waits;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.opcode != Opcode::kHostWait) {
+      continue;
     }
-    for (size_t k = next; k < compute.size() && compute[k].first < left.second; ++k) {
-      if (compute[k].first > left.first) {
-        exposed.emplace_back(left.first, compute[k].first);
-      }
-      left.first = std::min(left.second, compute[k].second);
+    int last = -1;
+    for (const Wait& wait : instruction.waits) {
+      last = Later(timeline, last, wait.instruction);
     }
-    if (left.first < left.second) {
-      exposed.push_back(left);
+    ++waits.count;
+    if (last >= 0) {
+      const Interval trip(timeline.instructions[last].start_ns, timeline.instructions[i].end_ns);
+      const int64_t length = std::max<int64_t>(0, trip.second - trip.first);
+      waits.waited_ns += length;
+      waits.covered_ns += length - Length(Without({trip}, computing));
     }
   }
-  return exposed;
+  return waits;
 }
 
 int64_t ExposedCommunication(const Program& program, const Timeline& timeline) {
-  int64_t sum = 0;
-  for (const auto& [start, end] : ExposedTimes(program, timeline)) {
-    sum += end - start;
+  return Length(ExposedTimes(program, timeline));
+}
+
+std::vector<int64_t> ExposedByStream(const Program& program, const Timeline& timeline) {
+  CheckSizes(program, timeline);
+  const std::vector<Interval> computing = ComputingTimes(program, timeline);
+  std::vector<int64_t> exposed;
+  for (size_t s = 0; s < program.streams.size(); ++s) {
+    const auto stream = static_cast<StreamId>(s);
+    exposed.push_back(Communicates(program, stream)
+                          ? Length(Without(WorkingTimes(program, timeline,
+                                                        [stream](StreamId other) { return other == stream; }),
+                                           computing))
+                          : 0);
   }
-  return sum;
+  return exposed;
 }
 
 std::map<Opcode, int64_t> StallsByOpcode(const Program& program, const Timeline& timeline) {

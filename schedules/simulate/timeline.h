@@ -61,7 +61,7 @@ struct Stall {
   int cause = -1;  // instruction of another stream whose end it waited for; of the last gap, what ended last
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  // Of it, how long a communication stream worked: the exposed part.
+  // Of it, how long a communication stream worked and no other one that computes: the exposed part.
   int64_t exposed_ns = 0;
 };
 
@@ -71,11 +71,27 @@ std::vector<Stall> ComputeStalls(const Program& program, const Timeline& timelin
 
 using Interval = std::pair<int64_t, int64_t>;  // [start, end), nanoseconds
 
-// When a communication stream works and the compute stream does not, ascending and disjoint.
+// When a communication stream works and none that computes, ascending and disjoint.
 std::vector<Interval> ExposedTimes(const Program& program, const Timeline& timeline);
 
-// How long that is.
+// How long a stream that computes works.
+int64_t ComputingTime(const Program& program, const Timeline& timeline);
+
+// What the issuing thread waits for: each HostWait from the start of the exchange that writes what it reads
+// until it has ended; nothing is issued meanwhile.
+struct HostWaits {
+  int count = 0;
+  int64_t waited_ns = 0;   // all of them
+  int64_t covered_ns = 0;  // of it, while compute that was issued before works
+  bool operator==(const HostWaits&) const = default;
+};
+HostWaits HostWaitsOf(const Program& program, const Timeline& timeline);
+
+// How long communication is exposed.
 int64_t ExposedCommunication(const Program& program, const Timeline& timeline);
+
+// By stream: how long it communicates and none computes. Streams may do so at the same time.
+std::vector<int64_t> ExposedByStream(const Program& program, const Timeline& timeline);
 
 // Per opcode of the instructions that compute waited for or that these queued behind: how long they worked on
 // their stream during the stalls.

@@ -187,7 +187,11 @@ TEST_F(PlanTest, ComparesSchedules) {
 
 TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
   const std::map<std::string, std::string> kBad = {
-      {"prefetch", "\"prefetch\" is not a comparison; write a field and its values: prefetch=0,1,2"},
+      {"prefetch",
+       "\"prefetch\" is not a comparison; write a field and its values: prefetch=0,1,2, or schedules: "
+       "sequential,overlap,overlap+delay"},
+      {"", "\"\" is not a comparison"},
+      {"overlap+", "or schedules: sequential,overlap,overlap+delay"},
       {"prefetch=", "is not a comparison"},
       {"=1", "is not a comparison"},
       {"prefech=1", "a job has no field \"prefech\" with one value; did you mean prefetch?"},

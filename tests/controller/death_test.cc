@@ -150,12 +150,12 @@ TEST(DeathTest, ACheckpointThatIsToldLateKeepsItsTime) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.now += absl::Minutes(5);
-  CheckpointTold told{.worker = "a"};
-  told.notice.mutable_id()->set_job_id("id-job");
-  told.notice.mutable_id()->set_attempt(1);
-  told.notice.mutable_committed()->set_step(5);
-  *told.notice.mutable_at() = proto::ToProto(kStart + absl::Seconds(7));
-  driver.Feed(told);
+  CheckpointNoticed noticed{.worker = "a"};
+  noticed.notice.mutable_id()->set_job_id("id-job");
+  noticed.notice.mutable_id()->set_attempt(1);
+  noticed.notice.mutable_committed()->set_step(5);
+  *noticed.notice.mutable_at() = proto::ToProto(kStart + absl::Seconds(7));
+  driver.Feed(noticed);
   EXPECT_EQ(driver.events.back().reason(), "CheckpointCommitted");
   EXPECT_EQ(proto::FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
 }
@@ -179,7 +179,7 @@ TEST(DeathTest, ACheckpointThatAnInventorySaysWithTheEndOfItsAttemptIsNotLost) {
   EXPECT_EQ(driver.Job().checkpoints().last_step(), 50);
   // It is sent again after the welcome.
   const size_t num_events = driver.events.size();
-  driver.Feed(CheckpointTold{.worker = "a", .notice = notice});
+  driver.Feed(CheckpointNoticed{.worker = "a", .notice = notice});
   EXPECT_EQ(driver.events.size(), num_events);
 }
 

@@ -53,11 +53,11 @@ TEST(DecideTest, FoldingTheLogGivesTheRows) {
   notice.mutable_id()->set_job_id("id-job");
   notice.mutable_id()->set_attempt(1);
   notice.mutable_committed()->set_step(10);
-  driver.Feed(CheckpointTold{.worker = "a", .notice = notice});
+  driver.Feed(CheckpointNoticed{.worker = "a", .notice = notice});
   notice.set_number(2);
   notice.clear_committed();
   notice.mutable_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
-  driver.Feed(CheckpointTold{.worker = "a", .notice = notice});
+  driver.Feed(CheckpointNoticed{.worker = "a", .notice = notice});
   v1::AttemptStatus status = StatusOf("id-job");
   v1::RankStatus& rank = AddRank(status, 0, v1::RANK_PHASE_STEPPING);
   rank.set_step(12);
@@ -365,11 +365,11 @@ TEST(DecideTest, CheckpointsAreToldOnce) {
   notice.mutable_id()->set_attempt(1);
   notice.mutable_committed()->set_step(10);
   notice.mutable_committed()->set_path("runs/step-10");
-  EXPECT_EQ(driver.Feed(CheckpointTold{.worker = "a", .notice = notice}).events.size(), 1U);
-  EXPECT_EQ(driver.Feed(CheckpointTold{.worker = "a", .notice = notice}).events.size(), 0U);
+  EXPECT_EQ(driver.Feed(CheckpointNoticed{.worker = "a", .notice = notice}).events.size(), 1U);
+  EXPECT_EQ(driver.Feed(CheckpointNoticed{.worker = "a", .notice = notice}).events.size(), 0U);
   notice.mutable_id()->set_attempt(2);
   notice.mutable_committed()->set_step(20);
-  EXPECT_EQ(driver.Feed(CheckpointTold{.worker = "a", .notice = notice}).events.size(), 0U)
+  EXPECT_EQ(driver.Feed(CheckpointNoticed{.worker = "a", .notice = notice}).events.size(), 0U)
       << "not that attempt";
   EXPECT_EQ(driver.Job().last_step(), 10);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
@@ -379,38 +379,38 @@ TEST(DecideTest, OnlyAWorkerOfTheAttemptTellsOfItsCheckpoints) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Connect("stranger", 1);
-  CheckpointTold told{.worker = "stranger"};
-  told.notice.mutable_id()->set_job_id("id-job");
-  told.notice.mutable_id()->set_attempt(1);
-  told.notice.mutable_committed()->set_step(1000);
-  EXPECT_EQ(driver.Feed(told).events.size(), 0U);
+  CheckpointNoticed noticed{.worker = "stranger"};
+  noticed.notice.mutable_id()->set_job_id("id-job");
+  noticed.notice.mutable_id()->set_attempt(1);
+  noticed.notice.mutable_committed()->set_step(1000);
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 0U);
   EXPECT_EQ(driver.Job().last_step(), 0);
-  told.worker = "b";
-  EXPECT_EQ(driver.Feed(told).events.size(), 1U);
+  noticed.worker = "b";
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
 }
 
-CheckpointTold Warned(uint64_t number, v1::CheckpointProblem problem, int64_t step) {
-  CheckpointTold told{.worker = "a"};
-  told.notice.mutable_id()->set_job_id("id-job");
-  told.notice.mutable_id()->set_attempt(1);
-  told.notice.set_number(number);
-  told.notice.mutable_warning()->set_problem(problem);
-  told.notice.mutable_warning()->set_step(step);
-  told.notice.mutable_warning()->set_message("no space");
-  return told;
+CheckpointNoticed Warned(uint64_t number, v1::CheckpointProblem problem, int64_t step) {
+  CheckpointNoticed noticed{.worker = "a"};
+  noticed.notice.mutable_id()->set_job_id("id-job");
+  noticed.notice.mutable_id()->set_attempt(1);
+  noticed.notice.set_number(number);
+  noticed.notice.mutable_warning()->set_problem(problem);
+  noticed.notice.mutable_warning()->set_step(step);
+  noticed.notice.mutable_warning()->set_message("no space");
+  return noticed;
 }
 
 TEST(DecideTest, AWarningAboutTheTrainingIsAnEventOnce) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
-  CheckpointTold told{.worker = "a"};
-  told.notice.mutable_id()->set_job_id("id-job");
-  told.notice.mutable_id()->set_attempt(1);
-  told.notice.set_number(3);
-  told.notice.mutable_training()->set_step(7);
-  told.notice.mutable_training()->set_message("model.norm.weight (held by rank 1)");
-  EXPECT_EQ(driver.Feed(told).events.size(), 1U);
-  EXPECT_EQ(driver.Feed(told).events.size(), 0U) << "sent again after a lost connection";
+  CheckpointNoticed noticed{.worker = "a"};
+  noticed.notice.mutable_id()->set_job_id("id-job");
+  noticed.notice.mutable_id()->set_attempt(1);
+  noticed.notice.set_number(3);
+  noticed.notice.mutable_training()->set_step(7);
+  noticed.notice.mutable_training()->set_message("model.norm.weight (held by rank 1)");
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 0U) << "sent again after a lost connection";
   const v1::Event& event = driver.events.back();
   EXPECT_EQ(event.reason(), "NonfiniteGradients");
   EXPECT_EQ(event.message(), "model.norm.weight (held by rank 1)");
@@ -439,7 +439,7 @@ TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(driver.Job().reason(), "Ready") << "a warning is no transition";
 
-  CheckpointTold saved{.worker = "a"};
+  CheckpointNoticed saved{.worker = "a"};
   *saved.notice.mutable_id() = Warned(3, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 30).notice.id();
   saved.notice.set_number(3);
   saved.notice.mutable_committed()->set_step(30);

@@ -56,6 +56,11 @@ std::vector<int> RanksThatShareExperts() {
 void ExpectSameBitsOfSchedules(JobOptions options, const std::vector<std::string>& recompute = {"off"}) {
   const JobRun sequential = RunJob(MakeJob(options), OnTheseGpus());
   EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), Spinning(kExpertsSeed))), "");
+  if (options.expert_parallel > 1) {  // two streams compute
+    options.separate_weight_gradients = true;
+    EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), Spinning(kExpertsSeed + 3))), "");
+    options.separate_weight_gradients = false;
+  }
   options.overlap = true;
   for (const bool delays : {false, true}) {
     for (const std::string& again : recompute) {
@@ -74,6 +79,9 @@ INSTANTIATE_TEST_SUITE_P(Strategies, CudaExpertsTest,
                          [](const auto& info) { return info.param; });
 
 TEST_P(CudaExpertsTest, SchedulesGiveTheSameBits) {
+  if (GetParam()[0] == 'h' && RanksThatShareExperts().back() == 1) {
+    GTEST_SKIP() << "two GPUs are needed";
+  }
   for (const int ranks : RanksThatShareExperts()) {
     for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
       for (const char* chunks : {"fixed", "exact"}) {
@@ -207,6 +215,25 @@ TEST(CudaExpertParallelTest, CapacityByPositionDropsWhatItDropsOnTheCpu) {
     ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
     EXPECT_GT(run.steps.front().scalars.at("moe_dropped"), 0);
   }
+}
+
+// Their rows are known on the host, and their products are cuBLASLt's.
+TEST(CudaExpertParallelTest, PaddedExpertsHaveTheSameBitsInEveryScheduleAndTheNumbersOfTheCpu) {
+  JobOptions options = Sparse(RanksThatShareExperts().back());
+  options.capacity_factor = 1.25;
+  options.drop_by_position = true;
+  options.pad_to_capacity = true;
+  for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
+    SCOPED_TRACE(precision);
+    options.precision = precision;
+    ExpectSameBitsOfSchedules(options);
+  }
+  options.precision.clear();
+  options.fp64 = true;
+  const JobRun run = RunJob(MakeJob(options), OnTheseGpus());
+  options.on_gpus = false;
+  const plan::JobPlan on_cpu = MakeJob(options);
+  ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
 }
 
 TEST(CudaExpertParallelTest, TheArenaIsAsLargeAsThePlanSays) {

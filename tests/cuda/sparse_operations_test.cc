@@ -68,6 +68,11 @@ std::vector<RouterCase> Routers() {
           {"normalised", {.experts = 128, .top_k = 8, .normalize = true, .scale = 2.5}},
           {"one expert of one", {.experts = 1, .top_k = 1}},
           {"more experts than lanes, all chosen", {.experts = 40, .top_k = 40, .normalize = true}},
+          {"the most experts, all chosen", {.experts = 1024, .top_k = 1024}, false, 3},
+          {"every expert a group of its own",
+           {.experts = 1024, .top_k = 512, .groups = 1024, .groups_per_token = 512},
+           false,
+           3},
           {"sigmoid", {.experts = 33, .top_k = 3, .score = kSigmoid}},
           {"grouped",
            {.experts = 256,
@@ -160,6 +165,9 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
       at::Tensor probabilities = NormalStatistics({400, 3});
       probabilities.select(0, 7).fill_(0.5);  // equal but for rounding: the first is kept
       probabilities.select(0, 9).fill_(0.5 * (1 + 1e-7));
+      if (policy == DropPolicy::kProbability && capacity < 400) {  // last of all, and dropped
+        probabilities.select(0, 11).fill_(std::numeric_limits<double>::quiet_NaN());
+      }
       Compare(
           {Choices(400, 6, 3, /*drops=*/false)}, {UnsetIntegers({400, 3}), probabilities},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
@@ -246,7 +254,8 @@ TEST_P(CudaSparseOperationsTest, RowsOfRanks) {
 }
 
 // Rows of whole packs, and others; experts of many tiles, of parts of one, and of no row; rows that no expert
-// has. Weights' gradients are also summed into float, and added to.
+// has. Weights' gradients are also summed into float, and added to. Both where the rows are known on the host
+// and where they are read on the GPU.
 TEST_P(CudaSparseOperationsTest, GroupedLinear) {
   struct Case {
     std::vector<int64_t> counts;
@@ -265,22 +274,26 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
     SCOPED_TRACE(testing::Message() << experts << " experts, " << rows << " rows, " << c.inputs << " -> "
                                     << c.outputs);
     const at::Tensor begins = BeginsOf(c.counts);
-    Compare(
-        {Normal({rows, c.inputs}), Normal({experts * c.outputs, c.inputs}), Normal({rows, c.outputs})},
-        {Normal({rows, c.outputs}), Normal({rows, c.inputs}), NanOf({experts * c.outputs, c.inputs}),
-         Normal({experts * c.outputs, c.inputs}), NanStatistics({experts * c.outputs, c.inputs}),
-         NormalStatistics({experts * c.outputs, c.inputs})},
-        [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          const SparseOperations& sparse = ops.sparse();
-          const WorkMemory work(kTileBytes, in[0].device().type());
-          const at::Tensor at = begins.to(in[0].device());
-          sparse.GroupedLinear(at, in[0], in[1], out[0], work);
-          sparse.GroupedLinearBackwardInput(at, in[2], in[1], out[1], work);
-          for (const int i : {2, 3, 4, 5}) {
-            sparse.GroupedLinearBackwardWeight(at, in[2], in[0], /*add=*/i % 2 == 1, out[i], work);
-          }
-        },
-        2, kRepeats);
+    for (const bool known : {false, true}) {
+      SCOPED_TRACE(known ? "known rows" : "rows that the GPU reads");
+      Compare(
+          {Normal({rows, c.inputs}), Normal({experts * c.outputs, c.inputs}), Normal({rows, c.outputs})},
+          {Normal({rows, c.outputs}), Normal({rows, c.inputs}), NanOf({experts * c.outputs, c.inputs}),
+           Normal({experts * c.outputs, c.inputs}), NanStatistics({experts * c.outputs, c.inputs}),
+           NormalStatistics({experts * c.outputs, c.inputs})},
+          [&](const Operations& ops, const Tensors& in, Tensors& out) {
+            const SparseOperations& sparse = ops.sparse();
+            const WorkMemory work =
+                WorkOf(ops, std::max(kTileBytes, GroupedWorkBytes(DeviceOf(ops), 2, known)));
+            const at::Tensor at = known ? begins : begins.to(in[0].device());
+            sparse.GroupedLinear(at, in[0], in[1], out[0], work);
+            sparse.GroupedLinearBackwardInput(at, in[2], in[1], out[1], work);
+            for (const int i : {2, 3, 4, 5}) {
+              sparse.GroupedLinearBackwardWeight(at, in[2], in[0], /*add=*/i % 2 == 1, out[i], work);
+            }
+          },
+          2, kRepeats);
+    }
   }
 }
 

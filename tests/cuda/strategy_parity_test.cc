@@ -6,6 +6,7 @@
 
 #include "device/cuda/device.h"
 #include "tests/cuda/spinning_backend.h"
+#include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -89,6 +90,44 @@ TEST_P(CudaStrategyTest, GpusRecomputationAndTimingChangeNoBit) {
                                          rank, seed * 100 + static_cast<uint64_t>(rank));
                                    }}));
       }
+    }
+  }
+}
+
+// The gradient's norm without those of the parameters, which no kernel then adds up.
+TEST(CudaNormsTest, AJobWithoutNormsOfParametersHasTheSameWeights) {
+  for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
+    for (const int ranks : Ranks("zero3")) {
+      JobOptions options{.ranks = ranks, .steps = 4, .on_gpus = true, .precision = precision};
+      const RunOptions on_gpus{.make_backend = trainer::MakeCudaBackend};
+      const JobRun with = RunJob(MakeJob(options), on_gpus);
+      options.norms = false;
+      const JobRun without = RunJob(MakeJob(options), on_gpus);
+      EXPECT_EQ(with.arrays, without.arrays) << ranks << " GPUs, " << precision;
+      EXPECT_EQ(with.steps.back().grad_norm, without.steps.back().grad_norm);
+    }
+  }
+}
+
+// Tier T2 against the head that keeps its logits; T0 where kernels have random lengths.
+TEST(CudaBlockedHeadTest, LogitsInBlocksTrainAsThoseThatAreKept) {
+  for (const char* precision : {"compute: COMPUTE_TYPE_FP64", "", "compute: COMPUTE_TYPE_BF16"}) {
+    for (const int ranks : Ranks("zero3")) {
+      SCOPED_TRACE(testing::Message() << ranks << " GPUs, " << precision);
+      JobOptions options{
+          .ranks = ranks, .microbatches_per_rank = 2, .steps = 4, .on_gpus = true, .precision = precision};
+      const RunOptions on_gpus{.make_backend = trainer::MakeCudaBackend};
+      const JobRun kept = RunJob(MakeJob(options), on_gpus);
+      options.recompute_head = true;
+      const plan::JobPlan plan = MakeJob(options);
+      const JobRun in_blocks = RunJob(plan, on_gpus);
+      if (options.precision.find("BF16") == std::string::npos) {
+        ExpectClose(plan, kept, in_blocks, options.precision.empty() ? kFp32 : kFp64);
+      }
+      ExpectSameBits(in_blocks, RunJob(plan, {.fill_with_nan = true, .make_backend = [](int rank) {
+                                                return cuda::MakeSpinningBackend(
+                                                    rank, kSeed + static_cast<uint64_t>(rank));
+                                              }}));
     }
   }
 }

@@ -20,9 +20,9 @@
 namespace tandem::comm {
 namespace {
 
-// One arena, registered whole; gathers at several offsets give the right bytes whether or not NCCL makes a
-// window.
-void GatherFromAnArena(bool registrable) {
+// One arena, registered whole; gathers and all-to-alls at several offsets give the right bytes whether or not
+// NCCL makes a window.
+void MoveInAnArena(bool registrable) {
   const int ranks = std::min(2, device::CountCudaDevices());
   const auto store = std::make_shared<MemoryStore>();
   RunThreadRanks(ranks, [&](int rank) {
@@ -53,19 +53,24 @@ void GatherFromAnArena(bool registrable) {
                               at::arange(kElements, at::kFloat).add(peer)))
             << "at " << offset << " from " << peer;
       }
-      stream->Enqueue([&] {
-        at::Tensor back = arena.At(offset + (int64_t{16} << 20), {ranks * kElements}, at::kFloat);
-        communicators.Of("dp_cp", "reduce").AllToAll(all, back);
-      });
-      stream->Synchronize();
+      for (const char* purpose : {"gather", "reduce"}) {  // with a window, and without
+        at::Tensor slices = arena.At(offset + (int64_t{16} << 20), {ranks * kElements}, at::kFloat);
+        slices.fill_(-1);
+        device->Synchronize();
+        stream->Enqueue([&] { communicators.Of("dp_cp", purpose).AllToAll(all, slices); });
+        stream->Synchronize();
+        // Everyone had gathered the same.
+        EXPECT_TRUE(at::equal(slices.cpu(), at::arange(kElements, at::kFloat).add(rank).repeat({ranks})))
+            << "at " << offset << ", " << purpose;
+      }
     }
   });
 }
 
-TEST(WindowTest, CollectivesOnARegisteredArenaMoveTheRightBytes) { GatherFromAnArena(/*registrable=*/true); }
+TEST(WindowTest, CollectivesOnARegisteredArenaMoveTheRightBytes) { MoveInAnArena(/*registrable=*/true); }
 
 TEST(WindowTest, MemoryThatCannotBeRegisteredIsRefusedByNameAndWorks) {
-  GatherFromAnArena(/*registrable=*/false);
+  MoveInAnArena(/*registrable=*/false);
 }
 
 TEST(WindowTest, MoreMemoryThanThereIsIsOutOfMemory) {

@@ -67,6 +67,25 @@ TEST(ResolveTest, RanksThatShareExpertsExchangeTheirTokensInAWayOfTheirOwn) {
   EXPECT_FALSE(dispatch.separate_weight_gradients());
 }
 
+// What tries changes of a resolved job asks whether they are valid.
+TEST(ResolveTest, AResolvedJobWithExpertsIsValid) {
+  for (const char* capacity :
+       {"", ", capacity_factor: 1.5", ", capacity_factor: 1.5, pad_to_capacity: true"}) {
+    const v1::JobSpec spec =
+        ReadText(absl::StrCat("model: {preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, "
+                              "num_experts_per_tok: 2",
+                              capacity,
+                              "}}\n"
+                              "data: {train: /data}\n"
+                              "training: {steps: 10, sequence_length: 64, micro_batch_size: 1, "
+                              "global_batch_size: 8}\nparallelism: {ranks: 2, expert: 2}\n"),
+                 "job.yaml")
+            .spec;
+    EXPECT_EQ(ToText(Validate(spec)), "");
+    EXPECT_EQ(ToText(Validate(Resolve(spec))), "") << capacity;
+  }
+}
+
 TEST(ResolveTest, UnitsTakeThePrecisionOfTheModelWhereTheyCan) {
   const v1::Precision bf16 = Resolved("precision: {compute: bf16, transport: fp32}").precision();
   EXPECT_EQ(bf16.embedding().compute(), v1::COMPUTE_TYPE_BF16);

@@ -206,6 +206,15 @@ TEST(FlopsPerTokenTest, LeavesOutTheInputEmbeddingAndAddsCausalAttention) {
   EXPECT_DOUBLE_EQ(FlopsPerToken(tied, 8192), FlopsPerToken(Llama3_8B(), 8192));
 }
 
+TEST(FlopsPerTokenTest, CountsValuesOfLatentAttentionAsTheyAre) {
+  DecoderConfig config = Llama3_8B();
+  config.architecture = Architecture::kDeepseekV3;
+  config.num_key_value_heads = config.num_attention_heads;
+  config.latent = {.kv_rank = 512, .content_head_dim = 64, .rotary_head_dim = 64, .value_head_dim = 96};
+  const double products = FlopsPerToken(config, 0);
+  EXPECT_DOUBLE_EQ(FlopsPerToken(config, 8192) - products, 3.0 * 32 * 32 * (128 + 96) * 8192);
+}
+
 TEST(FlopsPerTokenTest, LeavesOutTheWeightGradientsOfFrozenUnits) {
   DecoderConfig frozen = Llama3_8B();
   frozen.frozen_units = {"embedding", "layers.3", "head"};

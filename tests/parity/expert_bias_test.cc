@@ -28,8 +28,8 @@ JobOptions Biased(int64_t steps) {
           .bias_update_rate = kRate};
 }
 
-std::vector<float> BiasesOf(const JobRun& run) {
-  const std::string& bytes = run.arrays.at("layers.1.route.bias");
+std::vector<float> BiasesOf(const JobRun& run, const std::string& layer = "layers.1") {
+  const std::string& bytes = run.arrays.at(layer + ".route.bias");
   std::vector<float> biases(bytes.size() / sizeof(float));
   std::memcpy(biases.data(), bytes.data(), bytes.size());
   return biases;
@@ -63,6 +63,20 @@ TEST(ExpertBiasTest, BiasesFollowTheLoadThatReportsShow) {
     }
   }
   EXPECT_EQ(BiasesOf(run), expected);
+}
+
+TEST(ExpertBiasTest, BiasesOfFrozenLayersStayAsTheyAre) {
+  JobOptions options = Biased(3);
+  options.ranks = 2;
+  options.layers = 3;
+  options.frozen = "layers.1";
+  const JobRun sequential = RunJob(MakeJob(options));
+  EXPECT_EQ(BiasesOf(sequential, "layers.1"), std::vector<float>(8));
+  EXPECT_NE(BiasesOf(sequential, "layers.2"), std::vector<float>(8));
+  options.overlap = true;
+  ExpectSameBits(sequential, RunJob(MakeJob(options)));
+  options.frozen = "layers.1,layers.2";  // none moves
+  EXPECT_EQ(BiasesOf(RunJob(MakeJob(options)), "layers.2"), std::vector<float>(8));
 }
 
 TEST(ExpertBiasTest, EveryScheduleAndEveryOrderThatItAllowsGivesTheSameBits) {

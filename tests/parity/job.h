@@ -48,8 +48,8 @@ struct JobOptions {
   double capacity_factor = 0;
   bool drop_by_position = false;  // instead of by probability
   bool pad_to_capacity = false;
-  double bias_update_rate = 0;    // of deepseek_v3
-  bool unused_unit = false;       // one more unit, which no node reads or writes
+  double bias_update_rate = 0;  // of deepseek_v3
+  bool unused_unit = false;     // one more unit, which no node reads or writes
   bool fp64 = false;
   bool on_gpus = false;   // planned for them; RunOptions::make_backend makes what it runs on
   std::string precision;  // v1.Precision as text; empty: fp32, or fp64

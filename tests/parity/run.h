@@ -60,13 +60,13 @@ struct JobRun {
   bool stopped = false;  // on request
 };
 
-// None where no validation followed the step.
 // In the names of arrays of units in the expert group.
 std::string ExpertSuffix(size_t expert);
 
 // Whether each rank of an EP group has parameters of its own under the unit's names.
 bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit);
 
+// None where no validation followed the step.
 std::optional<double> ValidationLossOf(const trainer::StepSummary& step);
 
 struct RunOptions {

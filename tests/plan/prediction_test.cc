@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "jobspec/jobspec.h"
 #include "plan/advice.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
@@ -49,6 +50,54 @@ std::string AdviceText(const v1::JobSpec& job, const DeviceProfile& profile) {
     text += sentence + "\n";
   }
   return text;
+}
+
+// Four ranks share the experts of three layers, on GPUs.
+v1::JobSpec SparseJob(const std::string& schedule, const std::string& chunks) {
+  const jobspec::ReadResult read = jobspec::ReadText(
+      absl::StrCat(
+          "model: {model_type: mixtral, hidden_size: 64, intermediate_size: 96, num_attention_heads: 4, "
+          "vocab_size: 256, num_hidden_layers: 3, moe: {num_experts: 8, num_experts_per_tok: 2}}\n"
+          "data: {train: /data}\n"
+          "training: {steps: 10, sequence_length: 64, micro_batch_size: 1, global_batch_size: 32}\n"
+          "parallelism: {ranks: 4, expert: 4, schedule: ",
+          schedule, ", dispatch: {chunks: ", chunks, "}}\nresources: {device: cuda}\n"),
+      "job.yaml");
+  EXPECT_EQ(jobspec::ToText(jobspec::Validate(read.spec)), "");
+  return jobspec::Resolve(read.spec);
+}
+
+// Of GPUs, whose host must know how much each rank sends to each before it issues that.
+TEST(PredictionTest, AnOverlapHasComputeQueuedWhileTheHostWaitsForHowManyRowsTravel) {
+  for (const char* schedule : {"sequential", "overlap"}) {
+    const JobPlan plan = MakeJobPlan(SparseJob(schedule, "exact"));
+    DeviceProfile profile = FastLink();
+    profile.link.latency_seconds = 1e-4;
+    const Prediction prediction = *Predict(plan, profile);
+    const schedules::HostWaits& waits = prediction.host_waits;
+    EXPECT_EQ(waits.count, 3 * 8);
+    const bool overlaps = schedule[0] == 'o';
+    // All but those of the first microbatch.
+    EXPECT_GE(static_cast<double>(waits.covered_ns),
+              overlaps ? 0.8 * static_cast<double>(waits.waited_ns) : 0);
+    EXPECT_LE(static_cast<double>(waits.covered_ns),
+              static_cast<double>(waits.waited_ns) * (overlaps ? 1 : 0.2));
+    EXPECT_THAT(PredictionToText(plan, prediction, profile), HasSubstr("24 for how many rows travel"));
+  }
+}
+
+TEST(PredictionTest, ExposedTimeIsSaidByStreamAndTheScheduleThatHidesIt) {
+  v1::JobSpec job = SparseJob("sequential", "fixed");
+  DeviceProfile profile = FastLink();
+  profile.link.bytes_per_second = 3e7;
+  const JobPlan plan = MakeJobPlan(job);
+  const Prediction prediction = *Predict(plan, profile);
+  EXPECT_THAT(PredictionToText(plan, prediction, profile),
+              ContainsRegex("exposed communication .*: .*dispatch [0-9.]+ ms"));
+  EXPECT_GT(PredictionToJson(plan, prediction, profile)["exposed_by_stream"]["dispatch"], 0);
+  EXPECT_THAT(AdviceText(job, profile),
+              ContainsRegex("parallelism.schedule overlap[+a-z]* instead of sequential saves"));
+  EXPECT_THAT(AdviceText(SparseJob("overlap", "fixed"), profile), Not(HasSubstr("instead of sequential")));
 }
 
 // 8 replicas of 8 ranks: with 8 GPUs a machine, each rank of one is on another.
@@ -386,6 +435,19 @@ TEST(AdviceTest, RecomputationIsProposedWhereItAloneMakesAJobFit) {
               ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of off needs "
                             "[0-9.]+ MiB and fits\\."));
   EXPECT_THAT(AdviceText(recomputing, profile), Not(HasSubstr("does not fit")));
+}
+
+TEST(AdviceTest, MoreRecomputationIsProposedToAJobThatRecomputes) {
+  v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}");
+  job.mutable_training()->set_micro_batch_size(1);
+  job.mutable_training()->set_recompute("attention");
+  v1::JobSpec recomputing = job;
+  recomputing.mutable_training()->set_recompute("layer,head");
+  DeviceProfile profile = FastLink();
+  profile.memory_bytes = PlanMemory(MakeJobPlan(recomputing)).arena_bytes;
+  EXPECT_THAT(AdviceText(job, profile),
+              ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of attention needs "
+                            "[0-9.]+ MiB and fits\\."));
 }
 
 TEST(AdviceTest, ShardingMoreIsProposedWhereItMakesAJobFit) {

@@ -53,6 +53,10 @@ TEST(TimelineTest, IdleTimeIsExposedOnlyWhileAStreamCommunicatesAndOnlyOnce) {
   EXPECT_EQ(stalls[1].exposed_ns, 2000);
   EXPECT_EQ(ExposedCommunication(program, timeline), 3000);
   EXPECT_EQ(ExposedTimes(program, timeline), (std::vector<Interval>{{0, 1000}, {12000, 14000}}));
+  const std::vector<int64_t> by_stream = ExposedByStream(program, timeline);
+  EXPECT_EQ(by_stream[kCompute], 0);
+  EXPECT_EQ(by_stream[kGather], 3000);
+  EXPECT_EQ(by_stream[kReduce], 1000) << "beside the gather";
 }
 
 TEST(TimelineTest, ACopyOfTheHostIsNoCommunication) {
@@ -111,6 +115,23 @@ TEST(TimelineTest, AHostWaitThatWaitedIsLookedThrough) {
   EXPECT_EQ(stalls[1].instruction, 6);
   EXPECT_EQ(stalls[1].cause, 4);
   EXPECT_EQ(CriticalPath(program, timeline), (std::vector<int>{0, 1, 3, 4, 6}));
+  EXPECT_EQ(HostWaitsOf(program, timeline), (HostWaits{.count = 1, .waited_ns = 1000}));
+  timeline.instructions[3].end_ns = 7600;
+  EXPECT_EQ(HostWaitsOf(program, timeline), (HostWaits{.count = 1, .waited_ns = 1000, .covered_ns = 600}));
+}
+
+TEST(TimelineTest, CommunicationBesideWeightsOnAStreamOfTheirOwnIsNotExposed) {
+  Program program = HandProgram();
+  Timeline timeline = HandTimeline();
+  program.streams.push_back({"weights"});
+  Instruction weights = program.instructions[5];
+  weights.stream = static_cast<StreamId>(program.streams.size()) - 1;
+  weights.waits = {};
+  program.instructions.push_back(weights);
+  timeline.instructions.push_back({200, 1600});
+  EXPECT_EQ(ExposedTimes(program, timeline), (std::vector<Interval>{{0, 200}, {7000, 8000}}));
+  EXPECT_EQ(ComputeStalls(program, timeline)[0].exposed_ns, 200);
+  EXPECT_EQ(ComputingTime(program, timeline), 10000 + 800);
 }
 
 TEST(TimelineTest, AnEmptyProgramTakesNoTime) {
