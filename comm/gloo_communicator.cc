@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/address_error.h"
 #include "comm/collective.h"
 #include "comm/communicator_factory.h"
 #include "comm/thread_communicator.h"
@@ -232,17 +233,24 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std:
                                                    const std::string& data_address, absl::Duration timeout,
                                                    const std::vector<int>& ranks) {
   if (size == 1) return std::move(MakeThreadCommunicators(name, 1).front());
+  const std::string where = "group " + name + " " + RankText(ranks, rank) + ", one of " +
+                            std::to_string(size) + ", creation on " + data_address + ": ";
+  std::shared_ptr<gloo::transport::Device> device;
+  try {
+    device = MakeDevice(data_address);
+  } catch (const std::exception& error) {
+    throw AddressError(where + TextOf(error) + "; see --data-address of its worker");
+  }
   try {
     const auto milliseconds = absl::ToChronoMilliseconds(timeout);
     const auto options = c10d::ProcessGroupGloo::Options::create(milliseconds);
     options->threads = 1;
-    options->devices.push_back(MakeDevice(data_address));
+    options->devices.push_back(std::move(device));
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<RendezvousStore>(std::move(store), prefix, milliseconds), rank, size, options);
     return std::make_unique<GlooCommunicator>(name, rank, size, ranks, timeout, std::move(gloo));
   } catch (const std::exception& error) {
-    throw CommError("group " + name + " " + RankText(ranks, rank) + ", one of " + std::to_string(size) +
-                    ", creation on " + data_address + ": " + TextOf(error));
+    throw CommError(where + TextOf(error));
   }
 }
 

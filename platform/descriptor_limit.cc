@@ -19,4 +19,9 @@ void RaiseDescriptorLimit() {
   }
 }
 
+uint64_t DescriptorLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
 }  // namespace tandem::platform

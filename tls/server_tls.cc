@@ -105,9 +105,12 @@ absl::StatusOr<RevokedList> ReadRevoked(const std::string& file) {
 
 absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const TlsFiles& files, const std::string& domain) {
   std::unique_ptr<ServerTls> tls(new ServerTls(files, domain));
-  tls->stamp_ = tls->Stamp();
-  if (absl::Status status = tls->Load(); !status.ok()) {
-    return status;
+  tls->own_.stamp = StampOf(tls->own_.files);
+  tls->list_.stamp = StampOf(tls->list_.files);
+  for (const absl::Status& status : {tls->Load(), tls->LoadRevoked()}) {
+    if (!status.ok()) {
+      return status;
+    }
   }
   return tls;
 }
@@ -123,24 +126,29 @@ absl::Status ServerTls::Load() {
                      ") is not a certificate for servers (its extended key usage lacks serverAuth); give the "
                      "controller's, as `tandem certs issue --host` makes it"));
   }
-  absl::StatusOr<RevokedList> revoked = ReadRevoked(files_.revoked);
-  if (!revoked.ok()) {
-    return revoked.status();
-  }
   absl::StatusOr<ContextHandle> context = MakeContext(*texts, files_);
   if (!context.ok()) {
     return context.status();
   }
   const absl::MutexLock lock(&mu_);
-  revoked_ = std::make_shared<const RevokedList>(*std::move(revoked));
   context_ = std::shared_ptr<SSL_CTX>(context->release(), SSL_CTX_free);
   not_after_ = texts->own.not_after;
   return absl::OkStatus();
 }
 
-std::string ServerTls::Stamp() const {
+absl::Status ServerTls::LoadRevoked() {
+  absl::StatusOr<RevokedList> revoked = ReadRevoked(files_.revoked);
+  if (!revoked.ok()) {
+    return revoked.status();
+  }
+  const absl::MutexLock lock(&mu_);
+  revoked_ = std::make_shared<const RevokedList>(*std::move(revoked));
+  return absl::OkStatus();
+}
+
+std::string ServerTls::StampOf(const std::vector<std::string>& files) {
   std::string out;
-  for (const std::string& file : {files_.ca, files_.certificate, files_.key, files_.revoked}) {
+  for (const std::string& file : files) {
     struct stat info {};
     if (stat(file.c_str(), &info) == 0) {
       absl::StrAppend(&out, info.st_dev, " ", info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec, ".",
@@ -150,25 +158,33 @@ std::string ServerTls::Stamp() const {
   return out;
 }
 
-absl::Status ServerTls::Refresh() {
-  std::string stamp = Stamp();
-  // Certificate and key are replaced one after the other, and do not fit together in between: they are taken
+absl::Status ServerTls::Refresh(Watched& watched, absl::Status (ServerTls::*load)()) {
+  std::string stamp = StampOf(watched.files);
+  // Certificate and key are replaced one after the other, and do not fit together in between: files are taken
   // when they have stood still for a call.
-  if (stamp != stamp_ && stamp != seen_) {
-    seen_ = std::move(stamp);
+  if (stamp != watched.stamp && stamp != watched.seen) {
+    watched.seen = std::move(stamp);
     return absl::OkStatus();
   }
-  pending_ = pending_ || stamp != stamp_;
-  stamp_ = std::move(stamp);
-  seen_.clear();
-  if (!pending_) {
+  watched.pending = watched.pending || stamp != watched.stamp;
+  watched.stamp = std::move(stamp);
+  watched.seen.clear();
+  if (!watched.pending) {
     return absl::OkStatus();
   }
-  const absl::Status status = Load();
-  pending_ = !status.ok();
-  const bool is_logged = status.message() == logged_;
-  logged_ = std::string(status.message());
+  const absl::Status status = (this->*load)();
+  watched.pending = !status.ok();
+  const bool is_logged = status.message() == watched.logged;
+  watched.logged = std::string(status.message());
   return is_logged ? absl::OkStatus() : status;
+}
+
+absl::Status ServerTls::Refresh() {
+  // Each by itself: a certificate that cannot be used keeps nobody in whom the list puts out.
+  const absl::Status list = Refresh(list_, &ServerTls::LoadRevoked);
+  const absl::Status own = Refresh(own_, &ServerTls::Load);
+  return list.ok() || own.ok() ? (list.ok() ? own : list)
+                               : absl::Status(list.code(), absl::StrCat(list.message(), "; ", own.message()));
 }
 
 std::shared_ptr<ssl_ctx_st> ServerTls::context() const {

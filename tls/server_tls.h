@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -24,8 +25,9 @@ class ServerTls {
   // `domain`: of the identities that it gives (identity.h). Errors are those of ReadTlsFiles.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const TlsFiles& files, const std::string& domain);
 
-  // Takes files that have changed. Where they cannot be taken, as where a certificate is not valid yet, what
-  // was there goes on, they are tried again at each call, and an error, which names the file, is logged once.
+  // Takes files that have changed: the certificates and the key together, the list of the revoked by itself.
+  // Where they cannot be taken, as where a certificate is not valid yet, what was there goes on, they are
+  // tried again at each call, and an error, which names the file, is returned once.
   // Call about once a second: files are taken at the second call after the last of them has changed.
   absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -38,18 +40,30 @@ class ServerTls {
   const std::string& domain() const { return domain_; }
 
  private:
-  ServerTls(const TlsFiles& files, std::string domain) : files_(files), domain_(std::move(domain)) {}
+  // Files that are taken together. Of the caller of Open and Refresh.
+  struct Watched {
+    std::vector<std::string> files;
+    std::string stamp = {};   // of what is used
+    std::string seen = {};    // of what is there, where it is another
+    bool pending = false;     // those of `stamp` could not be taken yet
+    std::string logged = {};  // why
+  };
+
+  ServerTls(const TlsFiles& files, std::string domain)
+      : files_(files),
+        domain_(std::move(domain)),
+        own_{.files = {files.ca, files.certificate, files.key}},
+        list_{.files = {files.revoked}} {}
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status LoadRevoked() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Refresh(Watched& watched, absl::Status (ServerTls::*load)());
   // Changes with any of the files.
-  std::string Stamp() const;
+  static std::string StampOf(const std::vector<std::string>& files);
 
   const TlsFiles files_;
   const std::string domain_;
-  // Of the caller of Open and Refresh.
-  std::string stamp_;     // of what is used
-  std::string seen_;      // of what is there, where it is another
-  bool pending_ = false;  // those of stamp_ could not be taken yet
-  std::string logged_;    // why
+  Watched own_;
+  Watched list_;
   mutable absl::Mutex mu_;
   std::shared_ptr<ssl_ctx_st> context_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const RevokedList> revoked_ ABSL_GUARDED_BY(mu_);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
+#include "comm/address_error.h"
 #include "comm/communicator.h"
 #include "data/corpus.h"
 #include "device/device.h"
@@ -69,6 +70,8 @@ Failure Describe(const std::exception_ptr& error) {
     return failure;
   } catch (const data::DataError& e) {
     return Make(FailureKind::kUser, link::ExitCode::kUserError, "InvalidData", e.what());
+  } catch (const comm::AddressError& e) {
+    return Own("DataAddressUnusable", e.what());
   } catch (const comm::CommError& e) {
     return Make(FailureKind::kPeerLost, link::ExitCode::kPeerLost, "PeerLost", e.what());
   } catch (const checkpoint::DirectoryLost& e) {  // the user started another job there

@@ -21,8 +21,10 @@ namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
-constexpr absl::Duration kLongestOfRefused = absl::Seconds(30);  // each try is a line of two logs
-constexpr absl::Duration kTellAway = absl::Seconds(2);           // then twice as long, and so on
+// Each try is a line of two logs; a controller whose certificates are mended is found again well before it
+// gives the worker's jobs up.
+constexpr absl::Duration kLongestOfRefused = absl::Seconds(5);
+constexpr absl::Duration kTellAway = absl::Seconds(2);  // then twice as long, and so on
 constexpr std::chrono::seconds kLongestDial{20};
 
 // A connection of its own, dialled at the first call. It is not used again once it broke: gRPC would time its

@@ -84,6 +84,10 @@ absl::StatusOr<v1::ServerInfo> Client::GetServerInfo(absl::Duration timeout) {
   return CallUnary(*connection_, &v1::Jobs::Stub::GetServerInfo, v1::GetServerInfoRequest(), timeout);
 }
 
+absl::StatusOr<v1::SignInResponse> Client::SignIn() {
+  return CallUnary(*connection_, &v1::Jobs::Stub::SignIn, v1::SignInRequest());
+}
+
 absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobState>& states, bool brief) {
   std::vector<v1::Job> jobs;
   v1::ListJobsRequest request;

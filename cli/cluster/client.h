@@ -33,6 +33,7 @@ class Client {
   absl::StatusOr<v1::Job> Cancel(const std::string& job, const std::string& reason, bool checkpoint = false);
   absl::StatusOr<v1::Job> Checkpoint(const std::string& job);
   absl::StatusOr<v1::ServerInfo> GetServerInfo(absl::Duration timeout);
+  absl::StatusOr<v1::SignInResponse> SignIn();
 
   // All pages, newest first, by id, and oldest first. Without states: jobs in any. brief: as in
   // ListJobsRequest, for tables.

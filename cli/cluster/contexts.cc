@@ -141,13 +141,22 @@ std::string FolderOf(const Environment& environment) {
 
 std::string FileIn(const std::string& folder) { return folder + "/config.yaml"; }
 
-// The number of the first line with a comment; 0: none. A # that begins a word is taken for one.
+// The number of the first line with a comment; 0: none. A # that begins a word outside of quotes begins one.
 int CommentLine(absl::string_view text) {
   int number = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
-    if (absl::StartsWith(line, "#") || absl::StrContains(line, " #") || absl::StrContains(line, "\t#")) {
-      return number;
+    char quote = 0;
+    for (size_t i = 0; i < line.size(); ++i) {
+      const char c = line[i];
+      if (quote != 0) {
+        i += quote == '"' && c == '\\' ? 1 : 0;
+        quote = c == quote ? 0 : quote;
+      } else if (c == '"' || c == '\'') {
+        quote = c;
+      } else if (c == '#' && (i == 0 || absl::ascii_isspace(static_cast<unsigned char>(line[i - 1])))) {
+        return number;
+      }
     }
   }
   return 0;

@@ -137,6 +137,12 @@ absl::Status CheckRenewal(const CredentialFolder& folder, const std::vector<Want
       return absl::Status(certificate.status().code(),
                           absl::StrCat(file, ": ", certificate.status().message()));
     }
+    if (!certificate->uris.empty() && std::find(certificate->uris.begin(), certificate->uris.end(),
+                                                each.request.uri) == certificate->uris.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(file, " is that of ",
+                                                     absl::StrJoin(certificate->uris, ", "), ", not of ",
+                                                     each.request.uri, "; use another folder for it"));
+    }
     for (const std::string& host : certificate->hosts) {
       if (std::find(each.request.hosts.begin(), each.request.hosts.end(), host) == each.request.hosts.end()) {
         return absl::InvalidArgumentError(absl::StrCat(
@@ -160,6 +166,17 @@ std::vector<std::string> NamesOf(const std::vector<Wanted>& wanted) {
 absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& authority,
                       const std::vector<Wanted>& wanted, bool renew, Console& console) {
   for (const Wanted& each : wanted) {
+    // Who holds the one before stays who he is until it expires: its fingerprint can be revoked.
+    const absl::StatusOr<tls::Credential> former =
+        renew ? folder.Read(each.name) : absl::StatusOr<tls::Credential>(absl::NotFoundError(""));
+    if (former.ok()) {
+      if (const absl::StatusOr<tls::Certificate> before = tls::DescribePem(former->certificate);
+          before.ok()) {
+        Note(console, absl::StrCat("certs: ", folder.CertificateFile(each.name), " replaces the certificate ",
+                                   before->fingerprint, ", which is good until ",
+                                   absl::FormatTime("%Y-%m-%d", before->not_after, absl::UTCTimeZone())));
+      }
+    }
     const absl::StatusOr<tls::Credential> issued = tls::Issue(authority, each.request);
     if (!issued.ok()) {
       return issued.status();

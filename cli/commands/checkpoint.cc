@@ -13,7 +13,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -45,7 +45,13 @@ int CheckpointNow(Context& context, const CheckpointOptions& options) {
       return kCancelled;
     }
     absl::SleepFor(kAskEvery);
-    job = client->GetJob(id);
+    absl::StatusOr<v1::Job> now = client->GetJob(id);
+    // The request is durable: it outlives a controller that is restarted, or busy.
+    if (absl::IsUnavailable(now.status()) || absl::IsDeadlineExceeded(now.status()) ||
+        absl::IsResourceExhausted(now.status())) {
+      continue;
+    }
+    job = std::move(now);
     if (!job.ok()) {
       return Fail(context.console, CallError(job.status(), what, client->address()));
     }

@@ -105,6 +105,9 @@ struct HealthOptions {
 };
 int Health(Context& context, const HealthOptions& options);
 
+struct SignInOptions {};
+int SignIn(Context& context, const SignInOptions& options);
+
 struct DoctorOptions {
   std::vector<std::string> folders;  // that all workers are to share
   Format format = Format::kTable;

@@ -90,11 +90,11 @@ std::string BashScript(const std::vector<CommandWords>& commands) {
             }
             return absl::StrCat("      ", list(words), "\n");
           },
-      .offer_files = "compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- \"$current\"))",
+      .offer_files = "compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- \"$current\")",
       .offer_jobs = "COMPREPLY+=($(compgen -W \"$(_tandem_jobs)\" -- \"$current\"))",
   };
   return absl::StrCat(R"(# Completion of tandem for bash: source <(tandem completion bash)
-_tandem_jobs() { tandem get jobs -o name 2>/dev/null | head -200; }
+_tandem_jobs() { timeout 2 tandem get jobs -o name 2>/dev/null | head -200; }
 _tandem() {
   # bash breaks words at = and :, so that --output=json is three.
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
@@ -142,7 +142,7 @@ std::string ZshScript(const std::vector<CommandWords>& commands) {
             return out;
           },
       .offer_files = "_files",
-      .offer_jobs = "compadd -- ${(f)\"$(tandem get jobs -o name 2>/dev/null | head -200)\"}",
+      .offer_jobs = "compadd -- ${(f)\"$(timeout 2 tandem get jobs -o name 2>/dev/null | head -200)\"}",
   };
   return absl::StrCat(R"(#compdef tandem
 # Completion of tandem for zsh: source <(tandem completion zsh), after compinit
@@ -193,7 +193,7 @@ complete -c tandem -f
     }
     if (command.takes_job) {
       absl::StrAppend(&out, "complete -c tandem", condition,
-                      " -a '(tandem get jobs -o name 2>/dev/null | head -200)'\n");
+                      " -a '(timeout 2 tandem get jobs -o name 2>/dev/null | head -200)'\n");
     } else if (!command.values.empty()) {
       absl::StrAppend(&out, "complete -c tandem", condition, " -a ",
                       Quoted(absl::StrJoin(command.values, " "), "\\'"), "\n");

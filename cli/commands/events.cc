@@ -74,7 +74,7 @@ bool EndsJob(const v1::Event& event) { return !event.job_id().empty() && HasEnde
 
 // Prints what happens from now on, after what has happened; until the job ends, or nobody wants more.
 int Follow(Context& context, Client& client, const EventsOptions& options) {
-  const std::string what = absl::StrCat("events ", Escape(options.job));
+  const std::string what = absl::StrCat("events", options.job.empty() ? "" : " ", Escape(options.job));
   const Interrupts interrupts;
   int64_t last_seq = 0;
   bool began = false;
@@ -130,7 +130,9 @@ int Events(Context& context, const EventsOptions& options) {
   const absl::StatusOr<std::vector<v1::Event>> events = client->ListEvents(options.job);
   if (!events.ok()) {
     return Fail(context.console,
-                CallError(events.status(), absl::StrCat("events ", Escape(options.job)), client->address()));
+                CallError(events.status(),
+                          absl::StrCat("events", options.job.empty() ? "" : " ", Escape(options.job)),
+                          client->address()));
   }
   if (options.format == Format::kJson) {
     for (const v1::Event& event : *events) {

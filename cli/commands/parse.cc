@@ -53,6 +53,14 @@ CLI::Validator AtLeast(int64_t least) {
       absl::StrCat(">= ", least));
 }
 
+CLI::Validator NotEmpty() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        return text.empty() ? "must not be empty; omit the option" : std::string();
+      },
+      "");
+}
+
 // The value of --timeout.
 absl::Duration TimeoutOf(const std::string& text) {
   absl::Duration timeout;
@@ -121,6 +129,7 @@ class Parser {
     TargetFlags& target = invocation_.target;
     app_.add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
     app_.add_option("--context", target.context, "Cluster of ~/.config/tandem/config.yaml")
+        ->check(NotEmpty())
         ->type_name("NAME");
     app_.add_option("--tls-ca", target.tls.ca, "Certificates (PEM) of those who sign the controller's")
         ->type_name("FILE");
@@ -380,6 +389,7 @@ class Parser {
                 "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
                 "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4; or other "
                 "schedules: sequential,overlap,overlap+delay")
+            ->check(NotEmpty())
             ->type_name("FIELD=VALUES");
     CLI::Option* trace =
         plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
@@ -419,6 +429,9 @@ class Parser {
             [options = health_options](const std::string& text) { options->timeout = TimeoutOf(text); },
             "Give up after this time, with exit code 7 (default 2s)")
         ->type_name("DURATION");
+
+    Add<SignInOptions>("sign-in", "Print an address that signs a browser in to the controller's page, once",
+                       SignIn);
 
     auto [doctor, doctor_options] = Add<DoctorOptions>(
         "doctor", "Check this machine: programs, driver, NCCL, ports, clock, disk, controller", Doctor);

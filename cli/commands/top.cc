@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,8 @@ namespace {
 
 constexpr absl::Duration kDrawEvery = absl::Seconds(1);
 constexpr absl::Duration kNap = absl::Milliseconds(100);
-constexpr size_t kMostReports = 100;  // each is a call
+constexpr size_t kMostReports = 100;
+constexpr size_t kMostReportsOfALook = 20;  // each is a call, of the fifty a second that one user has
 
 const std::vector<v1::JobState> kLive = {v1::JOB_STATE_QUEUED,   v1::JOB_STATE_ADMITTED,
                                          v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING,
@@ -31,7 +33,8 @@ absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
                             });
 }
 
-absl::StatusOr<TopState> Look(Client& client, int rows) {
+// `before`: what was seen last, whose reports stay until they are asked for again; `turn`: counts the looks.
+absl::StatusOr<TopState> Look(Client& client, int rows, const TopState& before, size_t turn, size_t most) {
   TopState state;
   absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(kLive, /*brief=*/true);
   if (!jobs.ok()) {
@@ -45,11 +48,17 @@ absl::StatusOr<TopState> Look(Client& client, int rows) {
   state.workers = *std::move(workers);
   std::vector<std::string> shown = JobsWithReports(state);
   shown.resize(std::min({shown.size(), kMostReports, rows > 0 ? static_cast<size_t>(rows) : kMostReports}));
-  for (const v1::Job& job : state.jobs) {
-    if (std::count(shown.begin(), shown.end(), job.id()) > 0) {
-      if (const absl::Status status = AddReport(client, job, state); !status.ok()) {
-        return status;
-      }
+  for (const std::string& id : shown) {
+    if (const auto it = before.reports.find(id); it != before.reports.end()) {
+      state.reports.insert(*it);
+    }
+  }
+  for (size_t i = 0; i < std::min(most, shown.size()); ++i) {
+    const std::string& id = shown[(turn * most + i) % shown.size()];
+    const auto job = std::find_if(state.jobs.begin(), state.jobs.end(),
+                                  [&id](const v1::Job& each) { return each.id() == id; });
+    if (const absl::Status status = AddReport(client, *job, state); !status.ok()) {
+      return status;
     }
   }
   return state;
@@ -65,12 +74,20 @@ int Top(Context& context, const TopOptions& options) {
   const bool once = options.once || !context.console.IsTerminal(Stream::kOut);
   const Interrupts interrupts;
   bool drawn = false;
-  while (true) {
+  TopState seen;
+  for (size_t turn = 0;; ++turn) {
     const TerminalSize size = context.console.Size();
-    const absl::StatusOr<TopState> state = Look(*client, once ? 0 : size.rows);
-    const bool may_return = drawn && absl::IsUnavailable(state.status());
+    absl::StatusOr<TopState> state =
+        Look(*client, once ? 0 : size.rows, seen, turn, once ? kMostReports : kMostReportsOfALook);
+    const bool busy = absl::IsResourceExhausted(state.status()) || absl::IsDeadlineExceeded(state.status());
+    const bool may_return = drawn && (busy || absl::IsUnavailable(state.status()));
     if (!state.ok() && !may_return) {
       return Fail(context.console, CallError(state.status(), "top", client->address()));
+    }
+    if (state.ok()) {
+      seen = *state;
+    } else if (busy) {
+      state = seen;  // it serves others first; the next look may be luckier
     }
     const TopShape shape = {
         .columns = TableWidth(context), .rows = once ? 0 : size.rows, .unicode = context.console.unicode()};

@@ -10,14 +10,14 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/number_text.h"
+#include "platform/files.h"
 
 namespace tandem::cli {
 namespace {
@@ -49,13 +49,38 @@ std::string LocalKind(const std::string& folder) {
 
 std::string Why(const std::string& what) { return absl::StrCat(what, ": ", std::strerror(errno)); }
 
-// A file of its own in the folder, written and durable. Empty, or why not.
-std::string Write(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return Why("cannot make a file");
+// A file with a new name in the folder, written and durable, which goes with this.
+class Trial {
+ public:
+  explicit Trial(const std::string& folder) : path_(folder + "/.tandem-doctor-XXXXXX") {
+    const int fd = ::mkostemp(path_.data(), O_CLOEXEC);
+    if (fd < 0) {
+      wrong_ = Why("cannot make a file");
+      path_.clear();
+      return;
+    }
+    wrong_ = Write(fd);
+    ::close(fd);
   }
-  const absl::Cleanup close = [fd] { ::close(fd); };
+  ~Trial() {
+    if (!path_.empty()) {
+      ::unlink(path_.c_str());
+    }
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::string& wrong() const { return wrong_; }  // empty: nothing
+
+ private:
+  static std::string Write(int fd);
+
+  std::string path_;
+  std::string wrong_;
+};
+
+std::string Trial::Write(int fd) {
   const std::string bytes(kTrialBytes, 'x');
   if (::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
     return Why("cannot write");
@@ -66,10 +91,6 @@ std::string Write(const std::string& path) {
   return ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? "" : Why("cannot lock a file (flock)");
 }
 
-std::string Trial(const std::string& folder, const char* name) {
-  return absl::StrCat(folder, "/.tandem-doctor-", ::getpid(), "-", name);
-}
-
 }  // namespace
 
 std::vector<Finding> CheckDisk(const std::string& subject, const std::string& folder) {
@@ -78,14 +99,12 @@ std::vector<Finding> CheckDisk(const std::string& subject, const std::string& fo
     return {{Level::kFail, subject,
              absl::StrCat(Escape(folder), ": ", std::strerror(errno), "; make it, or name another")}};
   }
-  const std::string path = Trial(folder, "a");
   const auto began = std::chrono::steady_clock::now();
-  const std::string wrong = Write(path);
+  const Trial trial(folder);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  ::unlink(path.c_str());
-  if (!wrong.empty()) {
+  if (!trial.wrong().empty()) {
     return {{Level::kFail, subject,
-             absl::StrCat(Escape(folder), ": ", wrong, "; see its owner, its mount and its space")}};
+             absl::StrCat(Escape(folder), ": ", trial.wrong(), "; see its owner, its mount and its space")}};
   }
   const int64_t free = static_cast<int64_t>(of.f_bavail) * static_cast<int64_t>(of.f_frsize);
   const std::string facts = absl::StrCat(Escape(folder), ": ", BytesText(free), " free, 1 MiB durable in ",
@@ -110,18 +129,25 @@ std::vector<Finding> CheckShared(const std::string& folder) {
              Escape(folder), " is on ", kind,
              ", which other machines do not see; jobs on several machines need a shared file system")});
   }
-  const std::string from = Trial(folder, "b");
-  const std::string to = Trial(folder, "c");
-  const absl::Cleanup remove = [&] {
-    ::unlink(from.c_str());
-    ::unlink(to.c_str());
-  };
-  const bool made = Write(from).empty() && Write(to).empty();
-  if (!made || ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0 ||
-      errno != EEXIST) {
-    findings.push_back({Level::kFail, "shared folder",
-                        absl::StrCat(Escape(folder), ": no rename that replaces nothing (RENAME_NOREPLACE), ",
-                                     "by which checkpoints are published; choose another file system")});
+  const Trial from(folder);
+  const Trial to(folder);
+  for (const Trial* trial : {&from, &to}) {
+    if (!trial->wrong().empty()) {
+      findings.push_back(
+          {Level::kFail, "shared folder",
+           absl::StrCat(Escape(folder), ": ", trial->wrong(), "; see its owner, its mount and its space")});
+      return findings;
+    }
+  }
+  // As checkpoints are published.
+  if (const absl::Status published = platform::SystemFiles().Publish(from.path(), to.path());
+      !absl::IsAlreadyExists(published)) {
+    findings.push_back(
+        {Level::kFail, "shared folder",
+         absl::StrCat(Escape(folder), published.ok() ? ": a rename replaced what it must not" : ": ",
+                      Escape(std::string(published.message())),
+                      "; checkpoints are published by a rename that replaces nothing: choose "
+                      "another file system")});
   }
   return findings;
 }

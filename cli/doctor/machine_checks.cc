@@ -39,7 +39,7 @@ std::string ReadAll(const std::string& path) {
 }
 
 // What a command prints, both streams, within 10 s.
-std::string Output(const std::string& command) {
+std::string Output(const std::string& command, int* status = nullptr) {
   FILE* const pipe = ::popen(absl::StrCat("timeout 10 ", command, " 2>&1").c_str(), "re");
   if (pipe == nullptr) {
     return "";
@@ -49,7 +49,10 @@ std::string Output(const std::string& command) {
   while (const size_t size = std::fread(block.data(), 1, block.size(), pipe)) {
     text.append(block.data(), size);
   }
-  ::pclose(pipe);
+  const int ended = ::pclose(pipe);
+  if (status != nullptr) {
+    *status = ended;
+  }
   return text;
 }
 
@@ -166,10 +169,10 @@ std::vector<Finding> CheckGpus(const std::string& folder) {
     return {{Level::kOk, "driver", "no NVIDIA driver: ranks run on processors here"}};
   }
   std::vector<Finding> findings = {CheckDriver(DriverVersion(text))};
-  const std::string gpus =
-      Output("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader || echo failed");
+  int status = -1;
+  const std::string gpus = Output("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader", &status);
   const std::vector<std::string> lines = absl::StrSplit(gpus, '\n', absl::SkipWhitespace());
-  if (lines.empty() || absl::StrContains(gpus, "failed")) {
+  if (lines.empty() || status != 0) {
     findings.push_back({Level::kFail, "gpus",
                         absl::StrCat("nvidia-smi fails: ", Escape(gpus.substr(0, 200)),
                                      "; workers offer no GPU until it does not")});

@@ -48,10 +48,12 @@ std::string Summary(const TopState& state) {
   for (const auto& [each, count] : by_state) {
     counts.push_back(absl::StrCat(count, " ", StateText(each)));
   }
-  return absl::StrCat(
-      "workers ", connected, " of ", state.workers.size(), " connected  slots ", in_use, " of ", slots,
-      " in use  jobs ", counts.empty() ? "none" : absl::StrJoin(counts, ", "),
-      tokens_per_second > 0 ? absl::StrCat("  ", RateText(tokens_per_second), " tokens/s") : "");
+  return absl::StrCat("workers ", connected, " of ", state.workers.size(), " connected  slots ", in_use,
+                      " of ", slots, " in use  jobs ", counts.empty() ? "none" : absl::StrJoin(counts, ", "),
+                      // Where some are not known the sum says nothing about the cluster.
+                      tokens_per_second > 0 && state.reports.size() == JobsWithReports(state).size()
+                          ? absl::StrCat("  ", RateText(tokens_per_second), " tokens/s")
+                          : "");
 }
 
 std::string EtaText(const v1::Job& job, const v1::StepReport& report) {
@@ -118,8 +120,10 @@ std::string RenderTop(const TopState& state, const TopShape& shape, absl::Time n
     const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
     const auto most = static_cast<size_t>(shape.rows - 2);
     if (lines.size() > most) {
+      const std::string rest =
+          absl::StrCat("and ", lines.size() - most, " more; `tandem get jobs` lists all");
       text = absl::StrCat(absl::StrJoin(lines.begin(), lines.begin() + static_cast<long>(most), "\n"), "\n",
-                          "and ", lines.size() - most, " more; `tandem get jobs` lists all\n");
+                          shape.columns > 0 ? Cut(rest, shape.columns, shape.unicode) : rest, "\n");
     }
   }
   return text;

@@ -26,7 +26,7 @@ v1::TimeAccount AccountTime(const v1::Job& job, const StepTotals& totals, absl::
     running += Seconds(ready, over);
   }
   out.set_waiting(std::max(0.0, out.total() - out.starting() - running));
-  const double stepped = std::min(totals.seconds, running);
+  const double stepped = std::clamp(totals.seconds, 0.0, running);
   if (job.has_ended() && job.state() != v1::JOB_STATE_SUCCEEDED && totals.steps > 0) {
     const int64_t from = job.attempts().empty() ? 0 : job.attempts(job.attempts_size() - 1).resumed_step();
     const int64_t kept = std::max(from, job.checkpoints().last_step());

@@ -61,13 +61,15 @@ int Answer(mg_connection* connection) {
     answer = {.status = 413, .body = "a request has no body here\n"};
   } else {
     const std::string ip = info.remote_addr;
-    answer = handler({.path = std::string(TextOf(info.local_uri)),
-                      .query = std::string(TextOf(info.query_string)),
-                      .is_post = method == "POST",
-                      .host = std::string(TextOf(mg_get_header(connection, "Host"))),
-                      .authorization = std::string(TextOf(mg_get_header(connection, "Authorization"))),
-                      .client_ip = ip,
-                      .client = absl::StrCat(ip, ":", info.remote_port)});
+    answer =
+        handler({.path = std::string(TextOf(info.local_uri)),
+                 .query = std::string(TextOf(info.query_string)),
+                 .is_post = method == "POST",
+                 .host = std::string(TextOf(mg_get_header(connection, "Host"))),
+                 .authorization = std::string(TextOf(mg_get_header(connection, "Authorization"))),
+                 .client_ip = ip,
+                 .client = absl::StrCat(ip, ":", info.remote_port),
+                 .from_other_site = TextOf(mg_get_header(connection, "Sec-Fetch-Site")) == "cross-site"});
   }
   Send(connection, answer, method != "HEAD");
   return answer.status;

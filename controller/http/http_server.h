@@ -12,13 +12,14 @@
 namespace tandem::controller {
 
 struct HttpRequest {
-  std::string path;           // decoded: "/metrics"
-  std::string query;          // as it came, without '?': "page_size=10&job=a%20b"
-  bool is_post = false;       // else GET or HEAD
-  std::string host;           // the Host header; empty: none
-  std::string authorization;  // the Authorization header; empty: none
-  std::string client_ip;      // "127.0.0.1", "::1"
-  std::string client;         // with its port: "127.0.0.1:53122"
+  std::string path;              // decoded: "/metrics"
+  std::string query;             // as it came, without '?': "page_size=10&job=a%20b"
+  bool is_post = false;          // else GET or HEAD
+  std::string host;              // the Host header; empty: none
+  std::string authorization;     // the Authorization header; empty: none
+  std::string client_ip;         // "127.0.0.1", "::1"
+  std::string client;            // with its port: "127.0.0.1:53122"
+  bool from_other_site = false;  // a browser says that a page of another site asks
 };
 
 struct HttpAnswer {
@@ -26,6 +27,7 @@ struct HttpAnswer {
   std::string type = "text/plain; charset=utf-8";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;  // more of them
+  std::shared_ptr<void> held = nullptr;  // let go of when the client has the answer, or is gone
 };
 
 // Answers GET (and HEAD) and POST while it lives, one answer a connection; other methods get 405, and a

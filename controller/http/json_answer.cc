@@ -30,6 +30,7 @@ int HttpStatus(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted:
       return 429;
     case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
       return 503;
     default:
       return 500;

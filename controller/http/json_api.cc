@@ -3,12 +3,13 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,8 @@ namespace {
 
 // Answers of megabytes are made beside scrapes; what comes on top is to come again.
 constexpr int kMostAtOnce = 8;
+constexpr auto kLongestCall = std::chrono::seconds(10);
+constexpr auto kLongestLook = std::chrono::seconds(2);  // of a probe
 // Each holds a thread of the server until the ranks have recorded their steps.
 constexpr int kMostProfilesAtOnce = 2;
 
@@ -45,9 +48,13 @@ template <typename Response>
 void Shorten(Response&) {}
 void Shorten(v1::ListReportsResponse& response) {
   for (v1::StepReport& report : *response.mutable_reports()) {
+    if (!report.has_norms()) {
+      continue;
+    }
     v1::Norms& norms = *report.mutable_norms();
-    for (auto* list : {norms.mutable_weight(), norms.mutable_gradient(), norms.mutable_update(),
-                       norms.mutable_rms(), norms.mutable_max_abs()}) {
+    for (auto* list :
+         {norms.mutable_weight(), norms.mutable_gradient(), norms.mutable_update(), norms.mutable_rms(),
+          norms.mutable_max_abs(), norms.mutable_gradient_max_abs(), norms.mutable_update_max_abs()}) {
       for (double& value : *list) {
         value = Rounded(value);
       }
@@ -64,6 +71,7 @@ HttpAnswer Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, c
   }
   grpc::ClientContext context;
   mark(context);
+  context.set_deadline(std::chrono::system_clock::now() + kLongestCall);
   Response response;
   if (const grpc::Status status = (stub.*method)(&context, request, &response); !status.ok()) {
     return JsonError(StatusOf(status));
@@ -132,14 +140,18 @@ HttpAnswer JsonApi::Answer(const std::string& method, const HttpRequest& request
     return JsonError(absl::UnauthenticatedError(
         absl::StrCat(method, " is for those who are signed in; `tandem sign-in` signs a browser in")));
   }
+  // Until the answer is written: a client that reads slowly holds its memory.
   std::atomic<int>& in_progress = called.takes_longer ? profiles_in_progress_ : in_progress_;
-  const absl::Cleanup leave = [&in_progress] { --in_progress; };
-  if (++in_progress > (called.takes_longer ? kMostProfilesAtOnce : kMostAtOnce)) {
+  const int before = in_progress++;
+  std::shared_ptr<void> place(nullptr, [&in_progress](void*) { --in_progress; });
+  if (before >= (called.takes_longer ? kMostProfilesAtOnce : kMostAtOnce)) {
     return Busy();
   }
   Stub stub(channel_);
-  return called.call(
+  HttpAnswer answer = called.call(
       stub, [&](grpc::ClientContext& context) { mark_(session, request.client, context); }, request.query);
+  answer.held = std::move(place);
+  return answer;
 }
 
 HttpAnswer JsonApi::Health() {
@@ -150,7 +162,11 @@ HttpAnswer JsonApi::Health() {
   v1::ListWorkersResponse response;
   grpc::ClientContext context;
   mark_("", "probe", context);
+  context.set_deadline(std::chrono::system_clock::now() + kLongestLook);
   const grpc::Status status = stub.ListWorkers(&context, request, &response);
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return {.status = 503, .body = "the controller has decided nothing for two seconds\n"};
+  }
   return {.status = status.ok() ? 200 : 503, .body = status.ok() ? "ok\n" : status.error_message() + "\n"};
 }
 

@@ -35,7 +35,7 @@ class JsonApi {
   // `method` is what follows /api/; `session`: of the request, or empty.
   HttpAnswer Answer(const std::string& method, const HttpRequest& request, const std::string& session);
 
-  // Whether the controller serves: 200 or 503, and a line. For probes.
+  // Whether the controller decides, within two seconds: 200 or 503, and a line. For probes.
   HttpAnswer Health();
 
  private:

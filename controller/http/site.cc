@@ -50,13 +50,16 @@ HttpAnswer Site::Answer(const HttpRequest& request) {
     return api_.Health();
   }
   if (!is_api && request.path != "/") {
-    return {.status = 404, .body = "there is / and /metrics\n"};
+    return {.status = 404, .body = "there are /, /api, /healthz and /metrics\n"};
   }
   if (!options_.page) {
     return {.status = 404, .body = "the page is off; tandem-controller --page on serves it here\n"};
   }
   if (options_.local_names_only && !IsLocalName(request.host)) {
     return {.status = 403, .body = "ask for this page by localhost or 127.0.0.1\n"};
+  }
+  if (is_api && request.from_other_site) {
+    return JsonError(absl::PermissionDeniedError("a page of another site may not ask here"));
   }
   if (is_api) {
     return AnswerApi(std::string(method), request);

@@ -191,6 +191,9 @@ void Metrics::Look(const State& state) {
     if (IsTerminal(entry.job.state())) {
       continue;  // JobEnded has said so
     }
+    if (const auto it = training_.find(entry.job.name()); it != training_.end() && it->second.job_id == id) {
+      it->second.sequence_length = entry.job.resolved().training().sequence_length();
+    }
     if (entry.job.attempts_size() > 0) {
       timed_[entry.job.name()] = {.job = TimesOf(entry.job)};
     }
@@ -221,8 +224,19 @@ void Metrics::CertificateEnds(absl::Time time) {
 }
 
 std::vector<prometheus::MetricFamily> Metrics::Collect() const {
+  std::vector<prometheus::MetricFamily> out;
+  std::map<std::string, Timed> timed;
+  {
+    const absl::MutexLock lock(&mu_);
+    out = CollectOwn();
+    timed = timed_;
+  }
+  CollectTimes(timed, out);  // which asks a disk, and every call and commit takes the lock
+  return out;
+}
+
+std::vector<prometheus::MetricFamily> Metrics::CollectOwn() const {
   using prometheus::MetricType;
-  const absl::MutexLock lock(&mu_);
   std::vector<prometheus::MetricFamily> out;
 
   const std::vector<std::string> build = absl::StrSplit(platform::BuildVersion(), absl::MaxSplits('+', 1));
@@ -310,6 +324,9 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
           [](const Training& t) { return t.last.learning_rate(); });
   per_job("tandem_train_tokens_total", "Tokens trained on.", MetricType::Counter,
           [](const Training& t) { return t.tokens; });
+  per_job("tandem_train_samples_total", "Sequences trained on.", MetricType::Counter, [](const Training& t) {
+    return t.sequence_length > 0 ? t.tokens / static_cast<double>(t.sequence_length) : 0;
+  });
   per_job("tandem_train_nonfinite_steps_total", "Steps with gradients that were not finite.",
           MetricType::Counter, [](const Training& t) { return t.nonfinite_steps; });
   out.push_back(Family("tandem_train_step_seconds", "Wall time of optimizer steps.", MetricType::Histogram));
@@ -362,12 +379,12 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
            [](const v1::Progress& progress) { return static_cast<double>(progress.rank()); });
   per_rank("tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
            [](const v1::Progress& progress) { return progress.stalled() ? 1.0 : 0.0; });
-  CollectTimes(out);
   CollectCheckpoints(out);
   return out;
 }
 
-void Metrics::CollectTimes(std::vector<prometheus::MetricFamily>& out) const {
+void Metrics::CollectTimes(const std::map<std::string, Timed>& all,
+                           std::vector<prometheus::MetricFamily>& out) const {
   if (!totals_) {
     return;
   }
@@ -376,7 +393,7 @@ void Metrics::CollectTimes(std::vector<prometheus::MetricFamily>& out) const {
       "Where the time of a job has gone since its submission; stepping / all of it is the effective training "
       "time.",
       prometheus::MetricType::Gauge);
-  for (const auto& [name, timed] : timed_) {
+  for (const auto& [name, timed] : all) {
     const v1::TimeAccount time = AccountTime(timed.job, totals_(timed.job.id()), clock_.Now());
     for (const auto& [part, seconds] :
          {std::pair("waiting", time.waiting()), std::pair("starting", time.starting()),

@@ -82,7 +82,9 @@ class Metrics : public prometheus::Collectable {
     absl::Time ended = absl::InfiniteFuture();
   };
 
-  void CollectTimes(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<prometheus::MetricFamily> CollectOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectTimes(const std::map<std::string, Timed>& all, std::vector<prometheus::MetricFamily>& out) const
+      ABSL_LOCKS_EXCLUDED(mu_);
   void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -90,6 +92,7 @@ class Metrics : public prometheus::Collectable {
     std::string job_id;  // names are used again
     v1::StepReport last;
     double tokens = 0;
+    int64_t sequence_length = 0;  // of the job; 0: not known yet
     double nonfinite_steps = 0;
     HistogramCounts seconds{{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}};
     absl::Time ended = absl::InfiniteFuture();

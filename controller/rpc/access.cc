@@ -85,6 +85,11 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
           " calls a second; try again in ", absl::FormatDuration(absl::Ceil(wait, absl::Milliseconds(1)))));
     }
   }
+  if (is_person && open_.NumOf(caller->identity) > kMostOpenCalls) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(tls::ToText(caller->identity), " has ", kMostOpenCalls,
+                     " calls open, and that is as many as one may have; end some watches or logs"));
+  }
   const MethodRule* rule = RuleOf(method);
   if (rule == nullptr || !May(*rule, caller->identity.role)) {
     std::vector<std::string> who;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "controller/rpc/callers.h"
+#include "controller/rpc/open_calls.h"
 #include "controller/rpc/rate_limit.h"
 #include "google/protobuf/message.h"
 #include "platform/clock.h"
@@ -32,10 +33,12 @@ class Access {
  public:
   // Calls of one user or admin: that many a second in the long run, ten times as many at once.
   static constexpr double kCallsPerSecond = 50;
+  // Calls of one user or admin that have not ended, watches and logs that are followed among them.
+  static constexpr size_t kMostOpenCalls = 1000;
 
-  // Both outlive it.
-  Access(const Callers& callers, const platform::Clock& clock)
-      : callers_(callers), rate_(kCallsPerSecond, 10 * kCallsPerSecond, clock) {}
+  // All outlive it.
+  Access(const Callers& callers, const OpenCalls& open, const platform::Clock& clock)
+      : callers_(callers), open_(open), rate_(kCallsPerSecond, 10 * kCallsPerSecond, clock) {}
 
   // Asked first by every method of our services. Who calls; or Unauthenticated where the connection, or the
   // session on the page, has ended, PermissionDenied where the role may not, ResourceExhausted where it calls
@@ -49,6 +52,7 @@ class Access {
 
  private:
   const Callers& callers_;
+  const OpenCalls& open_;
   RateLimit rate_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "platform/log.h"
 #include "tls/server_tls.h"
 
@@ -37,6 +38,11 @@ ConnectionGuard::ConnectionGuard(const Options& options, Callers& callers, const
   epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
   epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event);
   thread_ = std::thread([this] { Run(); });
+}
+
+size_t ConnectionGuard::MostOfAWorker(uint64_t descriptors) {
+  constexpr uint64_t kDescriptorsOfOne = 3;
+  return std::max<size_t>(1, descriptors / kDescriptorsOfOne * 4 / 5 / 2);
 }
 
 ConnectionGuard::~ConnectionGuard() {
@@ -93,7 +99,16 @@ bool ConnectionGuard::TakeAdded() {
   }
   if (recheck) {
     // The client hears why when it dials again.
-    std::erase_if(connections_, [](const auto& entry) { return !entry.second->IsStillWelcome(); });
+    std::vector<std::string> ended;
+    std::erase_if(connections_, [&ended](const auto& entry) {
+      if (entry.second->IsStillWelcome()) {
+        return false;
+      }
+      ended.push_back(absl::StrCat(entry.second->who(), " at ", entry.second->address()));
+      return true;
+    });
+    platform::Log(platform::LogLevel::kInfo, "connections of revoked certificates were ended",
+                  {{"count", absl::StrCat(ended.size())}, {"who", absl::StrJoin(ended, ", ")}});
   }
   for (std::unique_ptr<GuardedConnection>& connection : added) {
     const uint64_t id = next_id_++;
@@ -144,13 +159,12 @@ bool ConnectionGuard::Greet(uint64_t id, GuardedConnection& connection) {
     case GuardedConnection::Greeting::kKnown:
       break;
   }
-  // A whole pool of workers may share a certificate.
   const tls::Identity& identity = caller.identity;
-  if ((identity.role == tls::Role::kUser || identity.role == tls::Role::kAdmin) &&
-      callers_.NumOf(identity) >= options_.most_of_one) {
+  const size_t most = identity.role == tls::Role::kWorker ? options_.most_of_worker : options_.most_of_one;
+  if (callers_.NumOf(identity) >= most) {
     Refuse(id, connection,
            absl::ResourceExhaustedError(absl::StrCat(
-               tls::ToText(identity), " has ", options_.most_of_one,
+               tls::ToText(identity), " has ", most,
                " connections open, and that is as many as one may have; close some, or share them")));
     return true;
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -42,7 +43,13 @@ class ConnectionGuard {
     const tls::ServerTls* tls = nullptr;
     size_t most_strangers = 1024;
     size_t most_of_one = 256;  // connections of one user or admin, over all guards of `callers`
+    // Of one worker's certificate, which a whole pool may share.
+    size_t most_of_worker = std::numeric_limits<size_t>::max();
   };
+
+  // For most_of_worker: half of what so many descriptors are enough for, so that one certificate cannot use
+  // up the controller's.
+  static size_t MostOfAWorker(uint64_t descriptors);
 
   // `serve` is called with a descriptor, which it owns, for every connection that is to be served: from the
   // thread that calls Add, or, with TLS, from one of this object. `callers` and `clock` outlive the guard.

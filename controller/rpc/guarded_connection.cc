@@ -115,6 +115,7 @@ int GuardedConnection::Open(const Caller& caller) {
     close(ends[1]);
     return -1;
   }
+  who_ = tls::ToText(caller.identity);
   server_.fd = ends[0];
   return ends[1];
 }

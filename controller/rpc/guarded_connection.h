@@ -40,6 +40,8 @@ class GuardedConnection {
   bool greeting() const { return !opened() && !refuser_.has_value(); }
   // Of the client: "10.0.0.3:40112", or "unix".
   const std::string& address() const { return address_; }
+  // "user/alice"; empty: it has not been opened.
+  const std::string& who() const { return who_; }
 
   // The TLS handshake, as far as it goes now. kKnown: `caller` has the client, and Open may follow;
   // kRefused: `why` has why not, for Refuse.
@@ -78,6 +80,7 @@ class GuardedConnection {
   Callers& callers_;
   const std::string address_;
   std::string name_;  // in callers_
+  std::string who_;
   Side client_;
   std::optional<tls::TlsStream> tls_;  // of the client's side
   bool looked_ = false;                // at the first byte

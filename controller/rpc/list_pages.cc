@@ -99,6 +99,18 @@ void Select(const v1::ListReportsRequest& request, v1::Norms& norms) {
   keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_max_abs());
   keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_gradient_max_abs());
   keep(v1::NORM_KIND_UNSPECIFIED, *norms.mutable_update_max_abs());
+  if (request.kind() != v1::NORM_KIND_UNSPECIFIED || request.parameter() > 0) {
+    norms.clear_experts();
+  }
+}
+
+// Where one parameter was asked for, the table has that one alone.
+void Select(const v1::ListReportsRequest& request, v1::ParameterTable& table) {
+  if (request.parameter() > 0 && request.parameter() <= table.parameters_size()) {
+    v1::Parameter only = std::move(*table.mutable_parameters(request.parameter() - 1));
+    table.clear_parameters();
+    *table.add_parameters() = std::move(only);
+  }
 }
 
 absl::Status CheckBounds(const v1::ListReportsRequest& request) {
@@ -220,15 +232,15 @@ absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, Hi
   if (!job.ok()) {
     return job.status();
   }
+  const bool spread = request.points() > 0;
+  const History::Trim trim = [&request](v1::Norms& norms) { Select(request, norms); };
   // Norms are large: as many reports as fit in a message are read at a time.
-  const int limit = request.points() > 0 ? request.points() + 1
-                    : request.norms()    ? std::min(page->size, 32)
-                                         : page->size;
+  const int limit = request.norms() ? std::min(page->size, 32) : page->size;
   absl::StatusOr<std::vector<v1::StepReport>> reports =
-      request.points() > 0 ? history.Spread(job->id(), request.first_step(), request.last_step(),
-                                            request.points(), request.norms())
-                           : history.Range(job->id(), std::max(request.first_step(), page->position + 1),
-                                           request.last_step(), limit + 1, request.norms());
+      spread ? history.Spread(job->id(), request.first_step(), request.last_step(), request.points(),
+                              request.norms() ? trim : nullptr)
+             : history.Range(job->id(), std::max(request.first_step(), page->position + 1),
+                             request.last_step(), limit + 1, request.norms());
   if (!reports.ok()) {
     return reports.status();
   }
@@ -236,31 +248,42 @@ absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, Hi
   std::string digest;
   for (v1::StepReport& report : *reports) {
     if (report.has_norms()) {
-      Select(request, *report.mutable_norms());
+      const std::string& its = report.norms().table_digest();
+      if (!digest.empty() && its != digest) {  // the norms of one page are of one table
+        if (spread) {
+          continue;
+        }
+        response.set_next_page_token(absl::StrCat(response.reports(response.reports_size() - 1).step()));
+        break;
+      }
+      if (digest.empty()) {
+        digest = its;
+        absl::StatusOr<std::optional<v1::ParameterTable>> table = history.Table(digest);
+        if (!table.ok()) {
+          return table.status();
+        }
+        if (table->has_value()) {
+          *response.mutable_table() = **std::move(table);
+          Select(request, *response.mutable_table());
+          bytes += response.table().ByteSizeLong();
+        }
+      }
+      if (!spread) {
+        trim(*report.mutable_norms());
+      }
     }
     bytes += report.ByteSizeLong();
     const int count = response.reports_size();
-    const bool other_table = report.has_norms() && !digest.empty() && report.norms().table_digest() != digest;
-    if (count == limit || (count > 0 && bytes > kPageBytes) || other_table) {
-      if (request.points() > 0) {
-        break;  // what comes after has no page
-      }
+    if (spread && count > 0 && bytes > kPageBytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("points: ", request.points(), " of them do not fit in one answer (", count,
+                       " do); ask for fewer, or for one kind or one parameter"));
+    }
+    if (!spread && (count == limit || (count > 0 && bytes > kPageBytes))) {
       response.set_next_page_token(absl::StrCat(response.reports(count - 1).step()));
       break;
     }
-    if (report.has_norms()) {
-      digest = report.norms().table_digest();
-    }
     *response.add_reports() = std::move(report);
-  }
-  if (!digest.empty()) {
-    absl::StatusOr<std::optional<v1::ParameterTable>> table = history.Table(digest);
-    if (!table.ok()) {
-      return table.status();
-    }
-    if (table->has_value()) {
-      *response.mutable_table() = **std::move(table);
-    }
   }
   return absl::OkStatus();
 }

@@ -34,6 +34,7 @@
 #include "controller/rpc/jobs_service.h"
 #include "controller/rpc/listener.h"
 #include "controller/rpc/malformed_requests.h"
+#include "controller/rpc/open_calls.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/sign_ins.h"
 #include "controller/rpc/upload_relay.h"
@@ -107,6 +108,13 @@ void SetArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
 }
 
+// The norms of one step of a large model, with the table of its parameters, are beyond gRPC's 4 MiB.
+grpc::ChannelArguments ArgumentsOfPage() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  return arguments;
+}
+
 constexpr char kNoPage[] =
     "this controller has no page to sign in to; start it with --metrics-listen 127.0.0.1:9464, or with "
     "--page on";
@@ -147,7 +155,8 @@ struct Server::Parts {
   std::unique_ptr<tls::ServerTls> tls;  // null: none
   SignIns sign_ins{random, clock};
   Callers callers{random, sign_ins};
-  Access access{callers, clock};
+  OpenCalls open_calls;
+  Access access{callers, open_calls, clock};
   AuditLog audit{clock};
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
@@ -226,7 +235,8 @@ void Server::Parts::RefreshTls() {
                   {{"valid_until", absl::FormatTime(tls->not_after(), absl::UTCTimeZone())}});
   }
   if (tls->revoked() != revoked) {
-    platform::Log(platform::LogLevel::kInfo, "TLS files were read again, with the list of the revoked", {});
+    platform::Log(platform::LogLevel::kInfo, "a changed list of revoked certificates is used from now on",
+                  {});
     for (const std::unique_ptr<ConnectionGuard>& guard : guards) {
       guard->Recheck();
     }
@@ -288,6 +298,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
           "127.0.0.1:7471 or unix:/path; give --tls-ca, --tls-cert and --tls-key (`tandem certs init` "
           "makes them) to listen there"));
     }
+  }
+  if (options.metrics_listen == "off" && options.page == PageMode::kOn) {
+    return absl::InvalidArgumentError(
+        "--page on: with --metrics-listen off there is no address to serve it at; give one, or leave --page "
+        "out");
   }
   if (options.metrics_listen != "off") {
     if (absl::Status status = CheckHostAndPort(options.metrics_listen, "--metrics-listen"); !status.ok()) {
@@ -393,6 +408,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(CountOpenCalls(parts->callers, parts->open_calls));
   interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
   interceptors.push_back(CountRpcs(*parts->metrics, clock));
   interceptors.push_back(AuditCalls(parts->callers, parts->audit));
@@ -406,7 +422,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     const bool page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local);
     parts->site = std::make_unique<Site>(
         Site::Options{.page = page, .local_names_only = local}, parts->metrics,
-        parts->server->InProcessChannel({}),
+        parts->server->InProcessChannel(ArgumentsOfPage()),
         [callers = &parts->callers](const std::string& session, const std::string& browser,
                                     grpc::ClientContext& context) {
           callers->MarkAsPage(session, browser, context);
@@ -440,7 +456,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
         ConnectionGuard::Options{
             .most_message_bytes = kMostMessageBytes,
-            .tls = absl::StartsWith(options.listen[i], "unix:") ? nullptr : parts->tls.get()},
+            .tls = absl::StartsWith(options.listen[i], "unix:") ? nullptr : parts->tls.get(),
+            .most_of_worker = ConnectionGuard::MostOfAWorker(platform::DescriptorLimit())},
         parts->callers, parts->clock, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
           grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
           connection.fd = fd;

@@ -178,9 +178,11 @@ absl::Status History::Insert(const std::string& job, const v1::StepReport& repor
     return status;
   }
   if (report.step() > 0) {  // 0 is the validation before the first
+    // A worker's word: what no step can have taken is nothing.
+    const bool is_time = report.seconds() >= 0 && report.seconds() < 1e9;
     statements_->add_to_totals.Bind(job)
         .Bind(report.step())
-        .Bind(int64_t{std::llround(report.seconds() * 1e6)});
+        .Bind(int64_t{is_time ? std::llround(report.seconds() * 1e6) : 0});
     if (absl::Status status = statements_->add_to_totals.Run(); !status.ok()) {
       return status;
     }
@@ -348,33 +350,67 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& jo
   return Read(job, statements_->range, norms);
 }
 
-absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& job, int64_t first,
-                                                            int64_t last, int points, bool norms) {
+absl::StatusOr<std::optional<v1::StepReport>> History::First(const std::string& job, int64_t first,
+                                                             int64_t last, bool norms) {
   const absl::MutexLock lock(&mu_);
   if (!damage_.ok()) {
     return damage_;
   }
-  const absl::StatusOr<int64_t> highest = HighestStep(job);
-  if (!highest.ok()) {
-    return highest.status();
+  if (norms) {
+    const absl::StatusOr<std::optional<int64_t>> step = norms_->FirstStep(job, first, last);
+    if (!step.ok() || !step->has_value()) {
+      return step.ok() ? absl::StatusOr<std::optional<v1::StepReport>>(std::nullopt) : step.status();
+    }
+    first = **step;
   }
-  const int64_t end = last > 0 ? std::min(last, *highest) : *highest;
-  const int64_t stride =
-      std::max<int64_t>(1, (end - std::max<int64_t>(first, 1) + points - 2) / (points - 1));
+  statements_->range.Bind(job).Bind(first).Bind(last).Bind(int64_t{1});
+  absl::StatusOr<std::vector<v1::StepReport>> found = Read(job, statements_->range, norms);
+  if (!found.ok()) {
+    return found.status();
+  }
+  return found->empty() ? std::nullopt : std::optional<v1::StepReport>(std::move((*found)[0]));
+}
+
+absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& job, int64_t first,
+                                                            int64_t last, int points, const Trim& trim) {
+  int64_t end = 0;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (!damage_.ok()) {
+      return damage_;
+    }
+    const absl::StatusOr<int64_t> highest = HighestStep(job);
+    if (!highest.ok()) {
+      return highest.status();
+    }
+    end = last > 0 ? std::min(last, *highest) : *highest;
+  }
+  const bool norms = trim != nullptr;
+  int64_t stride = 0;
   std::vector<v1::StepReport> out;
   // A look for each: reading every step in between would hold the writer up.
   for (int64_t at = first; at <= end;) {
-    statements_->range.Bind(job).Bind(at).Bind(end).Bind(int64_t{1});
-    absl::StatusOr<std::vector<v1::StepReport>> next = Read(job, statements_->range, norms);
+    absl::StatusOr<std::optional<v1::StepReport>> next = First(job, at, end, norms);
     if (!next.ok()) {
       return next.status();
     }
-    if (next->empty()) {
+    if (!next->has_value()) {
       break;
     }
-    const int64_t step = (*next)[0].step();
-    out.push_back(std::move((*next)[0]));
+    v1::StepReport& report = **next;
+    const int64_t step = report.step();
+    if (stride == 0) {  // from the first that there is
+      const int64_t begin = std::max<int64_t>(norms ? step : first, 1);
+      stride = std::max<int64_t>(1, (end - begin + points - 2) / (points - 1));
+    }
+    if (norms && report.has_norms()) {
+      trim(*report.mutable_norms());
+    }
+    out.push_back(std::move(report));
     at = std::max(step + 1, at + stride);
+    if (norms && out.size() == 1) {
+      at = step + stride;
+    }
     if (step < end && at > end) {
       at = end;  // the newest is always among them
     }

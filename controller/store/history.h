@@ -71,9 +71,13 @@ class History {
   absl::StatusOr<std::vector<v1::StepReport>> Range(const std::string& job, int64_t first, int64_t last,
                                                     int limit, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // About `points` of them, evenly spread over these steps. Requires points > 1.
+  // About `points` of them, evenly spread over these steps, the newest among them. Requires points > 1. With
+  // `trim`: of the steps that have norms alone, which trim is to make smaller before the next are read. The
+  // writer is held up by one of them at a time.
+  using Trim = std::function<void(v1::Norms&)>;
   absl::StatusOr<std::vector<v1::StepReport>> Spread(const std::string& job, int64_t first, int64_t last,
-                                                     int points, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
+                                                     int points, const Trim& trim = nullptr)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::StatusOr<std::optional<v1::ParameterTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -109,6 +113,9 @@ class History {
   absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the open transaction; what is to be called then, and with what.
   std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The first report of these steps; `norms`: the first that has them.
+  absl::StatusOr<std::optional<v1::StepReport>> First(const std::string& job, int64_t first, int64_t last,
+                                                      bool norms) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::vector<v1::StepReport>> Read(const std::string& job, Statement& query, bool norms)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -22,7 +22,9 @@ NormRing::NormRing(Database& db, int64_t max_bytes_of_a_job, int64_t max_bytes)
       delete_(db.Prepare("DELETE FROM norms WHERE id = ?")),
       oldest_of_job_(db.Prepare("SELECT id, job, bytes FROM norms WHERE job = ? ORDER BY id LIMIT 1")),
       oldest_(db.Prepare("SELECT id, job, bytes FROM norms ORDER BY id LIMIT 1")),
-      get_(db.Prepare("SELECT attempt, data FROM norms WHERE job = ? AND step = ?")) {}
+      get_(db.Prepare("SELECT attempt, data FROM norms WHERE job = ? AND step = ?")),
+      first_(db.Prepare(
+          "SELECT step FROM norms WHERE job = ? AND step >= ? AND step <= ? ORDER BY step LIMIT 1")) {}
 
 // From the index alone: the table has a page for each norms, of which a cold disk takes seconds to read all.
 absl::Status NormRing::Count() {
@@ -111,6 +113,19 @@ absl::Status NormRing::AddTo(const std::string& job, v1::StepReport& report) {
     *report.mutable_norms() = std::move((*found)->second);
   }
   return found.status();
+}
+
+absl::StatusOr<std::optional<int64_t>> NormRing::FirstStep(const std::string& job, int64_t first,
+                                                           int64_t last) {
+  first_.Bind(job).Bind(first).Bind(last);
+  std::optional<int64_t> step;
+  if (first_.Next()) {
+    step = first_.Int(0);
+  }
+  if (absl::Status status = first_.Finish(); !status.ok()) {
+    return status;
+  }
+  return step;
 }
 
 }  // namespace tandem::controller

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "controller/store/sqlite.h"
 #include "tandem/v1/state.pb.h"
 
@@ -28,6 +30,9 @@ class NormRing {
   // Sets report.norms to those of its step, where they are here and of its attempt.
   absl::Status AddTo(const std::string& job, v1::StepReport& report);
 
+  // The first of these steps that has norms; nullopt: none has.
+  absl::StatusOr<std::optional<int64_t>> FirstStep(const std::string& job, int64_t first, int64_t last);
+
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -37,7 +42,7 @@ class NormRing {
   Database& db_;
   const int64_t max_bytes_of_a_job_;
   const int64_t max_bytes_;
-  Statement find_, insert_, delete_, oldest_of_job_, oldest_, get_;
+  Statement find_, insert_, delete_, oldest_of_job_, oldest_, get_, first_;
   std::map<std::string, int64_t> bytes_of_job_;
   int64_t bytes_ = 0;
 };

@@ -35,7 +35,11 @@ class Client:
 
     def __init__(self, address=None, *, ca=None, cert=None, key=None, server_name=None):
         self.address = address or os.environ.get("TANDEM_ADDR") or "127.0.0.1:7471"
-        options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000)]
+        # A link that is dead says nothing: only pings find that out. The norms of a large model's step are beyond 4 MiB.
+        options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000),
+                   ("grpc.keepalive_time_ms", 20000), ("grpc.keepalive_timeout_ms", 10000),
+                   ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0),
+                   ("grpc.max_receive_message_length", 64 << 20)]
         if server_name:
             options.append(("grpc.ssl_target_name_override", server_name))
         if ca or cert or key:
@@ -87,7 +91,8 @@ class Client:
         return self._call("Cancel", jobs_pb2.CancelRequest(job=job, reason=reason, checkpoint=checkpoint))
 
     def checkpoint(self, job):
-        """Asks for a checkpoint now; done when `get(job).checkpoints.answered` is the result's `requested`."""
+        """Asks for a checkpoint now; done when `get(job).checkpoints.answered` has reached the result's
+        `requested`."""
         return self._call("Checkpoint", jobs_pb2.CheckpointRequest(job=job))
 
     def watch(self, job, reports=False, norms=False) -> Iterator[Change]:

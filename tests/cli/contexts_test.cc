@@ -195,6 +195,20 @@ TEST_F(ResolveTest, AContextThatCannotWorkIsNotSaved) {
   EXPECT_EQ(ResolveAddress({.context = "lab"}, environment_)->target, "ctl:7471");
 }
 
+TEST_F(ResolveTest, ANumberSignInQuotesIsNoComment) {
+  std::filesystem::remove(folder_ + "/.config/tandem/config.yaml");
+  EXPECT_EQ(Tandem({"context", "set", "a", "--addr", "unix:/tmp/x #y"}), kOk) << console_.err;
+  EXPECT_EQ(Tandem({"context", "set", "b", "--addr", "b:1"}), kOk) << console_.err;
+  EXPECT_EQ(Tandem({"context", "use", "a"}), kOk) << console_.err;
+}
+
+TEST_F(ResolveTest, AnEmptyOptionIsRefusedByItsName) {
+  EXPECT_EQ(Tandem({"--context", "", "get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("--context: must not be empty"));
+  EXPECT_EQ(Tandem({"plan", "-f", "job.yaml", "--compare", ""}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("--compare: must not be empty"));
+}
+
 TEST_F(ResolveTest, AnOptionBeforeTheCommandIsNotTakenForIt) {
   EXPECT_EQ(Tandem({"--context", "lab", "gett"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("there is no command \"gett\""));

@@ -49,6 +49,7 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::Event> events;
   std::deque<v1::Event> later_events;  // one with each look after the first
   int event_looks = 0;
+  grpc::Status sign_in_status;
   grpc::Status checkpoint_status;       // of Checkpoint, whose request is number 77
   std::vector<v1::StepReport> reports;  // answers ListReports, three to a page
   v1::ParameterTable table;
@@ -73,6 +74,14 @@ class FakeJobsServer : public v1::Jobs::Service {
       *job = jobs[0];
     }
     return submit_status;
+  }
+
+  grpc::Status SignIn(grpc::ServerContext*, const v1::SignInRequest*, v1::SignInResponse* made) override {
+    made->set_code(std::string(32, 'a'));
+    made->set_page("127.0.0.1:9464");
+    made->set_caller("user/alice");
+    made->mutable_code_life()->set_seconds(60);
+    return sign_in_status;
   }
 
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::Job* job) override {

@@ -55,6 +55,16 @@ TEST_F(ServiceCommandTest, FollowedEventsAreObjectsOrItemsOfAListForAProgram) {
               HasSubstr("- seq: 4\n  time: \"2024-05-01T12:00:04Z\"\n  job_id: \"3f2a91c07be4\"\n"));
 }
 
+TEST_F(ServiceCommandTest, SignInPrintsAnAddressAlone) {
+  EXPECT_EQ(Tandem({"sign-in"}), kOk);
+  EXPECT_EQ(console_.out, "http://127.0.0.1:9464/#/sign-in/" + std::string(32, 'a') + "\n");
+  EXPECT_THAT(console_.err, HasSubstr("open this within 1m, once; the browser is then user/alice"));
+  server_->sign_in_status = {grpc::StatusCode::FAILED_PRECONDITION,
+                             "this controller has no page to sign in to"};
+  EXPECT_EQ(Tandem({"sign-in"}), kFailed);
+  EXPECT_THAT(console_.err, HasSubstr("has no page to sign in to"));
+}
+
 TEST_F(ServiceCommandTest, FollowingEndsWhenNobodyReadsAnyMore) {
   console_.out_closed = true;
   EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOutputClosed);

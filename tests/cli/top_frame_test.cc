@@ -51,6 +51,9 @@ TEST(TopFrameTest, AThousandJobsFitAnyTerminal) {
     EXPECT_LE(static_cast<int>(lines.size()), shape.rows - 1);
     for (const std::string& line : lines) {
       EXPECT_LE(DisplayWidth(line), std::max(shape.columns, 60)) << line;
+      if (absl::StartsWith(line, "and ") || absl::StartsWith(line, "workers ")) {
+        EXPECT_LE(DisplayWidth(line), shape.columns) << line;
+      }
     }
   }
 }

@@ -23,6 +23,14 @@ namespace tandem::controller {
 namespace {
 
 // A guard whose server does what the test says.
+TEST(ConnectionLimitTest, OneWorkersCertificateCannotTakeAllDescriptors) {
+  for (const uint64_t descriptors : {uint64_t{256}, uint64_t{1024}, uint64_t{1} << 20}) {
+    const size_t most = ConnectionGuard::MostOfAWorker(descriptors);
+    EXPECT_LE(3 * most, descriptors / 2) << descriptors;
+    EXPECT_GE(6 * most, descriptors / 2) << "a pool shares one";
+  }
+}
+
 class ConnectionGuardTest : public ::testing::Test {
  protected:
   struct Ends {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -54,6 +55,45 @@ TEST_F(HistoryTest, ReportsAreSeenAtOnceAndAcknowledgedWhenDurable) {
   EXPECT_FALSE(committed);
   history->Tick(kNow + absl::Milliseconds(1000));
   EXPECT_TRUE(committed);
+}
+
+TEST_F(HistoryTest, PointsWithNormsAreSpreadOverTheStepsThatHaveThem) {
+  std::unique_ptr<History> history = Open();
+  const auto add = [&](int64_t first, int64_t last, int norms) {
+    ASSERT_TRUE(history->Add(BatchOf("j", 1, first, last, norms), kNow, [](const absl::Status&) {}).ok());
+  };
+  add(1, 9'900, 0);
+  add(9'901, 10'000, 3);
+  int trimmed = 0;
+  const auto reports = history->Spread("j", 0, 0, 64, [&](v1::Norms& norms) {
+    ++trimmed;
+    norms.clear_weight();
+  });
+  ASSERT_TRUE(reports.ok());
+  EXPECT_GE(reports->size(), 50U);
+  EXPECT_LE(reports->size(), 65U);
+  EXPECT_EQ(reports->front().step(), 9'901);
+  EXPECT_EQ(reports->back().step(), 10'000);
+  EXPECT_EQ(trimmed, static_cast<int>(reports->size()));
+  for (const v1::StepReport& report : *reports) {
+    EXPECT_TRUE(report.has_norms());
+    EXPECT_EQ(report.norms().weight_size(), 0);
+  }
+  EXPECT_EQ(history->Spread("j", 0, 0, 64)->front().step(), 1) << "without norms, over all steps";
+  EXPECT_TRUE(history->Spread("j", 1, 9'900, 64, [](v1::Norms&) {})->empty());
+}
+
+TEST_F(HistoryTest, StrangeSecondsOfAStepCountForNothing) {
+  std::unique_ptr<History> history = Open();
+  v1::ReportBatch batch = BatchOf("j", 1, 1, 5);
+  batch.mutable_reports(0)->set_seconds(std::nan(""));
+  batch.mutable_reports(1)->set_seconds(1e300);
+  batch.mutable_reports(2)->set_seconds(-5);
+  batch.mutable_reports(3)->set_seconds(INFINITY);
+  batch.mutable_reports(4)->set_seconds(2);
+  ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
+  EXPECT_EQ(history->Totals("j")->seconds, 2);
+  EXPECT_EQ(history->Totals("j")->steps, 5);
 }
 
 TEST_F(HistoryTest, ManyReportsAreCommittedBeforeTheirTime) {

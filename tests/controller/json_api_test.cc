@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's address: JSON of the users' service, health, and who is turned away.
+#include "controller/http/json_api.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "controller/http/query.h"
 #include "nlohmann/json.hpp"
 #include "tests/controller/http_client.h"
@@ -154,6 +158,103 @@ TEST_F(SiteTest, ANameThatSomebodyPointedHereIsRefused) {
     EXPECT_THAT(Get("/api/ListJobs", host), StartsWith("HTTP/1.1 200 ")) << host;
   }
   EXPECT_THAT(Get("/metrics", "metrics.example"), StartsWith("HTTP/1.1 200 "));
+}
+
+// A controller whose calls are answered and which decides nothing.
+class StuckJobs : public v1::Jobs::Service {
+ public:
+  grpc::Status ListWorkers(grpc::ServerContext* context, const v1::ListWorkersRequest*,
+                           v1::ListWorkersResponse*) override {
+    while (!context->IsCancelled()) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    return grpc::Status::CANCELLED;
+  }
+};
+
+TEST(HealthTest, AControllerThatDecidesNothingIsFoundOutInTime) {
+  StuckJobs jobs;
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&jobs);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  JsonApi api(server->InProcessChannel({}),
+              [](const std::string&, const std::string&, grpc::ClientContext&) {});
+  const auto start = std::chrono::steady_clock::now();
+  const HttpAnswer answer = api.Health();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("decided nothing"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(PageModeTest, APageWithoutAnAddressIsRefused) {
+  TempFolder folder;
+  ServerOptions options;
+  options.state_directory = folder.path();
+  options.listen = {"127.0.0.1:0"};
+  options.metrics_listen = "off";
+  options.page = PageMode::kOn;
+  const absl::Status status =
+      Server::Start(options, platform::SteadyClock(), platform::SystemRandom()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("--page on: with --metrics-listen off"));
+}
+
+TEST_F(SiteTest, AnotherSitesPageMayNotAsk) {
+  Start();
+  HttpConnection connection(server_->metrics_address());
+  connection.Send("GET /api/ListJobs HTTP/1.1\r\nHost: 127.0.0.1\r\nSec-Fetch-Site: cross-site\r\n\r\n");
+  EXPECT_THAT(connection.Read(), StartsWith("HTTP/1.1 403 "));
+}
+
+TEST_F(SiteTest, PointsOfALargeModelThatDoNotFitAreRefusedAndOnesParameterIsSentAlone) {
+  Start();
+  SimulatedWorker worker("a", server_->addresses().at(0), {});
+  JobClient client(server_->addresses().at(0));
+  v1::Job job;
+  ASSERT_TRUE(client.Submit(JobClient::SpecOf("large", 1), "", job).ok());
+  ASSERT_TRUE(client.Follow("large", job).ok());
+  constexpr int kParameters = 30'000;
+  v1::ReportBatch batch;
+  batch.mutable_id()->set_job_id(job.id());
+  batch.mutable_id()->set_attempt(1);
+  batch.mutable_table()->set_digest("t");
+  for (int i = 0; i < kParameters; ++i) {
+    batch.mutable_table()->add_parameters()->set_name("layers.0.experts." + std::to_string(i) + ".weight");
+  }
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  const auto stub = v1::Workers::NewStub(client.channel());
+  const auto stream = stub->Reports(&context);
+  for (int step = 1; step <= 20; ++step) {
+    v1::StepReport& report = *batch.add_reports();
+    report.set_step(1000 + step);
+    report.set_attempt(1);
+    report.mutable_norms()->set_table_digest("t");
+    for (int i = 0; i < kParameters; ++i) {
+      report.mutable_norms()->add_update(0.5 * i);
+    }
+    report.mutable_norms()->add_experts()->set_dropped(1);
+    batch.set_seq(static_cast<uint64_t>(step));
+    ASSERT_TRUE(stream->Write(batch));
+    batch.clear_table();
+    batch.clear_reports();
+  }
+  v1::ReportAck ack;
+  for (uint64_t seq = 0; seq < 20; seq = ack.seq()) {
+    ASSERT_TRUE(stream->Read(&ack));
+  }
+  context.TryCancel();
+  EXPECT_THAT(Get("/api/ListReports?job=large&points=64&norms=true&kind=NORM_KIND_UPDATE"),
+              AllOf(StartsWith("HTTP/1.1 429 "), HasSubstr("ask for fewer")));
+  const nlohmann::json fewer = Api("ListReports?job=large&points=4&norms=true&kind=NORM_KIND_UPDATE");
+  EXPECT_EQ(fewer["reports"].back()["step"], "1020");
+  EXPECT_EQ(fewer["table"]["parameters"].size(), kParameters);
+  const nlohmann::json one = Api("ListReports?job=large&points=64&norms=true&parameter=3");
+  EXPECT_EQ(one["reports"].size(), 20u);
+  EXPECT_EQ(one["reports"].back()["norms"]["update"], nlohmann::json({1.0}));
+  EXPECT_FALSE(one["reports"].back()["norms"].contains("experts"));
+  EXPECT_EQ(one["table"]["parameters"].size(), 1u);
+  EXPECT_FALSE(Api("ListReports?job=large&points=4")["reports"][0].contains("norms"));
 }
 
 TEST_F(SiteTest, BeyondThisMachineThereIsAPageOnlyOnRequest) {

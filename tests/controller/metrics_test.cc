@@ -85,6 +85,18 @@ TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReport
   EXPECT_EQ(series, 6u);
 }
 
+TEST(MetricsTest, SamplesAreSequencesOfTheJobsLength) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.state.jobs.at("id-job").job.mutable_resolved()->mutable_training()->set_sequence_length(100);
+  metrics.Report("id-job", "job", ReportOf(1));
+  metrics.Report("id-job", "job", ReportOf(2));
+  metrics.Look(driver.state);
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_samples_total{job_name=\"job\"} 20\n"));
+}
+
 TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   platform::FakeClock clock;
   const auto metrics = std::make_shared<Metrics>(clock);

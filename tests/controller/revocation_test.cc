@@ -77,6 +77,17 @@ TEST_F(RevocationTest, ARevokedCertificateLosesItsOpenStreamsAndGetsInNoMoreWhil
   EXPECT_EQ(kept.End().error_code(), grpc::StatusCode::CANCELLED) << "it was open until now";
 }
 
+TEST_F(RevocationTest, TheListIsTakenWhileTheCertificateOrItsKeyCannotBeUsed) {
+  JobClient bob(address(), CredentialsOf(certificates_->Of({Role::kUser, "bob"})));
+  v1::Job job;
+  ASSERT_TRUE(bob.Submit(JobClient::SpecOf("queued", 1), "", job).ok());
+  OpenWatch watched(bob, "queued");
+  certificates_->Write("controller.key", "half of a rotation", 0644);
+  certificates_->Write("revoked", "user/bob\n", 0644);
+  EXPECT_FALSE(watched.End().ok());
+  EXPECT_EQ(bob.Get("queued", job).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
 TEST_F(RevocationTest, ARevokedWorkerIsGoneWithAllOfItsCertificates) {
   SimulatedWorker worker("w", address(),
                          {.credentials = CredentialsOf(certificates_->Of({Role::kWorker, "w"}))});

@@ -13,15 +13,16 @@ import struct
 import subprocess
 import threading
 import time
+import urllib.request
 
 UNENFORCED = {"resources", "affinity", "tolerations", "enableServiceLinks", "automountServiceAccountToken", "seccompProfile",
-              "fsGroupChangePolicy", "ports"}
+              "fsGroupChangePolicy"}
 OF_POD = {"containers", "volumes", "securityContext", "terminationGracePeriodSeconds"}
 OF_CONTAINER = {"name", "image", "command", "args", "env", "volumeMounts", "securityContext", "startupProbe", "readinessProbe",
-                "livenessProbe"}
+                "livenessProbe", "ports"}
 OF_CONTEXT = {"runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "allowPrivilegeEscalation", "readOnlyRootFilesystem",
               "capabilities"}
-OF_PROBE = {"exec", "periodSeconds", "timeoutSeconds", "failureThreshold"}
+OF_PROBE = {"exec", "httpGet", "periodSeconds", "timeoutSeconds", "failureThreshold"}
 OF_THE_LINUX = ("usr", "bin", "sbin", "lib", "lib64")  # of an image; these are the machine's
 ADDRESS = "10.96.0.1"  # of every pod; workers at a loopback address could not be of one job
 PATH = re.search(r"^ENV PATH=(\S+)", (pathlib.Path(__file__).parents[2] / "deploy/container/Dockerfile").read_text(), re.M)[1]
@@ -211,12 +212,25 @@ class Pod:
     def probe(self, name):
         """One try, as the kubelet makes it."""
         probe = known(self.container[name], OF_PROBE)
+        if "httpGet" in probe:
+            return self._get(**known(probe["httpGet"], {"path", "port"}), seconds=probe["timeoutSeconds"])
         try:
             done = self.exec(*known(probe["exec"], {"command"})["command"], timeout=probe["timeoutSeconds"])
         except (subprocess.TimeoutExpired, ProcessLookupError):
             return False
         self.said = done.stdout + done.stderr
         return done.returncode == 0
+
+    def _get(self, path, port, seconds):
+        """As the kubelet asks: from outside, at the pod's address."""
+        number = next(known(entry, {"name", "containerPort"})["containerPort"] for entry in self.container["ports"] if entry["name"] == port)
+        try:
+            with urllib.request.urlopen(f"http://{ADDRESS}:{number}{path}", timeout=seconds) as answer:
+                self.said = answer.read().decode()
+                return 200 <= answer.status < 400
+        except OSError as error:
+            self.said = str(error)
+            return False
 
     def wait_for_probe(self, name):
         probe = self.container[name]

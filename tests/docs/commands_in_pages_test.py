@@ -40,7 +40,7 @@ def wrong(command, root, binaries):
     words = shlex.split(command)
     sub = []
     for word in words[1:]:
-        if not re.fullmatch("[a-z]+", word) or not help_text(binaries, (words[0], *sub, word)):
+        if not re.fullmatch("[a-z][a-z-]*", word) or not help_text(binaries, (words[0], *sub, word)):
             break
         sub.append(word)
     if words[0] == "tandem" and not sub and not words[1].startswith("-"):

@@ -166,3 +166,95 @@ def test_a_trace_is_drawn_and_what_is_none_is_refused(cluster, browser, tmp_path
     assert browser.script("view.spans.length > 20 && view.lanes.length >= 2")
     keep_screenshot(browser, "timeline")
     assert browser.complaints() == []
+
+
+def sign_in(cluster, browser):
+    made = cluster.cli("sign-in")
+    address = made.stdout.strip()
+    assert address.startswith(f"http://{cluster.metrics}/#/sign-in/"), made.stdout
+    browser.driver.get("about:blank")
+    browser.driver.get(address)
+    browser.until("signed in", lambda: browser.text("#who").startswith("local"))
+    assert "sign-in" not in browser.script("location.href"), "the code is not kept in the history"
+    return address
+
+
+def test_without_signing_in_nothing_can_be_changed(cluster, browser):
+    cluster.submit(tiny_job("watched", steps=ENDLESS))
+    wait_for("steps", lambda: cluster.step("watched") > 3)
+    browser.open(cluster.metrics, "#/job/watched")
+    browser.until("it runs", lambda: browser.text("#state") == "RUNNING")
+    assert browser.text("#who") == "read-only" and browser.count("#actions button") == 0
+    browser.open(cluster.metrics, "#/sign-in/" + 32 * "0")
+    browser.until("it says why not", lambda: "used before" in browser.text("#who"))
+    assert browser.count("#actions button") == 0
+    assert all("401" in line for line in browser.complaints())
+
+
+def test_who_is_signed_in_saves_profiles_and_cancels_and_signs_out(cluster, browser, tmp_path):
+    cluster.submit(tiny_job("mine", steps=ENDLESS, directory=tmp_path / "run"))
+    wait_for("steps", lambda: cluster.step("mine") > 3)
+    address = sign_in(cluster, browser)
+    browser.driver.execute_script("location.hash = '#/job/mine'")
+    browser.until("what one may do", lambda: browser.count("#actions button") == 4)
+    keep_screenshot(browser, "signed-in")
+    browser.click("#checkpoint")
+    browser.until("a checkpoint", lambda: "CheckpointDone" in browser.text("#jobevents"))
+    # The steps that are recorded now are drawn, without a file.
+    browser.click("#profile")
+    browser.until("the timeline", lambda: browser.count("#timeline") == 1 and browser.drawn("#timeline canvas"), seconds=60)
+    assert browser.script("view.spans.length > 20 && view.lanes.length >= 2")
+    assert "mine" in browser.text("main")
+    keep_screenshot(browser, "profiled")
+    browser.driver.back()
+    browser.until("the job again", lambda: browser.count("#cancel") == 1)
+    # Cancelling asks once more.
+    browser.click("#cancel")
+    browser.until("it asks", lambda: browser.text("#cancel") == "really cancel?")
+    assert cluster.state("mine") == "RUNNING"
+    browser.click("#cancel")
+    browser.until("it ends", lambda: browser.text("#state") == "CANCELLED")
+    assert browser.count("#actions button") == 0
+    # A reload keeps the session; the code has been used; signing out ends it for good.
+    secret = browser.script("sessionStorage.getItem('session')")
+    browser.driver.refresh()
+    browser.until("still signed in", lambda: browser.text("#who").startswith("local"))
+    browser.click("#signout")
+    browser.until("signed out", lambda: browser.text("#who") == "read-only")
+    assert browser.script("sessionStorage.getItem('session')") is None
+    assert browser.complaints() == []
+    browser.driver.get("about:blank")
+    browser.driver.get(address)
+    browser.until("the code was used", lambda: "used before" in browser.text("#who"))
+    assert browser.script("""fetch('/api/GetServerInfo', {headers: {Authorization: 'Bearer ' + arguments[0]}}).then((answer) => answer.status)""", secret) == 401
+    log = (cluster.folder / "controller.log").read_text()
+    assert '"who":"local","from":"page 127.0.0.1:' in log and '"method":"tandem.v1.Jobs/Cancel"' in log
+    assert secret not in log and address.rsplit("/", 1)[1] not in log
+
+
+def test_a_session_ends_with_the_controller_and_the_page_says_so(cluster, browser):
+    cluster.submit(tiny_job("kept", steps=ENDLESS))
+    wait_for("steps", lambda: cluster.step("kept") > 3)
+    sign_in(cluster, browser)
+    browser.driver.execute_script("location.hash = '#/job/kept'")
+    browser.until("what one may do", lambda: browser.count("#cancel") == 1)
+    cluster.kill_controller()
+    cluster.start_controller()
+    browser.until("it is back", lambda: browser.text("#away") == "")
+    browser.click("#cancel")
+    browser.click("#cancel")
+    browser.until("it says so", lambda: "sign in again" in browser.text("#who"))
+    assert browser.count("#cancel") == 0 and cluster.state("kept") == "RUNNING"
+
+
+def test_every_event_of_a_job_stands_once_however_slow_the_answers(cluster, browser):
+    cluster.submit(tiny_job("once", steps=ENDLESS))
+    wait_for("steps", lambda: cluster.step("once") > 3)
+    browser.open(cluster.metrics)
+    browser.until("the job", lambda: browser.count("#jobs tbody tr") == 1)
+    browser.driver.execute_script("const real = api; api = (...of) => new Promise((done) => setTimeout(done, of[0] === 'ListEvents' ? 1500 : 0)).then(() => real(...of))")
+    browser.driver.execute_script("location.hash = '#/job/once'")
+    browser.until("its events", lambda: "Ready" in browser.text("#jobevents"))
+    time.sleep(4)
+    rows = browser.script("[...document.querySelectorAll('#jobevents tr')].map((row) => row.innerText)")
+    assert len(rows) == len(set(rows)), rows

@@ -76,7 +76,7 @@ def test_checkpoint_and_cancel_are_calls(start, tandem, tmp_path):
     job = client.submit(tiny_job("saved", steps=ENDLESS, directory=tmp_path / "run"))
     wait_for("steps", lambda: client.get(job.id).last_step > 2)
     asked = client.checkpoint(job.id).checkpoints.requested
-    wait_for("a checkpoint", lambda: client.get(job.id).checkpoints.answered == asked)
+    wait_for("a checkpoint", lambda: client.get(job.id).checkpoints.answered >= asked)
     client.cancel(job.id, checkpoint=True)
     assert client.wait(job.id).state == 9  # JOB_STATE_CANCELLED
     assert len(list((tmp_path / "run").glob("step-*"))) == 2

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "checkpoint/checkpoint.h"
+#include "comm/address_error.h"
 #include "comm/communicator.h"
 #include "data/corpus.h"
 #include "device/device.h"
@@ -25,6 +26,8 @@ TEST(FailureTest, EveryKindHasItsClassAndExitCode) {
   EXPECT_EQ(Of(data::DataError("no files")).exit_code, ExitCode::kUserError);
   EXPECT_EQ(Of(comm::CommError("lost")).exit_code, ExitCode::kPeerLost);
   EXPECT_EQ(Of(comm::CommError("lost")).kind, FailureKind::kPeerLost);
+  EXPECT_EQ(Of(comm::AddressError("not ours")).reason, "DataAddressUnusable") << "no peer is to blame";
+  EXPECT_EQ(Of(comm::AddressError("not ours")).kind, FailureKind::kInfrastructure);
   EXPECT_EQ(Of(device::OutOfMemory("full")).exit_code, ExitCode::kOutOfMemory);
   EXPECT_EQ(Of(NumericError("NaN", 7)).exit_code, ExitCode::kNumeric);
   EXPECT_EQ(Of(NumericError("NaN", 7)).step, 7);

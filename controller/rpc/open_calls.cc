@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/rpc/open_calls.h"
+
+#include <optional>
+#include <utility>
+
+#include "controller/rpc/rpc_method.h"
+
+namespace tandem::controller {
+namespace {
+
+namespace experimental = grpc::experimental;
+
+class Counter : public experimental::Interceptor {
+ public:
+  Counter(const Callers& callers, OpenCalls& open, experimental::ServerRpcInfo* info)
+      : callers_(callers), open_(open), info_(info) {}
+  ~Counter() override {
+    if (identity_.has_value()) {
+      open_.Remove(*identity_);
+    }
+  }
+
+  void Intercept(experimental::InterceptorBatchMethods* methods) override {
+    using Points = experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Points::POST_RECV_INITIAL_METADATA)) {
+      if (std::optional<Caller> caller = callers_.Of(*info_->server_context()); caller.has_value()) {
+        identity_ = std::move(caller->identity);
+        open_.Add(*identity_);
+      }
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const Callers& callers_;
+  OpenCalls& open_;
+  experimental::ServerRpcInfo* const info_;  // outlives its interceptors
+  std::optional<tls::Identity> identity_;    // that was counted
+};
+
+class CounterFactory : public experimental::ServerInterceptorFactoryInterface {
+ public:
+  CounterFactory(const Callers& callers, OpenCalls& open) : callers_(callers), open_(open) {}
+
+  experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* info) override {
+    return FindMethod(info->method()) == nullptr ? nullptr : new Counter(callers_, open_, info);
+  }
+
+ private:
+  const Callers& callers_;
+  OpenCalls& open_;
+};
+
+}  // namespace
+
+void OpenCalls::Add(const tls::Identity& identity) {
+  const absl::MutexLock lock(&mu_);
+  ++nums_[tls::ToText(identity)];
+}
+
+void OpenCalls::Remove(const tls::Identity& identity) {
+  const absl::MutexLock lock(&mu_);
+  const auto it = nums_.find(tls::ToText(identity));
+  if (--it->second == 0) {
+    nums_.erase(it);
+  }
+}
+
+size_t OpenCalls::NumOf(const tls::Identity& identity) const {
+  const absl::MutexLock lock(&mu_);
+  const auto it = nums_.find(tls::ToText(identity));
+  return it == nums_.end() ? 0 : it->second;
+}
+
+std::unique_ptr<experimental::ServerInterceptorFactoryInterface> CountOpenCalls(const Callers& callers,
+                                                                                OpenCalls& open) {
+  return std::make_unique<CounterFactory>(callers, open);
+}
+
+}  // namespace tandem::controller

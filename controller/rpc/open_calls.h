@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/support/server_interceptor.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/rpc/callers.h"
+#include "tls/identity.h"
+
+namespace tandem::controller {
+
+// How many calls everybody has open, streams among them: what one user may hold of the controller's memory is
+// bounded by it (Access::kMostOpenCalls). Thread-safe.
+class OpenCalls {
+ public:
+  void Add(const tls::Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(const tls::Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
+  size_t NumOf(const tls::Identity& identity) const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  mutable absl::Mutex mu_;
+  std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);  // by tls::ToText; none is 0
+};
+
+// Counts the calls of our services in `open`, from before their handlers are asked until they are done. Both
+// outlive the server.
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountOpenCalls(const Callers& callers,
+                                                                                      OpenCalls& open);
+
+}  // namespace tandem::controller
