@@ -198,7 +198,7 @@ class Bench {
 
   const Shape s_;
   const Bounds bounds_;
-  const ops::SparseOperations& ops_ = ops::CudaSparseOperations();
+  const ops::SparseOperations& ops_ = ops::CudaOperations().sparse();
   const int64_t local_;
   const int64_t seen_;
   const int64_t width_;

@@ -142,7 +142,8 @@ class MarkingBackend final : public tandem::trainer::Backend {
       : inner_(tandem::trainer::MakeCudaBackend(index)), device_(inner_->device(), marks) {
     if (!parts) return;
     const tandem::bench::CallTimer timer(inner_->device(), marks.calls);
-    operations_ = tandem::bench::MakeTimedOperations(inner_->operations(), timer);
+    kernels_ = tandem::bench::MakeTimedKernels(inner_->operations().kernels(), timer);
+    operations_ = std::make_unique<tandem::ops::Operations>(*kernels_);
     shard_kernels_ = tandem::bench::MakeTimedShardKernels(inner_->shard_kernels(), timer);
   }
 
@@ -162,7 +163,8 @@ class MarkingBackend final : public tandem::trainer::Backend {
  private:
   const std::unique_ptr<tandem::trainer::Backend> inner_;
   MarkingDevice device_;
-  std::unique_ptr<tandem::ops::Operations> operations_;  // null: the backend's
+  std::unique_ptr<tandem::ops::DeviceKernels> kernels_;  // null, both: the backend's
+  std::unique_ptr<tandem::ops::Operations> operations_;
   std::unique_ptr<tandem::fsdp::ShardKernels> shard_kernels_;
 };
 

@@ -9,13 +9,13 @@
 
 #include "device/device.h"
 #include "fsdp/shard_kernels.h"
-#include "ops/operations.h"
+#include "ops/device_kernels.h"
 
 namespace tandem::bench {
 
-// One call of an operation, on the stream that was current.
+// One call of a kernel, on the stream that was current.
 struct TimedCall {
-  std::string name;  // of products with the sizes of the weight: "Linear [6144, 4096]"
+  std::string name;  // of products with both sizes: "Multiply [8192, 4096] [4096, 6144]"
   std::unique_ptr<device::TimeMark> start;
   std::unique_ptr<device::TimeMark> end;
 };
@@ -43,7 +43,7 @@ class CallTimer {
 };
 
 // `inner`, every call timed.
-std::unique_ptr<ops::Operations> MakeTimedOperations(const ops::Operations& inner, CallTimer timer);
+std::unique_ptr<ops::DeviceKernels> MakeTimedKernels(const ops::DeviceKernels& inner, CallTimer timer);
 std::unique_ptr<fsdp::ShardKernels> MakeTimedShardKernels(const fsdp::ShardKernels& inner, CallTimer timer);
 
 }  // namespace tandem::bench

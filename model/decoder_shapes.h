@@ -5,8 +5,8 @@
 
 #include "model/config.h"
 #include "model/router_report.h"
-#include "ops/attention.h"
-#include "ops/latent_heads.h"
+#include "ops/attention_shape.h"
+#include "ops/latent_shape.h"
 
 namespace tandem::model {
 

@@ -4,43 +4,58 @@
 #include <ATen/core/Tensor.h>
 
 #include "ops/attention_work.h"
-#include "ops/cpu/kernels.h"
+#include "ops/device_kernels.h"
+#include "ops/operations.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
 namespace {
 
-cpu::AttentionSizes Check(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
-                          const at::Tensor& lse) {
-  CheckAttention(shape, qkv, context, lse);
-  return {shape.sequences, shape.length, shape.heads, shape.kv_heads, shape.head_dim};
+// Throws unless heads share key-value heads evenly and the tensors are of `shape`.
+void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
+                    const at::Tensor& lse, DeviceKind on) {
+  TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
+              shape.kv_heads, " key-value heads evenly");
+  const int64_t tokens = shape.sequences * shape.length;
+  CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim, on);
+  CheckMatrix("context", context, tokens, shape.heads * shape.head_dim, on);
+  CheckElements("lse", lse, tokens * shape.heads, on);
 }
 
 }  // namespace
 
-void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
-               Workspace work) {
-  const cpu::AttentionSizes sizes = Check(shape, qkv, context, lse);
-  CheckWork("attention", work, AttentionWorkBytes(DeviceKind::kCpu, shape, qkv.element_size()));
+void Operations::PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const {
+  kernels_.PrepareAttention(shape, element_bytes);
+}
+
+void Operations::Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context,
+                           at::Tensor& lse, Workspace work) const {
+  const DeviceKind on = kernels_.kind();
+  CheckAttention(shape, qkv, context, lse, on);
+  CheckWork("Attention", work, AttentionWorkBytes(on, shape, qkv.element_size()));
   WithElementType(qkv, [&]<typename E>(E) {
-    cpu::BestKernels<E>().attention(sizes, ElementsOf<E>(qkv), MutableElementsOf<E>(context),
-                                    MutableElementsOf<Arithmetic<E>>(lse),
-                                    static_cast<Arithmetic<E>*>(work.begin));
+    kernels_.Run(AttentionArgs<E>{shape, ElementsOf<E>(qkv), MutableElementsOf<E>(context),
+                                  MutableElementsOf<Arithmetic<E>>(lse), work});
   });
 }
 
-void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
-                       const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
-                       Workspace work) {
-  const cpu::AttentionSizes sizes = Check(shape, qkv, context, lse);
-  CheckMatrix("grad_context", grad_context, context.size(0), context.size(1));
-  CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1));
-  CheckWork("attention's backward", work,
-            AttentionBackwardWorkBytes(DeviceKind::kCpu, shape, qkv.element_size()));
+void Operations::AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv,
+                                   const at::Tensor& context, const at::Tensor& lse,
+                                   const at::Tensor& grad_context, at::Tensor& grad_qkv,
+                                   Workspace work) const {
+  const DeviceKind on = kernels_.kind();
+  CheckAttention(shape, qkv, context, lse, on);
+  CheckMatrix("grad_context", grad_context, context.size(0), context.size(1), on);
+  CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1), on);
+  CheckWork("AttentionBackward", work, AttentionBackwardWorkBytes(on, shape, qkv.element_size()));
   WithElementType(qkv, [&]<typename E>(E) {
-    cpu::BestKernels<E>().attention_backward(
-        sizes, ElementsOf<E>(qkv), ElementsOf<E>(context), ElementsOf<Arithmetic<E>>(lse),
-        ElementsOf<E>(grad_context), MutableElementsOf<E>(grad_qkv), static_cast<Arithmetic<E>*>(work.begin));
+    kernels_.Run(AttentionBackwardArgs<E>{.shape = shape,
+                                          .qkv = ElementsOf<E>(qkv),
+                                          .context = ElementsOf<E>(context),
+                                          .lse = ElementsOf<Arithmetic<E>>(lse),
+                                          .grad_context = ElementsOf<E>(grad_context),
+                                          .grad_qkv = MutableElementsOf<E>(grad_qkv),
+                                          .work = work});
   });
 }
 

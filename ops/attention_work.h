@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/attention.h"
+#include "ops/attention_shape.h"
 #include "ops/device_kind.h"
 
 namespace tandem::ops {

@@ -4,19 +4,26 @@
 #include <cstdint>
 
 #include "ops/router_config.h"
-
-namespace at {
-class Tensor;
-}
+#include "ops/workspace.h"
 
 namespace tandem::ops {
 
-// Drops choices of experts that have no room for them. ranked: int64 [T, k], as Route chose. Overwrites
-// chosen, [T, k]: the same, or -1 where the choice is dropped; there probabilities become 0, the others stay
-// as they are. Of the probabilities that equal that of the last choice with room, the first stay. Dropped
-// choices have no gradient, but the scores of those experts still count in what the others' probabilities
-// were divided by. experts: all indices are below it. On the CPU.
-void DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const at::Tensor& ranked,
-                  at::Tensor& chosen, at::Tensor& probabilities);
+// Drops choices of experts that have no room for them. ranked: [T, k], as Route chose. Overwrites chosen,
+// [T, k]: the same, or -1 where the choice is dropped; there probabilities become 0, the others stay as they
+// are. Of the probabilities that equal that of the last choice with room, the first stay. Dropped choices
+// have no gradient, but the scores of those experts still count in what the others' probabilities were
+// divided by. experts: all indices are below it. slots: T k.
+template <typename T>
+struct DropOverflowArgs {
+  static constexpr const char* kName = "DropOverflow";
+  DropPolicy policy;
+  int64_t capacity;
+  int64_t experts;
+  const int64_t* ranked;
+  int64_t slots;
+  int64_t* chosen;
+  T* probabilities;
+  Workspace work;  // DropWorkBytes (sparse_work.h)
+};
 
 }  // namespace tandem::ops

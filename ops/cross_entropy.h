@@ -3,31 +3,53 @@
 
 #include <cstdint>
 
-namespace at {
-class Tensor;
-}
+#include "device/bf16.h"
+#include "ops/tokens.h"
 
 namespace tandem::ops {
 
-// loss = mean over tokens of -log softmax(logits)[target], in nats. logits: [T, V]; targets: int64 [B, S]
-// with B * S = T, rows may be apart; lse: [T], for the backward, of float where logits are of bfloat16; loss:
-// one double, summed in token order in double. Throws c10::IndexError for a target outside the vocabulary.
-void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse, at::Tensor& loss);
+// loss = mean over tokens of -log softmax(logits)[target], in nats, summed in double; and its gradient,
+// (softmax(logits) - one_hot(target)) / T. logits: [T, columns]; lse: [T], work memory; grad_logits: may be
+// logits. A target outside the vocabulary: c10::IndexError on the CPU, a loss of NaN on a GPU.
+template <typename E>
+struct CrossEntropyArgs {
+  static constexpr const char* kName = "CrossEntropy";
+  const E* logits;
+  Tokens targets;
+  int64_t columns;
+  device::Arithmetic<E>* lse;
+  double* loss;
+  E* grad_logits;
+};
 
-// grad_logits = (softmax(logits) - one_hot(target)) / T: the gradient of the mean. May be logits itself.
-void CrossEntropyBackward(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& lse,
-                          at::Tensor& grad_logits);
-
-// The same where logits exist in blocks of columns, one at a time: these are [T, C], columns
-// [first, first + C) of the vocabulary's.
+// The same where logits exist in blocks of columns, one at a time: these are [T, columns], the vocabulary's
+// from `first` on.
 //
 // Blocks come in the order of their columns. lse and target_logits: [T], of what the blocks so far have; the
 // first block finds there what it likes, the last one writes the loss.
-void CrossEntropyBlock(const at::Tensor& logits, const at::Tensor& targets, int64_t first, int64_t vocabulary,
-                       at::Tensor& lse, at::Tensor& target_logits, at::Tensor& loss);
+template <typename E>
+struct CrossEntropyBlockArgs {
+  static constexpr const char* kName = "CrossEntropyBlock";
+  const E* logits;
+  Tokens targets;
+  int64_t first;
+  int64_t columns;
+  int64_t vocabulary;
+  device::Arithmetic<E>* lse;
+  device::Arithmetic<E>* target_logits;
+  double* loss;
+};
 
 // logits of a block -> their gradient, in place. lse: of all blocks. Blocks come in any order.
-void CrossEntropyBlockBackward(const at::Tensor& targets, int64_t first, int64_t vocabulary,
-                               const at::Tensor& lse, at::Tensor& logits);
+template <typename E>
+struct CrossEntropyBlockBackwardArgs {
+  static constexpr const char* kName = "CrossEntropyBlockBackward";
+  Tokens targets;
+  int64_t first;
+  int64_t columns;
+  int64_t vocabulary;
+  const device::Arithmetic<E>* lse;
+  E* logits;
+};
 
 }  // namespace tandem::ops

@@ -1,20 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace at {
-class Tensor;
-}
+#include <cstdint>
+
+#include "device/bf16.h"
+#include "ops/tokens.h"
+#include "ops/workspace.h"
 
 namespace tandem::ops {
 
-// output[t] = weight[tokens[t]]. tokens: int64 [B, S], rows may be apart; weight: [V, H]; output: [B * S, H].
-// Throws c10::IndexError for an id outside the vocabulary.
-void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output);
+// output[t] = weight[tokens[t]]. weight: [vocabulary, columns]; output: [T, columns]. An id outside the
+// vocabulary: c10::IndexError on the CPU, a row of NaN on a GPU.
+template <typename E>
+struct EmbeddingArgs {
+  static constexpr const char* kName = "Embedding";
+  Tokens tokens;
+  const E* weight;
+  int64_t vocabulary;
+  int64_t columns;
+  E* output;
+};
 
-// grad_weight (+)= the sum of the rows of grad_output that belong to each id, in token order; rows of other
-// ids become zero unless `add`. Where grad_output is of bfloat16, sums are of float: grad_weight is of float,
-// or each of its elements is rounded once.
-void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
-                       at::Tensor& grad_weight);
+// The gradient of the table (+)= the sum of the rows of grad_output that belong to each id, in token order;
+// rows of other ids become zero unless `add`. One of the two tables is null: sums are in grad_weight, or each
+// element is rounded once to `rounded`, where grad_output is of bfloat16. On a GPU ids outside the vocabulary
+// add to none.
+template <typename E>
+struct EmbeddingBackwardArgs {
+  static constexpr const char* kName = "EmbeddingBackward";
+  Tokens tokens;
+  const E* grad_output;
+  bool add;
+  int64_t vocabulary;
+  int64_t columns;
+  device::Arithmetic<E>* grad_weight;
+  E* rounded;
+  Workspace work;  // EmbeddingBackwardWorkBytes (row_work.h)
+};
 
 }  // namespace tandem::ops

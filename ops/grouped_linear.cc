@@ -3,78 +3,105 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <type_traits>
+
+#include "ops/device_kernels.h"
+#include "ops/sparse_operations.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
 namespace {
 
-// The rows of each expert of a [R, ...] matrix, beside its own rows of the weights.
-class Groups {
- public:
-  Groups(const at::Tensor& begins, int64_t rows, const at::Tensor& weight)
-      : experts_(begins.numel() - 1), begins_(begins.const_data_ptr<int64_t>()) {
-    CheckElements("begins", begins, experts_ + 1);
-    TORCH_CHECK(weight.dim() == 2 && experts_ > 0 && weight.size(0) % experts_ == 0, "the weights of ",
-                experts_, " experts lie one after another, not ", weight.sizes());
-    for (int64_t expert = 0; expert < experts_; ++expert) {
-      TORCH_CHECK(begins_[expert] <= begins_[expert + 1], "expert ", expert, " has rows from ",
-                  begins_[expert], " to ", begins_[expert + 1]);
-    }
-    TORCH_CHECK(begins_[0] == 0 && begins_[experts_] <= rows, "the experts have rows ", begins_[0], " to ",
-                begins_[experts_], ", of ", rows);
-    outputs_ = weight.size(0) / experts_;
+// Of the experts' weights, which lie one after another.
+struct Experts {
+  Experts(const at::Tensor& begins, const at::Tensor& weight, DeviceKind on)
+      : begins(begins.const_data_ptr<int64_t>()),
+        on_host(begins.is_cpu()),
+        count(begins.numel() - 1),
+        inputs(weight.size(1)) {
+    CheckElements("begins", begins, count + 1, on_host ? DeviceKind::kCpu : on);
+    TORCH_CHECK(count > 0 && weight.size(0) % count == 0, "the weights of ", count,
+                " experts lie one after another, not ", weight.sizes());
+    outputs = weight.size(0) / count;
+    CheckMatrix("weight", weight, count * outputs, inputs, on);
   }
-
-  // visit(first row, rows, weights' first row, weights' rows)
-  template <typename Visit>
-  void ForEach(const Visit& visit) const {
-    for (int64_t expert = 0; expert < experts_; ++expert) {
-      visit(begins_[expert], begins_[expert + 1] - begins_[expert], expert * outputs_, outputs_);
-    }
-  }
-
- private:
-  const int64_t experts_;
-  const int64_t* const begins_;
-  int64_t outputs_ = 0;
+  const int64_t* begins;
+  bool on_host;
+  int64_t count;
+  int64_t inputs;
+  int64_t outputs;  // of each
 };
 
 }  // namespace
 
-void GroupedLinear(const Operations& ops, const at::Tensor& begins, const at::Tensor& x,
-                   const at::Tensor& weight, at::Tensor& y, Workspace work) {
-  Groups(begins, x.size(0), weight).ForEach([&](int64_t row, int64_t rows, int64_t first, int64_t outputs) {
-    if (rows > 0) {
-      at::Tensor out = y.narrow(0, row, rows);
-      ops.Linear(x.narrow(0, row, rows), weight.narrow(0, first, outputs), /*residual=*/at::Tensor(), out,
-                 work);
-    }
+void SparseOperations::GroupedLinear(const at::Tensor& begins, const at::Tensor& x, const at::Tensor& weight,
+                                     at::Tensor& y, Workspace work) const {
+  const DeviceKind on = kernels_.kind();
+  const Experts experts(begins, weight, on);
+  CheckMatrix("x", x, x.size(0), experts.inputs, on);
+  CheckMatrix("y", y, x.size(0), experts.outputs, on);
+  WithElementType(x, [&]<typename E>(E) {
+    kernels_.Run(GroupedLinearArgs<E>{.begins = experts.begins,
+                                      .on_host = experts.on_host,
+                                      .experts = experts.count,
+                                      .rows = x.size(0),
+                                      .x = ElementsOf<E>(x),
+                                      .weight = ElementsOf<E>(weight),
+                                      .inputs = experts.inputs,
+                                      .outputs = experts.outputs,
+                                      .y = MutableElementsOf<E>(y),
+                                      .work = work});
   });
 }
 
-void GroupedLinearBackwardInput(const Operations& ops, const at::Tensor& begins, const at::Tensor& grad_y,
-                                const at::Tensor& weight, at::Tensor& grad_x, Workspace work) {
-  Groups(begins, grad_y.size(0), weight)
-      .ForEach([&](int64_t row, int64_t rows, int64_t first, int64_t outputs) {
-        if (rows > 0) {
-          at::Tensor out = grad_x.narrow(0, row, rows);
-          ops.LinearBackwardInput(grad_y.narrow(0, row, rows), weight.narrow(0, first, outputs),
-                                  /*add=*/false, out, work);
-        }
-      });
+void SparseOperations::GroupedLinearBackwardInput(const at::Tensor& begins, const at::Tensor& grad_y,
+                                                  const at::Tensor& weight, at::Tensor& grad_x,
+                                                  Workspace work) const {
+  const DeviceKind on = kernels_.kind();
+  const Experts experts(begins, weight, on);
+  CheckMatrix("grad_y", grad_y, grad_y.size(0), experts.outputs, on);
+  CheckMatrix("grad_x", grad_x, grad_y.size(0), experts.inputs, on);
+  WithElementType(grad_y, [&]<typename E>(E) {
+    kernels_.Run(GroupedLinearBackwardInputArgs<E>{.begins = experts.begins,
+                                                   .on_host = experts.on_host,
+                                                   .experts = experts.count,
+                                                   .rows = grad_y.size(0),
+                                                   .grad_y = ElementsOf<E>(grad_y),
+                                                   .weight = ElementsOf<E>(weight),
+                                                   .inputs = experts.inputs,
+                                                   .outputs = experts.outputs,
+                                                   .grad_x = MutableElementsOf<E>(grad_x),
+                                                   .work = work});
+  });
 }
 
-void GroupedLinearBackwardWeight(const Operations& ops, const at::Tensor& begins, const at::Tensor& grad_y,
-                                 const at::Tensor& x, bool add, at::Tensor& grad_weight, Workspace work) {
-  Groups(begins, x.size(0), grad_weight)
-      .ForEach([&](int64_t row, int64_t rows, int64_t first, int64_t outputs) {
-        at::Tensor out = grad_weight.narrow(0, first, outputs);
-        if (rows > 0) {
-          ops.LinearBackwardWeight(grad_y.narrow(0, row, rows), x.narrow(0, row, rows), add, out, work);
-        } else if (!add) {
-          out.zero_();
-        }
-      });
+void SparseOperations::GroupedLinearBackwardWeight(const at::Tensor& begins, const at::Tensor& grad_y,
+                                                   const at::Tensor& x, bool add, at::Tensor& grad_weight,
+                                                   Workspace work) const {
+  const DeviceKind on = kernels_.kind();
+  const Experts experts(begins, grad_weight, on);
+  CheckMatrix("grad_y", grad_y, x.size(0), experts.outputs, on);
+  CheckMatrix("x", x, x.size(0), experts.inputs, on);
+  WithElementType(x, [&]<typename E>(E) {
+    GroupedLinearBackwardWeightArgs<E> args{.begins = experts.begins,
+                                            .on_host = experts.on_host,
+                                            .experts = experts.count,
+                                            .rows = x.size(0),
+                                            .grad_y = ElementsOf<E>(grad_y),
+                                            .x = ElementsOf<E>(x),
+                                            .inputs = experts.inputs,
+                                            .outputs = experts.outputs,
+                                            .add = add,
+                                            .grad_weight = nullptr,
+                                            .rounded = nullptr,
+                                            .work = work};
+    if (std::is_same_v<E, Bf16> && grad_weight.scalar_type() == at::kBFloat16) {
+      args.rounded = MutableElementsOf<E>(grad_weight);
+    } else {
+      args.grad_weight = MutableElementsOf<Arithmetic<E>>(grad_weight);
+    }
+    kernels_.Run(args);
+  });
 }
 
 }  // namespace tandem::ops

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "ops/attention.h"
+#include "ops/attention_shape.h"
+#include "ops/sparse_operations.h"
 #include "ops/workspace.h"
 
 namespace at {
@@ -16,12 +17,14 @@ struct Device;
 
 namespace tandem::ops {
 
-class SparseOperations;
+class DeviceKernels;
 struct LatentHeads;
 
-// The forward and backward pairs on one kind of device. Each method is what the function of its name says
-// (rms_norm.h and so on); on a GPU it launches kernels on the current stream and returns. The same inputs
-// give the same bits, on the same kind of device, but for AttentionShape::repeats. Thread-safe.
+// The forward and backward pairs on one kind of device: each checks its operands, throws c10::Error, naming
+// the one that does not fit, and runs the device's kernel. What it computes says the struct of its arguments
+// (rms_norm.h and so on); operands are contiguous unless that says otherwise. On a GPU it launches kernels on
+// the current stream and returns. The same inputs give the same bits, on the same kind of device, but for
+// AttentionShape::repeats. Thread-safe.
 //
 // Elements are float, double or bfloat16. Of bfloat16, sums, statistics and exponentials are computed in
 // float and results are rounded once; lse, tables and a norm's grad_weight are then of float.
@@ -29,19 +32,21 @@ struct LatentHeads;
 // `work`: at least what linear_work.h, row_work.h and attention_work.h say for the device.
 class Operations {
  public:
-  virtual ~Operations() = default;
+  // It must live as long as this.
+  explicit Operations(const DeviceKernels& kernels) : kernels_(kernels), sparse_(kernels) {}
 
   // Where the tensors of these operations lie: the current device of its kind.
-  virtual c10::Device device() const = 0;
+  c10::Device device() const;
 
   // What, beside an operation's arguments, decides which kernels run: ranks of one job have the same.
   // SHA-256, hex; empty on the CPU.
-  virtual std::string kernels_digest() const = 0;
+  std::string kernels_digest() const;
+  const DeviceKernels& kernels() const { return kernels_; }
   // Those of sparse layers.
-  virtual const SparseOperations& sparse() const = 0;
+  const SparseOperations& sparse() const { return sparse_; }
 
   // The elements of a host tensor, where these operations read them. Blocks.
-  virtual at::Tensor Constant(const at::Tensor& host) const = 0;
+  at::Tensor Constant(const at::Tensor& host) const;
 
   // Matrix products of 2-D views whose columns are adjacent. Operands are of one type, and so is the output,
   // which of bfloat16 operands may also be of float; c10::Error names the types otherwise. An output
@@ -51,69 +56,67 @@ class Operations {
   //
   // y = residual + x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: as y, of its type, contiguous like it;
   // or undefined: none.
-  virtual void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual,
-                      at::Tensor& y, Workspace work) const = 0;
+  void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual, at::Tensor& y,
+              Workspace work) const;
   // grad_x (+)= grad_y W.
-  virtual void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add,
-                                   at::Tensor& grad_x, Workspace work) const = 0;
+  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add, at::Tensor& grad_x,
+                           Workspace work) const;
   // grad_weight (+)= grad_y^T x.
-  virtual void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add,
-                                    at::Tensor& grad_weight, Workspace work) const = 0;
+  void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
+                            Workspace work) const;
 
-  virtual void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const = 0;
-  virtual void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
-                                 at::Tensor& grad_weight, Workspace work) const = 0;
+  // tokens, targets: int64 [B, S], rows may be apart.
+  void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const;
+  void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
+                         at::Tensor& grad_weight, Workspace work) const;
 
-  virtual void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
-                       at::Tensor& y) const = 0;
-  virtual void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
-                               double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
-                               bool add_weight, at::Tensor& grad_weight, Workspace work) const = 0;
+  void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::Tensor& y) const;
+  void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
+                       double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
+                       bool add_weight, at::Tensor& grad_weight, Workspace work) const;
 
-  virtual void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
-                    at::Tensor& x) const = 0;
-  virtual void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
-                            at::Tensor& grad) const = 0;
+  void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x) const;
+  void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
+                    at::Tensor& grad) const;
 
   // What the first call of each of the two would do once: choose kernels of this shape for the current
   // device. Throws c10::Error where there are none, or they need more work memory than was promised.
-  virtual void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const = 0;
-  virtual void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context,
-                         at::Tensor& lse, Workspace work) const = 0;
-  virtual void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv,
-                                 const at::Tensor& context, const at::Tensor& lse,
-                                 const at::Tensor& grad_context, at::Tensor& grad_qkv,
-                                 Workspace work) const = 0;
+  void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const;
+  void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
+                 Workspace work) const;
+  void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
+                         const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
+                         Workspace work) const;
 
-  virtual void HeadNorm(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
+  void HeadNorm(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const at::Tensor& query_weight,
+                const at::Tensor& key_weight, double epsilon, at::Tensor& normed) const;
+  void HeadNormBackward(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
                         const at::Tensor& query_weight, const at::Tensor& key_weight, double epsilon,
-                        at::Tensor& normed) const = 0;
-  virtual void HeadNormBackward(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
-                                const at::Tensor& query_weight, const at::Tensor& key_weight, double epsilon,
-                                bool add_weights, at::Tensor& grad, at::Tensor& grad_query_weight,
-                                at::Tensor& grad_key_weight, Workspace work) const = 0;
+                        bool add_weights, at::Tensor& grad, at::Tensor& grad_query_weight,
+                        at::Tensor& grad_key_weight, Workspace work) const;
 
-  virtual void PackLatentHeads(const LatentHeads& heads, const at::Tensor& query, const at::Tensor& key_value,
-                               const at::Tensor& down, at::Tensor& qkv) const = 0;
-  virtual void UnpackLatentHeads(const LatentHeads& heads, const at::Tensor& grad_qkv, at::Tensor& grad_query,
-                                 at::Tensor& grad_key_value, at::Tensor& grad_down) const = 0;
+  void PackLatentHeads(const LatentHeads& heads, const at::Tensor& query, const at::Tensor& key_value,
+                       const at::Tensor& down, at::Tensor& qkv) const;
+  void UnpackLatentHeads(const LatentHeads& heads, const at::Tensor& grad_qkv, at::Tensor& grad_query,
+                         at::Tensor& grad_key_value, at::Tensor& grad_down) const;
 
-  virtual void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const = 0;
-  virtual void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
-                              at::Tensor& grad_gate_up, at::Tensor& activated) const = 0;
+  void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const;
+  void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
+                      at::Tensor& activated) const;
 
-  // Both of cross_entropy.h: with the loss, the gradient of the logits is known. lse is work memory;
-  // grad_logits may be logits itself.
-  virtual void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
-                            at::Tensor& loss, at::Tensor& grad_logits) const = 0;
-  virtual void CrossEntropyBlock(const at::Tensor& logits, const at::Tensor& targets, int64_t first,
-                                 int64_t vocabulary, at::Tensor& lse, at::Tensor& target_logits,
-                                 at::Tensor& loss) const = 0;
-  virtual void CrossEntropyBlockBackward(const at::Tensor& targets, int64_t first, int64_t vocabulary,
-                                         const at::Tensor& lse, at::Tensor& logits) const = 0;
+  void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse, at::Tensor& loss,
+                    at::Tensor& grad_logits) const;
+  void CrossEntropyBlock(const at::Tensor& logits, const at::Tensor& targets, int64_t first,
+                         int64_t vocabulary, at::Tensor& lse, at::Tensor& target_logits,
+                         at::Tensor& loss) const;
+  void CrossEntropyBlockBackward(const at::Tensor& targets, int64_t first, int64_t vocabulary,
+                                 const at::Tensor& lse, at::Tensor& logits) const;
+
+ private:
+  const DeviceKernels& kernels_;
+  const SparseOperations sparse_;
 };
 
-// The functions of this folder.
 const Operations& CpuOperations();
 
 }  // namespace tandem::ops

@@ -3,34 +3,70 @@
 
 #include <cstdint>
 
-namespace at {
-class Tensor;
-}
+#include "ops/workspace.h"
 
 namespace tandem::ops {
 
 // Rows by expert. A token has k slots, one for each expert that it chose; slot t * k + j is the j-th of token
-// t. A slot may be empty: its expert and its row are -1. Rows are in the order of (expert, token). On the
-// CPU; nothing is allocated.
+// t. A slot may be empty: its expert and its row are -1. Rows are in the order of (expert, token).
 
-// chosen: int64 [T, k], ascending in each row and below E, or -1; counts: int64 [E], rows of each
-// expert; row_of: int64 [T k], the row of each slot. chunk: every expert has so many rows, no fewer than it
-// has slots, which are its first; the rows behind them are no slot's. 0: as many as it has slots. Throws
-// c10::IndexError for an expert outside, or, on the CPU, with more slots than rows.
-void PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts, at::Tensor& row_of);
+// chosen: [T, k], ascending in each row and below `experts`, or -1; counts: [experts], rows of each; row_of:
+// [T k], the row of each slot. slots: T k. chunk: every expert has so many rows, no fewer than it has slots,
+// which are its first; the rows behind them are no slot's. 0: as many as it has slots. On the CPU more slots
+// than rows are c10::IndexError.
+struct PlanRowsArgs {
+  static constexpr const char* kName = "PlanRows";
+  const int64_t* chosen;
+  int64_t slots;
+  int64_t experts;
+  int64_t chunk;
+  int64_t* counts;
+  int64_t* row_of;
+  Workspace work;  // SortWorkBytes (sparse_work.h)
+};
 
 // Of the experts' rows, those in [first, first + rows): begins[e] = where expert e's begin, counted from
-// `first`, and behind the last expert's, how many there are together. Returns whether there may be any: not
-// where there are none, and that is known without waiting. counts: int64 [E]; begins: int64 [E + 1].
-bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& begins);
+// `first`, and behind the last expert's, how many there are together. counts: [experts]; begins:
+// [experts + 1].
+struct PlanWindowArgs {
+  static constexpr const char* kName = "PlanWindow";
+  const int64_t* counts;
+  int64_t experts;
+  int64_t first;
+  int64_t rows;
+  int64_t* begins;
+};
 
-// rows[row_of[t k + j] - first] = tokens[t] for the slots whose row is among [first, first + R); rows that
-// are no slot's are left alone. tokens: [T, H]; rows: [R, H]. Of probabilities [T k, 1] with one slot each it
-// is the order of the experts' rows.
-void Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first, at::Tensor& rows);
+// out[row_of[t k + j] - first] = tokens[t] for the slots whose row is among [first, first + rows); rows that
+// are no slot's are left alone. tokens: [count, columns] of any elements, k of a token; out: [rows, columns].
+// Of probabilities [T k, 1] with one slot each it is the order of the experts' rows.
+struct PermuteArgs {
+  static constexpr const char* kName = "Permute";
+  const void* tokens;
+  int64_t count;
+  int64_t slots_of_a_token;
+  const int64_t* row_of;
+  int64_t first;
+  int64_t rows;
+  int64_t columns;
+  int64_t element_bytes;  // 2, 4 or 8
+  void* out;
+};
 
 // tokens[t] (+)= sum over those slots j of rows[row_of[t k + j] - first], in ascending expert, rounded once;
 // zero where there is none and nothing is added to. The backward of Permute, and Permute is its backward.
-void Unpermute(const at::Tensor& rows, const at::Tensor& row_of, int64_t first, bool add, at::Tensor& tokens);
+template <typename E>
+struct UnpermuteArgs {
+  static constexpr const char* kName = "Unpermute";
+  const E* rows;
+  int64_t num_rows;
+  const int64_t* row_of;
+  int64_t first;
+  bool add;
+  int64_t count;
+  int64_t slots_of_a_token;
+  int64_t columns;
+  E* tokens;
+};
 
 }  // namespace tandem::ops

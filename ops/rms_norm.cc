@@ -3,41 +3,56 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "ops/cpu/kernels.h"
+#include "ops/device_kernels.h"
+#include "ops/operations.h"
+#include "ops/row_work.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
 
-void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::Tensor& y) {
-  const int64_t columns = weight.numel();
+void Operations::RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::Tensor& y) const {
+  const DeviceKind on = kernels_.kind();
   const int64_t rows = x.size(0);
-  CheckElements("weight", weight, columns);
-  CheckMatrix("x", x, rows, columns);
-  CheckMatrix("y", y, rows, columns);
+  const int64_t columns = weight.numel();
+  CheckElements("weight", weight, columns, on);
+  CheckMatrix("x", x, rows, columns, on);
+  CheckMatrix("y", y, rows, columns, on);
   WithElementType(x, [&]<typename E>(E) {
-    cpu::BestKernels<E>().rms_norm(ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns,
-                                   MutableElementsOf<E>(y));
+    kernels_.Run(RmsNormArgs<E>{ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns,
+                                MutableElementsOf<E>(y)});
   });
 }
 
-void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight, double epsilon,
-                     const at::Tensor& residual, bool add_x, at::Tensor& grad_x, bool add_weight,
-                     at::Tensor& grad_weight) {
-  const int64_t columns = weight.numel();
+void Operations::RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
+                                 double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
+                                 bool add_weight, at::Tensor& grad_weight, Workspace work) const {
+  const DeviceKind on = kernels_.kind();
   const int64_t rows = x.size(0);
-  CheckElements("weight", weight, columns);
-  CheckElements("grad_weight", grad_weight, columns);
-  CheckMatrix("grad_y", grad_y, rows, columns);
-  CheckMatrix("x", x, rows, columns);
-  CheckMatrix("grad_x", grad_x, rows, columns);
-  if (residual.defined()) {
-    CheckMatrix("residual", residual, rows, columns);
-  }
+  const int64_t columns = weight.numel();
+  CheckElements("weight", weight, columns, on);
+  CheckElements("grad_weight", grad_weight, columns, on);
+  CheckMatrix("grad_y", grad_y, rows, columns, on);
+  CheckMatrix("x", x, rows, columns, on);
+  CheckMatrix("grad_x", grad_x, rows, columns, on);
+  if (residual.defined()) CheckMatrix("residual", residual, rows, columns, on);
+  CheckWork("RmsNormBackward", work, RmsNormBackwardWorkBytes(on, rows, columns, x.element_size()));
+  const auto bytes = static_cast<int64_t>(grad_weight.nbytes());
+  TORCH_CHECK(on == DeviceKind::kCpu || bytes <= kMaxGpuNormBytes, "a norm of ", columns,
+              " columns has no kernel on GPUs: its sums take ", bytes, " bytes, at most ", kMaxGpuNormBytes,
+              " are allowed");
   WithElementType(x, [&]<typename E>(E) {
-    cpu::BestKernels<E>().rms_norm_backward(
-        ElementsOf<E>(grad_y), ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns,
-        residual.defined() ? ElementsOf<E>(residual) : nullptr, add_x, MutableElementsOf<E>(grad_x),
-        add_weight, MutableElementsOf<Arithmetic<E>>(grad_weight));
+    kernels_.Run(RmsNormBackwardArgs<E>{.grad_y = ElementsOf<E>(grad_y),
+                                        .x = ElementsOf<E>(x),
+                                        .weight = ElementsOf<E>(weight),
+                                        .epsilon = epsilon,
+                                        .rows = rows,
+                                        .columns = columns,
+                                        .residual = residual.defined() ? ElementsOf<E>(residual) : nullptr,
+                                        .add_x = add_x,
+                                        .grad_x = MutableElementsOf<E>(grad_x),
+                                        .add_weight = add_weight,
+                                        .grad_weight = MutableElementsOf<Arithmetic<E>>(grad_weight),
+                                        .work = work});
   });
 }
 

@@ -6,30 +6,16 @@
 #include <cmath>
 #include <type_traits>
 
-#include "ops/cpu/kernels.h"
+#include "ops/device_kernels.h"
+#include "ops/operations.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
-namespace {
-
-void Rotate(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, int sign, at::Tensor& x) {
-  const int64_t length = cosines.size(0);
-  const int64_t head_dim = 2 * cosines.size(1);
-  CheckRotation(cosines, sines, heads, x);
-  WithElementType(x, [&]<typename E>(E) {
-    cpu::BestKernels<E>().rope(ElementsOf<Arithmetic<E>>(cosines), ElementsOf<Arithmetic<E>>(sines),
-                               static_cast<Arithmetic<E>>(sign), x.size(0), length, heads, head_dim,
-                               x.stride(0), MutableElementsOf<E>(x));
-  });
-}
-
-}  // namespace
-
 void RopeTables(double theta, at::Tensor& cosines, at::Tensor& sines) {
   const int64_t length = cosines.size(0);
   const int64_t half = cosines.size(1);
-  CheckMatrix("cosines", cosines, length, half);
-  CheckMatrix("sines", sines, length, half);
+  CheckMatrix("cosines", cosines, length, half, DeviceKind::kCpu);
+  CheckMatrix("sines", sines, length, half, DeviceKind::kCpu);
   WithElementType(cosines, [&]<typename E>(E) {
     if constexpr (std::is_same_v<E, Bf16>) {
       TORCH_CHECK(false, "rotary tables are of float or double");
@@ -48,12 +34,42 @@ void RopeTables(double theta, at::Tensor& cosines, at::Tensor& sines) {
   });
 }
 
-void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x) {
-  Rotate(cosines, sines, heads, 1, x);
+namespace {
+
+void Rotate(const DeviceKernels& kernels, const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
+            int sign, at::Tensor& x) {
+  const DeviceKind on = kernels.kind();
+  const int64_t length = cosines.size(0);
+  const int64_t head_dim = 2 * cosines.size(1);
+  CheckMatrix("cosines", cosines, length, head_dim / 2, on);
+  CheckMatrix("sines", sines, length, head_dim / 2, on);
+  CheckRows("x", x, on);
+  TORCH_CHECK(x.size(0) % length == 0 && x.size(1) >= heads * head_dim, "x must have whole sequences of ",
+              length, " rows and at least ", heads * head_dim, " columns, not ", x.sizes());
+  WithElementType(x, [&]<typename E>(E) {
+    using T = Arithmetic<E>;
+    kernels.Run(RopeArgs<E>{.cosines = ElementsOf<T>(cosines),
+                            .sines = ElementsOf<T>(sines),
+                            .sign = static_cast<T>(sign),
+                            .rows = x.size(0),
+                            .length = length,
+                            .heads = heads,
+                            .head_dim = head_dim,
+                            .row_stride = x.stride(0),
+                            .x = MutableElementsOf<E>(x)});
+  });
 }
 
-void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& grad) {
-  Rotate(cosines, sines, heads, -1, grad);
+}  // namespace
+
+void Operations::Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
+                      at::Tensor& x) const {
+  Rotate(kernels_, cosines, sines, heads, 1, x);
+}
+
+void Operations::RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
+                              at::Tensor& grad) const {
+  Rotate(kernels_, cosines, sines, heads, -1, grad);
 }
 
 }  // namespace tandem::ops

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "device/bf16.h"
+
 namespace at {
 class Tensor;
 }
@@ -16,10 +18,21 @@ namespace tandem::ops {
 // float where what is rotated is of bfloat16.
 void RopeTables(double theta, at::Tensor& cosines, at::Tensor& sines);
 
-// Rotates the first `heads` heads of every row in place. x: [B * S, ≥ heads * d]; row t has position t mod S.
-void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x);
-
-// The transpose of the rotation, which rotates back.
-void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& grad);
+// Rotates the first `heads` heads of every row in place, by sign times their angle: 1, or -1, which is the
+// transpose and so the backward. x: [rows, ≥ heads * head_dim], rows row_stride apart; row t has position
+// t mod length. Tables: [length, head_dim / 2].
+template <typename E>
+struct RopeArgs {
+  static constexpr const char* kName = "Rope";
+  const device::Arithmetic<E>* cosines;
+  const device::Arithmetic<E>* sines;
+  device::Arithmetic<E> sign;
+  int64_t rows;
+  int64_t length;
+  int64_t heads;
+  int64_t head_dim;
+  int64_t row_stride;
+  E* x;
+};
 
 }  // namespace tandem::ops

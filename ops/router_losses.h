@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "ops/router_config.h"
+#include <cstdint>
 
-namespace at {
-class Tensor;
-}
+#include "ops/router_config.h"
+#include "ops/workspace.h"
 
 namespace tandem::ops {
 
@@ -17,12 +16,28 @@ namespace tandem::ops {
 // s, without bias and groups. n_e has no gradient.
 // z: the mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv:2202.08906, section 3.2).
 
-// values: two doubles, balance and z, without their coefficients. Summed in token order, in double.
-void RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const at::Tensor& logits,
-                  at::Tensor& values);
+// values: two, balance and z, without their coefficients. Summed in double, on the CPU in token order.
+template <typename T>
+struct RouterLossesArgs {
+  static constexpr const char* kName = "RouterLosses";
+  RouterConfig config;
+  RouterLossConfig losses;
+  const T* logits;
+  int64_t tokens;
+  double* values;
+  Workspace work;  // RouterLossesWorkBytes (sparse_work.h)
+};
 
 // Adds the gradient of both, times their coefficients, to grad_logits: [T, E].
-void RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
-                          const at::Tensor& logits, at::Tensor& grad_logits);
+template <typename T>
+struct RouterLossesBackwardArgs {
+  static constexpr const char* kName = "RouterLossesBackward";
+  RouterConfig config;
+  RouterLossConfig losses;
+  const T* logits;
+  int64_t tokens;
+  T* grad_logits;
+  Workspace work;  // RouterLossesWorkBytes
+};
 
 }  // namespace tandem::ops

@@ -14,6 +14,10 @@ namespace tandem::ops {
 // gradient of the weight.
 inline constexpr int64_t kNormGroups = 528;  // four on each of an H100's multiprocessors
 
+// What a norm's backward has kernels for there.
+inline constexpr int64_t kMaxGpuNormBytes = 160 << 10;  // of a row of sums, in shared memory
+inline constexpr int64_t kMostGpuNormedHeadDim = 256;
+
 // element_bytes: of x; sums of bfloat16 are of float.
 constexpr int64_t RmsNormBackwardWorkBytes(DeviceKind device, int64_t rows, int64_t columns,
                                            int64_t element_bytes) {

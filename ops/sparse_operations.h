@@ -12,79 +12,71 @@ class Tensor;
 
 namespace tandem::ops {
 
-// The operations of sparse layers on one kind of device. Each method is what the function of its name says
-// (router.h, router_losses.h, capacity.h, permute.h, sends.h, grouped_linear.h, swiglu.h); on a GPU it
-// launches kernels on the current stream and returns: how many rows each expert has is read there, and the
-// host never waits for it. Deterministic, as all Operations are. Thread-safe.
+class DeviceKernels;
+
+// The operations of sparse layers on one kind of device, as Operations says of its own; what each computes
+// says the struct of its arguments (router.h, router_losses.h, capacity.h, permute.h, sends.h,
+// grouped_linear.h, swiglu.h). How many rows each expert has is read on the GPU: the host never waits for it.
+// Tensors of indices, counts and rows are int64. Thread-safe.
 //
-// An index outside is an error on the CPU; on a GPU it counts as none (-1), but `ranked` must be as Route
-// chose. `work`: at least what sparse_work.h and linear_work.h say for the device.
+// An index outside is c10::IndexError on the CPU; on a GPU it counts as none (-1), but `ranked` must be as
+// Route chose. `work`: at least what sparse_work.h and linear_work.h say for the device.
 class SparseOperations {
  public:
-  virtual ~SparseOperations() = default;
+  // It must live as long as this.
+  explicit SparseOperations(const DeviceKernels& kernels) : kernels_(kernels) {}
 
-  // router.h
-  virtual void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias,
-                     at::Tensor& chosen, at::Tensor& probabilities) const = 0;
-  virtual void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& ranked,
-                             const at::Tensor& chosen, const at::Tensor& grad_probabilities,
-                             at::Tensor& grad_logits) const = 0;
-  virtual void CountTokens(const at::Tensor& chosen, at::Tensor& tokens, at::Tensor& dropped) const = 0;
-  virtual void UpdateRouterBias(const at::Tensor& tokens, const at::Tensor& applies, double rate,
-                                at::Tensor& bias) const = 0;
+  // bias: undefined: none.
+  void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias, at::Tensor& chosen,
+             at::Tensor& probabilities) const;
+  void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& ranked,
+                     const at::Tensor& chosen, const at::Tensor& grad_probabilities,
+                     at::Tensor& grad_logits) const;
+  void CountTokens(const at::Tensor& chosen, at::Tensor& tokens, at::Tensor& dropped) const;
+  void UpdateRouterBias(const at::Tensor& tokens, const at::Tensor& applies, double rate,
+                        at::Tensor& bias) const;
 
-  // router_losses.h
-  virtual void RouterLosses(const RouterConfig& config, const RouterLossConfig& losses,
-                            const at::Tensor& logits, at::Tensor& values, Workspace work) const = 0;
-  virtual void RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
-                                    const at::Tensor& logits, at::Tensor& grad_logits,
-                                    Workspace work) const = 0;
+  void RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const at::Tensor& logits,
+                    at::Tensor& values, Workspace work) const;
+  void RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
+                            const at::Tensor& logits, at::Tensor& grad_logits, Workspace work) const;
 
-  // capacity.h
-  virtual void DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const at::Tensor& ranked,
-                            at::Tensor& chosen, at::Tensor& probabilities, Workspace work) const = 0;
+  void DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const at::Tensor& ranked,
+                    at::Tensor& chosen, at::Tensor& probabilities, Workspace work) const;
 
-  // permute.h
-  virtual void PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts, at::Tensor& row_of,
-                        Workspace work) const = 0;
-  virtual bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows,
-                          at::Tensor& begins) const = 0;
-  virtual void Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first,
-                       at::Tensor& rows) const = 0;
-  virtual void Unpermute(const at::Tensor& rows, const at::Tensor& row_of, int64_t first, bool add,
-                         at::Tensor& tokens) const = 0;
+  void PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts, at::Tensor& row_of,
+                Workspace work) const;
+  // Returns whether there may be any rows: not where there are none, and that is known without waiting.
+  bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& begins) const;
+  void Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first, at::Tensor& rows) const;
+  void Unpermute(const at::Tensor& rows, const at::Tensor& row_of, int64_t first, bool add,
+                 at::Tensor& tokens) const;
 
-  // sends.h
-  virtual void PlanSends(const at::Tensor& chosen, int64_t experts_of_a_rank, int64_t chunk,
-                         at::Tensor& counts, at::Tensor& place, Workspace work) const = 0;
-  virtual void SendSlots(const at::Tensor& chosen, const at::Tensor& probabilities, const at::Tensor& place,
-                         int64_t experts_of_a_rank, at::Tensor& slots,
-                         at::Tensor& row_probabilities) const = 0;
-  virtual void CollectSlots(const at::Tensor& row_probabilities, const at::Tensor& chosen,
-                            const at::Tensor& place, int64_t experts_of_a_rank, bool add,
-                            at::Tensor& probabilities) const = 0;
+  void PlanSends(const at::Tensor& chosen, int64_t experts_of_a_rank, int64_t chunk, at::Tensor& counts,
+                 at::Tensor& place, Workspace work) const;
+  void SendSlots(const at::Tensor& chosen, const at::Tensor& probabilities, const at::Tensor& place,
+                 int64_t experts_of_a_rank, at::Tensor& slots, at::Tensor& row_probabilities) const;
+  void CollectSlots(const at::Tensor& row_probabilities, const at::Tensor& chosen, const at::Tensor& place,
+                    int64_t experts_of_a_rank, bool add, at::Tensor& probabilities) const;
 
-  // grouped_linear.h. begins: on a GPU either there, and read by the products, or on the host, where they are
-  // those of Operations, one an expert.
-  virtual void GroupedLinear(const at::Tensor& begins, const at::Tensor& x, const at::Tensor& weight,
-                             at::Tensor& y, Workspace work) const = 0;
-  virtual void GroupedLinearBackwardInput(const at::Tensor& begins, const at::Tensor& grad_y,
-                                          const at::Tensor& weight, at::Tensor& grad_x,
-                                          Workspace work) const = 0;
-  virtual void GroupedLinearBackwardWeight(const at::Tensor& begins, const at::Tensor& grad_y,
-                                           const at::Tensor& x, bool add, at::Tensor& grad_weight,
-                                           Workspace work) const = 0;
+  // begins: on a GPU either there, and read by the products, or on the host, where they are products of
+  // Operations, one an expert.
+  void GroupedLinear(const at::Tensor& begins, const at::Tensor& x, const at::Tensor& weight, at::Tensor& y,
+                     Workspace work) const;
+  void GroupedLinearBackwardInput(const at::Tensor& begins, const at::Tensor& grad_y,
+                                  const at::Tensor& weight, at::Tensor& grad_x, Workspace work) const;
+  void GroupedLinearBackwardWeight(const at::Tensor& begins, const at::Tensor& grad_y, const at::Tensor& x,
+                                   bool add, at::Tensor& grad_weight, Workspace work) const;
 
-  // swiglu.h
-  virtual void WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
-                              at::Tensor& activated) const = 0;
-  virtual void WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up,
-                                      const at::Tensor& weights, const at::Tensor& grad_activated,
-                                      at::Tensor& grad_gate_up, at::Tensor& activated,
-                                      at::Tensor& grad_weights) const = 0;
+  // SwiGlu of the rows that the last of `begins` says there are, with weights.
+  void WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
+                      at::Tensor& activated) const;
+  void WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
+                              const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
+                              at::Tensor& activated, at::Tensor& grad_weights) const;
+
+ private:
+  const DeviceKernels& kernels_;
 };
-
-// The functions of this folder.
-const SparseOperations& CpuSparseOperations();
 
 }  // namespace tandem::ops

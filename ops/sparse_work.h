@@ -11,6 +11,9 @@ namespace tandem::ops {
 // The work memory of the operations of sparse layers (sparse_operations.h), in bytes; plain arithmetic. On
 // the CPU they need none.
 
+// Experts, or ranks, that a GPU has kernels for.
+inline constexpr int64_t kMostGpuGroups = 1024;
+
 // On a GPU slots are put in the order of their groups a stretch of so many at a time, each of which counts
 // how many it has of every group.
 inline constexpr int64_t kSortedAtATime = 256;

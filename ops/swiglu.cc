@@ -3,81 +3,91 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "ops/cpu/kernels.h"
+#include "ops/device_kernels.h"
+#include "ops/operations.h"
+#include "ops/sparse_operations.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
 
 namespace {
 
-// The rows that `begins` says there are, of `rows`.
-int64_t RowsOf(const at::Tensor& begins, int64_t rows) {
-  CheckElements("begins", begins, begins.numel());
-  const int64_t there = begins.const_data_ptr<int64_t>()[begins.numel() - 1];
-  TORCH_CHECK(there >= 0 && there <= rows, "there are ", rows, " rows, not ", there);
-  return there;
+// The place that says how many rows there are.
+const int64_t* RowsThere(const at::Tensor& begins, DeviceKind on) {
+  CheckElements("begins", begins, begins.numel(), on);
+  return begins.const_data_ptr<int64_t>() + begins.numel() - 1;
 }
 
-// Of the first `rows`. weights: null: ones.
-void Forward(int64_t rows, const at::Tensor& gate_up, const at::Tensor* weights, at::Tensor& activated) {
-  const int64_t bound = activated.size(0);
+// begins and weights: undefined, or neither.
+void Forward(const DeviceKernels& kernels, const at::Tensor& begins, const at::Tensor& gate_up,
+             const at::Tensor& weights, at::Tensor& activated) {
+  const DeviceKind on = kernels.kind();
+  const int64_t rows = activated.size(0);
   const int64_t inner = activated.size(1);
-  CheckMatrix("gate_up", gate_up, bound, 2 * inner);
-  CheckMatrix("activated", activated, bound, inner);
-  if (weights != nullptr) {
-    CheckElements("weights", *weights, bound);
-  }
+  CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
+  CheckMatrix("activated", activated, rows, inner, on);
+  if (weights.defined()) CheckElements("weights", weights, rows, on);
   WithElementType(gate_up, [&]<typename E>(E) {
-    const auto* const row_weights = weights == nullptr ? nullptr : ElementsOf<Arithmetic<E>>(*weights);
-    cpu::BestKernels<E>().swiglu(ElementsOf<E>(gate_up), row_weights, rows, inner,
-                                 MutableElementsOf<E>(activated));
+    kernels.Run(SwiGluArgs<E>{.gate_up = ElementsOf<E>(gate_up),
+                              .weights = weights.defined() ? ElementsOf<Arithmetic<E>>(weights) : nullptr,
+                              .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
+                              .rows = rows,
+                              .inner = inner,
+                              .activated = MutableElementsOf<E>(activated)});
   });
 }
 
-// weights and grad_weights: both null, or neither.
-void Backward(int64_t rows, const at::Tensor& gate_up, const at::Tensor* weights,
-              const at::Tensor& grad_activated, at::Tensor& grad_gate_up, at::Tensor& activated,
-              at::Tensor* grad_weights) {
-  const int64_t bound = grad_activated.size(0);
+void Backward(const DeviceKernels& kernels, const at::Tensor& begins, const at::Tensor& gate_up,
+              const at::Tensor& weights, const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
+              at::Tensor& activated, at::Tensor& grad_weights) {
+  const DeviceKind on = kernels.kind();
+  const int64_t rows = grad_activated.size(0);
   const int64_t inner = grad_activated.size(1);
-  CheckMatrix("gate_up", gate_up, bound, 2 * inner);
-  CheckMatrix("grad_activated", grad_activated, bound, inner);
-  CheckMatrix("grad_gate_up", grad_gate_up, bound, 2 * inner);
-  CheckMatrix("activated", activated, bound, inner);
-  if (weights != nullptr) {
-    CheckElements("weights", *weights, bound);
-    CheckElements("grad_weights", *grad_weights, bound);
+  CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
+  CheckMatrix("grad_activated", grad_activated, rows, inner, on);
+  CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner, on);
+  CheckMatrix("activated", activated, rows, inner, on);
+  if (weights.defined()) {
+    CheckElements("weights", weights, rows, on);
+    CheckElements("grad_weights", grad_weights, rows, on);
   }
   WithElementType(gate_up, [&]<typename E>(E) {
     using T = Arithmetic<E>;
-    cpu::BestKernels<E>().swiglu_backward(
-        ElementsOf<E>(gate_up), weights == nullptr ? nullptr : ElementsOf<T>(*weights),
-        ElementsOf<E>(grad_activated), rows, inner, MutableElementsOf<E>(grad_gate_up),
-        MutableElementsOf<E>(activated), weights == nullptr ? nullptr : MutableElementsOf<T>(*grad_weights));
+    kernels.Run(SwiGluBackwardArgs<E>{
+        .gate_up = ElementsOf<E>(gate_up),
+        .weights = weights.defined() ? ElementsOf<T>(weights) : nullptr,
+        .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
+        .grad_activated = ElementsOf<E>(grad_activated),
+        .rows = rows,
+        .inner = inner,
+        .grad_gate_up = MutableElementsOf<E>(grad_gate_up),
+        .activated = MutableElementsOf<E>(activated),
+        .grad_weights = weights.defined() ? MutableElementsOf<T>(grad_weights) : nullptr});
   });
 }
 
 }  // namespace
 
-void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) {
-  Forward(activated.size(0), gate_up, nullptr, activated);
+void Operations::SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const {
+  Forward(kernels_, {}, gate_up, {}, activated);
 }
 
-void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
-                    at::Tensor& activated) {
-  Backward(grad_activated.size(0), gate_up, nullptr, grad_activated, grad_gate_up, activated, nullptr);
+void Operations::SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
+                                at::Tensor& grad_gate_up, at::Tensor& activated) const {
+  at::Tensor no_weights;
+  Backward(kernels_, {}, gate_up, {}, grad_activated, grad_gate_up, activated, no_weights);
 }
 
-void WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
-                    at::Tensor& activated) {
-  Forward(RowsOf(begins, activated.size(0)), gate_up, &weights, activated);
+void SparseOperations::WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up,
+                                      const at::Tensor& weights, at::Tensor& activated) const {
+  Forward(kernels_, begins, gate_up, weights, activated);
 }
 
-void WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
-                            const at::Tensor& grad_activated, at::Tensor& grad_gate_up, at::Tensor& activated,
-                            at::Tensor& grad_weights) {
-  Backward(RowsOf(begins, grad_activated.size(0)), gate_up, &weights, grad_activated, grad_gate_up, activated,
-           &grad_weights);
+void SparseOperations::WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up,
+                                              const at::Tensor& weights, const at::Tensor& grad_activated,
+                                              at::Tensor& grad_gate_up, at::Tensor& activated,
+                                              at::Tensor& grad_weights) const {
+  Backward(kernels_, begins, gate_up, weights, grad_activated, grad_gate_up, activated, grad_weights);
 }
 
 }  // namespace tandem::ops

@@ -3,9 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
-
-#include "ops/attention.h"
+#include "ops/sparse_work.h"
 
 namespace tandem::ops {
 namespace {
@@ -65,69 +63,28 @@ void CheckElements(const char* name, const at::Tensor& tensor, int64_t elements,
               " must be contiguous with ", elements, " elements ", OnThe(device), ", not ", tensor.sizes());
 }
 
-void CheckTokens(const at::Tensor& tokens, DeviceKind device) {
-  TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong && IsThere(tokens, device) &&
-                  (tokens.size(1) <= 1 || tokens.stride(1) == 1),
-              "token ids must be an int64 [B, S] matrix with adjacent columns ", OnThe(device), ", not ",
-              tokens.sizes());
+void CheckRows(const char* name, const at::Tensor& tensor, DeviceKind device) {
+  TORCH_CHECK(tensor.dim() == 2 && (tensor.size(1) <= 1 || tensor.stride(1) == 1) && IsThere(tensor, device),
+              name, " must be a matrix with adjacent columns ", OnThe(device), ", not ", tensor.sizes());
 }
 
-void CheckRotation(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, const at::Tensor& x,
-                   DeviceKind device) {
-  const int64_t length = cosines.size(0);
-  const int64_t head_dim = 2 * cosines.size(1);
-  CheckMatrix("cosines", cosines, length, head_dim / 2, device);
-  CheckMatrix("sines", sines, length, head_dim / 2, device);
-  TORCH_CHECK(x.dim() == 2 && IsThere(x, device) && x.stride(1) == 1 && x.size(0) % length == 0 &&
-                  x.size(1) >= heads * head_dim,
-              "x must have whole sequences of ", length, " rows and at least ", heads * head_dim,
-              " columns, not ", x.sizes());
+Tokens TokensOf(const at::Tensor& tokens, DeviceKind device) {
+  CheckRows("token ids", tokens, device);
+  return {tokens.const_data_ptr<int64_t>(), tokens.size(0), tokens.size(1), tokens.stride(0)};
 }
 
-void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
-                    const at::Tensor& lse, DeviceKind device) {
-  TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
-              shape.kv_heads, " key-value heads evenly");
-  const int64_t tokens = shape.sequences * shape.length;
-  CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim, device);
-  CheckMatrix("context", context, tokens, shape.heads * shape.head_dim, device);
-  CheckElements("lse", lse, tokens * shape.heads, device);
+void ThrowNoStatistics() {
+  TORCH_CHECK(false, "routers and their probabilities are of float32 or float64, not bfloat16");
 }
 
-void CheckBlock(const at::Tensor& logits, int64_t rows, int64_t first, int64_t vocabulary,
-                DeviceKind device) {
-  CheckMatrix("logits", logits, rows, logits.size(1), device);
-  TORCH_CHECK(first >= 0 && first + logits.size(1) <= vocabulary, "a block of ", logits.size(1),
-              " logits from ", first, " on is not within a vocabulary of ", vocabulary);
+void CheckExperts(const char* operation, int64_t experts, DeviceKind device) {
+  TORCH_CHECK(device == DeviceKind::kCpu || experts <= kMostGpuGroups, operation, " on a GPU takes at most ",
+              kMostGpuGroups, " experts, or ranks, not ", experts);
 }
 
 void CheckWork(const char* operation, Workspace work, int64_t bytes) {
   TORCH_CHECK(work.bytes >= bytes && (work.begin != nullptr || bytes == 0), operation, " needs ", bytes,
               " bytes of work memory, not ", work.bytes);
-}
-
-TokenGrid::TokenGrid(const at::Tensor& tokens) {
-  CheckTokens(tokens);
-  data_ = tokens.const_data_ptr<int64_t>();
-  sequences_ = tokens.size(0);
-  length_ = tokens.size(1);
-  stride_ = tokens.stride(0);
-}
-
-int64_t TokenGrid::FirstRowOf(int64_t id) const {
-  for (int64_t sequence = 0; sequence < sequences_; ++sequence) {
-    const int64_t* const begin = data_ + sequence * stride_;
-    const int64_t* const found = std::find(begin, begin + length_, id);
-    if (found != begin + length_) {
-      return sequence * length_ + (found - begin);
-    }
-  }
-  return size();
-}
-
-void TokenGrid::ThrowOutside(int64_t id, int64_t sequence, int64_t position, int64_t vocabulary) {
-  TORCH_CHECK_INDEX(false, "token id ", id, " of sequence ", sequence, ", position ", position,
-                    " is outside the vocabulary of ", vocabulary);
 }
 
 }  // namespace tandem::ops

@@ -146,34 +146,36 @@ inline void SoftmaxRow(T* scores, int64_t valid, int64_t padded, T& largest, T& 
 
 }  // namespace
 
-template <typename E, typename T = Arithmetic<E>>
-void Attention(const AttentionSizes& sizes, const E* qkv, E* context, T* lse, T* work) {
+template <typename E>
+void Attention(const AttentionArgs<E>& args) {
+  using T = Arithmetic<E>;
   constexpr int64_t kLanes = Lanes<T>::kCount;
-  const int64_t length = sizes.length;
-  const int64_t dim = sizes.head_dim;
+  const AttentionShape& shape = args.shape;
+  const int64_t length = shape.length;
+  const int64_t dim = shape.head_dim;
   const int64_t ld = AttentionRowStride(length, sizeof(T));
   const int64_t padded_dim = AttentionPaddedDim(dim, sizeof(T));
-  const int64_t group = sizes.heads / sizes.kv_heads;
-  const int64_t context_stride = sizes.heads * dim;
-  const int64_t stride = (sizes.heads + 2 * sizes.kv_heads) * dim;  // of qkv
-  const E* q = qkv;
-  const E* k = q + sizes.heads * dim;
-  const E* v = k + sizes.kv_heads * dim;
+  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t context_stride = shape.heads * dim;
+  const int64_t stride = (shape.heads + 2 * shape.kv_heads) * dim;  // of qkv
+  const E* q = args.qkv;
+  const E* k = q + shape.heads * dim;
+  const E* v = k + shape.kv_heads * dim;
   const T scale = 1 / SquareRoot(static_cast<T>(dim));
 
-  T* keys = work;                        // [D, ld], transposed
-  T* values = keys + ld * padded_dim;    // [S, Dp]
-  T* scores = values + ld * padded_dim;  // [kRows, ld]
-  T* queries = scores + kRows * ld;      // [kRows, Dp]
+  T* keys = static_cast<T*>(args.work.begin);  // [D, ld], transposed
+  T* values = keys + ld * padded_dim;          // [S, Dp]
+  T* scores = values + ld * padded_dim;        // [kRows, ld]
+  T* queries = scores + kRows * ld;            // [kRows, Dp]
   T* outputs = queries + kRows * padded_dim;
 
-  for (int64_t sequence = 0; sequence < sizes.sequences; ++sequence) {
+  for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
     const int64_t first_row = sequence * length;
-    for (int64_t kv_head = 0; kv_head < sizes.kv_heads; ++kv_head) {
+    for (int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
       PackTransposed(k + first_row * stride + kv_head * dim, stride, length, dim, keys, ld);
       Pack(v + first_row * stride + kv_head * dim, stride, length, dim, T{1}, values, padded_dim);
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        T* head_lse = lse + (sequence * sizes.heads + head) * length;
+        T* head_lse = args.lse + (sequence * shape.heads + head) * length;
         for (int64_t from = 0; from < length; from += kRows) {
           const int64_t rows = Smaller(kRows, length - from);
           const int64_t seen = from + rows;
@@ -190,7 +192,7 @@ void Attention(const AttentionSizes& sizes, const E* qkv, E* context, T* lse, T*
           }
           Multiply(rows, padded_dim, seen, scores, ld, 1, values, padded_dim, outputs, padded_dim, false);
           for (int64_t i = 0; i < rows; ++i) {
-            E* out = context + (first_row + from + i) * context_stride + head * dim;
+            E* out = args.context + (first_row + from + i) * context_stride + head * dim;
             for (int64_t j = 0; j < dim; ++j) {
               Narrow(outputs[i * padded_dim + j] * inverse[i], out[j]);
             }
@@ -201,26 +203,28 @@ void Attention(const AttentionSizes& sizes, const E* qkv, E* context, T* lse, T*
   }
 }
 
-template <typename E, typename T = Arithmetic<E>>
-void AttentionBackward(const AttentionSizes& sizes, const E* qkv, const E* context, const T* lse,
-                       const E* grad_context, E* grad_qkv, T* work) {
+template <typename E>
+void AttentionBackward(const AttentionBackwardArgs<E>& args) {
+  using T = Arithmetic<E>;
   constexpr int64_t kLanes = Lanes<T>::kCount;
-  const int64_t length = sizes.length;
-  const int64_t dim = sizes.head_dim;
+  const AttentionShape& shape = args.shape;
+  const int64_t length = shape.length;
+  const int64_t dim = shape.head_dim;
   const int64_t ld = AttentionRowStride(length, sizeof(T));
   const int64_t padded_dim = AttentionPaddedDim(dim, sizeof(T));
-  const int64_t group = sizes.heads / sizes.kv_heads;
-  const int64_t context_stride = sizes.heads * dim;
-  const int64_t stride = (sizes.heads + 2 * sizes.kv_heads) * dim;  // of qkv
-  const E* q = qkv;
-  const E* k = q + sizes.heads * dim;
-  const E* v = k + sizes.kv_heads * dim;
-  E* grad_q = grad_qkv;
-  E* grad_k = grad_q + sizes.heads * dim;
-  E* grad_v = grad_k + sizes.kv_heads * dim;
+  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t context_stride = shape.heads * dim;
+  const int64_t stride = (shape.heads + 2 * shape.kv_heads) * dim;  // of qkv
+  const E* q = args.qkv;
+  const E* k = q + shape.heads * dim;
+  const E* v = k + shape.kv_heads * dim;
+  E* grad_q = args.grad_qkv;
+  E* grad_k = grad_q + shape.heads * dim;
+  E* grad_v = grad_k + shape.kv_heads * dim;
   const T scale = 1 / SquareRoot(static_cast<T>(dim));
   const int64_t matrix = ld * padded_dim;
 
+  T* const work = static_cast<T*>(args.work.begin);
   T* keys_transposed = work;                    // [D, ld]
   T* values_transposed = work + matrix;         // [D, ld]
   T* keys = work + 2 * matrix;                  // [S, Dp]
@@ -232,28 +236,28 @@ void AttentionBackward(const AttentionSizes& sizes, const E* qkv, const E* conte
   T* gradients = queries + kRows * padded_dim;  // [kRows, Dp], of the context
   T* query_gradients = gradients + kRows * padded_dim;
 
-  for (int64_t sequence = 0; sequence < sizes.sequences; ++sequence) {
+  for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
     const int64_t first_row = sequence * length;
-    for (int64_t kv_head = 0; kv_head < sizes.kv_heads; ++kv_head) {
+    for (int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
       const E* head_k = k + first_row * stride + kv_head * dim;
       PackTransposed(head_k, stride, length, dim, keys_transposed, ld);
       Pack(head_k, stride, length, dim, T{1}, keys, padded_dim);
       PackTransposed(v + first_row * stride + kv_head * dim, stride, length, dim, values_transposed, ld);
       Fill(key_gradients, 2 * matrix);
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        const T* head_lse = lse + (sequence * sizes.heads + head) * length;
+        const T* head_lse = args.lse + (sequence * shape.heads + head) * length;
         for (int64_t from = 0; from < length; from += kRows) {
           const int64_t rows = Smaller(kRows, length - from);
           const int64_t seen = from + rows;
           const int64_t columns = (seen + kLanes - 1) / kLanes * kLanes;
           Pack(q + (first_row + from) * stride + head * dim, stride, rows, dim, scale, queries, padded_dim);
-          Pack(grad_context + (first_row + from) * context_stride + head * dim, context_stride, rows, dim,
-               T{1}, gradients, padded_dim);
+          Pack(args.grad_context + (first_row + from) * context_stride + head * dim, context_stride, rows,
+               dim, T{1}, gradients, padded_dim);
           Multiply(rows, columns, dim, queries, padded_dim, 1, keys_transposed, ld, weights, ld, false);
           Multiply(rows, columns, dim, gradients, padded_dim, 1, values_transposed, ld, score_gradients, ld,
                    false);
           for (int64_t i = 0; i < rows; ++i) {
-            const E* out = context + (first_row + from + i) * context_stride + head * dim;
+            const E* out = args.context + (first_row + from + i) * context_stride + head * dim;
             T delta = 0;
             for (int64_t j = 0; j < dim; ++j) {
               delta += Widen(out[j]) * gradients[i * padded_dim + j];

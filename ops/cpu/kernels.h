@@ -4,6 +4,10 @@
 #include <cstdint>
 
 #include "device/bf16.h"
+#include "ops/attention.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/swiglu.h"
 
 namespace tandem::ops::cpu {
 
@@ -13,41 +17,21 @@ using device::Bf16;
 // The hand-written loops behind the operations, on raw pointers. Each exists once per instruction set
 // (baseline, and on x86-64 AVX2 and AVX-512); the processor decides once which one runs.
 //
-// All are single-threaded, deterministic for given sizes, and keep no state. Matrices are row-major; "row
-// stride" is in elements; matrices without one are contiguous.
-
-// q, k and v are the columns of one matrix [B * S, (heads + 2 * kv_heads) * head_dim].
-struct AttentionSizes {
-  int64_t sequences = 0;  // B
-  int64_t length = 0;     // S
-  int64_t heads = 0;
-  int64_t kv_heads = 0;
-  int64_t head_dim = 0;
-};
+// All are single-threaded, deterministic for given sizes, and keep no state. Matrices are row-major and
+// contiguous.
 
 // E: the elements in memory. Sums, statistics and tables are of T.
 template <typename E>
 struct Kernels {
   using T = Arithmetic<E>;
 
-  // y = x / rms(x) * weight, rows of `columns`.
-  void (*rms_norm)(const E* x, const E* weight, double epsilon, int64_t rows, int64_t columns, E* y);
+  void (*rms_norm)(const RmsNormArgs<E>& args);
+  void (*rms_norm_backward)(const RmsNormBackwardArgs<E>& args);
+  void (*rope)(const RopeArgs<E>& args);
 
-  // grad_x (+)= residual + gradient of the norm; residual may be null. grad_weight (+)=.
-  void (*rms_norm_backward)(const E* grad_y, const E* x, const E* weight, double epsilon, int64_t rows,
-                            int64_t columns, const E* residual, bool add_x, E* grad_x, bool add_weight,
-                            T* grad_weight);
-
-  // In place. Row t has position t % length; tables are [length, head_dim / 2]. sign: -1 rotates back.
-  void (*rope)(const T* cosines, const T* sines, T sign, int64_t rows, int64_t length, int64_t heads,
-               int64_t head_dim, int64_t row_stride, E* x);
-
-  // activated[t, i] = silu(gate_up[t, i]) * gate_up[t, inner + i] * weights[t]; null weights are ones.
-  void (*swiglu)(const E* gate_up, const T* weights, int64_t rows, int64_t inner, E* activated);
-
-  // Also recomputes `activated`, which may be the memory of grad_activated. grad_weights: [rows], or null.
-  void (*swiglu_backward)(const E* gate_up, const T* weights, const E* grad_activated, int64_t rows,
-                          int64_t inner, E* grad_gate_up, E* activated, T* grad_weights);
+  // Of all `rows`.
+  void (*swiglu)(const SwiGluArgs<E>& args);
+  void (*swiglu_backward)(const SwiGluBackwardArgs<E>& args);
 
   // lse[t] = log(sum(exp(logits[t, :]))).
   void (*log_sum_exp)(const E* logits, int64_t rows, int64_t columns, T* lse);
@@ -65,12 +49,8 @@ struct Kernels {
   void (*widen)(const E* x, int64_t elements, T* to);
   void (*narrow)(const T* x, int64_t elements, E* to);
 
-  // work: AttentionWorkElements. context: [B * S, heads * head_dim]; lse: [B, heads, S].
-  void (*attention)(const AttentionSizes& sizes, const E* qkv, E* context, T* lse, T* work);
-
-  // work: AttentionBackwardWorkElements.
-  void (*attention_backward)(const AttentionSizes& sizes, const E* qkv, const E* context, const T* lse,
-                             const E* grad_context, E* grad_qkv, T* work);
+  void (*attention)(const AttentionArgs<E>& args);
+  void (*attention_backward)(const AttentionBackwardArgs<E>& args);
 };
 
 // Those of the widest instruction set that the processor has. E: float, double, Bf16.

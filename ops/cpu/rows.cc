@@ -35,28 +35,37 @@ inline T ReciprocalRms(const E* x, double epsilon, int64_t columns) {
 }  // namespace
 
 template <typename E>
-void RmsNorm(const E* x, const E* weight, double epsilon, int64_t rows, int64_t columns, E* y) {
+void RmsNorm(const RmsNormArgs<E>& args) {
   using T = Arithmetic<E>;
-  for (int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const T r = ReciprocalRms(x, epsilon, columns);
+  const auto [x, weight, epsilon, rows, columns, y] = args;
+  for (int64_t row = 0; row < rows; ++row) {
+    const E* const in = x + row * columns;
+    E* const out = y + row * columns;
+    const T r = ReciprocalRms(in, epsilon, columns);
     for (int64_t i = 0; i < columns; i += kLanes<T>) {
-      StoreOfRow(y, i, columns, LoadOfRow(x, i, columns) * r * LoadOfRow(weight, i, columns));
+      StoreOfRow(out, i, columns, LoadOfRow(in, i, columns) * r * LoadOfRow(weight, i, columns));
     }
   }
 }
 
 // With r = 1 / rms(x) and g = grad_y * weight: grad_x = r * (g - x * r^2 * mean(g * x)).
-template <typename E, typename T = Arithmetic<E>>
-void RmsNormBackward(const E* grad_y, const E* x, const E* weight, double epsilon, int64_t rows,
-                     int64_t columns, const E* residual, bool add_x, E* grad_x, bool add_weight,
-                     T* grad_weight) {
-  if (!add_weight) {
+template <typename E>
+void RmsNormBackward(const RmsNormBackwardArgs<E>& args) {
+  using T = Arithmetic<E>;
+  const int64_t columns = args.columns;
+  const E* const weight = args.weight;
+  T* const grad_weight = args.grad_weight;
+  if (!args.add_weight) {
     for (int64_t i = 0; i < columns; ++i) {
       grad_weight[i] = 0;
     }
   }
-  for (int64_t row = 0; row < rows; ++row, x += columns, grad_y += columns, grad_x += columns) {
-    const T r = ReciprocalRms(x, epsilon, columns);
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const E* const x = args.x + row * columns;
+    const E* const grad_y = args.grad_y + row * columns;
+    const E* const residual = args.residual == nullptr ? nullptr : args.residual + row * columns;
+    E* const grad_x = args.grad_x + row * columns;
+    const T r = ReciprocalRms(x, args.epsilon, columns);
     Vector<T> dot = {};
     for (int64_t i = 0; i < columns; i += kLanes<T>) {
       const Vector<T> gx = LoadOfRow(grad_y, i, columns) * LoadOfRow(x, i, columns);
@@ -70,24 +79,22 @@ void RmsNormBackward(const E* grad_y, const E* x, const E* weight, double epsilo
       if (residual != nullptr) {
         gradient += LoadOfRow(residual, i, columns);
       }
-      StoreOfRow(grad_x, i, columns, add_x ? LoadOfRow(grad_x, i, columns) + gradient : gradient);
-    }
-    if (residual != nullptr) {
-      residual += columns;
+      StoreOfRow(grad_x, i, columns, args.add_x ? LoadOfRow(grad_x, i, columns) + gradient : gradient);
     }
   }
 }
 
-template <typename E, typename T = Arithmetic<E>>
-void Rope(const T* cosines, const T* sines, T sign, int64_t rows, int64_t length, int64_t heads,
-          int64_t head_dim, int64_t row_stride, E* x) {
-  const int64_t half = head_dim / 2;
-  for (int64_t row = 0; row < rows; ++row) {
-    const T* cosine = cosines + row % length * half;
-    const T* sine = sines + row % length * half;
-    for (int64_t head = 0; head < heads; ++head) {
-      E* first = x + row * row_stride + head * head_dim;
-      E* second = first + half;
+template <typename E>
+void Rope(const RopeArgs<E>& args) {
+  using T = Arithmetic<E>;
+  const int64_t half = args.head_dim / 2;
+  const T sign = args.sign;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const T* const cosine = args.cosines + row % args.length * half;
+    const T* const sine = args.sines + row % args.length * half;
+    for (int64_t head = 0; head < args.heads; ++head) {
+      E* const first = args.x + row * args.row_stride + head * args.head_dim;
+      E* const second = first + half;
       for (int64_t i = 0; i < half; i += kLanes<T>) {
         const Vector<T> a = LoadOfRow(first, i, half);
         const Vector<T> b = LoadOfRow(second, i, half);
@@ -109,28 +116,37 @@ inline Vector<T> Sigmoid(Vector<T> x) {
 
 }  // namespace
 
-template <typename E, typename T = Arithmetic<E>>
-void SwiGlu(const E* gate_up, const T* weights, int64_t rows, int64_t inner, E* activated) {
-  for (int64_t row = 0; row < rows; ++row, gate_up += 2 * inner, activated += inner) {
-    const T weight = weights == nullptr ? T{1} : weights[row];
-    const E* up = gate_up + inner;
+template <typename E>
+void SwiGlu(const SwiGluArgs<E>& args) {
+  using T = Arithmetic<E>;
+  const int64_t inner = args.inner;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const T weight = args.weights == nullptr ? T{1} : args.weights[row];
+    const E* const gate = args.gate_up + row * 2 * inner;
+    const E* const up = gate + inner;
+    E* const activated = args.activated + row * inner;
     for (int64_t i = 0; i < inner; i += kLanes<T>) {
-      const Vector<T> g = LoadOfRow(gate_up, i, inner);
+      const Vector<T> g = LoadOfRow(gate, i, inner);
       StoreOfRow(activated, i, inner, g * Sigmoid<T>(g) * LoadOfRow(up, i, inner) * weight);
     }
   }
 }
 
-template <typename E, typename T = Arithmetic<E>>
-void SwiGluBackward(const E* gate_up, const T* weights, const E* grad_activated, int64_t rows, int64_t inner,
-                    E* grad_gate_up, E* activated, T* grad_weights) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const T weight = weights == nullptr ? T{1} : weights[row];
-    const E* up = gate_up + inner;
-    E* grad_up = grad_gate_up + inner;
+template <typename E>
+void SwiGluBackward(const SwiGluBackwardArgs<E>& args) {
+  using T = Arithmetic<E>;
+  const int64_t inner = args.inner;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const T weight = args.weights == nullptr ? T{1} : args.weights[row];
+    const E* const gate = args.gate_up + row * 2 * inner;
+    const E* const up = gate + inner;
+    const E* const grad_activated = args.grad_activated + row * inner;
+    E* const grad_gate = args.grad_gate_up + row * 2 * inner;
+    E* const grad_up = grad_gate + inner;
+    E* const activated = args.activated + row * inner;
     Vector<T> grad_weight = {};
     for (int64_t i = 0; i < inner; i += kLanes<T>) {
-      const Vector<T> g = LoadOfRow(gate_up, i, inner);
+      const Vector<T> g = LoadOfRow(gate, i, inner);
       const Vector<T> u = LoadOfRow(up, i, inner);
       const Vector<T> grad = LoadOfRow(grad_activated, i, inner);
       const Vector<T> weighted = grad * weight;
@@ -139,17 +155,13 @@ void SwiGluBackward(const E* gate_up, const T* weights, const E* grad_activated,
       const Vector<T> grad_g = weighted * u * (sigmoid + silu * (static_cast<T>(1) - sigmoid));
       const Vector<T> product = silu * u;
       grad_weight += grad * product;
-      StoreOfRow(grad_gate_up, i, inner, grad_g);
+      StoreOfRow(grad_gate, i, inner, grad_g);
       StoreOfRow(grad_up, i, inner, weighted * silu);
       StoreOfRow(activated, i, inner, product * weight);
     }
-    if (grad_weights != nullptr) {
-      grad_weights[row] = Sum<T>(grad_weight);
+    if (args.grad_weights != nullptr) {
+      args.grad_weights[row] = Sum<T>(grad_weight);
     }
-    gate_up += 2 * inner;
-    grad_gate_up += 2 * inner;
-    grad_activated += inner;
-    activated += inner;
   }
 }
 

@@ -8,11 +8,11 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "ops/attention_work.h"
 #include "ops/cuda/kernels.h"
-#include "ops/tensor_access.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -58,9 +58,20 @@ struct Heads {
   }
 };
 
-// The types that scores are computed in.
-at::ScalarType ScoreType(const at::Tensor& matrix) {
-  return matrix.scalar_type() == at::kBFloat16 ? at::kFloat : matrix.scalar_type();
+// Of the current GPU, with the elements E in memory.
+template <typename E>
+at::TensorOptions Options() {
+  constexpr at::ScalarType kType = std::is_same_v<E, Bf16>     ? at::kBFloat16
+                                   : std::is_same_v<E, double> ? at::kDouble
+                                                               : at::kFloat;
+  return at::TensorOptions().dtype(kType).device(at::kCUDA, c10::cuda::current_device());
+}
+
+// The matrix of one sequence, of those at `begin`.
+template <typename E>
+at::Tensor RowsOf(const AttentionShape& shape, const E* begin, int64_t columns, int64_t sequence) {
+  E* const rows = const_cast<E*>(begin) + sequence * shape.length * columns;
+  return at::from_blob(rows, {shape.length, columns}, Options<E>());
 }
 
 // output = scale a b, overwritten.
@@ -77,40 +88,33 @@ void ForEachBlock(const AttentionShape& shape, int64_t block, const Body& body) 
   }
 }
 
-// Calls body(T{}) for what scores are computed in.
-template <typename Body>
-void WithScores(const at::Tensor& scores, const Body& body) {
-  if (scores.scalar_type() == at::kDouble) {
-    body(double{});
-  } else {
-    body(float{});
-  }
-}
-
 }  // namespace
 
-void BlockedAttention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context,
-                      at::Tensor& lse, Workspace work) {
-  const int64_t block = ScoreBlockRows(shape, qkv.element_size());
+template <typename E>
+void BlockedAttention(const AttentionArgs<E>& args) {
+  using T = Arithmetic<E>;
+  const AttentionShape& shape = args.shape;
+  const int64_t block = ScoreBlockRows(shape, sizeof(E));
   const int64_t group = shape.heads / shape.kv_heads;
-  const bool converts = qkv.scalar_type() == at::kBFloat16;
+  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+  const int64_t context_width = shape.heads * shape.head_dim;
+  constexpr bool kConverts = std::is_same_v<E, Bf16>;
   const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
-  Pieces pieces(work, qkv.options().dtype(ScoreType(qkv)));
+  Pieces pieces(args.work, Options<T>());
   const at::Tensor memory = pieces.Take({shape.kv_heads * block * shape.length});
   at::Tensor wide_qkv, wide_context;
-  if (converts) {
-    const at::Tensor wide = pieces.Take({shape.length * (qkv.size(1) + context.size(1))});
-    wide_qkv = wide.narrow(0, 0, shape.length * qkv.size(1)).view({shape.length, qkv.size(1)});
-    wide_context = wide.narrow(0, wide_qkv.numel(), shape.length * context.size(1))
-                       .view({shape.length, context.size(1)});
+  if (kConverts) {
+    const at::Tensor wide = pieces.Take({shape.length * (width + context_width)});
+    wide_qkv = wide.narrow(0, 0, shape.length * width).view({shape.length, width});
+    wide_context =
+        wide.narrow(0, wide_qkv.numel(), shape.length * context_width).view({shape.length, context_width});
   }
   const Heads heads{shape};
   for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-    const auto rows_of = [&](const at::Tensor& matrix) {
-      return matrix.narrow(0, sequence * shape.length, shape.length);
-    };
-    const at::Tensor in = converts ? wide_qkv.copy_(rows_of(qkv)) : rows_of(qkv);
-    const at::Tensor out = converts ? wide_context : rows_of(context);
+    const at::Tensor qkv = RowsOf(shape, args.qkv, width, sequence);
+    const at::Tensor context = RowsOf(shape, args.context, context_width, sequence);
+    const at::Tensor in = kConverts ? wide_qkv.copy_(qkv) : qkv;
+    const at::Tensor out = kConverts ? wide_context : context;
     for (int64_t member = 0; member < group; ++member) {
       ForEachBlock(shape, block, [&](int64_t first, int64_t rows) {
         const int64_t columns = first + rows;
@@ -118,46 +122,48 @@ void BlockedAttention(const AttentionShape& shape, const at::Tensor& qkv, at::Te
             memory.narrow(0, 0, shape.kv_heads * rows * columns).view({shape.kv_heads, rows, columns});
         Multiply(scores, heads.Query(in, member).narrow(1, first, rows),
                  heads.Key(in).narrow(1, 0, columns).transpose(1, 2), AttentionScale(shape));
-        WithScores(scores, [&]<typename T>(T) {
-          CheckLaunch(CausalSoftmax(
-              {shape.kv_heads, rows, columns, group * shape.length}, scores.mutable_data_ptr<T>(),
-              lse.mutable_data_ptr<T>() + (sequence * shape.heads + member) * shape.length, stream));
-        });
+        CheckLaunch(CausalSoftmax({shape.kv_heads, rows, columns, group * shape.length},
+                                  scores.mutable_data_ptr<T>(),
+                                  args.lse + (sequence * shape.heads + member) * shape.length, stream));
         Multiply(heads.Query(out, member).narrow(1, first, rows), scores,
                  heads.Value(in).narrow(1, 0, columns), 1);
       });
     }
-    if (converts) rows_of(context).copy_(out);
+    if (kConverts) context.copy_(out);
   }
 }
 
-void BlockedAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& lse,
-                              const at::Tensor& grad_context, at::Tensor& grad_qkv, Workspace work) {
-  const int64_t block = ScoreBlockRows(shape, qkv.element_size());
+template <typename E>
+void BlockedAttention(const AttentionBackwardArgs<E>& args) {
+  using T = Arithmetic<E>;
+  const AttentionShape& shape = args.shape;
+  const int64_t block = ScoreBlockRows(shape, sizeof(E));
   const int64_t group = shape.heads / shape.kv_heads;
-  const bool converts = qkv.scalar_type() == at::kBFloat16;
+  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+  const int64_t context_width = shape.heads * shape.head_dim;
+  constexpr bool kConverts = std::is_same_v<E, Bf16>;
   const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
-  Pieces pieces(work, qkv.options().dtype(ScoreType(qkv)));
+  Pieces pieces(args.work, Options<T>());
   const at::Tensor memory = pieces.Take({shape.kv_heads * block * shape.length});
   const at::Tensor grad_memory = pieces.Take({shape.kv_heads * block * shape.length});
   at::Tensor wide_qkv, wide_grad, wide_grad_context;
-  if (converts) {
-    const at::Tensor wide = pieces.Take({2 * qkv.size(1) + grad_context.size(1), shape.length});
+  if (kConverts) {
+    const at::Tensor wide = pieces.Take({2 * width + context_width, shape.length});
     const auto take = [&](int64_t from, int64_t columns) {
       return wide.narrow(0, from, columns).view({shape.length, columns});
     };
-    wide_qkv = take(0, qkv.size(1));
-    wide_grad = take(qkv.size(1), qkv.size(1));
-    wide_grad_context = take(2 * qkv.size(1), grad_context.size(1));
+    wide_qkv = take(0, width);
+    wide_grad = take(width, width);
+    wide_grad_context = take(2 * width, context_width);
   }
   const Heads heads{shape};
   for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-    const auto rows_of = [&](const at::Tensor& matrix) {
-      return matrix.narrow(0, sequence * shape.length, shape.length);
-    };
-    const at::Tensor in = converts ? wide_qkv.copy_(rows_of(qkv)) : rows_of(qkv);
-    const at::Tensor grad = converts ? wide_grad_context.copy_(rows_of(grad_context)) : rows_of(grad_context);
-    const at::Tensor out = converts ? wide_grad : rows_of(grad_qkv);
+    const at::Tensor qkv = RowsOf(shape, args.qkv, width, sequence);
+    const at::Tensor grad_context = RowsOf(shape, args.grad_context, context_width, sequence);
+    const at::Tensor grad_qkv = RowsOf(shape, args.grad_qkv, width, sequence);
+    const at::Tensor in = kConverts ? wide_qkv.copy_(qkv) : qkv;
+    const at::Tensor grad = kConverts ? wide_grad_context.copy_(grad_context) : grad_context;
+    const at::Tensor out = kConverts ? wide_grad : grad_qkv;
     for (int64_t member = 0; member < group; ++member) {
       ForEachBlock(shape, block, [&](int64_t first, int64_t rows) {
         const int64_t columns = first + rows;
@@ -172,14 +178,11 @@ void BlockedAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv
         const at::Tensor grad_rows = heads.Query(grad, member).narrow(1, first, rows);
         Multiply(probabilities, query, key.transpose(1, 2), AttentionScale(shape));
         Multiply(grad_scores, grad_rows, value.transpose(1, 2), 1);
-        WithScores(grad_scores, [&]<typename T>(T) {
-          const ScoreBlock scores{shape.kv_heads, rows, columns, group * shape.length};
-          CheckLaunch(CausalProbabilities(
-              scores, lse.const_data_ptr<T>() + (sequence * shape.heads + member) * shape.length,
-              probabilities.mutable_data_ptr<T>(), stream));
-          CheckLaunch(SoftmaxBackward(scores, probabilities.const_data_ptr<T>(),
-                                      grad_scores.mutable_data_ptr<T>(), stream));
-        });
+        const ScoreBlock scores{shape.kv_heads, rows, columns, group * shape.length};
+        CheckLaunch(CausalProbabilities(scores, args.lse + (sequence * shape.heads + member) * shape.length,
+                                        probabilities.mutable_data_ptr<T>(), stream));
+        CheckLaunch(SoftmaxBackward(scores, probabilities.const_data_ptr<T>(),
+                                    grad_scores.mutable_data_ptr<T>(), stream));
         Multiply(heads.Query(out, member).narrow(1, first, rows), grad_scores, key, AttentionScale(shape));
         // The last block of the first query head is the first to come, and has all columns.
         const int beta = member == 0 && columns == shape.length ? 0 : 1;
@@ -189,8 +192,16 @@ void BlockedAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv
         at::baddbmm_out(grad_value, grad_value, probabilities.transpose(1, 2), grad_rows, beta, 1);
       });
     }
-    if (converts) rows_of(grad_qkv).copy_(out);
+    if (kConverts) grad_qkv.copy_(out);
   }
 }
+
+#define TANDEM_INSTANTIATE(E)                                   \
+  template void BlockedAttention(const AttentionArgs<E>& args); \
+  template void BlockedAttention(const AttentionBackwardArgs<E>& args);
+
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(double)
+TANDEM_INSTANTIATE(Bf16)
 
 }  // namespace tandem::ops::cuda

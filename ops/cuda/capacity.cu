@@ -11,11 +11,11 @@ namespace {
 
 // The keys of an expert's rows are in the order of the slots.
 template <typename T>
-__global__ void GatherKeys(const int64_t* row_of, int64_t slots, const T* probabilities, T* key_at) {
-  TANDEM_EACH(slot, slots) {
+__global__ void GatherKeys(DropOverflowArgs<T> args, const int64_t* row_of, T* key_at) {
+  TANDEM_EACH(slot, args.slots) {
     const int64_t row = row_of[slot];
     if (row < 0) continue;
-    const T probability = probabilities[slot];
+    const T probability = args.probabilities[slot];
     // Of a token whose scores are not finite: last of all.
     key_at[row] = probability == probability ? probability : -static_cast<T>(INFINITY);
   }
@@ -23,30 +23,30 @@ __global__ void GatherKeys(const int64_t* row_of, int64_t slots, const T* probab
 
 // The key of the last choice that each expert with too many has room for.
 template <typename T>
-__global__ void FindLastKeys(int64_t capacity, const int64_t* ranked, int64_t slots, const int64_t* row_of,
-                             const int64_t* begins, const T* key_at, T* last_of) {
-  TANDEM_EACH(slot, slots) {
+__global__ void FindLastKeys(DropOverflowArgs<T> args, const int64_t* row_of, const int64_t* begins,
+                             const T* key_at, T* last_of) {
+  TANDEM_EACH(slot, args.slots) {
     const int64_t row = row_of[slot];
     if (row < 0) continue;
-    const int64_t begin = begins[ranked[slot]];
-    const int64_t end = begins[ranked[slot] + 1];
-    if (end - begin <= capacity) continue;
+    const int64_t begin = begins[args.ranked[slot]];
+    const int64_t end = begins[args.ranked[slot] + 1];
+    if (end - begin <= args.capacity) continue;
     const T key = key_at[row];
     int64_t before = 0;
     for (int64_t other = begin; other < end; ++other) {
       before += key_at[other] > key || (key_at[other] == key && other < row);
     }
-    if (before == capacity - 1) last_of[ranked[slot]] = key;
+    if (before == args.capacity - 1) last_of[args.ranked[slot]] = key;
   }
 }
 
 // last_of: null: by position.
 template <typename T>
-__global__ void DropSlots(int64_t capacity, const int64_t* ranked, int64_t slots, const int64_t* row_of,
-                          const int64_t* begins, const T* key_at, const T* last_of, int64_t* chosen,
-                          T* probabilities) {
-  TANDEM_EACH(slot, slots) {
-    const int64_t expert = ranked[slot];
+__global__ void DropSlots(DropOverflowArgs<T> args, const int64_t* row_of, const int64_t* begins,
+                          const T* key_at, const T* last_of) {
+  const int64_t capacity = args.capacity;
+  TANDEM_EACH(slot, args.slots) {
+    const int64_t expert = args.ranked[slot];
     const int64_t row = row_of[slot];
     bool drops = row < 0;
     if (!drops) {
@@ -69,42 +69,37 @@ __global__ void DropSlots(int64_t capacity, const int64_t* ranked, int64_t slots
       }
       drops = before >= capacity;
     }
-    chosen[slot] = drops ? -1 : expert;
-    if (drops) probabilities[slot] = 0;
+    args.chosen[slot] = drops ? -1 : expert;
+    if (drops) args.probabilities[slot] = 0;
   }
 }
 
 }  // namespace
 
 template <typename T>
-int DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const int64_t* ranked, int64_t slots,
-                 int64_t* chosen, T* probabilities, Workspace work, Stream stream) {
+int Launch(const DropOverflowArgs<T>& args, Stream stream) {
+  const int64_t slots = args.slots;
+  const int64_t experts = args.experts;
   if (slots == 0) return cudaSuccess;
-  int64_t* const row_of = static_cast<int64_t*>(work.begin);
+  int64_t* const row_of = static_cast<int64_t*>(args.work.begin);
   T* const key_at = reinterpret_cast<T*>(row_of + slots);
   T* const last_of = reinterpret_cast<T*>(row_of + 2 * slots);
   int64_t* const counts = row_of + 2 * slots + experts;
   int64_t* const begins = counts + experts;
-  const Workspace sort{.begin = begins + experts + 1, .bytes = work.bytes};
-  int error = SortSlots(ranked, slots, experts, /*chunk=*/0, counts, row_of, sort, stream);
-  if (error == cudaSuccess) error = PlanWindow(counts, experts, /*first=*/0, slots, begins, stream);
-  if (error != cudaSuccess) return error;
-  const bool by_key = policy == DropPolicy::kProbability;
-  if (by_key) {
-    GatherKeys<<<Blocks(slots), kThreads, 0, stream>>>(row_of, slots, probabilities, key_at);
-    FindLastKeys<<<Blocks(slots), kThreads, 0, stream>>>(capacity, ranked, slots, row_of, begins, key_at,
-                                                         last_of);
+  const Workspace sort{.begin = begins + experts + 1, .bytes = args.work.bytes};
+  int error = Launch(PlanRowsArgs{args.ranked, slots, experts, /*chunk=*/0, counts, row_of, sort}, stream);
+  if (error == cudaSuccess) {
+    error = Launch(PlanWindowArgs{counts, experts, /*first=*/0, /*rows=*/slots, begins}, stream);
   }
-  DropSlots<<<Blocks(slots), kThreads, 0, stream>>>(capacity, ranked, slots, row_of, begins, key_at,
-                                                    by_key ? last_of : nullptr, chosen, probabilities);
+  if (error != cudaSuccess) return error;
+  const bool by_key = args.policy == DropPolicy::kProbability;
+  if (by_key) {
+    GatherKeys<<<Blocks(slots), kThreads, 0, stream>>>(args, row_of, key_at);
+    FindLastKeys<<<Blocks(slots), kThreads, 0, stream>>>(args, row_of, begins, key_at, last_of);
+  }
+  DropSlots<<<Blocks(slots), kThreads, 0, stream>>>(args, row_of, begins, key_at, by_key ? last_of : nullptr);
   return cudaGetLastError();
 }
-
-#define TANDEM_INSTANTIATE(T)                                                                               \
-  template int DropOverflow(DropPolicy, int64_t, int64_t, const int64_t*, int64_t, int64_t*, T*, Workspace, \
-                            Stream);
-
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
+TANDEM_STATISTICS_KERNEL(DropOverflowArgs)
 
 }  // namespace tandem::ops::cuda

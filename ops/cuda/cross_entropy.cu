@@ -43,16 +43,17 @@ __device__ void WriteGradients(const E* logits, int64_t columns, int64_t target,
   }
 }
 
-template <typename E, int N, typename T>
-__global__ void __launch_bounds__(kRowThreads)
-    CrossEntropyRow(const E* logits, Tokens targets, int64_t columns, T scale, T* losses, E* grad_logits) {
+template <int N, typename E, typename T>
+__global__ void __launch_bounds__(kRowThreads) CrossEntropyRow(CrossEntropyArgs<E> args, T scale) {
+  const int64_t columns = args.columns;
   const int64_t begin = blockIdx.x * columns;
-  const int64_t id = IdOf(targets, blockIdx.x);
+  const E* const logits = args.logits + begin;
+  const int64_t id = IdOf(args.targets, blockIdx.x);
   T logit = NotANumber<T>();
-  if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(logits[begin + id]);
-  const T lse = BlockLogSumExp<N, kRowThreads>(logits + begin, columns);
-  if (threadIdx.x == 0) losses[blockIdx.x] = lse - logit;
-  WriteGradients<N, kRowThreads>(logits + begin, columns, id, lse, scale, grad_logits + begin);
+  if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(logits[id]);
+  const T lse = BlockLogSumExp<N, kRowThreads>(logits, columns);
+  if (threadIdx.x == 0) args.lse[blockIdx.x] = lse - logit;
+  WriteGradients<N, kRowThreads>(logits, columns, id, lse, scale, args.grad_logits + begin);
 }
 
 template <typename T>
@@ -62,24 +63,25 @@ __device__ T LogAddExp(T a, T b) {
   return least == -static_cast<T>(INFINITY) ? most : most + log1p(exp(least - most));
 }
 
-// A row's columns from `first` on, of `columns`.
-template <typename E, int N, typename T>
-__global__ void LogSumExpOfBlock(const E* logits, Tokens targets, int64_t first, int64_t columns, T* lse,
-                                 T* target_logits) {
-  const E* const row = logits + blockIdx.x * columns;
-  const T sum = BlockLogSumExp<N>(row, columns);
+template <int N, typename E>
+__global__ void LogSumExpOfBlock(CrossEntropyBlockArgs<E> args) {
+  using T = Arithmetic<E>;
+  const E* const row = args.logits + blockIdx.x * args.columns;
+  const T sum = BlockLogSumExp<N>(row, args.columns);
   if (threadIdx.x > 0) return;
-  const int64_t target = IdOf(targets, blockIdx.x) - first;
-  if (first == 0) target_logits[blockIdx.x] = NotANumber<T>();
-  if (target >= 0 && target < columns) target_logits[blockIdx.x] = Widen(row[target]);
-  lse[blockIdx.x] = first == 0 ? sum : LogAddExp(lse[blockIdx.x], sum);
+  const int64_t target = IdOf(args.targets, blockIdx.x) - args.first;
+  T& logit = args.target_logits[blockIdx.x];
+  if (args.first == 0) logit = NotANumber<T>();
+  if (target >= 0 && target < args.columns) logit = Widen(row[target]);
+  T& lse = args.lse[blockIdx.x];
+  lse = args.first == 0 ? sum : LogAddExp(lse, sum);
 }
 
-template <typename E, int N, typename T>
-__global__ void GradientsOfBlock(Tokens targets, int64_t first, int64_t columns, T scale, const T* lse,
-                                 E* logits) {
-  E* const row = logits + blockIdx.x * columns;
-  WriteGradients<N, kThreads>(row, columns, IdOf(targets, blockIdx.x) - first, lse[blockIdx.x], scale, row);
+template <int N, typename E>
+__global__ void GradientsOfBlock(CrossEntropyBlockBackwardArgs<E> args, Arithmetic<E> scale) {
+  E* const row = args.logits + blockIdx.x * args.columns;
+  WriteGradients<N, kThreads>(row, args.columns, IdOf(args.targets, blockIdx.x) - args.first,
+                              args.lse[blockIdx.x], scale, row);
 }
 
 // The same for rows of which the second-level cache has no room for all that are read at once, on GPUs with
@@ -134,8 +136,7 @@ __device__ inline float ReadShared(const float& own, unsigned rank) {
 
 template <typename E>
 __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
-    CrossEntropyHeldRows(const E* logits, Tokens targets, int64_t rows, int64_t columns, float scale,
-                         float* losses, E* grad_logits) {
+    CrossEntropyHeldRows(CrossEntropyArgs<E> args, int64_t rows, float scale) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   constexpr int N = kPackSize<E>;
   using P = Pack<E, N>;
@@ -144,6 +145,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
   P* const staged = reinterpret_cast<P*>(shared) + threadIdx.x;
   P held[kHeldPacks];
   const unsigned rank = RankInCluster();
+  const int64_t columns = args.columns;
   const int64_t clusters = gridDim.x / kHeldBlocks;
   const int packs = static_cast<int>(columns / N);
   const auto pack = [&](int j) {
@@ -151,7 +153,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
   };
   const auto fetch = [&](int64_t row, int j) {  // of those in shared memory, each closes a group of copies
     const bool present = row < rows && pack(j) < packs;
-    const E* const from = logits + row * columns;
+    const E* const from = args.logits + row * columns;
     if (j >= kStagedPacks) {
       if (present) held[j - kStagedPacks] = PackAt<E, N>(from, pack(j));
     } else {
@@ -164,9 +166,9 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
   for (int j = 0; j < kRowPacks; ++j) fetch(first, j);
   int turn = 0;
   for (int64_t row = first; row < rows; row += clusters, turn ^= 1) {
-    const int64_t id = IdOf(targets, row);
+    const int64_t id = IdOf(args.targets, row);
     float logit = NotANumber<float>();
-    if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(logits[row * columns + id]);
+    if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(args.logits[row * columns + id]);
     LogSumExp<float> mine;
     const auto add = [&]<int kFirst, int kCount>() {
       if constexpr (kFirst < kStagedPacks) {
@@ -198,7 +200,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
       whole.Add(LogSumExp<float>{ReadShared(parts[turn].most, block), ReadShared(parts[turn].sum, block)});
     }
     const float lse = whole.value();
-    if (threadIdx.x == 0 && rank == 0) losses[row] = lse - logit;
+    if (threadIdx.x == 0 && rank == 0) args.lse[row] = lse - logit;
     const int target_pack = id >= 0 && id < columns ? static_cast<int>(id / N) : -1;
 #pragma unroll
     for (int j = 0; j < kRowPacks; ++j) {
@@ -214,7 +216,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
         }
 #pragma unroll
         for (int k = 0; k < N; ++k) Narrow(gradients[k], values.e[k]);
-        SetPack(grad_logits + row * columns, pack(j), values);
+        SetPack(args.grad_logits + row * columns, pack(j), values);
       }
       fetch(row + clusters, j);
     }
@@ -257,20 +259,19 @@ bool IsCompiledForClusters(Kernel* kernel) {
 }
 
 // Launches CrossEntropyHeldRows where it is for such rows; otherwise returns false.
-template <typename E, int N, typename T>
-bool LaunchHeldRows(const E* logits, const Tokens& targets, int64_t columns, T scale, T* losses,
-                    E* grad_logits, int& error, Stream stream) {
+template <int N, typename E, typename T>
+bool LaunchHeldRows(const CrossEntropyArgs<E>& args, T scale, int& error, Stream stream) {
   if constexpr (sizeof(T) == 4 && N == kPackSize<E>) {
-    if (columns * static_cast<int64_t>(sizeof(E)) > kLargeRow && columns <= kMaxHeldColumns<E> &&
+    if (args.columns * static_cast<int64_t>(sizeof(E)) > kLargeRow && args.columns <= kMaxHeldColumns<E> &&
         IsCompiledForClusters(CrossEntropyHeldRows<E>) &&
         Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) >= 2 * (kStagedBytes + 4096)) {
       const auto kernel = CrossEntropyHeldRows<E>;
       error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kStagedBytes);
-      const int64_t rows = targets.sequences * targets.length;
+      const int64_t rows = args.targets.sequences * args.targets.length;
       const int64_t clusters =
           std::min<int64_t>(rows, Attribute(cudaDevAttrMultiProcessorCount) * 2 / kHeldBlocks);
       kernel<<<static_cast<unsigned>(clusters * kHeldBlocks), kHeldThreads, kStagedBytes, stream>>>(
-          logits, targets, rows, columns, scale, losses, grad_logits);
+          args, rows, scale);
       return true;
     }
   }
@@ -280,73 +281,56 @@ bool LaunchHeldRows(const E* logits, const Tokens& targets, int64_t columns, T s
 }  // namespace
 
 template <typename E>
-int CrossEntropy(const E* logits, const Tokens& targets, int64_t columns, Arithmetic<E>* losses, double* loss,
-                 E* grad_logits, Stream stream) {
+int Launch(const CrossEntropyArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
-  const int64_t rows = targets.sequences * targets.length;
+  const int64_t rows = args.targets.sequences * args.targets.length;
   const T scale = static_cast<T>(1.0 / static_cast<double>(rows));
   int error = cudaSuccess;
   if (rows > 0) {
-    WithPacks<E>({columns}, {logits, grad_logits}, [&]<int N>(Packed<N>) {
-      if (LaunchHeldRows<E, N>(logits, targets, columns, scale, losses, grad_logits, error, stream)) return;
-      const auto kernel = CrossEntropyRow<E, N, T>;
-      const bool alone = columns * static_cast<int64_t>(sizeof(E)) > kLargeRow;
+    WithPacks<E>({args.columns}, {args.logits, args.grad_logits}, [&]<int N>(Packed<N>) {
+      if (LaunchHeldRows<N>(args, scale, error, stream)) return;
+      const auto kernel = CrossEntropyRow<N, E, T>;
+      const bool alone = args.columns * static_cast<int64_t>(sizeof(E)) > kLargeRow;
       const int kept_free =
           alone ? std::min(kAloneBytes, Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes) : 0;
       if (alone) {
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kept_free);
       }
-      kernel<<<static_cast<unsigned>(rows), kRowThreads, static_cast<size_t>(kept_free), stream>>>(
-          logits, targets, columns, scale, losses, grad_logits);
+      kernel<<<static_cast<unsigned>(rows), kRowThreads, static_cast<size_t>(kept_free), stream>>>(args,
+                                                                                                   scale);
     });
   }
-  MeanLoss<Arithmetic<E>><<<1, kRowThreads, 0, stream>>>(losses, nullptr, rows, loss);
+  MeanLoss<T><<<1, kRowThreads, 0, stream>>>(args.lse, nullptr, rows, args.loss);
   const int launched = cudaGetLastError();
   return error != cudaSuccess ? error : launched;
 }
+TANDEM_KERNEL(CrossEntropyArgs)
 
 template <typename E>
-int CrossEntropyBlock(const E* logits, const Tokens& targets, int64_t first, int64_t columns,
-                      int64_t vocabulary, Arithmetic<E>* lse, Arithmetic<E>* target_logits, double* loss,
-                      Stream stream) {
-  const int64_t rows = targets.sequences * targets.length;
+int Launch(const CrossEntropyBlockArgs<E>& args, Stream stream) {
+  const int64_t rows = args.targets.sequences * args.targets.length;
   if (rows > 0) {
-    WithPacks<E>({columns}, {logits}, [&]<int N>(Packed<N>) {
-      LogSumExpOfBlock<E, N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
-          logits, targets, first, columns, lse, target_logits);
+    WithPacks<E>({args.columns}, {args.logits}, [&]<int N>(Packed<N>) {
+      LogSumExpOfBlock<N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(args);
     });
   }
-  if (first + columns == vocabulary) {
-    MeanLoss<<<1, kRowThreads, 0, stream>>>(lse, target_logits, rows, loss);
+  if (args.first + args.columns == args.vocabulary) {
+    MeanLoss<Arithmetic<E>><<<1, kRowThreads, 0, stream>>>(args.lse, args.target_logits, rows, args.loss);
   }
   return cudaGetLastError();
 }
+TANDEM_KERNEL(CrossEntropyBlockArgs)
 
 template <typename E>
-int CrossEntropyBlockBackward(const Tokens& targets, int64_t first, int64_t columns, const Arithmetic<E>* lse,
-                              E* logits, Stream stream) {
-  using T = Arithmetic<E>;
-  const int64_t rows = targets.sequences * targets.length;
+int Launch(const CrossEntropyBlockBackwardArgs<E>& args, Stream stream) {
+  const int64_t rows = args.targets.sequences * args.targets.length;
   if (rows == 0) return cudaSuccess;
-  const T scale = static_cast<T>(1.0 / static_cast<double>(rows));
-  WithPacks<E>({columns}, {logits}, [&]<int N>(Packed<N>) {
-    GradientsOfBlock<E, N>
-        <<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(targets, first, columns, scale, lse, logits);
+  const auto scale = static_cast<Arithmetic<E>>(1.0 / static_cast<double>(rows));
+  WithPacks<E>({args.columns}, {args.logits}, [&]<int N>(Packed<N>) {
+    GradientsOfBlock<N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(args, scale);
   });
   return cudaGetLastError();
 }
-
-template int CrossEntropy(const float*, const Tokens&, int64_t, float*, double*, float*, Stream);
-template int CrossEntropy(const double*, const Tokens&, int64_t, double*, double*, double*, Stream);
-template int CrossEntropy(const Bf16*, const Tokens&, int64_t, float*, double*, Bf16*, Stream);
-
-#define TANDEM_INSTANTIATE(E)                                                                        \
-  template int CrossEntropyBlock(const E*, const Tokens&, int64_t, int64_t, int64_t, Arithmetic<E>*, \
-                                 Arithmetic<E>*, double*, Stream);                                   \
-  template int CrossEntropyBlockBackward(const Tokens&, int64_t, int64_t, const Arithmetic<E>*, E*, Stream);
-
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
-TANDEM_INSTANTIATE(Bf16)
+TANDEM_KERNEL(CrossEntropyBlockBackwardArgs)
 
 }  // namespace tandem::ops::cuda

@@ -10,15 +10,17 @@
 namespace tandem::ops::cuda {
 namespace {
 
-template <typename E, int N>
-__global__ void EmbeddingRow(Tokens tokens, const E* weight, int64_t vocabulary, int64_t columns, E* output) {
-  const int64_t id = IdOf(tokens, blockIdx.x);
-  const bool inside = id >= 0 && id < vocabulary;
+template <int N, typename E>
+__global__ void EmbeddingRow(EmbeddingArgs<E> args) {
+  const int64_t columns = args.columns;
+  const int64_t id = IdOf(args.tokens, blockIdx.x);
+  const bool inside = id >= 0 && id < args.vocabulary;
   Pack<E, N> nothing;
 #pragma unroll
   for (int k = 0; k < N; ++k) Narrow(NotANumber<Arithmetic<E>>(), nothing.e[k]);
   for (int64_t i = threadIdx.x; i < columns / N; i += kThreads) {
-    SetPack(output + blockIdx.x * columns, i, inside ? PackAt<E, N>(weight + id * columns, i) : nothing);
+    SetPack(args.output + blockIdx.x * columns, i,
+            inside ? PackAt<E, N>(args.weight + id * columns, i) : nothing);
   }
 }
 
@@ -35,19 +37,20 @@ constexpr int kSumThreads = 64;  // few: an id of many tokens is then shared amo
 constexpr int kRowsAtOnce = 8;   // that a thread reads before it adds
 
 // The block of a place in the sorted keys where an id begins has kSumThreads packs of that id's row.
-template <typename E, int N, typename G>
-__global__ void EmbeddingSums(const uint32_t* keys, const int32_t* places, int64_t size, const E* grad_output,
-                              bool add, int64_t vocabulary, int64_t columns, G* grad_weight) {
+template <int N, typename E, typename G>
+__global__ void EmbeddingSums(EmbeddingBackwardArgs<E> args, const uint32_t* keys, const int32_t* places,
+                              int64_t size, G* grad_weight) {
   using T = Arithmetic<E>;
   const int64_t first = blockIdx.x;
   const uint32_t id = keys[first];
-  if (id >= vocabulary || (first > 0 && keys[first - 1] == id)) return;
+  const int64_t columns = args.columns;
+  if (id >= args.vocabulary || (first > 0 && keys[first - 1] == id)) return;
   const int64_t i = static_cast<int64_t>(blockIdx.y) * kSumThreads + threadIdx.x;
   if (i >= columns / N) return;
   G* const row = grad_weight + id * columns;
   T sums[N] = {};
   Pack<G, N> result{};
-  if (add) {
+  if (args.add) {
     result = PackAt<G, N>(row, i);
 #pragma unroll
     for (int k = 0; k < N; ++k) sums[k] = Widen(result.e[k]);
@@ -60,7 +63,7 @@ __global__ void EmbeddingSums(const uint32_t* keys, const int32_t* places, int64
     for (int q = 0; q < kRowsAtOnce; ++q) {
       more = more && begin + q < size && keys[begin + q] == id;
       if (more) {
-        rows[q] = PackAt<E, N>(grad_output + places[begin + q] * columns, i);
+        rows[q] = PackAt<E, N>(args.grad_output + places[begin + q] * columns, i);
         count = q + 1;
       }
     }
@@ -79,29 +82,32 @@ __global__ void EmbeddingSums(const uint32_t* keys, const int32_t* places, int64
 }  // namespace
 
 template <typename E>
-int Embedding(const Tokens& tokens, const E* weight, int64_t vocabulary, int64_t columns, E* output,
-              Stream stream) {
-  const int64_t size = tokens.sequences * tokens.length;
-  if (size == 0 || columns == 0) return cudaSuccess;
-  WithPacks<E>({columns}, {weight, output}, [&]<int N>(Packed<N>) {
-    EmbeddingRow<E, N>
-        <<<static_cast<unsigned>(size), kThreads, 0, stream>>>(tokens, weight, vocabulary, columns, output);
+int Launch(const EmbeddingArgs<E>& args, Stream stream) {
+  const int64_t size = args.tokens.sequences * args.tokens.length;
+  if (size == 0 || args.columns == 0) return cudaSuccess;
+  WithPacks<E>({args.columns}, {args.weight, args.output}, [&]<int N>(Packed<N>) {
+    EmbeddingRow<N><<<static_cast<unsigned>(size), kThreads, 0, stream>>>(args);
   });
   return cudaGetLastError();
 }
+TANDEM_KERNEL(EmbeddingArgs)
 
+namespace {
+
+// G: E, or Arithmetic<E>.
 template <typename E, typename G>
-int EmbeddingBackward(const Tokens& tokens, const E* grad_output, bool add, int64_t vocabulary,
-                      int64_t columns, G* grad_weight, Workspace work, Stream stream) {
-  const int64_t size = tokens.sequences * tokens.length;
-  if (!add) {
+int SumRows(const EmbeddingBackwardArgs<E>& args, G* grad_weight, Stream stream) {
+  const int64_t size = args.tokens.sequences * args.tokens.length;
+  const int64_t vocabulary = args.vocabulary;
+  const int64_t columns = args.columns;
+  if (!args.add) {
     const int error = cudaMemsetAsync(grad_weight, 0, vocabulary * columns * sizeof(G), stream);
     if (error != cudaSuccess) return error;
   }
   if (size == 0 || columns == 0) return cudaSuccess;
   if (size > INT32_MAX || vocabulary >= UINT32_MAX) return cudaErrorInvalidValue;
   const int64_t piece = (size * 4 + 255) / 256 * 256;
-  char* const memory = static_cast<char*>(work.begin);
+  char* const memory = static_cast<char*>(args.work.begin);
   auto* const keys = reinterpret_cast<uint32_t*>(memory);
   auto* const places = reinterpret_cast<int32_t*>(memory + piece);
   auto* const sorted_keys = reinterpret_cast<uint32_t*>(memory + 2 * piece);
@@ -115,27 +121,25 @@ int EmbeddingBackward(const Tokens& tokens, const E* grad_output, bool add, int6
   };
   int error = sort(nullptr);
   if (error != cudaSuccess) return error;
-  if (4 * piece + static_cast<int64_t>(needed) > work.bytes) return cudaErrorMemoryAllocation;
-  FillKeys<<<Blocks(size), kThreads, 0, stream>>>(tokens, vocabulary, keys, places);
+  if (4 * piece + static_cast<int64_t>(needed) > args.work.bytes) return cudaErrorMemoryAllocation;
+  FillKeys<<<Blocks(size), kThreads, 0, stream>>>(args.tokens, vocabulary, keys, places);
   error = sort(memory + 4 * piece);
   if (error != cudaSuccess) return error;
-  WithPacks<E>({columns}, {grad_output, grad_weight}, [&]<int N>(Packed<N>) {
+  WithPacks<E>({columns}, {args.grad_output, grad_weight}, [&]<int N>(Packed<N>) {
     const dim3 blocks(static_cast<unsigned>(size),
                       static_cast<unsigned>((columns / N + kSumThreads - 1) / kSumThreads));
-    EmbeddingSums<E, N><<<blocks, kSumThreads, 0, stream>>>(sorted_keys, sorted_places, size, grad_output,
-                                                            add, vocabulary, columns, grad_weight);
+    EmbeddingSums<N><<<blocks, kSumThreads, 0, stream>>>(args, sorted_keys, sorted_places, size, grad_weight);
   });
   return cudaGetLastError();
 }
 
-#define TANDEM_INSTANTIATE(E)                                                                                \
-  template int Embedding(const Tokens&, const E*, int64_t, int64_t, E*, Stream);                             \
-  template int EmbeddingBackward(const Tokens&, const E*, bool, int64_t, int64_t, Arithmetic<E>*, Workspace, \
-                                 Stream);
+}  // namespace
 
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
-TANDEM_INSTANTIATE(Bf16)
-template int EmbeddingBackward(const Tokens&, const Bf16*, bool, int64_t, int64_t, Bf16*, Workspace, Stream);
+template <typename E>
+int Launch(const EmbeddingBackwardArgs<E>& args, Stream stream) {
+  return args.rounded != nullptr ? SumRows(args, args.rounded, stream)
+                                 : SumRows(args, args.grad_weight, stream);
+}
+TANDEM_KERNEL(EmbeddingBackwardArgs)
 
 }  // namespace tandem::ops::cuda

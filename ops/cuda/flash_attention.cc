@@ -172,31 +172,30 @@ void FlashAttention::Prepare(const AttentionShape& shape) {
   }
 }
 
-void FlashAttention::Forward(const AttentionShape& shape, const Bf16* qkv, Bf16* context, float* lse,
-                             Workspace work, CUstream_st* stream) {
+void FlashAttention::Forward(const AttentionArgs<Bf16>& args, CUstream_st* stream) {
+  const AttentionShape& shape = args.shape;
   graphs_->With(shape, /*backward=*/false, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
-    TORCH_CHECK(entry.work_bytes <= work.bytes, "attention needs ", entry.work_bytes,
-                " bytes of work memory, not ", work.bytes);
+    TORCH_CHECK(entry.work_bytes <= args.work.bytes, "attention needs ", entry.work_bytes,
+                " bytes of work memory, not ", args.work.bytes);
     Check(cudnnSetStream(handle, stream), "its stream");
-    Bf16* const q = const_cast<Bf16*>(qkv);
+    Bf16* const q = const_cast<Bf16*>(args.qkv);
     Pointers pointers = {{kQ, q},
                          {kK, q + shape.heads * shape.head_dim},
                          {kV, q + (shape.heads + shape.kv_heads) * shape.head_dim},
-                         {kContext, context},
-                         {kLse, lse}};
-    Check(entry.graph->execute(handle, pointers, work.begin), "the forward");
+                         {kContext, args.context},
+                         {kLse, args.lse}};
+    Check(entry.graph->execute(handle, pointers, args.work.begin), "the forward");
   });
 }
 
-void FlashAttention::Backward(const AttentionShape& shape, const Bf16* qkv, const Bf16* context,
-                              const float* lse, const Bf16* grad_context, Bf16* grad_qkv, Workspace work,
-                              CUstream_st* stream) {
+void FlashAttention::Backward(const AttentionBackwardArgs<Bf16>& args, CUstream_st* stream) {
+  const AttentionShape& shape = args.shape;
   const AttentionShape part = FlashBackwardPart(shape);
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
   graphs_->With(shape, /*backward=*/true, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
-    TORCH_CHECK(entry.work_bytes <= work.bytes, "attention's backward needs ", entry.work_bytes,
-                " bytes of work memory, not ", work.bytes);
+    TORCH_CHECK(entry.work_bytes <= args.work.bytes, "attention's backward needs ", entry.work_bytes,
+                " bytes of work memory, not ", args.work.bytes);
     Check(cudnnSetStream(handle, stream), "its stream");
     for (int64_t sequence = 0; sequence < shape.sequences; sequence += part.sequences) {
       for (int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += part.kv_heads) {
@@ -206,16 +205,16 @@ void FlashAttention::Backward(const AttentionShape& shape, const Bf16* qkv, cons
         const int64_t v = k + shape.kv_heads * shape.head_dim;
         const int64_t c = (row * shape.heads + kv_head * group) * shape.head_dim;
         const int64_t statistics = (sequence * shape.heads + kv_head * group) * shape.length;
-        Pointers pointers = {{kQ, const_cast<Bf16*>(qkv + q)},
-                             {kK, const_cast<Bf16*>(qkv + k)},
-                             {kV, const_cast<Bf16*>(qkv + v)},
-                             {kContext, const_cast<Bf16*>(context + c)},
-                             {kLse, const_cast<float*>(lse + statistics)},
-                             {kGradContext, const_cast<Bf16*>(grad_context + c)},
-                             {kGradQ, grad_qkv + q},
-                             {kGradK, grad_qkv + k},
-                             {kGradV, grad_qkv + v}};
-        Check(entry.graph->execute(handle, pointers, work.begin), "the backward");
+        Pointers pointers = {{kQ, const_cast<Bf16*>(args.qkv + q)},
+                             {kK, const_cast<Bf16*>(args.qkv + k)},
+                             {kV, const_cast<Bf16*>(args.qkv + v)},
+                             {kContext, const_cast<Bf16*>(args.context + c)},
+                             {kLse, const_cast<float*>(args.lse + statistics)},
+                             {kGradContext, const_cast<Bf16*>(args.grad_context + c)},
+                             {kGradQ, args.grad_qkv + q},
+                             {kGradK, args.grad_qkv + k},
+                             {kGradV, args.grad_qkv + v}};
+        Check(entry.graph->execute(handle, pointers, args.work.begin), "the backward");
       }
     }
   });

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "device/bf16.h"
 #include "ops/attention.h"
-#include "ops/workspace.h"
 
 struct CUstream_st;
 
@@ -26,11 +24,8 @@ class FlashAttention {
   // Throws also where the kernels need more than AttentionWorkBytes and AttentionBackwardWorkBytes.
   void Prepare(const AttentionShape& shape);
 
-  void Forward(const AttentionShape& shape, const device::Bf16* qkv, device::Bf16* context, float* lse,
-               Workspace work, CUstream_st* stream);
-  void Backward(const AttentionShape& shape, const device::Bf16* qkv, const device::Bf16* context,
-                const float* lse, const device::Bf16* grad_context, device::Bf16* grad_qkv, Workspace work,
-                CUstream_st* stream);
+  void Forward(const AttentionArgs<device::Bf16>& args, CUstream_st* stream);
+  void Backward(const AttentionBackwardArgs<device::Bf16>& args, CUstream_st* stream);
 
  private:
   class Graphs;

@@ -106,7 +106,7 @@ unsigned Tiles(int64_t elements, int64_t of_a_tile) {
 }
 
 template <typename Kernel, typename... Args>
-int Launch(Kernel kernel, dim3 grid, int shared_bytes, Stream stream, const Args&... args) {
+int Start(Kernel kernel, dim3 grid, int shared_bytes, Stream stream, const Args&... args) {
   int error = cudaSuccess;
   if (shared_bytes > 48 << 10) {  // more must be asked for
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
@@ -126,49 +126,43 @@ int MultiplyRows(const int64_t* begins, int64_t experts, int64_t most_rows, cons
                   Tiles(most_rows, Product::Shape::kRows) + static_cast<unsigned>(experts));
   const bool packed = IsPacked<E>({depth, kB == Along::kDepth ? depth : columns}, {x, weight});
   const auto kernel = packed ? RowsProduct<E, kB, true> : RowsProduct<E, kB, false>;
-  return Launch(kernel, grid, Product::kSharedBytes, stream, begins, experts, x, weight, depth, columns, y);
+  return Start(kernel, grid, Product::kSharedBytes, stream, begins, experts, x, weight, depth, columns, y);
+}
+
+// G: E, or Arithmetic<E>.
+template <typename E, typename G>
+int MultiplyWeights(const GroupedLinearBackwardWeightArgs<E>& args, G* grad_weight, Stream stream) {
+  if (args.inputs == 0 || args.outputs == 0 || args.experts == 0) return cudaSuccess;
+  using Product = TileProduct<E, Along::kAcross, Along::kAcross>;
+  const dim3 grid(Tiles(args.inputs, Product::Shape::kColumns), Tiles(args.outputs, Product::Shape::kRows),
+                  static_cast<unsigned>(args.experts));
+  const bool packed = IsPacked<E>({args.inputs, args.outputs}, {args.grad_y, args.x});
+  const auto kernel = packed ? WeightProduct<E, G, true> : WeightProduct<E, G, false>;
+  return Start(kernel, grid, Product::kSharedBytes, stream, args.begins, args.grad_y, args.x, args.inputs,
+               args.outputs, args.add, grad_weight);
 }
 
 }  // namespace
 
 template <typename E>
-int GroupedLinear(const int64_t* begins, int64_t experts, int64_t most_rows, const E* x, const E* weight,
-                  int64_t inputs, int64_t outputs, E* y, Stream stream) {
-  return MultiplyRows<E, Along::kDepth>(begins, experts, most_rows, x, weight, inputs, outputs, y, stream);
+int Launch(const GroupedLinearArgs<E>& args, Stream stream) {
+  return MultiplyRows<E, Along::kDepth>(args.begins, args.experts, args.rows, args.x, args.weight,
+                                        args.inputs, args.outputs, args.y, stream);
 }
+TANDEM_KERNEL(GroupedLinearArgs)
 
 template <typename E>
-int GroupedLinearBackwardInput(const int64_t* begins, int64_t experts, int64_t most_rows, const E* grad_y,
-                               const E* weight, int64_t inputs, int64_t outputs, E* grad_x, Stream stream) {
-  return MultiplyRows<E, Along::kAcross>(begins, experts, most_rows, grad_y, weight, outputs, inputs, grad_x,
-                                         stream);
+int Launch(const GroupedLinearBackwardInputArgs<E>& args, Stream stream) {
+  return MultiplyRows<E, Along::kAcross>(args.begins, args.experts, args.rows, args.grad_y, args.weight,
+                                         args.outputs, args.inputs, args.grad_x, stream);
 }
+TANDEM_KERNEL(GroupedLinearBackwardInputArgs)
 
-template <typename E, typename G>
-int GroupedLinearBackwardWeight(const int64_t* begins, int64_t experts, const E* grad_y, const E* x,
-                                int64_t inputs, int64_t outputs, bool add, G* grad_weight, Stream stream) {
-  if (inputs == 0 || outputs == 0 || experts == 0) return cudaSuccess;
-  using Product = TileProduct<E, Along::kAcross, Along::kAcross>;
-  const dim3 grid(Tiles(inputs, Product::Shape::kColumns), Tiles(outputs, Product::Shape::kRows),
-                  static_cast<unsigned>(experts));
-  const bool packed = IsPacked<E>({inputs, outputs}, {grad_y, x});
-  const auto kernel = packed ? WeightProduct<E, G, true> : WeightProduct<E, G, false>;
-  return Launch(kernel, grid, Product::kSharedBytes, stream, begins, grad_y, x, inputs, outputs, add,
-                grad_weight);
+template <typename E>
+int Launch(const GroupedLinearBackwardWeightArgs<E>& args, Stream stream) {
+  return args.rounded != nullptr ? MultiplyWeights(args, args.rounded, stream)
+                                 : MultiplyWeights(args, args.grad_weight, stream);
 }
-
-#define TANDEM_INSTANTIATE(E)                                                                             \
-  template int GroupedLinear(const int64_t*, int64_t, int64_t, const E*, const E*, int64_t, int64_t, E*,  \
-                             Stream);                                                                     \
-  template int GroupedLinearBackwardInput(const int64_t*, int64_t, int64_t, const E*, const E*, int64_t,  \
-                                          int64_t, E*, Stream);                                           \
-  template int GroupedLinearBackwardWeight(const int64_t*, int64_t, const E*, const E*, int64_t, int64_t, \
-                                           bool, E*, Stream);
-
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
-TANDEM_INSTANTIATE(Bf16)
-template int GroupedLinearBackwardWeight(const int64_t*, int64_t, const Bf16*, const Bf16*, int64_t, int64_t,
-                                         bool, float*, Stream);
+TANDEM_KERNEL(GroupedLinearBackwardWeightArgs)
 
 }  // namespace tandem::ops::cuda

@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "ops/cuda/block.cuh"
-#include "ops/cuda/head_kernels.h"
+#include "ops/cuda/kernels.h"
 #include "ops/row_work.h"
 
 namespace tandem::ops::cuda {
 namespace {
 
-constexpr int kHeld = kMostNormedHeadDim / 32;  // elements of a head that a lane has
+constexpr int kHeld = kMostGpuNormedHeadDim / 32;  // elements of a head that a lane has
 
 template <typename T>
 __device__ T SumOfWarp(T value) {
@@ -20,42 +20,41 @@ __device__ T SumOfWarp(T value) {
 }
 
 template <typename E>
-__global__ void HeadNormWarps(const E* qkv, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim,
-                              const E* query_weight, const E* key_weight, Arithmetic<E> epsilon, E* normed) {
+__global__ void HeadNormWarps(HeadNormArgs<E> args) {
   using T = Arithmetic<E>;
-  const int64_t all = heads + 2 * kv_heads;
+  const int64_t head_dim = args.head_dim;
+  const int64_t all = args.heads + 2 * args.kv_heads;
   const int64_t number = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (number >= tokens * all) return;
+  if (number >= args.tokens * all) return;
   const int64_t head = number % all;
-  const E* const x = qkv + number * head_dim;
-  E* const y = normed + number * head_dim;
+  const E* const x = args.qkv + number * head_dim;
+  E* const y = args.normed + number * head_dim;
   const int64_t lane = threadIdx.x % 32;
-  if (head >= heads + kv_heads) {
+  if (head >= args.heads + args.kv_heads) {
     for (int64_t i = lane; i < head_dim; i += 32) y[i] = x[i];
     return;
   }
-  const E* const weight = head < heads ? query_weight : key_weight;
+  const E* const weight = head < args.heads ? args.query_weight : args.key_weight;
   T squares = 0;
   for (int64_t i = lane; i < head_dim; i += 32) squares += Widen(x[i]) * Widen(x[i]);
-  const T r = 1 / sqrt(SumOfWarp(squares) / static_cast<T>(head_dim) + epsilon);
+  const T r = 1 / sqrt(SumOfWarp(squares) / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
   for (int64_t i = lane; i < head_dim; i += 32) Narrow(Widen(x[i]) * r * Widen(weight[i]), y[i]);
 }
 
 // A block has every gridDim.x-th token, a warp of it every kWarps-th head. partial_sums: [blocks, 2
 // head_dim], of the queries' and then of the keys' weight.
-template <typename E, typename T>
-__global__ void HeadNormBackwardTokens(const E* qkv, int64_t tokens, int64_t heads, int64_t kv_heads,
-                                       int64_t head_dim, const E* query_weight, const E* key_weight,
-                                       T epsilon, E* grad, T* partial_sums) {
-  __shared__ T sums[kWarps][2 * kMostNormedHeadDim];
+template <typename E, typename T = Arithmetic<E>>
+__global__ void HeadNormBackwardTokens(HeadNormBackwardArgs<E> args, T* partial_sums) {
+  __shared__ T sums[kWarps][2 * kMostGpuNormedHeadDim];
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t head_dim = args.head_dim;
   T own[2][kHeld] = {};
-  for (int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
-    for (int64_t head = warp; head < heads + kv_heads; head += kWarps) {
-      const int64_t begin = (token * (heads + 2 * kv_heads) + head) * head_dim;
-      const bool is_key = head >= heads;
-      const E* const weight = is_key ? key_weight : query_weight;
+  for (int64_t token = blockIdx.x; token < args.tokens; token += gridDim.x) {
+    for (int64_t head = warp; head < args.heads + args.kv_heads; head += kWarps) {
+      const int64_t begin = (token * (args.heads + 2 * args.kv_heads) + head) * head_dim;
+      const bool is_key = head >= args.heads;
+      const E* const weight = is_key ? args.key_weight : args.query_weight;
       T x[kHeld] = {};
       T g[kHeld] = {};
       T w[kHeld] = {};
@@ -65,21 +64,21 @@ __global__ void HeadNormBackwardTokens(const E* qkv, int64_t tokens, int64_t hea
       for (int j = 0; j < kHeld; ++j) {
         const int i = lane + 32 * j;
         if (i >= head_dim) continue;
-        x[j] = Widen(qkv[begin + i]);
-        g[j] = Widen(grad[begin + i]);
+        x[j] = Widen(args.qkv[begin + i]);
+        g[j] = Widen(args.grad[begin + i]);
         w[j] = Widen(weight[i]);
         squares += x[j] * x[j];
         dot += g[j] * x[j] * w[j];
       }
       squares = SumOfWarp(squares);
       dot = SumOfWarp(dot);
-      const T r = 1 / sqrt(squares / static_cast<T>(head_dim) + epsilon);
+      const T r = 1 / sqrt(squares / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
       const T shrink = r * r * r * dot / static_cast<T>(head_dim);
 #pragma unroll
       for (int j = 0; j < kHeld; ++j) {
         const int i = lane + 32 * j;
         if (i >= head_dim) continue;
-        Narrow(g[j] * w[j] * r - x[j] * shrink, grad[begin + i]);
+        Narrow(g[j] * w[j] * r - x[j] * shrink, args.grad[begin + i]);
         own[0][j] += is_key ? T{0} : g[j] * x[j] * r;
         own[1][j] += is_key ? g[j] * x[j] * r : T{0};
       }
@@ -141,124 +140,104 @@ __device__ int64_t OfRotary(const LatentHeads& h, int64_t index) {
 }
 
 template <typename E>
-__global__ void PackElements(LatentHeads h, int64_t tokens, int64_t down_columns, const E* query,
-                             const E* key_value, const E* down, E* qkv) {
+__global__ void PackElements(PackLatentHeadsArgs<E> args) {
+  const LatentHeads& h = args.heads;
   const int64_t d = h.content + h.rotary;
-  TANDEM_EACH(i, tokens * 3 * h.heads * d) {
+  TANDEM_EACH(i, args.tokens * 3 * h.heads * d) {
     const int64_t packed = i % d;
     const int64_t head = i / d % h.heads;
     const int64_t part = i / d / h.heads % 3;
     const int64_t token = i / d / h.heads / 3;
-    const E* const kv = key_value + (token * h.heads + head) * (h.content + h.value);
+    const E* const kv = args.key_value + (token * h.heads + head) * (h.content + h.value);
     E value{};
     if (part == 2) {
       if (packed < h.value) value = kv[h.content + packed];
     } else {
       const Source source = SourceOf(h, packed);
-      const E* const content = part == 0 ? query + (token * h.heads + head) * d : kv;
-      const E* const rotary = part == 0 ? content + h.content : down + (token + 1) * down_columns - h.rotary;
+      const E* const content = part == 0 ? args.query + (token * h.heads + head) * d : kv;
+      const E* const rotary =
+          part == 0 ? content + h.content : args.down + (token + 1) * args.down_columns - h.rotary;
       value = source.rotary ? rotary[source.index] : content[source.index];
     }
-    qkv[i] = value;
+    args.qkv[i] = value;
   }
 }
 
 template <typename E>
-__global__ void UnpackElements(LatentHeads h, int64_t tokens, int64_t down_columns, const E* grad_qkv,
-                               E* grad_query, E* grad_key_value, E* grad_down) {
+__global__ void UnpackElements(UnpackLatentHeadsArgs<E> args) {
+  const LatentHeads& h = args.heads;
   const int64_t d = h.content + h.rotary;
   const int64_t queries = h.heads * d;
   const int64_t key_values = h.heads * (h.content + h.value);
   const int64_t of_a_token = queries + key_values + h.rotary;
-  TANDEM_EACH(i, tokens * of_a_token) {
+  TANDEM_EACH(i, args.tokens * of_a_token) {
     const int64_t token = i / of_a_token;
     int64_t index = i % of_a_token;
-    const E* const grads = grad_qkv + token * 3 * queries;
+    const E* const grads = args.grad_qkv + token * 3 * queries;
     if (index < queries) {
       const int64_t element = index % d;
       const int64_t packed = element < h.content ? OfContent(h, element) : OfRotary(h, element - h.content);
-      grad_query[token * queries + index] = grads[index / d * d + packed];
+      args.grad_query[token * queries + index] = grads[index / d * d + packed];
       continue;
     }
     index -= queries;
     if (index < key_values) {
       const int64_t head = index / (h.content + h.value);
       const int64_t element = index % (h.content + h.value);
-      grad_key_value[token * key_values + index] = element < h.content
-                                                       ? grads[queries + head * d + OfContent(h, element)]
-                                                       : grads[2 * queries + head * d + element - h.content];
+      args.grad_key_value[token * key_values + index] =
+          element < h.content ? grads[queries + head * d + OfContent(h, element)]
+                              : grads[2 * queries + head * d + element - h.content];
       continue;
     }
     index -= key_values;
     Arithmetic<E> sum = 0;
     for (int64_t head = 0; head < h.heads; ++head)
       sum += Widen(grads[queries + head * d + OfRotary(h, index)]);
-    Narrow(sum, grad_down[(token + 1) * down_columns - h.rotary + index]);
+    Narrow(sum, args.grad_down[(token + 1) * args.down_columns - h.rotary + index]);
   }
 }
 
 }  // namespace
 
 template <typename E>
-int HeadNorm(const E* qkv, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim,
-             const E* query_weight, const E* key_weight, double epsilon, E* normed, Stream stream) {
-  const int64_t warps = tokens * (heads + 2 * kv_heads);
+int Launch(const HeadNormArgs<E>& args, Stream stream) {
+  const int64_t warps = args.tokens * (args.heads + 2 * args.kv_heads);
   if (warps == 0) return cudaSuccess;
-  HeadNormWarps<<<static_cast<unsigned>((warps + kWarps - 1) / kWarps), kThreads, 0, stream>>>(
-      qkv, tokens, heads, kv_heads, head_dim, query_weight, key_weight, static_cast<Arithmetic<E>>(epsilon),
-      normed);
+  HeadNormWarps<<<static_cast<unsigned>((warps + kWarps - 1) / kWarps), kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
+TANDEM_KERNEL(HeadNormArgs)
 
 template <typename E>
-int HeadNormBackward(const E* qkv, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim,
-                     const E* query_weight, const E* key_weight, double epsilon, bool add_weights, E* grad,
-                     Arithmetic<E>* grad_query_weight, Arithmetic<E>* grad_key_weight,
-                     Arithmetic<E>* partial_sums, Stream stream) {
-  if (head_dim > kMostNormedHeadDim) return cudaErrorInvalidValue;
-  const int64_t blocks = std::min(tokens, kNormGroups);
+int Launch(const HeadNormBackwardArgs<E>& args, Stream stream) {
+  auto* const partial_sums = static_cast<Arithmetic<E>*>(args.work.begin);
+  const int64_t blocks = std::min(args.tokens, kNormGroups);
   if (blocks > 0) {
-    HeadNormBackwardTokens<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-        qkv, tokens, heads, kv_heads, head_dim, query_weight, key_weight, static_cast<Arithmetic<E>>(epsilon),
-        grad, partial_sums);
+    HeadNormBackwardTokens<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(args, partial_sums);
   }
-  AddHeadSums<<<static_cast<unsigned>(2 * head_dim), kThreads, 0, stream>>>(
-      partial_sums, blocks, head_dim, add_weights, grad_query_weight, grad_key_weight);
+  AddHeadSums<<<static_cast<unsigned>(2 * args.head_dim), kThreads, 0, stream>>>(
+      partial_sums, blocks, args.head_dim, args.add_weights, args.grad_query_weight, args.grad_key_weight);
   return cudaGetLastError();
 }
+TANDEM_KERNEL(HeadNormBackwardArgs)
 
 template <typename E>
-int PackLatentHeads(const LatentHeads& heads, int64_t tokens, int64_t down_columns, const E* query,
-                    const E* key_value, const E* down, E* qkv, Stream stream) {
-  const int64_t elements = tokens * 3 * heads.heads * heads.head_dim();
+int Launch(const PackLatentHeadsArgs<E>& args, Stream stream) {
+  const int64_t elements = args.tokens * 3 * args.heads.heads * args.heads.head_dim();
   if (elements == 0) return cudaSuccess;
-  PackElements<<<Blocks(elements), kThreads, 0, stream>>>(heads, tokens, down_columns, query, key_value, down,
-                                                          qkv);
+  PackElements<<<Blocks(elements), kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
+TANDEM_KERNEL(PackLatentHeadsArgs)
 
 template <typename E>
-int UnpackLatentHeads(const LatentHeads& heads, int64_t tokens, int64_t down_columns, const E* grad_qkv,
-                      E* grad_query, E* grad_key_value, E* grad_down, Stream stream) {
-  const int64_t elements =
-      tokens * (heads.heads * (heads.head_dim() + heads.content + heads.value) + heads.rotary);
+int Launch(const UnpackLatentHeadsArgs<E>& args, Stream stream) {
+  const LatentHeads& h = args.heads;
+  const int64_t elements = args.tokens * (h.heads * (h.head_dim() + h.content + h.value) + h.rotary);
   if (elements == 0) return cudaSuccess;
-  UnpackElements<<<Blocks(elements), kThreads, 0, stream>>>(heads, tokens, down_columns, grad_qkv, grad_query,
-                                                            grad_key_value, grad_down);
+  UnpackElements<<<Blocks(elements), kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
-
-#define TANDEM_INSTANTIATE(E)                                                                             \
-  template int HeadNorm(const E*, int64_t, int64_t, int64_t, int64_t, const E*, const E*, double, E*,     \
-                        Stream);                                                                          \
-  template int HeadNormBackward(const E*, int64_t, int64_t, int64_t, int64_t, const E*, const E*, double, \
-                                bool, E*, Arithmetic<E>*, Arithmetic<E>*, Arithmetic<E>*, Stream);        \
-  template int PackLatentHeads(const LatentHeads&, int64_t, int64_t, const E*, const E*, const E*, E*,    \
-                               Stream);                                                                   \
-  template int UnpackLatentHeads(const LatentHeads&, int64_t, int64_t, const E*, E*, E*, E*, Stream);
-
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
-TANDEM_INSTANTIATE(Bf16)
+TANDEM_KERNEL(UnpackLatentHeadsArgs)
 
 }  // namespace tandem::ops::cuda

@@ -3,8 +3,13 @@
 
 #include <cstdint>
 
-#include "device/bf16.h"
-#include "ops/workspace.h"
+#include "ops/cross_entropy.h"
+#include "ops/embedding.h"
+#include "ops/head_norm.h"
+#include "ops/latent_heads.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/swiglu.h"
 
 struct CUstream_st;
 
@@ -13,74 +18,45 @@ namespace tandem::ops::cuda {
 using device::Arithmetic;
 using device::Bf16;
 
-// The kernels behind the operations, on raw pointers of the current GPU. Each call launches on `stream` and
-// returns the runtime's error (cudaError_t). E: the elements in memory, float, double or Bf16; sums,
-// statistics and tables are of Arithmetic<E>. Matrices are row-major and contiguous unless a stride is given,
-// in elements. No atomics: every sum has an order that depends on the sizes, and on whether rows begin at
-// multiples of 16 bytes, alone. Sizes may be 0.
+// The kernels behind the operations but attention, each of float, double and Bf16, on the current GPU: what
+// the struct of its arguments says. Each call launches on `stream` and returns the runtime's error
+// (cudaError_t). No atomics.
 using Stream = CUstream_st*;
 
-// Token ids [sequences, length], rows `stride` apart.
-struct Tokens {
-  const int64_t* ids = nullptr;
-  int64_t sequences = 0;
-  int64_t length = 0;
-  int64_t stride = 0;
-};
-
-// Rows of ids outside the vocabulary become NaN.
 template <typename E>
-int Embedding(const Tokens& tokens, const E* weight, int64_t vocabulary, int64_t columns, E* output,
-              Stream stream);
-
-// Sorts the tokens by id, in work memory of EmbeddingBackwardWorkBytes (row_work.h); the rows of an id are
-// added up in token order. Ids outside the vocabulary add to none. G: E, or Arithmetic<E>; sums are rounded
-// to it once.
-template <typename E, typename G>
-int EmbeddingBackward(const Tokens& tokens, const E* grad_output, bool add, int64_t vocabulary,
-                      int64_t columns, G* grad_weight, Workspace work, Stream stream);
-
+int Launch(const CrossEntropyArgs<E>& args, Stream stream);
 template <typename E>
-int RmsNorm(const E* x, const E* weight, double epsilon, int64_t rows, int64_t columns, E* y, Stream stream);
-
-// residual may be null. grad_weight (+)= the sums of kNormGroups blocks, each of every kNormGroups-th row.
-// partial_sums: RmsNormBackwardWorkBytes (row_work.h). columns: as many as kMaxNormBytes hold.
-inline constexpr int64_t kMaxNormBytes = 160 << 10;  // of a row of sums, in a multiprocessor's shared memory
+int Launch(const CrossEntropyBlockArgs<E>& args, Stream stream);
 template <typename E>
-int RmsNormBackward(const E* grad_y, const E* x, const E* weight, double epsilon, int64_t rows,
-                    int64_t columns, const E* residual, bool add_x, E* grad_x, bool add_weight,
-                    Arithmetic<E>* grad_weight, Arithmetic<E>* partial_sums, Stream stream);
-
-// In place. Row t has position t % length; tables are [length, head_dim / 2]. sign: -1 rotates back.
+int Launch(const CrossEntropyBlockBackwardArgs<E>& args, Stream stream);
 template <typename E>
-int Rope(const Arithmetic<E>* cosines, const Arithmetic<E>* sines, int sign, int64_t rows, int64_t length,
-         int64_t heads, int64_t head_dim, int64_t row_stride, E* x, Stream stream);
-
+int Launch(const EmbeddingArgs<E>& args, Stream stream);
+template <typename E>  // sorts the tokens by their ids
+int Launch(const EmbeddingBackwardArgs<E>& args, Stream stream);
 template <typename E>
-int SwiGlu(const E* gate_up, int64_t rows, int64_t inner, E* activated, Stream stream);
-
-// Also recomputes `activated`, which may be the memory of grad_activated.
+int Launch(const HeadNormArgs<E>& args, Stream stream);
 template <typename E>
-int SwiGluBackward(const E* gate_up, const E* grad_activated, int64_t rows, int64_t inner, E* grad_gate_up,
-                   E* activated, Stream stream);
-
-// loss: mean of lse - logits[target]; NaN where a target is outside the vocabulary. grad_logits: its
-// gradient, may be logits. losses: of each row, on the way.
+int Launch(const HeadNormBackwardArgs<E>& args, Stream stream);
 template <typename E>
-int CrossEntropy(const E* logits, const Tokens& targets, int64_t columns, Arithmetic<E>* losses, double* loss,
-                 E* grad_logits, Stream stream);
-
-// The same of columns [first, first + columns) of the vocabulary's, block after block. The last one writes
-// the loss.
+int Launch(const PackLatentHeadsArgs<E>& args, Stream stream);
 template <typename E>
-int CrossEntropyBlock(const E* logits, const Tokens& targets, int64_t first, int64_t columns,
-                      int64_t vocabulary, Arithmetic<E>* lse, Arithmetic<E>* target_logits, double* loss,
-                      Stream stream);
-
-// logits -> their gradient, in place.
+int Launch(const RmsNormArgs<E>& args, Stream stream);
 template <typename E>
-int CrossEntropyBlockBackward(const Tokens& targets, int64_t first, int64_t columns, const Arithmetic<E>* lse,
-                              E* logits, Stream stream);
+int Launch(const RmsNormBackwardArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const RopeArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const SwiGluArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const SwiGluBackwardArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const UnpackLatentHeadsArgs<E>& args, Stream stream);
+
+// Behind the definition of Launch for those arguments.
+#define TANDEM_KERNEL(Args)                                \
+  template int Launch(const Args<float>&, Stream stream);  \
+  template int Launch(const Args<double>&, Stream stream); \
+  template int Launch(const Args<Bf16>&, Stream stream);
 
 // Causal attention of some query rows of one sequence, between its matrix products. Their scores are
 // [heads, rows, columns], and row i reads columns 0 ... columns - rows + i; its lse is at

@@ -11,10 +11,12 @@
 namespace tandem::ops::cuda {
 namespace {
 
-template <typename E, int N, typename T>
-__global__ void RmsNormRow(const E* x, const E* weight, T epsilon, int64_t columns, E* y) {
-  x += blockIdx.x * columns;
-  y += blockIdx.x * columns;
+template <int N, typename E, typename T = Arithmetic<E>>
+__global__ void RmsNormRow(RmsNormArgs<E> args, T epsilon) {
+  const int64_t columns = args.columns;
+  const E* const weight = args.weight;
+  const E* const x = args.x + blockIdx.x * columns;
+  E* const y = args.y + blockIdx.x * columns;
   T squares = 0;
   for (int64_t i = threadIdx.x; i < columns / N; i += kThreads) {
     const Pack<E, N> value = PackAt<E, N>(x, i);
@@ -60,20 +62,25 @@ __device__ void BlockSums(T& a, T& b) {
 //
 // kHeld: packs of a row that a thread keeps from the sums to the results, all that it has; 0: it reads them
 // again.
-template <typename E, int N, int kHeld, typename T>
+template <int N, int kHeld, typename E, typename T>
 __global__ void __launch_bounds__(kThreads, 4)
-    RmsNormBackwardRows(const E* __restrict__ grad_y, const E* __restrict__ x, const E* __restrict__ weight,
-                        T epsilon, int64_t rows, int64_t columns, const E* __restrict__ residual, bool add_x,
-                        E* grad_x, T* __restrict__ partial_sums) {
+    RmsNormBackwardRows(RmsNormBackwardArgs<E> args, T epsilon, T* partial_sums) {
   extern __shared__ __align__(16) unsigned char shared[];
   using P = Pack<E, N>;
   T* const sums = reinterpret_cast<T*>(shared);
+  const E* const __restrict__ grad_y = args.grad_y;
+  const E* const __restrict__ x = args.x;
+  const E* const __restrict__ weight = args.weight;
+  const E* const __restrict__ residual = args.residual;
+  E* const grad_x = args.grad_x;
+  const bool add_x = args.add_x;
+  const int64_t columns = args.columns;
   const int64_t packs = columns / N;
   for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
 #pragma unroll
     for (int k = 0; k < N; ++k) sums[k * packs + i] = 0;
   }
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const int64_t begin = row * columns;
     T squares = 0;
     T dot = 0;
@@ -170,49 +177,43 @@ __global__ void AddPartialSums(const T* partial_sums, int64_t rows, int64_t colu
 }  // namespace
 
 template <typename E>
-int RmsNorm(const E* x, const E* weight, double epsilon, int64_t rows, int64_t columns, E* y, Stream stream) {
-  if (rows == 0 || columns == 0) return cudaSuccess;
-  WithPacks<E>({columns}, {x, weight, y}, [&]<int N>(Packed<N>) {
-    RmsNormRow<E, N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
-        x, weight, static_cast<Arithmetic<E>>(epsilon), columns, y);
+int Launch(const RmsNormArgs<E>& args, Stream stream) {
+  if (args.rows == 0 || args.columns == 0) return cudaSuccess;
+  WithPacks<E>({args.columns}, {args.x, args.weight, args.y}, [&]<int N>(Packed<N>) {
+    RmsNormRow<N><<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(
+        args, static_cast<Arithmetic<E>>(args.epsilon));
   });
   return cudaGetLastError();
 }
+TANDEM_KERNEL(RmsNormArgs)
 
 template <typename E>
-int RmsNormBackward(const E* grad_y, const E* x, const E* weight, double epsilon, int64_t rows,
-                    int64_t columns, const E* residual, bool add_x, E* grad_x, bool add_weight,
-                    Arithmetic<E>* grad_weight, Arithmetic<E>* partial_sums, Stream stream) {
-  if (columns == 0) return cudaSuccess;
+int Launch(const RmsNormBackwardArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
-  const int64_t groups = std::min(rows, kNormGroups);
+  const int64_t columns = args.columns;
+  if (columns == 0) return cudaSuccess;
+  T* const partial_sums = static_cast<T*>(args.work.begin);
+  const int64_t groups = std::min(args.rows, kNormGroups);
   int error = cudaSuccess;
   if (groups > 0) {
-    WithPacks<E>({columns}, {grad_y, x, weight, residual, grad_x}, [&]<int N>(Packed<N>) {
-      constexpr int kHeld = 2;
-      const bool held = columns / N <= kHeld * kThreads;
-      const auto kernel = held ? RmsNormBackwardRows<E, N, kHeld, T> : RmsNormBackwardRows<E, N, 0, T>;
-      const auto bytes = static_cast<int>(columns * sizeof(T));
-      if (bytes > 48 << 10) {  // more must be asked for
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-      }
-      kernel<<<static_cast<unsigned>(groups), kThreads, bytes, stream>>>(
-          grad_y, x, weight, static_cast<T>(epsilon), rows, columns, residual, add_x, grad_x, partial_sums);
-    });
+    WithPacks<E>(
+        {columns}, {args.grad_y, args.x, args.weight, args.residual, args.grad_x}, [&]<int N>(Packed<N>) {
+          constexpr int kHeld = 2;
+          const bool held = columns / N <= kHeld * kThreads;
+          const auto kernel = held ? RmsNormBackwardRows<N, kHeld, E, T> : RmsNormBackwardRows<N, 0, E, T>;
+          const auto bytes = static_cast<int>(columns * sizeof(T));
+          if (bytes > 48 << 10) {  // more must be asked for
+            error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+          }
+          kernel<<<static_cast<unsigned>(groups), kThreads, bytes, stream>>>(
+              args, static_cast<T>(args.epsilon), partial_sums);
+        });
   }
   AddPartialSums<<<static_cast<unsigned>((columns + 31) / 32), kThreads, 0, stream>>>(
-      partial_sums, groups, columns, add_weight, grad_weight);
+      partial_sums, groups, columns, args.add_weight, args.grad_weight);
   const int launched = cudaGetLastError();
   return error != cudaSuccess ? error : launched;
 }
-
-#define TANDEM_INSTANTIATE(E)                                                                              \
-  template int RmsNorm(const E*, const E*, double, int64_t, int64_t, E*, Stream);                          \
-  template int RmsNormBackward(const E*, const E*, const E*, double, int64_t, int64_t, const E*, bool, E*, \
-                               bool, Arithmetic<E>*, Arithmetic<E>*, Stream);
-
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
-TANDEM_INSTANTIATE(Bf16)
+TANDEM_KERNEL(RmsNormBackwardArgs)
 
 }  // namespace tandem::ops::cuda

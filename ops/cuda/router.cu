@@ -6,6 +6,7 @@
 
 #include "ops/cuda/router.cuh"
 #include "ops/cuda/sparse_kernels.h"
+#include "ops/sparse_work.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -34,7 +35,7 @@ struct TokenMemory {
   }
   // All experts chosen, each a group of its own.
   static constexpr int64_t kMostBytes =
-      kMostGroups * static_cast<int64_t>(3 * sizeof(T) + 2 * sizeof(int64_t));
+      kMostGpuGroups * static_cast<int64_t>(3 * sizeof(T) + 2 * sizeof(int64_t));
 
   T* keys;           // [E]: what is compared
   T* scores;         // [k]: of the chosen, before scaling
@@ -139,16 +140,16 @@ __device__ T ChosenScores(const RouterConfig& config, const T* logits, const int
 }
 
 template <typename T>
-__global__ void RouteTokens(RouterConfig config, const T* logits, const T* bias, int64_t tokens,
-                            int64_t* chosen, T* probabilities) {
+__global__ void RouteTokens(RouteArgs<T> args) {
   extern __shared__ __align__(16) unsigned char shared[];
+  const RouterConfig& config = args.config;
   const TokenMemory<T> memory(config, shared);
   const int64_t token = TokenOfWarp();
-  if (token >= tokens) return;
-  logits += token * config.experts;
-  chosen += token * config.top_k;
-  probabilities += token * config.top_k;
-  if (!Choose(config, logits, bias, memory, chosen)) {
+  if (token >= args.tokens) return;
+  const T* const logits = args.logits + token * config.experts;
+  int64_t* const chosen = args.chosen + token * config.top_k;
+  T* const probabilities = args.probabilities + token * config.top_k;
+  if (!Choose(config, logits, args.bias, memory, chosen)) {
     for (int64_t j = LaneOf(); j < config.top_k; j += 32) {
       chosen[j] = j;
       probabilities[j] = static_cast<T>(nan(""));
@@ -162,19 +163,18 @@ __global__ void RouteTokens(RouterConfig config, const T* logits, const T* bias,
 }
 
 template <typename T>
-__global__ void RouteTokensBackward(RouterConfig config, const T* logits, const int64_t* ranked,
-                                    const int64_t* chosen, const T* grad_probabilities, int64_t tokens,
-                                    T* grad_logits) {
+__global__ void RouteTokensBackward(RouteBackwardArgs<T> args) {
   extern __shared__ __align__(16) unsigned char shared[];
+  const RouterConfig& config = args.config;
   const TokenMemory<T> memory(config, shared);
   const int64_t token = TokenOfWarp();
-  if (token >= tokens) return;
+  if (token >= args.tokens) return;
   const int64_t k = config.top_k;
-  logits += token * config.experts;
-  ranked += token * k;
-  chosen += token * k;
-  grad_probabilities += token * k;
-  grad_logits += token * config.experts;
+  const T* const logits = args.logits + token * config.experts;
+  const int64_t* const ranked = args.ranked + token * k;
+  const int64_t* const chosen = args.chosen + token * k;
+  const T* const grad_probabilities = args.grad_probabilities + token * k;
+  T* const grad_logits = args.grad_logits + token * config.experts;
   const T sum = ChosenScores(config, logits, ranked, memory);
   const auto grad = [&](int64_t j) {
     return chosen[j] < 0 ? T{0} : grad_probabilities[j] * static_cast<T>(config.scale);
@@ -204,28 +204,28 @@ __global__ void RouteTokensBackward(RouterConfig config, const T* logits, const 
 }
 
 // One block.
-__global__ void CountChosen(const int64_t* chosen, int64_t slots, int64_t experts, double* tokens,
-                            double* dropped) {
-  __shared__ int counts[kMostGroups + 1];  // the last of what was dropped
+__global__ void CountChosen(CountTokensArgs args) {
+  const int64_t experts = args.experts;
+  __shared__ int counts[kMostGpuGroups + 1];  // the last of what was dropped
   for (int64_t e = threadIdx.x; e <= experts; e += blockDim.x) counts[e] = 0;
   __syncthreads();
-  for (int64_t slot = threadIdx.x; slot < slots; slot += blockDim.x) {
-    const int64_t expert = chosen[slot];
+  for (int64_t slot = threadIdx.x; slot < args.slots; slot += blockDim.x) {
+    const int64_t expert = args.chosen[slot];
     atomicAdd(counts + (expert >= 0 && expert < experts ? expert : experts), 1);
   }
   __syncthreads();
-  for (int64_t e = threadIdx.x; e < experts; e += blockDim.x) tokens[e] = counts[e];
-  if (threadIdx.x == 0) *dropped = counts[experts];
+  for (int64_t e = threadIdx.x; e < experts; e += blockDim.x) args.tokens[e] = counts[e];
+  if (threadIdx.x == 0) *args.dropped = counts[experts];
 }
 
 // One block. Whole numbers of less than 2^53: their sums are exact in any order.
 template <typename T>
-__global__ void MoveBias(const double* tokens, int64_t ranks, int64_t stride, int64_t experts,
-                         const bool* applies, double rate, T* bias) {
-  if (!*applies) return;
+__global__ void MoveBias(UpdateRouterBiasArgs<T> args) {
+  if (!*args.applies) return;
+  const int64_t experts = args.experts;
   const auto counted = [&](int64_t e) {
     double sum = 0;
-    for (int64_t rank = 0; rank < ranks; ++rank) sum += tokens[rank * stride + e];
+    for (int64_t rank = 0; rank < args.ranks; ++rank) sum += args.tokens[rank * args.stride + e];
     return sum;
   };
   double sum = 0;
@@ -233,12 +233,12 @@ __global__ void MoveBias(const double* tokens, int64_t ranks, int64_t stride, in
   sum = BlockSum(sum);
   for (int64_t e = threadIdx.x; e < experts; e += kThreads) {
     const double missing = sum - counted(e) * static_cast<double>(experts);
-    bias[e] += static_cast<T>(missing > 0 ? rate : missing < 0 ? -rate : 0);
+    args.bias[e] += static_cast<T>(missing > 0 ? args.rate : missing < 0 ? -args.rate : 0);
   }
 }
 
 // Of a block, whose memory holds that of as many tokens: one fits whatever the number of experts, of which
-// there are at most kMostGroups.
+// there are at most kMostGpuGroups.
 template <typename T>
 int WarpsOf(const RouterConfig& config) {
   static_assert(TokenMemory<T>::kMostBytes <= kBlockBytes);
@@ -248,48 +248,35 @@ int WarpsOf(const RouterConfig& config) {
 }  // namespace
 
 template <typename T>
-int Route(const RouterConfig& config, const T* logits, const T* bias, int64_t tokens, int64_t* chosen,
-          T* probabilities, Stream stream) {
-  if (config.experts > kMostGroups) return cudaErrorInvalidValue;
-  if (tokens == 0) return cudaSuccess;
-  const int warps = WarpsOf<T>(config);
-  RouteTokens<<<TokenBlocks(tokens, warps), warps * 32, warps * TokenMemory<T>::Bytes(config), stream>>>(
-      config, logits, bias, tokens, chosen, probabilities);
+int Launch(const RouteArgs<T>& args, Stream stream) {
+  if (args.tokens == 0) return cudaSuccess;
+  const int warps = WarpsOf<T>(args.config);
+  RouteTokens<<<TokenBlocks(args.tokens, warps), warps * 32, warps * TokenMemory<T>::Bytes(args.config),
+                stream>>>(args);
+  return cudaGetLastError();
+}
+TANDEM_STATISTICS_KERNEL(RouteArgs)
+
+template <typename T>
+int Launch(const RouteBackwardArgs<T>& args, Stream stream) {
+  if (args.tokens == 0) return cudaSuccess;
+  const int warps = WarpsOf<T>(args.config);
+  RouteTokensBackward<<<TokenBlocks(args.tokens, warps), warps * 32,
+                        warps * TokenMemory<T>::Bytes(args.config), stream>>>(args);
+  return cudaGetLastError();
+}
+TANDEM_STATISTICS_KERNEL(RouteBackwardArgs)
+
+int Launch(const CountTokensArgs& args, Stream stream) {
+  CountChosen<<<1, 1024, 0, stream>>>(args);
   return cudaGetLastError();
 }
 
 template <typename T>
-int RouteBackward(const RouterConfig& config, const T* logits, const int64_t* ranked, const int64_t* chosen,
-                  const T* grad_probabilities, int64_t tokens, T* grad_logits, Stream stream) {
-  if (config.experts > kMostGroups) return cudaErrorInvalidValue;
-  if (tokens == 0) return cudaSuccess;
-  const int warps = WarpsOf<T>(config);
-  RouteTokensBackward<<<TokenBlocks(tokens, warps), warps * 32, warps * TokenMemory<T>::Bytes(config),
-                        stream>>>(config, logits, ranked, chosen, grad_probabilities, tokens, grad_logits);
+int Launch(const UpdateRouterBiasArgs<T>& args, Stream stream) {
+  MoveBias<<<1, kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
-
-int CountTokens(const int64_t* chosen, int64_t slots, int64_t experts, double* tokens, double* dropped,
-                Stream stream) {
-  if (experts > kMostGroups) return cudaErrorInvalidValue;
-  CountChosen<<<1, 1024, 0, stream>>>(chosen, slots, experts, tokens, dropped);
-  return cudaGetLastError();
-}
-
-template <typename T>
-int UpdateRouterBias(const double* tokens, int64_t ranks, int64_t stride, int64_t experts,
-                     const bool* applies, double rate, T* bias, Stream stream) {
-  MoveBias<<<1, kThreads, 0, stream>>>(tokens, ranks, stride, experts, applies, rate, bias);
-  return cudaGetLastError();
-}
-
-#define TANDEM_INSTANTIATE(T)                                                                         \
-  template int Route(const RouterConfig&, const T*, const T*, int64_t, int64_t*, T*, Stream);         \
-  template int RouteBackward(const RouterConfig&, const T*, const int64_t*, const int64_t*, const T*, \
-                             int64_t, T*, Stream);                                                    \
-  template int UpdateRouterBias(const double*, int64_t, int64_t, int64_t, const bool*, double, T*, Stream);
-
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
+TANDEM_STATISTICS_KERNEL(UpdateRouterBiasArgs)
 
 }  // namespace tandem::ops::cuda

@@ -45,12 +45,12 @@ __global__ void CountLargest(RouterConfig config, int64_t length, const T* logit
 
 // terms: [tokens, 2], a token's share of the sums.
 template <typename T>
-__global__ void LossTerms(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
-                          const int* counts, double* terms) {
+__global__ void LossTerms(RouterLossesArgs<T> args, const int* counts, double* terms) {
+  const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
-  if (token >= tokens) return;
-  logits += token * config.experts;
-  counts += token / length * config.experts;
+  if (token >= args.tokens) return;
+  const T* const logits = args.logits + token * config.experts;
+  counts += token / args.losses.sequence_length * config.experts;
   const BalanceScores<T> scores(config, logits);
   double balance = 0;
   for (int64_t e = LaneOf(); e < config.experts; e += 32) {
@@ -82,13 +82,13 @@ __global__ void SumTerms(const double* terms, int64_t tokens, double balance_sca
 
 // balance, z: what the gradients of the scores and of the log-sum-exp are multiplied by.
 template <typename T>
-__global__ void AddLossGradients(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
-                                 const int* counts, T balance, T z, T* grad_logits) {
+__global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const int* counts, T balance, T z) {
+  const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
-  if (token >= tokens) return;
-  logits += token * config.experts;
-  counts += token / length * config.experts;
-  grad_logits += token * config.experts;
+  if (token >= args.tokens) return;
+  const T* const logits = args.logits + token * config.experts;
+  T* const grad_logits = args.grad_logits + token * config.experts;
+  counts += token / args.losses.sequence_length * config.experts;
   const BalanceScores<T> scores(config, logits);
   const T lse = scores.softmax.LogSumExp();
   const auto grad = [&](int64_t e) { return balance * static_cast<T>(counts[e]); };
@@ -115,54 +115,46 @@ double BalanceScale(const RouterConfig& config, int64_t length, int64_t tokens) 
          (static_cast<double>(config.top_k) * static_cast<double>(length) * static_cast<double>(tokens));
 }
 
-template <typename T>
-int Count(const RouterConfig& config, int64_t length, const T* logits, int64_t tokens, int* counts,
-          Stream stream) {
-  const int64_t elements = tokens / length * config.experts;
+template <typename Args>
+int Count(const Args& args, int* counts, Stream stream) {
+  const int64_t length = args.losses.sequence_length;
+  const int64_t elements = args.tokens / length * args.config.experts;
   const int error = cudaMemsetAsync(counts, 0, static_cast<size_t>(elements) * sizeof(int), stream);
   if (error != cudaSuccess) return error;
-  CountLargest<<<TokenBlocks(tokens), kRouterWarps * 32, 0, stream>>>(config, length, logits, tokens, counts);
+  CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args.config, length, args.logits,
+                                                                           args.tokens, counts);
   return cudaGetLastError();
 }
 
 }  // namespace
 
 template <typename T>
-int RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const T* logits, int64_t tokens,
-                 double* values, Workspace work, Stream stream) {
-  const int64_t length = losses.sequence_length;
-  double* const terms = static_cast<double*>(work.begin);
-  int* const counts = reinterpret_cast<int*>(terms + 2 * tokens);
-  const int error = Count(config, length, logits, tokens, counts, stream);
+int Launch(const RouterLossesArgs<T>& args, Stream stream) {
+  const int64_t length = args.losses.sequence_length;
+  double* const terms = static_cast<double*>(args.work.begin);
+  int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
+  const int error = Count(args, counts, stream);
   if (error != cudaSuccess) return error;
-  LossTerms<<<TokenBlocks(tokens), kRouterWarps * 32, 0, stream>>>(config, length, logits, tokens, counts,
-                                                                   terms);
-  SumTerms<<<1, kThreads, 0, stream>>>(terms, tokens, BalanceScale(config, length, tokens), values);
+  LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
+  SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
+                                       args.values);
   return cudaGetLastError();
 }
+TANDEM_STATISTICS_KERNEL(RouterLossesArgs)
 
 template <typename T>
-int RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses, const T* logits,
-                         int64_t tokens, T* grad_logits, Workspace work, Stream stream) {
+int Launch(const RouterLossesBackwardArgs<T>& args, Stream stream) {
+  const RouterLossConfig& losses = args.losses;
   if (losses.balance == 0 && losses.z == 0) return cudaSuccess;
   const int64_t length = losses.sequence_length;
-  int* const counts = static_cast<int*>(work.begin);
-  const int error = Count(config, length, logits, tokens, counts, stream);
+  int* const counts = static_cast<int*>(args.work.begin);
+  const int error = Count(args, counts, stream);
   if (error != cudaSuccess) return error;
-  AddLossGradients<<<TokenBlocks(tokens), kRouterWarps * 32, 0, stream>>>(
-      config, length, logits, tokens, counts,
-      static_cast<T>(losses.balance * BalanceScale(config, length, tokens)),
-      static_cast<T>(2 * losses.z / static_cast<double>(tokens)), grad_logits);
+  AddLossGradients<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(
+      args, counts, static_cast<T>(losses.balance * BalanceScale(args.config, length, args.tokens)),
+      static_cast<T>(2 * losses.z / static_cast<double>(args.tokens)));
   return cudaGetLastError();
 }
-
-#define TANDEM_INSTANTIATE(T)                                                                            \
-  template int RouterLosses(const RouterConfig&, const RouterLossConfig&, const T*, int64_t, double*,    \
-                            Workspace, Stream);                                                          \
-  template int RouterLossesBackward(const RouterConfig&, const RouterLossConfig&, const T*, int64_t, T*, \
-                                    Workspace, Stream);
-
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
+TANDEM_STATISTICS_KERNEL(RouterLossesBackwardArgs)
 
 }  // namespace tandem::ops::cuda

@@ -103,42 +103,46 @@ __global__ void PlaceSlots(const int64_t* group_of, int64_t slots, int64_t group
   }
 }
 
-__global__ void MarkRanksOfTokens(const int64_t* chosen, int64_t tokens, int64_t top_k,
-                                  int64_t experts_of_a_rank, int64_t ranks, int64_t* place) {
-  TANDEM_EACH(i, tokens * ranks) {
-    const int64_t rank = i % ranks;
-    const int64_t* const experts = chosen + i / ranks * top_k;
+// place: the rank where some expert of the token is there, else -1.
+__global__ void MarkRanks(PlanSendsArgs args) {
+  TANDEM_EACH(i, args.tokens * args.ranks) {
+    const int64_t rank = i % args.ranks;
+    const int64_t* const experts = args.chosen + i / args.ranks * args.top_k;
     bool goes = false;
-    for (int64_t j = 0; j < top_k; ++j) {
-      goes = goes || (experts[j] >= 0 && experts[j] / experts_of_a_rank == rank);
+    for (int64_t j = 0; j < args.top_k; ++j) {
+      goes = goes || (experts[j] >= 0 && experts[j] / args.experts_of_a_rank == rank);
     }
-    place[i] = goes ? rank : -1;
+    args.place[i] = goes ? rank : -1;
   }
 }
 
+__global__ void Fill(int64_t* numbers, int64_t size, int64_t value) {
+  TANDEM_EACH(i, size) numbers[i] = value;
+}
+
 // One warp.
-__global__ void FindWindow(const int64_t* counts, int64_t groups, int64_t first, int64_t rows,
-                           int64_t* begins) {
-  int64_t sum = -first;
-  const auto inside = [rows](int64_t row) { return row < 0 ? 0 : row < rows ? row : rows; };
-  for (int64_t from = 0; from < groups; from += 32) {
-    const int64_t group = from + Lane();
-    const int64_t own = group < groups ? counts[group] : 0;
+__global__ void FindWindow(PlanWindowArgs args) {
+  int64_t sum = -args.first;
+  const auto inside = [rows = args.rows](int64_t row) { return row < 0 ? 0 : row < rows ? row : rows; };
+  for (int64_t from = 0; from < args.experts; from += 32) {
+    const int64_t expert = from + Lane();
+    const int64_t own = expert < args.experts ? args.counts[expert] : 0;
     const int64_t with = InclusiveSum(own);
-    if (group < groups) begins[group] = inside(sum + with - own);
+    if (expert < args.experts) args.begins[expert] = inside(sum + with - own);
     sum += __shfl_sync(kAll, with, 31);
   }
-  if (Lane() == 0) begins[groups] = inside(sum);
+  if (Lane() == 0) args.begins[args.experts] = inside(sum);
 }
 
 unsigned WarpBlocks(int64_t warps) { return static_cast<unsigned>((warps + kSortWarps - 1) / kSortWarps); }
 
-}  // namespace
-
+// Each slot is of one group or, -1, of none. counts: slots of each; row_of: the row of each slot where they
+// lie in the order of (group, slot), group g's from g * chunk on, or of chunk 0 where those of the one before
+// end. row_of may be group_of. work: SortWorkBytes (sparse_work.h).
 int SortSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t chunk, int64_t* counts,
               int64_t* row_of, Workspace work, Stream stream) {
-  static_assert((1 + kSortWarps) * kMostGroups * sizeof(int64_t) <= 48 << 10);
-  if (groups > kMostGroups) return cudaErrorInvalidValue;
+  static_assert((1 + kSortWarps) * kMostGpuGroups * sizeof(int64_t) <= 48 << 10);
+  if (groups > kMostGpuGroups) return cudaErrorInvalidValue;
   if (slots == 0) return cudaMemsetAsync(counts, 0, groups * sizeof(int64_t), stream);
   const int64_t stretches = (slots + kSortedAtATime - 1) / kSortedAtATime;
   int* const counted = static_cast<int*>(work.begin);
@@ -153,17 +157,27 @@ int SortSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t ch
   return cudaGetLastError();
 }
 
-int MarkRanks(const int64_t* chosen, int64_t tokens, int64_t top_k, int64_t experts_of_a_rank, int64_t ranks,
-              int64_t* place, Stream stream) {
-  if (tokens == 0) return cudaSuccess;
-  MarkRanksOfTokens<<<Blocks(tokens * ranks), kThreads, 0, stream>>>(chosen, tokens, top_k, experts_of_a_rank,
-                                                                     ranks, place);
+}  // namespace
+
+int Launch(const PlanRowsArgs& args, Stream stream) {
+  const int error = SortSlots(args.chosen, args.slots, args.experts, args.chunk, args.counts, args.row_of,
+                              args.work, stream);
+  if (error != cudaSuccess || args.chunk == 0) return error;
+  Fill<<<1, kThreads, 0, stream>>>(args.counts, args.experts, args.chunk);
   return cudaGetLastError();
 }
 
-int PlanWindow(const int64_t* counts, int64_t groups, int64_t first, int64_t rows, int64_t* begins,
-               Stream stream) {
-  FindWindow<<<1, 32, 0, stream>>>(counts, groups, first, rows, begins);
+int Launch(const PlanSendsArgs& args, Stream stream) {
+  const int64_t slots = args.tokens * args.ranks;
+  if (slots > 0) MarkRanks<<<Blocks(slots), kThreads, 0, stream>>>(args);
+  const int error = cudaGetLastError();
+  return error != cudaSuccess ? error
+                              : SortSlots(args.place, slots, args.ranks, args.chunk, args.counts, args.place,
+                                          args.work, stream);
+}
+
+int Launch(const PlanWindowArgs& args, Stream stream) {
+  FindWindow<<<1, 32, 0, stream>>>(args);
   return cudaGetLastError();
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotation and activation: loops over rows, in packs of 16 bytes where rows consist of such.
+// Rotation and activations: loops over rows, in packs of 16 bytes where rows consist of such.
 #include <cuda_runtime.h>
+
+#include <algorithm>
 
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
@@ -8,26 +10,25 @@
 namespace tandem::ops::cuda {
 namespace {
 
-template <typename E, int N, typename T>
-__global__ void RopeRow(const T* cosines, const T* sines, T sign, int64_t length, int heads, int half,
-                        int64_t row_stride, E* x) {
+template <int N, typename E, typename T = Arithmetic<E>>
+__global__ void RopeRow(RopeArgs<E> args, int heads, int half) {
   const int packs = half / N;
-  const int64_t position = blockIdx.x % length * half;
-  x += blockIdx.x * row_stride;
+  const int64_t position = blockIdx.x % args.length * half;
+  E* const x = args.x + blockIdx.x * args.row_stride;
   for (int index = static_cast<int>(threadIdx.x); index < heads * packs; index += kThreads) {
     const int i = index % packs;
     E* const first = x + index / packs * 2 * half;
     E* const second = first + half;
     Pack<E, N> a = PackAt<E, N>(first, i);
     Pack<E, N> b = PackAt<E, N>(second, i);
-    const Pack<T, N> c = PackAt<T, N>(cosines + position, i);
-    const Pack<T, N> s = PackAt<T, N>(sines + position, i);
+    const Pack<T, N> c = PackAt<T, N>(args.cosines + position, i);
+    const Pack<T, N> s = PackAt<T, N>(args.sines + position, i);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const T u = Widen(a.e[k]);
       const T v = Widen(b.e[k]);
-      Narrow(u * c.e[k] - v * (s.e[k] * sign), a.e[k]);
-      Narrow(v * c.e[k] + u * (s.e[k] * sign), b.e[k]);
+      Narrow(u * c.e[k] - v * (s.e[k] * args.sign), a.e[k]);
+      Narrow(v * c.e[k] + u * (s.e[k] * args.sign), b.e[k]);
     }
     SetPack(first, i, a);
     SetPack(second, i, b);
@@ -35,13 +36,14 @@ __global__ void RopeRow(const T* cosines, const T* sines, T sign, int64_t length
 }
 
 // A block has kThreads packs of one row; blocks_a_row of them are a row.
-template <typename E, int N>
-__global__ void SwiGluPacks(const E* gate_up, int64_t inner, unsigned blocks_a_row, E* activated) {
+template <int N, typename E>
+__global__ void SwiGluPacks(SwiGluArgs<E> args, unsigned blocks_a_row) {
   using T = Arithmetic<E>;
+  const int64_t inner = args.inner;
   const int64_t row = blockIdx.x / blocks_a_row;
   const int64_t i = static_cast<int64_t>(blockIdx.x % blocks_a_row) * kThreads + threadIdx.x;
   if (i >= inner / N) return;
-  gate_up += row * 2 * inner;
+  const E* const gate_up = args.gate_up + row * 2 * inner;
   Pack<E, N> gate = PackAt<E, N>(gate_up, i);
   const Pack<E, N> up = PackAt<E, N>(gate_up + inner, i);
 #pragma unroll
@@ -49,21 +51,21 @@ __global__ void SwiGluPacks(const E* gate_up, int64_t inner, unsigned blocks_a_r
     const T g = Widen(gate.e[k]);
     Narrow(g / (1 + exp(-g)) * Widen(up.e[k]), gate.e[k]);
   }
-  SetPack(activated + row * inner, i, gate);
+  SetPack(args.activated + row * inner, i, gate);
 }
 
-template <typename E, int N>
-__global__ void SwiGluBackwardPacks(const E* gate_up, const E* grad_activated, int64_t inner,
-                                    unsigned blocks_a_row, E* grad_gate_up, E* activated) {
+template <int N, typename E>
+__global__ void SwiGluBackwardPacks(SwiGluBackwardArgs<E> args, unsigned blocks_a_row) {
   using T = Arithmetic<E>;
+  const int64_t inner = args.inner;
   const int64_t row = blockIdx.x / blocks_a_row;
   const int64_t i = static_cast<int64_t>(blockIdx.x % blocks_a_row) * kThreads + threadIdx.x;
   if (i >= inner / N) return;
-  gate_up += row * 2 * inner;
-  grad_gate_up += row * 2 * inner;
+  const E* const gate_up = args.gate_up + row * 2 * inner;
+  E* const grad_gate_up = args.grad_gate_up + row * 2 * inner;
   Pack<E, N> gate = PackAt<E, N>(gate_up, i);
   Pack<E, N> up = PackAt<E, N>(gate_up + inner, i);
-  Pack<E, N> grads = PackAt<E, N>(grad_activated + row * inner, i);
+  Pack<E, N> grads = PackAt<E, N>(args.grad_activated + row * inner, i);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     const T g = Widen(gate.e[k]);
@@ -77,56 +79,114 @@ __global__ void SwiGluBackwardPacks(const E* gate_up, const E* grad_activated, i
   }
   SetPack(grad_gate_up, i, gate);
   SetPack(grad_gate_up + inner, i, up);
-  SetPack(activated + row * inner, i, grads);
+  SetPack(args.activated + row * inner, i, grads);
 }
+
+// Those of experts: a block has every gridDim.x-th row of those there are.
+template <int N, typename E>
+__global__ void WeightedSwiGluRows(SwiGluArgs<E> args) {
+  using T = Arithmetic<E>;
+  const int64_t inner = args.inner;
+  const int64_t rows = *args.rows_there;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const E* const gates = args.gate_up + row * 2 * inner;
+    const T weight = args.weights[row];
+    for (int64_t i = threadIdx.x; i < inner / N; i += kThreads) {
+      Pack<E, N> gate = PackAt<E, N>(gates, i);
+      const Pack<E, N> up = PackAt<E, N>(gates + inner, i);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const T g = Widen(gate.e[k]);
+        Narrow(g / (1 + exp(-g)) * Widen(up.e[k]) * weight, gate.e[k]);
+      }
+      SetPack(args.activated + row * inner, i, gate);
+    }
+  }
+}
+
+template <int N, typename E>
+__global__ void WeightedSwiGluBackwardRows(SwiGluBackwardArgs<E> args) {
+  using T = Arithmetic<E>;
+  const int64_t inner = args.inner;
+  const int64_t rows = *args.rows_there;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const E* const gates = args.gate_up + row * 2 * inner;
+    E* const grad_gates = args.grad_gate_up + row * 2 * inner;
+    const T weight = args.weights[row];
+    T grad_weight = 0;
+    for (int64_t i = threadIdx.x; i < inner / N; i += kThreads) {
+      Pack<E, N> gate = PackAt<E, N>(gates, i);
+      Pack<E, N> up = PackAt<E, N>(gates + inner, i);
+      Pack<E, N> grads = PackAt<E, N>(args.grad_activated + row * inner, i);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const T g = Widen(gate.e[k]);
+        const T u = Widen(up.e[k]);
+        const T grad = Widen(grads.e[k]);
+        const T sigmoid = 1 / (1 + exp(-g));
+        const T silu = g * sigmoid;
+        grad_weight += grad * (silu * u);
+        Narrow(grad * weight * u * (sigmoid + silu * (1 - sigmoid)), gate.e[k]);
+        Narrow(grad * weight * silu, up.e[k]);
+        Narrow(silu * u * weight, grads.e[k]);
+      }
+      SetPack(grad_gates, i, gate);
+      SetPack(grad_gates + inner, i, up);
+      SetPack(args.activated + row * inner, i, grads);
+    }
+    grad_weight = BlockSum(grad_weight);
+    if (threadIdx.x == 0) args.grad_weights[row] = grad_weight;
+  }
+}
+
+unsigned RowBlocks(int64_t rows) { return static_cast<unsigned>(std::min<int64_t>(rows, 1 << 16)); }
 
 unsigned BlocksOfRow(int64_t packs) { return static_cast<unsigned>((packs + kThreads - 1) / kThreads); }
 
 }  // namespace
 
 template <typename E>
-int Rope(const Arithmetic<E>* cosines, const Arithmetic<E>* sines, int sign, int64_t rows, int64_t length,
-         int64_t heads, int64_t head_dim, int64_t row_stride, E* x, Stream stream) {
-  if (rows == 0 || heads == 0) return cudaSuccess;
-  WithPacks<E>({head_dim / 2, row_stride}, {cosines, sines, x}, [&]<int N>(Packed<N>) {
-    RopeRow<E, N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
-        cosines, sines, static_cast<Arithmetic<E>>(sign), length, static_cast<int>(heads),
-        static_cast<int>(head_dim / 2), row_stride, x);
+int Launch(const RopeArgs<E>& args, Stream stream) {
+  if (args.rows == 0 || args.heads == 0) return cudaSuccess;
+  const int64_t half = args.head_dim / 2;
+  WithPacks<E>({half, args.row_stride}, {args.cosines, args.sines, args.x}, [&]<int N>(Packed<N>) {
+    RopeRow<N><<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args, static_cast<int>(args.heads),
+                                                                          static_cast<int>(half));
   });
   return cudaGetLastError();
 }
+TANDEM_KERNEL(RopeArgs)
 
 template <typename E>
-int SwiGlu(const E* gate_up, int64_t rows, int64_t inner, E* activated, Stream stream) {
-  if (rows == 0 || inner == 0) return cudaSuccess;
-  WithPacks<E>({inner}, {gate_up, activated}, [&]<int N>(Packed<N>) {
-    const unsigned blocks = BlocksOfRow(inner / N);
-    SwiGluPacks<E, N>
-        <<<static_cast<unsigned>(rows) * blocks, kThreads, 0, stream>>>(gate_up, inner, blocks, activated);
+int Launch(const SwiGluArgs<E>& args, Stream stream) {
+  if (args.rows == 0 || args.inner == 0) return cudaSuccess;
+  WithPacks<E>({args.inner}, {args.gate_up, args.activated}, [&]<int N>(Packed<N>) {
+    if (args.weights != nullptr) {
+      WeightedSwiGluRows<N><<<RowBlocks(args.rows), kThreads, 0, stream>>>(args);
+    } else {
+      const unsigned blocks = BlocksOfRow(args.inner / N);
+      SwiGluPacks<N><<<static_cast<unsigned>(args.rows) * blocks, kThreads, 0, stream>>>(args, blocks);
+    }
   });
   return cudaGetLastError();
 }
+TANDEM_KERNEL(SwiGluArgs)
 
 template <typename E>
-int SwiGluBackward(const E* gate_up, const E* grad_activated, int64_t rows, int64_t inner, E* grad_gate_up,
-                   E* activated, Stream stream) {
-  if (rows == 0 || inner == 0) return cudaSuccess;
-  WithPacks<E>({inner}, {gate_up, grad_activated, grad_gate_up, activated}, [&]<int N>(Packed<N>) {
-    const unsigned blocks = BlocksOfRow(inner / N);
-    SwiGluBackwardPacks<E, N><<<static_cast<unsigned>(rows) * blocks, kThreads, 0, stream>>>(
-        gate_up, grad_activated, inner, blocks, grad_gate_up, activated);
-  });
+int Launch(const SwiGluBackwardArgs<E>& args, Stream stream) {
+  if (args.rows == 0 || args.inner == 0) return cudaSuccess;
+  WithPacks<E>({args.inner}, {args.gate_up, args.activated, args.grad_gate_up, args.grad_activated},
+               [&]<int N>(Packed<N>) {
+                 if (args.weights != nullptr) {
+                   WeightedSwiGluBackwardRows<N><<<RowBlocks(args.rows), kThreads, 0, stream>>>(args);
+                 } else {
+                   const unsigned blocks = BlocksOfRow(args.inner / N);
+                   SwiGluBackwardPacks<N>
+                       <<<static_cast<unsigned>(args.rows) * blocks, kThreads, 0, stream>>>(args, blocks);
+                 }
+               });
   return cudaGetLastError();
 }
-
-#define TANDEM_INSTANTIATE(E)                                                                            \
-  template int Rope(const Arithmetic<E>*, const Arithmetic<E>*, int, int64_t, int64_t, int64_t, int64_t, \
-                    int64_t, E*, Stream);                                                                \
-  template int SwiGlu(const E*, int64_t, int64_t, E*, Stream);                                           \
-  template int SwiGluBackward(const E*, const E*, int64_t, int64_t, E*, E*, Stream);
-
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
-TANDEM_INSTANTIATE(Bf16)
+TANDEM_KERNEL(SwiGluBackwardArgs)
 
 }  // namespace tandem::ops::cuda

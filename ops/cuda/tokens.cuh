@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "ops/cuda/kernels.h"
+#include "ops/tokens.h"
 
 namespace tandem::ops::cuda {
 

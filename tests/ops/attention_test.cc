@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ops/attention_work.h"
+#include "ops/operations.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -41,9 +42,9 @@ Results RunOps(const AttentionShape& shape, const at::Tensor& qkv, const at::Ten
             FilledWithNan({shape.sequences, shape.heads, shape.length}, StatisticsOf(type)),
             FilledWithNan({qkv.size(0), qkv.size(1)}, type)};
   const WorkMemory work(AttentionWorkBytes(DeviceKind::kCpu, shape, bytes), at::kCPU);
-  Attention(shape, qkv, r.context, r.lse, work);
+  CpuOperations().Attention(shape, qkv, r.context, r.lse, work);
   const WorkMemory backward_work(AttentionBackwardWorkBytes(DeviceKind::kCpu, shape, bytes), at::kCPU);
-  AttentionBackward(shape, qkv, r.context, r.lse, grad, r.grad_qkv, backward_work);
+  CpuOperations().AttentionBackward(shape, qkv, r.context, r.lse, grad, r.grad_qkv, backward_work);
   return r;
 }
 
@@ -129,7 +130,7 @@ TEST_P(AttentionTest, RefusesTooLittleWorkMemory) {
   at::Tensor context = FilledWithNan({4, 4}, GetParam());
   at::Tensor lse = FilledWithNan({4}, StatisticsOf(GetParam()));
   const WorkMemory work(64, at::kCPU);
-  EXPECT_THROW(Attention(shape, qkv, context, lse, work), c10::Error);
+  EXPECT_THROW(CpuOperations().Attention(shape, qkv, context, lse, work), c10::Error);
 }
 
 }  // namespace

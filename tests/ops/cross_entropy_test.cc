@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/operations.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -36,14 +37,13 @@ TEST_P(CrossEntropyTest, MatchesAutograd) {
     at::Tensor logits_t = logits.detach().to(type, /*non_blocking=*/false, /*copy=*/true);
     at::Tensor lse = FilledWithNan({tokens}, StatisticsOf(type));
     at::Tensor loss = FilledWithNan({1}, at::kDouble);
-    CrossEntropy(logits_t, targets, lse, loss);
+    at::Tensor apart = FilledWithNan({tokens, vocabulary}, type);
+    CpuOperations().CrossEntropy(logits_t, targets, lse, loss, apart);
     // Absolute: a confident prediction's loss is the small difference of large numbers.
     EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 10 * Tolerance(StatisticsOf(type)));
 
-    at::Tensor apart = FilledWithNan({tokens, vocabulary}, type);
-    CrossEntropyBackward(logits_t, targets, lse, apart);
     EXPECT_LE((apart - logits.grad()).abs().max().item<double>(), 10 * Tolerance(type) / tokens);
-    CrossEntropyBackward(logits_t, targets, lse, logits_t);
+    CpuOperations().CrossEntropy(logits_t, targets, lse, loss, logits_t);
     EXPECT_TRUE(SameBits(logits_t, apart));
   }
 }
@@ -68,12 +68,13 @@ TEST_P(CrossEntropyTest, BlocksMatchAutogradOfTheWhole) {
     };
     for (int64_t first = 0; first < vocabulary; first += block) {
       EXPECT_TRUE(loss.isnan().item<bool>()) << "the last block writes it";
-      CrossEntropyBlock(block_at(first), targets, first, vocabulary, lse, target_logits, loss);
+      CpuOperations().CrossEntropyBlock(block_at(first), targets, first, vocabulary, lse, target_logits,
+                                        loss);
     }
     EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 10 * Tolerance(StatisticsOf(type)));
     for (int64_t first = 0; first < vocabulary; first += block) {
       at::Tensor grad = block_at(first);
-      CrossEntropyBlockBackward(targets, first, vocabulary, lse, grad);
+      CpuOperations().CrossEntropyBlockBackward(targets, first, vocabulary, lse, grad);
       EXPECT_LE((grad - logits.grad().narrow(1, first, grad.size(1))).abs().max().item<double>(),
                 10 * Tolerance(type) / tokens);
     }
@@ -90,8 +91,8 @@ TEST_P(CrossEntropyTest, BlocksOfMinusInfinityAddNothingAndNanShows) {
     at::Tensor loss = FilledWithNan({1}, at::kDouble);
     for (size_t i = 0; i < blocks.size(); ++i) {
       const at::Tensor logits = FilledWithNan({1, 2}, GetParam()).fill_(blocks[i]);
-      CrossEntropyBlock(logits, targets, 2 * static_cast<int64_t>(i), 2 * static_cast<int64_t>(blocks.size()),
-                        lse, target_logits, loss);
+      CpuOperations().CrossEntropyBlock(logits, targets, 2 * static_cast<int64_t>(i),
+                                        2 * static_cast<int64_t>(blocks.size()), lse, target_logits, loss);
     }
     return loss.item<double>();
   };
@@ -105,8 +106,8 @@ TEST_P(CrossEntropyTest, RefusesABlockOutsideTheVocabulary) {
   const at::Tensor targets = at::Tensor(Numbers(66).Integers({1, 2}, 5));
   at::Tensor logits = FilledWithNan({2, 3}, GetParam());
   const at::Tensor lse = FilledWithNan({2}, StatisticsOf(GetParam()));
-  EXPECT_THROW(CrossEntropyBlockBackward(targets, 3, 5, lse, logits), c10::Error);
-  EXPECT_THROW(CrossEntropyBlockBackward(targets, -1, 5, lse, logits), c10::Error);
+  EXPECT_THROW(CpuOperations().CrossEntropyBlockBackward(targets, 3, 5, lse, logits), c10::Error);
+  EXPECT_THROW(CpuOperations().CrossEntropyBlockBackward(targets, -1, 5, lse, logits), c10::Error);
 }
 
 TEST_P(CrossEntropyTest, HugeLogitsDoNotOverflowAndNanShows) {
@@ -115,10 +116,11 @@ TEST_P(CrossEntropyTest, HugeLogitsDoNotOverflowAndNanShows) {
   const at::Tensor targets = at::Tensor(Numbers(62).Integers({1, 1}, 1));
   at::Tensor lse = FilledWithNan({1}, StatisticsOf(GetParam()));
   at::Tensor loss = FilledWithNan({1}, at::kDouble);
-  CrossEntropy(logits, targets, lse, loss);
+  at::Tensor grad_logits = logits.clone();
+  CpuOperations().CrossEntropy(logits, targets, lse, loss, grad_logits);
   EXPECT_EQ(loss.item<double>(), 32768);
   logits[0][2] = std::numeric_limits<double>::quiet_NaN();
-  CrossEntropy(logits, targets, lse, loss);
+  CpuOperations().CrossEntropy(logits, targets, lse, loss, grad_logits);
   EXPECT_TRUE(loss.isnan().item<bool>());
 }
 
@@ -128,7 +130,8 @@ TEST_P(CrossEntropyTest, RefusesATargetOutsideTheVocabulary) {
   targets[1][0] = 5;
   at::Tensor lse = FilledWithNan({4}, StatisticsOf(GetParam()));
   at::Tensor loss = FilledWithNan({1}, at::kDouble);
-  EXPECT_THROW(CrossEntropy(logits, targets, lse, loss), c10::IndexError);
+  at::Tensor grad_logits = logits.clone();
+  EXPECT_THROW(CpuOperations().CrossEntropy(logits, targets, lse, loss, grad_logits), c10::IndexError);
 }
 
 }  // namespace

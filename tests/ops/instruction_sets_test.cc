@@ -78,17 +78,18 @@ TYPED_TEST_SUITE(InstructionSetsTest, Types);
 
 TYPED_TEST(InstructionSetsTest, AttentionAgrees) {
   using T = TypeParam;
-  const AttentionSizes sizes{2, 75, 4, 2, 20};
+  const AttentionShape shape{2, 75, 4, 2, 20};
   const std::vector<T> qkv = this->Numbers(150 * 160);
   const std::vector<T> grad = this->Numbers(150 * 80);
   this->ExpectAgreement([&](const Kernels<T>& kernels) {
     std::vector<T> context(150 * 80);
     std::vector<T> lse(2 * 4 * 75);
     std::vector<T> results(150 * 160);
-    std::vector<T> work(AttentionBackwardWorkElements(75, 20, sizeof(T)));
-    kernels.attention(sizes, qkv.data(), context.data(), lse.data(), work.data());
-    kernels.attention_backward(sizes, qkv.data(), context.data(), lse.data(), grad.data(), results.data(),
-                               work.data());
+    std::vector<T> memory(AttentionBackwardWorkElements(75, 20, sizeof(T)));
+    const Workspace work{memory.data(), static_cast<int64_t>(memory.size() * sizeof(T))};
+    kernels.attention({shape, qkv.data(), context.data(), lse.data(), work});
+    kernels.attention_backward(
+        {shape, qkv.data(), context.data(), lse.data(), grad.data(), results.data(), work});
     results.insert(results.end(), context.begin(), context.end());
     results.insert(results.end(), lse.begin(), lse.end());
     return results;
@@ -105,23 +106,23 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
     const std::vector<T> wide = this->Numbers(rows * 2 * columns);
     this->ExpectAgreement([&](const Kernels<T>& kernels) {
       std::vector<T> y(rows * columns);
-      kernels.rms_norm(x.data(), weight.data(), 1e-5, rows, columns, y.data());
+      kernels.rms_norm({x.data(), weight.data(), 1e-5, rows, columns, y.data()});
       kernels.add(grad.data(), rows * columns, y.data());
       return y;
     });
     this->ExpectAgreement([&](const Kernels<T>& kernels) {
       std::vector<T> results = x;
       results.resize(rows * columns + columns);
-      kernels.rms_norm_backward(grad.data(), x.data(), weight.data(), 1e-5, rows, columns, grad.data(), true,
-                                results.data(), false, results.data() + rows * columns);
+      kernels.rms_norm_backward({grad.data(), x.data(), weight.data(), 1e-5, rows, columns, grad.data(), true,
+                                 results.data(), false, results.data() + rows * columns, Workspace()});
       return results;
     });
     this->ExpectAgreement([&](const Kernels<T>& kernels) {
       std::vector<T> results(rows * 4 * columns + rows);
-      kernels.swiglu(wide.data(), x.data(), rows, columns, results.data());
-      kernels.swiglu_backward(wide.data(), x.data(), grad.data(), rows, columns,
-                              results.data() + rows * columns, results.data() + rows * 3 * columns,
-                              results.data() + rows * 4 * columns);
+      kernels.swiglu({wide.data(), x.data(), nullptr, rows, columns, results.data()});
+      kernels.swiglu_backward({wide.data(), x.data(), nullptr, grad.data(), rows, columns,
+                               results.data() + rows * columns, results.data() + rows * 3 * columns,
+                               results.data() + rows * 4 * columns});
       return results;
     });
     this->ExpectAgreement([&](const Kernels<T>& kernels) {
@@ -139,7 +140,7 @@ TYPED_TEST(InstructionSetsTest, RopeAgrees) {
   const std::vector<T> tables = this->Numbers(2 * 5 * 22);
   this->ExpectAgreement([&](const Kernels<T>& kernels) {
     std::vector<T> results = x;
-    kernels.rope(tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 3 * 44, results.data());
+    kernels.rope({tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 3 * 44, results.data()});
     return results;
   });
 }

@@ -74,11 +74,11 @@ TEST_P(PlacementTest, RmsNormBackwardGivesTheSameBitsAnywhere) {
   const int64_t columns = GetParam();
   const int64_t matrix = kRows * columns;
   for (const bool add : {false, true}) {
-    ExpectSameBitsAnywhere({matrix, matrix, columns, matrix, matrix, columns},
-                           [&](const std::vector<float*>& in) {
-                             cpu::BestKernels<float>().rms_norm_backward(
-                                 in[0], in[1], in[2], 1e-5, kRows, columns, in[3], add, in[4], add, in[5]);
-                           });
+    ExpectSameBitsAnywhere(
+        {matrix, matrix, columns, matrix, matrix, columns}, [&](const std::vector<float*>& in) {
+          cpu::BestKernels<float>().rms_norm_backward(
+              {in[0], in[1], in[2], 1e-5, kRows, columns, in[3], add, in[4], add, in[5], Workspace()});
+        });
   }
 }
 
@@ -86,7 +86,7 @@ TEST_P(PlacementTest, RmsNormGivesTheSameBitsAnywhere) {
   constexpr int64_t kRows = 8;
   const int64_t columns = GetParam();
   ExpectSameBitsAnywhere({kRows * columns, columns, kRows * columns}, [&](const std::vector<float*>& in) {
-    cpu::BestKernels<float>().rms_norm(in[0], in[1], 1e-5, kRows, columns, in[2]);
+    cpu::BestKernels<float>().rms_norm({in[0], in[1], 1e-5, kRows, columns, in[2]});
   });
 }
 
@@ -96,7 +96,7 @@ TEST_P(PlacementTest, RopeGivesTheSameBitsAnywhere) {
   const int64_t dim = GetParam();
   ExpectSameBitsAnywhere(
       {kRows * dim / 2, kRows * dim / 2, kRows * kHeads * dim}, [&](const std::vector<float*>& in) {
-        cpu::BestKernels<float>().rope(in[0], in[1], 1.0F, kRows, kRows, kHeads, dim, kHeads * dim, in[2]);
+        cpu::BestKernels<float>().rope({in[0], in[1], 1.0F, kRows, kRows, kHeads, dim, kHeads * dim, in[2]});
       });
 }
 
@@ -105,12 +105,13 @@ TEST_P(PlacementTest, SwiGluAndItsBackwardGiveTheSameBitsAnywhere) {
   const int64_t inner = GetParam();
   const int64_t matrix = kRows * inner;
   ExpectSameBitsAnywhere({2 * matrix, kRows, matrix}, [&](const std::vector<float*>& in) {
-    cpu::BestKernels<float>().swiglu(in[0], in[1], kRows, inner, in[2]);
+    cpu::BestKernels<float>().swiglu({in[0], in[1], nullptr, kRows, inner, in[2]});
   });
-  ExpectSameBitsAnywhere(
-      {2 * matrix, kRows, matrix, 2 * matrix, matrix, kRows}, [&](const std::vector<float*>& in) {
-        cpu::BestKernels<float>().swiglu_backward(in[0], in[1], in[2], kRows, inner, in[3], in[4], in[5]);
-      });
+  ExpectSameBitsAnywhere({2 * matrix, kRows, matrix, 2 * matrix, matrix, kRows},
+                         [&](const std::vector<float*>& in) {
+                           cpu::BestKernels<float>().swiglu_backward(
+                               {in[0], in[1], nullptr, in[2], kRows, inner, in[3], in[4], in[5]});
+                         });
 }
 
 TEST_P(PlacementTest, LogSumExpAndSoftmaxGiveTheSameBitsAnywhere) {

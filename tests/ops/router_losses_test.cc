@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ops/operations.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -57,11 +58,11 @@ TEST_P(RouterLossesTest, MatchAutogradForAMicrobatchAndForEachSequence) {
         const RouterLossConfig losses{.sequence_length = length, .balance = balance, .z = z};
         const at::Tensor logits_t = logits.detach().to(type);
         at::Tensor values = FilledWithNan({2}, at::kDouble);
-        RouterLosses(config, losses, logits_t, values);
+        CpuOperations().sparse().RouterLosses(config, losses, logits_t, values, {});
         EXPECT_LE(RelativeError(values[0], expected_balance), Tolerance(type));
         EXPECT_LE(RelativeError(values[1], expected_z), Tolerance(type));
         at::Tensor grad_logits = before.to(type, /*non_blocking=*/false, /*copy=*/true);
-        RouterLossesBackward(config, losses, logits_t, grad_logits);
+        CpuOperations().sparse().RouterLossesBackward(config, losses, logits_t, grad_logits, {});
         EXPECT_LE(RelativeError(grad_logits, before + logits.grad()), Tolerance(type));
       }
     }
@@ -74,15 +75,16 @@ TEST_P(RouterLossesTest, AnEvenLoadHasBalanceOne) {
     logits[token][token % 4] = 1e-3;
   }
   at::Tensor values = FilledWithNan({2}, at::kDouble);
-  RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 8}, logits, values);
+  CpuOperations().sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 8}, logits, values,
+                                        {});
   EXPECT_NEAR(values[0].item<double>(), 1, 1e-6);
 }
 
 TEST_P(RouterLossesTest, RefuseSequencesThatAreNotWhole) {
   at::Tensor values = FilledWithNan({2}, at::kDouble);
-  EXPECT_THROW(
-      RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 3}, at::zeros({8, 4}, GetParam()), values),
-      c10::Error);
+  EXPECT_THROW(CpuOperations().sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 3},
+                                                     at::zeros({8, 4}, GetParam()), values, {}),
+               c10::Error);
 }
 
 }  // namespace

@@ -5,28 +5,10 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <type_traits>
 #include <vector>
 
-#include "ops/router_config.h"
-#include "ops/tensor_access.h"
-
-// The scores of one token, for the operations of a router. Private to ops/. T: float, double.
-namespace tandem::ops {
-
-// Throws unless they are [T, E] of float or double, and what CheckRouter throws.
-void CheckLogits(const RouterConfig& config, const at::Tensor& logits);
-
-// Calls body(T{}) with their type.
-template <typename Body>
-void WithLogits(const RouterConfig& config, const at::Tensor& logits, const Body& body) {
-  CheckLogits(config, logits);
-  WithElementType(logits, [&]<typename T>(T) {
-    if constexpr (std::is_floating_point_v<T>) {
-      body(T{});
-    }
-  });
-}
+// The scores of one token, for the kernels of a router. T: float, double.
+namespace tandem::ops::cpu {
 
 template <typename T>
 T Sigmoid(T x) {
@@ -64,4 +46,4 @@ void PutLargestFirst(const T* keys, int64_t k, std::vector<int64_t>& candidates)
                     [&](int64_t a, int64_t b) { return keys[a] > keys[b] || (keys[a] == keys[b] && a < b); });
 }
 
-}  // namespace tandem::ops
+}  // namespace tandem::ops::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/tiled_product.h"
+#include "ops/cpu/tiled_product.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm.h>
@@ -13,7 +13,7 @@
 #include "ops/linear_work.h"
 #include "ops/tensor_access.h"
 
-namespace tandem::ops {
+namespace tandem::ops::cpu {
 namespace {
 
 // An operand whose tiles are copied to `memory` in the order in which they lie, so that elements are read and
@@ -26,7 +26,7 @@ class Operand {
         runs_apart_(transposed_ ? matrix.stride(1) : matrix.stride(0)),
         elements_(ElementsOf<Bf16>(matrix)),
         memory_(memory),
-        kernels_(cpu::BestKernels<Bf16>()) {
+        kernels_(BestKernels<Bf16>()) {
     TORCH_CHECK(matrix.stride(1) == 1 || matrix.stride(0) == 1,
                 "the rows or the columns of a product's operand must be adjacent");
   }
@@ -49,18 +49,18 @@ class Operand {
   const int64_t runs_apart_;
   const Bf16* const elements_;
   float* const memory_;
-  const cpu::Kernels<Bf16>& kernels_;
+  const Kernels<Bf16>& kernels_;
 };
 
 // A row of a tile of sums to the output.
-void WriteRow(const cpu::Kernels<float>& kernels, const float* sums, int64_t elements, bool add, float* out) {
+void WriteRow(const Kernels<float>& kernels, const float* sums, int64_t elements, bool add, float* out) {
   if (add) {
     kernels.add(sums, elements, out);
   } else {
     std::memcpy(out, sums, elements * sizeof(float));
   }
 }
-void WriteRow(const cpu::Kernels<Bf16>& kernels, float* sums, int64_t elements, bool add, Bf16* out) {
+void WriteRow(const Kernels<Bf16>& kernels, float* sums, int64_t elements, bool add, Bf16* out) {
   if (add) {
     kernels.accumulate(out, elements, sums);
   }
@@ -103,7 +103,7 @@ void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Ten
         }
       }
       const auto write = [&]<typename E>(E* out) {
-        const cpu::Kernels<E>& kernels = cpu::BestKernels<E>();
+        const Kernels<E>& kernels = BestKernels<E>();
         for (int64_t i = 0; i < tile_rows; ++i) {
           WriteRow(kernels, sums + i * tile_columns, tile_columns, add,
                    out + (row + i) * output.stride(0) + column);
@@ -118,4 +118,4 @@ void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Ten
   }
 }
 
-}  // namespace tandem::ops
+}  // namespace tandem::ops::cpu

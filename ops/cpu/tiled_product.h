@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "ops/operations.h"
+#include "ops/workspace.h"
 
-namespace tandem::ops {
+namespace at {
+class Tensor;
+}
+
+namespace tandem::ops::cpu {
 
 // output (+)= a b on the CPU, where a and b are bfloat16 and what is computed in is float: tiles of them are
 // converted to `work`, multiplied by LibTorch, and their products added up in float. a: [M, K], b: [K, N],
@@ -12,4 +16,4 @@ namespace tandem::ops {
 // less than kTileBytes of work.
 void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Tensor& output, Workspace work);
 
-}  // namespace tandem::ops
+}  // namespace tandem::ops::cpu

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/device_kernels.h"
+
+// The CPU's kernels, but for products: what the struct of its arguments says, of float, double and, but for
+// routers and their probabilities, Bf16. Single-threaded. Indices outside throw c10::IndexError.
+namespace tandem::ops::cpu {
+
+template <typename E>
+void Run(const AttentionArgs<E>& args);
+template <typename E>
+void Run(const AttentionBackwardArgs<E>& args);
+template <typename E>
+void Run(const CrossEntropyArgs<E>& args);
+template <typename E>
+void Run(const CrossEntropyBlockArgs<E>& args);
+template <typename E>
+void Run(const CrossEntropyBlockBackwardArgs<E>& args);
+template <typename E>
+void Run(const EmbeddingArgs<E>& args);
+template <typename E>
+void Run(const EmbeddingBackwardArgs<E>& args);
+template <typename E>
+void Run(const HeadNormArgs<E>& args);
+template <typename E>
+void Run(const HeadNormBackwardArgs<E>& args);
+template <typename E>
+void Run(const PackLatentHeadsArgs<E>& args);
+template <typename E>
+void Run(const RmsNormArgs<E>& args);
+template <typename E>
+void Run(const RmsNormBackwardArgs<E>& args);
+template <typename E>
+void Run(const RopeArgs<E>& args);
+template <typename E>
+void Run(const SwiGluArgs<E>& args);
+template <typename E>
+void Run(const SwiGluBackwardArgs<E>& args);
+template <typename E>
+void Run(const UnpackLatentHeadsArgs<E>& args);
+
+void Run(const CountTokensArgs& args);
+void Run(const PermuteArgs& args);
+void Run(const PlanRowsArgs& args);
+void Run(const PlanSendsArgs& args);
+void Run(const PlanWindowArgs& args);
+template <typename T>
+void Run(const CollectSlotsArgs<T>& args);
+template <typename T>
+void Run(const DropOverflowArgs<T>& args);
+template <typename T>
+void Run(const RouteArgs<T>& args);
+template <typename T>
+void Run(const RouteBackwardArgs<T>& args);
+template <typename T>
+void Run(const RouterLossesArgs<T>& args);
+template <typename T>
+void Run(const RouterLossesBackwardArgs<T>& args);
+template <typename T>
+void Run(const SendSlotsArgs<T>& args);
+template <typename E>
+void Run(const UnpermuteArgs<E>& args);
+template <typename T>
+void Run(const UpdateRouterBiasArgs<T>& args);
+
+// Behind the definition of Run for those arguments.
+#define TANDEM_CPU_KERNEL(Args)                \
+  template void Run(const Args<float>& args);  \
+  template void Run(const Args<double>& args); \
+  template void Run(const Args<device::Bf16>& args);
+
+#define TANDEM_CPU_STATISTICS_KERNEL(Args)    \
+  template void Run(const Args<float>& args); \
+  template void Run(const Args<double>& args);
+
+}  // namespace tandem::ops::cpu

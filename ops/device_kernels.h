@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "ops/attention.h"
+#include "ops/capacity.h"
+#include "ops/cross_entropy.h"
+#include "ops/device_kind.h"
+#include "ops/embedding.h"
+#include "ops/grouped_linear.h"
+#include "ops/head_norm.h"
+#include "ops/latent_heads.h"
+#include "ops/permute.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/router.h"
+#include "ops/router_losses.h"
+#include "ops/sends.h"
+#include "ops/swiglu.h"
+#include "ops/workspace.h"
+
+namespace at {
+class Tensor;
+}
+namespace c10 {
+struct Device;
+}
+
+namespace tandem::ops {
+
+// The arguments of one call of a kernel, whichever it is, of any type of elements.
+template <template <typename> typename... Args>
+using CallOf = std::variant<Args<float>..., Args<double>..., Args<device::Bf16>...>;
+using KernelCall =
+    CallOf<AttentionArgs, AttentionBackwardArgs, CrossEntropyArgs, CrossEntropyBlockArgs,
+           CrossEntropyBlockBackwardArgs, EmbeddingArgs, EmbeddingBackwardArgs, GroupedLinearArgs,
+           GroupedLinearBackwardInputArgs, GroupedLinearBackwardWeightArgs, HeadNormArgs,
+           HeadNormBackwardArgs, PackLatentHeadsArgs, RmsNormArgs, RmsNormBackwardArgs, RopeArgs, SwiGluArgs,
+           SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
+
+// Those of sparse layers; routers compute in float or double.
+using SparseKernelCall =
+    std::variant<CountTokensArgs, PermuteArgs, PlanRowsArgs, PlanSendsArgs, PlanWindowArgs,
+                 CollectSlotsArgs<float>, CollectSlotsArgs<double>, DropOverflowArgs<float>,
+                 DropOverflowArgs<double>, RouteArgs<float>, RouteArgs<double>, RouteBackwardArgs<float>,
+                 RouteBackwardArgs<double>, RouterLossesArgs<float>, RouterLossesArgs<double>,
+                 RouterLossesBackwardArgs<float>, RouterLossesBackwardArgs<double>, SendSlotsArgs<float>,
+                 SendSlotsArgs<double>, UpdateRouterBiasArgs<float>, UpdateRouterBiasArgs<double>>;
+
+// What one kind of device computes with, behind Operations, which has checked the arguments. Pointers are to
+// memory of the current device of its kind; matrices are row-major, and contiguous unless a stride is given,
+// in elements; sizes may be 0. Thread-safe.
+class DeviceKernels {
+ public:
+  virtual ~DeviceKernels() = default;
+
+  virtual DeviceKind kind() const = 0;
+  virtual c10::Device device() const = 0;  // the current one
+  virtual std::string digest() const = 0;  // Operations::kernels_digest
+
+  // On a GPU: launches it on the current stream. The order of every addition depends on sizes, and on
+  // whether rows begin at multiples of 16 bytes, alone.
+  virtual void Run(const KernelCall& call) const = 0;
+  virtual void Run(const SparseKernelCall& call) const = 0;
+
+  // output = addend + a b, views as Operations says of its products. addend: as output, may be it, or
+  // undefined: none.
+  virtual void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
+                        at::Tensor& output, Workspace work) const = 0;
+
+  // Operations::PrepareAttention
+  virtual void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const = 0;
+};
+
+}  // namespace tandem::ops
