@@ -234,7 +234,9 @@ class Pod:
 
     def wait_for_probe(self, name):
         probe = self.container[name]
-        for _ in range(max(probe.get("failureThreshold", 3), 6)):
+        # A pod that is not ready is waited for; only one that has not started in time is ended.
+        tries = probe.get("failureThreshold", 3) if name == "startupProbe" else 60
+        for _ in range(tries):
             assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.log()}"
             if self.probe(name):
                 return
