@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <utility>
@@ -27,31 +28,46 @@
 namespace tandem::parity {
 namespace {
 
+// The collectives of a group, which has a communicator a purpose, each on a thread of its own.
+class Counter {
+ public:
+  explicit Counter(std::vector<Collective>& seen) : seen_(seen) {}
+
+  void Add(const char* operation, int64_t elements) {
+    const std::lock_guard lock(mu_);
+    seen_.push_back({.operation = operation, .elements = elements});
+  }
+
+ private:
+  std::mutex mu_;
+  std::vector<Collective>& seen_;
+};
+
 // Notes what passes through.
 class CountingCommunicator final : public comm::Communicator {
  public:
-  CountingCommunicator(std::unique_ptr<comm::Communicator> inner, std::vector<Collective>& seen)
-      : inner_(std::move(inner)), seen_(seen) {}
+  CountingCommunicator(std::unique_ptr<comm::Communicator> inner, std::shared_ptr<Counter> counter)
+      : inner_(std::move(inner)), counter_(std::move(counter)) {}
 
   const std::string& name() const override { return inner_->name(); }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    seen_.push_back({.operation = "AllGather", .elements = input.numel()});
+    counter_->Add("AllGather", input.numel());
     inner_->AllGather(input, output);
   }
   void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    seen_.push_back({.operation = "AllToAll", .elements = input.numel()});
+    counter_->Add("AllToAll", input.numel());
     inner_->AllToAll(input, output);
   }
   void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
                     const std::vector<int64_t>& receives) override {
     const int64_t rows = std::accumulate(sends.begin(), sends.end(), int64_t{0});
-    seen_.push_back({.operation = "AllToAllRows", .elements = rows * input.size(1)});
+    counter_->Add("AllToAllRows", rows * input.size(1));
     inner_->AllToAllRows(input, sends, output, receives);
   }
   void Gather(const at::Tensor& input, at::Tensor& output) override {
-    seen_.push_back({.operation = "Gather", .elements = input.numel()});
+    counter_->Add("Gather", input.numel());
     inner_->Gather(input, output);
   }
   void Abort() override { inner_->Abort(); }
@@ -64,7 +80,7 @@ class CountingCommunicator final : public comm::Communicator {
 
  private:
   std::unique_ptr<comm::Communicator> inner_;
-  std::vector<Collective>& seen_;
+  std::shared_ptr<Counter> counter_;
 };
 
 // Counts the collectives of one rank, by group.
@@ -76,7 +92,9 @@ class CountingFactory final : public comm::CommunicatorFactory {
 
   std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership,
                                            comm::Communicator* live) override {
-    return std::make_unique<CountingCommunicator>(inner_->Make(membership, live), seen_[membership.group]);
+    std::shared_ptr<Counter>& counter = counters_[membership.group];
+    if (counter == nullptr) counter = std::make_shared<Counter>(seen_[membership.group]);
+    return std::make_unique<CountingCommunicator>(inner_->Make(membership, live), counter);
   }
   std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
     return inner_->Reserve(device, bytes);
@@ -85,6 +103,7 @@ class CountingFactory final : public comm::CommunicatorFactory {
  private:
   const std::unique_ptr<comm::CommunicatorFactory> inner_;
   std::map<std::string, std::vector<Collective>>& seen_;
+  std::map<std::string, std::shared_ptr<Counter>> counters_;
 };
 
 class Recorder final : public trainer::RankObserver {
