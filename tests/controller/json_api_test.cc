@@ -54,16 +54,8 @@ class SiteTest : public ::testing::Test {
  protected:
   void Start(const std::string& listen = "127.0.0.1:0", PageMode page = PageMode::kAuto,
              const tls::TlsFiles& tls = {}) {
-    ServerOptions options;
-    options.tls = tls;
-    options.state_directory = folder_.path();
-    options.listen = {"127.0.0.1:0"};
-    options.metrics_listen = listen;
-    options.page = page;
-    options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+    server_ = StartServer(folder_, {.tls = tls, .metrics_listen = listen, .page = page});
+    ASSERT_NE(server_, nullptr);
   }
   std::string Get(const std::string& path, const std::string& host = "localhost:9464") {
     HttpConnection connection(server_->metrics_address());

@@ -28,19 +28,14 @@ using tls::Role;
 class PageSignInTest : public ::testing::Test {
  protected:
   void Start(const std::string& metrics_listen = "127.0.0.1:0", PageMode page = PageMode::kAuto) {
-    std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
     ServerOptions options;
     options.tls = certificates_.Files("controller", certificates_.OfServer());
     options.tls.revoked = certificates_.folder() + "/revoked";
     certificates_.Write("revoked", "", 0644);
-    options.state_directory = folder_.path();
-    options.listen = {"127.0.0.1:0"};
     options.metrics_listen = metrics_listen;
     options.page = page;
-    options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+    server_ = StartServer(folder_, options);
+    ASSERT_NE(server_, nullptr);
     alice_ = std::make_unique<JobClient>(address(), Of(certificates_.Of({Role::kUser, "alice"})));
   }
   const std::string& address() { return server_->addresses().at(0); }

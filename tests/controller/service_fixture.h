@@ -16,21 +16,23 @@
 
 namespace tandem::controller {
 
+// Starts a controller in this process, on a port of its own, whose state is in `folder`; null after a
+// failure.
+inline std::unique_ptr<Server> StartServer(const TempFolder& folder, ServerOptions options) {
+  std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
+  options.state_directory = folder.path();
+  options.listen = {"127.0.0.1:0"};
+  options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
+  auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
+  EXPECT_TRUE(server.ok()) << server.status();
+  return server.ok() ? *std::move(server) : nullptr;
+}
+
 // The whole controller in this process, over real gRPC; workers are the test's to pretend.
 class ServiceTest : public ::testing::Test {
  protected:
   explicit ServiceTest(const Limits& limits = {}, const tls::TlsFiles& tls = {}) {
-    std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
-    ServerOptions options;
-    options.tls = tls;
-    options.limits = limits;
-    options.state_directory = folder_.path();
-    options.listen = {"127.0.0.1:0"};
-    options.metrics_listen = "off";
-    options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-    auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
-    EXPECT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+    server_ = StartServer(folder_, {.tls = tls, .metrics_listen = "off", .limits = limits});
     client_ = std::make_unique<JobClient>(server_->addresses().at(0));
   }
   const std::string& address() { return server_->addresses().at(0); }

@@ -21,14 +21,6 @@ namespace {
 
 constexpr uint64_t kExpertsSeed = 41;  // of the random timing
 
-RunOptions OnTheseGpus() { return {.make_backend = trainer::MakeCudaBackend}; }
-
-RunOptions Spinning(uint64_t seed) {
-  return {.fill_with_nan = true, .make_backend = [seed](int rank) {
-            return cuda::MakeSpinningBackend(rank, seed * 100 + static_cast<uint64_t>(rank));
-          }};
-}
-
 JobOptions Sparse(int ranks) {
   return {.ranks = ranks,
           .expert_parallel = ranks,
@@ -54,11 +46,12 @@ std::vector<int> RanksThatShareExperts() {
 // Tier T0: losses, gradients' norms, weights and moments. Kernels of random length stand in front of
 // everything on every stream of the overlapped schedules, and NaN in what is not written yet.
 void ExpectSameBitsOfSchedules(JobOptions options, const std::vector<std::string>& recompute = {"off"}) {
-  const JobRun sequential = RunJob(MakeJob(options), OnTheseGpus());
-  EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), Spinning(kExpertsSeed))), "");
+  const JobRun sequential = RunJob(MakeJob(options), cuda::OnGpus());
+  EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), cuda::OnSpinningGpus(kExpertsSeed))), "");
   if (options.expert_parallel > 1) {  // two streams compute
     options.separate_weight_gradients = true;
-    EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), Spinning(kExpertsSeed + 3))), "");
+    EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), cuda::OnSpinningGpus(kExpertsSeed + 3))),
+              "");
     options.separate_weight_gradients = false;
   }
   options.overlap = true;
@@ -67,7 +60,8 @@ void ExpectSameBitsOfSchedules(JobOptions options, const std::vector<std::string
       SCOPED_TRACE(testing::Message() << "delayed weight gradients: " << delays << ", recompute " << again);
       options.delay_weight_gradients = delays;
       options.recompute = again;
-      EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), Spinning(kExpertsSeed + 1 + delays))),
+      EXPECT_EQ(FirstDifference(sequential,
+                                RunJob(MakeJob(options), cuda::OnSpinningGpus(kExpertsSeed + 1 + delays))),
                 "");
     }
   }
@@ -112,10 +106,10 @@ TEST(CudaExpertParallelTest, HasTheNumbersOfRanksWithEveryExpertAndOfTheCpu) {
     options.fp64 = true;
     options.validate_every_steps = 2;
     const plan::JobPlan plan = MakeJob(options);
-    const JobRun run = RunJob(plan, OnTheseGpus());
+    const JobRun run = RunJob(plan, cuda::OnGpus());
     options.expert_parallel = 1;
     const plan::JobPlan whole = MakeJob(options);
-    ExpectClose(whole, RunJob(whole, OnTheseGpus()), run, kFp64);
+    ExpectClose(whole, RunJob(whole, cuda::OnGpus()), run, kFp64);
     options.on_gpus = false;
     const plan::JobPlan on_cpu = MakeJob(options);
     ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
@@ -131,9 +125,9 @@ TEST(CudaExpertParallelTest, ExactChunksHaveTheBitsOfFixedOnes) {
   JobOptions options = Sparse(2);
   options.overlap = true;
   options.chunks = "fixed";
-  const JobRun fixed = RunJob(MakeJob(options), OnTheseGpus());
+  const JobRun fixed = RunJob(MakeJob(options), cuda::OnGpus());
   options.chunks = "exact";
-  EXPECT_EQ(FirstDifference(fixed, RunJob(MakeJob(options), Spinning(kExpertsSeed))), "");
+  EXPECT_EQ(FirstDifference(fixed, RunJob(MakeJob(options), cuda::OnSpinningGpus(kExpertsSeed))), "");
 }
 
 // Norms of heads; latent attention, shared experts, sigmoid scores in groups, biases of experts.
@@ -149,7 +143,7 @@ TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEver
     }
     ExpectSameBitsOfSchedules(options);
     options.fp64 = true;
-    const JobRun run = RunJob(MakeJob(options), OnTheseGpus());
+    const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
     options.on_gpus = false;
     const plan::JobPlan on_cpu = MakeJob(options);
     ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
@@ -161,7 +155,7 @@ TEST(CudaExpertParallelTest, TheLossCurveOfBf16IsNearTheCpus) {
     JobOptions options = Sparse(ranks);
     options.steps = 20;
     options.precision = "compute: COMPUTE_TYPE_BF16";
-    const JobRun gpu = RunJob(MakeJob(options), OnTheseGpus());
+    const JobRun gpu = RunJob(MakeJob(options), cuda::OnGpus());
     options.on_gpus = false;
     const JobRun cpu = RunJob(MakeJob(options));
     double loss = 0;
@@ -190,10 +184,10 @@ TEST(CudaExpertParallelTest, SkewChangesNoBitBetweenSchedulesAndNoNumber) {
   options.text = folder.path() + "/text";
   ExpectSameBitsOfSchedules(options, {"off", "layer"});
   options.fp64 = true;
-  const JobRun run = RunJob(MakeJob(options), OnTheseGpus());
+  const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
   options.expert_parallel = 1;
   const plan::JobPlan whole = MakeJob(options);
-  ExpectClose(whole, RunJob(whole, OnTheseGpus()), run, kFp64);
+  ExpectClose(whole, RunJob(whole, cuda::OnGpus()), run, kFp64);
 }
 
 // Room for some tokens only. By probability too, but tokens that are alike have equal ones but for rounding,
@@ -209,7 +203,7 @@ TEST(CudaExpertParallelTest, CapacityByPositionDropsWhatItDropsOnTheCpu) {
       continue;
     }
     options.fp64 = true;
-    const JobRun run = RunJob(MakeJob(options), OnTheseGpus());
+    const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
     options.on_gpus = false;
     const plan::JobPlan on_cpu = MakeJob(options);
     ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
@@ -230,7 +224,7 @@ TEST(CudaExpertParallelTest, PaddedExpertsHaveTheSameBitsInEveryScheduleAndTheNu
   }
   options.precision.clear();
   options.fp64 = true;
-  const JobRun run = RunJob(MakeJob(options), OnTheseGpus());
+  const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
   options.on_gpus = false;
   const plan::JobPlan on_cpu = MakeJob(options);
   ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
@@ -240,7 +234,7 @@ TEST(CudaExpertParallelTest, TheArenaIsAsLargeAsThePlanSays) {
   JobOptions options = Sparse(RanksThatShareExperts().back());
   options.overlap = true;
   const plan::JobPlan plan = MakeJob(options);
-  const JobRun run = RunJob(plan, OnTheseGpus());
+  const JobRun run = RunJob(plan, cuda::OnGpus());
   for (const int64_t bytes : run.arena_bytes) EXPECT_EQ(bytes, plan.stage.arena_bytes);
 }
 

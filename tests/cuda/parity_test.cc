@@ -21,8 +21,6 @@ plan::JobPlan MakeGpuJob(JobOptions options) {
   return MakeJob(options);
 }
 
-RunOptions OnGpus() { return {.make_backend = trainer::MakeCudaBackend}; }
-
 int Gpus() { return device::CountCudaDevices(); }
 
 // 1, 2 and 4, as far as there are GPUs.
@@ -41,17 +39,13 @@ TEST(CudaParityTest, RandomTimingChangesNoBit) {
     for (const bool tied : {false, true}) {
       SCOPED_TRACE(testing::Message() << ranks << " GPUs" << (tied ? ", tied" : ""));
       JobOptions options{.ranks = ranks, .microbatches_per_rank = 3, .steps = 5, .tied = tied};
-      const JobRun plain = RunJob(MakeGpuJob(options), OnGpus());
+      const JobRun plain = RunJob(MakeGpuJob(options), cuda::OnGpus());
       ASSERT_EQ(plain.steps.size(), 5u);
-      ExpectSameBits(plain, RunJob(MakeGpuJob(options), OnGpus()));
+      ExpectSameBits(plain, RunJob(MakeGpuJob(options), cuda::OnGpus()));
       for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {
         SCOPED_TRACE(testing::Message() << "seed " << seed);
         options.prefetch = static_cast<int>(seed % 3);
-        const JobRun spun =
-            RunJob(MakeGpuJob(options), {.fill_with_nan = seed % 2 == 0, .make_backend = [seed](int rank) {
-                                           return cuda::MakeSpinningBackend(
-                                               rank, seed * 100 + static_cast<uint64_t>(rank));
-                                         }});
+        const JobRun spun = RunJob(MakeGpuJob(options), cuda::OnSpinningGpus(seed, seed % 2 == 0));
         ExpectSameBits(plain, spun);
       }
     }
@@ -66,7 +60,7 @@ TEST(CudaParityTest, OneTwoAndFourGpusGiveTheSameBits) {
       const auto run = [&](int ranks) {
         options.ranks = ranks;
         options.microbatches_per_rank = 12 / ranks;
-        return RunJob(MakeGpuJob(options), OnGpus());
+        return RunJob(MakeGpuJob(options), cuda::OnGpus());
       };
       const JobRun one = run(1);
       EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
@@ -95,7 +89,7 @@ TEST(CudaParityTest, TheLossCurveIsTheCpus) {
                                .sequence_length = 64,
                                .fp64 = fp64};
       const JobRun cpu = RunJob(MakeJob(options));
-      const JobRun gpu = RunJob(MakeGpuJob(options), OnGpus());
+      const JobRun gpu = RunJob(MakeGpuJob(options), cuda::OnGpus());
       ASSERT_EQ(cpu.steps.size(), gpu.steps.size());
       double loss = 0;
       double norm = 0;
@@ -131,14 +125,11 @@ TEST_P(CudaPrecisionTest, RandomTimingAndAnyNumberOfGpusChangeNoBit) {
       options.microbatches_per_rank = 12 / ranks;
       return MakeGpuJob(options);
     };
-    const JobRun one = RunJob(job(1), OnGpus());
+    const JobRun one = RunJob(job(1), cuda::OnGpus());
     for (const int ranks : Ranks()) {
       for (const uint64_t seed : {1, 2, 3}) {
         SCOPED_TRACE(testing::Message() << ranks << " GPUs, seed " << seed << (tied ? ", tied" : ""));
-        const auto spinning = [seed](int rank) {
-          return cuda::MakeSpinningBackend(rank, seed * 100 + static_cast<uint64_t>(rank));
-        };
-        ExpectSameBits(one, RunJob(job(ranks), {.fill_with_nan = seed % 2 == 0, .make_backend = spinning}));
+        ExpectSameBits(one, RunJob(job(ranks), cuda::OnSpinningGpus(seed, seed % 2 == 0)));
       }
     }
   }
@@ -148,7 +139,7 @@ TEST_P(CudaPrecisionTest, RandomTimingAndAnyNumberOfGpusChangeNoBit) {
 TEST_P(CudaPrecisionTest, TheLossCurveIsNearTheCpus) {
   const JobOptions options{.microbatches_per_rank = 4, .steps = 30, .precision = GetParam()};
   const JobRun cpu = RunJob(MakeJob(options));
-  const JobRun gpu = RunJob(MakeGpuJob(options), OnGpus());
+  const JobRun gpu = RunJob(MakeGpuJob(options), cuda::OnGpus());
   double loss = 0;
   for (size_t i = 0; i < cpu.steps.size(); ++i) {
     loss = std::max(loss, std::abs(gpu.steps[i].loss / cpu.steps[i].loss - 1));
@@ -162,7 +153,7 @@ TEST_P(CudaPrecisionTest, TheLossCurveIsNearTheCpus) {
 
 TEST(CudaParityTest, TheArenaIsAsLargeAsThePlanSays) {
   const plan::JobPlan plan = MakeGpuJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
-  const JobRun run = RunJob(plan, OnGpus());
+  const JobRun run = RunJob(plan, cuda::OnGpus());
   EXPECT_EQ(run.arena_bytes[0], plan.stage.arena_bytes);
 }
 
@@ -171,17 +162,17 @@ TEST(CudaParityTest, ACheckpointHoldsTheWholeState) {
   const TemporaryFolder folder;
   JobOptions options{.ranks = Gpus() >= 2 ? 2 : 1, .microbatches_per_rank = 2, .steps = 6};
   plan::JobPlan whole = MakeGpuJob(options);
-  const JobRun straight = RunJob(whole, OnGpus());
+  const JobRun straight = RunJob(whole, cuda::OnGpus());
   options.checkpoint_directory = folder.path();
   options.checkpoint_every_steps = 3;
   plan::JobPlan first = MakeGpuJob(options);
   first.train.steps = 6;
-  const JobRun saved = RunJob(first, OnGpus());
+  const JobRun saved = RunJob(first, cuda::OnGpus());
   EXPECT_EQ(saved.checkpoints, (std::vector<int64_t>{3, 6}));
   ExpectSameBits(straight, saved);
   options.resume = folder.path() + "/step-3";
   options.checkpoint_directory = folder.path() + "/again";
-  const JobRun resumed = RunJob(MakeGpuJob(options), OnGpus());
+  const JobRun resumed = RunJob(MakeGpuJob(options), cuda::OnGpus());
   EXPECT_EQ(resumed.resumed_step, 3);
   EXPECT_TRUE(straight.arrays == resumed.arrays);
   options.checkpoint_directory = folder.path() + "/cpu";
@@ -195,9 +186,9 @@ TEST(CudaParityTest, StepsWithoutAFiniteGradientLeaveTheWeightsAlone) {
   plan.train.optimizer.warmup_steps = 0;
   plan.train.optimizer.decay = plan::Decay::kConstant;
   plan.train.optimizer.learning_rate = 1e30;
-  const JobRun two = RunJob(plan, OnGpus());
+  const JobRun two = RunJob(plan, cuda::OnGpus());
   plan.train.steps = 5;
-  const JobRun five = RunJob(plan, OnGpus());
+  const JobRun five = RunJob(plan, cuda::OnGpus());
   ASSERT_EQ(five.steps.size(), 5u);
   EXPECT_EQ(five.steps[0].nonfinite, 0);
   for (size_t i = 1; i < five.steps.size(); ++i) EXPECT_GT(five.steps[i].nonfinite, 0);

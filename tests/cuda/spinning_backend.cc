@@ -3,6 +3,7 @@
 
 #include <c10/cuda/CUDAStream.h>
 
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -64,8 +65,12 @@ class SpinningBackend final : public trainer::ForwardingBackend {
 
 }  // namespace
 
-std::unique_ptr<trainer::Backend> MakeSpinningBackend(int index, uint64_t seed) {
-  return std::make_unique<SpinningBackend>(index, seed);
+parity::RunOptions OnGpus() { return {.make_backend = trainer::MakeCudaBackend}; }
+
+parity::RunOptions OnSpinningGpus(uint64_t seed, bool fill_with_nan) {
+  return {.fill_with_nan = fill_with_nan, .make_backend = [seed](int rank) {
+            return std::make_unique<SpinningBackend>(rank, seed * 100 + static_cast<uint64_t>(rank));
+          }};
 }
 
 }  // namespace tandem::cuda

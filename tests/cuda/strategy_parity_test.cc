@@ -74,21 +74,16 @@ TEST_P(CudaStrategyTest, GpusRecomputationAndTimingChangeNoBit) {
                                  .precision = precision};
         return RunJob(MakeJob(options), how);
       };
-      const RunOptions on_gpus{.make_backend = trainer::MakeCudaBackend};
       const int rounds = FoldsMicrobatches(strategy) ? 2 : 1;
       SCOPED_TRACE(testing::Message() << strategy << " on " << ranks << " GPUs, " << precision);
-      const JobRun one = run("zero3", 1, ranks * rounds, {}, on_gpus);
+      const JobRun one = run("zero3", 1, ranks * rounds, {}, cuda::OnGpus());
       EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
-      const JobRun plain = run(strategy, ranks, rounds, {}, on_gpus);
+      const JobRun plain = run(strategy, ranks, rounds, {}, cuda::OnGpus());
       ExpectSameBits(one, plain);
       uint64_t seed = kSeed;
       for (const Kept& kept : variants) {
         SCOPED_TRACE(testing::Message() << NameOf(kept) << ", seed " << ++seed);
-        ExpectSameBits(plain, run(strategy, ranks, rounds, kept,
-                                  {.fill_with_nan = true, .make_backend = [seed](int rank) {
-                                     return cuda::MakeSpinningBackend(
-                                         rank, seed * 100 + static_cast<uint64_t>(rank));
-                                   }}));
+        ExpectSameBits(plain, run(strategy, ranks, rounds, kept, cuda::OnSpinningGpus(seed)));
       }
     }
   }
@@ -99,10 +94,9 @@ TEST(CudaNormsTest, AJobWithoutNormsOfParametersHasTheSameWeights) {
   for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
     for (const int ranks : Ranks("zero3")) {
       JobOptions options{.ranks = ranks, .steps = 4, .on_gpus = true, .precision = precision};
-      const RunOptions on_gpus{.make_backend = trainer::MakeCudaBackend};
-      const JobRun with = RunJob(MakeJob(options), on_gpus);
+      const JobRun with = RunJob(MakeJob(options), cuda::OnGpus());
       options.norms = false;
-      const JobRun without = RunJob(MakeJob(options), on_gpus);
+      const JobRun without = RunJob(MakeJob(options), cuda::OnGpus());
       EXPECT_EQ(with.arrays, without.arrays) << ranks << " GPUs, " << precision;
       EXPECT_EQ(with.steps.back().grad_norm, without.steps.back().grad_norm);
     }
@@ -116,18 +110,14 @@ TEST(CudaBlockedHeadTest, LogitsInBlocksTrainAsThoseThatAreKept) {
       SCOPED_TRACE(testing::Message() << ranks << " GPUs, " << precision);
       JobOptions options{
           .ranks = ranks, .microbatches_per_rank = 2, .steps = 4, .on_gpus = true, .precision = precision};
-      const RunOptions on_gpus{.make_backend = trainer::MakeCudaBackend};
-      const JobRun kept = RunJob(MakeJob(options), on_gpus);
+      const JobRun kept = RunJob(MakeJob(options), cuda::OnGpus());
       options.recompute_head = true;
       const plan::JobPlan plan = MakeJob(options);
-      const JobRun in_blocks = RunJob(plan, on_gpus);
+      const JobRun in_blocks = RunJob(plan, cuda::OnGpus());
       if (options.precision.find("BF16") == std::string::npos) {
         ExpectClose(plan, kept, in_blocks, options.precision.empty() ? kFp32 : kFp64);
       }
-      ExpectSameBits(in_blocks, RunJob(plan, {.fill_with_nan = true, .make_backend = [](int rank) {
-                                                return cuda::MakeSpinningBackend(
-                                                    rank, kSeed + static_cast<uint64_t>(rank));
-                                              }}));
+      ExpectSameBits(in_blocks, RunJob(plan, cuda::OnSpinningGpus(kSeed)));
     }
   }
 }
@@ -135,12 +125,11 @@ TEST(CudaBlockedHeadTest, LogitsInBlocksTrainAsThoseThatAreKept) {
 TEST(CudaGroupOptionsTest, OptionsOfNcclChangeNoBit) {
   for (const int ranks : Ranks("zero3")) {
     plan::JobPlan plan = MakeJob({.ranks = ranks, .microbatches_per_rank = 2, .steps = 4, .on_gpus = true});
-    const RunOptions on_gpus{.make_backend = trainer::MakeCudaBackend};
-    const JobRun plain = RunJob(plan, on_gpus);
+    const JobRun plain = RunJob(plan, cuda::OnGpus());
     plan.group_options = {{"dp_cp", {.max_ctas = 2, .net_name = "Socket"}},
                           {"dp_cp_ag", {.high_priority = true, .cga_cluster_size = 2, .min_ctas = 8}},
                           {"intra_dist_opt", {.max_ctas = 1}}};
-    ExpectSameBits(plain, RunJob(plan, on_gpus));
+    ExpectSameBits(plain, RunJob(plan, cuda::OnGpus()));
   }
 }
 

@@ -42,23 +42,17 @@ class ExpertParallelTest : public testing::TestWithParam<Layout> {
  protected:
   static JobOptions Options() {
     const Layout& layout = GetParam();
-    return {.strategy = layout.strategy,
-            .ranks = layout.ranks,
-            .replicas = layout.strategy[0] == 'h' ? 2 : 1,
-            .expert_parallel = layout.expert_parallel,
-            .microbatches_per_rank = layout.microbatches,
-            .steps = 4,
-            .layers = layout.layers,
-            .hidden = 16,
-            .inner = 24,
-            .heads = 2,
-            .kv_heads = 1,
-            .sequence_length = 8,
-            .model_type = "qwen3_moe",
-            .num_experts = 8,
-            .expert_inner = 12,
-            .sparse_step = layout.sparse_step,
-            .validate_every_steps = 2};
+    JobOptions options = SparseJob();
+    options.strategy = layout.strategy;
+    options.ranks = layout.ranks;
+    options.replicas = layout.strategy[0] == 'h' ? 2 : 1;
+    options.expert_parallel = layout.expert_parallel;
+    options.microbatches_per_rank = layout.microbatches;
+    options.steps = 4;
+    options.layers = layout.layers;
+    options.sparse_step = layout.sparse_step;
+    options.validate_every_steps = 2;
+    return options;
   }
 };
 

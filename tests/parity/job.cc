@@ -67,6 +67,17 @@ void SetDeepseek(const JobOptions& options, v1::Model& model) {
 
 }  // namespace
 
+JobOptions SparseJob() {
+  return {.hidden = 16,
+          .inner = 24,
+          .heads = 2,
+          .kv_heads = 1,
+          .sequence_length = 8,
+          .model_type = "qwen3_moe",
+          .num_experts = 8,
+          .expert_inner = 12};
+}
+
 plan::JobPlan MakeJob(const JobOptions& options) {
   v1::JobSpec spec;
   spec.set_name("parity");

@@ -66,6 +66,9 @@ struct JobOptions {
   std::string text;  // a file; empty: one that no change of the sources changes
 };
 
+// Of two layers of eight small experts, of which a token uses two.
+JobOptions SparseJob();
+
 plan::JobPlan MakeJob(const JobOptions& options);
 
 // A folder that goes away with the object.

@@ -106,16 +106,9 @@ std::vector<int> Sizes() {
 }
 
 void Expect(const Choice& choice) {
-  JobOptions options{.steps = 5,
-                     .hidden = 16,
-                     .inner = 24,
-                     .heads = 2,
-                     .kv_heads = 1,
-                     .sequence_length = 8,
-                     .model_type = "qwen3_moe",
-                     .num_experts = 8,
-                     .expert_inner = 12,
-                     .validate_every_steps = 3};
+  JobOptions options = SparseJob();
+  options.steps = 5;
+  options.validate_every_steps = 3;
   std::string name;
   for (size_t lane = 0; lane < choice.size(); ++lane) {
     const Value& value = Lanes()[lane][choice[lane]];

@@ -36,25 +36,19 @@ class PaddedCapacityTest : public testing::TestWithParam<Case> {
  protected:
   static JobOptions Options() {
     const Case& c = GetParam();
-    return {.strategy = c.strategy,
-            .ranks = c.ranks,
-            .replicas = c.strategy[0] == 'h' ? 2 : 1,
-            .expert_parallel = c.expert_parallel,
-            .chunks = c.chunks,
-            .microbatches_per_rank = 3,
-            .steps = 4,
-            .hidden = 16,
-            .inner = 24,
-            .heads = 2,
-            .kv_heads = 1,
-            .sequence_length = 8,
-            .model_type = "qwen3_moe",
-            .num_experts = 8,
-            .expert_inner = 12,
-            .capacity_factor = c.factor,
-            .drop_by_position = c.by_position,
-            .pad_to_capacity = true,
-            .validate_every_steps = 2};
+    JobOptions options = SparseJob();
+    options.strategy = c.strategy;
+    options.ranks = c.ranks;
+    options.replicas = c.strategy[0] == 'h' ? 2 : 1;
+    options.expert_parallel = c.expert_parallel;
+    options.chunks = c.chunks;
+    options.microbatches_per_rank = 3;
+    options.steps = 4;
+    options.capacity_factor = c.factor;
+    options.drop_by_position = c.by_position;
+    options.pad_to_capacity = true;
+    options.validate_every_steps = 2;
+    return options;
   }
 
   static JobOptions InFp64() {
