@@ -211,7 +211,7 @@ TANDEM_KERNEL(HeadNormArgs)
 template <typename E>
 int Launch(const HeadNormBackwardArgs<E>& args, Stream stream) {
   auto* const partial_sums = static_cast<Arithmetic<E>*>(args.work.begin);
-  const int64_t blocks = std::min(args.tokens, kNormGroups);
+  const int64_t blocks = std::min(args.tokens, kHeadNormGroups);
   if (blocks > 0) {
     HeadNormBackwardTokens<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(args, partial_sums);
   }
