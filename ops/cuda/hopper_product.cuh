@@ -17,6 +17,10 @@
 
 // A matrix product an expert, D = A B or D += A B, by one launch of CUTLASS's kernel. It reads the sizes and
 // the places of each expert's matrices from lists in the work memory, which a kernel before it writes.
+//
+// As many blocks as the GPU has multiprocessors share the tiles out among themselves before they start. Where
+// another kernel holds some of these, their blocks begin when others end: collectives that are to run beside
+// such products should be copy engines'.
 namespace tandem::ops::cuda {
 
 using HopperShape = cute::Shape<int, int, int>;  // rows and columns of D, and the depth
@@ -148,11 +152,11 @@ class HopperProduct {
     ListExperts<Lists, E, D><<<grid, 256, 0, stream>>>(products, kWeights && !add, lists);
     if (const int error = cudaGetLastError(); error != cudaSuccess) return error;
     Device product;
-    cutlass::Status status = product.can_implement(args);
-    if (status == cutlass::Status::kSuccess) status = product.initialize(args, rest, stream);
+    if (product.can_implement(args) != cutlass::Status::kSuccess) return cudaErrorNotSupported;
+    cutlass::Status status = product.initialize(args, rest, stream);
     if (status == cutlass::Status::kSuccess) status = product.run(stream);
-    const int error = cudaGetLastError();
-    return status == cutlass::Status::kSuccess || error != cudaSuccess ? error : cudaErrorNotSupported;
+    // CUTLASS has taken the runtime's error, and says only that there was one.
+    return status == cutlass::Status::kSuccess ? cudaSuccess : cudaErrorLaunchFailure;
   }
 
  private:
