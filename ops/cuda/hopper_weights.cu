@@ -12,6 +12,7 @@ int MultiplyWeights(const GroupedLinearBackwardWeightArgs<Bf16>& args, const voi
   const int64_t elements = args.outputs * args.inputs;
   return HopperProduct<cutlass::layout::ColumnMajor, cutlass::layout::RowMajor, D, true>::Launch(
       {.begins = args.begins,
+       .on_host = args.on_host,
        .experts = static_cast<int>(args.experts),
        .rows = static_cast<int>(args.outputs),
        .columns = static_cast<int>(args.inputs),
