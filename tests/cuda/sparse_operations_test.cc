@@ -204,7 +204,7 @@ TEST_P(CudaSparseOperationsTest, OfProbabilitiesThatDifferByRoundingTheFirstStay
 // Stretches of slots that are full, and others; rows of whole packs, and others; windows that cut an expert.
 TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
   for (const auto& [tokens, experts, k, columns] : std::vector<std::array<int64_t, 4>>{
-           {1, 1, 1, 3}, {300, 7, 3, 20}, {64, 128, 8, 256}, {1025, 40, 5, 7}}) {
+           {0, 5, 2, 8}, {1, 1, 1, 3}, {300, 7, 3, 20}, {64, 128, 8, 256}, {1025, 40, 5, 7}}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens, " << k << " of " << experts << " experts");
     const int64_t slots = tokens * k;
     const int64_t window = (slots + 2) / 2;
