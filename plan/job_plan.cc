@@ -319,7 +319,9 @@ std::string PrecisionText(const JobPlan& plan) {
   std::string text = common.compute == common.transport && plan.precision.units.empty()
                          ? compute
                          : absl::StrCat(compute, "; gradients between ranks ", transport);
-  if (!plan.precision.repeats) absl::StrAppend(&text, "; bits need not repeat");
+  if (!plan.precision.repeats && plan.device == model::DeviceKind::kGpu) {
+    absl::StrAppend(&text, "; bits need not repeat");
+  }
   return text;
 }
 

@@ -28,4 +28,7 @@ std::map<std::string, std::string> LoadedLibraries(const std::string& text);
 // Of a driver of that version: CUDA 13 needs 580.
 Finding CheckDriver(const std::string& version);
 
+// Of the NCCL at `path`, by its ncclGetVersion: exchanges between experts need 2.28.
+Finding CheckNcclVersion(int version, const std::string& path);
+
 }  // namespace tandem::cli

@@ -336,6 +336,15 @@ const BadSpec kRequired[] = {
      "job.yaml:5:61: parallelism.nccl.dp_cp_ag: {...} is not allowed; allowed: dp_cp, intra_dist_opt; this "
      "job "
      "has no communicator of that group: omit it, or use one of these\n"},
+    {"thread blocks that do not fit beside each other", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 60}, dp_cp_ag: {max_ctas: "
+     "9}, "
+     "intra_dist_opt: {cga_cluster_size: 2}}}",
+     "job.yaml:5:25: parallelism.nccl: up to 133 thread blocks at once is not allowed; allowed: at most 132 "
+     "over "
+     "all groups, the multiprocessors of a GPU; they could wait for each other for ever: lower max_ctas "
+     "(min_ctas "
+     "or cga_cluster_size without it count as 64)\n"},
     {"thread blocks that are more than there may be", "",
      "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 4}, dp_cp_ag: {min_ctas: "
      "8}}}",

@@ -63,7 +63,7 @@ struct JobOptions {
   int64_t checkpoint_every_steps = 0;
   std::string resume;
   uint64_t seed = 7;
-  std::string text;  // a file; empty: one that no change of the sources changes
+  std::string text;  // a file or folder; empty: one that no change of the sources changes
 };
 
 // Of two layers of eight small experts, of which a token uses two.
