@@ -17,6 +17,8 @@ constexpr char kDeepseek[] = "deepseek_v3";
 constexpr int64_t kMostExperts = 65536;     // of all layers: each has names, which are checked
 constexpr int64_t kMostWithNorms = 16'384;  // of which one message holds all parameters' names, or norms
 
+constexpr int64_t kMostNormedOnGpus = 256;  // what GPUs have kernels for: ops/row_work.h
+
 // The norms of every parameter are one report.
 void CheckReportedExperts(FieldChecker& check, const v1::Model& model) {
   const v1::MixtureOfExperts& moe = model.moe();
@@ -200,6 +202,16 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
                  absl::StrCat("hidden_size ", model.hidden_size(), check.Origin("model.hidden_size"), " / ",
                               heads, " heads", check.Origin("model.num_attention_heads"), " is ", head_dim,
                               ": use another number, or give head_dim"));
+  }
+  if (model.model_type() == "qwen3_moe" && head_dim > kMostNormedOnGpus && head_dim <= 4096 &&
+      check.IsOk({"resources.device"}) && check.spec().resources().device() != v1::DEVICE_CPU) {
+    const char* const path = check.IsWritten("model.head_dim") ? "model.head_dim" : "model.hidden_size";
+    check.Refuse(path, ValueText(FindValue(check.spec(), path)),
+                 absl::StrCat("heads of at most ", kMostNormedOnGpus,
+                              " with model_type qwen3_moe and resources.device ",
+                              ValueText(FindValue(check.spec(), "resources.device")),
+                              check.Origin("resources.device")),
+                 "GPUs normalise no larger ones: use smaller heads, or device: cpu");
   }
 }
 

@@ -201,6 +201,12 @@ const BadSpec kRequired[] = {
      "job.yaml:1:119: model.moe.n_group: 2 is not allowed; allowed: nothing with model_type qwen3_moe; omit "
      "the "
      "key, or use model_type: deepseek_v3\n"},
+    {"heads that no GPU normalises", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, head_dim: 258, moe: {num_experts: 4, num_experts_per_tok: "
+     "2}",
+     "job.yaml:1:51: model.head_dim: 258 is not allowed; allowed: heads of at most 256 with model_type "
+     "qwen3_moe and resources.device auto; GPUs normalise no larger ones: use smaller heads, or device: "
+     "cpu\n"},
     {"groups that do not divide the experts, and no sparse layer", "preset: llama-tiny",
      "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
      "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 2, n_group: 3, "
