@@ -16,6 +16,7 @@
 #include "controller/rpc/upload_stream.h"
 #include "controller/rpc/wanted_uploads.h"
 #include "jobspec/jobspec.h"
+#include "plan/prefetch_choice.h"
 #include "platform/build_info.h"
 #include "proto/names.h"
 #include "proto/time.h"
@@ -109,6 +110,13 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
         }
         if (absl::Status limits = CheckLimits(*request); !limits.ok()) {
           return limits;
+        }
+        {
+          // One at a time: each plans and simulates the job several times.
+          const absl::MutexLock lock(&planning_);
+          if (absl::Status chosen = plan::ResolvePrefetch(checked.resolved); !chosen.ok()) {
+            return chosen;
+          }
         }
         controller::Submit submit;
         submit.id = parts_.random.HexId(12);
