@@ -10,6 +10,7 @@
 #include "jobspec/field_rules.h"
 #include "plan/prediction.h"
 #include "plan/quantity_text.h"
+#include "platform/status_macros.h"
 
 namespace tandem::plan {
 namespace {
@@ -21,13 +22,10 @@ constexpr double kEqual = 0.001;
 absl::StatusOr<PrefetchTrial> TryDistance(v1::JobSpec resolved, int distance,
                                           const schedules::DeviceProfile& profile) {
   resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(distance);
-  const absl::StatusOr<Prediction> prediction = Predict(MakeJobPlan(resolved), profile);
-  if (!prediction.ok()) {
-    return prediction.status();
-  }
-  const int64_t bytes = prediction->device_bytes();
+  TANDEM_ASSIGN_OR_RETURN(const Prediction prediction, Predict(MakeJobPlan(resolved), profile));
+  const int64_t bytes = prediction.device_bytes();
   return PrefetchTrial{.distance = distance,
-                       .step_ns = prediction->step_ns,
+                       .step_ns = prediction.step_ns,
                        .device_bytes = bytes,
                        .fits = profile.memory_bytes == 0 || bytes <= profile.memory_bytes};
 }
@@ -72,9 +70,7 @@ absl::StatusOr<PrefetchChoice> ChoosePrefetch(const v1::JobSpec& resolved,
       choice.trials.push_back(*std::move(trial));
     }
   }
-  if (!status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(status);
   choice.distance = BestOf(choice.trials);
   return choice;
 }
@@ -85,12 +81,9 @@ absl::Status ResolvePrefetch(v1::JobSpec& resolved) {
   }
   const char* const preset = resolved.resources().device() == v1::DEVICE_CUDA ? "h100" : "cpu";
   try {
-    const absl::StatusOr<PrefetchChoice> choice =
-        ChoosePrefetch(resolved, schedules::PresetProfile(preset).value());
-    if (!choice.ok()) {
-      return choice.status();
-    }
-    resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(choice->distance);
+    TANDEM_ASSIGN_OR_RETURN(const PrefetchChoice choice,
+                            ChoosePrefetch(resolved, schedules::PresetProfile(preset).value()));
+    resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(choice.distance);
     return absl::OkStatus();
   } catch (const std::exception& e) {
     return absl::InternalError(e.what());

@@ -32,6 +32,7 @@
 #include "plan/quantity_text.h"
 #include "plan/text.h"
 #include "platform/files.h"
+#include "platform/status_macros.h"
 #include "schedules/simulate/device_profile.h"
 #include "schedules/simulate/trace.h"
 
@@ -53,12 +54,9 @@ absl::StatusOr<std::optional<plan::PrefetchChoice>> SetPrefetch(const schedules:
   if (!plan::ChoosesPrefetch(resolved)) {
     return std::nullopt;
   }
-  absl::StatusOr<plan::PrefetchChoice> choice = plan::ChoosePrefetch(resolved, profile);
-  if (!choice.ok()) {
-    return choice.status();
-  }
-  resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(choice->distance);
-  return *std::move(choice);
+  TANDEM_ASSIGN_OR_RETURN(plan::PrefetchChoice choice, plan::ChoosePrefetch(resolved, profile));
+  resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(choice.distance);
+  return choice;
 }
 
 using google::protobuf::util::MessageDifferencer;
