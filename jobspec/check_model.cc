@@ -102,6 +102,12 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   if (model.model_type() == kDeepseek) {
     CheckDeepseekExperts(check, model);
   }
+  if (check.Usable({"model.moe.router_aux_loss_coef"}) && moe.router_aux_loss_coef() == 0 &&
+      moe.router_aux_loss_scope() != v1::BALANCE_SCOPE_MICROBATCH) {
+    check.Refuse("model.moe.router_aux_loss_scope",
+                 ValueText(FindValue(check.spec(), "model.moe.router_aux_loss_scope")),
+                 "nothing without a router_aux_loss_coef", "omit the key, or give the coefficient");
+  }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 &&
       moe.drop_policy() == v1::DROP_POLICY_POSITION) {
     check.Refuse("model.moe.drop_policy", ValueText(FindValue(check.spec(), "model.moe.drop_policy")),

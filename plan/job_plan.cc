@@ -337,6 +337,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.model.moe.ranks = resolved.parallelism().expert();
+  plan.model.moe.data_ranks = resolved.parallelism().ranks();
   if (plan.model.moe.ranks > 1) {
     const v1::Dispatch& dispatch = resolved.parallelism().dispatch();
     plan.model.moe.exact_chunks = HasExactChunks(dispatch, plan.model.moe);
@@ -352,6 +353,10 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   if (resolved.parallelism().has_nccl()) {
     plan.group_options = parallel::GroupOptionsOf(
         resolved.parallelism().nccl(), parallel::JobGroups(parallel::GridOf(resolved.parallelism())).value());
+  }
+  if (fsdp.prefetch() < 0) {
+    throw std::logic_error(
+        "parallelism.fsdp.prefetch: auto is for prefetch_choice.h to replace, when a job is submitted");
   }
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;

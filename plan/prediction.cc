@@ -121,7 +121,7 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
   result.busy_ns = schedules::BusyNanoseconds(program, timeline);
   result.exposed_ns = schedules::ExposedCommunication(program, timeline);
   result.exposed_by_stream = schedules::ExposedByStream(program, timeline);
-  result.exposed_by = schedules::StallsByOpcode(program, timeline);
+  result.stalls = schedules::StallsByCause(program, timeline);
   result.critical_path = schedules::CriticalPath(program, timeline);
   result.memory = PlanMemory(plan);
   result.memory_curve = schedules::MemoryOverTime(program, timeline);

@@ -28,6 +28,11 @@ class AutogradDecoder {
   // How many tokens chose each expert of a sparse layer in the last call of Loss. double [E].
   const at::Tensor& Tokens(int layer) const { return counts_.at(layer); }
 
+  // From now on the balance of the layer counts these, instead of the tokens' own. counts: double [E].
+  void GiveCounts(int layer, const at::Tensor& counts) { given_counts_[layer] = counts; }
+  // How many tokens had each expert among their largest scores in the last call of Loss. [E]
+  const at::Tensor& Largest(int layer) const { return largest_.at(layer); }
+
   // tokens: int64 [B, S + 1]. The routers' own losses are not in it; RouterLosses has those of all layers of
   // the last call, times their coefficients.
   at::Tensor Loss(const at::Tensor& tokens) const;
@@ -51,6 +56,7 @@ class AutogradDecoder {
   at::Tensor Rotate(const at::Tensor& x) const;  // whole heads
   at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
   at::Tensor LatentAttention(const std::string& prefix, const at::Tensor& normed, int64_t sequences) const;
+  at::Tensor Balance(int layer, const at::Tensor& shares, const at::Tensor& counted) const;
   at::Tensor Kept(const at::Tensor& chosen, const at::Tensor& weights) const;
   at::Tensor Chosen(int layer, const at::Tensor& scores) const;
 
@@ -58,7 +64,10 @@ class AutogradDecoder {
   std::map<std::string, at::Tensor> parameters_;
   std::map<int, at::Tensor> chosen_;  // by layer
   std::map<int, at::Tensor> biases_;  // by layer
+  std::map<int, at::Tensor> given_counts_;
   mutable std::map<int, at::Tensor> counts_;
+  mutable std::map<int, at::Tensor> largest_;
+  mutable int64_t sequences_ = 1;  // of the last call of Loss
   mutable at::Tensor router_losses_;
 };
 
