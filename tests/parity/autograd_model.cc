@@ -43,7 +43,7 @@ class AutogradModel::Impl {
       }
     }
     for (const std::map<std::string, Tensor>& parameters : of_expert) {
-      decoders_.emplace_back(plan.model, parameters);
+      decoders_.emplace_back(plan.model, parameters, plan.batch.packs_documents);
     }
     const auto& o = plan.train.optimizer;
     const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
@@ -66,7 +66,7 @@ class AutogradModel::Impl {
     for (size_t i = 0; i < microbatches.size(); ++i) {
       const model::test::AutogradDecoder& decoder = decoders_[i % decoders_.size()];
       const Tensor ids = torch::from_blob(const_cast<int64_t*>(microbatches[i].data()),
-                                          {batch_.sequences, batch_.sequence_length + 1}, torch::kLong);
+                                          {batch_.sequences, batch_.columns()}, torch::kLong);
       mean = mean + decoder.Loss(ids) / static_cast<double>(microbatches.size());
       own = own + decoder.RouterLosses() / static_cast<double>(microbatches.size());
       for (int layer = 0; model_.moe.router_bias_update_rate > 0 && layer < model_.num_hidden_layers;
