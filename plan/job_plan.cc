@@ -71,6 +71,10 @@ Decay DecayOf(v1::Decay decay) {
   }
 }
 
+std::optional<int64_t> EndOfDocument(const v1::Data& data) {
+  return data.has_end_of_document() ? std::optional(data.end_of_document()) : std::nullopt;
+}
+
 schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
   switch (spec.schedule()) {
     case v1::SCHEDULE_SEQUENTIAL:
@@ -161,7 +165,8 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),
-               .validation_fraction = spec.data().validation_fraction()},
+               .validation_fraction = spec.data().validation_fraction(),
+               .end_of_document = EndOfDocument(spec.data())},
       .checkpoint = {.directory = spec.checkpoint().directory(),
                      .every_steps = spec.checkpoint().every_steps(),
                      .keep = spec.checkpoint().keep(),
@@ -332,7 +337,8 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
   plan.model.keeps_logits = !RecomputesLogits(plan.train.recompute);
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
-                .sequence_length = resolved.training().sequence_length()};
+                .sequence_length = resolved.training().sequence_length(),
+                .packs_documents = resolved.data().documents() == v1::DOCUMENTS_PACKED};
   plan.precision = PrecisionOf(resolved.precision());
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;

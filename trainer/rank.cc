@@ -45,6 +45,13 @@ std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& param
   return elements;
 }
 
+std::optional<data::Documents> DocumentsOf(const plan::JobPlan& plan) {
+  if (!plan.batch.packs_documents) {
+    return std::nullopt;
+  }
+  return data::Documents{.end_of_document = plan.train.data.end_of_document};
+}
+
 std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
   std::vector<std::string> names;
   for (const checkpoint::WholeArray& array : arrays) {
@@ -94,7 +101,8 @@ class Rank::Impl {
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         kernels_digest_(backend.operations().kernels_digest()),
-        train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
+        train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
+                      DocumentsOf(plan)),
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
@@ -115,7 +123,7 @@ class Rank::Impl {
     }
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       validation_loader_.emplace(corpus_, data::Split::kValidation, plan.train.seed,
-                                 plan.batch.sequence_length);
+                                 plan.batch.sequence_length, DocumentsOf(plan));
     }
   }
 

@@ -450,6 +450,11 @@ const BadSpec kRequired[] = {
     {"both validations", "train: /data", "train: /data, validation: /v, validation_fraction: 0.1",
      "job.yaml:2:38: data.validation_fraction: 0.1 is not allowed; allowed: nothing beside "
      "data.validation; omit one of the two\n"},
+    {"a token that ends documents of a stream", "train: /data", "train: /data, end_of_document: 0",
+     "job.yaml:2:22: data.end_of_document: 0 is not allowed; allowed: nothing with documents: stream (the "
+     "default); use documents: packed, or omit the key\n"},
+    {"a token that is no byte", "train: /data", "train: /data, documents: packed, end_of_document: 256",
+     "job.yaml:2:41: data.end_of_document: 256 is not allowed; allowed: 0 to 255; use a smaller number\n"},
     {"validation on nothing", "train: /data}\ntraining: {",
      "train: /data, validation_fraction: 0}\n"
      "training: {validate_every_steps: 5, ",

@@ -104,6 +104,34 @@ TEST(DecoderOutlineTest, NamesNodesUnitsAndValues) {
               ElementsAre("layers.0.attention.hidden"));
 }
 
+// One value, so that it is loaded, kept and given up with the tokens.
+TEST(DecoderOutlineTest, PackedDocumentsComeWithTheBatchAndOnlyAttentionReadsThem) {
+  const BatchShape batch{.sequences = 2, .sequence_length = 4, .packs_documents = true};
+  const schedules::Outline packed = OutlineOf(SmallDecoder(false), batch);
+  EXPECT_EQ(packed.values[packed.batch].bytes.bound, 2 * (5 + 4) * 8);
+  for (const schedules::Node& node : packed.nodes) {
+    const bool reads = node.kind == schedules::NodeKind::kAttention ||
+                       node.kind == schedules::NodeKind::kEmbedding ||
+                       node.kind == schedules::NodeKind::kHead;
+    EXPECT_EQ(std::count(node.forward.reads.begin(), node.forward.reads.end(), packed.batch), reads ? 1 : 0)
+        << node.name;
+    if (node.kind == schedules::NodeKind::kAttention) {
+      for (const schedules::Access* pass : {&node.backward, &node.backward_input}) {
+        EXPECT_EQ(std::count(pass->reads.begin(), pass->reads.end(), packed.batch), 1);
+      }
+      EXPECT_EQ(
+          std::count(node.backward_weight.reads.begin(), node.backward_weight.reads.end(), packed.batch), 0);
+    }
+  }
+  const schedules::Outline stream = OutlineOf(SmallDecoder(false), {.sequences = 2, .sequence_length = 4});
+  EXPECT_EQ(stream.values[stream.batch].bytes.bound, 2 * 5 * 8);
+  for (const schedules::Node& node : stream.nodes) {
+    if (node.kind == schedules::NodeKind::kAttention) {
+      EXPECT_EQ(std::count(node.forward.reads.begin(), node.forward.reads.end(), stream.batch), 0);
+    }
+  }
+}
+
 TEST(DecoderOutlineTest, UnitsHaveTheirLayersAndTheRangesOfTheirParts) {
   const schedules::Outline outline = OutlineOf(SmallDecoder(false), {.sequences = 1, .sequence_length = 4});
   ASSERT_EQ(outline.units.size(), 4u);

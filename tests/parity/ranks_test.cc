@@ -53,6 +53,20 @@ TEST(SameNumbersTest, SeveralFilesGiveTheSameBitsOnAnyRanks) {
   }
 }
 
+TEST(SameNumbersTest, PackedDocumentsGiveTheSameBitsOnAnyRanksAndAreNotAStream) {
+  JobOptions options{.steps = 5, .validate_every_steps = 5, .end_of_document = ' '};
+  const JobRun one = RunOn(1, options);
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+  options.end_of_document = -1;
+  const JobRun stream = RunOn(1, options);
+  EXPECT_NE(one.steps.front().loss, stream.steps.front().loss);
+  EXPECT_NE(one.steps.back().scalars.at("validation_loss"),
+            stream.steps.back().scalars.at("validation_loss"));
+}
+
 // More ranks than the embedding has rows for: some shards hold padding only.
 TEST(SameNumbersTest, RanksThatOwnNothingOfAUnitTakePart) {
   JobOptions options{.steps = 3, .layers = 1, .hidden = 16, .inner = 16, .heads = 2, .kv_heads = 1};
