@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -70,9 +71,8 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
     return absl::InvalidArgumentError(
         absl::StrCat(kManifestName, ": it has ", *bytes, " bytes, which no manifest has"));
   }
-  const absl::StatusOr<std::string> text = files.Read(file);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<Manifest> manifest = ReadManifest(*text);
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, files.Read(file));
+  absl::StatusOr<Manifest> manifest = ReadManifest(text);
   if (!manifest.ok()) return manifest;
   std::string name = std::filesystem::path(path).filename().string();
   if (name.empty()) name = std::filesystem::path(path).parent_path().filename().string();  // "…/step-200/"
@@ -106,32 +106,28 @@ absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path)
   absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
   if (!manifest.ok()) return manifest;
   for (const ManifestFile& file : manifest->files) {
-    const absl::StatusOr<std::string> content = ReadVerified(files, path, file);
-    if (!content.ok()) return content.status();
+    TANDEM_ASSIGN_OR_RETURN(const std::string content, ReadVerified(files, path, file));
   }
   return manifest;
 }
 
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self) {
-  const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
-  if (!names.ok()) return names.status();
-  for (const std::string& name : *names) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
+  for (const std::string& name : names) {
     const std::optional<TemporaryFolder> folder = ParseTemporaryName(name);
     if (!folder.has_value() || (folder->job == self.job && folder->attempt > self.attempt)) continue;
-    const absl::Status removed = files.RemoveAll(absl::StrCat(directory, "/", name));
-    if (!removed.ok()) return removed;
+    TANDEM_RETURN_IF_ERROR(files.RemoveAll(absl::StrCat(directory, "/", name)));
   }
   return absl::OkStatus();
 }
 
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
                     const Owner& self, std::vector<int64_t>& removed) {
-  const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files, directory);
-  if (!steps.ok()) return steps.status();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files, directory));
   // Nothing is read while there is nothing to remove.
-  if (static_cast<int64_t>(steps->size()) <= keep) return absl::OkStatus();
+  if (static_cast<int64_t>(steps.size()) <= keep) return absl::OkStatus();
   int kept = 1;  // `current`
-  for (const int64_t step : *steps) {
+  for (const int64_t step : steps) {
     if (step >= current) continue;
     const std::string path = absl::StrCat(directory, "/", StepName(step));
     if (!Verify(files, path).ok()) continue;
@@ -141,10 +137,9 @@ absl::Status Retain(platform::Files& files, const std::string& directory, int ke
     }
     // Out of its name first: a removal that stops half-way leaves no damaged checkpoint behind.
     const std::string doomed = absl::StrCat(directory, "/", TemporaryName(step, self));
-    const absl::Status renamed = files.Rename(path, doomed);
-    if (!renamed.ok()) return renamed;
+    TANDEM_RETURN_IF_ERROR(files.Rename(path, doomed));
     removed.push_back(step);  // it has lost its name, whatever becomes of its files
-    if (absl::Status status = files.RemoveAll(doomed); !status.ok()) return status;
+    TANDEM_RETURN_IF_ERROR(files.RemoveAll(doomed));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -119,8 +120,7 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
     }
     Manifest manifest = FromJson(json);
     manifest.version = static_cast<int>(version);
-    const absl::Status covered = CheckCoverage(manifest);
-    if (!covered.ok()) return covered;
+    TANDEM_RETURN_IF_ERROR(CheckCoverage(manifest));
     return manifest;
   } catch (const Json::exception& error) {
     return Damaged(error.what());

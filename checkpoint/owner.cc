@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/folder.h"
+#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -63,11 +64,9 @@ struct Sighting {
 };
 
 absl::StatusOr<Sighting> Look(platform::Files& files, const std::string& directory) {
-  const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
-  if (!owner.ok()) return owner.status();
-  const absl::StatusOr<absl::Time> renewed = files.ModificationTime(PathIn(directory));
-  if (!renewed.ok()) return renewed.status();
-  return Sighting{.owner = *owner, .renewed = *renewed};
+  TANDEM_ASSIGN_OR_RETURN(const Owner owner, ReadOwner(files, directory));
+  TANDEM_ASSIGN_OR_RETURN(const absl::Time renewed, files.ModificationTime(PathIn(directory)));
+  return Sighting{.owner = owner, .renewed = renewed};
 }
 
 // AlreadyExists where the directory has an owner.
@@ -81,7 +80,7 @@ absl::Status PublishOwner(platform::Files& files, const std::string& directory, 
 
 absl::Status ReplaceOwner(platform::Files& files, const std::string& directory, const Owner& self) {
   const std::string temporary = TemporaryIn(directory, self);
-  if (absl::Status status = files.Write(temporary, ToJson(self)); !status.ok()) return status;
+  TANDEM_RETURN_IF_ERROR(files.Write(temporary, ToJson(self)));
   return files.Rename(temporary, PathIn(directory));
 }
 
@@ -98,7 +97,7 @@ class Newcomer {
       if (absl::IsNotFound(seen.status())) {
         const absl::Status published = PublishOwner(files_, directory_, self_);
         if (!absl::IsAlreadyExists(published)) return published;
-        if (absl::Status status = WaitForSight(); !status.ok()) return status;
+        TANDEM_RETURN_IF_ERROR(WaitForSight());
         continue;
       }
       if (!seen.ok()) return seen.status();
@@ -110,7 +109,7 @@ class Newcomer {
       }
       if (first_.has_value() && !first_->SameAs(*seen)) return InUse(seen->owner);
       first_ = *seen;
-      if (absl::Status status = WaitForRenewal(); !status.ok()) return status;
+      TANDEM_RETURN_IF_ERROR(WaitForRenewal());
     }
   }
 
@@ -131,10 +130,10 @@ class Newcomer {
   absl::Status WaitForRenewal() {
     const std::string temporary = TemporaryIn(directory_, self_);
     if (quiet_ >= kPatience) {
-      if (absl::Status status = files_.Rename(temporary, PathIn(directory_)); !status.ok()) return status;
+      TANDEM_RETURN_IF_ERROR(files_.Rename(temporary, PathIn(directory_)));
       replaced_ = true;
-    } else if (absl::Status status = files_.Write(temporary, ToJson(self_)); !status.ok()) {
-      return status;
+    } else {
+      TANDEM_RETURN_IF_ERROR(files_.Write(temporary, ToJson(self_)));
     }
     pause_();
     quiet_ += kRenewal;
@@ -171,26 +170,23 @@ std::string ToText(const Owner& owner) {
 }
 
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory) {
-  const absl::StatusOr<int64_t> bytes = files.Size(PathIn(directory));
-  if (!bytes.ok()) return bytes.status();
-  if (*bytes > kMostOwnerBytes) return ParseOwner("");
-  const absl::StatusOr<std::string> text = files.Read(PathIn(directory));
-  if (!text.ok()) return text.status();
-  return ParseOwner(*text);
+  TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(PathIn(directory)));
+  if (bytes > kMostOwnerBytes) return ParseOwner("");
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, files.Read(PathIn(directory)));
+  return ParseOwner(text);
 }
 
 absl::Status TakeOwnership(platform::Files& files, const std::string& directory, const Owner& self,
                            const std::function<void()>& pause) {
-  if (absl::Status status = files.CreateFolders(directory); !status.ok()) return status;
+  TANDEM_RETURN_IF_ERROR(files.CreateFolders(directory));
   const absl::Status taken = Newcomer(files, directory, self, pause).Take();
   if (!taken.ok()) files.RemoveAll(TemporaryIn(directory, self)).IgnoreError();  // the first error counts
   return taken;
 }
 
 absl::Status RenewOwnership(platform::Files& files, const std::string& directory, const Owner& self) {
-  const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
-  if (!owner.ok()) return owner.status();
-  if (IsOther(*owner, self)) return Lost(directory, *owner, self);
+  TANDEM_ASSIGN_OR_RETURN(const Owner owner, ReadOwner(files, directory));
+  if (IsOther(owner, self)) return Lost(directory, owner, self);
   return files.Touch(PathIn(directory));
 }
 

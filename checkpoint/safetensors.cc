@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -178,15 +179,14 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
       continue;
     }
     TensorInFile tensor;
-    const absl::StatusOr<Entry> entry = ReadEntry(name, json, tensor);
-    if (!entry.ok()) return entry.status();
-    if (entry->end > static_cast<int64_t>(buffer.size())) {
-      return Bad(absl::StrCat("tensor '", name, "' ends at ", entry->end, ", the buffer at ", buffer.size()));
+    TANDEM_ASSIGN_OR_RETURN(const Entry entry, ReadEntry(name, json, tensor));
+    if (entry.end > static_cast<int64_t>(buffer.size())) {
+      return Bad(absl::StrCat("tensor '", name, "' ends at ", entry.end, ", the buffer at ", buffer.size()));
     }
     tensor.data =
-        buffer.substr(static_cast<size_t>(entry->begin), static_cast<size_t>(entry->end - entry->begin));
+        buffer.substr(static_cast<size_t>(entry.begin), static_cast<size_t>(entry.end - entry.begin));
     file.tensors.emplace(name, std::move(tensor));
-    entries.push_back(*entry);
+    entries.push_back(entry);
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

@@ -16,6 +16,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_type.h"
 #include "comm/communicator.h"
+#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -128,14 +129,13 @@ class Saving {
     Saved there;
     Guarded([&]() -> absl::Status {
       if (comm_.rank() != 0) return absl::OkStatus();
-      if (absl::Status status = files_.CreateFolders(directory_); !status.ok()) return status;
-      if (absl::Status status = CheckOwner(files_, directory_, self_); !status.ok()) return status;
-      if (absl::Status status = RemoveTemporaries(files_, directory_, self_); !status.ok()) return status;
-      const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files_, directory_);
-      if (!steps.ok()) return steps.status();
-      for (const int64_t step : *steps) {
+      TANDEM_RETURN_IF_ERROR(files_.CreateFolders(directory_));
+      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+      TANDEM_RETURN_IF_ERROR(RemoveTemporaries(files_, directory_, self_));
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, directory_));
+      for (const int64_t step : steps) {
         if (step != info_.step) continue;
-        if (absl::Status status = LookAtExisting(there); !status.ok()) return status;
+        TANDEM_RETURN_IF_ERROR(LookAtExisting(there));
         if (!there.path.empty()) return absl::OkStatus();
       }
       return files_.CreateFolders(temporary_);
@@ -163,7 +163,7 @@ class Saving {
       return absl::OkStatus();
     }
     const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
-    if (absl::Status status = files_.RemoveAll(aside); !status.ok()) return status;
+    TANDEM_RETURN_IF_ERROR(files_.RemoveAll(aside));
     return files_.Rename(path_, aside);
   }
 
@@ -186,13 +186,11 @@ class Saving {
       tensors.push_back(
           {.name = shard.name, .dtype = dtype, .shape = {elements}, .data = shard.data->const_data_ptr()});
     }
-    const absl::StatusOr<std::string> content = WriteSafetensors(tensors, {{"format", "pt"}});
-    if (!content.ok()) return content.status();
+    TANDEM_ASSIGN_OR_RETURN(const std::string content, WriteSafetensors(tensors, {{"format", "pt"}}));
     own.file = {.name = absl::StrFormat("rank-%05d.safetensors", comm_.rank()),
-                .bytes = static_cast<int64_t>(content->size()),
-                .digest = Digest(*content)};
-    const absl::Status written = files_.Write(absl::StrCat(temporary_, "/", own.file.name), *content);
-    if (!written.ok()) return written;
+                .bytes = static_cast<int64_t>(content.size()),
+                .digest = Digest(content)};
+    TANDEM_RETURN_IF_ERROR(files_.Write(absl::StrCat(temporary_, "/", own.file.name), content));
     return files_.SyncFolder(temporary_);
   }
 
@@ -200,22 +198,19 @@ class Saving {
   absl::Status Commit(const std::vector<std::string>& texts, Saved& saved) {
     if (comm_.rank() != 0) return absl::OkStatus();
     Manifest manifest{.info = info_};
-    if (absl::Status status = Collect(texts, manifest); !status.ok()) return status;
+    TANDEM_RETURN_IF_ERROR(Collect(texts, manifest));
     const ManifestText text = WriteManifest(manifest);
-    if (absl::Status status = files_.Write(absl::StrCat(temporary_, "/", kManifestName), text.text);
-        !status.ok()) {
-      return status;
-    }
-    if (absl::Status status = files_.SyncFolder(temporary_); !status.ok()) return status;
-    if (absl::Status status = CheckOwner(files_, directory_, self_); !status.ok()) return status;
+    TANDEM_RETURN_IF_ERROR(files_.Write(absl::StrCat(temporary_, "/", kManifestName), text.text));
+    TANDEM_RETURN_IF_ERROR(files_.SyncFolder(temporary_));
+    TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
     absl::Status published = files_.Publish(temporary_, path_);
     if (absl::IsAlreadyExists(published)) {  // since Begin looked
-      if (absl::Status status = LookAtExisting(saved); !status.ok()) return status;
+      TANDEM_RETURN_IF_ERROR(LookAtExisting(saved));
       if (!saved.path.empty()) return files_.RemoveAll(temporary_);
       published = files_.Publish(temporary_, path_);
     }
     if (!published.ok()) return published;
-    if (absl::Status status = files_.SyncFolder(directory_); !status.ok()) return status;
+    TANDEM_RETURN_IF_ERROR(files_.SyncFolder(directory_));
     saved = {.path = path_,
              .bytes = TotalBytes(manifest, static_cast<int64_t>(text.text.size())),
              .manifest_digest = text.digest};

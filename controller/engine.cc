@@ -8,6 +8,7 @@
 #include "controller/core/assignments.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -217,9 +218,7 @@ absl::Status Engine::Commit(const std::vector<v1::Event>& events) {
   }
   HitFailpoints("before", events);
   const auto start = std::chrono::steady_clock::now();
-  if (absl::Status status = store_.Commit(events, changed); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(store_.Commit(events, changed));
   outbox_.commit_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   HitFailpoints("after", events);
   return absl::OkStatus();
@@ -235,19 +234,16 @@ absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
     }
   }
   for (const std::string& id : ids) {
-    absl::StatusOr<std::optional<JobEntry>> row = store_.Row(id);
-    if (!row.ok()) {
-      return row.status();
-    }
+    TANDEM_ASSIGN_OR_RETURN(std::optional<JobEntry> row, store_.Row(id));
     if (const auto it = state_.jobs.find(id); it != state_.jobs.end()) {
       state_.queue.erase({it->second.runtime.submitted_seq(), id});
       state_.jobs.erase(it);
     }
-    if (row->has_value()) {
-      if ((*row)->job.state() == v1::JOB_STATE_QUEUED) {
-        state_.queue.insert({(*row)->runtime.submitted_seq(), id});
+    if (row.has_value()) {
+      if (row->job.state() == v1::JOB_STATE_QUEUED) {
+        state_.queue.insert({row->runtime.submitted_seq(), id});
       }
-      state_.jobs.emplace(id, **std::move(row));
+      state_.jobs.emplace(id, *std::move(row));
     }
   }
   state_.last_seq = store_.LastSeq();

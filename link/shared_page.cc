@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 
 namespace tandem::link {
 namespace {
@@ -53,9 +54,8 @@ absl::StatusOr<MappedPage> MappedPage::Attach(int fd) {
         absl::StrCat("descriptor ", fd, " is not a shared page: it holds ", info.st_size, " bytes"));
   }
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  const absl::StatusOr<void*> memory = Map(fd);
-  if (!memory.ok()) return memory.status();
-  return MappedPage(fd, static_cast<SharedPage*>(*memory));
+  TANDEM_ASSIGN_OR_RETURN(void* const memory, Map(fd));
+  return MappedPage(fd, static_cast<SharedPage*>(memory));
 }
 
 MappedPage::MappedPage(MappedPage&& other) noexcept

@@ -7,6 +7,7 @@
 
 #include "parallel/data_parallel_mesh.h"
 #include "parallel/process_groups.h"
+#include "platform/status_macros.h"
 
 namespace tandem::parallel {
 namespace {
@@ -54,11 +55,8 @@ std::vector<Group> Listed(const ProcessGroups& groups) {
 }
 
 absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes) {
-  const absl::StatusOr<ProcessGroups> groups = JobGroups(sizes);
-  if (!groups.ok()) {
-    return groups.status();
-  }
-  return Listed(*groups);
+  TANDEM_ASSIGN_OR_RETURN(const ProcessGroups groups, JobGroups(sizes));
+  return Listed(groups);
 }
 
 std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "parallel/rank_lists.h"
+#include "platform/status_macros.h"
 
 namespace tandem::parallel {
 namespace {
@@ -160,23 +161,20 @@ absl::StatusOr<ProcessGroups> ProcessGroups::Make(const GridSizes& sizes,
                         [](std::string* out, const Row& row) { absl::StrAppend(out, row.name); })));
     }
   }
-  const absl::StatusOr<Grids> grids = MakeGrids(sizes);
-  if (!grids.ok()) {
-    return grids.status();
-  }
-  const std::vector<std::string> wanted = WithParents(*grids, names);
+  TANDEM_ASSIGN_OR_RETURN(const Grids grids, MakeGrids(sizes));
+  const std::vector<std::string> wanted = WithParents(grids, names);
   std::vector<GroupKind> kinds;
   for (const Row& row : kRows) {
     if (std::find(wanted.begin(), wanted.end(), row.name) == wanted.end()) {
       continue;
     }
     if (row.lists != nullptr) {
-      if (Lists lists = row.lists(*grids); !lists.empty()) {
+      if (Lists lists = row.lists(grids); !lists.empty()) {
         kinds.push_back({.name = row.name, .groups = std::move(lists)});
       }
     } else if (row.clone_of == nullptr) {
-      AddLevels(*grids, kinds);
-    } else if (const char* parent = row.clone_of(*grids)) {
+      AddLevels(grids, kinds);
+    } else if (const char* parent = row.clone_of(grids)) {
       kinds.push_back({.name = row.name, .groups = FindIn(kinds, parent)->groups, .clone_of = parent});
     }
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/step_work.h"
+#include "platform/status_macros.h"
 #include "schedules/simulate/timeline.h"
 
 namespace tandem::plan {
@@ -95,9 +96,7 @@ int64_t SlowedNanoseconds(const JobPlan& plan, const Prediction& prediction) {
 }
 
 absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceProfile& profile) {
-  if (absl::Status rates = CheckRates(plan, profile); !rates.ok()) {
-    return rates;
-  }
+  TANDEM_RETURN_IF_ERROR(CheckRates(plan, profile));
   const schedules::Workload workload = WorkloadOf(plan);
   const schedules::ComputeRate& rate = profile.compute.at(ComputeName(plan));
   const schedules::Program& program = plan.stage.train;

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 
 namespace tandem::platform {
 namespace {
@@ -107,9 +108,7 @@ absl::Status ListGlob(const std::string& pattern, std::vector<std::string>& file
       }
       return ErrnoStatus(errno, "cannot look at", path);
     }
-    if (absl::Status status = ListPath(path, info, files); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(ListPath(path, info, files));
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 
 namespace tandem::platform {
 namespace {
@@ -25,12 +26,11 @@ absl::Status Failed(absl::string_view operation, const std::string& path) {
 class MachineFiles final : public Files {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override {
-    const absl::StatusOr<Descriptor> file = OpenRegularFile(path, O_RDONLY);
-    if (!file.ok()) return file.status();
+    TANDEM_ASSIGN_OR_RETURN(const Descriptor file, OpenRegularFile(path, O_RDONLY));
     std::string content;
     char buffer[1 << 16];
     while (true) {
-      const ssize_t got = read(file->get(), buffer, sizeof(buffer));
+      const ssize_t got = read(file.get(), buffer, sizeof(buffer));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return Failed("read", path);
       if (got == 0) return content;
@@ -39,16 +39,15 @@ class MachineFiles final : public Files {
   }
 
   absl::Status Write(const std::string& path, std::string_view content) override {
-    absl::StatusOr<Descriptor> file = OpenRegularFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    if (!file.ok()) return file.status();
+    TANDEM_ASSIGN_OR_RETURN(Descriptor file, OpenRegularFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
     while (!content.empty()) {
-      const ssize_t put = write(file->get(), content.data(), content.size());
+      const ssize_t put = write(file.get(), content.data(), content.size());
       if (put < 0 && errno == EINTR) continue;
       if (put < 0) return Failed("write", path);
       content.remove_prefix(static_cast<size_t>(put));
     }
-    if (fsync(file->get()) != 0) return Failed("fsync", path);
-    if (close(file->Release()) != 0) return Failed("close", path);
+    if (fsync(file.get()) != 0) return Failed("fsync", path);
+    if (close(file.Release()) != 0) return Failed("close", path);
     return absl::OkStatus();
   }
 
@@ -119,24 +118,21 @@ class MachineFiles final : public Files {
   }
 
   absl::StatusOr<absl::Time> ModificationTime(const std::string& path) override {
-    const absl::StatusOr<struct stat> info = Stat(path);
-    if (!info.ok()) return info.status();
-    return absl::TimeFromTimespec(info->st_mtim);
+    TANDEM_ASSIGN_OR_RETURN(const struct stat info, Stat(path));
+    return absl::TimeFromTimespec(info.st_mtim);
   }
 
   absl::StatusOr<int64_t> Size(const std::string& path) override {
-    const absl::StatusOr<struct stat> info = Stat(path);
-    if (!info.ok()) return info.status();
-    return info->st_size;
+    TANDEM_ASSIGN_OR_RETURN(const struct stat info, Stat(path));
+    return info.st_size;
   }
 
  private:
   // NFS asks the server when a file is opened, and answers stat(2) from its cache.
   static absl::StatusOr<struct stat> Stat(const std::string& path) {
-    const absl::StatusOr<Descriptor> file = OpenRegularFile(path, O_RDONLY);
-    if (!file.ok()) return file.status();
+    TANDEM_ASSIGN_OR_RETURN(const Descriptor file, OpenRegularFile(path, O_RDONLY));
     struct stat info;
-    if (fstat(file->get(), &info) != 0) return Failed("stat", path);
+    if (fstat(file.get(), &info) != 0) return Failed("stat", path);
     return info;
   }
 };
@@ -164,7 +160,7 @@ absl::Status ReplaceFile(Files& files, const std::string& path, std::string_view
     files.RemoveAll(temporary).IgnoreError();  // gives the space of a full disk back; the first error counts
     return status;
   }
-  if (const absl::Status status = files.Rename(temporary, path); !status.ok()) return status;
+  TANDEM_RETURN_IF_ERROR(files.Rename(temporary, path));
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return files.SyncFolder(folder.empty() ? "." : folder);
 }

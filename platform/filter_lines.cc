@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 
 namespace tandem::platform {
 namespace {
@@ -39,7 +40,7 @@ class Output {
   }
 
   absl::Status Sync() {
-    if (absl::Status status = Flush(); !status.ok()) return status;
+    TANDEM_RETURN_IF_ERROR(Flush());
     return fsync(fd_) == 0 ? absl::OkStatus() : FileError(errno, "fsync", path_);
   }
 
@@ -72,7 +73,7 @@ absl::Status ForEachLine(int fd, const std::string& path, size_t most_bytes,
       }
       if (end == std::string_view::npos) break;
       if (!too_long) {
-        if (absl::Status status = line(begun); !status.ok()) return status;
+        TANDEM_RETURN_IF_ERROR(line(begun));
       }
       begun.clear();
       too_long = false;
@@ -85,13 +86,12 @@ absl::Status ForEachLine(int fd, const std::string& path, size_t most_bytes,
 
 absl::Status FilterLines(const std::string& path, size_t most_line_bytes,
                          const std::function<bool(std::string_view line)>& keep) {
-  const absl::StatusOr<Descriptor> from = OpenRegularFile(path, O_RDONLY);
-  if (!from.ok()) return from.status();
+  TANDEM_ASSIGN_OR_RETURN(const Descriptor from, OpenRegularFile(path, O_RDONLY));
   const std::string temporary = path + ".tmp";
-  const absl::StatusOr<Descriptor> to = OpenRegularFile(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  if (!to.ok()) return to.status();
-  Output output(to->get(), temporary);
-  absl::Status status = ForEachLine(from->get(), path, most_line_bytes, [&](std::string_view line) {
+  TANDEM_ASSIGN_OR_RETURN(const Descriptor to,
+                          OpenRegularFile(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+  Output output(to.get(), temporary);
+  absl::Status status = ForEachLine(from.get(), path, most_line_bytes, [&](std::string_view line) {
     return keep(line) ? output.Add(line) : absl::OkStatus();
   });
   if (status.ok()) status = output.Sync();

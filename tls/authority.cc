@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/status_macros.h"
 #include "tls/certificate.h"
 #include "tls/openssl_handles.h"
 
@@ -94,17 +95,13 @@ absl::StatusOr<Credential> MakeAuthority(const std::string& common_name, absl::T
   if (key == nullptr) {
     return Failed("a key");
   }
-  absl::StatusOr<CertificateHandle> blank = Blank(common_name, nullptr, key.get(), not_before, not_after);
-  if (!blank.ok()) {
-    return blank.status();
-  }
-  X509* certificate = blank->get();
+  TANDEM_ASSIGN_OR_RETURN(CertificateHandle blank,
+                          Blank(common_name, nullptr, key.get(), not_before, not_after));
+  X509* certificate = blank.get();
   for (const auto& [nid, value] : {std::pair(NID_basic_constraints, "critical,CA:TRUE,pathlen:0"),
                                    std::pair(NID_key_usage, "critical,keyCertSign,cRLSign"),
                                    std::pair(NID_subject_key_identifier, "hash")}) {
-    if (absl::Status status = Extend(certificate, certificate, nid, value); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(Extend(certificate, certificate, nid, value));
   }
   if (X509_sign(certificate, key.get(), EVP_sha256()) == 0) {
     return Failed("the authority's signature");
@@ -129,13 +126,11 @@ absl::StatusOr<Credential> Issue(const Credential& authority, const CertificateR
   if (key == nullptr) {
     return Failed("a key");
   }
-  absl::StatusOr<CertificateHandle> blank =
+  TANDEM_ASSIGN_OR_RETURN(
+      CertificateHandle blank,
       Blank(request.common_name, X509_get_subject_name(ca.get()), key.get(), request.not_before,
-            std::min(request.not_after, Describe(ca.get()).not_after));
-  if (!blank.ok()) {
-    return blank.status();
-  }
-  X509* certificate = blank->get();
+            std::min(request.not_after, Describe(ca.get()).not_after)));
+  X509* certificate = blank.get();
   const std::string usage = !request.hosts.empty() && !request.uri.empty() ? "serverAuth,clientAuth"
                             : !request.hosts.empty()                       ? "serverAuth"
                                                                            : "clientAuth";
@@ -149,9 +144,7 @@ absl::StatusOr<Credential> Issue(const Credential& authority, const CertificateR
     if (value.empty()) {
       continue;
     }
-    if (absl::Status status = Extend(certificate, ca.get(), nid, value); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(Extend(certificate, ca.get(), nid, value));
   }
   if (X509_sign(certificate, ca_key.get(), EVP_sha256()) == 0) {
     return Failed("a certificate's signature");

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 
 namespace tandem::tls {
 namespace {
@@ -24,11 +25,8 @@ absl::StatusOr<TlsTexts> Read(const TlsFiles& files) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Open(const TlsFiles& files) {
-  absl::StatusOr<TlsTexts> texts = Read(files);
-  if (!texts.ok()) {
-    return texts.status();
-  }
-  return std::unique_ptr<ClientTls>(new ClientTls(files, *std::move(texts)));
+  TANDEM_ASSIGN_OR_RETURN(TlsTexts texts, Read(files));
+  return std::unique_ptr<ClientTls>(new ClientTls(files, std::move(texts)));
 }
 
 TlsTexts ClientTls::Current() {

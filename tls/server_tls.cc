@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 #include "tls/openssl_handles.h"
 #include "tls/tls_stream.h"
 
@@ -75,17 +76,13 @@ absl::StatusOr<ContextHandle> MakeContext(const TlsTexts& texts, const TlsFiles&
                                       SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
   TlsStream::AskForCertificates(context.get());
-  if (absl::Status status = UseChain(context.get(), texts.certificate, files.certificate); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(UseChain(context.get(), texts.certificate, files.certificate));
   const BioHandle key_text = BioOf(texts.key);
   const KeyHandle key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
   if (SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
     return Refused("the key cannot be used", files.key);
   }
-  if (absl::Status status = Believe(context.get(), texts.ca); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(Believe(context.get(), texts.ca));
   return context;
 }
 
@@ -116,33 +113,24 @@ absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const TlsFiles& files
 }
 
 absl::Status ServerTls::Load() {
-  const absl::StatusOr<TlsTexts> texts = ReadValidTlsFiles(files_, absl::Now());
-  if (!texts.ok()) {
-    return texts.status();
-  }
-  if (!texts->own.for_servers) {
+  TANDEM_ASSIGN_OR_RETURN(const TlsTexts texts, ReadValidTlsFiles(files_, absl::Now()));
+  if (!texts.own.for_servers) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--tls-cert: ", files_.certificate, " (", texts->own.subject,
+        absl::StrCat("--tls-cert: ", files_.certificate, " (", texts.own.subject,
                      ") is not a certificate for servers (its extended key usage lacks serverAuth); give the "
                      "controller's, as `tandem certs issue --host` makes it"));
   }
-  absl::StatusOr<ContextHandle> context = MakeContext(*texts, files_);
-  if (!context.ok()) {
-    return context.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(ContextHandle context, MakeContext(texts, files_));
   const absl::MutexLock lock(&mu_);
-  context_ = std::shared_ptr<SSL_CTX>(context->release(), SSL_CTX_free);
-  not_after_ = texts->own.not_after;
+  context_ = std::shared_ptr<SSL_CTX>(context.release(), SSL_CTX_free);
+  not_after_ = texts.own.not_after;
   return absl::OkStatus();
 }
 
 absl::Status ServerTls::LoadRevoked() {
-  absl::StatusOr<RevokedList> revoked = ReadRevoked(files_.revoked);
-  if (!revoked.ok()) {
-    return revoked.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(RevokedList revoked, ReadRevoked(files_.revoked));
   const absl::MutexLock lock(&mu_);
-  revoked_ = std::make_shared<const RevokedList>(*std::move(revoked));
+  revoked_ = std::make_shared<const RevokedList>(std::move(revoked));
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 #include "tls/openssl_handles.h"
 
 namespace tandem::tls {
@@ -67,9 +68,7 @@ std::string WhyNotValid(const Certificate& certificate, absl::Time now) {
 }
 
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
-  if (absl::Status named = CheckNamed(files); !named.ok()) {
-    return named;
-  }
+  TANDEM_RETURN_IF_ERROR(CheckNamed(files));
   TlsTexts out;
   for (const absl::Status& status :
        {Read("--tls-ca", files.ca, out.ca), Read("--tls-cert", files.certificate, out.certificate),
@@ -78,9 +77,7 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
       return status;
     }
   }
-  if (const absl::Status secret = CheckSecret(files.key); !secret.ok()) {
-    return secret;
-  }
+  TANDEM_RETURN_IF_ERROR(CheckSecret(files.key));
   if (const absl::Status ca = DescribePem(out.ca).status(); !ca.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--tls-ca: ", files.ca, ": ", ca.message()));
   }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "platform/status_macros.h"
 #include "tls/certificate.h"
 #include "tls/openssl_handles.h"
 #include "tls/server_tls.h"
@@ -96,17 +97,14 @@ absl::StatusOr<tls::Peer> TlsStream::Peer() const {
   if (verdict != X509_V_OK) {
     return absl::UnauthenticatedError(WhyRefused(verdict, peer));
   }
-  absl::StatusOr<Identity> identity = IdentityOf(peer.uris, tls_.domain());
-  if (!identity.ok()) {
-    return identity.status();
-  }
-  if (tls_.revoked()->Has(*identity, peer.fingerprint)) {
+  TANDEM_ASSIGN_OR_RETURN(Identity identity, IdentityOf(peer.uris, tls_.domain()));
+  if (tls_.revoked()->Has(identity, peer.fingerprint)) {
     return absl::UnauthenticatedError(
         absl::StrCat("the certificate of ", peer.subject,
                      " was revoked by the operator of this controller; ask for another"));
   }
   return tls::Peer{
-      .identity = *std::move(identity), .fingerprint = peer.fingerprint, .not_after = peer.not_after};
+      .identity = std::move(identity), .fingerprint = peer.fingerprint, .not_after = peer.not_after};
 }
 
 ssize_t TlsStream::Outcome(int result) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 
 namespace tandem::worker {
 namespace {
@@ -31,16 +32,14 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(DaemonConfig config, JobChecks checks,
                                                      const platform::Clock& clock, platform::Random& random,
                                                      platform::Files& files) {
-  absl::StatusOr<Records> records = Records::Open(files, config.state_folder);
-  if (!records.ok()) return records.status();
-  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends =
-      records->Recover(config.settings.worker_id, clock.Now());
-  if (!ends.ok()) return ends.status();
+  TANDEM_ASSIGN_OR_RETURN(Records records, Records::Open(files, config.state_folder));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::AttemptStatus> ends,
+                          records.Recover(config.settings.worker_id, clock.Now()));
   WorkerState state{.settings = config.settings};
   state.settings.incarnation = random.Next64();
-  for (const v1::AttemptStatus& end : *ends) state.ended[KeyOf(end.id())] = {.status = end};
+  for (const v1::AttemptStatus& end : ends) state.ended[KeyOf(end.id())] = {.status = end};
   return std::unique_ptr<Daemon>(
-      new Daemon(std::move(config), std::move(checks), clock, random, *std::move(records), std::move(state)));
+      new Daemon(std::move(config), std::move(checks), clock, random, std::move(records), std::move(state)));
 }
 
 Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clock, platform::Random& random,

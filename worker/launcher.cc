@@ -19,6 +19,7 @@
 #include "link/shared_page.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 #include "worker/mailbox.h"
 
 namespace tandem::worker {
@@ -118,20 +119,19 @@ class Launcher::Rank {
   }
 
   absl::Status Start() {
-    absl::StatusOr<link::MappedPage> page = link::MappedPage::Create();
-    if (!page.ok()) return page.status();
-    (*page)->attempt.store(key_.attempt.attempt);
+    TANDEM_ASSIGN_OR_RETURN(link::MappedPage page, link::MappedPage::Create());
+    page->attempt.store(key_.attempt.attempt);
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
       return absl::ErrnoToStatus(errno, "make a socket pair");
     }
     channel_.emplace(ends[0]);
     const absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
-        {.program = program_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page->fd()});
+        {.program = program_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page.fd()});
     close(ends[1]);
     if (!process.ok()) return process.status();
     const std::lock_guard lock(mu_);
-    page_ = std::move(*page);
+    page_ = std::move(page);
     (*page_)->orphan_deadline_boottime_ns.store(orphan_deadline_ns_, std::memory_order_relaxed);
     process_ = *process;
     if (killed_) kill(-process_->id.pid, SIGKILL);

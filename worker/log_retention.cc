@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 
 namespace tandem::worker {
 namespace {
@@ -49,9 +50,8 @@ absl::StatusOr<std::set<AttemptKey>> ListAttempts(platform::Files& files, const 
   if (absl::IsNotFound(jobs.status())) return attempts;
   if (!jobs.ok()) return jobs.status();
   for (const std::string& job : *jobs) {
-    const absl::StatusOr<std::vector<std::string>> names = files.List(absl::StrCat(root, "/", job));
-    if (!names.ok()) return names.status();
-    for (const std::string& name : *names) {
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(absl::StrCat(root, "/", job)));
+    for (const std::string& name : names) {
       absl::string_view number = name;
       AttemptKey key{.job = job};
       if (absl::ConsumePrefix(&number, kAttemptPrefix) && absl::SimpleAtoi(number, &key.attempt)) {
@@ -63,9 +63,7 @@ absl::StatusOr<std::set<AttemptKey>> ListAttempts(platform::Files& files, const 
 }
 
 absl::Status RemoveAttempt(platform::Files& files, const std::string& root, const AttemptKey& attempt) {
-  if (absl::Status removed = files.RemoveAll(absl::StrCat(root, "/", AttemptPath(attempt))); !removed.ok()) {
-    return removed;
-  }
+  TANDEM_RETURN_IF_ERROR(files.RemoveAll(absl::StrCat(root, "/", AttemptPath(attempt))));
   const std::string job = absl::StrCat(root, "/", attempt.job);
   const absl::StatusOr<std::vector<std::string>> others = files.List(job);
   return others.ok() && others->empty() ? files.RemoveAll(job) : absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "platform/clock.h"
 #include "platform/files.h"
+#include "platform/status_macros.h"
 
 namespace tandem::worker {
 namespace {
@@ -43,10 +44,9 @@ bool HasEnded(const std::vector<std::string>& fields) {
 }  // namespace
 
 absl::StatusOr<ProcessId> Identify(pid_t pid) {
-  const absl::StatusOr<std::vector<std::string>> fields = ReadStat(pid);
-  if (!fields.ok()) return fields.status();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> fields, ReadStat(pid));
   ProcessId process{.pid = pid};
-  if (HasEnded(*fields) || !absl::SimpleAtoi((*fields)[kStartTime], &process.start_time)) {
+  if (HasEnded(fields) || !absl::SimpleAtoi(fields[kStartTime], &process.start_time)) {
     return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
   }
   return process;

@@ -14,6 +14,7 @@
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 #include "proto/time.h"
 #include "worker/cause.h"
 
@@ -30,11 +31,10 @@ std::string EndFile(const std::string& folder) { return folder + "/ended.pb"; }
 
 absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string& folder,
                                       const LogLimits& log_limits) {
-  if (const absl::Status status = files.CreateFolders(folder); !status.ok()) return status;
+  TANDEM_RETURN_IF_ERROR(files.CreateFolders(folder));
   const std::string path = folder + "/lock";
-  absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDWR | O_CREAT, 0644);
-  if (!file.ok()) return file.status();
-  const int fd = file->get();
+  TANDEM_ASSIGN_OR_RETURN(platform::Descriptor file, platform::OpenRegularFile(path, O_RDWR | O_CREAT, 0644));
+  const int fd = file.get();
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     char pid[32] = {};
     const ssize_t got = read(fd, pid, sizeof(pid) - 1);
@@ -46,7 +46,7 @@ absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string&
   if (ftruncate(fd, 0) != 0 || write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
     return absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
   }
-  return Records(files, folder, log_limits, file->Release());
+  return Records(files, folder, log_limits, file.Release());
 }
 
 Records::Records(Records&& other) noexcept
@@ -80,14 +80,14 @@ absl::Status Records::WriteRanks(const AttemptKey& attempt, const RanksRecord& r
   const std::string folder = AttemptFolder(attempt);
   const std::string log = LogFile({attempt, 0});
   for (const std::string& needed : {folder, log.substr(0, log.rfind('/'))}) {
-    if (const absl::Status status = files_.CreateFolders(needed); !status.ok()) return status;
+    TANDEM_RETURN_IF_ERROR(files_.CreateFolders(needed));
   }
   return platform::ReplaceFile(files_, RanksFile(folder), record.dump(1) + "\n");
 }
 
 absl::Status Records::WriteEnd(const v1::AttemptStatus& status) {
   const std::string folder = AttemptFolder(KeyOf(status.id()));
-  if (const absl::Status created = files_.CreateFolders(folder); !created.ok()) return created;
+  TANDEM_RETURN_IF_ERROR(files_.CreateFolders(folder));
   TANDEM_FAILPOINT("worker.before_record_end");
   const absl::Status written = platform::ReplaceFile(files_, EndFile(folder), status.SerializeAsString());
   TANDEM_FAILPOINT("worker.after_record_end");
@@ -96,7 +96,7 @@ absl::Status Records::WriteEnd(const v1::AttemptStatus& status) {
 
 absl::Status Records::Forget(const AttemptKey& attempt) {
   const std::string root = folder_ + "/attempts";
-  if (absl::Status removed = RemoveAttempt(files_, root, attempt); !removed.ok()) return removed;
+  TANDEM_RETURN_IF_ERROR(RemoveAttempt(files_, root, attempt));
   const absl::StatusOr<std::set<AttemptKey>> needed = ListAttempts(files_, root);
   if (needed.ok()) PruneLogs(files_, folder_ + "/logs", *needed, log_limits_);
   return needed.status();
@@ -104,13 +104,11 @@ absl::Status Records::Forget(const AttemptKey& attempt) {
 
 absl::StatusOr<std::vector<v1::AttemptStatus>> Records::Recover(const std::string& worker_id,
                                                                 absl::Time now) {
-  const absl::StatusOr<std::set<AttemptKey>> attempts = ListAttempts(files_, folder_ + "/attempts");
-  if (!attempts.ok()) return attempts.status();
+  TANDEM_ASSIGN_OR_RETURN(const std::set<AttemptKey> attempts, ListAttempts(files_, folder_ + "/attempts"));
   std::vector<v1::AttemptStatus> ends;
-  for (const AttemptKey& attempt : *attempts) {
-    absl::StatusOr<v1::AttemptStatus> end = RecoverAttempt(attempt, worker_id, now);
-    if (!end.ok()) return end.status();
-    ends.push_back(*std::move(end));
+  for (const AttemptKey& attempt : attempts) {
+    TANDEM_ASSIGN_OR_RETURN(v1::AttemptStatus end, RecoverAttempt(attempt, worker_id, now));
+    ends.push_back(std::move(end));
   }
   return ends;
 }
@@ -137,7 +135,7 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
        record.is_object() ? record.value("ranks", nlohmann::json::array()) : nlohmann::json::array()) {
     const ProcessId process{.pid = rank.value("pid", 0), .start_time = rank.value("start_time", uint64_t{0})};
     if (same_boot && process.pid > 0) {
-      if (const absl::Status killed = KillLeftover(process, kKillLimit); !killed.ok()) return killed;
+      TANDEM_RETURN_IF_ERROR(KillLeftover(process, kKillLimit));
     }
     v1::RankStatus& out = *status.add_ranks();
     out.set_rank(rank.value("rank", 0));
@@ -152,7 +150,7 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
     cause.set_worker(worker_id);
     *cause.mutable_time() = proto::ToProto(now);
   }
-  if (const absl::Status written = WriteEnd(status); !written.ok()) return written;
+  TANDEM_RETURN_IF_ERROR(WriteEnd(status));
   return status;
 }
 

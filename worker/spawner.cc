@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "link/trainer_args.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 
 namespace tandem::worker {
 namespace {
@@ -82,9 +83,8 @@ void Reap(pid_t pid) {
 absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const RunAs* run_as) {
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() < 0) return absl::ErrnoToStatus(errno, "open /dev/null");
-  const absl::StatusOr<Descriptor> log =
-      platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
-  if (!log.ok()) return log.status();
+  TANDEM_ASSIGN_OR_RETURN(const Descriptor log,
+                          platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "make a pipe");
   const Descriptor read_end(ends[0]);
@@ -101,7 +101,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
                        .argv = argv.data(),
                        .parent = parent,
                        .null_fd = null.get(),
-                       .log_fd = log->get(),
+                       .log_fd = log.get(),
                        .control_fd = request.control_fd,
                        .page_fd = request.page_fd,
                        .error_fd = write_end.get(),

@@ -23,6 +23,7 @@
 #include "cli/cluster/contexts.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 
@@ -66,23 +67,20 @@ absl::StatusOr<NamedCluster> FindCluster(const TargetFlags& flags, const Environ
   if (named.empty() && addressed) {
     return NamedCluster{};
   }
-  const absl::StatusOr<Contexts> contexts = LoadContexts(environment);
-  if (!contexts.ok()) {
-    return contexts.status();
-  }
-  const std::string name = named.empty() ? contexts->current : named;
+  TANDEM_ASSIGN_OR_RETURN(const Contexts contexts, LoadContexts(environment));
+  const std::string name = named.empty() ? contexts.current : named;
   if (name.empty()) {
     return NamedCluster{};
   }
-  const auto found = contexts->clusters.find(name);
-  if (found == contexts->clusters.end()) {
+  const auto found = contexts.clusters.find(name);
+  if (found == contexts.clusters.end()) {
     std::vector<std::string> names;
-    for (const auto& [each, cluster] : contexts->clusters) {
+    for (const auto& [each, cluster] : contexts.clusters) {
       names.push_back(Escape(each));
     }
     return absl::InvalidArgumentError(absl::StrCat(
         by_flag ? "--context: " : "TANDEM_CONTEXT: ", Escape(name), " is not in ",
-        contexts->file.empty() ? "~/.config/tandem/config.yaml, which is not there" : contexts->file,
+        contexts.file.empty() ? "~/.config/tandem/config.yaml, which is not there" : contexts.file,
         "; allowed: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
   }
   return found->second;
@@ -115,26 +113,20 @@ absl::StatusOr<Address> FindTarget(const TargetFlags& flags, const Environment& 
 }  // namespace
 
 absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment) {
-  const absl::StatusOr<NamedCluster> cluster = FindCluster(flags, environment);
-  if (!cluster.ok()) {
-    return cluster.status();
-  }
-  absl::StatusOr<Address> address = FindTarget(flags, environment, *cluster);
+  TANDEM_ASSIGN_OR_RETURN(const NamedCluster cluster, FindCluster(flags, environment));
+  absl::StatusOr<Address> address = FindTarget(flags, environment, cluster);
   if (!address.ok() || absl::StartsWith(address->target, "unix:")) {
     return address;
   }
   const tls::TlsFiles files = {
-      .ca = FirstOf(flags.tls.ca, environment.tandem_tls_ca, cluster->tls.ca),
-      .certificate = FirstOf(flags.tls.certificate, environment.tandem_tls_cert, cluster->tls.certificate),
-      .key = FirstOf(flags.tls.key, environment.tandem_tls_key, cluster->tls.key),
+      .ca = FirstOf(flags.tls.ca, environment.tandem_tls_ca, cluster.tls.ca),
+      .certificate = FirstOf(flags.tls.certificate, environment.tandem_tls_cert, cluster.tls.certificate),
+      .key = FirstOf(flags.tls.key, environment.tandem_tls_key, cluster.tls.key),
       .server_name =
-          FirstOf(flags.tls.server_name, environment.tandem_tls_server_name, cluster->tls.server_name)};
+          FirstOf(flags.tls.server_name, environment.tandem_tls_server_name, cluster.tls.server_name)};
   if (files.given()) {
-    absl::StatusOr<tls::TlsTexts> texts = tls::ReadTlsFiles(files);
-    if (!texts.ok()) {
-      return texts.status();
-    }
-    address->tls = std::make_shared<const tls::TlsTexts>(*std::move(texts));
+    TANDEM_ASSIGN_OR_RETURN(tls::TlsTexts texts, tls::ReadTlsFiles(files));
+    address->tls = std::make_shared<const tls::TlsTexts>(std::move(texts));
     address->files = files;
   }
   return address;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/cluster/connection.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -95,12 +96,10 @@ absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobS
   request.set_brief(brief);
   request.mutable_states()->Assign(states.begin(), states.end());
   do {
-    absl::StatusOr<v1::ListJobsResponse> page = CallUnary(*connection_, &v1::Jobs::Stub::ListJobs, request);
-    if (!page.ok()) {
-      return page.status();
-    }
-    jobs.insert(jobs.end(), page->jobs().begin(), page->jobs().end());
-    request.set_page_token(page->next_page_token());
+    TANDEM_ASSIGN_OR_RETURN(v1::ListJobsResponse page,
+                            CallUnary(*connection_, &v1::Jobs::Stub::ListJobs, request));
+    jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
+    request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   return jobs;
 }
@@ -109,13 +108,10 @@ absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers(absl::Duration timeo
   std::vector<v1::Worker> workers;
   v1::ListWorkersRequest request;
   do {
-    absl::StatusOr<v1::ListWorkersResponse> page =
-        CallUnary(*connection_, &v1::Jobs::Stub::ListWorkers, request, timeout);
-    if (!page.ok()) {
-      return page.status();
-    }
-    workers.insert(workers.end(), page->workers().begin(), page->workers().end());
-    request.set_page_token(page->next_page_token());
+    TANDEM_ASSIGN_OR_RETURN(v1::ListWorkersResponse page,
+                            CallUnary(*connection_, &v1::Jobs::Stub::ListWorkers, request, timeout));
+    workers.insert(workers.end(), page.workers().begin(), page.workers().end());
+    request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   return workers;
 }
@@ -126,13 +122,10 @@ absl::StatusOr<std::vector<v1::Event>> Client::ListEvents(const std::string& job
   request.set_job(job);
   request.set_after_seq(after_seq);
   do {
-    absl::StatusOr<v1::ListEventsResponse> page =
-        CallUnary(*connection_, &v1::Jobs::Stub::ListEvents, request);
-    if (!page.ok()) {
-      return page.status();
-    }
-    events.insert(events.end(), page->events().begin(), page->events().end());
-    request.set_page_token(page->next_page_token());
+    TANDEM_ASSIGN_OR_RETURN(v1::ListEventsResponse page,
+                            CallUnary(*connection_, &v1::Jobs::Stub::ListEvents, request));
+    events.insert(events.end(), page.events().begin(), page.events().end());
+    request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   return events;
 }
@@ -146,15 +139,12 @@ absl::Status Client::ListReports(const std::string& job, int64_t first_step, int
   request.set_norms(norms);
   request.set_page_size(norms ? 16 : 1000);  // a report with norms may have 100 kB, a message 4 MiB
   do {
-    absl::StatusOr<v1::ListReportsResponse> page =
-        CallUnary(*connection_, &v1::Jobs::Stub::ListReports, request);
-    if (!page.ok()) {
-      return page.status();
-    }
-    if (!each(*page)) {
+    TANDEM_ASSIGN_OR_RETURN(v1::ListReportsResponse page,
+                            CallUnary(*connection_, &v1::Jobs::Stub::ListReports, request));
+    if (!each(page)) {
       break;
     }
-    request.set_page_token(page->next_page_token());
+    request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   return absl::OkStatus();
 }

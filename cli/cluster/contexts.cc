@@ -17,6 +17,7 @@
 #include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
 #include "platform/files.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -240,9 +241,7 @@ absl::Status SaveContexts(const Contexts& contexts, const Environment& environme
   if (!again.ok() || again->clusters != contexts.clusters) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": YAML cannot hold these texts; use plain UTF-8"));
   }
-  if (absl::Status made = files.CreateFolders(folder); !made.ok()) {
-    return made;
-  }
+  TANDEM_RETURN_IF_ERROR(files.CreateFolders(folder));
   return platform::ReplaceFile(files, file, text);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 #include "tls/tls_files.h"
 
 namespace tandem::cli {
@@ -44,9 +45,7 @@ absl::Status WriteNew(const std::string& path, const std::string& text, mode_t m
 absl::Status WriteInPlace(const std::string& path, const std::string& text, mode_t mode) {
   const std::string fresh = path + ".new";
   unlink(fresh.c_str());  // of a renewal that was cut off
-  if (absl::Status status = WriteNew(fresh, text, mode); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(WriteNew(fresh, text, mode));
   return platform::SystemFiles().Rename(fresh, path);
 }
 
@@ -82,9 +81,7 @@ absl::Status CredentialFolder::CheckFree(const std::vector<std::string>& names) 
 }
 
 absl::Status CredentialFolder::Add(const std::string& name, const tls::Credential& credential) const {
-  if (absl::Status status = WriteNew(KeyFile(name), credential.key, kSecret); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(WriteNew(KeyFile(name), credential.key, kSecret));
   return WriteNew(CertificateFile(name), credential.certificate, kPublic);
 }
 
@@ -92,9 +89,7 @@ absl::Status CredentialFolder::Replace(const std::string& name, const tls::Crede
   if (const absl::StatusOr<tls::Credential> former = Read(name); !former.ok()) {
     return former.status();
   }
-  if (absl::Status status = WriteInPlace(KeyFile(name), credential.key, kSecret); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(WriteInPlace(KeyFile(name), credential.key, kSecret));
   return WriteInPlace(CertificateFile(name), credential.certificate, kPublic);
 }
 

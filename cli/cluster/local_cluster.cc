@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "platform/clock.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -81,24 +82,20 @@ std::string LocalCluster::logs() const { return options_.state + "/logs"; }
 
 absl::Status LocalCluster::StartDaemon(const std::string& name, const std::string& program,
                                        std::vector<std::string> arguments) {
-  absl::StatusOr<DaemonProcess> daemon =
+  TANDEM_ASSIGN_OR_RETURN(
+      DaemonProcess daemon,
       DaemonProcess::Start({.name = name == "controller" ? "the controller" : "worker " + name,
                             .program = options_.bin_dir + "/" + program,
                             .arguments = std::move(arguments),
-                            .log = logs() + "/" + name + ".log"});
-  if (!daemon.ok()) {
-    return daemon.status();
-  }
-  daemons_.push_back(*std::move(daemon));
+                            .log = logs() + "/" + name + ".log"}));
+  daemons_.push_back(std::move(daemon));
   return absl::OkStatus();
 }
 
 absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrupted) {
   const absl::Time deadline = platform::SteadyClock().Now() + kStartTimeout;
   while (!CanConnect(options_.address)) {
-    if (absl::Status status = Check(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(Check());
     if (interrupted()) {
       return absl::CancelledError("interrupted");
     }
@@ -115,9 +112,7 @@ absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrup
 absl::Status LocalCluster::AwaitWorkers(const std::function<bool()>& interrupted) {
   const absl::Time deadline = platform::SteadyClock().Now() + kStartTimeout;
   while (true) {
-    if (absl::Status status = Check(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(Check());
     if (interrupted()) {
       return absl::CancelledError("interrupted");
     }

@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -103,9 +104,7 @@ std::optional<RunningUp> FindRunningUp(const std::string& up_folder) {
 }
 
 absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder) {
-  if (absl::Status status = MakeFolders(folder); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(MakeFolders(folder));
   const std::string path = absl::StrCat(folder, "/", kLockFile);
   absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDWR | O_CREAT, 0600);
   if (!file.ok()) {
@@ -148,9 +147,7 @@ absl::StatusOr<std::string> MakeRunFolder(const std::string& state_root, absl::T
   // Names start with the UTC time, so their order is that of the runs.
   const std::string folder =
       absl::StrCat(runs, "/", absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()), "-", id);
-  if (absl::Status status = MakeFolders(folder); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(MakeFolders(folder));
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(runs, error), end; !error && it != end; it.increment(error)) {

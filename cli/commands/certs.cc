@@ -17,6 +17,7 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/table.h"
 #include "platform/files.h"
+#include "platform/status_macros.h"
 #include "tls/authority.h"
 #include "tls/certificate.h"
 #include "tls/identity.h"
@@ -177,14 +178,8 @@ absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& aut
                                    absl::FormatTime("%Y-%m-%d", before->not_after, absl::UTCTimeZone())));
       }
     }
-    const absl::StatusOr<tls::Credential> issued = tls::Issue(authority, each.request);
-    if (!issued.ok()) {
-      return issued.status();
-    }
-    if (absl::Status status = renew ? folder.Replace(each.name, *issued) : folder.Add(each.name, *issued);
-        !status.ok()) {
-      return status;
-    }
+    TANDEM_ASSIGN_OR_RETURN(const tls::Credential issued, tls::Issue(authority, each.request));
+    TANDEM_RETURN_IF_ERROR(renew ? folder.Replace(each.name, issued) : folder.Add(each.name, issued));
     console.Write(Stream::kOut, absl::StrCat(folder.CertificateFile(each.name), "\n"));
   }
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/table.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -108,9 +109,7 @@ int ContextList(Context& context, const ContextListOptions& options) {
 
 int ContextUse(Context& context, const ContextOptions& options) {
   return ChangeContexts(context, "use", [&](Contexts& contexts) {
-    if (absl::Status status = CheckNoTarget(context.target); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckNoTarget(context.target));
     if (!contexts.clusters.contains(options.name)) {
       return NotThere(options.name, contexts);
     }
@@ -140,13 +139,9 @@ int ContextSet(Context& context, const ContextOptions& options) {
       return absl::InvalidArgumentError(
           absl::StrCat(options.name, " is new; give its --addr, as in --addr ctl.example:7471"));
     }
-    if (absl::Status status = CheckAddress(cluster.address, "--addr"); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckAddress(cluster.address, "--addr"));
     if (cluster.tls.given()) {
-      if (absl::Status status = tls::ReadTlsFiles(cluster.tls).status(); !status.ok()) {
-        return status;
-      }
+      TANDEM_RETURN_IF_ERROR(tls::ReadTlsFiles(cluster.tls).status());
     }
     if (contexts.current.empty()) {
       contexts.current = options.name;
@@ -157,9 +152,7 @@ int ContextSet(Context& context, const ContextOptions& options) {
 
 int ContextRemove(Context& context, const ContextOptions& options) {
   return ChangeContexts(context, "remove", [&](Contexts& contexts) {
-    if (absl::Status status = CheckNoTarget(context.target); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckNoTarget(context.target));
     if (contexts.clusters.erase(options.name) == 0) {
       return NotThere(options.name, contexts);
     }

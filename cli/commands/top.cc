@@ -9,6 +9,7 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/top/top_frame.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -36,16 +37,8 @@ absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
 // `before`: what was seen last, whose reports stay until they are asked for again; `turn`: counts the looks.
 absl::StatusOr<TopState> Look(Client& client, int rows, const TopState& before, size_t turn, size_t most) {
   TopState state;
-  absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(kLive, /*brief=*/true);
-  if (!jobs.ok()) {
-    return jobs.status();
-  }
-  state.jobs = *std::move(jobs);
-  absl::StatusOr<std::vector<v1::Worker>> workers = client.ListWorkers();
-  if (!workers.ok()) {
-    return workers.status();
-  }
-  state.workers = *std::move(workers);
+  TANDEM_ASSIGN_OR_RETURN(state.jobs, client.ListJobs(kLive, /*brief=*/true));
+  TANDEM_ASSIGN_OR_RETURN(state.workers, client.ListWorkers());
   std::vector<std::string> shown = JobsWithReports(state);
   shown.resize(std::min({shown.size(), kMostReports, rows > 0 ? static_cast<size_t>(rows) : kMostReports}));
   for (const std::string& id : shown) {
@@ -57,9 +50,7 @@ absl::StatusOr<TopState> Look(Client& client, int rows, const TopState& before, 
     const std::string& id = shown[(turn * most + i) % shown.size()];
     const auto job = std::find_if(state.jobs.begin(), state.jobs.end(),
                                   [&id](const v1::Job& each) { return each.id() == id; });
-    if (const absl::Status status = AddReport(client, *job, state); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(AddReport(client, *job, state));
   }
   return state;
 }

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/status_macros.h"
 #include "schedules/check/check.h"
 #include "schedules/program/text.h"
 
@@ -105,9 +106,7 @@ absl::StatusOr<CheckAnswer> CheckWithoutWait(const plan::JobPlan& plan, int inst
 
 absl::StatusOr<CheckAnswer> CheckWithoutInstruction(const plan::JobPlan& plan, int instruction) {
   schedules::StagePrograms stage = plan.stage;
-  if (const absl::Status exists = CheckIndex(stage.train, instruction); !exists.ok()) {
-    return exists;
-  }
+  TANDEM_RETURN_IF_ERROR(CheckIndex(stage.train, instruction));
   Remove(instruction, stage.train);
   return Check(plan, stage,
                absl::StrCat(Describe(plan, instruction),

@@ -12,6 +12,7 @@
 #include "cli/watch/event_order.h"
 #include "cli/watch/watch_summary.h"
 #include "platform/clock.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -73,9 +74,7 @@ class Follower {
       if (ended_ || !status.ok()) {
         return status;
       }
-      if (absl::Status keep = Pause(pause); !keep.ok()) {
-        return keep;
-      }
+      TANDEM_RETURN_IF_ERROR(Pause(pause));
       pause = std::min(2 * pause, kLongestPause);
     }
   }
@@ -97,9 +96,7 @@ class Follower {
     absl::Time quiet_since = clock_.Now();
     absl::Time ended_since = absl::InfiniteFuture();
     while (true) {
-      if (absl::Status keep = keep_going_(); !keep.ok()) {
-        return keep;
-      }
+      TANDEM_RETURN_IF_ERROR(keep_going_());
       const WatchStream::Event event = stream->Next(kTick, response);
       const absl::Time now = clock_.Now();
       if (event == WatchStream::Event::kResponse) {
@@ -228,9 +225,7 @@ class Follower {
   absl::Status Pause(absl::Duration pause) {
     const absl::Time until = platform::SteadyClock().Now() + pause;
     while (platform::SteadyClock().Now() < until) {
-      if (absl::Status keep = keep_going_(); !keep.ok()) {
-        return keep;
-      }
+      TANDEM_RETURN_IF_ERROR(keep_going_());
       view_.Show(state_, {}, clock_.Now());
       absl::SleepFor(std::clamp(until - platform::SteadyClock().Now(), absl::ZeroDuration(), kTick));
     }

@@ -3,17 +3,15 @@
 
 #include "parallel/job_groups.h"
 #include "parallel/spec_grid.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 
 absl::StatusOr<std::vector<v1::GroupList>> GroupsOf(const v1::JobSpec& resolved) {
-  const absl::StatusOr<std::vector<parallel::Group>> groups =
-      parallel::BuildProcessGroups(parallel::GridOf(resolved.parallelism()));
-  if (!groups.ok()) {
-    return groups.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<parallel::Group> groups,
+                          parallel::BuildProcessGroups(parallel::GridOf(resolved.parallelism())));
   std::vector<v1::GroupList> out;
-  for (const parallel::Group& group : *groups) {
+  for (const parallel::Group& group : groups) {
     v1::GroupList& list = out.emplace_back();
     list.set_name(group.name);
     list.mutable_ranks()->Assign(group.ranks.begin(), group.ranks.end());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "controller/rpc/request_limits.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -104,9 +105,7 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
                      who.empty() ? "nobody" : absl::StrJoin(who, ", "), "; use a certificate of that role"));
   }
   if (request != nullptr) {
-    if (absl::Status limits = CheckLimits(*request); !limits.ok()) {
-      return limits;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
   }
   return *std::move(caller);
 }

@@ -17,6 +17,7 @@
 #include "controller/rpc/wanted_uploads.h"
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
+#include "platform/status_macros.h"
 #include "proto/names.h"
 #include "proto/time.h"
 
@@ -63,9 +64,7 @@ absl::StatusOr<v1::Job> FindOwnJob(Store& store, const std::string& name, std::s
                                    const Caller& caller) {
   absl::StatusOr<v1::Job> job = store.Lookup(name);
   if (job.ok()) {
-    if (absl::Status owner = Access::CheckOwner(caller, method, *job); !owner.ok()) {
-      return owner;
-    }
+    TANDEM_RETURN_IF_ERROR(Access::CheckOwner(caller, method, *job));
   }
   return job;
 }
@@ -107,9 +106,7 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
           call.reactor->Finish(InvalidSpec(checked.violations));
           return std::nullopt;
         }
-        if (absl::Status limits = CheckLimits(*request); !limits.ok()) {
-          return limits;
-        }
+        TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
         controller::Submit submit;
         submit.id = parts_.random.HexId(12);
         submit.owner = call.caller.identity.name;
@@ -141,19 +138,13 @@ grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* context,
                                               const v1::GetJobRequest* request, v1::Job* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.GetJob", request, [&](const Call&) {
-    absl::StatusOr<v1::Job> job = parts_.store.Lookup(request->job());
-    if (!job.ok()) {
-      return job.status();
-    }
-    *response = *std::move(job);
+    TANDEM_ASSIGN_OR_RETURN(*response, parts_.store.Lookup(request->job()));
     parts_.progress.Fill(*response);
     if (const auto groups = GroupsOf(response->resolved());
         groups.ok()) {  // another version's spec may not fit
       response->mutable_groups()->Assign(groups->begin(), groups->end());
     }
-    if (absl::Status status = FillLastStep(parts_.history, *response); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(FillLastStep(parts_.history, *response));
     const absl::StatusOr<StepTotals> totals = parts_.history.Totals(response->id());
     if (totals.ok()) {  // a damaged history costs the account alone
       *response->mutable_time() = AccountTime(*response, *totals, parts_.clock.Now());
@@ -201,17 +192,14 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
                     return absl::InvalidArgumentError(
                         "reason: at most 64 letters and digits, as in \"ClusterStopped\"");
                   }
-                  const absl::StatusOr<v1::Job> job =
-                      FindOwnJob(parts_.store, request->job(), call.method, call.caller);
-                  if (!job.ok()) {
-                    return job.status();
-                  }
+                  TANDEM_ASSIGN_OR_RETURN(const v1::Job job,
+                                          FindOwnJob(parts_.store, request->job(), call.method, call.caller));
                   controller::Cancel cancel{
-                      .job = job->id(),
+                      .job = job.id(),
                       .reason = request->reason().empty() ? "CancelledByUser" : request->reason(),
                       .actor = tls::ToText(call.caller.identity),
                       .checkpoint = request->checkpoint()};
-                  return Change(call, parts_.engine, parts_.store, *job, std::move(cancel), response,
+                  return Change(call, parts_.engine, parts_.store, job, std::move(cancel), response,
                                 [response](const v1::Job& ended) {
                                   if (ended.state() != v1::JOB_STATE_CANCELLED) {
                                     return HasEnded(ended);
@@ -226,13 +214,10 @@ grpc::ServerUnaryReactor* JobsService::Checkpoint(grpc::CallbackServerContext* c
                                                   const v1::CheckpointRequest* request, v1::Job* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.Checkpoint", request,
                 [&](const Call& call) -> std::optional<absl::Status> {
-                  const absl::StatusOr<v1::Job> job =
-                      FindOwnJob(parts_.store, request->job(), call.method, call.caller);
-                  if (!job.ok()) {
-                    return job.status();
-                  }
-                  return Change(call, parts_.engine, parts_.store, *job,
-                                AskCheckpoint{.job = job->id(), .actor = tls::ToText(call.caller.identity)},
+                  TANDEM_ASSIGN_OR_RETURN(const v1::Job job,
+                                          FindOwnJob(parts_.store, request->job(), call.method, call.caller));
+                  return Change(call, parts_.engine, parts_.store, job,
+                                AskCheckpoint{.job = job.id(), .actor = tls::ToText(call.caller.identity)},
                                 response, HasEnded);
                 });
 }
@@ -290,12 +275,9 @@ grpc::ServerUnaryReactor* JobsService::SignIn(grpc::CallbackServerContext* conte
                                               const v1::SignInRequest* request,
                                               v1::SignInResponse* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.SignIn", request, [&](const Call& call) {
-    absl::StatusOr<SignIns::Code> code = parts_.sign_ins.Issue(call.caller);
-    if (!code.ok()) {
-      return code.status();
-    }
-    response->set_code(std::move(code->secret));
-    response->set_page(std::move(code->page));
+    TANDEM_ASSIGN_OR_RETURN(SignIns::Code code, parts_.sign_ins.Issue(call.caller));
+    response->set_code(std::move(code.secret));
+    response->set_page(std::move(code.page));
     response->set_caller(tls::ToText(call.caller.identity));
     *response->mutable_code_life() = proto::ToProto(SignIns::kCodeLife);
     return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/last_step.h"
+#include "platform/status_macros.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
@@ -36,11 +37,8 @@ struct Page {
 
 template <typename Request>
 absl::StatusOr<Page> PageOf(const Request& request) {
-  const absl::StatusOr<int> size = PageSize(request.page_size());
-  if (!size.ok()) {
-    return size.status();
-  }
-  Page page{.size = *size};
+  TANDEM_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
+  Page page{.size = size};
   const std::string& token = request.page_token();
   if (!token.empty() && (!absl::SimpleAtoi(token, &page.position) || page.position <= 0)) {
     return absl::InvalidArgumentError("page_token: not one that this service gave");
@@ -132,33 +130,21 @@ absl::Status CheckBounds(const v1::ListReportsRequest& request) {
 
 absl::Status ListJobs(const v1::ListJobsRequest& request, Store& store, History& history,
                       const ProgressBoard& progress, v1::ListJobsResponse& response) {
-  const absl::StatusOr<Page> page = PageOf(request);
-  if (!page.ok()) {
-    return page.status();
-  }
-  const absl::StatusOr<std::set<v1::JobState>> states = StatesOf(request);
-  if (!states.ok()) {
-    return states.status();
-  }
-  absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> jobs =
-      store.List(page->position, page->size + 1, *states);
-  if (!jobs.ok()) {
-    return jobs.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request));
+  TANDEM_ASSIGN_OR_RETURN(const std::set<v1::JobState> states, StatesOf(request));
+  TANDEM_ASSIGN_OR_RETURN(auto jobs, store.List(page.position, page.size + 1, states));
   size_t bytes = 0;
-  for (size_t i = 0; i < jobs->size(); ++i) {
-    v1::Job& job = (*jobs)[i].second;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    v1::Job& job = jobs[i].second;
     if (request.brief()) {
       Shorten(job);
     }
     bytes += job.ByteSizeLong();
-    if (response.jobs_size() == page->size || (i > 0 && bytes > kPageBytes)) {
-      response.set_next_page_token(absl::StrCat((*jobs)[i - 1].first));
+    if (response.jobs_size() == page.size || (i > 0 && bytes > kPageBytes)) {
+      response.set_next_page_token(absl::StrCat(jobs[i - 1].first));
       break;
     }
-    if (const absl::Status status = FillLastStep(history, job); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(FillLastStep(history, job));
     progress.Fill(job);
     *response.add_jobs() = std::move(job);
   }
@@ -167,13 +153,10 @@ absl::Status ListJobs(const v1::ListJobsRequest& request, Store& store, History&
 
 absl::Status ListWorkers(const v1::ListWorkersRequest& request, const State& state, const Sessions& sessions,
                          v1::ListWorkersResponse& response) {
-  const absl::StatusOr<int> size = PageSize(request.page_size());
-  if (!size.ok()) {
-    return size.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
   for (auto it = state.workers.upper_bound(request.page_token()); it != state.workers.end(); ++it) {
-    if (response.workers_size() == *size) {
-      response.set_next_page_token(response.workers(*size - 1).id());
+    if (response.workers_size() == size) {
+      response.set_next_page_token(response.workers(size - 1).id());
       break;
     }
     v1::Worker& worker = *response.add_workers();
@@ -186,31 +169,22 @@ absl::Status ListWorkers(const v1::ListWorkersRequest& request, const State& sta
 
 absl::Status ListEvents(const v1::ListEventsRequest& request, Store& store,
                         v1::ListEventsResponse& response) {
-  const absl::StatusOr<Page> page = PageOf(request);
-  if (!page.ok()) {
-    return page.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request));
   if (request.after_seq() < 0) {
     return absl::InvalidArgumentError("after_seq: must not be negative");
   }
   std::string job_id;
   if (!request.job().empty()) {
-    const absl::StatusOr<v1::Job> job = store.Lookup(request.job());
-    if (!job.ok()) {
-      return job.status();
-    }
-    job_id = job->id();
+    TANDEM_ASSIGN_OR_RETURN(const v1::Job job, store.Lookup(request.job()));
+    job_id = job.id();
   }
-  absl::StatusOr<std::vector<v1::Event>> events =
-      store.Events(job_id, std::max(page->position, request.after_seq()), page->size + 1);
-  if (!events.ok()) {
-    return events.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::Event> events,
+                          store.Events(job_id, std::max(page.position, request.after_seq()), page.size + 1));
   size_t bytes = 0;
-  for (v1::Event& event : *events) {
+  for (v1::Event& event : events) {
     bytes += event.ByteSizeLong();
     const int count = response.events_size();
-    if (count == page->size || (count > 0 && bytes > kPageBytes)) {
+    if (count == page.size || (count > 0 && bytes > kPageBytes)) {
       response.set_next_page_token(absl::StrCat(response.events(count - 1).seq()));
       break;
     }
@@ -225,28 +199,20 @@ absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, Hi
   if (!page.ok()) {
     return page.status();
   }
-  if (const absl::Status bounds = CheckBounds(request); !bounds.ok()) {
-    return bounds;
-  }
-  const absl::StatusOr<v1::Job> job = store.Lookup(request.job());
-  if (!job.ok()) {
-    return job.status();
-  }
+  TANDEM_RETURN_IF_ERROR(CheckBounds(request));
+  TANDEM_ASSIGN_OR_RETURN(const v1::Job job, store.Lookup(request.job()));
   const bool spread = request.points() > 0;
   const History::Trim trim = [&request](v1::Norms& norms) { Select(request, norms); };
   // Norms are large: as many reports as fit in a message are read at a time.
   const int limit = request.norms() ? std::min(page->size, 32) : page->size;
-  absl::StatusOr<std::vector<v1::StepReport>> reports =
-      spread ? history.Spread(job->id(), request.first_step(), request.last_step(), request.points(),
-                              request.norms() ? trim : nullptr)
-             : history.Range(job->id(), std::max(request.first_step(), page->position + 1),
-                             request.last_step(), limit + 1, request.norms());
-  if (!reports.ok()) {
-    return reports.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports,
+                          spread ? history.Spread(job.id(), request.first_step(), request.last_step(),
+                                                  request.points(), request.norms() ? trim : nullptr)
+                                 : history.Range(job.id(), std::max(request.first_step(), page->position + 1),
+                                                 request.last_step(), limit + 1, request.norms()));
   size_t bytes = 0;
   std::string digest;
-  for (v1::StepReport& report : *reports) {
+  for (v1::StepReport& report : reports) {
     if (report.has_norms()) {
       const std::string& its = report.norms().table_digest();
       if (!digest.empty() && its != digest) {  // the norms of one page are of one table
@@ -258,12 +224,9 @@ absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, Hi
       }
       if (digest.empty()) {
         digest = its;
-        absl::StatusOr<std::optional<v1::ParameterTable>> table = history.Table(digest);
-        if (!table.ok()) {
-          return table.status();
-        }
-        if (table->has_value()) {
-          *response.mutable_table() = **std::move(table);
+        TANDEM_ASSIGN_OR_RETURN(std::optional<v1::ParameterTable> table, history.Table(digest));
+        if (table.has_value()) {
+          *response.mutable_table() = *std::move(table);
           Select(request, *response.mutable_table());
           bytes += response.table().ByteSizeLong();
         }

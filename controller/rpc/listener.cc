@@ -23,6 +23,7 @@
 #include "absl/time/clock.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -147,15 +148,12 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, int& p
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address) {
   const bool is_path = absl::StartsWith(address, "unix:");
   int port = 0;
-  const absl::StatusOr<std::vector<int>> sockets =
-      is_path ? ListenOnPath(address) : ListenOnHost(address, port);
-  if (!sockets.ok()) {
-    return sockets.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int> sockets,
+                          is_path ? ListenOnPath(address) : ListenOnHost(address, port));
   const std::string bound =
       is_path ? address : absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
   return std::unique_ptr<Listener>(
-      new Listener(bound, *sockets, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), OpenSpare()));
+      new Listener(bound, sockets, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), OpenSpare()));
 }
 
 Listener::Listener(std::string address, std::vector<int> sockets, int wake, int spare)

@@ -12,6 +12,7 @@
 #include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -84,9 +85,7 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
   };
 
   absl::Status Take() {
-    if (absl::Status limits = CheckLimits(incoming_); !limits.ok()) {
-      return limits;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckLimits(incoming_));
     const v1::AttemptId& id = incoming_.id();
     for (const v1::StepReport& report : incoming_.reports()) {
       if (report.scalars_size() > kMostScalars) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -21,11 +22,8 @@ class Checker {
     message.GetReflection()->ListFields(message, &fields);
     for (const FieldDescriptor* field : fields) {
       const std::string name = absl::StrCat(path, path.empty() ? "" : ".", field->name());
-      absl::Status status =
-          field->is_repeated() ? CheckList(message, *field, name) : CheckOne(message, *field, -1, name);
-      if (!status.ok()) {
-        return status;
-      }
+      TANDEM_RETURN_IF_ERROR(field->is_repeated() ? CheckList(message, *field, name)
+                                                  : CheckOne(message, *field, -1, name));
     }
     return absl::OkStatus();
   }
@@ -43,9 +41,7 @@ class Checker {
           absl::StrCat(name, ": ", size, " entries; allowed are at most ", limits_.list_entries));
     }
     for (int i = 0; i < size; ++i) {
-      if (absl::Status status = CheckOne(message, field, i, name); !status.ok()) {
-        return status;
-      }
+      TANDEM_RETURN_IF_ERROR(CheckOne(message, field, i, name));
     }
     return absl::OkStatus();
   }

@@ -45,6 +45,7 @@
 #include "platform/descriptor_limit.h"
 #include "platform/local_address.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 #include "platform/steady_condition.h"
 #include "proto/names.h"
 #include "proto/time.h"
@@ -288,9 +289,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       const platform::Clock& clock,
                                                       platform::Random& random) {
   for (const std::string& address : options.listen) {
-    if (absl::Status status = CheckAddress(address); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckAddress(address));
     if (!options.tls.given() && !platform::IsLocalAddress(address)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--listen ", address,
@@ -305,9 +304,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
         "out");
   }
   if (options.metrics_listen != "off") {
-    if (absl::Status status = CheckHostAndPort(options.metrics_listen, "--metrics-listen"); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckHostAndPort(options.metrics_listen, "--metrics-listen"));
   }
   platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
   auto parts = std::make_unique<Parts>(clock, random);
@@ -320,12 +317,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
         "--tls-revoked: without TLS nobody shows a certificate; give --tls-ca, --tls-cert and --tls-key too");
   }
   if (options.tls.given()) {
-    absl::StatusOr<std::unique_ptr<tls::ServerTls>> tls =
-        tls::ServerTls::Open(options.tls, options.tls_domain);
-    if (!tls.ok()) {
-      return tls.status();
-    }
-    parts->tls = *std::move(tls);
+    TANDEM_ASSIGN_OR_RETURN(parts->tls, tls::ServerTls::Open(options.tls, options.tls_domain));
   }
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.state_directory, random);
   if (!store.ok()) {
@@ -390,11 +382,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   SetArguments(builder);
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors;
   for (const std::string& address : options.listen) {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open(address);
-    if (!listener.ok()) {
-      return listener.status();
-    }
-    parts->listeners.push_back(*std::move(listener));
+    TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open(address));
+    parts->listeners.push_back(std::move(listener));
     parts->addresses.push_back(parts->listeners.back()->address());
     acceptors.push_back(builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

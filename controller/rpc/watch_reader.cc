@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "controller/core/last_step.h"
+#include "platform/status_macros.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
@@ -25,9 +26,7 @@ absl::StatusOr<std::unique_ptr<WatchReader>> WatchReader::Open(Store& store, His
                                                                const v1::WatchRequest& request,
                                                                absl::Time now) {
   std::unique_ptr<WatchReader> out(new WatchReader(store, history, progress, request));
-  if (absl::Status status = out->Begin(now); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(out->Begin(now));
   return out;
 }
 
@@ -41,11 +40,8 @@ absl::Status WatchReader::Begin(absl::Time now) {
     return absl::InvalidArgumentError("min_interval: must not be negative");
   }
   if (!request_.job().empty()) {
-    const absl::StatusOr<v1::Job> job = store_.Lookup(request_.job());
-    if (!job.ok()) {
-      return job.status();
-    }
-    job_id_ = job->id();
+    TANDEM_ASSIGN_OR_RETURN(const v1::Job job, store_.Lookup(request_.job()));
+    job_id_ = job.id();
   }
   seq_ = store_.LastSeq();
   return request_.cursor().empty() ? absl::OkStatus() : Resume(now);
@@ -70,11 +66,8 @@ absl::Status WatchReader::Resume(absl::Time now) {
     Reports& followed = reports_[reports.job_id()];
     followed.position = {.attempt = reports.attempt(), .step = reports.step()};
     // No event will say of a job that ended before the cursor that it may be let go.
-    const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(reports.job_id());
-    if (!job.ok()) {
-      return job.status();
-    }
-    if (!job->has_value() || IsTerminal((*job)->state())) {
+    TANDEM_ASSIGN_OR_RETURN(const std::optional<v1::Job> job, store_.Find(reports.job_id()));
+    if (!job.has_value() || IsTerminal(job->state())) {
       followed.ended = now;
     }
   }
@@ -163,22 +156,16 @@ absl::Status WatchReader::Follow(const v1::Job& job, absl::Time now) {
 absl::Status WatchReader::ReadSnapshot(absl::Time now) {
   std::vector<v1::Job> jobs;
   if (!job_id_.empty()) {
-    absl::StatusOr<std::optional<v1::Job>> job = store_.Find(job_id_);
-    if (!job.ok()) {
-      return job.status();
-    }
-    jobs.push_back(**std::move(job));
+    TANDEM_ASSIGN_OR_RETURN(std::optional<v1::Job> job, store_.Find(job_id_));
+    jobs.push_back(*std::move(job));
     phase_ = Phase::kSynced;
   } else {
-    absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> list = store_.List(snapshot_before_, kPage, {});
-    if (!list.ok()) {
-      return list.status();
-    }
-    for (auto& [seq, job] : *list) {
+    TANDEM_ASSIGN_OR_RETURN(auto list, store_.List(snapshot_before_, kPage, {}));
+    for (auto& [seq, job] : list) {
       snapshot_before_ = seq;
       jobs.push_back(std::move(job));
     }
-    if (list->size() < kPage) {
+    if (list.size() < kPage) {
       phase_ = Phase::kSynced;
     }
   }
@@ -187,21 +174,14 @@ absl::Status WatchReader::ReadSnapshot(absl::Time now) {
     v1::WatchResponse& response = page_.emplace_back();
     response.set_job_id(job.id());
     // The reports that come begin where the snapshot's last_step ends.
-    absl::StatusOr<History::Position> last =
-        request_.reports() ? history_.Last(job.id()) : History::Position{};
-    if (!last.ok()) {
-      return last.status();
-    }
-    if (absl::Status status = FillLastStep(history_, job); !status.ok()) {
-      return status;
-    }
+    TANDEM_ASSIGN_OR_RETURN(History::Position last,
+                            request_.reports() ? history_.Last(job.id()) : History::Position{});
+    TANDEM_RETURN_IF_ERROR(FillLastStep(history_, job));
     if (!job_id_.empty() || !IsTerminal(job.state())) {
-      if (absl::Status status = Follow(job, now); !status.ok()) {
-        return status;
-      }
+      TANDEM_RETURN_IF_ERROR(Follow(job, now));
       const auto it = reports_.find(job.id());
       if (it != reports_.end()) {
-        it->second.position = *last;
+        it->second.position = last;
       }
     }
     *response.mutable_snapshot() = std::move(job);
@@ -212,34 +192,21 @@ absl::Status WatchReader::ReadSnapshot(absl::Time now) {
 absl::StatusOr<v1::WatchResponse> WatchReader::Changed(const std::string& job_id, absl::Time now) {
   v1::WatchResponse out;
   out.set_job_id(job_id);
-  absl::StatusOr<std::optional<v1::Job>> job = store_.Find(job_id);
-  if (!job.ok()) {
-    return job.status();
-  }
-  *out.mutable_changed() = **std::move(job);
-  if (absl::Status status = FillLastStep(history_, *out.mutable_changed()); !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = Follow(out.changed(), now); !status.ok()) {
-    return status;
-  }
+  TANDEM_ASSIGN_OR_RETURN(std::optional<v1::Job> job, store_.Find(job_id));
+  *out.mutable_changed() = *std::move(job);
+  TANDEM_RETURN_IF_ERROR(FillLastStep(history_, *out.mutable_changed()));
+  TANDEM_RETURN_IF_ERROR(Follow(out.changed(), now));
   return out;
 }
 
 absl::Status WatchReader::ReadEvents(absl::Time now) {
   if (changed_due_) {  // resumed between an event and its job
-    const absl::StatusOr<std::vector<v1::Event>> last = store_.Events("", seq_ - 1, 1);
-    if (!last.ok()) {
-      return last.status();
-    }
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Event> last, store_.Events("", seq_ - 1, 1));
     changed_due_ = false;
-    if (!last->empty() && !last->front().job_id().empty()) {
-      absl::StatusOr<v1::WatchResponse> changed = Changed(last->front().job_id(), now);
-      if (!changed.ok()) {
-        return changed.status();
-      }
-      changed->set_cursor(Cursor());
-      page_.push_back(*std::move(changed));
+    if (!last.empty() && !last.front().job_id().empty()) {
+      TANDEM_ASSIGN_OR_RETURN(v1::WatchResponse changed, Changed(last.front().job_id(), now));
+      changed.set_cursor(Cursor());
+      page_.push_back(std::move(changed));
     }
   }
   absl::StatusOr<std::vector<v1::Event>> events = store_.Events(job_id_, seq_, kPage);
@@ -260,12 +227,9 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
     *response.mutable_event() = std::move(event);
     if (changed_due_) {
       changed_due_ = false;
-      absl::StatusOr<v1::WatchResponse> changed = Changed(job_id, now);
-      if (!changed.ok()) {
-        return changed.status();
-      }
-      changed->set_cursor(Cursor());
-      page_.push_back(*std::move(changed));
+      TANDEM_ASSIGN_OR_RETURN(v1::WatchResponse changed, Changed(job_id, now));
+      changed.set_cursor(Cursor());
+      page_.push_back(std::move(changed));
     }
   }
   return absl::OkStatus();
@@ -282,12 +246,9 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
     std::vector<v1::StepReport> found;
     int64_t skipped = 0;
     if (min_interval_ == absl::ZeroDuration()) {
-      absl::StatusOr<std::vector<v1::StepReport>> next =
-          history_.After(job_id, reports.position, kPage, request_.norms());
-      if (!next.ok()) {
-        return next.status();
-      }
-      found = *std::move(next);
+      TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> next,
+                              history_.After(job_id, reports.position, kPage, request_.norms()));
+      found = std::move(next);
     } else {
       const absl::StatusOr<int64_t> count = history_.CountAfter(job_id, reports.position);
       if (!count.ok()) {
@@ -296,21 +257,18 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
       if (*count > 0 && !ended && now < reports.last_sent + min_interval_) {
         due_ = std::min(due_, reports.last_sent + min_interval_);
       } else if (*count > 0) {
-        absl::StatusOr<std::optional<v1::StepReport>> newest =
-            history_.Newest(job_id, reports.position, request_.norms());
-        if (!newest.ok()) {
-          return newest.status();
-        }
-        if (newest->has_value()) {
+        TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> newest,
+                                history_.Newest(job_id, reports.position, request_.norms()));
+        if (newest.has_value()) {
           // Counted after it was read: more may have come since the first count.
-          const History::Position position{.attempt = (*newest)->attempt(), .step = (*newest)->step()};
+          const History::Position position{.attempt = newest->attempt(), .step = newest->step()};
           const absl::StatusOr<int64_t> all = history_.CountAfter(job_id, reports.position);
           const absl::StatusOr<int64_t> later = history_.CountAfter(job_id, position);
           if (!all.ok() || !later.ok()) {
             return all.ok() ? later.status() : all.status();
           }
           skipped = std::max<int64_t>(0, *all - *later - 1);
-          found.push_back(**std::move(newest));
+          found.push_back(*std::move(newest));
         }
       }
     }
@@ -318,15 +276,12 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
       reports.last_sent = now;
       const std::string digest = report.norms().table_digest();
       if (report.has_norms() && digest != reports.table) {
-        absl::StatusOr<std::optional<v1::ParameterTable>> table = history_.Table(digest);
-        if (!table.ok()) {
-          return table.status();
-        }
-        if (table->has_value()) {
+        TANDEM_ASSIGN_OR_RETURN(std::optional<v1::ParameterTable> table, history_.Table(digest));
+        if (table.has_value()) {
           v1::WatchResponse& response = page_.emplace_back();
           response.set_job_id(job_id);
           response.set_cursor(Cursor());
-          *response.mutable_table() = **std::move(table);
+          *response.mutable_table() = *std::move(table);
           reports.table = digest;
         }
       }

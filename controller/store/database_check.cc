@@ -4,16 +4,14 @@
 #include <utility>
 
 #include "platform/clock.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 
 absl::StatusOr<std::unique_ptr<DatabaseCheck>> DatabaseCheck::Start(const std::string& path,
                                                                     std::function<void(absl::Status)> done) {
-  absl::StatusOr<std::unique_ptr<Database>> db = Database::OpenFrozen(path);
-  if (!db.ok()) {
-    return db.status();
-  }
-  return std::unique_ptr<DatabaseCheck>(new DatabaseCheck(*std::move(db), std::move(done)));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::OpenFrozen(path));
+  return std::unique_ptr<DatabaseCheck>(new DatabaseCheck(std::move(db), std::move(done)));
 }
 
 DatabaseCheck::DatabaseCheck(std::unique_ptr<Database> db, std::function<void(absl::Status)> done)

@@ -8,6 +8,7 @@
 #include "controller/store/rows.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -100,9 +101,7 @@ absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& direct
 absl::Status History::StartCheck(const std::string& path) {
   {
     const absl::MutexLock lock(&mu_);
-    if (absl::Status status = db_->Freeze(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(db_->Freeze());
   }
   absl::StatusOr<std::unique_ptr<DatabaseCheck>> check =
       DatabaseCheck::Start(path, [this](const absl::Status& found) { Checked(found); });
@@ -150,18 +149,13 @@ absl::Status History::Prepare() {
   const absl::MutexLock lock(&mu_);
   Statement version = db_->Prepare("PRAGMA user_version");
   const int64_t schema = version.Next() ? version.Int(0) : 0;
-  if (absl::Status status = version.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(version.Finish());
   if (schema != 0 && schema != kSchema) {
     return absl::FailedPreconditionError(absl::StrCat("history.db: schema ", schema,
                                                       " is not known to this build (it knows ", kSchema,
                                                       "); run the build that wrote it, or a newer one"));
   }
-  if (absl::Status status = db_->Execute(absl::StrCat(kTables, "PRAGMA user_version = ", kSchema));
-      !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(db_->Execute(absl::StrCat(kTables, "PRAGMA user_version = ", kSchema)));
   statements_ = std::make_unique<Statements>(*db_);
   norms_.emplace(*db_, options_.norm_bytes_of_a_job, options_.norm_bytes);
   return norms_->Count();
@@ -174,18 +168,14 @@ absl::Status History::Insert(const std::string& job, const v1::StepReport& repor
       .Bind(report.step())
       .Bind(report.attempt())
       .BindBlob(scalars.SerializeAsString());
-  if (absl::Status status = statements_->insert.Run(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(statements_->insert.Run());
   if (report.step() > 0) {  // 0 is the validation before the first
     // A worker's word: what no step can have taken is nothing.
     const bool is_time = report.seconds() >= 0 && report.seconds() < 1e9;
     statements_->add_to_totals.Bind(job)
         .Bind(report.step())
         .Bind(int64_t{is_time ? std::llround(report.seconds() * 1e6) : 0});
-    if (absl::Status status = statements_->add_to_totals.Run(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(statements_->add_to_totals.Run());
   }
   return report.has_norms() ? norms_->Insert(job, report) : absl::OkStatus();
 }
@@ -295,9 +285,7 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Read(const std::string& job
                                                           bool norms) {
   absl::StatusOr<std::vector<v1::StepReport>> out = ReadRows<v1::StepReport>(query, UnreadableReport());
   for (size_t i = 0; norms && out.ok() && i < out->size(); ++i) {
-    if (absl::Status status = norms_->AddTo(job, (*out)[i]); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(norms_->AddTo(job, (*out)[i]));
   }
   return out;
 }
@@ -320,9 +308,7 @@ absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position pos
   Statement& query = statements_->count_after;
   query.Bind(job).Bind(position.attempt).Bind(position.step);
   const int64_t count = query.Next() ? query.Int(0) : 0;
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(query.Finish());
   return count;
 }
 
@@ -333,11 +319,8 @@ absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string&
     return damage_;
   }
   statements_->newest.Bind(job).Bind(position.attempt).Bind(position.step);
-  absl::StatusOr<std::vector<v1::StepReport>> reports = Read(job, statements_->newest, norms);
-  if (!reports.ok()) {
-    return reports.status();
-  }
-  return reports->empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(reports->front()));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports, Read(job, statements_->newest, norms));
+  return reports.empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(reports.front()));
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& job, int64_t first,
@@ -364,11 +347,8 @@ absl::StatusOr<std::optional<v1::StepReport>> History::First(const std::string& 
     first = **step;
   }
   statements_->range.Bind(job).Bind(first).Bind(last).Bind(int64_t{1});
-  absl::StatusOr<std::vector<v1::StepReport>> found = Read(job, statements_->range, norms);
-  if (!found.ok()) {
-    return found.status();
-  }
-  return found->empty() ? std::nullopt : std::optional<v1::StepReport>(std::move((*found)[0]));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> found, Read(job, statements_->range, norms));
+  return found.empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(found[0]));
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& job, int64_t first,
@@ -379,25 +359,19 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
     if (!damage_.ok()) {
       return damage_;
     }
-    const absl::StatusOr<int64_t> highest = HighestStep(job);
-    if (!highest.ok()) {
-      return highest.status();
-    }
-    end = last > 0 ? std::min(last, *highest) : *highest;
+    TANDEM_ASSIGN_OR_RETURN(const int64_t highest, HighestStep(job));
+    end = last > 0 ? std::min(last, highest) : highest;
   }
   const bool norms = trim != nullptr;
   int64_t stride = 0;
   std::vector<v1::StepReport> out;
   // A look for each: reading every step in between would hold the writer up.
   for (int64_t at = first; at <= end;) {
-    absl::StatusOr<std::optional<v1::StepReport>> next = First(job, at, end, norms);
-    if (!next.ok()) {
-      return next.status();
-    }
-    if (!next->has_value()) {
+    TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> next, First(job, at, end, norms));
+    if (!next.has_value()) {
       break;
     }
-    v1::StepReport& report = **next;
+    v1::StepReport& report = *next;
     const int64_t step = report.step();
     if (stride == 0) {  // from the first that there is
       const int64_t begin = std::max<int64_t>(norms ? step : first, 1);
@@ -438,9 +412,7 @@ absl::StatusOr<History::Position> History::Last(const std::string& job) {
   if (query.Next()) {
     out = {.attempt = static_cast<int>(query.Int(0)), .step = query.Int(1)};
   }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(query.Finish());
   return out;
 }
 
@@ -455,9 +427,7 @@ absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
   if (query.Next()) {
     out = {.steps = query.Int(0), .seconds = static_cast<double>(query.Int(1)) * 1e-6};
   }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(query.Finish());
   return out;
 }
 
@@ -474,9 +444,7 @@ absl::StatusOr<int64_t> History::HighestStep(const std::string& job) {
   Statement& query = statements_->last_step;
   query.Bind(job);
   const int64_t out = query.Next() ? query.Int(0) : 0;
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(query.Finish());
   return out;
 }
 

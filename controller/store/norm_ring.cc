@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "controller/store/rows.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 
@@ -52,16 +53,12 @@ absl::Status NormRing::Insert(const std::string& job, const v1::StepReport& repo
     return status;
   }
   if (old_id != 0) {
-    if (absl::Status status = Delete(old_id, job, old_bytes); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(Delete(old_id, job, old_bytes));
   }
   const std::string packed = report.norms().SerializeAsString();
   const int64_t bytes = static_cast<int64_t>(packed.size());
   insert_.Bind(job).Bind(report.step()).Bind(report.attempt()).Bind(bytes).BindBlob(packed);
-  if (absl::Status status = insert_.Run(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(insert_.Run());
   bytes_of_job_[job] += bytes;
   bytes_ += bytes;
   return Evict(job);
@@ -69,9 +66,7 @@ absl::Status NormRing::Insert(const std::string& job, const v1::StepReport& repo
 
 absl::Status NormRing::Delete(int64_t id, const std::string& job, int64_t bytes) {
   delete_.Bind(id);
-  if (absl::Status status = delete_.Run(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(delete_.Run());
   bytes_of_job_[job] -= bytes;
   bytes_ -= bytes;
   return absl::OkStatus();
@@ -122,9 +117,7 @@ absl::StatusOr<std::optional<int64_t>> NormRing::FirstStep(const std::string& jo
   if (first_.Next()) {
     step = first_.Int(0);
   }
-  if (absl::Status status = first_.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(first_.Finish());
   return step;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "controller/store/sqlite.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 
@@ -30,9 +31,7 @@ absl::StatusOr<std::vector<Row>> ReadRows(Statement& query, const absl::Status& 
   while (query.Next()) {
     readable = parse(std::as_const(query), out.emplace_back()) && readable;
   }
-  if (absl::Status status = query.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(query.Finish());
   if (!readable) {
     return unreadable;
   }
@@ -43,11 +42,8 @@ absl::StatusOr<std::vector<Row>> ReadRows(Statement& query, const absl::Status& 
 template <typename Row, typename Parse = ParseMessage>
 absl::StatusOr<std::optional<Row>> ReadRow(Statement& query, const absl::Status& unreadable,
                                            const Parse& parse = {}) {
-  absl::StatusOr<std::vector<Row>> rows = ReadRows<Row>(query, unreadable, parse);
-  if (!rows.ok()) {
-    return rows.status();
-  }
-  return rows->empty() ? std::nullopt : std::optional<Row>(std::move(rows->front()));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<Row> rows, ReadRows<Row>(query, unreadable, parse));
+  return rows.empty() ? std::nullopt : std::optional<Row>(std::move(rows.front()));
 }
 
 }  // namespace tandem::controller

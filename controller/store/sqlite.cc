@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -180,9 +181,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFrozen(const std::string
 }
 
 absl::Status Database::Freeze() {
-  if (absl::Status status = Execute("PRAGMA wal_autocheckpoint=0"); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(Execute("PRAGMA wal_autocheckpoint=0"));
   return Execute("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 

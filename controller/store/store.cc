@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "controller/core/decide.h"
 #include "controller/store/rows.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -153,9 +154,7 @@ absl::Status Store::Prepare(platform::Random& random) {
   // What the store says about itself comes before anything is written to it.
   Statement has_meta = db_->Prepare("SELECT count(*) FROM sqlite_master WHERE name = 'meta'");
   const bool fresh = !has_meta.Next() || has_meta.Int(0) == 0;
-  if (absl::Status status = has_meta.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(has_meta.Finish());
   int64_t schema = kStoreSchema;
   if (!fresh) {
     Statement meta = db_->Prepare("SELECT key, value FROM meta");
@@ -170,9 +169,7 @@ absl::Status Store::Prepare(platform::Random& random) {
         return DataLoss(path_, "a schema");
       }
     }
-    if (absl::Status status = meta.Finish(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(meta.Finish());
     if (schema != kStoreSchema) {
       return absl::FailedPreconditionError(
           absl::StrCat(path_, ": schema ", schema, " is not known to this build (it knows ", kStoreSchema,
@@ -186,9 +183,7 @@ absl::Status Store::Prepare(platform::Random& random) {
                          " are not known to this build; run the build that wrote them, or a newer one"));
       }
     }
-    if (absl::Status status = kinds.Finish(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(kinds.Finish());
   }
   if (store_id_.empty()) {
     store_id_ = random.HexId(16);
@@ -202,13 +197,9 @@ absl::Status Store::Prepare(platform::Random& random) {
                                    {"store_id", store_id_},
                                    {"term", absl::StrCat(term_)}}) {
     put.Bind(key).Bind(value);
-    if (absl::Status status = put.Run(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(put.Run());
   }
-  if (absl::Status status = db_->Execute("COMMIT"); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(db_->Execute("COMMIT"));
   statements_ = std::make_unique<Statements>(*db_);
   return absl::OkStatus();
 }
@@ -225,17 +216,12 @@ absl::StatusOr<State> Store::ReadState() {
   if (last.Next()) {
     last_seq_ = last.Int(0);
   }
-  if (absl::Status status = last.Finish(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(last.Finish());
   state.last_seq = last_seq_;
   Statement live = db_->Prepare("SELECT job, runtime FROM jobs WHERE live = 1 ORDER BY submitted");
-  absl::StatusOr<std::vector<JobEntry>> entries =
-      ReadRows<JobEntry>(live, DataLoss(path_, "a job"), ParseEntry);
-  if (!entries.ok()) {
-    return entries.status();
-  }
-  for (JobEntry& entry : *entries) {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<JobEntry> entries,
+                          ReadRows<JobEntry>(live, DataLoss(path_, "a job"), ParseEntry));
+  for (JobEntry& entry : entries) {
     if (entry.job.state() == v1::JOB_STATE_QUEUED) {
       state.queue.insert({entry.runtime.submitted_seq(), entry.job.id()});
     }
@@ -273,23 +259,17 @@ absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vecto
   for (const v1::Event& event : events) {
     const std::string kind = KindOf(event);
     statements_->insert_kind.Bind(kind).Bind(event.schema());
-    if (absl::Status status = statements_->insert_kind.Run(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(statements_->insert_kind.Run());
     statements_->insert_event.Bind(event.seq())
         .Bind(event.job_id())
         .Bind(kind)
         .BindBlob(event.SerializeAsString());
-    if (absl::Status status = statements_->insert_event.Run(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(statements_->insert_event.Run());
     if (event.has_submitted() && !event.submitted().request_id().empty()) {
       statements_->insert_request.Bind(event.submitted().owner())
           .Bind(event.submitted().request_id())
           .Bind(event.job_id());
-      if (absl::Status status = statements_->insert_request.Run(); !status.ok()) {
-        return status;
-      }
+      TANDEM_RETURN_IF_ERROR(statements_->insert_request.Run());
     }
   }
   for (const JobEntry* row : rows) {
@@ -300,9 +280,7 @@ absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vecto
         .Bind(IsTerminal(row->job.state()) ? 0 : 1)
         .BindBlob(row->job.SerializeAsString())
         .BindBlob(row->runtime.SerializeAsString());
-    if (absl::Status status = statements_->upsert_job.Run(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(statements_->upsert_job.Run());
   }
   return absl::OkStatus();
 }
@@ -320,24 +298,17 @@ absl::StatusOr<std::optional<v1::Job>> Store::Find(const std::string& id_or_name
 }
 
 absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
-  absl::StatusOr<std::optional<v1::Job>> found = Find(text);
-  if (!found.ok()) {
-    return found.status();
-  }
-  if (found->has_value()) {
-    return **std::move(found);
+  TANDEM_ASSIGN_OR_RETURN(std::optional<v1::Job> found, Find(text));
+  if (found.has_value()) {
+    return *std::move(found);
   }
   std::vector<v1::Job> candidates;
   const bool hexadecimal = text.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (hexadecimal && text.size() >= kLeastIdPrefix) {
     const absl::MutexLock lock(&mu_);
     statements_->find_prefix.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
-    absl::StatusOr<std::vector<v1::Job>> jobs =
-        ReadRows<v1::Job>(statements_->find_prefix, DataLoss(path_, "a job"));
-    if (!jobs.ok()) {
-      return jobs.status();
-    }
-    candidates = *std::move(jobs);
+    TANDEM_ASSIGN_OR_RETURN(candidates,
+                            ReadRows<v1::Job>(statements_->find_prefix, DataLoss(path_, "a job")));
   }
   if (candidates.empty()) {
     return absl::NotFoundError(absl::StrCat("no job ", text, "; `tandem get jobs` lists them"));
