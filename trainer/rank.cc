@@ -17,6 +17,7 @@
 #include "device/device.h"
 #include "model/node.h"
 #include "ops/operations.h"
+#include "plan/step_work.h"
 #include "platform/clock.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
@@ -163,7 +164,10 @@ class Rank::Impl {
                        .data_digest = corpus_->digest(),
                        .kernels_digest = kernels_digest_,
                        .resumed_step = first_step,
-                       .resumed_from = resumed_from_});
+                       .resumed_from = resumed_from_,
+                       .arena_bytes = plan_.stage.arena_bytes,
+                       .memory = device_.memory_use(),
+                       .sent_bytes = plan::SentBytes(plan_)});
     SetPhase(Phase::kReady);
     Lap();
 
@@ -283,6 +287,7 @@ class Rank::Impl {
     }
     reporter_ = std::make_unique<Reporter>(
         communicators_.report, ElementsOf(parameters_), SharingOf(plan_),
+        plan::SecondsAtPeakOf(plan_, device_.name()),
         [this](const StepSummary& summary) { step_reports_->Append(summary); },
         [this](int64_t step, std::exception_ptr error) {
           executor_.Fail(std::make_exception_ptr(ReportError(std::move(error), step)));
