@@ -87,7 +87,7 @@ int Groups(Context& context, const GroupsOptions& options) {
     context.console.Write(Stream::kOut, GroupsJson(sizes, groups->kinds()));
     return kOk;
   }
-  const int width = TableWidth(context);
+  const int width = context.TableWidth();
   const bool unicode = context.console.unicode();
   context.console.Write(
       Stream::kOut,

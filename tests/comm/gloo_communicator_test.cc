@@ -25,10 +25,10 @@
 
 #include "absl/time/time.h"
 #include "comm/address_error.h"
-#include "comm/memory_store.h"
-#include "comm/run_thread_ranks.h"
 #include "platform/clock.h"
 #include "tests/comm/collectives.h"
+#include "tests/comm/memory_store.h"
+#include "tests/comm/run_thread_ranks.h"
 
 extern char** environ;
 

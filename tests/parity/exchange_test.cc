@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "device/seeded_scheduler.h"
+#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/exchange_model.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"

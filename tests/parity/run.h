@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "device/seeded_scheduler.h"
 #include "model/node.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
+#include "tests/device/seeded_scheduler.h"
 #include "trainer/backend.h"
 #include "trainer/checkpoint_warning.h"
 #include "trainer/reporter.h"
