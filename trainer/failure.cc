@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
-#include "comm/address_error.h"
 #include "comm/communicator.h"
 #include "data/corpus.h"
 #include "device/device.h"

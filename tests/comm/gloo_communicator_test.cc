@@ -24,7 +24,7 @@
 #include <thread>
 
 #include "absl/time/time.h"
-#include "comm/address_error.h"
+#include "comm/communicator.h"
 #include "platform/clock.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/memory_store.h"

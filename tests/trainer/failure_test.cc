@@ -6,7 +6,6 @@
 #include <new>
 
 #include "checkpoint/checkpoint.h"
-#include "comm/address_error.h"
 #include "comm/communicator.h"
 #include "data/corpus.h"
 #include "device/device.h"
