@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "cli/terminal/console.h"
 #include "cli/watch/watch_state.h"
-#include "tandem/v1/state.pb.h"
+#include "tandem/v1/report.pb.h"
 
 namespace tandem::cli {
 
