@@ -2,21 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole of Tandem on this machine: installs what is missing, builds, and trains a small Llama on the C++
 # standard library's headers: on two ranks of one worker on GPUs where it finds two, on one rank where it finds one,
-# else with two workers of one rank each on the CPU (ZeRO-3). With --moe the model has experts, on the CPU.
+# else with two workers of one rank each on the CPU (ZeRO-3). With --moe the model has experts, which two ranks share:
+# on two GPUs, else on the CPU.
 #
 #   scripts/demo.sh [--moe] [--torch DIR]      (--torch: a LibTorch of your own, see scripts/setup.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
-  -h|--help) sed -n '3,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h|--help) sed -n '3,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 example=headers
 if [ "${1:-}" = --moe ]; then example="headers-moe"; shift; fi
 
 gpus=0
-if [ "$example" = headers ] && command -v nvidia-smi >/dev/null; then
+if command -v nvidia-smi >/dev/null; then
   gpus=$({ nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU' || true)
 fi
+if [ "$example" = headers-moe ] && [ "$gpus" -lt 2 ]; then gpus=0; fi
 cuda=() targets=(tandem tandem-controller tandem-worker tandem-trainer)
 if [ "$gpus" -gt 0 ]; then cuda=(--cuda) targets+=(tandem-trainer-cuda); fi
 scripts/build.sh "${cuda[@]}" "$@" --target "${targets[@]}"
