@@ -129,7 +129,7 @@ class Recorder final : public trainer::RankObserver {
     }
   }
   void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
-  void OnCheckpointWarning(const trainer::CheckpointWarning& warning) override {
+  void OnCheckpointWarning(const v1::CheckpointWarning& warning) override {
     run_.warnings.push_back(warning);
   }
   void OnNonfinite(int64_t step, const std::string& message) override {
