@@ -423,7 +423,6 @@ class Parser : public CommandTree {
     AddFormat(groups, options->format, {"table", "json"});
   }
 };
-};
 
 }  // namespace
 
