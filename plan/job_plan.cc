@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "jobspec/model_config.h"
+#include "jobspec/decoder_config.h"
 #include "jobspec/name_list.h"
 #include "parallel/from_spec.h"
 #include "plan/build_stage.h"

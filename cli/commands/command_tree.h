@@ -12,12 +12,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/commands/parse.h"
+#include "cli/commands/command_line.h"
 
 namespace tandem::cli {
 
 // How commands and the options that several of them have are declared to CLI11, whose header costs seconds to
-// compile: only parse.cc includes this one. What the chosen command needs outlives the tree in
+// compile: only command_line.cc includes this one. What the chosen command needs outlives the tree in
 // `invocation.command`.
 class CommandTree {
  public:

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "cli/commands/command_line.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/parse.h"
 
 namespace tandem::cli {
 namespace {

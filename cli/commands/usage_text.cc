@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "cli/commands/parse.h"
+#include "cli/commands/command_line.h"
 #include "cli/terminal/display_text.h"
 
 namespace tandem::cli {

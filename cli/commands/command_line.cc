@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/parse.h"
+#include "cli/commands/command_line.h"
 
 #include <memory>
 #include <string>
