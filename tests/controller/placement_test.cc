@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/core/assignments.h"
 #include "controller/core/decide.h"
 #include "proto/names.h"
 #include "tests/controller/job_builder.h"
