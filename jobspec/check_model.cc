@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "jobspec/check_deepseek.h"
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"

@@ -9,10 +9,9 @@
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/schema.h"
+#include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
 #include "parallel/job_groups.h"
-#include "parallel/spec_grid.h"
-#include "parallel/spec_group_options.h"
 
 namespace tandem::jobspec {
 namespace {

@@ -121,13 +121,9 @@ void DaemonObserver::OnCheckpoint(int64_t step, const checkpoint::Saved& saved) 
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnCheckpointWarning(const CheckpointWarning& warning) {
+void DaemonObserver::OnCheckpointWarning(const v1::CheckpointWarning& warning) {
   v1::FromTrainer message;
-  v1::CheckpointWarning& out = *message.mutable_checkpoint_warning();
-  out.set_problem(static_cast<v1::CheckpointProblem>(warning.problem));
-  out.set_step(warning.step);
-  out.set_path(warning.path);
-  out.set_message(warning.message);
+  *message.mutable_checkpoint_warning() = warning;
   outbox_.Push(std::move(message));
 }
 

@@ -18,7 +18,7 @@
 #include "link/shared_page.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
-#include "trainer/checkpoint_warning.h"
+#include "tandem/v1/state.pb.h"
 #include "trainer/executor.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
@@ -44,16 +44,6 @@ struct RankConfig {
   ExecutorOptions executor;
   // The code of the outline's nodes; empty: that of the plan's decoder. Others are for tests.
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
-};
-
-// Where a rank is, in SharedPage::phase; the values are those of v1.RankPhase.
-enum class Phase : int32_t {
-  kConnecting = 2,
-  kLoading = 3,
-  kReady = 4,
-  kStepping = 5,
-  kCheckpointing = 6,
-  kFinished = 7
 };
 
 // What ranks compare before they start.
@@ -82,7 +72,7 @@ class RankObserver {
   // Rank 0 only.
   virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
   // Rank 0 only.
-  virtual void OnCheckpointWarning(const CheckpointWarning& warning) = 0;
+  virtual void OnCheckpointWarning(const v1::CheckpointWarning& warning) = 0;
   // Rank 0 only, once, on the reporter's thread before OnReport: the first step whose gradients are not
   // finite. message: one line, which names parameters and ranks where norms are wanted.
   virtual void OnNonfinite(int64_t step, const std::string& message) = 0;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor/machine_checks.h"
-
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -18,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/doctor/checks.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/number_text.h"
 #include "platform/build_info.h"

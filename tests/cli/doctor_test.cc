@@ -5,8 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cli/doctor/folder_checks.h"
-#include "cli/doctor/machine_checks.h"
+#include "cli/doctor/checks.h"
 
 namespace tandem::cli {
 namespace {

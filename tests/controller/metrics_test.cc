@@ -13,12 +13,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "platform/fake_clock.h"
 #include "proto/time.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/metrics_handler.h"
 #include "tests/controller/temp_folder.h"
+#include "tests/platform/fake_clock.h"
 
 namespace tandem::controller {
 namespace {

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "jobspec/jobspec.h"
+#include "parallel/from_spec.h"
 #include "parallel/job_groups.h"
-#include "parallel/spec_grid.h"
 #include "plan/text.h"
 #include "schedules/check/check.h"
 #include "tests/plan/test_job.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/run_thread_ranks.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::trainer {
 namespace {

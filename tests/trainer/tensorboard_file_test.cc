@@ -12,7 +12,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "platform/fake_clock.h"
+#include "tests/platform/fake_clock.h"
 #include "trainer/failure.h"
 #include "trainer/tensorboard.pb.h"
 

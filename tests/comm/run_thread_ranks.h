@@ -7,7 +7,7 @@
 
 namespace tandem::comm {
 
-// For tests. Runs `rank_main` for rank 0 … ranks - 1, each on its own thread, and returns when all have
+// Runs `rank_main` for rank 0 … ranks - 1, each on its own thread, and returns when all have
 // ended; rethrows the first error. A rank that throws must end the others' collectives itself, by
 // destroying its communicators or aborting them.
 void RunThreadRanks(int ranks, const std::function<void(int rank)>& rank_main);

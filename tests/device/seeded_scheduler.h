@@ -9,7 +9,7 @@
 
 namespace tandem::device {
 
-// For tests. The streams of all ranks of a process, run one piece of work at a time: which ready piece is
+// The streams of all ranks of a process, run one piece of work at a time: which ready piece is
 // next is drawn from a seed. A piece is ready when what its stream waits for is reached. The same seed and
 // the same program give the same order, so an order that shows a fault can be run again.
 //

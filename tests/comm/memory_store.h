@@ -11,7 +11,7 @@
 
 namespace tandem::comm {
 
-// A store within one process, for tests. Thread-safe.
+// A store within one process. Thread-safe.
 class MemoryStore final : public Store {
  public:
   void Set(const std::string& key, const std::string& value) override ABSL_LOCKS_EXCLUDED(mu_);

@@ -5,9 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "cli/doctor/finding.h"
-
 namespace tandem::cli {
+
+// What a check of this machine found.
+struct Finding {
+  enum class Level { kOk, kWarn, kFail };
+  Level level = Level::kOk;
+  std::string subject;  // "driver"
+  std::string text;     // what is there; where it is not well: what follows, and what to do
+};
+
+// machine_checks.cc
 
 // The programs beside this one: whether they are there, start, and are of this build.
 std::vector<Finding> CheckPrograms(const std::string& folder);
@@ -30,5 +38,15 @@ Finding CheckDriver(const std::string& version);
 
 // Of the NCCL at `path`, by its ncclGetVersion: exchanges between experts need 2.28.
 Finding CheckNcclVersion(int version, const std::string& path);
+
+// folder_checks.cc
+
+// Whether a folder can hold what Tandem keeps: that it can be written, its space, and how long a file takes
+// to be durable. Leaves nothing behind.
+std::vector<Finding> CheckDisk(const std::string& subject, const std::string& folder);
+
+// The same for checkpoints or data that several machines share, and whether it is of a kind that they can,
+// and has what checkpoints need: locks, and a rename that replaces nothing.
+std::vector<Finding> CheckShared(const std::string& folder);
 
 }  // namespace tandem::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/run_thread_ranks.h"
+#include "tests/comm/run_thread_ranks.h"
 
 #include <exception>
 #include <mutex>

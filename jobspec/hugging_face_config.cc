@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jobspec/hugging_face.h"
+#include "jobspec/hugging_face_config.h"
 
 #include <filesystem>
 #include <limits>

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/parse.h"
+#include "cli/commands/command_line.h"
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"  // only here: it costs seconds to compile
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "cli/commands/usage_text.h"
+#include "cli/commands/command_tree.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
 #include "platform/build_info.h"
@@ -31,15 +27,6 @@ Examples:
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
 run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130, and 75
 where it FAILED since a worker was asked to end: submit it again with --resume newest.)";
-
-const std::map<std::string, Format>& FormatNames() {
-  static const auto& names = *new std::map<std::string, Format>{{"table", Format::kTable},
-                                                                {"json", Format::kJson},
-                                                                {"yaml", Format::kYaml},
-                                                                {"name", Format::kName},
-                                                                {"text", Format::kText}};
-  return names;
-}
 
 // An integer. CLI11's own check of positive numbers names the largest double as the limit.
 CLI::Validator AtLeast(int64_t least) {
@@ -71,15 +58,16 @@ absl::Duration TimeoutOf(const std::string& text) {
   return timeout;
 }
 
-// Builds the commands; what the chosen one needs outlives the parser in `invocation.command`.
-class Parser {
+// All commands and their options.
+class Parser : public CommandTree {
  public:
-  explicit Parser(Invocation& invocation) : invocation_(invocation) {
-    app_.require_subcommand(1);
-    app_.set_help_flag("-h,--help", "Show help and exit");
-    app_.set_version_flag("--version", platform::BuildVersion(), "Show the version of this program and exit");
+  explicit Parser(Invocation& invocation) : CommandTree(invocation) {
+    app().require_subcommand(1);
+    app().set_help_flag("-h,--help", "Show help and exit");
+    app().set_version_flag("--version", platform::BuildVersion(),
+                           "Show the version of this program and exit");
     AddTarget();
-    app_.fallthrough();  // what is here may also follow the command
+    app().fallthrough();  // what is here may also follow the command
     AddLocal();
     AddJobs();
     AddHistory();
@@ -88,131 +76,27 @@ class Parser {
     AddCerts();
     AddContexts();
     Add<int>("version", "Show the builds of this program and of the controller",
-             [](Context& context, const int&) { return Version(context); });
-    app_.footer(kFooter);  // last: commands inherit what is there when they are added
-  }
-
-  CLI::App& app() { return app_; }
-
-  std::vector<CommandWords> Words() {
-    std::vector<CommandWords> out;
-    AppendWords(app_, {}, out);
-    return out;
+             [](Context& context, Client& client, const int&) { return Version(context, client); });
+    app().footer(kFooter);  // last: commands inherit what is there when they are added
   }
 
  private:
-  template <typename Options>
-  using Command = int (*)(Context&, const Options&);
-
-  // A command whose options live in the returned struct.
-  template <typename Options>
-  std::pair<CLI::App*, std::shared_ptr<Options>> Add(const std::string& name, const std::string& description,
-                                                     Command<Options> command, CLI::App* parent = nullptr) {
-    auto options = std::make_shared<Options>();
-    CLI::App* added = (parent == nullptr ? &app_ : parent)->add_subcommand(name, description);
-    added->fallthrough();
-    added->callback([this, options, command] {
-      invocation_.command = [options, command](Context& context) { return command(context, *options); };
-    });
-    return {added, options};
-  }
-
-  // Commands of two words.
-  CLI::App* AddFamily(const std::string& name, const std::string& description) {
-    CLI::App* added = app_.add_subcommand(name, description);
-    added->require_subcommand(1);
-    added->fallthrough();
-    return added;
-  }
-
   void AddTarget() {
-    TargetFlags& target = invocation_.target;
-    app_.add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
-    app_.add_option("--context", target.context, "Cluster of ~/.config/tandem/config.yaml")
+    TargetFlags& target = invocation().target;
+    app().add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
+    app()
+        .add_option("--context", target.context, "Cluster of ~/.config/tandem/config.yaml")
         ->check(NotEmpty())
         ->type_name("NAME");
-    app_.add_option("--tls-ca", target.tls.ca, "Certificates (PEM) of those who sign the controller's")
+    app()
+        .add_option("--tls-ca", target.tls.ca, "Certificates (PEM) of those who sign the controller's")
         ->type_name("FILE");
-    app_.add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
-    app_.add_option("--tls-key", target.tls.key, "Its key (PEM)")->type_name("FILE");
-    app_.add_option("--tls-server-name", target.tls.server_name,
+    app().add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
+    app().add_option("--tls-key", target.tls.key, "Its key (PEM)")->type_name("FILE");
+    app()
+        .add_option("--tls-server-name", target.tls.server_name,
                     "Name in the controller's certificate, where it is not the host of --addr")
         ->type_name("NAME");
-  }
-
-  // The command at `path` and those below it.
-  void AppendWords(const CLI::App& app, const std::vector<std::string>& path,
-                   std::vector<CommandWords>& out) {
-    const size_t at = out.size();
-    CommandWords& words = out.emplace_back();
-    words.path = path;
-    words.description = app.get_description();
-    for (const CLI::Option* option : app.get_options()) {
-      const auto known = values_.find(option);
-      const std::vector<std::string> values =
-          known == values_.end() ? std::vector<std::string>() : known->second;
-      if (option->get_positional()) {
-        words.takes_job = words.takes_job || option->get_name() == "JOB";
-        words.values = values;
-      } else if (!option->get_group().empty()) {
-        OptionWords& added = words.options.emplace_back();
-        for (const std::string& name : option->get_snames()) {
-          added.names.push_back("-" + name);
-        }
-        for (const std::string& name : option->get_lnames()) {
-          added.names.push_back("--" + name);
-        }
-        added.description = option->get_description();
-        added.takes_value = option->get_items_expected_max() > 0;
-        added.is_path = absl::StrContains(option->get_type_name(), "FILE") ||
-                        absl::StrContains(option->get_type_name(), "FOLDER");
-        added.values = values;
-      }
-    }
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-      std::vector<std::string> below = path;
-      below.push_back(command->get_name());
-      out[at].commands.push_back(command->get_name());
-      AppendWords(*command, below, out);
-    }
-  }
-
-  CLI::Option* AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
-    CLI::Option* option =
-        app->add_option_function<std::string>(
-               "-o,--output", [&format](const std::string& text) { format = FormatNames().at(text); },
-               "Output: " + absl::StrJoin(allowed, ", "))
-            ->check(CLI::IsMember(allowed))
-            ->type_name("FORMAT");
-    values_[option] = allowed;
-    return option;
-  }
-
-  static void AddSet(CLI::App* app, std::vector<std::string>& set) {
-    app->add_option("--set", set, "Instead of what the file says: training.steps=20; may be repeated")
-        ->type_name("FIELD=VALUE")
-        ->type_size(1)
-        ->allow_extra_args(false);
-  }
-
-  static void AddFile(CLI::App* app, std::string& file) {
-    app->add_option("-f,--file", file, "Job file, YAML or JSON; - is standard input")
-        ->required()
-        ->type_name("FILE");
-  }
-
-  static CLI::Option* AddJob(CLI::App* app, std::string& job) {
-    return app->add_option("JOB", job, "Id of the job, its first characters (4 or more), or its name")
-        ->required()
-        ->type_name("");
-  }
-
-  template <typename Options>
-  static void AddDaemons(CLI::App* app, Options& options) {
-    app->add_option("--bin-dir", options.bin_dir,
-                    "Folder of tandem-controller and tandem-worker (default: beside tandem)")
-        ->type_name("FOLDER");
-    app->add_option("--trainer", options.trainer, "Program that runs a rank")->group("");  // for tests
   }
 
   void AddLocal() {
@@ -289,11 +173,12 @@ class Parser {
   void AddHistory() {
     CLI::App* get = AddFamily("get", "List jobs or workers");
     auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
-    values_[jobs->add_option("--state", jobs_options->states,
-                             "Only jobs in this state, or one of several: RUNNING,QUEUED")
-                ->delimiter(',')
-                ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
-                ->type_name("STATES")] = StateNames();
+    Offer(jobs->add_option("--state", jobs_options->states,
+                           "Only jobs in this state, or one of several: RUNNING,QUEUED")
+              ->delimiter(',')
+              ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
+              ->type_name("STATES"),
+          StateNames());
     jobs->add_option("--reason", jobs_options->reasons, "Only jobs with this reason, or one of several")
         ->delimiter(',')
         ->type_name("REASONS");
@@ -445,10 +330,11 @@ class Parser {
     auto [completion, completion_options] = Add<CompletionOptions>(
         "completion", "Print the script that completes command lines in a shell", Completion);
     const std::vector<std::string> shells = {"bash", "zsh", "fish"};
-    values_[completion->add_option("SHELL", completion_options->shell, "bash, zsh or fish")
-                ->required()
-                ->check(CLI::IsMember(shells))
-                ->type_name("")] = shells;
+    Offer(completion->add_option("SHELL", completion_options->shell, "bash, zsh or fish")
+              ->required()
+              ->check(CLI::IsMember(shells))
+              ->type_name(""),
+          shells);
     completion->footer("For this shell alone: source <(tandem completion bash)");
   }
 
@@ -536,10 +422,6 @@ class Parser {
     groups->add_option("NAME", options->names, "List every group of these names")->type_name("");
     AddFormat(groups, options->format, {"table", "json"});
   }
-
-  Invocation& invocation_;
-  std::map<const CLI::Option*, std::vector<std::string>> values_;  // that an option allows
-  CLI::App app_{"Tandem trains large language models as a service.", "tandem"};
 };
 
 }  // namespace

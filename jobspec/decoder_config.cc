@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jobspec/model_config.h"
+#include "jobspec/decoder_config.h"
 
 #include <map>
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/spec_group_options.h"
+#include "parallel/from_spec.h"
 
 #include "absl/strings/match.h"
 
@@ -48,6 +48,18 @@ std::map<std::string, GroupOptions> GroupOptionsOf(const v1::NcclGroups& spec, c
     }
   }
   return all;
+}
+
+GridSizes GridOf(const v1::Parallelism& resolved) {
+  return {.world = resolved.ranks(),
+          .tensor = resolved.tensor(),
+          .context = resolved.context(),
+          .pipeline = resolved.pipeline(),
+          .expert = resolved.expert(),
+          .expert_tensor = resolved.expert_tensor(),
+          .replicas = resolved.replicas(),
+          .order = resolved.order(),
+          .separate_all_gather = true};
 }
 
 }  // namespace tandem::parallel

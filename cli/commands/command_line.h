@@ -3,10 +3,11 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/completion_script.h"
+#include "cli/commands/completion.h"
 
 namespace tandem::cli {
 
@@ -22,5 +23,10 @@ Invocation ParseCommandLine(int argc, const char* const* argv);
 
 // Every command with its options, tandem itself first: the same table that --help prints.
 std::vector<CommandWords> AllCommandWords();
+
+// What is wrong with a command line, as one line that names the way out. error: the parser's message.
+// commands: all of them, tandem itself first.
+std::string UsageText(std::string_view error, const std::vector<CommandWords>& commands, int argc,
+                      const char* const* argv);
 
 }  // namespace tandem::cli
