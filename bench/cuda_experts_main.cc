@@ -100,9 +100,9 @@ class Bench {
     Report("route backward", {Unit::kBytes, Bytes({logits_, chosen_, chosen_, probabilities_, grad})},
            [&] { ops_.RouteBackward(config, logits_, chosen_, chosen_, probabilities_, grad); });
     Report("router losses", {Unit::kBytes, Bytes({logits_})},
-           [&] { ops_.RouterLosses(config, losses, logits_, values, work); });
+           [&] { ops_.RouterLosses(config, losses, logits_, /*counts=*/{}, values, work); });
     Report("router losses backward", {Unit::kBytes, Bytes({logits_, grad, grad})},
-           [&] { ops_.RouterLossesBackward(config, losses, logits_, grad, work); });
+           [&] { ops_.RouterLossesBackward(config, losses, logits_, /*counts=*/{}, grad, work); });
     Report("count tokens", {Unit::kBytes, Bytes({chosen_})},
            [&] { ops_.CountTokens(chosen_, tokens, dropped); });
   }

@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "jobspec/check_deepseek.h"
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"
@@ -101,6 +100,12 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   }
   if (model.model_type() == kDeepseek) {
     CheckDeepseekExperts(check, model);
+  }
+  if (check.Usable({"model.moe.router_aux_loss_coef"}) && moe.router_aux_loss_coef() == 0 &&
+      moe.router_aux_loss_scope() != v1::BALANCE_SCOPE_MICROBATCH) {
+    check.Refuse("model.moe.router_aux_loss_scope",
+                 ValueText(FindValue(check.spec(), "model.moe.router_aux_loss_scope")),
+                 "nothing without a router_aux_loss_coef", "omit the key, or give the coefficient");
   }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 &&
       moe.drop_policy() == v1::DROP_POLICY_POSITION) {

@@ -155,10 +155,39 @@ TEST_P(CudaSparseOperationsTest, RouterLosses) {
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const WorkMemory work =
               WorkOf(ops, RouterLossesWorkBytes(DeviceOf(ops), tokens, 3, config.experts));
-          ops.sparse().RouterLosses(config, losses, in[0], out[0], work);
-          ops.sparse().RouterLossesBackward(config, losses, in[0], out[1], work);
-          ops.sparse().RouterLossesBackward(config, {.sequence_length = 12, .balance = 1}, in[0], out[2],
-                                            work);
+          ops.sparse().RouterLosses(config, losses, in[0], /*counts=*/{}, out[0], work);
+          ops.sparse().RouterLossesBackward(config, losses, in[0], /*counts=*/{}, out[1], work);
+          ops.sparse().RouterLossesBackward(config, {.sequence_length = 12, .balance = 1}, in[0],
+                                            /*counts=*/{}, out[2], work);
+        },
+        2, kRepeats);
+  }
+}
+
+// Two rounds of counts of three ranks, of which this one is the second.
+TEST_P(CudaSparseOperationsTest, RouterLossesOfTheGlobalBatch) {
+  for (const RouterCase& router : Routers()) {
+    SCOPED_TRACE(router.name);
+    const RouterConfig& config = router.config;
+    const int64_t tokens = 36;
+    const RouterLossConfig losses{.sequence_length = tokens, .balance = 0.75, .z = 0.25};
+    Compare(
+        {NormalStatistics({tokens, config.experts}),
+         numbers_.Integers({3, config.experts}, 1000).to(at::kDouble)},
+        {FilledWithNan({3, config.experts}, at::kDouble), FilledWithNan({config.experts}, at::kDouble),
+         FilledWithNan({config.experts}, at::kDouble), FilledWithNan({2}, at::kDouble),
+         NormalStatistics({tokens, config.experts})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const SparseOperations& sparse = ops.sparse();
+          const WorkMemory work =
+              WorkOf(ops, RouterLossesWorkBytes(DeviceOf(ops), tokens, 1, config.experts));
+          out[0].copy_(in[1]);
+          at::Tensor own = out[0].select(0, 1);
+          sparse.CountLargest(config, in[0], own);
+          sparse.MeanCounts(out[0], tokens * config.top_k, /*continues=*/false, out[1], out[2]);
+          sparse.MeanCounts(in[1], tokens * config.top_k, /*continues=*/true, out[1], out[2]);
+          sparse.RouterLosses(config, losses, in[0], out[2], out[3], work);
+          sparse.RouterLossesBackward(config, losses, in[0], out[2], out[4], work);
         },
         2, kRepeats);
   }

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "platform/seeded_random.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/pairs.h"
 #include "tests/parity/run.h"
+#include "tests/platform/seeded_random.h"
 
 namespace tandem::parity {
 namespace {
@@ -150,6 +150,12 @@ const std::vector<Lane>& Lanes() {
          [](JobOptions& o) {
            Sparse(o);
            o.frozen = "layers.1.experts";
+         }},
+        {"packed documents", [](JobOptions& o) { o.end_of_document = ' '; }},
+        {"deepseek_v3 of packed documents",
+         [](JobOptions& o) {
+           Deepseek(o);
+           o.end_of_document = ' ';
          }}}},
       {false,
        {{"everything kept", [](JobOptions& o) { o.recompute = "off"; }},
