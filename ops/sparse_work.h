@@ -41,11 +41,15 @@ constexpr int64_t DropWorkBytes(DeviceKind device, int64_t slots, int64_t expert
              : slots * 16 + (3 * experts + 1) * 8 + SortWorkBytes(device, slots, experts);
 }
 
-// The experts' products. known_rows: `begins` are on the host. Where they are not, kernels of bfloat16 read
-// lists of the experts' matrices, 64 bytes of each expert, and a multiprocessor has up to 1 KiB.
+// Kernels for all of an expert's products in bfloat16 at once read lists of the experts' matrices, 64 bytes
+// of each expert, and a multiprocessor has up to 1 KiB.
+inline constexpr int64_t kGroupedBf16WorkBytes = int64_t{512} << 10;
+static_assert(kGpuLinearWorkBytes >= kGroupedBf16WorkBytes);
+
+// The experts' products. known_rows: `begins` are on the host, and products may be one an expert.
 constexpr int64_t GroupedWorkBytes(DeviceKind device, int64_t element_bytes, bool known_rows) {
   if (device == DeviceKind::kCpu || known_rows) return LinearWorkBytes(device, element_bytes);
-  return element_bytes == 2 ? int64_t{512} << 10 : 0;
+  return element_bytes == 2 ? kGroupedBf16WorkBytes : 0;
 }
 
 }  // namespace tandem::ops

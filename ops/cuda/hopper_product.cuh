@@ -82,7 +82,7 @@ class WorkParts {
   int64_t left_;
 };
 
-// Begins that the host knows, as an argument of a kernel.
+// Begins that the host knows, as an argument of a kernel: 8 KiB, of which there may be 32,764 bytes.
 struct KnownBegins {
   __device__ int64_t operator[](int64_t expert) const { return of[expert]; }
 

@@ -451,6 +451,23 @@ TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
     EXPECT_EQ(cuda::IsHopperProduct(args), c.aligned);
     args.experts = kMostGpuGroups + 1;
     EXPECT_FALSE(cuda::IsHopperProduct(args));
+    GroupedLinearBackwardWeightArgs<Bf16> of_weight{.begins = args.begins,
+                                                    .on_host = false,
+                                                    .experts = 2,
+                                                    .rows = 100,
+                                                    .grad_y = args.y,
+                                                    .x = args.x,
+                                                    .inputs = c.inputs,
+                                                    .outputs = 48,
+                                                    .add = false,
+                                                    .grad_weight = nullptr,
+                                                    .rounded = args.y,
+                                                    .work = work};
+    EXPECT_EQ(cuda::IsHopperProduct(of_weight), c.aligned);
+    at::Tensor sums = at::zeros({1}, at::TensorOptions(at::kCUDA));
+    of_weight.rounded = nullptr;
+    of_weight.grad_weight = MutableElementsOf<float>(sums);
+    EXPECT_EQ(cuda::IsHopperProduct(of_weight), c.aligned) << "into float";
     CudaOperations().sparse().GroupedLinear(begins, x, weight, y, work);
     const at::Tensor expected =
         at::cat({x.narrow(0, 0, 40).to(at::kFloat).mm(weight.narrow(0, 0, 48).to(at::kFloat).t()),
