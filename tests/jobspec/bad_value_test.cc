@@ -69,8 +69,8 @@ const BadSpec kFields[] = {
      "default); say device: cpu or cuda, for which the step is then simulated; or `tandem plan --compare "
      "prefetch=0,1,2` says which number is best\n"},
     {"prefetch chosen for a huge step", "global_batch_size: 8}",
-     "global_batch_size: 16384}\nresources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}",
-     "job.yaml:5:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 where layers × "
+     "global_batch_size: 8192}\nresources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}",
+     "job.yaml:5:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 where nodes × "
      "microbatches of a rank are more than 16384, as here: 32768; simulating them would take long; `tandem "
      "plan --compare prefetch=0,1,2` says which number is best\n"},
     {"prefetch in words", "", "parallelism: {fsdp: {prefetch: far}}",
