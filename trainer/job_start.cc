@@ -269,7 +269,7 @@ void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start
     add(CheckpointProblem::kOtherData,
         absl::StrCat("the text is not what it was up to step ", start.info.step, " (digest ",
                      options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
-                     "): the losses before and after cannot be compared"));
+                     "), or not what its documents are: the losses before and after cannot be compared"));
   }
 }
 
