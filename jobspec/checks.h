@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "jobspec/field_checker.h"
+#include "jobspec/jobspec.h"
 
 namespace tandem::jobspec {
 
@@ -19,6 +23,9 @@ void CheckNames(FieldChecker& check);
 // An outer axis of ranks is there if and only if the strategy places something on it.
 void CheckReplicas(FieldChecker& check);
 
+// A distance that is left to be chosen can be, when the job is submitted.
+void CheckPrefetch(FieldChecker& check);
+
 // What is said of the overlap needs one, and what is said of the exchange between experts needs ranks that
 // share them. Weight gradients are moved by one of the two.
 void CheckSchedule(FieldChecker& check);
@@ -32,5 +39,17 @@ void CheckNccl(FieldChecker& check);
 
 void CheckPrecision(FieldChecker& check);
 void CheckCheckpoint(FieldChecker& check);
+
+// What a model of model_type deepseek_v3 has beside what others have; CheckModel calls them. Its heads.
+void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
+
+// Of what is its own of the sparse layers; the rest is as with other models.
+void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model);
+
+// Of another model: what only that one has.
+void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model);
+
+// Check, saying nothing about fields at or below the `unusable` paths, nor about what follows from them.
+Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable);
 
 }  // namespace tandem::jobspec

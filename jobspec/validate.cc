@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jobspec/validate.h"
 
 #include <algorithm>
 
@@ -36,6 +35,7 @@ Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unu
   CheckNames(check);
   CheckReplicas(check);
   CheckSchedule(check);
+  CheckPrefetch(check);
   CheckGrid(check);
   CheckNccl(check);
   CheckBatch(check);

@@ -14,6 +14,13 @@ namespace tandem::model {
 // Whose names a decoder's parameters have, and what its attention does.
 enum class Architecture : uint8_t { kLlama, kMixtral, kQwen3Moe, kDeepseekV3 };
 
+// Over what the load of a router is to be even.
+enum class BalanceScope : uint8_t {
+  kMicrobatch,
+  kSequence,  // each of a microbatch
+  kGlobal,    // the tokens of all ranks, of a step's microbatches so far (balance.cc)
+};
+
 // Of the sparse layers of a decoder, in which each token is seen by a few of many experts.
 struct MixtureOfExperts {
   ops::RouterConfig router;           // experts 0: no layer is sparse
@@ -23,7 +30,9 @@ struct MixtureOfExperts {
   // Of a dense MLP beside the experts, which sees every token: what Hugging Face's models call shared
   // experts, side by side. 0: none.
   int64_t shared_intermediate_size = 0;
-  double router_aux_loss_coef = 0;  // of the balance over a microbatch (ops/router_losses.h)
+  double router_aux_loss_coef = 0;  // of the balance (ops/router_losses.h)
+  BalanceScope balance_scope = BalanceScope::kMicrobatch;
+  int64_t data_ranks = 1;  // that share the global batch: of kGlobal, those whose tokens count
   double router_z_loss_coef = 0;
   ops::RouterCapacity capacity;  // of an expert, for the tokens of a microbatch
   // Once a step the bias of each expert, which its score is chosen by and not weighed, moves so far to where

@@ -37,6 +37,8 @@ struct DecoderShapes {
   bool norms_heads;  // DecoderConfig::NormsHeads
   ops::RouterConfig router;
   ops::RouterLossConfig router_losses;
+  bool balances_globally;  // BalanceScope::kGlobal
+  int64_t data_ranks;      // whose tokens it counts
   ops::RouterCapacity capacity;
   RouterReport report;    // of a microbatch
   bool biased;            // routers have biases, and count tokens for them

@@ -7,10 +7,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "jobspec/model_config.h"
+#include "jobspec/decoder_config.h"
 #include "jobspec/name_list.h"
-#include "parallel/spec_grid.h"
-#include "parallel/spec_group_options.h"
+#include "parallel/from_spec.h"
 #include "plan/build_stage.h"
 #include "plan/recomputation.h"
 #include "platform/sha256.h"
@@ -324,7 +323,9 @@ std::string PrecisionText(const JobPlan& plan) {
   std::string text = common.compute == common.transport && plan.precision.units.empty()
                          ? compute
                          : absl::StrCat(compute, "; gradients between ranks ", transport);
-  if (!plan.precision.repeats) absl::StrAppend(&text, "; bits need not repeat");
+  if (!plan.precision.repeats && plan.device == model::DeviceKind::kGpu) {
+    absl::StrAppend(&text, "; bits need not repeat");
+  }
   return text;
 }
 
@@ -341,6 +342,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.model.moe.ranks = resolved.parallelism().expert();
+  plan.model.moe.data_ranks = resolved.parallelism().ranks();
   if (plan.model.moe.ranks > 1) {
     const v1::Dispatch& dispatch = resolved.parallelism().dispatch();
     plan.model.moe.exact_chunks = HasExactChunks(dispatch, plan.model.moe);
@@ -356,6 +358,10 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   if (resolved.parallelism().has_nccl()) {
     plan.group_options = parallel::GroupOptionsOf(
         resolved.parallelism().nccl(), parallel::JobGroups(parallel::GridOf(resolved.parallelism())).value());
+  }
+  if (fsdp.prefetch() < 0) {
+    throw std::logic_error(
+        "parallelism.fsdp.prefetch: auto is for prefetch_choice.h to replace, when a job is submitted");
   }
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;

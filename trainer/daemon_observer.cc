@@ -84,6 +84,10 @@ void DaemonObserver::OnReady(const RankReady& ready) {
   out.set_resumed_step(ready.resumed_step);
   out.set_build(platform::BuildVersion());
   out.set_resumed_from(ready.resumed_from);
+  out.set_arena_bytes(ready.arena_bytes);
+  out.set_device_used_bytes(ready.memory.used);
+  out.set_device_total_bytes(ready.memory.total);
+  out.mutable_sent_bytes()->insert(ready.sent_bytes.begin(), ready.sent_bytes.end());
   outbox_.Push(std::move(message));
 }
 
@@ -117,13 +121,9 @@ void DaemonObserver::OnCheckpoint(int64_t step, const checkpoint::Saved& saved) 
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnCheckpointWarning(const CheckpointWarning& warning) {
+void DaemonObserver::OnCheckpointWarning(const v1::CheckpointWarning& warning) {
   v1::FromTrainer message;
-  v1::CheckpointWarning& out = *message.mutable_checkpoint_warning();
-  out.set_problem(static_cast<v1::CheckpointProblem>(warning.problem));
-  out.set_step(warning.step);
-  out.set_path(warning.path);
-  out.set_message(warning.message);
+  *message.mutable_checkpoint_warning() = warning;
   outbox_.Push(std::move(message));
 }
 

@@ -17,9 +17,11 @@
 #include "device/device.h"
 #include "model/node.h"
 #include "ops/operations.h"
+#include "plan/step_work.h"
 #include "platform/clock.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
+#include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"
 #include "trainer/canaries.h"
 #include "trainer/executor.h"
@@ -153,7 +155,7 @@ class Rank::Impl {
 
  private:
   RankOutcome Train() {
-    SetPhase(Phase::kLoading);
+    SetPhase(v1::RANK_PHASE_LOADING);
     const int64_t first_step = Load();
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, first_step));
@@ -163,8 +165,11 @@ class Rank::Impl {
                        .data_digest = train_loader_.digest(),
                        .kernels_digest = kernels_digest_,
                        .resumed_step = first_step,
-                       .resumed_from = resumed_from_});
-    SetPhase(Phase::kReady);
+                       .resumed_from = resumed_from_,
+                       .arena_bytes = plan_.stage.arena_bytes,
+                       .memory = device_.memory_use(),
+                       .sent_bytes = plan::SentBytes(plan_)});
+    SetPhase(v1::RANK_PHASE_READY);
     Lap();
 
     while (true) {
@@ -210,13 +215,13 @@ class Rank::Impl {
           SubmitReport();
           FlushReports();
           observer_.OnRequestsDone(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
-          SetPhase(Phase::kFinished);
+          SetPhase(v1::RANK_PHASE_FINISHED);
           return RankOutcome::kFinished;
       }
     }
   }
 
-  void SetPhase(Phase phase) { page_.phase.store(static_cast<int32_t>(phase), std::memory_order_relaxed); }
+  void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
 
   bool HasDirectory() const { return !plan_.train.checkpoint.directory.empty(); }
 
@@ -236,7 +241,7 @@ class Rank::Impl {
         lease_, [this](const std::string& reason) {
           executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
         });
-    for (const CheckpointWarning& warning : job.warnings) {
+    for (const v1::CheckpointWarning& warning : job.warnings) {
       observer_.OnCheckpointWarning(warning);
     }
     const checkpoint::Found& start = job.from;
@@ -283,6 +288,7 @@ class Rank::Impl {
     }
     reporter_ = std::make_unique<Reporter>(
         communicators_.report, ElementsOf(parameters_), SharingOf(plan_),
+        plan::SecondsAtPeakOf(plan_, device_.name()),
         [this](const StepSummary& summary) { step_reports_->Append(summary); },
         [this](int64_t step, std::exception_ptr error) {
           executor_.Fail(std::make_exception_ptr(ReportError(std::move(error), step)));
@@ -325,7 +331,7 @@ class Rank::Impl {
       request.requests = requests_.Take();
       request.profile = requests_.WantedProfile();
     }
-    SetPhase(Phase::kStepping);
+    SetPhase(v1::RANK_PHASE_STEPPING);
     executor_.Issue(request, [this, step = run.computed](int round, int64_t* tokens) {
       train_loader_.Fill(step, GlobalMicrobatch(round), plan_.train.microbatches_per_rank * plan_.train.ranks,
                          plan_.batch.sequences, tokens);
@@ -428,7 +434,7 @@ class Rank::Impl {
     if (!report_.has_value()) {
       report_ = StepRecord{.step = step()};
     }
-    SetPhase(Phase::kStepping);
+    SetPhase(v1::RANK_PHASE_STEPPING);
     executor_.Issue(
         {.run = {.kind = RunKind::kValidate}},
         [this](int round, int64_t* tokens) {
@@ -454,7 +460,7 @@ class Rank::Impl {
     const int64_t step = sequence_->step();
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
     FlushReports();
-    SetPhase(Phase::kCheckpointing);
+    SetPhase(v1::RANK_PHASE_CHECKPOINTING);
     arrays_.FromDevice();
     checkpoint::Saved saved;
     try {
@@ -471,7 +477,7 @@ class Rank::Impl {
     } catch (const checkpoint::DirectoryLost&) {
       throw;
     } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
-      Warn(CheckpointProblem::kSaveFailed, error.what());
+      Warn(v1::CHECKPOINT_PROBLEM_SAVE_FAILED, error.what());
       if (sequence_->is_final()) {
         throw;
       }
@@ -481,17 +487,17 @@ class Rank::Impl {
       observer_.OnCheckpoint(step, saved);
     }
     if (!saved.not_removed.empty()) {
-      Warn(CheckpointProblem::kNotRemoved, saved.not_removed);
+      Warn(v1::CHECKPOINT_PROBLEM_NOT_REMOVED, saved.not_removed);
     }
     return "";
   }
 
   // Of the save of this step.
-  void Warn(CheckpointProblem problem, const std::string& message) {
+  void Warn(v1::CheckpointProblem problem, const std::string& message) {
     platform::Log(platform::LogLevel::kError, "a checkpoint went wrong",
                   {{"step", absl::StrCat(step())}, {"error", message}});
     if (config_.rank == 0) {
-      observer_.OnCheckpointWarning({.problem = problem, .step = step(), .path = "", .message = message});
+      observer_.OnCheckpointWarning(WarningOf(problem, step(), "", message));
     }
   }
 

@@ -41,11 +41,12 @@ double MaxAbsOf(const fsdp::Magnitude& magnitude) {
 }  // namespace
 
 Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
-                   std::function<void(const StepSummary&)> tell,
+                   double seconds_at_peak, std::function<void(const StepSummary&)> tell,
                    std::function<void(int64_t, std::exception_ptr)> failed)
     : comm_(comm),
       item_elements_(std::move(item_elements)),
       sharing_(std::move(sharing)),
+      seconds_at_peak_(seconds_at_peak),
       tell_(std::move(tell)),
       failed_(std::move(failed)),
       thread_([this] { Run(); }) {}
@@ -141,6 +142,9 @@ void Reporter::Fold(const StepRecord& record) {
       .nonfinite = record.nonfinite};
   if (record.seconds > 0) {
     summary.scalars["tokens_per_second"] = static_cast<double>(record.tokens) / record.seconds;
+    if (seconds_at_peak_ > 0) {
+      summary.scalars["model_flops_utilization"] = seconds_at_peak_ / record.seconds;
+    }
   }
   if (validation_rounds > 0) {
     summary.scalars["validation_loss"] =

@@ -52,7 +52,7 @@ struct StepSummary {
   int64_t tokens = 0;
   double seconds = 0;
   int64_t nonfinite = 0;
-  std::map<std::string, double> scalars;  // "tokens_per_second", "validation_loss"
+  std::map<std::string, double> scalars;  // "tokens_per_second", "validation_loss", "model_flops_utilization"
   // L2, in the order of the parameters' table; empty where they are not wanted.
   std::vector<double> weight;
   std::vector<double> gradient;
@@ -78,12 +78,13 @@ struct StepSummary {
 class Reporter {
  public:
   // item_elements: elements of each parameter, in table order. sharing: of experts, as the records' routers.
+  // seconds_at_peak: of a step (plan/step_work.h), for the summaries' model FLOPs utilization; 0: not known.
   // tell: called on rank 0 with every summary, in step order, on the reporter's thread; what it does delays
   //   the next Submit, so it hands over and returns.
   // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
   // more. `comm` outlives it; between Submit and the end of Flush this thread alone uses it.
   Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
-           std::function<void(const StepSummary&)> tell,
+           double seconds_at_peak, std::function<void(const StepSummary&)> tell,
            std::function<void(int64_t step, std::exception_ptr)> failed);
   ~Reporter();  // drops what is not folded yet; does not end a collective that is under way
   Reporter(const Reporter&) = delete;
@@ -103,6 +104,7 @@ class Reporter {
   comm::Communicator& comm_;
   const std::vector<int64_t> item_elements_;
   const ExpertSharing sharing_;
+  const double seconds_at_peak_;
   const std::function<void(const StepSummary&)> tell_;
   const std::function<void(int64_t, std::exception_ptr)> failed_;
 

@@ -57,9 +57,10 @@ void AppendLittleEndian(Integer value, std::string& out) {
 }
 
 std::string TagOf(const std::string& scalar) {
-  return scalar == "validation_loss"     ? "validation_metrics/global_avg_loss"
-         : scalar == "tokens_per_second" ? "throughput(tps)"
-                                         : absl::StrCat("scalars/", scalar);
+  return scalar == "validation_loss"           ? "validation_metrics/global_avg_loss"
+         : scalar == "tokens_per_second"       ? "throughput(tps)"
+         : scalar == "model_flops_utilization" ? "mfu(%)"
+                                               : absl::StrCat("scalars/", scalar);
 }
 
 void ThrowIfNotOk(const absl::Status& status) {
@@ -120,7 +121,7 @@ void TensorBoardFile::Append(const StepSummary& summary) {
     add("time_metrics/end_to_end(s)", summary.seconds);
   }
   for (const auto& [name, value] : summary.scalars) {
-    add(TagOf(name), value);
+    add(TagOf(name), name == "model_flops_utilization" ? 100 * value : value);
   }
   Write(TensorBoardRecord(event.SerializeAsString()));
 }

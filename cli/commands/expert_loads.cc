@@ -61,19 +61,15 @@ void PrintTable(Context& context, const ReportDetails& details) {
                MagnitudeText(load.balance_loss()), MagnitudeText(load.z_loss()),
                CountText(load.further_passes())});
   }
-  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
 }
 
 }  // namespace
 
-int ExpertLoads(Context& context, const MetricsOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int ExpertLoads(Context& context, Client& client, const MetricsOptions& options) {
   int code = kOk;
   const std::optional<ReportDetails> details =
-      FindDetails(context, *client,
+      FindDetails(context, client,
                   {.job = options.job,
                    .step = options.step,
                    .what = absl::StrCat("metrics --moe ", Escape(options.job)),

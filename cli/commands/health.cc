@@ -8,22 +8,18 @@
 
 namespace tandem::cli {
 
-int Health(Context& context, const HealthOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
-  const absl::StatusOr<v1::ServerInfo> server = client->GetServerInfo(options.timeout);
+int Health(Context& context, Client& client, const HealthOptions& options) {
+  const absl::StatusOr<v1::ServerInfo> server = client.GetServerInfo(options.timeout);
   if (!server.ok()) {
-    return Fail(context.console, CallError(server.status(), "health", client->address()));
+    return Fail(context, client, server.status(), "health");
   }
   // Answered by the thread that decides: a server whose threads for calls live on without it is not healthy.
-  const absl::Status decides = client->ListWorkers(options.timeout).status();
+  const absl::Status decides = client.ListWorkers(options.timeout).status();
   if (!decides.ok()) {
-    return Fail(context.console, CallError(decides, "health", client->address()));
+    return Fail(context, client, decides, "health");
   }
   context.console.Write(Stream::kOut, absl::StrCat("SERVING  ", Escape(server->build()), " at ",
-                                                   client->address().target, "\n"));
+                                                   client.address().target, "\n"));
   return kOk;
 }
 

@@ -9,7 +9,6 @@
 #include "cli/cluster/state_folder.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
-#include "cli/commands/submit.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"

@@ -458,4 +458,13 @@ int64_t History::norm_bytes() const {
   return norms_->bytes();
 }
 
+absl::Status FillLastStep(History& history, v1::Job& job) {
+  const absl::StatusOr<int64_t> step = history.LastStep(job.id());
+  if (!step.ok()) {
+    return absl::IsDataLoss(step.status()) ? absl::OkStatus() : step.status();
+  }
+  job.set_last_step(std::max(job.last_step(), *step));
+  return absl::OkStatus();
+}
+
 }  // namespace tandem::controller

@@ -230,6 +230,18 @@ TEST_F(CommandTest, DescribeTellsAll) {
   EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
 }
 
+TEST_F(CommandTest, DescribeShowsThePrefetchDistanceThatWasChosen) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 4);
+  job.mutable_resolved()->mutable_parallelism()->mutable_fsdp()->set_prefetch(2);
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_EQ(console_.out.find("units ahead"), std::string::npos);
+  job.mutable_submitted()->mutable_parallelism()->mutable_fsdp()->set_prefetch(-1);
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_THAT(console_.out, testing::ContainsRegex("prefetch +2 units ahead, chosen when it was submitted"));
+}
+
 TEST_F(CommandTest, DescribeShowsTheGroupsThatTheControllerSends) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
   const std::vector<std::pair<std::string, std::vector<int>>> groups = {{"dp_cp", {0, 1, 2, 3}},
@@ -311,143 +323,6 @@ TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
       << console_.out;
 }
 
-TEST_F(CommandTest, MetricsAreAnObjectALine) {
-  for (int step = 1; step <= 5; ++step) {
-    server_->reports.push_back(SampleReport(step));
-  }
-  (*server_->reports[4].mutable_scalars())["validation_loss"] = 2.5;
-  server_->reports[3].set_loss(NAN);
-  EXPECT_EQ(Tandem({"metrics", "headers", "-o", "json"}), kOk);
-  EXPECT_EQ(
-      console_.out.substr(0, console_.out.find('\n')),
-      R"({"step":1,"loss":5.5,"grad_norm":0.8423,"learning_rate":0.000761,"tokens":4096,"seconds":0.5})");
-  std::vector<nlohmann::json> lines;
-  std::istringstream stream(console_.out);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(nlohmann::json::parse(line));
-  }
-  ASSERT_EQ(lines.size(), 5u);
-  EXPECT_TRUE(lines[3]["loss"].is_null());
-  EXPECT_EQ(lines[4]["validation_loss"], 2.5);
-  EXPECT_EQ(Tandem({"metrics", "headers"}), kOk);
-  EXPECT_EQ(console_.out.substr(0, console_.out.find('\n')),
-            "STEP    LOSS  VALIDATION  GRAD NORM  LEARNING RATE  TOKENS  SECONDS");
-  EXPECT_EQ(console_.err, "");
-}
-
-TEST_F(CommandTest, MetricsMarkAStepWhoseGradientsWereNotFinite) {
-  for (int step = 1; step <= 3; ++step) {
-    server_->reports.push_back(SampleReport(step));
-  }
-  server_->reports[1].set_nonfinite(842496);
-  server_->reports[1].set_grad_norm(NAN);
-  EXPECT_EQ(Tandem({"metrics", "headers"}), kOk);
-  EXPECT_THAT(console_.out, testing::ContainsRegex("\n +2 [^\n]* nan [^\n]* 842496 gradient elements not "
-                                                   "finite, weights left alone\n +3 [^\n]*[0-9] *\n"));
-  console_.out.clear();
-  EXPECT_EQ(Tandem({"metrics", "headers", "-o", "json"}), kOk);
-  EXPECT_THAT(console_.out, testing::HasSubstr("\"grad_norm\":null"));
-}
-
-TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
-  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
-  server_->jobs[0].set_last_step(5);
-  server_->table.add_parameters()->set_name("model.embed_tokens.weight");
-  server_->table.mutable_parameters(0)->add_shape(256);
-  server_->table.mutable_parameters(0)->add_shape(128);
-  server_->table.add_parameters()->set_name("model.norm.weight");
-  server_->table.mutable_parameters(1)->add_shape(128);
-  for (int step = 1; step <= 5; ++step) {
-    v1::StepReport report = SampleReport(step);
-    for (const double weight : {40.0, 11.3}) {
-      report.mutable_norms()->add_weight(weight);
-      report.mutable_norms()->add_gradient(0.2 * step);
-      report.mutable_norms()->add_update(0.01 * step);
-    }
-    server_->reports.push_back(report);
-  }
-  EXPECT_EQ(Tandem({"norms", "headers"}), kOk);
-  EXPECT_EQ(console_.out,
-            "STEP 5                     SHAPE    WEIGHT  GRADIENT  UPDATE  UPDATE/WEIGHT\n"
-            "model.embed_tokens.weight  256x128    40.0      1.00  0.0500       1.25e-03\n"
-            "model.norm.weight          128        11.3      1.00  0.0500       4.42e-03\n");
-  EXPECT_EQ(Tandem({"norms", "headers", "--step", "2", "--top", "1", "-o", "json"}), kOk);
-  EXPECT_EQ(
-      console_.out,
-      R"({"step":2,"name":"model.norm.weight","shape":[128],"weight":11.3,"gradient":0.4,"update":0.02,"gradient_rms":0.035355339059327376,"update_rms":0.0017677669529663686})"
-      "\n");
-  for (v1::StepReport& report : server_->reports) {
-    report.mutable_norms()->add_rms(0.25);
-    report.mutable_norms()->add_max_abs(2);
-    report.mutable_norms()->add_gradient_max_abs(0.5);
-    report.mutable_norms()->add_update_max_abs(0.001);
-  }
-  EXPECT_EQ(Tandem({"norms", "headers", "--norm", "max"}), kOk);
-  EXPECT_EQ(console_.out,
-            "STEP 5                     SHAPE    WEIGHT  GRADIENT  UPDATE  UPDATE/WEIGHT\n"
-            "model.embed_tokens.weight  256x128    2.00     0.500  0.0010       5.00e-04\n"
-            "model.norm.weight          128\n")
-      << "a report may lack some";
-  EXPECT_EQ(Tandem({"norms", "headers", "--norm", "rms", "--top", "1"}), kOk);
-  EXPECT_THAT(console_.out,
-              testing::HasSubstr("model.norm.weight  128     0.999    0.0884  0.0044       4.42e-03"));
-  EXPECT_EQ(Tandem({"norms", "headers", "--norm", "l1"}), kUsage);
-  EXPECT_EQ(Tandem({"norms", "headers", "--step", "1", "-o", "json"}), kOk);
-  EXPECT_THAT(console_.out, testing::HasSubstr(R"("rms":0.25,"max_abs":2.0,"gradient_max_abs":0.5,)"
-                                               R"("update_max_abs":0.001,"gradient_rms":)"));
-  EXPECT_EQ(Tandem({"norms", "headers", "--step", "9"}), kNotFound);
-  EXPECT_EQ(console_.err, "tandem: norms headers: step 9 is not there; the newest is 5\n");
-  server_->reports.erase(server_->reports.begin());
-  EXPECT_EQ(Tandem({"norms", "headers", "--step", "1"}), kNotFound);
-  EXPECT_EQ(
-      console_.err,
-      "tandem: norms headers: none are kept of step 1; the newest steps have them: leave --step away\n");
-  server_->reports.clear();
-  server_->jobs[0].set_last_step(0);
-  EXPECT_EQ(Tandem({"norms", "headers"}), kNotFound);
-  EXPECT_EQ(console_.err, "tandem: norms headers: the job has made no step yet (RUNNING)\n");
-  server_->jobs[0].mutable_resolved()->mutable_report()->set_parameter_norms(false);
-  EXPECT_EQ(Tandem({"norms", "headers"}), kFailed);
-  EXPECT_EQ(console_.err,
-            "tandem: norms headers: the job keeps no norms; set report.parameter_norms: true in its file\n");
-}
-
-TEST_F(CommandTest, MetricsOfSparseLayersShowTheLoadOfExpertsOfOneStep) {
-  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
-  server_->jobs[0].set_last_step(2);
-  server_->jobs[0].mutable_resolved()->mutable_model()->mutable_moe()->set_num_experts(4);
-  for (int step = 1; step <= 2; ++step) {
-    v1::StepReport report = SampleReport(step);
-    v1::ExpertLoad& load = *report.mutable_norms()->add_experts();
-    load.set_layer(3);
-    for (const int64_t tokens : {1000 * step, 0, 600, 400}) {
-      load.add_tokens(tokens);
-    }
-    load.set_dropped(12);
-    load.set_balance_loss(1.25);
-    load.set_z_loss(4.5);
-    load.set_further_passes(6);
-    server_->reports.push_back(report);
-  }
-  EXPECT_EQ(Tandem({"metrics", "headers", "--moe"}), kOk);
-  EXPECT_EQ(console_.out,
-            "STEP 2   EXPERTS  TOKENS  LARGEST/MEAN  SMALLEST/MEAN  IDLE  DROPPED  BALANCE LOSS  Z LOSS  "
-            "FURTHER PASSES\n"
-            "layer 3        4   3,000          2.67           0.00     1       12          1.25    4.50  "
-            "             6\n");
-  EXPECT_EQ(Tandem({"metrics", "headers", "--moe", "--step", "1", "-o", "json"}), kOk);
-  EXPECT_EQ(
-      console_.out,
-      R"({"step":1,"layer":3,"tokens":[1000,0,600,400],"dropped":12,"balance_loss":1.25,"z_loss":4.5,"further_passes":6})"
-      "\n");
-  EXPECT_EQ(Tandem({"metrics", "headers", "--moe", "--step", "9"}), kNotFound);
-  EXPECT_EQ(console_.err, "tandem: metrics --moe headers: step 9 is not there; the newest is 2\n");
-  server_->reports.clear();
-  server_->jobs[0].mutable_resolved()->mutable_model()->clear_moe();
-  EXPECT_EQ(Tandem({"metrics", "headers", "--moe"}), kFailed);
-  EXPECT_EQ(console_.err, "tandem: metrics --moe headers: its model has no sparse layers\n");
-}
-
 TEST_F(CommandTest, LogsPutTheLinesOfRanksTogether) {
   const auto chunk = [&](int rank, const std::string& data) {
     v1::LogChunk added;
@@ -485,90 +360,6 @@ TEST_F(CommandTest, CancelSaysNothingToAPipe) {
   EXPECT_EQ(Tandem({"cancel", "headers"}), kOk);
   EXPECT_EQ(console_.out + console_.err, "");
   EXPECT_EQ(server_->cancelled[0].reason(), "CancelledByUser");
-}
-
-TEST_F(CommandTest, ValidateIsOkOrNamesEveryViolationWithItsPlace) {
-  const std::string good = GoodJobFile();
-  EXPECT_EQ(Tandem({"validate", "-f", good}), kOk) << console_.err;
-  EXPECT_EQ(console_.out, good + ": ok\n");
-  const std::string bad = File("bad.yaml",
-                               "name: headers\nmodel: {preset: llama-tiny}\n"
-                               "data: {train: /nowhere, tokenizer: bytes}\n"
-                               "training:\n  steps: 0\n  sequence_length: -1\n");
-  EXPECT_EQ(Tandem({"validate", "-f", bad}), kInvalidSpec);
-  EXPECT_EQ(console_.out, "");
-  EXPECT_NE(console_.err.find(bad + ":5:"), std::string::npos) << console_.err;
-  EXPECT_NE(console_.err.find(bad + ":6:"), std::string::npos) << console_.err;
-  EXPECT_EQ(Tandem({"validate", "-f", folder_ + "/absent.yaml"}), kInvalidSpec);
-  EXPECT_NE(console_.err.find("absent.yaml"), std::string::npos);
-}
-
-TEST_F(CommandTest, DataElsewhereIsNotedAndDataHereIsChecked) {
-  GoodJobFile();
-  const std::string file = File("elsewhere.yaml",
-                                "name: headers\nmodel: {preset: llama-tiny}\n"
-                                "data: {train: /nowhere/at/all, tokenizer: bytes}\n"
-                                "training: {steps: 20, sequence_length: 64, micro_batch_size: 2, "
-                                "global_batch_size: 4}\nparallelism: {ranks: 2}\n");
-  EXPECT_EQ(Tandem({"validate", "-f", file}), kInvalidSpec);  // the controller is on this machine
-  EXPECT_NE(console_.err.find(file + ":3:"), std::string::npos) << console_.err;
-  environment_.tandem_addr = "cluster.example:7471";
-  EXPECT_EQ(Tandem({"validate", "-f", file}), kOk);
-  EXPECT_EQ(console_.err,
-            "tandem: data.train: /nowhere/at/all is not on this machine; the workers will check it\n");
-}
-
-TEST_F(CommandTest, ANameThatTheFlagGivesIsRefusedAsTheFlags) {
-  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "Bad Name"}), kInvalidSpec);
-  EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
-}
-
-TEST_F(CommandTest, ResumeOfTheFlagStandsInsteadOfTheFilesAndIsRefusedAsTheFlags) {
-  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
-  const std::string file = GoodJobFile();
-  std::ofstream(file, std::ios::app) << "checkpoint: {directory: " << folder_ << "/run, resume: none}\n";
-  EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "newest"}), kOk) << console_.err;
-  ASSERT_EQ(server_->submitted.size(), 1u);
-  EXPECT_EQ(server_->submitted[0].spec().checkpoint().resume(), "newest");
-  console_.err.clear();
-  EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "/nowhere/step-5"}), kInvalidSpec);
-  EXPECT_EQ(console_.err.rfind("--resume: /nowhere/step-5 is not allowed; allowed: ", 0), 0u) << console_.err;
-}
-
-TEST_F(CommandTest, SubmitPrintsTheIdAndNothingElse) {
-  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
-  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "other", "--request-id", "r1"}), kOk)
-      << console_.err;
-  EXPECT_EQ(console_.out, "3f2a91c07be4\n");
-  EXPECT_EQ(console_.err, "");
-  ASSERT_EQ(server_->submitted.size(), 1u);
-  EXPECT_EQ(server_->submitted[0].request_id(), "r1");
-  EXPECT_EQ(server_->submitted[0].spec().name(), "other");
-  EXPECT_EQ(server_->submitted[0].spec().data().train(), folder_ + "/*.txt");
-  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kOk);
-  EXPECT_NE(server_->submitted[1].request_id(), "");
-}
-
-TEST_F(CommandTest, ASubmitThatIsRefusedSaysWhyInTheControllersWords) {
-  server_->submit_status =
-      grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "training.steps: 0 is not allowed\nname: missing");
-  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kInvalidSpec);
-  EXPECT_EQ(console_.err, "tandem: submit: the controller at " + server_->address() +
-                              " refuses the job:\ntraining.steps: 0 is not allowed\nname: missing\n");
-  server_->submit_status = grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "name: job 1 is called headers");
-  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kFailed);
-  EXPECT_EQ(console_.err,
-            "tandem: submit: name: job 1 is called headers (controller at " + server_->address() + ")\n");
-  server_->submit_status = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "not you");
-  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kDenied);
-  EXPECT_EQ(console_.out, "");
-}
-
-TEST_F(CommandTest, ABadFileIsRefusedBeforeDialling) {
-  server_->Stop();
-  const std::string bad = File("bad.yaml", "nmae: headers\n");
-  EXPECT_EQ(Tandem({"submit", "-f", bad}), kInvalidSpec);
-  EXPECT_NE(console_.err.find("nmae"), std::string::npos);
 }
 
 TEST_F(CommandTest, PlanShowsMemoryAndOnRequestTheProgram) {

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "controller/core/last_step.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {

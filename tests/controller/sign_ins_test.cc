@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "platform/fake_clock.h"
 #include "platform/random.h"
+#include "tests/platform/fake_clock.h"
 
 namespace tandem::controller {
 namespace {

@@ -45,9 +45,10 @@ DeviceKind KindOf(const Operations& ops) {
 }
 
 TEST_P(CudaOperationsTest, RmsNorm) {
-  // More rows than blocks, rows of whole packs and others, and more sums than a block has without asking.
+  // More rows than blocks, rows of whole packs and others, more packs than a block has threads, and more sums
+  // than a block has without asking, or at all.
   for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
-           {33, 7}, {33, 256}, {1200, 1000}, {5, 4096}, {3, 16384}, {2, 6001}}) {
+           {33, 7}, {33, 256}, {1200, 1000}, {5, 4096}, {300, 8192}, {3, 16384}, {2, 6001}, {3, 49152}}) {
     for (const bool add : {false, true}) {
       SCOPED_TRACE(testing::Message() << rows << " x " << columns << (add ? ", added" : ""));
       Compare({Normal({rows, columns}), Normal({rows, columns}), Normal({columns}), Normal({rows, columns})},

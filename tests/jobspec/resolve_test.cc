@@ -44,6 +44,17 @@ TEST(ResolveTest, FillsEveryDefault) {
       << resolved.DebugString();
 }
 
+TEST(ResolveTest, AutoOfThePrefetchIsLeftToBeChosenWhereTheDeviceIsKnown) {
+  const std::string given = "resources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}";
+  EXPECT_EQ(Resolved(given).parallelism().fsdp().prefetch(), -1);
+  // As a message has it, in JSON.
+  EXPECT_EQ(Resolved("resources: {device: cpu}\nparallelism: {fsdp: {prefetch: -1}}")
+                .parallelism()
+                .fsdp()
+                .prefetch(),
+            -1);
+}
+
 TEST(ResolveTest, AnOverlappedScheduleDelaysNoWeightGradientsUnlessAsked) {
   EXPECT_FALSE(Resolved("parallelism: {ranks: 2}").parallelism().has_overlap());
   for (const char* spec :

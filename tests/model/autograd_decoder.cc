@@ -40,6 +40,7 @@ AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
 
 at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
   router_losses_ = at::zeros({}, at::kDouble);
+  sequences_ = tokens.size(0);
   at::Tensor x = Embedding(tokens);
   for (int layer = 0; layer < config_.num_hidden_layers; ++layer) {
     x = Attention(layer, x, tokens);
@@ -162,14 +163,10 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   if (config_.moe.capacity.factor > 0) {
     weights = weights * Kept(chosen, weights.detach());
   }
-  const auto tokens = static_cast<double>(x.size(0));
   // Of sigmoids, those that the balance counts may be others: it knows no groups.
   const at::Tensor counted = sigmoid ? std::get<1>(at::topk(scores, router.top_k, -1)) : chosen;
-  const at::Tensor counts = at::one_hot(counted, router.experts).sum(at::IntArrayRef{0, 1});
   const at::Tensor shares = sigmoid ? scores / scores.sum(-1, /*keepdim=*/true) : scores;
-  const at::Tensor balance = (counts * shares.sum(0)).sum() * static_cast<double>(router.experts) /
-                             (static_cast<double>(router.top_k) * tokens * tokens);
-  router_losses_ = router_losses_ + balance * config_.moe.router_aux_loss_coef +
+  router_losses_ = router_losses_ + Balance(layer, shares, counted) * config_.moe.router_aux_loss_coef +
                    at::logsumexp(logits, -1).square().mean() * config_.moe.router_z_loss_coef;
   at::Tensor sum = x;
   for (int64_t expert = 0; expert < router.experts; ++expert) {
@@ -183,6 +180,25 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
     sum = sum + Gated(normed, own + "gate_proj", own + "up_proj", own + "down_proj");
   }
   return sum;
+}
+
+// The mean over sequences, or that of the microbatch as one. shares: [T, E]; counted: [T, k].
+at::Tensor AutogradDecoder::Balance(int layer, const at::Tensor& shares, const at::Tensor& counted) const {
+  const ops::RouterConfig& router = config_.moe.router;
+  largest_[layer] = at::one_hot(counted, router.experts).sum(at::IntArrayRef{0, 1});
+  const int64_t parts = config_.moe.balance_scope == BalanceScope::kSequence ? sequences_ : 1;
+  const int64_t length = shares.size(0) / parts;
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  for (int64_t part = 0; part < parts; ++part) {
+    const auto given = given_counts_.find(layer);
+    const at::Tensor counts = given != given_counts_.end()
+                                  ? given->second
+                                  : at::one_hot(counted.narrow(0, part * length, length), router.experts)
+                                        .sum(at::IntArrayRef{0, 1});
+    sum = sum + (counts * shares.narrow(0, part * length, length).sum(0)).sum();
+  }
+  return sum * static_cast<double>(router.experts) /
+         static_cast<double>(router.top_k * length * length * parts);
 }
 
 // 1 where the expert has room for the choice, else 0. chosen, weights: [T, k].

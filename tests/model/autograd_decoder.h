@@ -29,6 +29,11 @@ class AutogradDecoder {
   // How many tokens chose each expert of a sparse layer in the last call of Loss. double [E].
   const at::Tensor& Tokens(int layer) const { return counts_.at(layer); }
 
+  // From now on the balance of the layer counts these, instead of the tokens' own. counts: double [E].
+  void GiveCounts(int layer, const at::Tensor& counts) { given_counts_[layer] = counts; }
+  // How many tokens had each expert among their largest scores in the last call of Loss. [E]
+  const at::Tensor& Largest(int layer) const { return largest_.at(layer); }
+
   // tokens: the batch, int64 [B, BatchShape::columns]. The routers' own losses are not in it; RouterLosses
   // has those of all layers of the last call, times their coefficients.
   at::Tensor Loss(const at::Tensor& tokens) const;
@@ -55,6 +60,7 @@ class AutogradDecoder {
                              const at::Tensor& tokens) const;
   at::Tensor LatentAttention(const std::string& prefix, const at::Tensor& normed,
                              const at::Tensor& tokens) const;
+  at::Tensor Balance(int layer, const at::Tensor& shares, const at::Tensor& counted) const;
   at::Tensor Kept(const at::Tensor& chosen, const at::Tensor& weights) const;
   at::Tensor Chosen(int layer, const at::Tensor& scores) const;
 
@@ -63,7 +69,10 @@ class AutogradDecoder {
   std::map<std::string, at::Tensor> parameters_;
   std::map<int, at::Tensor> chosen_;  // by layer
   std::map<int, at::Tensor> biases_;  // by layer
+  std::map<int, at::Tensor> given_counts_;
   mutable std::map<int, at::Tensor> counts_;
+  mutable std::map<int, at::Tensor> largest_;
+  mutable int64_t sequences_ = 1;  // of the last call of Loss
   mutable at::Tensor router_losses_;
 };
 

@@ -246,6 +246,25 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
   }
 }
 
+TEST(DecoderOutlineTest, FlopsOfATokenCountWhatACapacityLeavesAndNoPadding) {
+  const auto flops = [](double factor, bool pads) {
+    DecoderConfig config = SparseDecoder();
+    config.moe.capacity = {.factor = factor, .pads = pads};
+    return FlopsPerToken(config, 512);
+  };
+  double experts = 0;  // of all of a token's
+  for (const UnitParameters& unit : DecoderUnits(SparseDecoder())) {
+    for (const Parameter& parameter : unit.parameters) {
+      experts += unit.experts ? 6.0 * static_cast<double>(NumElements(parameter.shape)) : 0;
+    }
+  }
+  const ops::RouterConfig router = SparseDecoder().moe.router;
+  experts *= static_cast<double>(router.top_k) / static_cast<double>(router.experts);
+  EXPECT_NEAR(flops(0, false) - flops(0.25, false), 0.75 * experts, 1e-6 * experts);
+  EXPECT_EQ(flops(0.25, true), flops(0.25, false)) << "padded";
+  EXPECT_EQ(flops(1.5, true), flops(0, false)) << "more than there are";
+}
+
 TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
   const BatchShape batch{.sequences = 2, .sequence_length = 8};
   const schedules::Outline single = OutlineOf(SmallDecoder(false), batch);

@@ -222,6 +222,23 @@ TEST(AutogradTest, MixtralMatchesWithItsRoutersLosses) {
       {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "mixtral", .num_experts = 4});
 }
 
+// The balance of each sequence, and that of all ranks and of the microbatches so far.
+TEST(AutogradTest, ScopesOfTheRoutersBalanceMatch) {
+  for (const char* model_type : {"qwen3_moe", "deepseek_v3"}) {
+    for (const char* scope : {"sequence", "global"}) {
+      SCOPED_TRACE(testing::Message() << model_type << ", " << scope);
+      CompareWithAutograd({.ranks = 2,
+                           .microbatches_per_rank = 3,
+                           .steps = 2,
+                           .model_type = model_type,
+                           .num_experts = 8,
+                           .experts_per_token = 4,
+                           .router_aux_loss = 0.5,
+                           .balance_scope = scope});
+    }
+  }
+}
+
 // By position: sequences that begin alike have tokens of equal probabilities but for a rounding.
 TEST(AutogradTest, AMixtureThatDropsTokensMatches) {
   CompareWithAutograd({.ranks = 2,

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "platform/seeded_random.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/pairs.h"
 #include "tests/parity/run.h"
+#include "tests/platform/seeded_random.h"
 
 namespace tandem::parity {
 namespace {

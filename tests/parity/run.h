@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "device/seeded_scheduler.h"
 #include "model/node.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
+#include "tandem/v1/state.pb.h"
+#include "tests/device/seeded_scheduler.h"
 #include "trainer/backend.h"
-#include "trainer/checkpoint_warning.h"
 #include "trainer/reporter.h"
 #include "trainer/requests.h"
 
@@ -52,7 +52,7 @@ struct JobRun {
   std::vector<uint64_t> answered;      // request ids, of all ranks
   std::vector<ProfiledStep> profiled;  // of all ranks, in no order
   std::vector<int64_t> checkpoints;    // steps
-  std::vector<trainer::CheckpointWarning> warnings;
+  std::vector<v1::CheckpointWarning> warnings;
   std::vector<std::pair<int64_t, std::string>> nonfinite;  // steps that were told, and what was said
   std::string request_error;                               // of the last answer
   int64_t resumed_step = 0;

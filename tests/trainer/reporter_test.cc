@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/run_thread_ranks.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::trainer {
 namespace {
@@ -38,7 +38,8 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
   std::vector<StepSummary> told;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, {}, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
+        comm, {4, 9}, {}, /*seconds_at_peak=*/0.5,
+        [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
     const double rank = comm.rank();
     reporter.Submit({.step = 3,
                      .grad_norm = 0.5,
@@ -59,7 +60,8 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
   EXPECT_EQ(summary.grad_norm, 0.5);
   EXPECT_EQ(summary.nonfinite, 1);
   EXPECT_EQ(summary.scalars,
-            (std::map<std::string, double>{{"tokens_per_second", 32}, {"validation_loss", 14}}));
+            (std::map<std::string, double>{
+                {"tokens_per_second", 32}, {"validation_loss", 14}, {"model_flops_utilization", 0.25}}));
   EXPECT_EQ(summary.weight, (std::vector<double>{std::sqrt(18), 6}));
   EXPECT_EQ(summary.gradient, (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
   EXPECT_EQ(summary.update, (std::vector<double>{0, std::sqrt(8)}));
@@ -71,7 +73,7 @@ TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
   std::vector<StepSummary> told;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, {}, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
+        comm, {4, 9}, {}, 0, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
     const bool first = comm.rank() == 0;
     fsdp::ParameterNorms broken = Maxima(4, 1, 0);
     if (first) {
@@ -94,7 +96,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
   StepSummary summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4}, {}, [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
+        comm, {4}, {}, 0, [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
     const double rank = comm.rank();
     reporter.Submit({.step = 1,
                      .losses = {1, 2},
@@ -128,7 +130,7 @@ TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMi
   StepSummary summary;
   comm::RunThreadRanks(4, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10},
+        comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10}, 0,
         [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
     // By microbatch and receiver; what the group sends the first and the second of its ranks in each.
     const std::vector<std::vector<std::vector<double>>> rows = {{{5, 0}, {6, 4}},     // rank 0
@@ -155,7 +157,7 @@ TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
   for (const int ranks : {1, 2, 4}) {
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, {}, [&](const StepSummary& told) { means.push_back(told.experts.at(0).z_loss); },
+          comm, {}, {}, 0, [&](const StepSummary& told) { means.push_back(told.experts.at(0).z_loss); },
           ExpectNoFailure);
       StepRecord record{.step = 1, .routers = {{.tokens = {1}}}};
       for (int round = 0; round < 4 / ranks; ++round) {
@@ -181,7 +183,7 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
     double loss = -1;
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, {}, [&](const StepSummary& summary) { loss = summary.loss; }, ExpectNoFailure);
+          comm, {}, {}, 0, [&](const StepSummary& summary) { loss = summary.loss; }, ExpectNoFailure);
       StepRecord record{.step = 1};
       for (int round = 0; round < 4 / ranks; ++round) {
         record.losses.push_back(global[round * ranks + comm.rank()]);
@@ -200,7 +202,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
     bool open = false;
     std::atomic<bool> submitted{false};
     Reporter reporter(
-        comm, {}, {},
+        comm, {}, {}, 0,
         [&](const StepSummary&) {
           std::unique_lock<std::mutex> lock(mu);
           changed.wait(lock, [&] { return open; });
@@ -232,7 +234,7 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
       return;
     }
     Reporter reporter(
-        comm, {}, {}, [](const StepSummary&) { ADD_FAILURE(); },
+        comm, {}, {}, 0, [](const StepSummary&) { ADD_FAILURE(); },
         [&](int64_t step, std::exception_ptr error) {
           EXPECT_THROW(std::rethrow_exception(error), comm::CommError);
           failed_step = step;
@@ -252,7 +254,7 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
 TEST(ReporterTest, AReportThatCannotBeToldFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {}, [](const StepSummary&) { throw std::runtime_error("no room for the report"); },
+        comm, {}, {}, 0, [](const StepSummary&) { throw std::runtime_error("no room for the report"); },
         [](int64_t, std::exception_ptr) {});
     reporter.Submit({.step = 1, .losses = {1}});
     EXPECT_THROW(reporter.Flush(), std::runtime_error);

@@ -12,7 +12,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "platform/fake_clock.h"
+#include "tests/platform/fake_clock.h"
 #include "trainer/failure.h"
 #include "trainer/tensorboard.pb.h"
 
@@ -76,12 +76,13 @@ TEST_F(TensorBoardTest, RecordsAreThoseThatTensorBoardReads) {
 
 TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
   TensorBoardFile file(platform::SystemFiles(), clock_, folder_, 0);
-  file.Append({.step = 3,
-               .loss = 2.5,
-               .grad_norm = 0.5,
-               .learning_rate = 0.25,
-               .seconds = 0.125,
-               .scalars = {{"tokens_per_second", 1024}, {"validation_loss", 3}}});
+  file.Append(
+      {.step = 3,
+       .loss = 2.5,
+       .grad_norm = 0.5,
+       .learning_rate = 0.25,
+       .seconds = 0.125,
+       .scalars = {{"tokens_per_second", 1024}, {"validation_loss", 3}, {"model_flops_utilization", 0.5}}});
   const std::vector<TensorBoardEvent> events = Events();
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].file_version(), "brain.Event:2");
@@ -94,7 +95,7 @@ TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
   using Value = std::pair<std::string, float>;
   EXPECT_THAT(values, ElementsAre(Value("loss_metrics/global_avg_loss", 2.5F), Value("grad_norm", 0.5F),
                                   Value("lr", 0.25F), Value("time_metrics/end_to_end(s)", 0.125F),
-                                  Value("throughput(tps)", 1024.F),
+                                  Value("mfu(%)", 50.F), Value("throughput(tps)", 1024.F),
                                   Value("validation_metrics/global_avg_loss", 3.F)));
 }
 
