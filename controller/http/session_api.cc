@@ -49,8 +49,7 @@ absl::StatusOr<std::string> SessionApi::SecretOf(const HttpRequest& request) {
   if (!IsLoopback(request.client_ip)) {
     return absl::PermissionDeniedError(
         absl::StrCat("this page speaks plain HTTP, which others can read, so only the controller's own "
-                     "machine may sign in, "
-                     "not ",
+                     "machine may sign in, not ",
                      request.client_ip, "; come through a tunnel: ssh -L 9464:127.0.0.1:9464 HOST"));
   }
   return *secret;

@@ -49,6 +49,7 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::Event> events;
   std::deque<v1::Event> later_events;  // one with each look after the first
   int event_looks = 0;
+  std::atomic<int> worker_looks = 0;
   grpc::Status sign_in_status;
   grpc::Status checkpoint_status;       // of Checkpoint, whose request is number 77
   std::vector<v1::StepReport> reports;  // answers ListReports, three to a page
@@ -102,6 +103,7 @@ class FakeJobsServer : public v1::Jobs::Service {
 
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest* request,
                            v1::ListWorkersResponse* response) override {
+    ++worker_looks;
     response->set_next_page_token(Page(workers, request->page_token(), 2, response->mutable_workers()));
     return grpc::Status::OK;
   }

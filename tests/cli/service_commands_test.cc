@@ -134,7 +134,9 @@ TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {
 }
 
 TEST_F(ServiceCommandTest, HealthIsTheExitCode) {
+  server_->workers.resize(9);
   EXPECT_EQ(Tandem({"health"}), kOk);
+  EXPECT_EQ(server_->worker_looks, 1) << "it does not read the list of a large cluster";
   EXPECT_EQ(console_.out, "SERVING  other at " + server_->address() + "\n");
   server_->Stop();
   EXPECT_EQ(Tandem({"health", "--timeout", "1s"}), kUnreachable);
